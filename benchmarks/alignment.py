@@ -19,14 +19,14 @@ import numpy as np
 import torch
 from tokenizers.pre_tokenizers import ByteLevel
 
-from tacit.agents.language.adapters import Shape, Steering
+from tacit.agents.language.adapters import ModelShape, Steering
 from tacit.agents.language.llama import Llama
 from tacit.agents.language.models import Tokenizer, Writer
 from tacit.agents.language.sampling import complete, log_softmax
 from tacit.methods.alignment import AlignmentPlan
 from tacit.methods.alignment.people import PersonGradient, ReleasedSteering, advantages
 
-SMOLLM2 = Shape(layers=30, width=576, inner=1_536, heads=9, groups=3, tokens=49_152, base=1e5)
+SMOLLM2 = ModelShape(layers=30, width=576, inner=1_536, heads=9, groups=3, tokens=49_152, base=1e5)
 WORDS, PEOPLE = 8_192, 32
 
 
@@ -35,8 +35,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--repeats", type=int, default=7)
     arguments = parser.parse_args()
-    tokenizer = Tokenizer.byte_pairs(sorted(ByteLevel.alphabet()), [], digits=False)
-    writer = Writer(Llama.random(SMOLLM2).restricted(range(WORDS)), tokenizer, "Movie review:")
+    tokenizer = Tokenizer.from_byte_pairs(sorted(ByteLevel.alphabet()), [], digits=False)
+    writer = Writer(Llama.random(SMOLLM2).with_vocabulary(range(WORDS)), tokenizer, "Movie review:")
     plan = AlignmentPlan.of(writer, None, feedback="person", critic=0.0)
     generator = torch.Generator().manual_seed(0)
     prompts = torch.randint(256, (PEOPLE, plan.prompt_tokens), generator=generator)
@@ -44,9 +44,9 @@ def main() -> None:
     rewards = torch.randn(PEOPLE, plan.completions, generator=generator)
     theta = torch.zeros(SMOLLM2.width)
     began = time.process_time()
-    done = complete(writer.model, writer.before, prompts, draws, Steering(plan.adapter, theta[None]))
+    done = complete(writer.model, writer.prefix_tokens, prompts, draws, Steering(plan.adapter, theta[None]))
     writing = time.process_time() - began
-    looks = torch.zeros(*rewards.shape, len(plan.looks))
+    looks = torch.zeros(*rewards.shape, len(plan.reward_lengths))
     actions = torch.cat([done.written.float(), looks, done.residual.flatten(2)], dim=2).numpy()
     seen = torch.cat([prompts[:, None].expand(-1, plan.completions, -1).float(), draws], dim=2).numpy()
     rows = {
@@ -62,7 +62,7 @@ def main() -> None:
 
     def batch() -> torch.Tensor:
         leaf = theta.clone().requires_grad_()
-        chosen = log_softmax(writer.model, writer.before, done, Steering(plan.adapter, leaf[None]))
+        chosen = log_softmax(writer.model, writer.prefix_tokens, done, Steering(plan.adapter, leaf[None]))
         loss = (chosen.gather(3, done.written[..., None])[..., 0] * weights).sum()
         (gradient,) = torch.autograd.grad(loss, leaf)
         return gradient

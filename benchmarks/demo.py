@@ -20,7 +20,7 @@ from pathlib import Path
 
 import torch
 
-from tacit.cli.demo import FULL, LAYOUT, USUAL, Size
+from tacit.cli.demo import FULL, LAYOUT, USUAL, DemoSize
 from tacit.methods.synthesis.encoding import Encoder
 from tacit.methods.synthesis.plan import Pretraining
 from tacit.methods.synthesis.pretraining import pretrain
@@ -29,7 +29,7 @@ from tacit_worlds import maze
 STEPS = 50
 
 
-def plain_seconds(size: Size) -> float:
+def plain_seconds(size: DemoSize) -> float:
     """Process CPU seconds of a thousand plain training steps of the demo's network."""
     layout = maze.LAYOUTS[LAYOUT]
     columns = maze.collect(layout, 100_000, seed=1)

@@ -46,8 +46,8 @@ from tacit.methods.synthesis.trajectories.models import FragmentLoss, fragment_m
 from tacit.methods.synthesis.trajectories.plan import FRAGMENTS, TrajectoriesPlan
 from tacit.privacy.gradients.accumulator import UNITS_PER_CHUNK, GradientSum
 from tacit.privacy.gradients.bookkeeping import Loss
-from tacit.privacy.gradients.clipped_sums import add_clipped, assign_gradient, clipped_sum, trainable
-from tacit.privacy.gradients.layers import Table
+from tacit.privacy.gradients.clipped_sums import add_clipped, assign_gradient, clipped_sum, trainable_parameters
+from tacit.privacy.gradients.layers import LearnedTable
 from tacit.privacy.noise.box_muller import box_muller_compiled
 from tacit.privacy.noise.secret import SecretNoise
 from tacit.privacy.vault.records import Reader
@@ -123,7 +123,7 @@ class Transformer(nn.Module):
         self, vocabulary: int = 256, width: int = 128, heads: int = 4, depth: int = 6, tokens: int = 192
     ) -> None:
         super().__init__()
-        self.embedding, self.positions = nn.Embedding(vocabulary, width), Table(tokens, width)
+        self.embedding, self.positions = nn.Embedding(vocabulary, width), LearnedTable(tokens, width)
         self.layers = nn.Sequential(*(TransformerLayer(width, heads) for _ in range(depth)))
         self.norm, self.head = nn.LayerNorm(width), nn.Linear(width, vocabulary)
 
@@ -202,9 +202,9 @@ def steps(
         plain_adam.step()
 
     def tacit() -> None:
-        total = GradientSum(trainable(model_))
+        total = GradientSum(trainable_parameters(model_))
         for start in range(0, units, UNITS_PER_CHUNK):
-            total.next_chunk()
+            total.start_chunk()
             piece = {name: column[start : start + UNITS_PER_CHUNK] for name, column in rows.items()}
             add_clipped(total, model_, loss, piece, CLIP)
         assign_gradient(model_, total.noisy_mean(NOISE_MULTIPLIER * CLIP, units, noise))

@@ -29,7 +29,7 @@ from pathlib import Path
 import numpy as np
 
 from tacit.agents.features import Scaled
-from tacit.agents.stacked import Stacked
+from tacit.agents.stacked import StackedPolicies
 from tacit.privacy.mechanisms.above_threshold import SLICE, AboveThreshold, stable_lengths
 from tacit.privacy.mechanisms.thresholds import PMin
 from tacit.privacy.noise.secret import SecretNoise
@@ -52,7 +52,7 @@ PART = AboveThreshold(
 )
 
 
-def experts(sizes: tuple[int, ...], seed: int = 0) -> Stacked:
+def experts(sizes: tuple[int, ...], seed: int = 0) -> StackedPolicies:
     """Random networks that prefer action 0 everywhere."""
     generator = np.random.default_rng(seed)
     weights = []
@@ -64,7 +64,7 @@ def experts(sizes: tuple[int, ...], seed: int = 0) -> Stacked:
         weights.append((matrix, np.zeros((EXPERTS, k), np.float32)))
     weights[-1][1][:, 0] = 100.0
     inputs = sizes[0]
-    return Stacked(Scaled((-1.0,) * inputs, (1.0,) * inputs), sizes, tuple(weights), FLOOR)
+    return StackedPolicies(Scaled((-1.0,) * inputs, (1.0,) * inputs), sizes, tuple(weights), FLOOR)
 
 
 def trajectories() -> dict[str, np.ndarray]:
@@ -74,7 +74,7 @@ def trajectories() -> dict[str, np.ndarray]:
     return {"observations": observations, "actions": np.zeros(shape, np.int64), "mask": np.ones(shape, bool)}
 
 
-def counted(stack: Stacked) -> np.ndarray:
+def counted(stack: StackedPolicies) -> np.ndarray:
     """How many steps of each trajectory pass, with the same noise each time."""
     return stable_lengths(PART, stack, trajectories(), SecretNoise.for_tests(0))
 
@@ -152,7 +152,7 @@ def linear(repeats: int) -> dict[str, object]:
     return {"linear_pairs_per_s": EXPERTS * LINEAR_STATES / statistics.median(seconds["linear"])}
 
 
-def _module(stack: Stacked, k: int) -> object:
+def _module(stack: StackedPolicies, k: int) -> object:
     """Expert k as people keep policies: a torch module of its own (on the same memory)."""
     import torch
 

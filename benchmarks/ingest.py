@@ -41,7 +41,7 @@ SPEC = PublicSpec(
     source="declared",
     terminals=False,
 )
-WANTED = sorting.Wanted(unit="patient", time="minute", next="keep")
+WANTED = sorting.TableOptions(unit="patient", time="minute", next="keep")
 
 
 def written(path: Path, rows: int) -> int:
@@ -62,7 +62,7 @@ def _batch(generator: np.random.Generator, places: np.ndarray) -> pa.RecordBatch
 
 def imported(path: Path, folder: Path) -> int:
     """Import the file; returns the number of rows."""
-    records = sorting.read(lake.table_of([str(path)]), WANTED, SPEC, store=folder / "stays")
+    records = sorting.read(lake.open_table([str(path)]), WANTED, SPEC, store=folder / "stays")
     return len(records.order)
 
 

@@ -37,7 +37,7 @@ from benchmarks.peers import torch_critics
 from tacit.data.mobility.days import SLOTS
 from tacit.methods.mobility.pategail import critics
 from tacit.methods.mobility.pategail.critics import Critic, CriticArrays, Embedding, adam
-from tacit.methods.mobility.pategail.rewards import CHUNK, LocalCritics, codes_of
+from tacit.methods.mobility.pategail.rewards import CHUNK, LocalCritics, pair_codes
 from tacit.privacy.ledger.ledger import Ledger
 from tacit.privacy.mechanisms.base import Part
 from tacit.privacy.mechanisms.device_sums import sum_over_all
@@ -57,7 +57,7 @@ CRITIC = Critic(hidden=(32, 32), penalty=10.0, steps=STEPS, batch=64)
 def batches(people: int, embedding: Embedding, seed: int = 0) -> np.ndarray:
     """Embedded rows [S, U, 3 B, d + 1]: own, generated and mixed ones, and a column of ones."""
     rng, size = np.random.default_rng(seed), CRITIC.batch
-    pairs = embedding.embedded(rng.integers(embedding.codes, size=(STEPS, people, 2 * size)))
+    pairs = embedding.embed(rng.integers(embedding.codes, size=(STEPS, people, 2 * size)))
     share = rng.random((STEPS, people, size, 1), np.float32)
     mixed = share * pairs[:, :, :size] + (1 - share) * pairs[:, :, size:]
     rows = np.concatenate([pairs, mixed], axis=2)
@@ -166,7 +166,7 @@ def rounds(people: int) -> dict[str, float]:
     """Seconds of the first round, and of a later one, and the peak memory of this process in GiB."""
     work, world = LocalCritics(critic=CRITIC), city(people, DAYS, preset="telecom").days
     public_days = city(ROLLOUTS, 1, seed=1, preset="telecom").days
-    codes, rows = np.unique(codes_of(public_days.cells, work.embedding), return_inverse=True)
+    codes, rows = np.unique(pair_codes(public_days.cells, work.embedding), return_inverse=True)
     public = {"codes": codes, "rows": np.random.default_rng(0).permutation(rows.ravel())}
     public |= {"query": np.arange(len(codes)), "weights": np.ones(len(codes))}
     unit = Unit("person", "add_or_remove", people)

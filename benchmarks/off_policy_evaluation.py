@@ -20,7 +20,7 @@ from experiments.gpope_step_sizes import tune
 
 from benchmarks import ope_hiv
 from tacit.data.trajectories import Trajectories
-from tacit.envs.rollouts import uniform
+from tacit.envs.rollouts import uniform_policy
 from tacit.methods.off_policy_evaluation.features import OneHot
 from tacit.methods.off_policy_evaluation.gpope import Gpope
 from tacit.methods.off_policy_evaluation.policies import Behaviour
@@ -81,7 +81,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--repeats", type=int, default=7)
     arguments = parser.parse_args()
-    columns = chain.collect(uniform(chain.ACTIONS), UNITS, seed=0)
+    columns = chain.collect(uniform_policy(chain.ACTIONS), UNITS, seed=0)
     data = Trajectories.from_arrays(**columns, spec=chain.spec(), simulated=True)
     plan = Gpope(
         problem=Problem(gamma=chain.GAMMA, horizon=chain.HORIZON, return_range=(0.0, 1.0)),

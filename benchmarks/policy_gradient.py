@@ -30,8 +30,16 @@ from benchmarks import dosing
 from benchmarks.peers import cleanrl_style, torch_users
 from tacit.agents.networks import Mlp
 from tacit.envs.serving import SimulatedUsers, serve
-from tacit.methods.policy_gradient import Acting, Learned, Local, Policy, PolicyGradientPlan, Value, fit
-from tacit.methods.policy_gradient.contributions import Advantages, Released
+from tacit.methods.policy_gradient import (
+    Local,
+    Policy,
+    PolicyActor,
+    PolicyGradientPlan,
+    TrainedPolicies,
+    ValueFunction,
+    fit,
+)
+from tacit.methods.policy_gradient.contributions import Advantages, RoundInputs
 from tacit.methods.policy_gradient.local_updates import LocalTraining, LocalUpdates
 from tacit.privacy.certificate.certificate import Release
 from tacit.privacy.ledger.ledger import Ledger
@@ -50,7 +58,7 @@ ROLLED = 256
 def local_updates(repeats: int) -> dict[str, object]:
     """`local_update_speedup`, the milliseconds of both, and how far their results are apart."""
     generator = np.random.default_rng(0)
-    theta, shape = POLICY.initial(generator, 1), (PEER.users, PEER.steps)
+    theta, shape = POLICY.initial_parameters(generator, 1), (PEER.users, PEER.steps)
     rows = {
         "observations": generator.uniform(-0.2, 0.2, (*shape, 4)).astype(np.float32),
         "actions": generator.integers(2, size=shape),
@@ -62,7 +70,7 @@ def local_updates(repeats: int) -> dict[str, object]:
     }
     advantages = Advantages(gamma=PEER.gamma, trace=PEER.trace)
     training = LocalTraining(learning_rate=PEER.learning_rate, epochs=PEER.epochs, minibatches=PEER.minibatches)
-    update, state = LocalUpdates(POLICY, advantages, training, PEER.entropy), Released(theta, None, np.ones(1))
+    update, state = LocalUpdates(POLICY, advantages, training, PEER.entropy), RoundInputs(theta, None, np.ones(1))
     keys = np.random.default_rng(state.round).random((PEER.epochs, PEER.steps))
     inputs, gains = POLICY.features(rows["observations"]), advantages(rows).astype(np.float32)
     actor = torch_users.actor((4, 64, 64, 2), theta[0])
@@ -93,7 +101,7 @@ def local_updates(repeats: int) -> dict[str, object]:
     }
 
 
-def private(rounds: int) -> Release[Learned]:
+def private(rounds: int) -> Release[TrainedPolicies]:
     """Learn CartPole with 4 seeds at once, every one with a ledger of its own."""
     unit = Unit("person", "add_or_remove", rounds * PEER.users)
     plan = PolicyGradientPlan(
@@ -117,7 +125,7 @@ def private(rounds: int) -> Release[Learned]:
     users = SimulatedUsers(
         cart_pole.CartPole(), cart_pole.spec(), horizon=PEER.steps, restarts=True, replicates=SEEDS, seed=0
     )
-    critic = Value(POLICY.features, Mlp((4, 64, 64, 1), gain=1.0))
+    critic = ValueFunction(POLICY.features, Mlp((4, 64, 64, 1), gain=1.0))
     with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
         inside = Path(folder, "run")
         inside.mkdir()
@@ -154,7 +162,7 @@ def end_to_end(repeats: int) -> dict[str, object]:
 
 def rollouts(repeats: int) -> dict[str, object]:
     """`rollout_steps_per_s`."""
-    actor = Acting(POLICY, POLICY.initial(np.random.default_rng(0), SEEDS))
+    actor = PolicyActor(POLICY, POLICY.initial_parameters(np.random.default_rng(0), SEEDS))
     people = np.repeat(np.arange(SEEDS), ROLLED // SEEDS)
 
     def roll() -> None:

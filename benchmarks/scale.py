@@ -42,11 +42,11 @@ from tacit.agents.heads import Categorical
 from tacit.agents.networks import Mlp
 from tacit.agents.policies import Policy
 from tacit.data.spec import Box, PublicSpec
-from tacit.data.store import CHUNK, Records
+from tacit.data.store import CHUNK, StoredRecords
 from tacit.data.trajectories import Trajectories
 from tacit.methods import experts, mobility
 from tacit.methods.synthesis import Raking
-from tacit.methods.synthesis.raking import asked
+from tacit.methods.synthesis.raking import release_histograms
 from tacit.privacy.ledger.ledger import Ledger
 from tacit.privacy.mechanisms.sums import PoissonSum
 from tacit.privacy.noise.secret import SecretNoise, poisson_sample
@@ -92,7 +92,7 @@ def columns(size: int, first: int = 0) -> Columns:
 def records(size: int) -> Trajectories:
     """Records of so many units, without the cost of their ingest."""
     rows, ends = np.arange(size), np.arange(size + 1)
-    return Trajectories(Records(columns(size), rows, ends, ends), SPEC, simulated=True)
+    return Trajectories(StoredRecords(columns(size), rows, ends, ends), SPEC, simulated=True)
 
 
 def blocks(size: int) -> Iterator[pa.Table]:
@@ -163,7 +163,7 @@ def histograms(size: int, folder: Path) -> Callable[[], object]:
     """Noisy histograms of everybody."""
     raking = Raking.of(SPEC, steps=MOST)
     vault, run = begun(raking.part(1.0), size, folder)
-    sums = asked(vault, run, raking.part(1.0).name, raking.tables)
+    sums = release_histograms(vault, run, raking.part(1.0).name, raking.tables)
     return lambda: next(sums)
 
 
@@ -215,7 +215,7 @@ def votes(size: int, folder: Path) -> Callable[[], object]:
     world, unit, delta = populations.world("cart_pole"), Unit("expert", "add_or_remove", size), 0.1 / size
     sees = Scaled(world.box.low, world.box.high)
     plan = experts.Votes(
-        anchors=experts.Uniform(low=world.box.low, high=world.box.high),
+        anchors=experts.UniformAnchors(low=world.box.low, high=world.box.high),
         clone=experts.LinearClone(features=sees, actions=world.actions),
         policy=Policy(sees, Mlp((sees.size, world.actions), gain=0.0), Categorical(world.actions)),
         rows=EPISODES * HORIZON,

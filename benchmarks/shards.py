@@ -35,7 +35,7 @@ from benchmarks.distributed import free_port
 from benchmarks.scale import SPEC, OnePart, Projected, blocks
 from tacit.data.sources import shards
 from tacit.methods.synthesis import Raking
-from tacit.methods.synthesis.raking import asked
+from tacit.methods.synthesis.raking import release_histograms
 from tacit.privacy.ledger.ledger import Ledger
 from tacit.privacy.mechanisms.sums import PoissonSum
 from tacit.privacy.vault.ranks import Ranks
@@ -73,7 +73,7 @@ def rank(folder: Path, units: int) -> dict[str, float]:
         seconds[f"{name}_s"] = time.process_time() - begun
         return value
 
-    ranks, whole = Ranks(), shards.described(folder / "shards")
+    ranks, whole = Ranks(), shards.read_shards(folder / "shards")
     assert whole is not None
     key, store = ranks.share_key(), folder / f"rank-{ranks.rank}"
     data = timed("reading", lambda: whole.read(ranks.rank, ranks.count, digest_key=key, store=store))
@@ -92,7 +92,7 @@ def rank(folder: Path, units: int) -> dict[str, float]:
         first = timed("digests", lambda: vault.reserve(plans[0]))
         timed("sum", lambda: vault.noisy_sum(first, "sums", projected))
         second = vault.reserve(plans[1])
-        timed("histogram", lambda: next(asked(vault, second, plans[1].part.name, raking.tables)))
+        timed("histogram", lambda: next(release_histograms(vault, second, plans[1].part.name, raking.tables)))
     ranks.close()
     return seconds
 

@@ -46,7 +46,7 @@ simulators = {
     "noise alone": imitated(dataclasses.replace(plan, zero_contribution=True), "deaf").value,
 }
 drawn = {name: simulator.generate(20_000, seed=1) for name, simulator in simulators.items()}
-for row in divergences.table(days, drawn, metrics="sequence", floors=5).rows:
+for row in divergences.divergence_table(days, drawn, metrics="sequence", floors=5).rows:
     name = "real people against others" if row.name == divergences.FLOOR else row.name
     print(f"{name}: SEQ {row.values['SEQ'].value:.4f}, moves a day {row.values['NMove'].value:.4f}")
 
@@ -57,8 +57,8 @@ for row in divergences.table(days, drawn, metrics="sequence", floors=5).rows:
 
 # %%
 side = 24  # cells of 500 m: squares of 12 km
-for advice in map_advice(plan.noise_of(STARTS), GRID.coarse(side).size):
-    print(advice.words())
+for advice in map_advice(plan.noise_std(STARTS), GRID.coarse_grid(side).size):
+    print(advice.to_sentence())
 
 maps = {"the people": days, **drawn}
 figure, panels = plt.subplots(1, len(maps), figsize=(12, 3.2), layout="constrained")

@@ -33,7 +33,7 @@ logs = populations.logs(world, populations.population(world, "mixed", count, see
 # %%
 sees = Scaled(world.box.low, world.box.high)
 votes = experts.Votes(
-    anchors=experts.Uniform(low=world.box.low, high=world.box.high, count=1_000),
+    anchors=experts.UniformAnchors(low=world.box.low, high=world.box.high, count=1_000),
     clone=experts.LinearClone(features=sees, actions=world.actions),
     policy=Policy(sees, Mlp((sees.size, world.actions), gain=0.0), Categorical(world.actions)),
 )
@@ -47,14 +47,14 @@ print(plan)
 
 
 # %%
-def learned(plan: experts.Votes, logs: dict[str, np.ndarray], name: str) -> tacit.Release[experts.Learned]:
+def learned(plan: experts.Votes, logs: dict[str, np.ndarray], name: str) -> tacit.Release[experts.LearnedPolicies]:
     """One release, and the ledger that pays for it."""
     data = tacit.Trajectories.from_arrays(**logs, spec=world.spec, simulated=True)
     with tacit.Ledger(folder / name, unit, epsilon=epsilon, delta=delta) as ledger:
         return experts.fit(plan, tacit.Vault(data, ledger))
 
 
-def steps(value: experts.Learned) -> float:
+def steps(value: experts.LearnedPolicies) -> float:
     """How long 100 poles stay up, 1,000 steps at most."""
     return float(populations.returns(world, value.actor(), 100, seed=3).mean())
 
@@ -90,7 +90,7 @@ figure.savefig(folder / "agreement.png")
 # ## Save, load, verify
 
 # %%
-notes = {"environment": world.name, "horizon": world.evaluation, "repeat": 1}
+notes = {"environment": world.name, "horizon": world.evaluation_horizon, "repeat": 1}
 tacit.hub.save(release, folder / "policy", notes=notes)
 print(f"verified: epsilon {tacit.hub.load(folder / 'policy').certificate.verify().epsilon:.4f}")
 print("files are in the temporary folder", folder.name)

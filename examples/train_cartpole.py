@@ -31,7 +31,7 @@ print(plan)
 
 
 # %%
-def learned(plan: pg.PolicyGradientPlan, name: str) -> tacit.Release[pg.Learned]:
+def learned(plan: pg.PolicyGradientPlan, name: str) -> tacit.Release[pg.TrainedPolicies]:
     """One run: its ledger and its register in a folder, the register's key beside it."""
     (folder / name).mkdir()
     users = SimulatedUsers(CartPole(), spec(), horizon=recipe.horizon, seed=0)

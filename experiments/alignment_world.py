@@ -138,7 +138,7 @@ def writer() -> Writer:
     """The model, which writes the most frequent words of public reviews."""
     model, tokenizer = llama.load(installed(*MODEL))
     kept = vocabulary(tokenizer, (row["text"] for row in part("REWARD")), WORDS)
-    return Writer(model.restricted(kept), tokenizer, PREFIX)
+    return Writer(model.with_vocabulary(kept), tokenizer, PREFIX)
 
 
 def texts_of(name: str, count: int, tokenizer: Tokenizer, tokens: int) -> list[str]:
@@ -202,10 +202,10 @@ def judged(done: Completions, adapter: Adapter, kl: float) -> dict[str, float]:
     values = reward()(texts)
     words, regression, vader = judges()
     surprise = []
-    start = adapter.start(one.model.shape)[None]
+    start = adapter.initial_parameters(one.model.shape)[None]
     for some in torch.arange(len(texts)).split(64):
         parts = Completions(done.prompts[some], done.written[some], done.residual[some])
-        found = log_softmax(one.model, one.before, parts, Steering(adapter, start))
+        found = log_softmax(one.model, one.prefix_tokens, parts, Steering(adapter, start))
         surprise.append(found.gather(3, parts.written[..., None]).flatten(1))
     return {
         "reward": _round(values.mean()),
@@ -223,7 +223,7 @@ def judged(done: Completions, adapter: Adapter, kl: float) -> dict[str, float]:
 def held_out(value: Steered) -> tuple[torch.Tensor, torch.Tensor, Completions]:
     """The held-out prompts, their draws, and what a steered model writes there."""
     prompts, draws = held_out_prompts(value.plan)
-    return prompts, draws, value.written(prompts, draws)
+    return prompts, draws, value.sample_completions(prompts, draws)
 
 
 def held_out_prompts(plan: AlignmentPlan) -> tuple[torch.Tensor, torch.Tensor]:
@@ -252,7 +252,7 @@ def _round(value: float | np.floating[Any]) -> float:
 def reference(plan: AlignmentPlan) -> Steered:
     """The base model as it is."""
     one = writer()
-    start = plan.adapter.start(one.model.shape).numpy()[None]
+    start = plan.adapter.initial_parameters(one.model.shape).numpy()[None]
     return Steered(plan, start, np.asarray(one.model.vocabulary.numpy()), one)
 
 
@@ -260,5 +260,5 @@ def typical_norm(layer: int) -> float:
     """The median norm of the residual stream behind a layer, over public prompts: a plan's `Bias.scale`."""
     one = writer()
     texts = texts_of("PUBLIC", 256, one.tokenizer, 8)
-    tokens = torch.tensor([one.before.tolist() + one.tokenizer.encode(text)[:8] for text in texts])
+    tokens = torch.tensor([one.prefix_tokens.tolist() + one.tokenizer.encode(text)[:8] for text in texts])
     return one.model.residual_norm(tokens, layer)

@@ -30,7 +30,7 @@ from experiments.ope_plots import IMAGES, Curve, Panel, draw
 from experiments.store import RESULTS, ROOT, Store
 from tacit.evaluation.audits import Effort, audit, library
 from tacit.evaluation.audits.running import CASES
-from tacit.evaluation.report.charts import Axis
+from tacit.evaluation.report.charts import ChartAxis
 
 EPSILONS = (1.0, 2.0, 4.0, 8.0, 16.0)
 FEWER = {
@@ -42,8 +42,8 @@ FEWER = {
 }
 """Methods whose audits take minutes, and where they are audited."""
 CANARIES = (
-    *("POPULATION", "ROOM", "DRAWS", "HISTORY", "STATES", "DECISIONS", "LOUD", "PLACES"),
-    *("SIGNS", "LOGGED", "SEEN", "DEVICES", "GRID", "DAYS"),
+    *("POPULATION", "ROOM", "DRAWS", "HISTORY", "STATES", "DECISIONS", "LOUD", "PLACES_SPEC"),
+    *("SIGNS", "LOGGED", "SIGNS_SPEC", "DEVICES", "GRID", "DAYS"),
 )
 """Settings of `library`, whose canaries all methods share."""
 METHODS = (
@@ -112,7 +112,7 @@ def configuration(key: str) -> Json:
     return {
         "plan": describe(dataclasses.replace(plan, noise_multiplier=None, promise=None)),
         "guarantee": {"epsilon": float(epsilon), "delta": DELTA, "unit": describe(case.unit)},
-        "case": {name: getattr(case, name) for name in ("together", "crowd", "more", "published")},
+        "case": {name: getattr(case, name) for name in ("runs_per_pass", "crowd", "run_factor", "published")},
         "canaries": {name: describe(getattr(library, name)) for name in CANARIES},
         "effort": describe(EFFORT),
         "confidence": CONFIDENCE,
@@ -149,7 +149,10 @@ def plot(results: Store, path: Path = IMAGES / "audits.svg") -> None:
             found = [row["bounds"].get(way, 0.0) for row in rows]
             if all(way in row["bounds"] for row in rows):
                 curves.append(Curve(WAYS[way], kept, found, spread=[(bound, bound) for bound in found]))
-        axes = Axis("certified epsilon", min(EPSILONS), max(EPSILONS), log=True), Axis(method, 0.0, max(EPSILONS))
+        axes = (
+            ChartAxis("certified epsilon", min(EPSILONS), max(EPSILONS), log=True),
+            ChartAxis(method, 0.0, max(EPSILONS)),
+        )
         panels.append(Panel(method, "certified epsilon", curves, axes))
     draw(panels, "Audited against certified epsilon, every method", path, columns=2, legend=3)
 

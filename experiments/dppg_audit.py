@@ -34,10 +34,10 @@ from experiments.configuration import Json, describe
 from experiments.store import RESULTS, ROOT, Store
 from tacit.agents.features import Scaled
 from tacit.agents.networks import Mlp
-from tacit.agents.policies import Policy, Value
+from tacit.agents.policies import Policy, ValueFunction
 from tacit.data.spec import Box, Discrete, PublicSpec
 from tacit.envs.serving import SimulatedUsers
-from tacit.evaluation.lower_bounds import Audit, audit
+from tacit.evaluation.lower_bounds import LowerBounds, audit
 from tacit.methods.policy_gradient.algorithm import fit
 from tacit.methods.policy_gradient.plan import Critic, PolicyGradientPlan
 from tacit.methods.policy_gradient.rounds import POLICY
@@ -60,7 +60,7 @@ SPEC = PublicSpec(
     observation=Box((-1.0,), (1.0,)), action=Discrete(2), reward=Box((-LARGEST,), (LARGEST,)), source="declared"
 )
 SMALL = Policy.default(SPEC, hidden=())
-CRITIC = Value(Scaled((-1.0,), (1.0,)), Mlp((1, 1), gain=0.0))
+CRITIC = ValueFunction(Scaled((-1.0,), (1.0,)), Mlp((1, 1), gain=0.0))
 
 
 @dataclass(frozen=True)
@@ -185,7 +185,7 @@ class World:
         """All of them."""
         return self.parts[part].steps
 
-    def touched(self, run: Any) -> bool:
+    def has_started(self, run: Any) -> bool:
         """Never."""
         return False
 
@@ -261,7 +261,7 @@ def scores(
     return kept
 
 
-def found(values: Mapping[str, Any]) -> Audit:
+def found(values: Mapping[str, Any]) -> LowerBounds:
     """The audit of a cell's ratios."""
     return audit(values["without"], values["having"], delta=DELTA, confidence=CONFIDENCE)
 

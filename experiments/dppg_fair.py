@@ -224,7 +224,7 @@ def private(line: Line, arm: str, level: str, *, quick: bool) -> dict[str, Any]:
     judge = functools.partial(
         judged, line.task, replicates=runs, episodes=CURVE, repeat=found.repeat, seed=line.seed + 1
     )
-    values["curve"] = [float(np.mean(judge(pg.Acting(value.policy, theta)))) for theta in value.iterates[::2]]
+    values["curve"] = [float(np.mean(judge(pg.PolicyActor(value.policy, theta)))) for theta in value.iterates[::2]]
     values["steps"] = (value.people[::2] * found.plan.horizon * found.repeat).tolist()
     return values
 

@@ -158,7 +158,7 @@ def run(cell: Cell, *, replicates: int, people: int, results: Store) -> None:
             )
     curve = []
     for theta in value.iterates:
-        actor = pg.Acting(value.policy, theta)
+        actor = pg.PolicyActor(value.policy, theta)
         returns = judged(task, actor, replicates=replicates, episodes=CURVE, repeat=found.repeat, seed=FIRST_SEED + 1)
         curve.append(float(np.mean(returns)))
     values |= {"curve": curve, "people": value.people.tolist()}

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import math
 
-from tacit.methods.policy_gradient.trust_region import check_step, clip_of
-from tacit.validation import check
+from tacit.methods.policy_gradient.trust_region import check_step, quantile_clip
+from tacit.validation import require_valid
 
 
 def l2_clip_markov(
@@ -18,7 +18,7 @@ def l2_clip_markov(
     """Proposition 4.5, from the mean alone: smaller than `l2_clip`, 1.5 to 4.5 times in common cases."""
     check_step(confidence, noise, users)
     mean = users**2 + noise**2 * dimension
-    return clip_of(radius, learning_rate, users, mean / (1 - confidence))
+    return quantile_clip(radius, learning_rate, users, mean / (1 - confidence))
 
 
 def kl_clip_markov(
@@ -33,9 +33,9 @@ def kl_clip_markov(
 ) -> float:
     """Proposition 4.7 as the paper has it, which needs the trace and the largest eigenvalue of F alone."""
     check_step(confidence, noise, users)
-    check("largest", largest, 0 < largest <= trace * (1 + 1e-9) < math.inf, "a number > 0, at most the trace")
+    require_valid("largest", largest, 0 < largest <= trace * (1 + 1e-9) < math.inf, "a number > 0, at most the trace")
     mean = users**2 * largest + noise**2 * trace
-    return clip_of(radius, learning_rate, users, mean / (1 - confidence))
+    return quantile_clip(radius, learning_rate, users, mean / (1 - confidence))
 
 
 def gap_clip(
@@ -49,7 +49,7 @@ def gap_clip(
     # by at most eta (1 - tau) |g|^2 + gap, tau |g| being the clipped norm. It says nothing on the first term, which
     # grows as C falls: it is no rule for choosing C. Infinite without noise.
     # learning_rate: eta > 0; users: N
-    check("confidence", confidence, 0.5 < confidence < 1, "a number in (0.5, 1)")
+    require_valid("confidence", confidence, 0.5 < confidence < 1, "a number in (0.5, 1)")
     return _gap(gap, learning_rate, noise, gradient_norm, users, float(norm.ppf(confidence)))
 
 
@@ -57,14 +57,14 @@ def gap_clip_cantelli(
     gap: float, confidence: float, *, learning_rate: float, noise: float, gradient_norm: float, users: int = 1
 ) -> float:
     """Proposition 4.6 as the paper has it, by Cantelli's inequality: smaller than `gap_clip`."""
-    check("confidence", confidence, 0 < confidence < 1, "a number in (0, 1)")
+    require_valid("confidence", confidence, 0 < confidence < 1, "a number in (0, 1)")
     return _gap(gap, learning_rate, noise, gradient_norm, users, math.sqrt(confidence / (1 - confidence)))
 
 
 def _gap(gap: float, learning_rate: float, noise: float, gradient_norm: float, users: int, quantile: float) -> float:
     check_step(0.5, noise, users)
     for name, value in (("gap", gap), ("learning_rate", learning_rate), ("gradient_norm", gradient_norm)):
-        check(name, value, 0 < value < math.inf, "a finite number > 0")
+        require_valid(name, value, 0 < value < math.inf, "a finite number > 0")
     return gap * users / (learning_rate * noise * gradient_norm * quantile) if noise else math.inf
 
 
@@ -101,5 +101,5 @@ def published_epsilon(sigma: float, delta: float) -> float:
 
 
 def _check_noise(sigma: float, delta: float) -> None:
-    check("sigma", sigma, 0 < sigma < math.inf, "a finite number > 0")
-    check("delta", delta, 0 < delta < 1, "a number in (0, 1)")
+    require_valid("sigma", sigma, 0 < sigma < math.inf, "a finite number > 0")
+    require_valid("delta", delta, 0 < delta < 1, "a number in (0, 1)")

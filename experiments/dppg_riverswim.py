@@ -50,7 +50,7 @@ from experiments.dppg_runs import Task, calibrated, guarantee, learned, vault
 from experiments.store import RESULTS, ROOT, Store
 from tacit import policy_gradient as pg
 from tacit.agents.networks import Mlp
-from tacit.envs.rollouts import Timed
+from tacit.envs.rollouts import TimedDomain
 from tacit.methods.policy_gradient import recipes, ucb_vi
 from tacit.methods.policy_gradient.fisher import PrivateFisher, scores, spectrum
 from tacit.methods.policy_gradient.recipes import Recipe
@@ -112,7 +112,7 @@ class Occupation:
 
     def __call__(self, policy: pg.Policy, theta: np.ndarray) -> list[float]:
         chances, places = probabilities(policy, theta), np.arange(river_swim.STATES)
-        flow = np.einsum("sa,sat->st", chances, self.river.model()[0])
+        flow = np.einsum("sa,sat->st", chances, self.river.transition_model()[0])
         here, often = np.eye(river_swim.STATES)[0], np.zeros(river_swim.STATES)
         for _ in range(river_swim.HORIZON):
             often, here = often + here / river_swim.HORIZON, here @ flow
@@ -245,7 +245,7 @@ def row(name: str, last: float, epsilon: float | None, replicates: int, seed: in
 
 def _counted(name: str, river: RiverSwim, epsilon: float | None, replicates: int, seed: int) -> dict[str, Any]:
     plan = calibrated(drafted_counters(name, epsilon), epsilon)
-    timed = Timed(river, river_swim.STATES, river_swim.HORIZON)
+    timed = TimedDomain(river, river_swim.STATES, river_swim.HORIZON)
     task = Task("river-swim, timed", timed, timed.spec(river_swim.spec()), river_swim.HORIZON)
     with vault(task, plan, horizon=river_swim.HORIZON, replicates=replicates, seed=seed) as doors:
         found = ucb_vi.fit(plan, doors).value

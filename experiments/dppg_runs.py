@@ -28,7 +28,7 @@ from tacit.units import Unit
 DELTA = 1e-5
 MEMORY = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None  # ledgers of simulated people need no disk
 FloatArray = npt.NDArray[np.float64]
-P = TypeVar("P", pg.PolicyGradientPlan, pg.Votes)
+P = TypeVar("P", pg.PolicyGradientPlan, pg.VotesPlan)
 
 
 @dataclass(frozen=True)
@@ -106,7 +106,7 @@ def opened(users: Users, plan: Plan) -> Iterator[UserVault]:
 
 def learned(
     task: Task, recipe: Recipe, *, replicates: int, seed: int, restarts: bool = False, **arguments: Any
-) -> pg.Learned:
+) -> pg.TrainedPolicies:
     """R independent runs through the real door, each with a ledger of its own.
 
     Args:

@@ -176,8 +176,8 @@ def private(line: Line, recipe: Recipe, level: float | None) -> Values:
 def start(line: Line) -> Values:
     """The first parameters of the recipe's policy."""
     policy, repeat = line.recipe.policy, line.recipe.repeat
-    theta = policy.initial(np.random.default_rng(SEED), line.runs)
-    actors = {"last": pg.Acting(policy, theta), "greedy": pg.Acting(policy, theta, greedy=True)}
+    theta = policy.initial_parameters(np.random.default_rng(SEED), line.runs)
+    actors = {"last": pg.PolicyActor(policy, theta), "greedy": pg.PolicyActor(policy, theta, greedy=True)}
     return {name: _returns(line, actor, repeat) for name, actor in actors.items()}
 
 

@@ -21,9 +21,9 @@ from experiments import dppg_audit, dppg_fair, dppg_frontier, dppg_riverswim, dp
 from experiments.dppg_frontier import Cell
 from experiments.ope_plots import IMAGES, Curve, Panel, draw
 from experiments.store import Store
-from tacit.evaluation.lower_bounds import Audit, audit, highest_rate, lowest_rate
-from tacit.evaluation.report.charts import Axis, span
-from tacit.evaluation.statistics import interval
+from tacit.evaluation.lower_bounds import LowerBounds, audit, highest_rate, lowest_rate
+from tacit.evaluation.report.charts import ChartAxis, span
+from tacit.evaluation.statistics import t_interval
 from tacit_worlds import river_swim
 from tacit_worlds.river_swim import RiverSwim
 
@@ -43,8 +43,8 @@ ARMS = {
 DRAWN = (*list(ARMS)[:3], ("noise", "toeplitz"), ("none", "toeplitz"), ("paper", "independent"))
 """In the order of the colours."""
 RETURNS = {
-    "cart_pole": Axis("CartPole: mean return", 0.0, 510.0, marks=tuple(range(0, 501, 100))),
-    "acrobot": Axis("Acrobot: mean return", -510.0, -60.0, marks=tuple(range(-500, -99, 100))),
+    "cart_pole": ChartAxis("CartPole: mean return", 0.0, 510.0, marks=tuple(range(0, 501, 100))),
+    "acrobot": ChartAxis("Acrobot: mean return", -510.0, -60.0, marks=tuple(range(-500, -99, 100))),
 }
 CLASSES = {
     "local": "64-64",
@@ -95,7 +95,7 @@ def markdown(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 
 def spread(values: Sequence[float], digits: int = 1) -> str:
     """Mean over replicates and half of its interval."""
-    mean, low, _ = interval(values)
+    mean, low, _ = t_interval(values)
     return f"{mean:.{digits}f} ± {mean - low:.{digits}f}"
 
 
@@ -166,7 +166,7 @@ def picture(results: Store) -> list[Panel]:
             means = [float(np.mean(returns)) for returns in seen.values()]
             ends = [(min(returns), max(returns)) for returns in seen.values()]
             curves.append(Curve(ARMS[arm, correlation], [*seen], means, spread=ends, dashed=arm == "paper"))
-        across = Axis("epsilon; bars: worst to best run", LEVELS[0] / 1.25, LEVELS[-2], log=True, marks=LEVELS)
+        across = ChartAxis("epsilon; bars: worst to best run", LEVELS[0] / 1.25, LEVELS[-2], log=True, marks=LEVELS)
         panels.append(Panel(RETURNS[task].label, across.label, curves, axes=(across, RETURNS[task])))
     return panels
 
@@ -245,7 +245,7 @@ def audited(results: Store) -> str:
     )
 
 
-def _audit(without: np.ndarray, having: np.ndarray) -> Audit:
+def _audit(without: np.ndarray, having: np.ndarray) -> LowerBounds:
     return audit(without, having, delta=dppg_audit.DELTA, confidence=dppg_audit.CONFIDENCE)
 
 

@@ -146,7 +146,7 @@ def voted(robot: str, arm: str, level: str, seed: int, *, quick: bool) -> dict[s
     plan = calibrated(found.plan, None if level == "inf" else float(level))
     value = learned(task(robot), replace(found, plan=plan), replicates=1, seed=seed)
     judge = functools.partial(judged, task(robot), replicates=1, episodes=EPISODES, seed=seed)
-    curve = [judge(pg.Acting(value.policy, theta, greedy=True))[0] for theta in value.iterates[::4]]
+    curve = [judge(pg.PolicyActor(value.policy, theta, greedy=True))[0] for theta in value.iterates[::4]]
     return {
         "last": judge(value.actor())[0],
         "average": judge(value.actor(average=True))[0],
@@ -161,12 +161,12 @@ def searched(robot: str, seed: int, *, quick: bool) -> dict[str, Any]:
     """A run of plain random search, whose people are asked without any promise."""
     search = replace(SEARCH, iterations=2, length=5) if quick else SEARCH
     found, where = recipe(robot, "ars", "inf", seed), task(robot)
-    plan = pg.Votes(users=search.pairs, episode_length=search.length, radius=search.radius, seed=seed)
+    plan = pg.VotesPlan(users=search.pairs, episode_length=search.length, radius=search.radius, seed=seed)
     users = SimulatedUsers(where.domain, where.spec, horizon=search.length, seed=seed)
     theta: Float32 = np.zeros((1, found.policy.parameters), np.float32)
     for k in range(search.iterations):
-        asked = votes.VoteDirections(votes.directions(plan, found.policy.parameters, 1, k))
-        rows_ = users.serve(users.arrive(search.pairs), votes.tried(plan, found.policy, theta, asked, k))
+        asked = votes.VoteDirections(votes.draw_directions(plan, found.policy.parameters, 1, k))
+        rows_ = users.serve(users.arrive(search.pairs), votes.trial_actor(plan, found.policy, theta, asked, k))
         after = np.cumsum(rows_["terminations"] | rows_["truncations"], axis=1)
         second = (after - (rows_["terminations"] | rows_["truncations"])) >= 1
         plus, minus = ((rows_["rewards"] * (rows_["mask"] & part)).sum(axis=1) for part in (~second, second))
@@ -174,7 +174,7 @@ def searched(robot: str, seed: int, *, quick: bool) -> dict[str, Any]:
         spread = float(np.concatenate([plus[best], minus[best]]).std()) + 1e-8
         ascent = (plus - minus)[best] @ asked.directions[0, best, 0] * np.sqrt(found.policy.parameters)
         theta = (theta + search.step / (search.best * spread) * ascent).astype(np.float32)
-    actor = pg.Acting(found.policy, theta, greedy=True)
+    actor = pg.PolicyActor(found.policy, theta, greedy=True)
     return {"last": judged(where, actor, replicates=1, episodes=EPISODES, seed=seed)[0]}
 
 

@@ -117,7 +117,7 @@ def claim(p: float, sigma: float, epsilon: float) -> dict[str, float]:
     """Training until the published accountant says epsilon, and what it costs."""
     training = mixed(p, sigma)
     steps = training.published_steps(epsilon, DELTA)
-    noisy = training.noisy(steps)
+    noisy = training.noisy_steps(steps)
     return {
         "steps": steps,
         "noisy": noisy,

@@ -27,8 +27,8 @@ from experiments.configuration import Json
 from experiments.experts_runs import physics
 from experiments.ope_plots import IMAGES, Curve, Panel, draw
 from experiments.store import RESULTS, ROOT, Store
-from tacit.evaluation.report.charts import Axis
-from tacit_worlds.populations import Kind, Name, Playing, population, returns, world
+from tacit.evaluation.report.charts import ChartAxis
+from tacit_worlds.populations import ExpertActor, Kind, Name, population, returns, world
 
 EXPERTS, SEED, EPISODES, BINS = 3_000, 0, 52_100, 40
 PLAYED: dict[Name, int] = {"cart_pole": 10, "acrobot": 10, "hiv": 4, "lunar_lander": 3}
@@ -93,9 +93,9 @@ def row(name: Name, kind: Kind, experts: int, episodes: int) -> dict[str, Any]:
     """The values of one cell."""
     here = world(name)
     logging = population(here, kind, experts, seed=SEED)
-    acting = Playing(replace(logging, floor=0.0))
+    acting = ExpertActor(replace(logging, floor=0.0))
     greedy = returns(here, acting, episodes, seed=EPISODES, replicates=experts)
-    logged = returns(here, Playing(logging), episodes, seed=EPISODES + 1, replicates=experts, horizon=here.horizon)
+    logged = returns(here, ExpertActor(logging), episodes, seed=EPISODES + 1, replicates=experts, horizon=here.horizon)
     return {name: np.round(paid.mean(axis=1), 2).tolist() for name, paid in (("greedy", greedy), ("logged", logged))}
 
 
@@ -130,7 +130,7 @@ def panel(results: Store, name: Name) -> Panel:
         counts, _ = np.histogram(np.clip(results.values(key(name, kind))["greedy"], low, high), edges)
         curves.append(Curve(f"{kind} experts", np.repeat(edges, 2), [0, *np.repeat(counts, 2).tolist(), 0]))
         most = max(most, int(counts.max()))
-    across, up = Axis(f"{title}: mean return", low, high), Axis("experts", 0.0, 1.05 * most, whole=True)
+    across, up = ChartAxis(f"{title}: mean return", low, high), ChartAxis("experts", 0.0, 1.05 * most, whole=True)
     return Panel(title, across.label, curves, (across, up))
 
 

@@ -29,7 +29,7 @@ from experiments.experts_recipes import recipes
 from experiments.experts_runs import SIZES, Field
 from experiments.experts_table import Run, Values
 from experiments.store import RESULTS, Store
-from tacit.agents.stacked import Stacked
+from tacit.agents.stacked import StackedPolicies
 from tacit_worlds.populations import Kind, Name
 
 NAME, EXPERTS, CHUNK = "experts_ppo", 1_000, 20
@@ -45,7 +45,7 @@ class Paper(Field):
     """The experts that PPO trained, whose logs are another draw for every seed."""
 
     @cached_property
-    def population(self) -> Stacked:
+    def population(self) -> StackedPolicies:
         """The experts."""
         return choose(WORLD, [Trained.load(file(index)) for index in range(EXPERTS)], EXPERTS)
 

@@ -9,7 +9,8 @@ prefixes and the epsilon that all of them may cost at delta 1 / (2 m), half of i
 `trajectory`, epsilon of one by the optimal composition, and `basic`, by dividing; the `reserve` of each expert's
 trajectories and what `overflow` adds to delta. And for each floor and number of actions
 
-- `threshold` of experts and `safe` count, and the threshold that basic composition would need (`basic`; all of delta
+- `threshold` of experts and `safe_count` count, and the threshold that basic composition would need (`basic`; all of
+delta
   is the prefixes' own then);
 - `longest`: steps of a prefix without noise and chance if all experts agree on every step, of 200 at most;
 - `expected`: steps on average if they do, and if 98 % and 90 % do.
@@ -113,8 +114,8 @@ def trajectory_epsilon(epsilon: float, trajectories: int, experts: int) -> float
 def cell(experts: int, trajectories: int, epsilon: float) -> dict[str, Any]:
     """The figures of one cell."""
     one, delta = trajectory_epsilon(epsilon, trajectories, experts), SHARE * OWN / experts / trajectories
-    reserve = thresholds.least_held_out(
-        trajectories, experts, trajectories * one, OVERFLOW * trajectories * delta, most=trajectories
+    reserve = thresholds.smallest_holdout(
+        trajectories, experts, trajectories * one, OVERFLOW * trajectories * delta, limit=trajectories
     )
     found: dict[str, Any] = {
         "trajectory": one,
@@ -140,8 +141,8 @@ def lengths(floor: Floor, actions: int, experts: int, epsilon: float, delta: flo
     public = {"actions": actions, "experts": experts, "horizon": HORIZON}
     return {
         "threshold": told.threshold,
-        "safe": told.safe,
-        "longest": thresholds.longest(told, floor, **public),
+        "safe": told.safe_count,
+        "longest": thresholds.longest_prefix(told, floor, **public),
         "expected": [thresholds.expected_length(told, floor, **public, agreement=share) for share in AGREEMENTS],
     }
 

@@ -43,7 +43,8 @@ class Recipes:
     Args:
         votes, return_weighted: ours.
         noisy: DP-SGD alone.
-        consensus: the paper's method; `trajectories` and `share` are replaced by those of `mixed` for each epsilon.
+        consensus: the paper's method; `trajectories` and `share` are replaced by those of `mixed_epsilon` for each
+            epsilon.
         mixed: n_r at each epsilon where noisy steps follow.
         alone: the numbers n_r with which consensus alone is tried.
         ceiling: CQL without privacy.
@@ -93,8 +94,8 @@ def recipes(name: Name) -> Recipes:
     linear, net, small = policy(name, ()), policy(name, (64, 64)), policy(name, (32,))
     plain = learning.LinearClone(features=linear.features, actions=actions)
     clone: learning.LinearClone | learning.MlpClone = plain
-    weight = learning.ReturnWeight(low=here.bounds[0], high=here.bounds[1])
-    votes = learning.Votes(anchors=learning.Uniform(low=low, high=high), clone=plain, policy=linear)
+    weight = learning.ReturnWeight(low=here.return_bounds[0], high=here.return_bounds[1])
+    votes = learning.Votes(anchors=learning.UniformAnchors(low=low, high=high), clone=plain, policy=linear)
     imitation = learning.ReturnWeighted(policy=linear, weight=weight, kept=64)
     match name:
         case "acrobot":

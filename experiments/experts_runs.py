@@ -22,17 +22,17 @@ import numpy.typing as npt
 from experiments.configuration import Json, describe
 from experiments.store import ROOT
 from tacit import experts as learning
-from tacit.agents.stacked import Stacked
+from tacit.agents.stacked import StackedPolicies
 from tacit.data.trajectories import Trajectories
 from tacit.envs.gym_domain import GymDomain
 from tacit.envs.serving import Actor
-from tacit.methods.experts.learned import Learned
+from tacit.methods.experts.learned import LearnedPolicies
 from tacit.privacy.accounting.filters import RdpOrder
 from tacit.privacy.ledger.ledger import Ledger
 from tacit.privacy.vault.vault import Vault
 from tacit.units import Unit
 from tacit_worlds import populations
-from tacit_worlds.populations import Kind, Name, Playing, World
+from tacit_worlds.populations import ExpertActor, Kind, Name, World
 
 EXPERTS, DELTA = 3_000, 1 / 6_000
 KEPT = ROOT / "runs" / "experts"
@@ -80,9 +80,9 @@ def physics(name: Name) -> Json:
         {
             "domain": domain,
             "spec": here.spec,
-            "evaluation": here.evaluation,
-            "bounds": here.bounds,
-            "gains": carts if name == "cart_pole" else populations.tuned(name),
+            "evaluation": here.evaluation_horizon,
+            "bounds": here.return_bounds,
+            "gains": carts if name == "cart_pole" else populations.tuned_gains(name),
             "noise": {"good": populations.GOOD, "worst": populations.WORST},
             "floor": populations.FLOOR,
         }
@@ -130,7 +130,7 @@ class Field:
         return populations.world(self.name)
 
     @cached_property
-    def population(self) -> Stacked:
+    def population(self) -> StackedPolicies:
         """The experts."""
         return populations.population(self.world, self.kind, self.experts, seed=self.population_seed)
 
@@ -199,9 +199,9 @@ class Field:
             ]
             yield Vault(Trajectories.open(logs), ledgers, experts=self.population if asked else None)
 
-    def learned(self, plan: Plan, logs: Path, replicates: int = 1, **arguments: Any) -> Learned:
+    def learned(self, plan: Plan, logs: Path, replicates: int = 1, **arguments: Any) -> LearnedPolicies:
         """Learn under a calibrated or priced plan, through the doors of a vault of its own."""
-        asked = isinstance(plan, learning.Consensus) and plan.asks and plan.clone is None
+        asked = isinstance(plan, learning.Consensus) and plan.releases_prefixes and plan.clone is None
         with self.vault(logs, replicates=replicates, asked=asked, delta=1.0000001 * DELTA) as doors:
             return learning.fit(plan, doors, **arguments).value
 
@@ -214,4 +214,4 @@ class Field:
     def own_returns(self, some: int, episodes: int) -> npt.NDArray[np.float64]:
         """Mean returns [some] of the first experts' own best actions."""
         greedy = replace(self.population.take(slice(0, some)), floor=0.0)
-        return self.returns(Playing(greedy), episodes, replicates=some)
+        return self.returns(ExpertActor(greedy), episodes, replicates=some)

@@ -46,11 +46,11 @@ from experiments.experts_recipes import EPSILONS, Recipes, recipes
 from experiments.experts_runs import SIZES, Field, Plan, physics
 from experiments.store import RESULTS, ROOT, Store
 from tacit import experts as learning
-from tacit.agents.policies import Acting
+from tacit.agents.policies import PolicyActor
 from tacit.data.trajectories import Trajectories
 from tacit.errors import PlanError
-from tacit.evaluation.statistics import interval
-from tacit.methods.experts.learned import Learned
+from tacit.evaluation.statistics import t_interval
+from tacit.methods.experts.learned import LearnedPolicies
 from tacit_worlds.populations import Kind, Name
 
 SEEDS = tuple(range(100, 105))
@@ -87,7 +87,7 @@ class Run:
     ways: Recipes
     epsilons: tuple[float, ...] = EPSILONS
 
-    def judged(self, learned: Learned) -> list[float]:
+    def judged(self, learned: LearnedPolicies) -> list[float]:
         """Mean returns of all replicates."""
         return list(map(float, self.here.returns(learned.actor(), replicates=learned.replicates).round(4)))
 
@@ -163,7 +163,7 @@ class Run:
             learning_rate=how.rate,
             seed=self.here.seed,
         )
-        return {"return": float(self.here.returns(Acting(how.policy, theta[None], greedy=True))[0])}
+        return {"return": float(self.here.returns(PolicyActor(how.policy, theta[None], greedy=True))[0])}
 
     def noise(self) -> Values:
         """Nobody's weight counts, so that it does not matter what the clones are."""
@@ -302,7 +302,7 @@ def _ahead(results: Store) -> Iterator[Figure]:
                 for rival in RIVALS:
                     theirs = returns(results, name, kind, rival, epsilon)
                     if theirs:
-                        mean, low, high = interval(np.subtract(ours, theirs))
+                        mean, low, high = t_interval(np.subtract(ours, theirs))
                         words = (
                             f"{name}, {kind}, epsilon {epsilon:g}: votes ahead of {rival} by [{low:.1f}, {high:.1f}]"
                         )

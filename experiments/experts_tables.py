@@ -26,8 +26,8 @@ from experiments.experts_runs import SIZES
 from experiments.experts_table import CLONED, FREE, SEEDS, key, returns
 from experiments.ope_plots import IMAGES, Curve, Panel, draw
 from experiments.store import Store
-from tacit.evaluation.report.charts import Axis
-from tacit.evaluation.statistics import interval
+from tacit.evaluation.report.charts import ChartAxis
+from tacit.evaluation.statistics import t_interval
 from tacit_worlds.populations import Kind, Name
 
 TITLES: dict[Name, str] = {
@@ -49,11 +49,11 @@ REFERENCES = {
     "experts": "the experts' mean",
     "noise": "noise alone, epsilon 1",
 }
-RANGES: dict[Name, Axis] = {
-    "cart_pole": Axis("return", 0.0, 1_050.0, marks=(0, 250, 500, 750, 1_000)),
-    "acrobot": Axis("return", -520.0, -60.0, marks=(-500, -400, -300, -200, -100)),
-    "lunar_lander": Axis("return", -500.0, 300.0, marks=(-400, -200, 0, 200)),
-    "hiv": Axis("return", 0.0, 200.0, marks=(0, 50, 100, 150, 200)),
+RANGES: dict[Name, ChartAxis] = {
+    "cart_pole": ChartAxis("return", 0.0, 1_050.0, marks=(0, 250, 500, 750, 1_000)),
+    "acrobot": ChartAxis("return", -520.0, -60.0, marks=(-500, -400, -300, -200, -100)),
+    "lunar_lander": ChartAxis("return", -500.0, 300.0, marks=(-400, -200, 0, 200)),
+    "hiv": ChartAxis("return", 0.0, 200.0, marks=(0, 50, 100, 150, 200)),
 }
 """What lies below is not shown."""
 
@@ -125,7 +125,7 @@ def _lengths(cells: Sequence[dict[str, Any] | None], number: str | None, epsilon
 
 def picture(results: Store) -> list[Panel]:
     """Return against epsilon: good and mixed experts beside each other, a world below the other."""
-    across = Axis("epsilon; bars: 95 % interval", 0.9, 11.0, log=True, marks=tuple(reversed(EPSILONS)))
+    across = ChartAxis("epsilon; bars: 95 % interval", 0.9, 11.0, log=True, marks=tuple(reversed(EPSILONS)))
     panels = []
     for name, title in TITLES.items():
         up = RANGES[name]
@@ -136,7 +136,7 @@ def picture(results: Store) -> list[Panel]:
                 rows = {epsilon: row for epsilon, row in seen.items() if row}
                 if not rows:
                     continue
-                found = [interval(row) for row in rows.values()]
+                found = [t_interval(row) for row in rows.values()]
                 middle, ends = [mean for mean, _, _ in found], [(low, high) for _, low, high in found]
                 curves.append(Curve(words, [*rows], middle, spread=ends))
             for method in (*FREE, "experts"):

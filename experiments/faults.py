@@ -40,7 +40,7 @@ from experiments.faults_lives import LIVES
 from experiments.faults_runs import LONGEST, PATIENCE, Pace, warm
 from experiments.ope_plots import IMAGES, Curve, Panel, draw
 from experiments.store import RESULTS, ROOT, Store
-from tacit.evaluation.report.charts import Axis
+from tacit.evaluation.report.charts import ChartAxis
 
 QUICK = 20
 """By how much fewer faults `--quick` has."""
@@ -219,11 +219,13 @@ def picture(results: Store, path: Path = IMAGES / "faults.svg") -> None:
     """Kills against steps lost and epsilon spent, of one run."""
     rows = results.values(COURSE)["rows"]
     kills, released, burned, epsilon = (list(column) for column in zip(*rows, strict=True))
-    across = Axis("kills", 0, kills[-1], whole=True)
+    across = ChartAxis("kills", 0, kills[-1], whole=True)
     steps = [Curve("steps released", kills, released), Curve("steps lost", kills, burned)]
     panels = [
-        Panel("steps", "kills", steps, (across, Axis("steps", 0, 210))),
-        Panel("epsilon spent", "kills", [Curve("epsilon spent", kills, epsilon)], (across, Axis("epsilon", 0, 1.2))),
+        Panel("steps", "kills", steps, (across, ChartAxis("steps", 0, 210))),
+        Panel(
+            "epsilon spent", "kills", [Curve("epsilon spent", kills, epsilon)], (across, ChartAxis("epsilon", 0, 1.2))
+        ),
     ]
     draw(panels, "One training that is killed again and again: steps released and lost, and epsilon spent", path)
 

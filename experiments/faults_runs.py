@@ -148,8 +148,8 @@ def history(
     """Runs of which `one` makes one life after another, until `count` of them met their fault.
 
     `one` returns counts with "faults" (1 if the fault was met), "ended" (1 if the run is over) and what else it saw.
-    What the observer and the ledgers say is added up at the end of each run. A count of `bad` ends the history, and
-    what was said last is shown.
+    What the observer and the ledgers say is added up at the end of each run. A count of `file_error` ends the history,
+    and what was said last is shown.
     """
     draw, total = random.Random(seed), Counter[str]()
     run = Run.new(life, shelf)

@@ -167,7 +167,7 @@ def secure(devices: int, numbers: int) -> dict[str, float]:
         grid = Metered(client_app(open_device), devices)
         asked = FlowerDevices(grid, SPEC, devices=devices, simulated=True)
         began = time.process_time()
-        answer = asked.sums(Query(plans.plan_id(plan), part, 0, Same(numbers), {}, numbers))
+        answer = asked.ask(Query(plans.plan_id(plan), part, 0, Same(numbers), {}, numbers))
         spent = time.process_time() - began
     noise = float(np.sqrt((answer.total.astype(float) ** 2).mean()) / 2.0**part.bits)
     return {

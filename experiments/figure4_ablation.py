@@ -5,9 +5,9 @@
     python -m experiments.check figure4_ablation
     python -m experiments.synthesis_pages figure4_ablation
 
-umaze, IQL, three seeds, at both epsilons. `raked` is tacit's method and `tacit` the same without raking, with which all
-others are to be compared: its pre-training is without curiosity (the paper's NonCur), `cur` adds the paper's (rate
-0.3), and `non_pre` starts from random weights (the paper's NonPre).
+umaze, IQL, three seeds, at both epsilons. `rake_weights` is tacit's method and `tacit` the same without raking, with
+which all others are to be compared: its pre-training is without curiosity (the paper's NonCur), `cur` adds the paper's
+(rate 0.3), and `non_pre` starts from random weights (the paper's NonPre).
 """
 
 from __future__ import annotations

@@ -250,9 +250,9 @@ def _runs(folder: Path) -> list[bytes]:
     (folder / "made").mkdir()
     release = fuzz_releases.markov(folder / "made")
     run = RunFolder.begin(folder / "run", "imitate", {"epsilon": 4.0}, resume=None)
-    hub.save(release, run.inside("simulator"))
-    release.certificate.save(run.inside("certificate.json"))
-    audits.save(run.inside(audits.FILE), ())
+    hub.save(release, run.resolve("simulator"))
+    release.certificate.save(run.resolve("certificate.json"))
+    audits.save(run.resolve(audits.FILE), ())
     return [pack(folder)]
 
 
@@ -260,20 +260,20 @@ def _read_run(folder: Path) -> object:
     """Everything that a report or an audit of a run reads, and what they write."""
     run = RunFolder(folder / "run")
     found = run.read()
-    run.require_same("imitate", {"epsilon": 4.0})
-    for part in (_papers, lambda run: hub.load(run.inside("simulator")).value):
+    run.require_same_settings("imitate", {"epsilon": 4.0})
+    for part in (_papers, lambda run: hub.load(run.resolve("simulator")).value):
         with suppress(TacitError):  # each of them refuses for itself
             part(run)
     with suppress(OSError):  # a folder in the place of a file
         for name in ("certificate.md", "report.html"):
             run.write(name, "text")
-        audits.save(run.inside(audits.FILE), ())
+        audits.save(run.resolve(audits.FILE), ())
     return found
 
 
 def _papers(run: RunFolder) -> object:
-    certificate = Certificate.load(run.inside("certificate.json"))
-    return audits.beside(run.inside("certificate.json"), certificate.digest)
+    certificate = Certificate.load(run.resolve("certificate.json"))
+    return audits.load_for_certificate(run.resolve("certificate.json"), certificate.digest)
 
 
 _OWN_LEDGER = ("ledger", "ledger.lock", "ledger-journal", "ledger.new", "ledger.new-journal")

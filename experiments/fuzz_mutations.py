@@ -25,7 +25,7 @@ from onnx import TensorProto
 from pyarrow import parquet
 
 from tacit.privacy.certificate import canonical as certificate_json
-from tacit.privacy.ledger.state import GENESIS, canonical, link
+from tacit.privacy.ledger.state import GENESIS, canonical_json, link
 
 Mutation = Callable[[bytes, random.Random], bytes]
 
@@ -437,7 +437,7 @@ def _entries(connection: sqlite3.Connection, rng: random.Random) -> None:
     elif kind == 1:
         rows[i] = (rows[i][0], rng.choice(("", "yesterday", rows[i][1])), rng.choice(kinds), rows[i][3])
     else:
-        rows[i] = (*rows[i][:3], canonical(tree(json.loads(rows[i][3]), rng)))
+        rows[i] = (*rows[i][:3], canonical_json(tree(json.loads(rows[i][3]), rng)))
     connection.execute("DELETE FROM entries")
     head = GENESIS
     for seq, (_, time, what, payload) in enumerate(rows, start=1):
@@ -464,7 +464,7 @@ def lines(values: Sequence[Any], secret: bytes) -> bytes:
     """The file of a register of these entries."""
     key, head, out = hmac.digest(secret, b"lines", "sha256"), GENESIS, ""
     for value in values:
-        text = canonical(value)
+        text = canonical_json(value)
         head = hmac.digest(key, f"{head}\n{text}".encode(), "sha256").hex()
         out += f"{text} {head}\n"
     return out.encode("ascii")

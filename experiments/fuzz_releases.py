@@ -64,12 +64,12 @@ def _experts(folder: Path) -> Release[Any]:
     from tacit.agents.networks import Mlp
     from tacit.agents.policies import Policy
     from tacit.methods import experts
-    from tacit.methods.experts import LinearClone, ReturnWeight, Uniform, Votes
+    from tacit.methods.experts import LinearClone, ReturnWeight, UniformAnchors, Votes
 
     assert isinstance(SPEC.observation, Box)
     features = Scaled(SPEC.observation.low, SPEC.observation.high)
     plan = Votes(
-        anchors=Uniform(low=SPEC.observation.low, high=SPEC.observation.high, count=8),
+        anchors=UniformAnchors(low=SPEC.observation.low, high=SPEC.observation.high, count=8),
         clone=LinearClone(features=features, actions=3),
         policy=Policy(features, Mlp((2, 3), gain=0.0), Categorical(3)),
         weight=ReturnWeight(low=0.0, high=5.0),
@@ -129,13 +129,15 @@ def _load_release(folder: Path) -> object:
 
 def _stacked(folder: Path) -> list[bytes]:
     from tacit.agents.features import Scaled
-    from tacit.agents.stacked import Stacked
+    from tacit.agents.stacked import StackedPolicies
 
     rng = np.random.default_rng(1)
     layers = [(rng.normal(size=(2, a, b)), rng.normal(size=(2, b))) for a, b in ((2, 4), (4, 3))]
     weights = tuple((w.astype(np.float32), b.astype(np.float32)) for w, b in layers)
     assert isinstance(SPEC.observation, Box)
-    experts = Stacked(Scaled(SPEC.observation.low, SPEC.observation.high), (2, 4, 3), weights, activation="tanh")
+    experts = StackedPolicies(
+        Scaled(SPEC.observation.low, SPEC.observation.high), (2, 4, 3), weights, activation="tanh"
+    )
     hub.save_experts(experts, folder / "experts")
     return [(folder / "experts" / "0.safetensors").read_bytes()]
 

@@ -29,7 +29,7 @@ from experiments.ope_methods import NOT_PRIVATE, PRIVATE, Columns, Domain, Setti
 from experiments.ope_trials import trials_of
 from experiments.store import RESULTS, ROOT, Store
 from tacit import off_policy_evaluation as ope
-from tacit.envs.rollouts import uniform
+from tacit.envs.rollouts import uniform_policy
 from tacit.units import Relation
 from tacit_worlds import chain
 
@@ -52,7 +52,7 @@ def configuration(key: str, quick: bool = False) -> Json:
 
 def collect(units: int, seed: int) -> Columns:
     """Fresh trajectories of the chain."""
-    return chain.collect(uniform(chain.ACTIONS), units, seed=seed)
+    return chain.collect(uniform_policy(chain.ACTIONS), units, seed=seed)
 
 
 def yardstick() -> Yardstick:

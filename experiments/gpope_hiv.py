@@ -49,19 +49,21 @@ def store(path: Path = RESULTS / "gpope_hiv.json", *, quick: bool = False) -> St
 
 def target(observations: np.ndarray) -> np.ndarray:
     """Probabilities of the evaluated policy."""
-    return hiv.target()(observations)
+    return hiv.target_policy()(observations)
 
 
 def collect(units: int, seed: int) -> Columns:
     """Fresh patients under the behaviour policy."""
-    return hiv.collect(hiv.behaviour(), units, seed=seed)
+    return hiv.collect(hiv.behaviour_policy(), units, seed=seed)
 
 
 def yardstick() -> Yardstick:
     """Monte Carlo values at states that other patients visit."""
     visited = collect(VISITED, 1)["observations"]
     observations = visited[np.random.default_rng(1).choice(len(visited), STATES, replace=False)]
-    truth, _ = hiv.truth(hiv.target(), 10.0 ** observations.astype(np.float64), rollouts=ROLLOUTS, seed=2)
+    truth, _ = hiv.monte_carlo_values(
+        hiv.target_policy(), 10.0 ** observations.astype(np.float64), rollouts=ROLLOUTS, seed=2
+    )
     return Yardstick(observations, truth)
 
 
@@ -80,7 +82,7 @@ def domain() -> Domain:
             "drugs": hiv.DRUGS,
             "start": {"state": hiv.STEADY_STATE, "spread": hiv.SPREAD},
             "substep": hiv.SUBSTEP,
-            "learned": calls(hiv, "learned_q", "uniform", "collect", "fit", "epsilon_greedy"),
+            "learned": calls(hiv, "learned_q", "uniform_policy", "collect", "fit", "epsilon_greedy"),
             "target": {"greedy": hiv.GREEDY_SHARE},
             "judged": {"patients": VISITED, "states": STATES, "rollouts": ROLLOUTS},
         },
@@ -157,7 +159,7 @@ def plot() -> None:
 def run_row(key: str, results: Store, *, quick: bool = False) -> None:
     """Make one row at full size (unless it is to be quick)."""
     if key == AVERAGE:
-        reward = float(hiv.collect(hiv.target(), VISITED, seed=3)["rewards"].mean())
+        reward = float(hiv.collect(hiv.target_policy(), VISITED, seed=3)["rewards"].mean())
         return results.put(key, dataset=f"{VISITED} simulated patients", seed=3, values={"mean": reward})
     _, method, setting = named(key)
     return ope_baselines.run(pool(quick), method, setting, trials(method, setting.units, quick), results)

@@ -29,7 +29,7 @@ from experiments.ope_methods import Columns, Domain, Setting, Yardstick, named
 from experiments.ope_plots import IMAGES, draw, over_units
 from experiments.store import RESULTS, ROOT, Store
 from tacit import off_policy_evaluation as ope
-from tacit.envs.rollouts import uniform
+from tacit.envs.rollouts import uniform_policy
 from tacit.methods.off_policy_evaluation.baselines import cells
 
 QUICK_POOL, QUICK_TRIALS = 400, 2
@@ -57,7 +57,7 @@ def domain(name: str) -> Domain:
 
     def yardstick() -> Yardstick:
         states = mountain_car.MountainCar().starts(STATES, np.random.default_rng(1))
-        evaluated = mountain_car.behaviour() if on_policy else uniform(mountain_car.ACTIONS)
+        evaluated = mountain_car.behaviour() if on_policy else uniform_policy(mountain_car.ACTIONS)
         truth, _ = mountain_car.truth(evaluated, states, rollouts=ROLLOUTS, seed=2)
         return Yardstick(states, truth)
 

@@ -115,14 +115,14 @@ def plan_of(schedule: Schedule, clip: float, steps: int) -> ope.Gpope:
 @functools.cache
 def spectrum() -> tuple[float, float]:
     """l and L: the least and the largest real part of an eigenvalue of the population's Q."""
-    a, _, c = chain.population()
+    a, _, c = chain.expected_moments()
     real = np.linalg.eigvals(np.block([[np.zeros_like(a), -a.T], [a, c]])).real
     return float(real.min()), float(real.max())
 
 
 def solution() -> Array:
     """theta* beside w* [2n]; A is invertible, so that w* is 0."""
-    a, b, _ = chain.population()
+    a, b, _ = chain.expected_moments()
     return np.concatenate([np.linalg.solve(a, b), np.zeros(len(b))])
 
 
@@ -140,7 +140,7 @@ def diminishing_bound(eta: float, steps: int, least: float, variance: float, sta
 def step_sizes(plan: ope.Gpope) -> Array:
     """The grid [G], and last the theorems' own step: the largest that Lemma 2 allows, or eta over l."""
     least, largest = spectrum()
-    clip = plan.clip_of(gpope_chain.domain().spec)
+    clip = plan.resolve_clip(gpope_chain.domain().spec)
     reach = float(np.linalg.norm(plan.features.constant(1.0))) / (clip * float(plan.weights.sum()))
     return np.array(
         [*(factor * reach for factor in FACTORS), 1 / largest if plan.schedule == "constant" else ETA / least]
@@ -155,7 +155,7 @@ def row(schedule: Schedule, clip: float, steps: int, epsilon: float | None, *, q
     grid, generator, trials = step_sizes(plan), np.random.default_rng((SEED, steps)), trials_of(quick)
     n, beta = plan.features.size, grid.astype(np.float32)[:, None]
     members = np.stack([generator.choice(pool.units, UNITS, replace=False) for _ in range(trials)])
-    expected = dict(zip("AbC", (one.astype(np.float32) for one in chain.population()), strict=True))
+    expected = dict(zip("AbC", (one.astype(np.float32) for one in chain.expected_moments()), strict=True))
     looks = set(np.geomspace(1, steps, LOOKS).astype(int).tolist())
     iterates = Iterates(plan, np.zeros((trials, len(grid), 2 * n), np.float32))
     deviation, clipped = np.zeros(len(grid)), np.zeros(len(grid))
@@ -188,7 +188,7 @@ def row(schedule: Schedule, clip: float, steps: int, epsilon: float | None, *, q
 
 def exact(steps: int) -> dict[str, Any]:
     """The population's own directions at the largest step that Lemma 2 allows."""
-    a, b, c = chain.population()
+    a, b, c = chain.expected_moments()
     own, step, x = np.block([[np.zeros_like(a), -a.T], [a, c]]), 1 / spectrum()[1], np.zeros(2 * len(b))
     for _ in range(steps):
         x = x - step * (own @ x - np.concatenate([np.zeros_like(b), b]))

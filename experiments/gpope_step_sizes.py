@@ -20,7 +20,7 @@ from tacit.methods.off_policy_evaluation.policies import DiscretePolicy, Target
 from tacit.methods.off_policy_evaluation.problem import Problem
 from tacit.methods.off_policy_evaluation.statistics import BellmanStatistics, Stats
 from tacit.privacy.gradients import clipping
-from tacit.validation import check
+from tacit.validation import require_valid
 
 Step = tuple[NDArray[np.int64] | None, NDArray[np.float32]]
 """Units of a step [T, B], or None for all; standard normal noise [T, 2n]."""
@@ -83,15 +83,17 @@ def tune(
     # step_sizes: S positive numbers
     summary = BellmanStatistics(plan.problem, policy, behaviour, plan.features, "gtd")
     stats = summarise(summary, unit_rows(trajectories, plan.problem))
-    clip = plan.clip_of(trajectories.spec)
+    clip = plan.resolve_clip(trajectories.spec)
     return compare(stats, plan, step_sizes, clip=clip, trials=trials, seed=seed)
 
 
 def compare(stats: Stats, plan: Gpope, step_sizes: Sequence[float], *, clip: float, trials: int, seed: int) -> Curves:
     """The same from statistics that are at hand: arrays [P, ...] of simulated units, made with trace "gtd"."""
-    check("trials", trials, trials >= 1, "a whole number >= 1")
-    check("step_sizes", tuple(step_sizes), len(step_sizes) > 0 and min(step_sizes) > 0, "positive numbers")
-    check("plan", plan.method, plan.promise is not None and plan.noise_multiplier is not None, "a calibrated plan")
+    require_valid("trials", trials, trials >= 1, "a whole number >= 1")
+    require_valid("step_sizes", tuple(step_sizes), len(step_sizes) > 0 and min(step_sizes) > 0, "positive numbers")
+    require_valid(
+        "plan", plan.method, plan.promise is not None and plan.noise_multiplier is not None, "a calibrated plan"
+    )
     pool, population = len(next(iter(stats.values()))), plan.unit.size
     if pool < population:
         what, expected = "there are fewer simulated units than the plan's population", f"at least {population:,}"

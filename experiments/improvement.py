@@ -50,8 +50,8 @@ from experiments.store import RESULTS, Store
 from tacit.methods.improvement import Improvement, ImprovementPlan, fit
 from tacit.methods.improvement.moments import LoggedVisits
 from tacit.methods.improvement.plan import FIT, SCORES
-from tacit.methods.improvement.planning import Advised
-from tacit.methods.improvement.statement import Statement, StatementScores, stated
+from tacit.methods.improvement.planning import AdviceResult
+from tacit.methods.improvement.statement import Statement, StatementScores, read_statement
 from tacit.methods.off_policy_evaluation.scores import limits
 from tacit.privacy.ledger.ledger import Ledger
 from tacit.privacy.noise.secret import SecretNoise
@@ -182,14 +182,14 @@ def statement(start: str, row: Json) -> Statement:
     """What the noisy sums of a run WORLD/PEOPLE/EPSILON prove."""
     name, people, epsilon = start.split("/")
     here, plan = world(name), calibrated(name, int(people), float(epsilon))
-    return stated(tuple(row["sums"]), plan, limits(here.problem, here.spec), sampled=row["sampled"])
+    return read_statement(tuple(row["sums"]), plan, limits(here.problem, here.spec), sampled=row["sampled"])
 
 
 def coverage(name: str, epsilon: float, seed: int) -> dict[str, Any]:
     """How often the lower bound of the gain, and the interval of the returns, hold the truth."""
     here = world(name)
     value = improved(here, planned(here, advice=COVERAGE[name]), COVERED, epsilon, seed)
-    advised = Advised(value.policy, value.theta, value.clone, value.changes, value.sampled)
+    advised = AdviceResult(value.policy, value.theta, value.clone, value.changes, value.sampled)
     scores = StatementScores.of(value.plan, here.spec, advised)
     gains, vectors = [], []
     for chunk in range(10):

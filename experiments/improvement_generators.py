@@ -25,7 +25,7 @@ from tacit.agents.features import Scaled
 from tacit.agents.heads import Categorical
 from tacit.agents.learners import Learner
 from tacit.agents.networks import Mlp
-from tacit.agents.policies import Acting, Policy
+from tacit.agents.policies import Policy, PolicyActor
 from tacit.data.spec import Box, Discrete, PublicSpec
 from tacit.methods.synthesis.baselines import raking_alone
 from tacit.methods.synthesis.raking import Raking
@@ -176,11 +176,11 @@ def made(plan: EnsemblePlan | raking_alone.RakingPlan, vault: Vault, seed: int) 
     return raking_alone.fit(plan, vault).value.sample_columns(SAMPLED, seed=seed)
 
 
-def learned(learner: Learner, steps: int, columns: Columns, seed: int, spec: PublicSpec) -> Acting:
+def learned(learner: Learner, steps: int, columns: Columns, seed: int, spec: PublicSpec) -> PolicyActor:
     """A greedy policy of memories from public rows with these bounds."""
     assert isinstance(spec.observation, Box)
     assert isinstance(spec.action, Discrete)
     features, actions = Scaled(spec.observation.low, spec.observation.high), spec.action.n
     network = Mlp((len(spec.observation.low), 64, actions))
     theta = train(learner, network, features, columns, steps=steps, seed=seed)
-    return Acting(Policy(features, network, Categorical(actions)), theta[None], greedy=True)
+    return PolicyActor(Policy(features, network, Categorical(actions)), theta[None], greedy=True)

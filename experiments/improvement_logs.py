@@ -18,7 +18,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tacit.agents.policies import Acting
+from tacit.agents.policies import PolicyActor
 from tacit.agents.policy_files import FeedForward
 from tacit.data.columns import Column
 from tacit.data.spec import Box, Discrete, PublicSpec
@@ -97,13 +97,13 @@ def rate_of(chances: FloatArray) -> float:
     return float((weight[:, None] * chances * click_rates(seen[:, 0], seen[:, 1])).sum())
 
 
-def click_rate(actor: Acting) -> float:
+def click_rate(actor: PolicyActor) -> float:
     """The exact click rate of a policy without a memory."""
     network = Network.of(FeedForward.of(actor.policy, actor.theta, greedy=actor.greedy))
     return rate_of(network.probabilities(contexts()[0]))
 
 
-def spelled(actor: Acting) -> str:
+def spelled(actor: PolicyActor) -> str:
     """The likeliest variant of each device and hour at the median age, one letter each: which policy it is."""
     seen = np.array([[device, hour, MEAN_AGE * np.log(2)] for device in range(3) for hour in range(24)], np.float32)
     network = Network.of(FeedForward.of(actor.policy, actor.theta, greedy=False))

@@ -31,7 +31,7 @@ from tacit.data.memory import Memory
 from tacit.data.spec import Box, Discrete, PublicSpec
 from tacit.data.trajectories import Trajectories
 from tacit.methods.improvement import ImprovementPlan, Problem, Statement, fit
-from tacit.methods.improvement.statement import stated
+from tacit.methods.improvement.statement import read_statement
 from tacit.privacy.ledger.ledger import Ledger
 from tacit.privacy.vault.vault import Vault
 from tacit.units import Unit
@@ -142,7 +142,7 @@ def _said(results: Store, people: int, epsilon: float) -> list[Statement]:
         if results.has(key := f"{people}/{epsilon:g}/{block}"):
             row = results.values(key)
             pairs = zip(row["sums"], row["sampled"], strict=True)
-            found += [stated(tuple(sums), plan, (0.0, 1.0), sampled=sampled) for sums, sampled in pairs]
+            found += [read_statement(tuple(sums), plan, (0.0, 1.0), sampled=sampled) for sums, sampled in pairs]
     return found
 
 

@@ -48,7 +48,7 @@ from tacit.agents.networks import Mlp
 from tacit.agents.policies import Policy
 from tacit.data.spec import Box, Discrete
 from tacit.methods.improvement import Problem
-from tacit.methods.improvement.moments import LoggedVisits, grouped
+from tacit.methods.improvement.moments import LoggedVisits, group_sums
 from tacit.methods.synthesis.baselines.raking_alone import RakingPlan
 from tacit.privacy.ledger.ledger import Ledger
 from tacit.privacy.mechanisms.sums import PoissonSum
@@ -106,13 +106,13 @@ class Counts:
         """Rows [U, L, ...] -> [U, S A (S + 2)]."""
         plan, count = self.plan, self.plan.cells
         visits = LoggedVisits.of(rows, plan.problem, COURSE)
-        pair = plan.cells_of(visits.seen) * clinic.ACTIONS + visits.actions
-        after = np.where(visits.terminations, count, plan.cells_of(visits.after))
+        pair = plan.cells_of(visits.memories) * clinic.ACTIONS + visits.actions
+        after = np.where(visits.terminations, count, plan.cells_of(visits.next_memories))
         pairs = count * clinic.ACTIONS
         width = pairs * (count + 1)
         place = visits.unit * width + pair * (count + 1) + after
         moves = np.bincount(place, minlength=visits.units * width).reshape(visits.units, width)
-        paid = grouped(visits.unit * pairs + pair, visits.rewards[:, None], visits.units * pairs)
+        paid = group_sums(visits.unit * pairs + pair, visits.rewards[:, None], visits.units * pairs)
         vectors = np.concatenate([moves, paid.reshape(visits.units, pairs)], axis=1) / plan.rows
         return np.asarray(vectors / np.maximum(1, np.linalg.norm(vectors, axis=1, keepdims=True)))
 

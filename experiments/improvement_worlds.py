@@ -11,11 +11,11 @@ from typing import Any
 import numpy as np
 
 from experiments import improvement_logs as logs
-from tacit.agents.policies import Acting
+from tacit.agents.policies import PolicyActor
 from tacit.data.memory import Memory
 from tacit.data.spec import PublicSpec
 from tacit.data.trajectories import Trajectories
-from tacit.envs.rollouts import Array, Domain, FloatArray, Remembered, collect
+from tacit.envs.rollouts import Array, Domain, FloatArray, MemoryDomain, collect
 from tacit.envs.serving import returns
 from tacit.methods.improvement import Problem
 from tacit_worlds import clinic, clinic_model, populations
@@ -50,19 +50,19 @@ class World:
     settings: Mapping[str, Any]
     horizon: int
     shown: Callable[[FloatArray], FloatArray] = np.asarray
-    judge: Callable[[Acting], float] | None = None
+    judge: Callable[[PolicyActor], float] | None = None
 
     def data(self, people: int, seed: int) -> Trajectories:
         """Their records."""
         return Trajectories.from_arrays(**self.collect(people, seed), spec=self.spec, simulated=True)
 
-    def score(self, actor: Acting, memory: Memory, seed: int) -> float:
+    def score(self, actor: PolicyActor, memory: Memory, seed: int) -> float:
         """Mean reported return of a policy of memories on fresh people."""
         if self.judge is not None:
             return self.judge(actor)
         generator = np.random.default_rng((seed, 1))
         assert self.domain is not None
-        domain = Remembered(self.domain, memory)
+        domain = MemoryDomain(self.domain, memory)
         paid = returns(domain, actor, 1, EPISODES, horizon=self.horizon, generator=generator)
         return float(self.shown(paid).mean())
 
@@ -123,7 +123,7 @@ class OtherClinic:
         staff = clinic.doctors(seed=self.seed)
         parts = []
         for doctor, share in enumerate(np.array_split(np.arange(patients), staff.count)):
-            policy = clinic.each(staff.take(slice(doctor, doctor + 1)))[0]
+            policy = clinic.unstack_policies(staff.take(slice(doctor, doctor + 1)))[0]
             columns = collect(self, policy, len(share), seed=1_000 * seed + doctor, horizon=clinic.HORIZON)
             for name in ("unit_ids", "episode_ids"):
                 columns[name] = columns[name] + share[0]
@@ -145,7 +145,7 @@ def of_clinic(memory: Memory = COURSE, low: float = -9.0, high: float = 5.0) -> 
         problem,
         settings,
         clinic.HORIZON,
-        clinic.normalised,
+        clinic.normalized_returns,
     )
 
 
@@ -193,7 +193,7 @@ def of_people(name: populations.Name, horizon: int, returns: tuple[float, float]
         seen = {part: np.clip(columns[part], low, high).astype(np.float32) for part in _SEEN}
         return {**columns, **seen}
 
-    size = len(world.dimensions)
+    size = len(world.dimension_names)
     every = tuple(range(size))
     chosen = {"memory": Memory((1.0,) * size), "columns": every, "value_columns": every, **settings}
     return World(logs, world.domain, spec, Problem(gamma=1.0, horizon=horizon, return_range=returns), chosen, horizon)

@@ -40,7 +40,7 @@ from experiments.store import RESULTS, ROOT, Store
 from tacit.data.trajectories import Trajectories
 from tacit.evaluation.dynamics import dynamics
 from tacit.evaluation.fidelity import ceiling, fidelity, independent_columns
-from tacit.evaluation.statistics import interval
+from tacit.evaluation.statistics import t_interval
 from tacit.methods import synthesis
 from tacit.privacy.ledger.ledger import Ledger
 from tacit.privacy.vault.vault import Vault
@@ -48,7 +48,7 @@ from tacit.units import Unit
 from tacit_worlds import maze
 from tacit_worlds.agents import iql
 from tacit_worlds.maze_evaluation import evaluate
-from tacit_worlds.maze_layouts import LAYOUTS, Layout
+from tacit_worlds.maze_layouts import LAYOUTS, MazeLayout
 from tacit_worlds.maze_public import other_rows
 
 POPULATION, DELTA = 1_000_000, 1e-7
@@ -120,7 +120,7 @@ def plan_for(scale: str) -> synthesis.TransitionsPlan:
 
 
 def synthesise(
-    plan: synthesis.TransitionsPlan, epsilon: float, rows: Columns, layout: Layout, start: Any
+    plan: synthesis.TransitionsPlan, epsilon: float, rows: Columns, layout: MazeLayout, start: Any
 ) -> synthesis.Synthesizer:
     """Fit one synthesizer through the real doors, with a ledger of its own."""
     calibrated = plan.calibrate(unit=UNIT, epsilon=epsilon, delta=DELTA)
@@ -137,7 +137,7 @@ def synthesise(
         return synthesis.fit(calibrated, Vault(data, ledger), pretrained=start).value
 
 
-def measure(table: Columns, real: Columns, layout: Layout) -> dict[str, float]:
+def measure(table: Columns, real: Columns, layout: MazeLayout) -> dict[str, float]:
     """Fidelity against all real rows and errors against the simulator."""
     close = fidelity(real, table)
     errors = dynamics(
@@ -219,7 +219,7 @@ def figures() -> list[Figure]:
                 out.append(Figure(f"{name} / real ({real.mean():.1f})", own.mean() / real.mean(), share))
                 for control in CONTROLS:
                     gap = own - column(results, layout, control, key)
-                    out.append(Figure(f"{name} above {control}, 95 % from", interval(gap)[1], 0.0))
+                    out.append(Figure(f"{name} above {control}, 95 % from", t_interval(gap)[1], 0.0))
     return out
 
 

@@ -30,7 +30,7 @@ from experiments.mobility_runs import GEOLIFE, World, described, generated, unit
 from experiments.mobility_ways import calibrated, guaranteed
 from experiments.store import RESULTS, ROOT, Store
 from tacit.data.mobility.days import Days
-from tacit.evaluation.statistics import interval
+from tacit.evaluation.statistics import t_interval
 from tacit.methods.mobility import pategail
 
 SEEDS = tuple(range(5))
@@ -152,7 +152,7 @@ def table(results: Store) -> str:
     for row in ROWS:
         found = []
         for metrics, name in names:
-            mean, low, _ = interval(column(results, row, metrics, name))
+            mean, low, _ = t_interval(column(results, row, metrics, name))
             found.append(f"{mean:.4f} ± {mean - low:.4f}")
         lines.append(f"| {row.name} | {row.epsilon:g} | {' | '.join(found)} |")
     return "\n".join(lines)

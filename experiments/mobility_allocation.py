@@ -35,7 +35,7 @@ from experiments.configuration import Json
 from experiments.mobility_runs import GEOLIFE, described, generated, unit, world
 from experiments.mobility_ways import calibrated, guaranteed
 from experiments.store import RESULTS, ROOT, Store
-from tacit.evaluation.statistics import interval
+from tacit.evaluation.statistics import t_interval
 from tacit.methods.mobility import pategail
 
 EPSILONS = (2.0, 10.0)
@@ -122,7 +122,7 @@ def table(results: Store) -> str:
     for epsilon, rule in itertools.product(EPSILONS, RULES):
         row = []
         for metrics, name in names:
-            mean, low, _ = interval(column(results, rule, epsilon, metrics, name))
+            mean, low, _ = t_interval(column(results, rule, epsilon, metrics, name))
             row.append(f"{mean:.4f} ± {mean - low:.4f}")
         lines.append(f"| {rule} | {epsilon:g} | {' | '.join(row)} |")
     return "\n".join(lines)

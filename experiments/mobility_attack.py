@@ -45,14 +45,14 @@ from experiments.mobility_ways import calibrated, guaranteed, one_shot, table
 from experiments.shadows import Block, blocks, read, scored
 from experiments.store import RESULTS, ROOT, Store
 from tacit.evaluation.attacks import (
-    LEAST,
-    Attack,
+    MIN_PROBABILITY,
+    AttackResult,
     Candidates,
+    ContributionDirection,
+    DayLikelihood,
     DayOverlap,
     Floats,
-    Likelihood,
-    Nearest,
-    OwnDirection,
+    NearestDay,
     Released,
     Score,
     attack,
@@ -115,8 +115,8 @@ def method(name: str, epsilon: float) -> tuple[Any, float]:
     if name in FEDERATED:
         run: Any = OnDevices(plan, heard=name == "critics")
     elif name == "one_shot":
-        moves = mobility.works(plan, here.days.grid)[MOVES_PART]
-        noise = plan.noise_of(MOVES_PART)
+        moves = mobility.build_contributions(plan, here.days.grid)[MOVES_PART]
+        noise = plan.noise_std(MOVES_PART)
         run = InMemory(
             plan,
             moves,
@@ -132,12 +132,12 @@ def method(name: str, epsilon: float) -> tuple[Any, float]:
 def scores(run: Any) -> dict[str, Score]:
     """The attacks on a method."""
     who = Candidates(world(GEOLIFE).days, GEOLIFE)
-    found: dict[str, Score] = {"likelihood": Likelihood(who), "nearest": Nearest(who), "overlap": DayOverlap(who)}
+    found: dict[str, Score] = {"likelihood": DayLikelihood(who), "nearest": NearestDay(who), "overlap": DayOverlap(who)}
     if isinstance(run, OnDevices) and run.heard:
         found["critics"] = lambda released: np.asarray(released["critics"], np.float64)
     if isinstance(run, InMemory):
         found["copied starts"] = OfCopied(DayOverlap(who, slots=COPIED))
-        found["release"] = OwnDirection(run.own(), 1.0 if run._sums[MOVES_PART].noise else 0.0)
+        found["release"] = ContributionDirection(run.own(), 1.0 if run._sums[MOVES_PART].noise else 0.0)
     return found
 
 
@@ -169,7 +169,12 @@ def store(path: Path = RESULTS / "mobility_attack.json") -> Store:
 def configuration(key: str) -> Json:
     """What a row was made with, its seed aside: shadow and target runs differ in nothing else."""
     block = Block.of(key)
-    attacks = {"days": Candidates.most, "slots": len(DayOverlap.slots), "starts": list(COPIED), "least": LEAST}
+    attacks = {
+        "days": Candidates.max_days,
+        "slots": len(DayOverlap.slots),
+        "starts": list(COPIED),
+        "least": MIN_PROBABILITY,
+    }
     return {
         "runs": BLOCK,
         "generated": mobility_shadows.GENERATED,
@@ -190,7 +195,7 @@ def rows() -> list[str]:
     return [block.key for name, epsilon in settings() for block in wanted(name, epsilon)]
 
 
-def attacked(results: Store, name: str, epsilon: float, least: bool = False) -> dict[str, Attack]:
+def attacked(results: Store, name: str, epsilon: float, least: bool = False) -> dict[str, AttackResult]:
     """Every attack's result, from the raw scores.
 
     Raises:

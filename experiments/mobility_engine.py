@@ -82,7 +82,7 @@ class Plan(PrivatePlan):
 
     def works(self) -> dict[str, Contribution]:
         """What is computed for each."""
-        return mobility.works(self.of, _grid())
+        return mobility.build_contributions(self.of, _grid())
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,8 @@ PATEGAIL and PateGAIL++ ask 141 rewards in each of 50 updates, each a mean over 
 with Laplace noise of the scale that their tables call the noise. One person replaced moves a mean by 1/N, so that a
 query is 1/(N b)-private and 7,050 of them are what is released. Delta is 1e-5. Cells:
 
-- `epsilon/N/b`: `pure` composition, the certified figure and its check (two accountants), the Renyi ceiling, mu, what a
+- `epsilon/N/b`: `pure_epsilon` composition, the certified figure and its check (two accountants), the Renyi ceiling,
+mu, what a
   test with 5 % false alarms catches at most, and the certified figure `with variance`: as many queries of the variance
   at twice the scale, as the papers describe them.
 - `naive/b`: readings of the noise that are not epsilons.
@@ -152,7 +153,7 @@ def honest(people: int, scale: float) -> dict[str, Any]:
         "check_accountant": bound.check_accountant,
         "renyi": concentrated.epsilon(flatten(event), RELATION, DELTA),
         "mu": accounting.mu_gdp(event, RELATION, delta=DELTA),
-        "caught": 100 * (1 - float(tradeoff.missed(event, RELATION, delta=DELTA, false_alarms=FIVE_PERCENT)[0])),
+        "caught": 100 * (1 - float(tradeoff.miss_rates(event, RELATION, delta=DELTA, false_alarms=FIVE_PERCENT)[0])),
         "with_variance": accounting.epsilon(both, delta=DELTA, relation=RELATION).epsilon,
     }
 

@@ -40,7 +40,7 @@ CITY: dict[str, Any] = {"days": 20, "seed": 7}
 """Arguments of `envs.city.city`."""
 GRID = RegularGrid(27, 100, 48, 121, 0.01)
 """In which every one of Geolife's points is a cell."""
-SETS: tuple[divergences.Set, ...] = ("sequence", "reference", "robust")
+SETS: tuple[divergences.MetricSet, ...] = ("sequence", "reference", "robust")
 FLOORS = 10
 """Halvings of real people whose distances are averaged."""
 DRAWS = 5
@@ -57,11 +57,11 @@ class TriedOnce(IsolationChecks):
 
     _known: ClassVar[dict[tuple[object, ...], int]] = {}
 
-    def work(self, part: FederatedSum, work: Work, public: Public) -> int:
+    def try_work(self, part: FederatedSum, work: Work, public: Public) -> int:
         """See `IsolationChecks`."""
         key = (self._spec, part.name, type(work), type(getattr(work, "contribution", None)), outline(public))
         if key not in self._known:
-            self._known[key] = super().work(part, work, public)
+            self._known[key] = super().try_work(part, work, public)
         return self._known[key]
 
 
@@ -122,7 +122,7 @@ class World:
         found: list[Values] = [{} for _ in tables]
         for metrics in SETS:
             against = self.test if metrics == "reference" else self.judged
-            for row in divergences.table(against, rows, metrics=metrics).rows:
+            for row in divergences.divergence_table(against, rows, metrics=metrics).rows:
                 found[int(row.name)][metrics] = {name: round(one.value, 6) for name, one in row.values.items()}
         return found
 
@@ -146,11 +146,12 @@ class World:
     def floor(self) -> Values:
         """Real people against other real people (halves of the judged), and the test days against all."""
 
-        def of(row: divergences.Row) -> Values:
+        def of(row: divergences.DivergenceRow) -> Values:
             return {name: round(one.value, 6) for name, one in row.values.items()}
 
         halves = {
-            m: of(divergences.table(self.judged, {}, metrics=m, floors=FLOORS).row(divergences.FLOOR)) for m in SETS
+            m: of(divergences.divergence_table(self.judged, {}, metrics=m, floors=FLOORS).row(divergences.FLOOR))
+            for m in SETS
         }
         if self.test is self.judged:
             return {"halves": halves}

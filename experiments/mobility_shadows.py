@@ -17,7 +17,7 @@ import numpy as np
 from experiments.mobility_runs import GEOLIFE, world
 from tacit.data.mobility.days import SLOTS, Days
 from tacit.envs.movement import play
-from tacit.evaluation.attacks import Floats, OwnDirection, Presence, Released
+from tacit.evaluation.attacks import ContributionDirection, Floats, Presence, Released
 from tacit.methods.mobility import pategail
 from tacit.methods.mobility.moves import MOVES_PART
 from tacit.methods.mobility.pategail.plan import CRITICS
@@ -110,7 +110,7 @@ class InMemory:
         parts = {part.name: part for part in self.plan.parts()}
         grid = world(GEOLIFE).days.grid
         noise = (parts[STARTS].noise_multiplier or 0.0) * parts[STARTS].clip_norm / GEOLIFE
-        readers = {STARTS: HomeSums.sized(grid, GEOLIFE, noise), JUMPS: JumpSums.sized(grid)}
+        readers = {STARTS: HomeSums.for_people(grid, GEOLIFE, noise), JUMPS: JumpSums.from_grid(grid)}
         sums = {
             name: Sums.of(one, parts[name].clip_norm, parts[name].noise_multiplier or 0.0)
             for name, one in {MOVES_PART: self.moves, **readers}.items()
@@ -160,9 +160,9 @@ class Heard:
 class Untried(IsolationChecks):
     """Checks without the trial of critics on invented rows: it reads no record and would take minutes in every run."""
 
-    def work(self, part: Any, work: Any, public: Any) -> int:
+    def try_work(self, part: Any, work: Any, public: Any) -> int:
         """See `IsolationChecks`."""
-        return int(work.width(public)) if isinstance(work, LocalCritics) else super().work(part, work, public)
+        return int(work.width(public)) if isinstance(work, LocalCritics) else super().try_work(part, work, public)
 
 
 @dataclass(frozen=True, eq=False)
@@ -205,9 +205,9 @@ def suspected(
     one, other = (answers(plan, [public for public, _ in rounds], rng) for _ in range(2))
     directions = (one + other) / 2
     unknown = DISTRUST * 0.75 * len(directions) * float(np.square(one - other).mean()) / 2
-    noise = float(np.hypot(plan.noise_of(CRITICS) * GEOLIFE, np.sqrt(unknown)))
+    noise = float(np.hypot(plan.noise_std(CRITICS) * GEOLIFE, np.sqrt(unknown)))
     total = np.concatenate([mean for _, mean in rounds]) * GEOLIFE - directions.sum(axis=0) / 2
-    return OwnDirection(directions, noise)({"sum": total[None]})[0]
+    return ContributionDirection(directions, noise)({"sum": total[None]})[0]
 
 
 def answers(

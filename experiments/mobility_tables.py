@@ -19,7 +19,7 @@ from experiments import mobility_frontier as frontier
 from experiments.dppg_tables import BLANK, NONE, kept, markdown
 from experiments.mobility_runs import GEOLIFE
 from experiments.store import Store
-from tacit.evaluation.statistics import interval
+from tacit.evaluation.statistics import t_interval
 
 TITLES = {GEOLIFE: "Geolife, 83 people", 1_000: "City, 1,000 people", 9_481: "City, 9,481 people"}
 WORDS = {
@@ -102,7 +102,7 @@ def shown(found: list[float] | None) -> str:
     """A cell of a table: mean, half of its interval and the worst seed."""
     if not found:
         return BLANK if found is None else NONE
-    mean, low, _ = interval(found)
+    mean, low, _ = t_interval(found)
     return f"{mean:.4f} ± {mean - low:.4f} (worst {max(found):.3f})"
 
 

@@ -126,18 +126,18 @@ def baseline(model: baselines.Model, *, together: bool = True) -> InProcess:
 
 def imitated(plan: mobility.OneShotPlan, vault: Vault, grid: Grid, seed: int) -> Sequence[Any]:
     """The default's simulators."""
-    return mobility.replicates(plan, vault, grid=grid, seed=seed)
+    return mobility.fit_replicates(plan, vault, grid=grid, seed=seed)
 
 
 def counted(plan: baselines.BaselinePlan, vault: Vault, grid: Grid, seed: int) -> Sequence[Any]:
     """A baseline's simulators, which need no seed."""
-    return baselines.replicates(plan, vault, grid=grid)
+    return baselines.fit_replicates(plan, vault, grid=grid)
 
 
 @functools.cache
 def one_shot(people: int, epsilon: float) -> mobility.OneShotPlan:
     """The default, with the number of states of its public rule."""
-    return mobility.OneShotPlan.sized(people, epsilon)
+    return mobility.OneShotPlan.for_people(people, epsilon)
 
 
 def table(people: int, epsilon: float) -> baselines.BaselinePlan:

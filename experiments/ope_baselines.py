@@ -80,7 +80,7 @@ class Pool:
         """For theta [..., n]: RMSE of V within the public range and of the raw V, and MSPBE of the raw V."""
         phi = np.asarray(self.domain.features(self.domain.observations), np.float64)
         raw = theta @ phi.T
-        limits = self.domain.problem.range(self.domain.spec)
+        limits = self.domain.problem.value_range(self.domain.spec)
         error = {"rmse": np.clip(raw, *limits) - self.domain.truth, "raw": raw - self.domain.truth}
         found = {name: np.sqrt(np.square(one).mean(axis=-1)) for name, one in error.items()}
         if self.domain.mspbe is None:
@@ -123,15 +123,15 @@ def gpope(pool: Pool, setting: Setting, trials: int, **fields: Any) -> Values:
     assert setting.epsilon is not None
     domain, plan = pool.domain, gpope_plan(pool.domain, **fields)
     plan = plan.calibrate(unit=unit_of(setting), epsilon=setting.epsilon, delta=DELTA)
-    grid = plan.step_size_of(domain.spec) * np.array(STEP_FACTORS)
-    found = compare(pool.stats, plan, grid.tolist(), clip=plan.clip_of(domain.spec), trials=trials, seed=SEED)
+    grid = plan.resolve_step_size(domain.spec) * np.array(STEP_FACTORS)
+    found = compare(pool.stats, plan, grid.tolist(), clip=plan.resolve_clip(domain.spec), trials=trials, seed=SEED)
     return curve(pool, found.theta, grid, default=STEP_FACTORS.index(1.0)) | {"sigma": plan.sigma}
 
 
 def published_plan(domain: Domain, setting: Setting) -> ope.Gpope:
     """The paper's sampler with the noise that the paper's formula gives."""
     assert setting.epsilon is not None
-    return ope.Gpope.published(
+    return ope.Gpope.paper(
         problem=domain.problem,
         features=domain.features,
         population=setting.units,
@@ -144,8 +144,8 @@ def published_plan(domain: Domain, setting: Setting) -> ope.Gpope:
 def gpope_published(pool: Pool, setting: Setting, trials: int) -> Values:
     """The paper's sampler with the published noise, and what that costs."""
     domain, plan = pool.domain, published_plan(pool.domain, setting).account(unit=unit_of(setting), delta=DELTA)
-    grid = plan.step_size_of(domain.spec) * np.array(STEP_FACTORS)
-    found = compare(pool.stats, plan, grid.tolist(), clip=plan.clip_of(domain.spec), trials=trials, seed=SEED)
+    grid = plan.resolve_step_size(domain.spec) * np.array(STEP_FACTORS)
+    found = compare(pool.stats, plan, grid.tolist(), clip=plan.resolve_clip(domain.spec), trials=trials, seed=SEED)
     values = curve(pool, found.theta, grid, default=STEP_FACTORS.index(1.0))
     return values | {"sigma": plan.sigma, "true_epsilon": plan.epsilon}
 

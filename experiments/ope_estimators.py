@@ -126,7 +126,7 @@ class Linear:
 
     def probabilities(self, observations: np.ndarray) -> np.ndarray:
         """Of the HIV target."""
-        return np.asarray(hiv.target()(observations), np.float64)
+        return np.asarray(hiv.target_policy()(observations), np.float64)
 
 
 def mean_return(columns: Columns, gamma: float) -> float:
@@ -200,17 +200,17 @@ def make_hiv() -> Domain:
     problem = ope.Problem(gamma=hiv.GAMMA, horizon=hiv.HORIZON)
 
     def collect(units: int) -> Columns:
-        return hiv.collect(hiv.behaviour(), units, seed=0)
+        return hiv.collect(hiv.behaviour_policy(), units, seed=0)
 
     def value() -> float:
-        return mean_return(hiv.collect(hiv.target(), FEW_PATIENTS, seed=1), problem.gamma)
+        return mean_return(hiv.collect(hiv.target_policy(), FEW_PATIENTS, seed=1), problem.gamma)
 
     simulator = {
         "dynamics": hiv.Hiv(),
         "drugs": hiv.DRUGS,
         "start": {"state": hiv.STEADY_STATE, "spread": hiv.SPREAD},
         "substep": hiv.SUBSTEP,
-        "learned": calls(hiv, "learned_q", "uniform", "collect", "fit", "epsilon_greedy"),
+        "learned": calls(hiv, "learned_q", "uniform_policy", "collect", "fit", "epsilon_greedy"),
         "target": {"greedy": hiv.GREEDY_SHARE},
     }
     features, target = ope.Fourier(5, hiv.FEATURE_LOW, hiv.FEATURE_HIGH, coupled=False), Linear("target")

@@ -37,7 +37,7 @@ from tacit.data.spec import Box, Discrete, PublicSpec
 from tacit.data.trajectories import Trajectories
 from tacit.methods import off_policy_evaluation as ope
 from tacit.methods.off_policy_evaluation import scores
-from tacit.methods.off_policy_evaluation.algorithm import judged
+from tacit.methods.off_policy_evaluation.algorithm import assign_judges
 from tacit.privacy.certificate.certificate import Release
 from tacit.privacy.ledger.folds import JUDGING, LEARNING, Fold
 from tacit.privacy.ledger.ledger import Ledger
@@ -192,7 +192,7 @@ def by_law(people: int, contexts: int, epsilon: float, sets: int) -> dict[str, A
     """Ends of every interval, and how many the rule lets be printed."""
     generator, spec = np.random.default_rng((SEED, people, contexts, round(epsilon))), spec_of(contexts)
     everybody, learner = evaluation(people, epsilon), learning(people, epsilon, LEARNING)
-    on_fold, of_all = everybody.on(JUDGING), learning(people, epsilon, None)
+    on_fold, of_all = everybody.with_fold(JUDGING), learning(people, epsilon, None)
     assert learner.noise_multiplier is not None
     ends: dict[str, list[tuple[float, float]]] = {"fold": [], "public": [], "same people": []}
     printed = {"fold": 0, "same people": 0}
@@ -223,7 +223,7 @@ def may_print(plan: ope.ImportanceSampling, learner: Arms, policy: ope.Tabular) 
         described, name = plans.describe(learner), plans.plan_id(learner)
         ledger.reserve(name, described, parts={"arms": 1}, epsilon=learner.epsilon, delta=learner.delta)
         ledger.claim(name, "arms", 1)
-        _, allowed = judged(plan, ledger, policy, policy, None, None, ope.Origin.made_from(name))
+        _, allowed = assign_judges(plan, ledger, policy, policy, None, None, ope.Origin.made_from(name))
     return allowed.level is not None
 
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from experiments.ope_methods import Setting
 from experiments.store import ROOT, Store
-from tacit.evaluation.report.charts import WIDTH, Axis, Plot, fmt, frame, write
+from tacit.evaluation.report.charts import WIDTH, ChartAxis, Plot, draw_text, fmt, frame
 
 IMAGES = ROOT / "docs" / "images"
 HEIGHT, LINE, APART = 230.0, 20.0, 3.6
@@ -48,7 +48,7 @@ class Panel:
     title: str
     x_label: str
     curves: Sequence[Curve]
-    axes: tuple[Axis, Axis] | None = None
+    axes: tuple[ChartAxis, ChartAxis] | None = None
     beside: bool = True
 
 
@@ -116,7 +116,7 @@ def draw(panels: Sequence[Panel], title: str, path: Path, *, columns: int = 2, l
         x, y = gap + (i % legend) * (width - 2 * gap) / legend, height - foot + LINE * (i // legend)
         line = {"class": "line", "d": f"M{fmt(x)} {fmt(y)}h22", "stroke": colour[name]}
         SubElement(root, "path", line | (DASHED if name in dashed else {}))
-        write(root, x + 28, y + 4, name, kind="legend")
+        draw_text(root, x + 28, y + 4, name, kind="legend")
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(tostring(root, encoding="unicode") + "\n")
 
@@ -141,16 +141,16 @@ def _chart(panel: Panel, colour: dict[str, str]) -> Element:
 
 def _bar(svg: Element, plot: Plot, x: float, y: float, ends: tuple[float, float], *, aside: float, colour: str) -> None:
     """From the lowest to the highest value, with a dot at y."""
-    at, (bottom, top) = fmt(plot.x_of(x) + aside), (fmt(plot.y_of(end)) for end in ends)
+    at, (bottom, top) = fmt(plot.x_position(x) + aside), (fmt(plot.y_position(end)) for end in ends)
     bar = {"class": "bar", "d": f"M{at} {bottom}V{top}", "stroke": colour, "stroke-width": "1.5", "opacity": "0.55"}
     SubElement(svg, "path", bar)
-    SubElement(svg, "circle", {"class": "dot", "cx": at, "cy": fmt(plot.y_of(y)), "r": "2.6", "fill": colour})
+    SubElement(svg, "circle", {"class": "dot", "cx": at, "cy": fmt(plot.y_position(y)), "r": "2.6", "fill": colour})
 
 
-def _logarithmic(panel: Panel) -> tuple[Axis, Axis]:
+def _logarithmic(panel: Panel) -> tuple[ChartAxis, ChartAxis]:
     """Axes that hold all curves; whole powers of ten upwards."""
     x = np.concatenate([curve.x for curve in panel.curves])
     y = np.concatenate([curve.y for curve in panel.curves])
     low, high = (10.0 ** round_(float(np.log10(end))) for round_, end in ((np.floor, y.min()), (np.ceil, y.max())))
-    across = Axis(panel.x_label, float(x.min()), float(x.max()), log=True)
-    return across, Axis(panel.title, low, min(max(high, 10 * low), 1e6 * low), log=True)
+    across = ChartAxis(panel.x_label, float(x.min()), float(x.max()), log=True)
+    return across, ChartAxis(panel.title, low, min(max(high, 10 * low), 1e6 * low), log=True)

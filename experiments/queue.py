@@ -24,7 +24,7 @@ from dataclasses import dataclass
 from types import ModuleType
 
 from experiments.store import Store
-from tacit.parallel import mapped
+from tacit.parallel import parallel_map
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ class Job:
         module, missing = importlib.import_module(f"experiments.{self.name}"), self.missing(pattern)
         groups: list[list[str]] = module.together(missing) if hasattr(module, "together") else [[k] for k in missing]
         done, hours = 0, 0.0
-        with mapped(functools.partial(_made, self.name, clock), groups, jobs=jobs, address=ray) as results:
+        with parallel_map(functools.partial(_made, self.name, clock), groups, jobs=jobs, address=ray) as results:
             for keys, seconds in zip(groups, results, strict=True):
                 done, hours = done + len(keys), hours + seconds / 3_600
                 print(f"{self.name} {done}/{len(missing)}: {keys[0]}, {len(keys)} together", flush=True)

@@ -13,7 +13,7 @@ from typing import Any, Literal
 import numpy as np
 
 from experiments.store import Store
-from tacit.evaluation.attacks import Run, Score, Trials, trials
+from tacit.evaluation.attacks import Run, Score, Trials, run_trials
 
 Side = Literal["shadow", "target"]
 
@@ -61,7 +61,7 @@ def scored(
     digits: Mapping[str, int],
 ) -> dict[str, Any]:
     """Of each of the block's runs its members, a 0 or 1 a unit, and every score [units], of 4 digits or others."""
-    found = trials(run, scores, units, runs=runs, seed=block.seed, together=together)
+    found = run_trials(run, scores, units, runs=runs, seed=block.seed, together=together)
     present = next(iter(found.values())).present
     return {
         "members": ["".join("01"[int(p)] for p in row) for row in present],

@@ -1,9 +1,9 @@
 """Results of experiments: one JSON file an experiment, one row a (setting, seed), written as the run goes.
 
 A row holds its values and what made them: the whole configuration (`experiments.configuration`), command, commit, date,
-versions, data set and seed. A row answers for a key as long as its configuration, in today's names
-(`experiments.migrations`), is the one that the experiment asks for today. That code has moved does not matter: golden
-runs (`tests/golden`) and `experiments.replay` guard against drift.
+versions, data set and seed. A row answers for a key as long as its configuration is the one that the
+experiment asks for today; who changes a name rewrites the rows (`experiments.migrations`). That code has moved does not
+matter: golden runs (`tests/golden`) and `experiments.replay` guard against drift.
 
 Rows of before this format have a configuration that was rebuilt by the code of their own commit (`reconstructed`; the
 script is `experiments/reconstruct.py` of the commit "Configurations of stored rows"), or none where that failed. A row
@@ -28,7 +28,6 @@ from pathlib import Path
 from typing import Any
 
 from experiments.configuration import Json, differences, digest
-from experiments.migrations import migrate
 
 ROOT = Path(__file__).parents[1]
 RESULTS = Path(__file__).parent / "results"
@@ -66,7 +65,6 @@ class Store:
 
     def __post_init__(self) -> None:
         self._asked: dict[str, Json] = {}
-        self._migrated: dict[str, tuple[Json, Json]] = {}
         self._read()
 
     def _read(self) -> None:
@@ -81,14 +79,9 @@ class Store:
         return self._asked[key]
 
     def stored(self, key: str) -> Json:
-        """The configuration that a row was made with, in today's names; None where nobody knows."""
+        """The configuration that a row was made with; None where nobody knows."""
         name = self.rows[key]["configuration"]
-        if name is None:
-            return None
-        found = self.configurations[name]
-        if name not in self._migrated or self._migrated[name][0] is not found:
-            self._migrated[name] = found, migrate(found)
-        return self._migrated[name][1]
+        return None if name is None else self.configurations[name]
 
     def changes(self, key: str) -> list[str]:
         """In which settings a row differs from what is asked for today."""
@@ -147,11 +140,11 @@ class Store:
             used = {row["configuration"] for row in self.rows.values()}
             self.configurations = {name: one for name, one in self.configurations.items() if name in used}
             partial = self.path.with_suffix(f".{os.getpid()}.partial")
-            partial.write_text(_lines({"configurations": self.configurations, "rows": self.rows}))
+            partial.write_text(as_lines({"configurations": self.configurations, "rows": self.rows}))
             os.replace(partial, self.path)
 
 
-def _lines(content: dict[str, dict[str, Any]]) -> str:
+def as_lines(content: dict[str, dict[str, Any]]) -> str:
     """JSON with one line an entry, so that a change of one row is a change of one line."""
     sections = []
     for name, entries in content.items():

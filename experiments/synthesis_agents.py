@@ -19,8 +19,8 @@ from tacit_worlds.agents.edac import EdacConfig
 from tacit_worlds.agents.iql import IqlConfig
 from tacit_worlds.agents.offline import RandomFourier
 from tacit_worlds.agents.td3_bc import Td3BcConfig
-from tacit_worlds.maze_evaluation import Straight
-from tacit_worlds.maze_layouts import Layout
+from tacit_worlds.maze_evaluation import StraightController
+from tacit_worlds.maze_layouts import MazeLayout
 
 _WALLS, _NARROW_WALLS = (RandomFourier(64, bandwidth=(width, width, 0.3, 0.3)) for width in (1.0, 2.0))
 MAZE: Mapping[str, Any] = {
@@ -104,7 +104,7 @@ class Untaught:
         return self.rng.uniform(-self.size, self.size, shape).astype(np.float32)
 
 
-TRIVIAL: Mapping[str, Callable[[Layout], Push | Straight]] = {
+TRIVIAL: Mapping[str, Callable[[MazeLayout], Push | StraightController]] = {
     "push": lambda layout: Push(),
-    "straight": lambda layout: Straight(layout.goal),
+    "straight": lambda layout: StraightController(layout.goal),
 }

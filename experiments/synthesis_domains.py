@@ -25,7 +25,7 @@ from tacit.data.spec import PublicSpec
 from tacit.data.trajectories import Trajectories
 from tacit.envs.rollouts import Policies
 from tacit.errors import DataError
-from tacit.evaluation.dynamics import one_step
+from tacit.evaluation.dynamics import one_step_errors
 from tacit.units import Unit
 
 Values = dict[str, np.ndarray]
@@ -145,7 +145,7 @@ class HalfCheetah:
     def errors(self, table: Columns) -> dict[str, float]:
         """Of a table's transitions against the simulator."""
         some = {name: column[:10_000] for name, column in table.items()}
-        found = one_step(some, half_cheetah.step)
+        found = one_step_errors(some, half_cheetah.step)
         return {"next_state": found.next_state, "reward_error": found.reward}
 
 
@@ -277,7 +277,7 @@ class Own:
         if self.others is None:
             return self.task.public(seed)
         rows = read(self.others, self.spec)
-        if overlap.find(rows, self.private(seed), self.spec).suspicious:
+        if overlap.find_overlap(rows, self.private(seed), self.spec).suspicious:
             raise DataError(
                 "public rows are also among those of --data",
                 where=self.others,

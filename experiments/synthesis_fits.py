@@ -25,7 +25,7 @@ from tacit.data.trajectories import Trajectories
 from tacit.evaluation import fidelity
 from tacit.methods import synthesis
 from tacit.methods.synthesis import ablations
-from tacit.methods.synthesis.pretraining import Pretrained
+from tacit.methods.synthesis.pretraining import PretrainedDenoiser
 from tacit.privacy.ledger.ledger import Ledger
 from tacit.privacy.vault.vault import Vault
 from tacit.units import Unit
@@ -125,18 +125,18 @@ class Diffusion:
     def _without_raking(self, here: Domain, scale: Scale) -> synthesis.TransitionsPlan:
         plan = base(here, scale)
         if self.curiosity is not None:
-            plan = ablations.curious(plan, synthesis.Curiosity(rate=self.curiosity))
+            plan = ablations.with_curiosity(plan, synthesis.Curiosity(rate=self.curiosity))
         if self.change == "NonPre":
             return dataclasses.replace(plan, pretraining=None)
         curious = synthesis.Curiosity(mode="append_pool" if self.append else "replace")
-        return ablations.curious(plan, curious) if self.change == "Cur" else plan
+        return ablations.with_curiosity(plan, curious) if self.change == "Cur" else plan
 
     def table(self, here: Domain, epsilon: float, seed: int, scale: Scale) -> tuple[Columns, Notes]:
         """Pre-train (or take what is kept), fit through the doors, sample."""
         plan = self.plan(here, scale)
         start, notes = pretrained(plan, here, seed)
         if self.rows == 0:
-            return drawn(ablations.pretrained_only(plan, start), seed, scale, notes)
+            return drawn(ablations.pretrained_synthesizer(plan, start), seed, scale, notes)
         own = _calibrated(self.change, plan, here, epsilon)
         rows = {name: column[: self.rows] for name, column in here.private(seed).items()}
         with vault(here, own, rows) as doors:
@@ -207,7 +207,7 @@ def guarantee(promise: Unit, epsilon: float, delta: float) -> Json:
     return {"unit": describe(promise), "epsilon": epsilon, "delta": delta}
 
 
-def pretrained(plan: synthesis.TransitionsPlan, here: Domain, seed: int) -> tuple[Pretrained, Notes]:
+def pretrained(plan: synthesis.TransitionsPlan, here: Domain, seed: int) -> tuple[PretrainedDenoiser, Notes]:
     """The public starting point of a seed, shared by every plan that pre-trains alike, and its cost."""
     if plan.pretraining is None:
         return synthesis.pretrain(plan, synthesis.Encoder.from_bounds(here.spec), None, seed=seed), {}
@@ -231,7 +231,7 @@ def pretrained(plan: synthesis.TransitionsPlan, here: Domain, seed: int) -> tupl
         kind, _, name = key.partition(".")
         parts[kind][name] = torch.from_numpy(array.copy())
     encoder = synthesis.Encoder.from_json(notes["encoder"])
-    start = Pretrained(encoder, parts["weights"], parts["average"], plan.pretraining.provenance)
+    start = PretrainedDenoiser(encoder, parts["weights"], parts["average"], plan.pretraining.provenance)
     return start, {"pretrain": notes["pretrain"]}
 
 

@@ -20,7 +20,7 @@ from tacit.envs.rollouts import Policies
 from tacit.evaluation.dynamics import dynamics
 from tacit_worlds import maze
 from tacit_worlds.maze_evaluation import Starts, evaluate
-from tacit_worlds.maze_layouts import LAYOUTS, Layout
+from tacit_worlds.maze_layouts import LAYOUTS, MazeLayout
 from tacit_worlds.maze_public import other_rows
 
 STARTS: Mapping[str, Starts] = {"return": "all", "return_far": "far"}
@@ -50,7 +50,7 @@ class Maze:
         return MappingProxyType({"harmonics": 4} if self.name == "large" else {})
 
     @property
-    def layout(self) -> Layout:
+    def layout(self) -> MazeLayout:
         """Its walls and its goal."""
         return LAYOUTS[self.name]
 

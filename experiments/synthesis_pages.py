@@ -42,7 +42,7 @@ from experiments import synthesis_ways as ways
 from experiments.dppg_tables import NONE, markdown
 from experiments.ope_plots import IMAGES, Curve, Panel, draw
 from experiments.synthesis_cells import SHORT, named, shown
-from tacit.evaluation.report.charts import Axis
+from tacit.evaluation.report.charts import ChartAxis
 from tacit.evaluation.statistics import bootstrap
 
 WORDS = {
@@ -225,13 +225,13 @@ def figure6() -> str:
         by_epsilon["tacit"].append(free)
         at = (*figure6_curves.EPSILONS, math.inf)
         low, high = _range([*by_rate, *(one for found in by_epsilon.values() for one in found)])
-        up = Axis(label, low, high)
+        up = ChartAxis(label, low, high)
         panels += [
             Panel(
                 f"umaze, {label}, by curiosity rate",
                 "rate",
                 [_curve("without raking", tuple(figure6_curves.RATES), by_rate)],
-                (Axis("curiosity rate", 0.0, 0.5), up),
+                (ChartAxis("curiosity rate", 0.0, 0.5), up),
             ),
             Panel(
                 f"umaze, {label}, by epsilon",
@@ -240,7 +240,7 @@ def figure6() -> str:
                     _curve("tacit" if way == "raked" else "without raking", at[: len(found)], found)
                     for way, found in by_epsilon.items()
                 ],
-                (Axis("epsilon", 0.2, 20.0, log=True, marks=at), up),
+                (ChartAxis("epsilon", 0.2, 20.0, log=True, marks=at), up),
             ),
         ]
     return picture(panels, "Returns and Marginal by curiosity rate and by epsilon", "synthesis_curves.svg")
@@ -280,7 +280,7 @@ def figure9() -> str:
     found = [figure9_learning.curves(results, *one) for one in figure9_learning.TABLES]
     names = ["real rows" if way == "real" else f"tacit, epsilon {e:g}" for way, e in figure9_learning.TABLES]
     curves = [_curve(name, tuple(steps), list(values.T)) for name, values in zip(names, found, strict=True)]
-    axes = Axis("share of the training", 0.0, 1.0), Axis("return (TD3+BC)", *_range(found))
+    axes = ChartAxis("share of the training", 0.0, 1.0), ChartAxis("return (TD3+BC)", *_range(found))
     panel = Panel("medium, TD3+BC while it learns", "share of the training", curves, axes)
     title = "Learning curves on real and synthetic rows"
     return picture([panel], title, "synthesis_learning.svg", columns=1, legend=2)

@@ -36,10 +36,10 @@ from experiments.table2_trajectories import FEWER, OWN, SEEDS, TRANSITIONS, tabl
 from experiments.table3_fidelity import STRANGER, repeated
 from experiments.trajectory_domains import DOMAINS, People
 from tacit.evaluation.fidelity import ceiling, fidelity
-from tacit.evaluation.report.tables import SEEN
+from tacit.evaluation.report.tables import TRAJSCORE_STEPS
 from tacit.evaluation.sequences import Sequences
 from tacit.evaluation.trajscore import TrajectoryEncoder, train_encoder, traj_score
-from tacit.evaluation.two_samples import two_sample
+from tacit.evaluation.two_samples import two_sample_test
 
 NAME = "table13_trajscore"
 WORDS = "Plan.for_people of trajectories and of transitions; the autoencoder's defaults"
@@ -56,7 +56,7 @@ def rows() -> list[str]:
 def configuration(key: str, *, scale: fits.Scale = fits.FULL) -> dict[str, Json]:
     """Everything that decides a cell, but its seed: the table and how it is measured."""
     domain, way, epsilon, _ = key.split("/")
-    settings = defaults(two_sample) | classifier(scale)
+    settings = defaults(two_sample_test) | classifier(scale)
     return ways.configuration(DOMAINS[domain], way, float(epsilon), scale) | {
         "classifier": {name: one for name, one in settings.items() if not name.endswith("groups")},
         "encoder": defaults(train_encoder) | autoencoder(DOMAINS[domain], scale),
@@ -101,7 +101,7 @@ def measured(here: People, way: str, epsilon: float, seed: int, scale: fits.Scal
         close, rows = ceiling(real, seed=seed), rows_of(here.people(STRANGER + seed).columns)
     else:
         close = fidelity(real, rows)
-    told = two_sample(
+    told = two_sample_test(
         real,
         rows,
         real_groups=owners(people.episodes),
@@ -123,7 +123,11 @@ def classifier(scale: fits.Scale) -> dict[str, int]:
 
 def autoencoder(here: People, scale: fits.Scale) -> dict[str, int]:
     """Likewise of the autoencoder of trajectories."""
-    return {"horizon": here.longest, "stride": -(-here.longest // SEEN), "steps": 50 if scale.quick else 1_000}
+    return {
+        "horizon": here.longest,
+        "stride": -(-here.longest // TRAJSCORE_STEPS),
+        "steps": 50 if scale.quick else 1_000,
+    }
 
 
 def owners(episodes: np.ndarray) -> np.ndarray:

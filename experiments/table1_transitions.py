@@ -8,8 +8,8 @@
     python -m experiments.check table1_transitions
     python -m experiments.synthesis_pages table1_transitions                # the table
 
-Unit: one transition; delta a tenth of one over the population. `raked` is tacit's method, `tacit` the same without
-raking. Five seeds for both and the real rows, three for the
+Unit: one transition; delta a tenth of one over the population. `rake_weights` is tacit's method, `tacit` the same
+without raking. Five seeds for both and the real rows, three for the
 baselines and controls, each with private rows, networks, noise, agent and starts of its own (the half-cheetah's rows
 are the same for all). On umaze and medium three agents of a kind learn from every table of tacit and of real rows,
 since agents differ more than tables do. The last policy is judged. Interquartile means, with bootstrap intervals over
@@ -40,7 +40,7 @@ from experiments.synthesis_agents import AGENTS
 from experiments.synthesis_domains import DOMAINS, Domain, Own
 from experiments.synthesis_returns import WORDS, Cell, cells, column, configuration, fill
 from experiments.synthesis_returns import store as results_of
-from tacit.evaluation.statistics import Comparison, Estimate, apart, bootstrap, compare, ratio
+from tacit.evaluation.statistics import Comparison, Estimate, bootstrap, compare, is_disjoint, ratio
 
 NAME = "table1_transitions"
 EPSILONS = (10.0, 1.0)
@@ -190,7 +190,7 @@ def figures() -> list[Figure]:
             worst = f"{words}, mean over agents, none above 1"
             found.append(Figure(worst, float(np.minimum(each, 1.0).mean()), bound))
     pairs = {key: pair for part in RIVALS for key, pair in duels(results, part).items()}
-    clear = [own.value - theirs.value for own, theirs in pairs.values() if apart(own, theirs)]
+    clear = [own.value - theirs.value for own, theirs in pairs.values() if is_disjoint(own, theirs)]
     words = f"least lead over a baseline in the {len(clear)} cells (of {len(pairs)}) whose intervals are apart"
     below = sum(one.verdict == "below" for one in compared(results).values())
     tested = "cells in which a baseline is above tacit (Welch's tests, all of them together at 5 %)"

@@ -10,8 +10,8 @@ Unit: a person with all episodes, 10,000 of them (2,000 in `umaze_2000`), delta 
 transitions, `tacit_j` whole trajectories; an agent sees rows in either case. Three seeds, each with people, noise,
 samples, agent and starts of its own; networks of fragments are pre-trained on public worlds once, for all of them. The
 last policy is judged. Interquartile means, with bootstrap intervals over seeds. `tacit_j` learns of the private rows by
-histograms alone; rows of its trajectories, each weighted for itself (`raked`), stand beside it. What it would be by
-noisy gradients (`by_gradients`, in umaze) and the rivals are run at the larger epsilon.
+histograms alone; rows of its trajectories, each weighted for itself (`rake_weights`), stand beside it. What it would be
+by noisy gradients (`by_gradients`, in umaze) and the rivals are run at the larger epsilon.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from experiments.configuration import Json
 from experiments.store import Store
 from experiments.synthesis_returns import folder
 from experiments.trajectory_domains import DOMAINS, WITH_LARGE
-from tacit.evaluation.statistics import Estimate, apart, bootstrap, ratio
+from tacit.evaluation.statistics import Estimate, bootstrap, is_disjoint, ratio
 
 NAME = "table2_trajectories"
 SEEDS, EPSILONS, FEWER = (0, 1, 2), (10.0, 1.0), "umaze_2000"
@@ -171,7 +171,7 @@ def figures() -> list[Figure]:
     for domain, agent in ((name, one) for name in DOMAINS if name != FEWER for one in DOMAINS[name].agents):
         own = bootstrap(returns(results, domain, agent, OWN, 10.0))
         others = [bootstrap(returns(results, domain, agent, way, 10.0)) for way in RIVALS]
-        leads += [own.value - other.value for other in others if apart(own, other)]
+        leads += [own.value - other.value for other in others if is_disjoint(own, other)]
     words = f"epsilon 10: least lead of tacit-j in the {len(leads)} cells whose intervals are apart"
     found.append(Figure(words, min(leads, default=0.0), 0.0))
     best = max(share(results, "clinic", way, 10.0).value for way in (OWN, TRANSITIONS))

@@ -36,7 +36,7 @@ from experiments.synthesis_returns import WORDS, folder
 from tacit.errors import DataError
 from tacit.evaluation.fidelity import ceiling, fidelity
 from tacit.evaluation.statistics import iqm
-from tacit.evaluation.two_samples import FEWEST, two_sample
+from tacit.evaluation.two_samples import MIN_ROWS, two_sample_test
 
 NAME = "table3_fidelity"
 MAZES = tuple(dict.fromkeys(part.domain for part in table1.PARTS if isinstance(DOMAINS[part.domain], Maze)))
@@ -50,7 +50,7 @@ def configuration(key: str, *, scale: fits.Scale = fits.FULL) -> dict[str, Json]
     domain, way, epsilon, _ = key.split("/")
     return {
         **ways.configuration(DOMAINS[domain], way, float(epsilon), scale),
-        "measures": {"classifier": defaults(two_sample), "fewest": FEWEST, "rows": scale.rows},
+        "measures": {"classifier": defaults(two_sample_test), "fewest": MIN_ROWS, "rows": scale.rows},
     }
 
 
@@ -94,8 +94,8 @@ def measured(here: Domain, way: str, epsilon: float, seed: int, scale: fits.Scal
     close = ceiling(table, seed=seed) if way == "real" else fidelity(real, table)
     other = here.private(STRANGER + seed) if way == "real" else table  # for real rows, those of another data set
     groups = repeated(other)
-    few = groups.max() < FEWEST  # so few different rows are told apart by their repetition
-    told = 1.0 if few else two_sample(real, other, synthetic_groups=groups, seed=seed).accuracy.value
+    few = groups.max() < MIN_ROWS  # so few different rows are told apart by their repetition
+    told = 1.0 if few else two_sample_test(real, other, synthetic_groups=groups, seed=seed).accuracy.value
     some = {name: column[: scale.rows] for name, column in table.items()}
     return {
         "marginal": close.marginal,

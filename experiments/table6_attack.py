@@ -11,9 +11,9 @@ that one row stands out more) of which up to 100 are canaries: steps as long as 
   and by how much training lowered it. One half of the rows chooses level and threshold, the other is counted. The
   same rows are told by the loss of the network before it met them: a row that this finds is found by what it is.
 - Audit: which canaries are in? By the loss of the released network (`loss`), and by every noisy gradient of the run, in
-  many small traces (`sums`) or few large ones (`pursuit`); each gives a lower bound on epsilon at 95 %. Where noisy
-  histograms are released too (`raked`), a fourth: by how much more they hold than the model's own rows where the
-  canary would be counted (`histograms`).
+  many small traces (`sums`) or few large ones (`pursuit_scores`); each gives a lower bound on epsilon at 95 %. Where
+  noisy histograms are released too (`rake_weights`), a fourth: by how much more they hold than the model's own rows
+  where the canary would be counted (`histograms`).
 
 `no clipping` is the broken twin: the same code and the same certificate, but nothing is clipped. `no privacy` has
 neither noise nor clip, at equally many steps, and `memorised` ten times as many on 1,000 rows, as the published attack
@@ -44,13 +44,13 @@ from experiments.store import RESULTS, ROOT, Store
 from experiments.synthesis_cache import Columns
 from experiments.synthesis_domains import unit
 from experiments.synthesis_mazes import Maze
-from tacit.evaluation.canaries import GradientScores, leaps
+from tacit.evaluation.canaries import GradientScores, leap_canaries
 from tacit.evaluation.lower_bounds import Rate, rate
 from tacit.evaluation.membership import LEVELS, LossAttack, attack, losses
-from tacit.evaluation.one_run import OneRun, audit, plant
+from tacit.evaluation.one_run import OneRunBound, audit, plant
 from tacit.methods import synthesis
 from tacit.methods.synthesis import ablations
-from tacit.methods.synthesis.raking import codes_of
+from tacit.methods.synthesis.raking import cell_codes
 from tacit.privacy.gradients import clipping
 
 POPULATION, CANARIES, DRAWS, PUBLIC, TOLD, CONFIDENCE = 20_000, 100, 4, 100, 4_000, 0.95
@@ -151,14 +151,14 @@ def run(cell: Cell, scale: fits.Scale) -> dict[str, Any]:
     start, _ = fits.pretrained(plan, here, cell.seed)
     private, own = here.private(cell.seed), STRANGERS + cell.seed
     count = CANARIES if here.population > 10 * CANARIES else CANARIES // 10
-    canaries = leaps(here.spec, count, seed=own)
+    canaries = leap_canaries(here.spec, count, seed=own)
     kept = {name: column[count:] for name, column in private.items()}  # so that the population covers everybody
     rows, present = plant(kept, canaries, seed=own)
     seen = GradientScores(plan, canaries, some(here.public(cell.seed), PUBLIC, own), seed=own, draws=DRAWS)
     broken = unclipped() if cell.way == "no clipping" else contextlib.nullcontext()
     with fits.vault(here, plan, rows) as vault, broken:
         value = synthesis.fit(plan, vault, pretrained=start, observe=seen).value
-    before = ablations.pretrained_only(plan, start)
+    before = ablations.pretrained_synthesizer(plan, start)
 
     def told(columns: Mapping[str, np.ndarray]) -> np.ndarray:
         """[2 S, T]: minus the loss at each level, and by how much it fell."""
@@ -173,17 +173,17 @@ def run(cell: Cell, scale: fits.Scale) -> dict[str, Any]:
     of_canaries = told(canaries)
     scores = {
         "loss": np.log1p(of_canaries[len(LEVELS) :] / -of_canaries[: len(LEVELS)]).sum(axis=0),
-        "sums": seen.sums(),
-        "pursuit": seen.pursuit(),
+        "sums": seen.summed_scores(),
+        "pursuit": seen.pursuit_scores(),
     }
     if plan.raking is not None:
         scores["histograms"] = counted(value, canaries, seed=own)
-    chosen = "loss" if found.chosen < len(LEVELS) else "fall of the loss"
+    chosen = "loss" if found.score_index < len(LEVELS) else "fall of the loss"
     return {
         "noise_multiplier": plan.noise_multiplier,
         "delta": here.delta,
         "auc": found.auc,
-        "chosen": f"{chosen} at {LEVELS[found.chosen % len(LEVELS)]:g}",
+        "chosen": f"{chosen} at {LEVELS[found.score_index % len(LEVELS)]:g}",
         "hits": told_by(found, min(TOLD, len(kept["rewards"]))),
         "bare_hits": told_by(bare, min(TOLD, len(kept["rewards"]))),
         "present": "".join("01"[int(p)] for p in present),
@@ -194,12 +194,12 @@ def run(cell: Cell, scale: fits.Scale) -> dict[str, Any]:
 
 def counted(value: synthesis.Synthesizer, canaries: Columns, *, seed: int) -> np.ndarray:
     """[canaries]: how much more the released histograms hold in their cells than the model's own rows, summed up."""
-    released = value.plan.released(value.histograms, value.sums)
+    released = value.plan.noisy_histograms(value.histograms, value.sums)
     assert released is not None
     unweighted = synthesis.Synthesizer(value.plan, value.encoder, value.weights)
-    own = released.raking.shares_of(unweighted.sample_columns(20_000, seed=seed))
+    own = released.raking.public_shares(unweighted.sample_columns(20_000, seed=seed))
     tables, _ = released.shares()
-    theirs = codes_of(released.raking.tables, canaries)
+    theirs = cell_codes(released.raking.tables, canaries)
     return np.asarray(sum((table - ours)[code] for table, ours, code in zip(tables, own, theirs, strict=True)))
 
 
@@ -237,7 +237,7 @@ def run_row(key: str, results: Store, scale: fits.Scale = fits.FULL) -> None:
     results.put(key, dataset=domain(cell, scale).words(cell.seed), seed=cell.seed, values=run(cell, scale))
 
 
-def audited(values: Mapping[str, Any], score: str) -> OneRun:
+def audited(values: Mapping[str, Any], score: str) -> OneRunBound:
     """The lower bound that one score gives."""
     present = np.array([bit == "1" for bit in values["present"]])
     return audit(np.array(values["scores"][score]), present, delta=values["delta"], confidence=CONFIDENCE)
@@ -285,7 +285,7 @@ def line(cell: Cell, values: Mapping[str, Any]) -> str:
     """A cell's row of the table, in Markdown."""
     hits = " | ".join(str(own) for own, _ in rates(values).values())
     found = [audited(values, score) if score in values["scores"] else None for score in SCORES]
-    bounds = " | ".join("–" if one is None else f"{one.epsilon:.2f} ({one.right}/{one.guesses})" for one in found)
+    bounds = " | ".join("–" if one is None else f"{one.epsilon:.2f} ({one.correct}/{one.guesses})" for one in found)
     promise = f"{cell.epsilon:g}" if cell.epsilon else "none"
     return f"| {cell.maze} | {cell.way} | {promise} | {values['auc']:.3f} | {values['chosen']} | {hits} | {bounds} |"
 

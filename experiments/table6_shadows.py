@@ -48,14 +48,14 @@ from experiments.synthesis_domains import unit
 from experiments.synthesis_mazes import Maze
 from tacit.evaluation.attacks import (
     Presence,
-    Ranked,
+    RankedScores,
     Released,
     Trials,
+    bootstrap_runs,
     likelihood_ratios,
-    over_runs,
     tpr_bound,
 )
-from tacit.evaluation.audits.scoring import TriedOnce
+from tacit.evaluation.audits.scoring import CachedChecks
 from tacit.evaluation.lower_bounds import Rate
 from tacit.evaluation.membership import losses
 from tacit.methods import synthesis
@@ -96,7 +96,7 @@ class Models:
         for members in present:
             kept = {name: column[members] for name, column in self.pool.items()}
             with fits.vault(self.here, self.plan, kept) as vault:
-                vault._checks = TriedOnce(vault.spec)
+                vault._checks = CachedChecks(vault.spec)
                 value = synthesis.fit(self.plan, vault, pretrained=self.start).value
             found.append(self.losses(value))
         return {"losses": np.stack(found)}
@@ -191,7 +191,9 @@ def run_row(key: str, results: Store, *, quick: bool = False) -> None:
     values["mean_loss"] = {
         "in": round(float(after[members].mean()), 4),
         "out": round(float(after[~members].mean()), 4),
-        "start": round(float(attacked.losses(ablations.pretrained_only(attacked.plan, attacked.start)).mean()), 4),
+        "start": round(
+            float(attacked.losses(ablations.pretrained_synthesizer(attacked.plan, attacked.start)).mean()), 4
+        ),
     }
     mu = bounds.mu_gdp(plans.event(attacked.plan), "add_or_remove")
     values |= {"mu": "inf" if math.isinf(mu) else mu, "cpu_s": round(time.process_time() - began, 1)}
@@ -225,11 +227,11 @@ def found(results: Store, name: str, epsilon: float) -> dict[str, Found]:
 
 def counted(judged: Trials) -> Found:
     """Area and hits of scores."""
-    hits = (over_runs(functools.partial(_hits, fpr=fpr), judged) for fpr in FPRS)
-    return Found(over_runs(Ranked.area, judged), tuple(hits))
+    hits = (bootstrap_runs(functools.partial(_hits, fpr=fpr), judged) for fpr in FPRS)
+    return Found(bootstrap_runs(RankedScores.roc_area, judged), tuple(hits))
 
 
-def _hits(ranked: Ranked, times: NDArray[np.int64], fpr: float) -> float:
+def _hits(ranked: RankedScores, times: NDArray[np.int64], fpr: float) -> float:
     return ranked.hit_rate(fpr, times)
 
 

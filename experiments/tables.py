@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import sys
 
-from tacit.evaluation.statistics import interval
+from tacit.evaluation.statistics import t_interval
 
 COLUMNS = ("marginal", "correlation", "in_wall", "next_position", "return_all", "return_far")
 
@@ -20,7 +20,7 @@ def main(names: list[str]) -> None:
             for table in module.TABLES:
                 cells = []
                 for key in COLUMNS:
-                    mean, low, _ = interval(module.column(results, layout, table, key))
+                    mean, low, _ = t_interval(module.column(results, layout, table, key))
                     digits = 1 if key.startswith("return") else 3
                     cells.append(f"{mean:.{digits}f} ± {mean - low:.{digits}f}")
                 print(f"| {table} | " + " | ".join(cells) + " |")

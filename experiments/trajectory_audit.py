@@ -38,8 +38,8 @@ from experiments.store import RESULTS, ROOT, Store
 from experiments.synthesis_cache import defaults
 from experiments.synthesis_fits import guarantee
 from tacit.data.trajectories import Trajectories
-from tacit.evaluation.canaries import UnitScores, leaping
-from tacit.evaluation.lower_bounds import Audit, audit
+from tacit.evaluation.canaries import UnitScores, leap_histories
+from tacit.evaluation.lower_bounds import LowerBounds, audit
 from tacit.methods.synthesis import trajectories
 from tacit.methods.synthesis.encoding import Encoder
 from tacit.methods.synthesis.trajectories.models import FragmentLoss, FragmentModel, fragment_model
@@ -143,7 +143,7 @@ def run(cell: Cell) -> dict[str, Any]:
     began, layout = time.process_time(), LAYOUTS[MAZE]
     small = plan().calibrate(unit=UNIT, epsilon=EPSILON, delta=DELTA)
     known = goal_episodes(layout, OTHERS, seed=1_000 + cell.seed)
-    columns: dict[str, Any] = leaping(known.spec, CANARIES, rows=ROWS, seed=cell.seed)
+    columns: dict[str, Any] = leap_histories(known.spec, CANARIES, rows=ROWS, seed=cell.seed)
     present = np.random.default_rng([cell.seed, 7]).random(CANARIES) < INCLUDED
     everyone = Trajectories.from_arrays(**columns, spec=known.spec, simulated=True)
     part = next(part for part in small.parts() if part.name == FRAGMENTS)
@@ -153,7 +153,7 @@ def run(cell: Cell) -> dict[str, Any]:
         FragmentLoss.of(small, codec),
         everyone,
         goal_episodes(layout, PUBLIC, seed=2_000 + cell.seed),
-        expected=part.expected(UNIT),
+        expected=part.divisor(UNIT),
         seed=cell.seed,
     )
 
@@ -170,13 +170,13 @@ def run(cell: Cell) -> dict[str, Any]:
         trajectories.fit(small, Vault(people(known, columns, present), ledger), observe=observe)
     return {
         "present": "".join("01"[int(p)] for p in present),
-        "scores": [float(f"{score:.5g}") for score in seen.sums()],
+        "scores": [float(f"{score:.5g}") for score in seen.summed_scores()],
         "noise_multiplier": part.noise_multiplier,
         "cpu_s": round(time.process_time() - began, 1),
     }
 
 
-def found(results: Store, way: str, runs: int) -> Audit:
+def found(results: Store, way: str, runs: int) -> LowerBounds:
     """The lower bounds from all runs of one way."""
     rows = [results.values(Cell(way, seed).key) for seed in range(runs)]
     present = np.array([[bit == "1" for bit in row["present"]] for row in rows])

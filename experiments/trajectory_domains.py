@@ -213,9 +213,9 @@ class MazePeople:
             return {}
         drift = found.drift[np.isfinite(found.drift)]
         return {
-            "inside": found.elsewhere,
-            "at_seams": found.at_stitches,
-            "gap": found.gap,
+            "inside": found.inner_error,
+            "at_seams": found.stitch_error,
+            "gap": found.stitch_gap,
             "drift": float(drift[min(99, len(drift) - 1)]) if len(drift) else float("nan"),
         }
 

@@ -15,8 +15,8 @@ for the one in the policy (its worst case, and `other`, a random direction, wher
 | network | a 64-64 tanh policy at 400 public states of CartPole: 400 rows | 4,610 | 8 and 32 |
 
 `l2`, `kl`: propositions 4.4 and 4.7 with exact quantiles, which must meet their target; `l2_markov`, `kl_markov`: 4.5
-and 4.7 as the paper has it; `gap`, `gap_cantelli`: how often the noise costs at most the promised gap, 4.6 exactly and
-by Cantelli's inequality. The last four must exceed theirs. Steps are drawn as normal
+and 4.7 as the paper has it; `stitch_gap`, `gap_cantelli`: how often the noise costs at most the promised gap, 4.6
+exactly and by Cantelli's inequality. The last four must exceed theirs. Steps are drawn as normal
 vectors; no formula for quantiles is used to judge them. `correlated`: steps whose noise is what the library correlates
 over 50 steps, with the clip for that step's public standard deviation.
 """
@@ -121,7 +121,7 @@ def network() -> np.ndarray:
     policy = Policy(Scaled(cart_pole.LOW, cart_pole.HIGH), NETWORK, Categorical(2))
     seen = generator.uniform(-SPREAD, SPREAD, (STATES, 4)) * np.asarray(cart_pole.HIGH)
     rows = tuple(tuple(row) for row in seen.tolist())
-    return _whole(PublicFisher(rows)(policy, policy.initial(generator, 1)[0]), policy.parameters)
+    return _whole(PublicFisher(rows)(policy, policy.initial_parameters(generator, 1)[0]), policy.parameters)
 
 
 def _whole(eigenvalues: Sequence[float], size: int) -> np.ndarray:
@@ -190,7 +190,7 @@ def correlated(step: int, seed: int) -> dict[str, list[float]]:
     assert sigma is not None
     block = CorrelatedNoise("toeplitz", steps, 1, (1.0,), SecretNoise.for_tests(seed))
     for _ in range(step + 1):
-        noise = block.next(DRAWS // 2 * len(weights), sigma).reshape(-1, len(weights))
+        noise = block.next_noise(DRAWS // 2 * len(weights), sigma).reshape(-1, len(weights))
     noise[:, 0] += users
     values: dict[str, list[float]] = {"l2": [], "kl": []}
     rule = {"learning_rate": RATE, "noise": plan.noise_at(step, steps), "users": users, "dimension": len(weights)}

@@ -58,10 +58,10 @@ from tacit.envs.rollouts import Policies
 from tacit_worlds import maze
 from tacit_worlds.agents.offline import Watch, train_tables
 from tacit_worlds.maze_evaluation import Starts, evaluate
-from tacit_worlds.maze_layouts import LAYOUTS, Layout
+from tacit_worlds.maze_layouts import LAYOUTS, MazeLayout
 
 NAME = "tuning_agents"
-MAZES: Mapping[str, Layout] = {name: LAYOUTS[name] for name in ("ring", "tee", "zigzag", "rooms", "comb")} | {
+MAZES: Mapping[str, MazeLayout] = {name: LAYOUTS[name] for name in ("ring", "tee", "zigzag", "rooms", "comb")} | {
     "halls": HALLS
 }
 POPULATION, ROWS_SEED, START_SEED, EPISODES, LOOKS = 1_000_000, 960, 950, 100, 4

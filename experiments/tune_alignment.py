@@ -31,7 +31,7 @@ from experiments.configuration import Json, describe
 from experiments.queue import command_line
 from experiments.store import RESULTS, ROOT, Store
 from tacit.methods.alignment import AlignmentPlan, Bias, People, Steered
-from tacit.methods.alignment.people import PersonGradient, ReleasedSteering, Writing
+from tacit.methods.alignment.people import CompletionActor, PersonGradient, ReleasedSteering
 
 NAME, PUBLIC, MEASURED, SEED = "tuning_alignment", 768, 256, 123
 STEPS = (0.35, 0.2, 0.6)
@@ -86,7 +86,7 @@ def rounds(key: str, *, quick: bool) -> dict[str, Any]:
     count, writer = (16 if quick else PUBLIC), world.writer()
     texts = world.texts_of("PUBLIC", PUBLIC + 2 * MEASURED, writer.tokenizer, plan.prompt_tokens)
     value = alignment.steered(plan, alignment.named(texts[:count]), seed=SEED)
-    shrunk = value.shrunk(texts[PUBLIC + MEASURED :], kl=alignment.KL)
+    shrunk = value.limit_kl(texts[PUBLIC + MEASURED :], kl=alignment.KL)
     held = texts[PUBLIC : PUBLIC + MEASURED]
     return {"whole": measured(value, held), "shrunk": measured(shrunk, held) | {"share": shrunk.share}}
 
@@ -96,7 +96,7 @@ def measured(value: Steered, texts: list[str]) -> dict[str, float]:
     writer, plan = world.writer(), value.plan
     ids = torch.tensor([writer.tokenizer.encode(text)[: plan.prompt_tokens] for text in texts])
     draws = torch.from_numpy(np.random.default_rng(SEED).random((len(ids), 1, plan.tokens), np.float32))
-    written = value.written(ids, draws).written[:, 0]
+    written = value.sample_completions(ids, draws).written[:, 0]
     return {
         "reward": round(float(world.reward()(writer.texts(ids, written)).mean()), 3),
         "kl": round(value.kl(ids, draws), 3),
@@ -121,7 +121,7 @@ def contributed(key: str, *, quick: bool) -> dict[str, Any]:
         values["clips"][str(clip)] = {"cosine": round(cosine, 3), "length": round(float(np.linalg.norm(mean)), 4)}
     best = max(found["cosine"] for found in values["clips"].values())
     clip = max(clip for clip in CLIPS if values["clips"][str(clip)]["cosine"] >= best - 0.01)
-    start = plan.adapter.start(writer.model.shape).numpy()
+    start = plan.adapter.initial_parameters(writer.model.shape).numpy()
     unit = directions[clip] / np.linalg.norm(directions[clip])
     values |= {"clip": clip, "steps": {}}
     for share in LENGTHS[:1] if quick else LENGTHS:
@@ -139,8 +139,8 @@ def contributions(plan: AlignmentPlan, texts: list[str]) -> np.ndarray:
     ids = alignment.named(texts)
     feedback = world.Raters("agrees", SEED) if plan.feedback == "person" else None
     people = People(plan, writer, ids, seed=0, simulated=True, feedback=feedback)
-    theta = plan.adapter.start(writer.model.shape)
-    rows = people.serve([list(ids)], Writing(plan, writer, reward, theta))
+    theta = plan.adapter.initial_parameters(writer.model.shape)
+    rows = people.serve([list(ids)], CompletionActor(plan, writer, reward, theta))
     return PersonGradient(plan, writer)(rows, ReleasedSteering(theta.numpy()))
 
 

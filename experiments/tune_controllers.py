@@ -22,7 +22,7 @@ from tacit_worlds import populations
 from tacit_worlds.acrobot import Acrobot
 from tacit_worlds.hiv import Hiv
 from tacit_worlds.lunar_lander import LunarLander
-from tacit_worlds.populations import Name, Playing
+from tacit_worlds.populations import ExpertActor, Name
 
 FloatArray = npt.NDArray[np.float64]
 STREAM = 52_000_001
@@ -81,7 +81,7 @@ def tune(name: Name, domain: Domain, generator: np.random.Generator) -> tuple[Fl
     mean, spread, value = how.middle, how.width, -np.inf
     for k in range(how.rounds):
         gains = mean + spread * generator.normal(size=(how.draws, *mean.shape))
-        actor, chance = Playing(populations.policies(name, gains, 0.0)), generator.spawn(1)[0]
+        actor, chance = ExpertActor(populations.policies(name, gains, 0.0)), generator.spawn(1)[0]
         paid = returns(domain, actor, how.draws, how.episodes, horizon=how.horizon, generator=chance).mean(axis=1)
         best = np.argsort(-paid)[: how.elite]
         mean, value = gains[best].mean(axis=0), float(paid[best].mean())

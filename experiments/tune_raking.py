@@ -32,10 +32,10 @@ from experiments.synthesis_agents import MAZE
 from experiments.table3_fidelity import repeated
 from tacit.evaluation.dynamics import dynamics
 from tacit.evaluation.fidelity import fidelity
-from tacit.evaluation.two_samples import two_sample
+from tacit.evaluation.two_samples import two_sample_test
 from tacit.methods.synthesis.diffusion import sample
 from tacit.methods.synthesis.plan import TransitionsPlan
-from tacit.methods.synthesis.raking import NoisyHistograms, Raking, effective, resampled
+from tacit.methods.synthesis.raking import NoisyHistograms, Raking, effective_size, resample
 from tacit_worlds import maze
 from tacit_worlds.agents import offline
 from tacit_worlds.maze_evaluation import evaluate
@@ -138,13 +138,13 @@ def raked(layout: str, choice: str, epsilon: float, quick: bool) -> tuple[Column
     tables, part, rng = plan.raking, plan.parts()[-1], np.random.default_rng(SEED)
     assert tables is not None
     assert part.noise_multiplier is not None
-    shares = tables.shares_of(tune.private_rows(layout))
+    shares = tables.public_shares(tune.private_rows(layout))
     exact = tables.clip_norm * np.concatenate(shares)  # every unit owns one row, and all of them are clipped alike
-    deviation = part.noise_multiplier * part.clip_norm / part.expected(tune.UNIT) / np.sqrt(part.steps)
+    deviation = part.noise_multiplier * part.clip_norm / part.divisor(tune.UNIT) / np.sqrt(part.steps)
     noisy = exact + rng.normal(0.0, deviation, exact.shape)
     weights = NoisyHistograms(tables, part, tune.UNIT, noisy, part.steps).weights(rows)
-    chosen = resampled(weights, table_rows(quick), rng)
-    return {name: column[chosen] for name, column in rows.items()}, effective(weights) / len(weights)
+    chosen = resample(weights, table_rows(quick), rng)
+    return {name: column[chosen] for name, column in rows.items()}, effective_size(weights) / len(weights)
 
 
 def table(layout: str, choice: str, epsilon: float, quick: bool) -> tuple[Columns, float]:
@@ -168,7 +168,7 @@ def measured(layout: str, choice: str, epsilon: float, quick: bool) -> dict[str,
     return {
         "marginal": close.marginal,
         "correlation": close.correlation,
-        "told_apart": two_sample(real, rows, synthetic_groups=repeated(rows), seed=SEED).accuracy.value,
+        "told_apart": two_sample_test(real, rows, synthetic_groups=repeated(rows), seed=SEED).accuracy.value,
         "in_wall": errors.in_wall,
         "next_position": errors.next_position,
         "next_velocity": errors.next_velocity,

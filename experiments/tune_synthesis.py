@@ -31,13 +31,13 @@ from tacit.evaluation.fidelity import fidelity
 from tacit.methods.synthesis.diffusion import Denoiser, Denoising, sample
 from tacit.methods.synthesis.encoding import Encoder
 from tacit.methods.synthesis.plan import Curiosity, Pretraining, Sampler, TransitionsPlan
-from tacit.methods.synthesis.pretraining import Pretrained, pretrain
+from tacit.methods.synthesis.pretraining import PretrainedDenoiser, pretrain
 from tacit.methods.synthesis.training import MovingAverage, load_parameters
 from tacit.privacy.gradients.clipped_sums import assign_gradient, clipped_sum
 from tacit.privacy.vault.plan import public_fields
 from tacit.units import Unit
 from tacit_worlds import maze
-from tacit_worlds.maze_layouts import LAYOUTS, Layout
+from tacit_worlds.maze_layouts import LAYOUTS, MazeLayout
 from tacit_worlds.maze_public import other_rows
 
 POPULATION = 1_000_000
@@ -51,7 +51,7 @@ HALLS = (
     "############"
 )
 PUBLIC = {name: layout for name, layout in LAYOUTS.items() if name not in RESERVED} | {
-    "halls": Layout("halls", tuple(HALLS.split()), (7, 10), 800, (0.0, 100.0))  # no return is measured here
+    "halls": MazeLayout("halls", tuple(HALLS.split()), (7, 10), 800, (0.0, 100.0))  # no return is measured here
 }
 Columns = Mapping[str, np.ndarray]
 
@@ -171,7 +171,7 @@ def private_rows(layout: str) -> Columns:
 
 
 @lru_cache(maxsize=2)
-def start(layout: str, plan: TransitionsPlan, bent: bool, seed: int) -> Pretrained:
+def start(layout: str, plan: TransitionsPlan, bent: bool, seed: int) -> PretrainedDenoiser:
     """The pre-trained (or random) starting point of a plan."""
     spec = maze.spec(PUBLIC[layout])
     columns = None if plan.pretraining is None else other_rows(PUBLIC[layout], PUBLIC_ROWS, seed=1_000 + seed)
@@ -191,7 +191,9 @@ def noise_multiplier(steps: int, rate: float, epsilon: float) -> float:
     return sigma
 
 
-def fine_tune(pretrained: Pretrained, plan: TransitionsPlan, rows: Columns, sigma: float, seed: int) -> Denoiser:
+def fine_tune(
+    pretrained: PretrainedDenoiser, plan: TransitionsPlan, rows: Columns, sigma: float, seed: int
+) -> Denoiser:
     """Steps 3 to 7 of the algorithm, with the noise of a seeded generator: for public rows only."""
     model = pretrained.model(plan)
     objective = Denoising(model.encoder, plan.noise_multiplicity, plan.P_mean, plan.P_std)
@@ -213,7 +215,7 @@ def fine_tune(pretrained: Pretrained, plan: TransitionsPlan, rows: Columns, sigm
     return model
 
 
-def measure(model: Denoiser, sampler: Sampler, layout: Layout, real: Columns) -> dict[str, float]:
+def measure(model: Denoiser, sampler: Sampler, layout: MazeLayout, real: Columns) -> dict[str, float]:
     """Fidelity against all private rows, and dynamics errors."""
     began = time.process_time()
     drawn = sample(model, SAMPLES, sampler, torch.Generator().manual_seed(0))

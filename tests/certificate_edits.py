@@ -15,8 +15,8 @@ from typing import Any
 
 from tacit.errors import TacitError
 from tacit.privacy.certificate import canonical, plan
-from tacit.privacy.certificate.fields import parts_of
-from tacit.privacy.mechanisms.base import certified
+from tacit.privacy.certificate.fields import parts_from_json
+from tacit.privacy.mechanisms.base import certificate_parts
 from tacit.privacy.sentences import DECLARED, LISTS
 
 Record = dict[str, Any]
@@ -202,7 +202,7 @@ def same(one: Record, other: Record) -> bool:
 def _whole(record: Record) -> Record:
     """The record with all fields of its parts; as it is where they are none."""
     try:
-        return record | {"parts": certified(parts_of(record["parts"]))}
+        return record | {"parts": certificate_parts(parts_from_json(record["parts"]))}
     except (TacitError, AttributeError, TypeError):
         return record
 

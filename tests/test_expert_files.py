@@ -16,17 +16,17 @@ from safetensors.numpy import load_file, save_file
 
 from tacit import hub
 from tacit.agents.features import OneHot, Scaled
-from tacit.agents.stacked import Stacked
+from tacit.agents.stacked import StackedPolicies
 from tacit.data.spec import Box, Discrete, PublicSpec
 from tacit.errors import DataError, FileError, TacitError
 from test_hub_experts import FEATURES, SPEC, released, votes
 
 
-def stacked(count: int = 5, sizes: tuple[int, ...] = (2, 4, 3), activation: Any = "tanh") -> Stacked:
+def stacked(count: int = 5, sizes: tuple[int, ...] = (2, 4, 3), activation: Any = "tanh") -> StackedPolicies:
     rng = np.random.default_rng(1)
     layers = [(rng.normal(size=(count, a, b)), rng.normal(size=(count, b))) for a, b in itertools.pairwise(sizes)]
     weights = tuple((w.astype(np.float32), b.astype(np.float32)) for w, b in layers)
-    return Stacked(FEATURES, sizes, weights, activation=activation)
+    return StackedPolicies(FEATURES, sizes, weights, activation=activation)
 
 
 @pytest.mark.parametrize("activation", ["tanh", "relu"])

@@ -23,9 +23,9 @@ from tacit.data.trajectories import Trajectories
 from tacit.errors import FileError, PlanError
 from tacit.hub.values import KINDS
 from tacit.methods import experts
-from tacit.methods.experts import LinearClone, ReturnWeight, ReturnWeighted, Uniform, Votes
+from tacit.methods.experts import LinearClone, ReturnWeight, ReturnWeighted, UniformAnchors, Votes
 from tacit.methods.experts.consensus import Consensus
-from tacit.methods.experts.learned import Learned, level
+from tacit.methods.experts.learned import LearnedPolicies, promise_scope
 from tacit.privacy.certificate.certificate import Release
 from tacit.privacy.ledger.ledger import Ledger
 from tacit.privacy.mechanisms.above_threshold import Prefixes
@@ -55,32 +55,32 @@ def logs() -> Trajectories:
     )
 
 
-def released(folder: Path, plan: Any) -> Release[Learned]:
+def released(folder: Path, plan: Any) -> Release[LearnedPolicies]:
     ready = plan.calibrate(unit=UNIT, epsilon=4.0, delta=1e-3)
     with Ledger(folder / "ledger", UNIT, epsilon=4.0, delta=1e-3) as ledger:
         return experts.fit(ready, Vault(logs(), ledger))
 
 
 def votes() -> Votes:
-    anchors = Uniform(low=(-1.0, -1.0), high=(1.0, 1.0), count=20)
+    anchors = UniformAnchors(low=(-1.0, -1.0), high=(1.0, 1.0), count=20)
     return Votes(anchors=anchors, clone=CLONE, policy=POLICY, weight=ReturnWeight(low=0.0, high=5.0))
 
 
 @pytest.fixture(scope="module")
-def release(tmp_path_factory: pytest.TempPathFactory) -> Release[Learned]:
+def release(tmp_path_factory: pytest.TempPathFactory) -> Release[LearnedPolicies]:
     return released(tmp_path_factory.mktemp("votes"), votes())
 
 
 @pytest.fixture
-def folder(release: Release[Learned], tmp_path: Path) -> Path:
+def folder(release: Release[LearnedPolicies], tmp_path: Path) -> Path:
     hub.save(release, tmp_path / "policy", notes={"environment": "ward"})
     return tmp_path / "policy"
 
 
-def test_votes_come_back(release: Release[Learned], folder: Path) -> None:
+def test_votes_come_back(release: Release[LearnedPolicies], folder: Path) -> None:
     loaded = hub.load(folder)
     assert loaded.certificate == release.certificate
-    assert isinstance(loaded.value, Learned)
+    assert isinstance(loaded.value, LearnedPolicies)
     assert (loaded.value.plan, loaded.value.policy) == (release.value.plan, release.value.policy)
     assert np.array_equal(loaded.value.theta, release.value.theta)
     ours, theirs = release.value.agreement, loaded.value.agreement
@@ -102,7 +102,7 @@ def test_imitation_comes_back_without_votes(tmp_path: Path) -> None:
     assert np.array_equal(loaded.theta, release.value.theta)
 
 
-def test_prefixes_come_back(release: Release[Learned]) -> None:
+def test_prefixes_come_back(release: Release[LearnedPolicies]) -> None:
     columns = {"actions": np.array([0, 2, 1]), "rewards": np.array([0.5, 1.0, 0.0], np.float32)}
     nothing = {name: column[:0] for name, column in columns.items()}
     kept = (Prefixes(columns, np.array([2, 0, 1])), Prefixes(nothing, np.array([0])))
@@ -126,7 +126,7 @@ def test_prefixes_come_back(release: Release[Learned]) -> None:
         KINDS["experts"].unpack(config, weights | {"prefixes.0.lengths": np.array([9])})
 
 
-def test_the_card_says_what_is_protected(release: Release[Learned], folder: Path) -> None:
+def test_the_card_says_what_is_protected(release: Release[LearnedPolicies], folder: Path) -> None:
     card = " ".join((folder / hub.CARD).read_text().split())
     assert release.certificate.sentence in card
     assert "What is protected: the log of every doctor" in card
@@ -145,8 +145,8 @@ def test_prefixes_of_logs_protect_the_policies_alone() -> None:
     )
     plans = {clone: dataclasses.replace(plan, clone=clone) for clone in (None, CLONE)}
     ready = {clone: one.calibrate(unit=UNIT, epsilon=8.0, delta=1e-3) for clone, one in plans.items()}
-    assert level(ready[None]) == "policies"
-    assert level(ready[CLONE]) == "logs"
+    assert promise_scope(ready[None]) == "policies"
+    assert promise_scope(ready[CLONE]) == "logs"
 
 
 @pytest.mark.parametrize(
@@ -174,7 +174,7 @@ def test_arrays_that_do_not_fit_are_refused_even_with_a_right_digest(
         hub.load(folder)
 
 
-def test_the_onnx_model_acts_the_same(release: Release[Learned], tmp_path: Path) -> None:
+def test_the_onnx_model_acts_the_same(release: Release[LearnedPolicies], tmp_path: Path) -> None:
     hub.to_onnx(release, tmp_path / "policy.onnx")
     seen = np.random.default_rng(0).uniform(-1, 1, (50, 2)).astype(np.float32)
     (greedy,) = onnxruntime.InferenceSession(tmp_path / "policy.onnx").run(["greedy"], {"observations": seen})

@@ -19,7 +19,7 @@ from tacit.envs.spaces import JumpLaw
 from tacit.errors import CertificateError, DataError, FileError
 from tacit.hub.values import KINDS
 from tacit.methods import mobility
-from tacit.methods.mobility import Layout, Simulator, Starts, TablePolicy, baselines
+from tacit.methods.mobility import Simulator, StartDistribution, StateLayout, TablePolicy, baselines
 from tacit.methods.mobility.baselines.models import BlockChain
 from tacit.privacy.certificate.certificate import Release
 from tacit.privacy.ledger.ledger import Ledger
@@ -84,10 +84,10 @@ def test_baselines_come_back(model: str, tmp_path: Path) -> None:
 
 def test_hexagons_and_four_actions_come_back() -> None:
     hexagons = H3Grid(39.9, 116.3, 40.0, 116.4, 7)
-    table = np.random.default_rng(1).dirichlet(np.ones(4), size=(2, Layout(times=4).size))
+    table = np.random.default_rng(1).dirichlet(np.ones(4), size=(2, StateLayout(times=4).size))
     law = JumpLaw(hexagons, (0.5, 2.0, 8.0), (0.25, 0.75))
-    policy = TablePolicy(Layout(times=4), table)
-    ours = Simulator(hexagons, policy, Starts.uniform(hexagons), law, "stay")
+    policy = TablePolicy(StateLayout(times=4), table)
+    ours = Simulator(hexagons, policy, StartDistribution.uniform(hexagons), law, "stay")
     fields, arrays = KINDS["imitation"].pack(ours)
     theirs = KINDS["imitation"].unpack(json.loads(json.dumps(fields)), arrays)
     assert isinstance(theirs, Simulator)

@@ -14,7 +14,7 @@ from safetensors.numpy import load_file, save_file
 from tacit import hub
 from tacit.envs.serving import SimulatedUsers
 from tacit.errors import FileError, PlanError
-from tacit.methods.policy_gradient import Learned, Policy, PolicyGradientPlan, fit
+from tacit.methods.policy_gradient import Policy, PolicyGradientPlan, TrainedPolicies, fit
 from tacit.privacy.certificate.certificate import Release
 from tacit.privacy.ledger.ledger import Ledger
 from tacit.privacy.ledger.register import Register
@@ -27,7 +27,7 @@ NOTES = {"environment": "CartPole-v1", "repeat": 1}
 
 
 @pytest.fixture(scope="module")
-def release(tmp_path_factory: pytest.TempPathFactory) -> Release[Learned]:
+def release(tmp_path_factory: pytest.TempPathFactory) -> Release[TrainedPolicies]:
     folder = tmp_path_factory.mktemp("policy")
     (folder / "run").mkdir()
     plan = PolicyGradientPlan(rounds=4, users=3, horizon=12, reward_rate=1.0).calibrate(
@@ -42,15 +42,15 @@ def release(tmp_path_factory: pytest.TempPathFactory) -> Release[Learned]:
 
 
 @pytest.fixture
-def folder(release: Release[Learned], tmp_path: Path) -> Path:
+def folder(release: Release[TrainedPolicies], tmp_path: Path) -> Path:
     hub.save(release, tmp_path / "policy", notes=NOTES)
     return tmp_path / "policy"
 
 
-def test_a_saved_policy_comes_back(release: Release[Learned], folder: Path) -> None:
+def test_a_saved_policy_comes_back(release: Release[TrainedPolicies], folder: Path) -> None:
     loaded = hub.load(folder)
     assert loaded.certificate == release.certificate
-    assert isinstance(loaded.value, Learned)
+    assert isinstance(loaded.value, TrainedPolicies)
     assert (loaded.value.plan, loaded.value.policy) == (release.value.plan, release.value.policy)
     for name in ("last", "average", "norms", "iterates", "people"):
         ours, theirs = getattr(release.value, name), getattr(loaded.value, name)
@@ -66,14 +66,14 @@ def test_a_saved_policy_comes_back(release: Release[Learned], folder: Path) -> N
         assert np.array_equal(ours, theirs)
 
 
-def test_the_card_says_how_to_play_and_what_was_promised(release: Release[Learned], folder: Path) -> None:
+def test_the_card_says_how_to_play_and_what_was_promised(release: Release[TrainedPolicies], folder: Path) -> None:
     card = (folder / hub.CARD).read_text()
     assert release.certificate.sentence in card
     assert "tacit play ." in card
     assert "evidence about any one person" in " ".join(card.split())
 
 
-def test_a_release_without_notes_has_none(release: Release[Learned], tmp_path: Path) -> None:
+def test_a_release_without_notes_has_none(release: Release[TrainedPolicies], tmp_path: Path) -> None:
     hub.save(release, tmp_path / "plain")
     assert hub.notes(tmp_path / "plain") == {}
 
@@ -129,7 +129,7 @@ def test_parameters_that_do_not_fit_are_refused_even_with_a_right_digest(
         hub.load(folder)
 
 
-def test_a_policy_becomes_an_onnx_model_with_its_promise(release: Release[Learned], tmp_path: Path) -> None:
+def test_a_policy_becomes_an_onnx_model_with_its_promise(release: Release[TrainedPolicies], tmp_path: Path) -> None:
     for average in (False, True):
         hub.to_onnx(release, tmp_path / f"{average}.onnx", average=average)
     told = {entry.key: entry.value for entry in onnx.load(tmp_path / "True.onnx").metadata_props}
@@ -137,12 +137,12 @@ def test_a_policy_becomes_an_onnx_model_with_its_promise(release: Release[Learne
     assert (tmp_path / "True.onnx").read_bytes() != (tmp_path / "False.onnx").read_bytes()
 
 
-def test_only_one_policy_becomes_an_onnx_model(release: Release[Learned], tmp_path: Path) -> None:
+def test_only_one_policy_becomes_an_onnx_model(release: Release[TrainedPolicies], tmp_path: Path) -> None:
     with pytest.raises(PlanError, match="the release of one policy"):
         hub.to_onnx(Release("text", release.certificate), tmp_path / "policy.onnx")
 
 
-def test_a_value_of_neither_kind_has_no_folder(release: Release[Learned], tmp_path: Path) -> None:
+def test_a_value_of_neither_kind_has_no_folder(release: Release[TrainedPolicies], tmp_path: Path) -> None:
     with pytest.raises(FileError, match="a value of type str has no folder"):
         hub.save(Release("text", release.certificate), tmp_path / "text")
     assert list(tmp_path.iterdir()) == []

@@ -181,7 +181,7 @@ def test_rows_come_back_verified_and_what_is_private_stays(
 
 def test_the_card_the_datasheet_and_croissant_say_what_the_certificate_says(run: Path) -> None:
     prepared = sharing.prepare(run, name="clinic/visits", license="cc-by-4.0")
-    assert (prepared.kind, list(prepared.kept)) == ("dataset", ["ledger", "private", "run.json"])
+    assert (prepared.kind, list(prepared.excluded_names)) == ("dataset", ["ledger", "private", "run.json"])
     card, datasheet, croissant = (
         prepared.files[name].decode() for name in ("README.md", "datasheet.md", "croissant.json")
     )  # type: ignore[union-attr]
@@ -399,7 +399,7 @@ def test_too_many_bytes_are_refused_before_they_are_fetched(
 ) -> None:
     address, _ = stand_in
     sharing.push(run, "clinic/visits", endpoint=address, token="none")
-    monkeypatch.setattr(sharing, "_MOST_BYTES", 1_000)
+    monkeypatch.setattr(sharing, "_MAX_BYTES", 1_000)
     with pytest.raises(FileError, match="more files or bytes"):
         sharing.pull("clinic/visits", tmp_path / "got", kind="dataset", endpoint=address, token="none")
 

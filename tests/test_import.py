@@ -169,7 +169,7 @@ def test_every_public_name_is_there_and_no_other() -> None:
 
 def certificate() -> tacit.Certificate:
     """A certificate of one Gaussian sum over all of 1,000 persons."""
-    from tacit.privacy.mechanisms.base import certified
+    from tacit.privacy.mechanisms.base import certificate_parts
     from tacit.privacy.vault import plan as plans
 
     unit = tacit.Unit("person", "add_or_remove", 1_000)
@@ -181,7 +181,7 @@ def certificate() -> tacit.Certificate:
         source=plan.source,
         unit=unit,
         event=plans.event(plan),
-        parts=certified(plan.parts()),
+        parts=certificate_parts(plan.parts()),
         delta=1e-5,
         plan_id=plans.plan_id(plan),
         plan=plans.public_fields(plan),

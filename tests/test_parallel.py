@@ -10,8 +10,8 @@ import pytest
 import torch
 
 from tacit.cli.app import FUNCTIONS, main
-from tacit.cli.declarations import Audit, Sample
-from tacit.parallel import mapped
+from tacit.cli.declarations import AuditCommand, Sample
+from tacit.parallel import parallel_map
 
 
 def worker(number: int) -> tuple[int, int, int]:
@@ -19,7 +19,7 @@ def worker(number: int) -> tuple[int, int, int]:
 
 
 def test_processes_give_all_results_in_order() -> None:
-    with mapped(worker, range(5), jobs=2) as results:
+    with parallel_map(worker, range(5), jobs=2) as results:
         numbers, processes, threads = zip(*results, strict=True)
     assert numbers == (0, 1, 2, 3, 4)
     assert os.getpid() not in processes
@@ -28,7 +28,7 @@ def test_processes_give_all_results_in_order() -> None:
 
 def test_one_job_is_this_process_and_begins_nothing_early() -> None:
     begun: list[int] = []
-    with mapped(begun.append, range(5), jobs=1) as results:
+    with parallel_map(begun.append, range(5), jobs=1) as results:
         next(results)
     assert begun == [0]
 
@@ -38,7 +38,7 @@ def fails(number: int) -> None:
 
 
 def test_an_error_of_a_process_is_raised() -> None:
-    with mapped(fails, range(2), jobs=2) as results, pytest.raises(ValueError, match="number 0"):
+    with parallel_map(fails, range(2), jobs=2) as results, pytest.raises(ValueError, match="number 0"):
         next(results)
 
 
@@ -46,13 +46,13 @@ def test_an_error_of_a_process_is_raised() -> None:
 def test_a_ray_cluster_gives_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("ray")
     monkeypatch.setenv("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")  # of which Ray warns
-    with mapped(abs, range(-5, 0), jobs=2, address="local") as results:
+    with parallel_map(abs, range(-5, 0), jobs=2, address="local") as results:
         assert list(results) == [5, 4, 3, 2, 1]
 
 
 def test_only_what_reads_no_private_record_runs_in_several_processes() -> None:
     spread = {kind for kind in FUNCTIONS if {"jobs", "ray"} & {field.name for field in dataclasses.fields(kind)}}
-    assert spread == {Sample, Audit}
+    assert spread == {Sample, AuditCommand}
 
 
 @pytest.mark.parametrize("option", ["--jobs", "--ray"])

@@ -19,7 +19,7 @@ from torch import nn
 from tacit.agents.heads import Categorical
 from tacit.agents.networks import Mlp
 from tacit.methods.policy_gradient import Policy, Scaled
-from tacit.methods.policy_gradient.contributions import Advantages, Released
+from tacit.methods.policy_gradient.contributions import Advantages, RoundInputs
 from tacit.methods.policy_gradient.local_updates import LocalTraining, LocalUpdates
 from tacit.methods.synthesis.diffusion import Denoiser, Denoising, build_network
 from tacit.methods.synthesis.encoding import Encoder
@@ -32,7 +32,7 @@ from tacit_worlds.cart_pole import HORIZON, CartPole
 def test_the_loop_over_people_sends_what_local_updates_send():
     generator, shape, sizes = np.random.default_rng(0), (3, 8), (2, 5, 3)
     policy = Policy(Scaled((-1.0, -1.0), (1.0, 1.0)), Mlp(sizes, gain=1.0), Categorical(3))
-    theta = policy.initial(generator, 1)
+    theta = policy.initial_parameters(generator, 1)
     rows = {
         "observations": generator.uniform(-1.0, 1.0, (*shape, 2)).astype(np.float32),
         "actions": generator.integers(3, size=shape),
@@ -55,7 +55,7 @@ def test_the_loop_over_people_sends_what_local_updates_send():
         epsilon=training.epsilon,
         keys=np.random.default_rng(0).random((3, 8)),
     )
-    np.testing.assert_allclose(sent, update(rows, Released(theta, None, np.ones(1))), rtol=0, atol=1e-6)
+    np.testing.assert_allclose(sent, update(rows, RoundInputs(theta, None, np.ones(1))), rtol=0, atol=1e-6)
 
 
 def test_the_single_file_loop_moves_by_at_most_its_clip_and_alike_from_one_seed():

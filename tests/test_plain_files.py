@@ -37,26 +37,26 @@ def test_what_is_no_plain_file_of_that_size_is_not_read(kind: str, tmp_path: Pat
     NOT_READ[kind](path)
     with pytest.raises(OSError, match=r"\w"):
         plain_files.read(path, 10)
-    assert plain_files.plain(path) == (kind in ("a terabyte that is not there", "a byte too many"))
+    assert plain_files.is_plain_file(path) == (kind in ("a terabyte that is not there", "a byte too many"))
 
 
 def test_a_plain_file_is_read_whole_also_behind_a_link(tmp_path: Path) -> None:
     (tmp_path / "a").write_text("zwölf", encoding="utf-8")
     (tmp_path / "b").symlink_to("a")
     assert plain_files.read(tmp_path / "b", 6) == b"zw\xc3\xb6lf"
-    assert plain_files.text(tmp_path / "b", 6) == "zwölf"
-    assert plain_files.plain(tmp_path / "b")
+    assert plain_files.read_text(tmp_path / "b", 6) == "zwölf"
+    assert plain_files.is_plain_file(tmp_path / "b")
 
 
 def test_one_name_and_no_link_is_ones_own(tmp_path: Path) -> None:
     path = tmp_path / "a"
     path.write_text("")
-    assert plain_files.own(os.lstat(path))
+    assert plain_files.has_single_link(os.lstat(path))
     (tmp_path / "b").symlink_to("a")
-    assert not plain_files.own(os.lstat(tmp_path / "b"))
+    assert not plain_files.has_single_link(os.lstat(tmp_path / "b"))
     os.link(path, tmp_path / "c")
-    assert not plain_files.own(os.lstat(path))
-    assert not plain_files.own(os.lstat(tmp_path))
+    assert not plain_files.has_single_link(os.lstat(path))
+    assert not plain_files.has_single_link(os.lstat(tmp_path))
 
 
 @pytest.mark.parametrize(
@@ -66,8 +66,8 @@ def test_a_name_is_inside_where_it_leads(target: str, stays: bool, tmp_path: Pat
     folder = tmp_path / "folder"
     folder.mkdir()
     (folder / "a").symlink_to(target)
-    assert plain_files.inside(folder, "a") is stays
-    assert not plain_files.inside(folder, "../other")
+    assert plain_files.is_inside(folder, "a") is stays
+    assert not plain_files.is_inside(folder, "../other")
 
 
 @pytest.mark.parametrize("link", [os.symlink, os.link], ids=["symbolic", "hard"])
@@ -78,7 +78,7 @@ def test_writing_replaces_a_link_and_leaves_its_target(link: Callable[[Path, Pat
     link(victim, path)
     plain_files.write(path, "text")
     assert (victim.read_text(), path.read_text()) == ("precious", "text")
-    assert plain_files.own(os.lstat(path))
+    assert plain_files.has_single_link(os.lstat(path))
     assert [file.name for file in path.parent.iterdir()] == ["a"]
 
 
@@ -114,7 +114,7 @@ def test_what_somebody_may_not_read_is_refused_in_a_sentence(mode: int) -> None:
         os.chown(folder, 65_534, 65_534)
         os.seteuid(65_534)
         try:
-            assert not plain_files.plain(folder / "a.csv")
+            assert not plain_files.is_plain_file(folder / "a.csv")
             for attempt in (
                 lambda: hub.load_experts(folder, spec),
                 lambda: hub.load(folder),
@@ -128,7 +128,7 @@ def test_what_somebody_may_not_read_is_refused_in_a_sentence(mode: int) -> None:
 
 
 def written(path: Path, *, whole: bool = True) -> None:
-    with plain_files.new(path) as partial:
+    with plain_files.create_file(path) as partial:
         partial.write_text("a text")
         assert not path.exists()
         if not whole:

@@ -109,7 +109,7 @@ def test_functions_of_a_row_are_the_same_beside_any_others(name):
 def test_softmax_and_best_are_those_of_the_field():
     values = np.array([[0.0, np.log(3.0)], [2.0, 2.0]])
     assert rowwise.softmax(values) == pytest.approx(np.array([[0.25, 0.75], [0.5, 0.5]]))
-    assert rowwise.best(values).tolist() == [1, 0]
+    assert rowwise.argmax(values).tolist() == [1, 0]
     assert rowwise.one_hot(values).tolist() == [[0, 1], [1, 0]]
 
 
@@ -144,12 +144,12 @@ def test_nobody_s_action_depends_on_who_else_acts(replicates, greedy):
         observation=Box((-1.0,) * 4, (1.0,) * 4), action=Discrete(3), reward=Box((0.0,), (1.0,)), source="declared"
     )
     policy, rng = Policy.default(spec, hidden=(32, 32)), np.random.default_rng(3)
-    theta = policy.initial(rng, replicates)
+    theta = policy.initial_parameters(rng, replicates)
     last = policy.network.layers(theta)[-1]
     last[..., 2] = last[..., 0]  # actions 0 and 2 tie
     seen = rng.uniform(-1, 1, (replicates * 60, 4)).astype(np.float32)
     replicate = np.repeat(np.arange(replicates), 60)
-    outputs = policy.network.decided(theta, policy.features(seen).reshape(replicates, 60, 4))
+    outputs = policy.network.forward_rowwise(theta, policy.features(seen).reshape(replicates, 60, 4))
     assert np.array_equal(outputs[..., 0], outputs[..., 2])
     assert outputs == pytest.approx(policy.network.forward(theta, seen.reshape(replicates, 60, 4))[0], abs=1e-6)
     every = policy.act(theta, seen, replicate, Fixed(), greedy=greedy)

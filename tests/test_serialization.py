@@ -14,7 +14,7 @@ import pytest
 
 from tacit.errors import PlanError
 from tacit.serialization import OPTIONAL, Json, Kinds, from_json, read, schema_of, to_json
-from tacit.validation import check
+from tacit.validation import require_valid
 
 
 class Shape(Protocol):
@@ -28,7 +28,7 @@ class Square:
     kind: Literal["square"] = field(default="square", init=False)
 
     def __post_init__(self) -> None:
-        check("side", self.side, self.side > 0, "a number > 0")
+        require_valid("side", self.side, self.side > 0, "a number > 0")
 
     @property
     def area(self) -> float:

@@ -5,9 +5,9 @@ does the tasks. A demonstration is one episode of one person with a pace, places
 tasks of a `Menu` in its order and may leave one out. An episode ends with her last task, or after the kitchen's 280
 steps. It ends in a terminal where all tasks are done.
 
-Private rows are demonstrations of `OWN`: microwave, kettle, light switch, slide cabinet. Public rows are those of other
-people who do `OTHER`: slide cabinet, kettle, bottom burner. Both share the arm, the room and two tasks, in another
-order, but no person and no seed. So a policy of public rows may do two of the four tasks.
+Private rows are demonstrations of `MOVEMENT_WORDS`: microwave, kettle, light switch, slide cabinet. Public rows are
+those of other people who do `OTHER`: slide cabinet, kettle, bottom burner. Both share the arm, the room and two tasks,
+in another order, but no person and no seed. So a policy of public rows may do two of the four tasks.
 """
 
 from __future__ import annotations

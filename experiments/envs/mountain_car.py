@@ -22,7 +22,7 @@ import numpy.typing as npt
 from tacit.data.spec import Box, Discrete, PublicSpec
 from tacit.envs.rollouts import Array, FloatArray, Policy
 from tacit.envs.rollouts import collect as _collect
-from tacit.envs.rollouts import truth as _truth
+from tacit.envs.rollouts import monte_carlo_values as _truth
 from tacit_worlds.agents.q_learning import FourierQ, epsilon_greedy, learn
 
 __all__ = [
@@ -116,5 +116,5 @@ def collect(policy: Policy, units: int, *, seed: int, horizon: int = HORIZON) ->
 def truth(
     policy: Policy, states: Array, *, rollouts: int, horizon: int = 1_000, gamma: float = GAMMA, seed: int
 ) -> tuple[FloatArray, FloatArray]:
-    """Values [S] of the states [S, 2] and their standard errors by Monte Carlo (`tacit.envs.rollouts.truth`)."""
+    """Values [S] of the states [S, 2] and their standard errors (`tacit.envs.rollouts.monte_carlo_values`)."""
     return _truth(MountainCar(), policy, states, rollouts=rollouts, horizon=horizon, gamma=gamma, seed=seed)

@@ -23,12 +23,12 @@ import numpy.typing as npt
 from tacit.agents.features import Scaled
 from tacit.agents.heads import Categorical
 from tacit.agents.networks import Float32, Mlp
-from tacit.agents.stacked import Stacked
+from tacit.agents.stacked import StackedPolicies
 from tacit.data.spec import Box
 from tacit.envs.serving import returns
 from tacit.errors import DataError, PlanError
 from tacit_worlds.agents import ppo
-from tacit_worlds.populations import FLOOR, Name, Playing, World, variation, world
+from tacit_worlds.populations import FLOOR, ExpertActor, Name, World, variation, world
 
 __all__ = ["Trained", "Training", "choose", "train"]
 
@@ -113,19 +113,21 @@ def train(name: Name, index: int, training: Training) -> Trained:
             Categorical(here.actions),
             ppo.PpoConfig(training.steps, rate=rate, minibatches=pieces, hidden=training.layers(name)),
             observation=box.size,
-            horizon=here.evaluation,
+            horizon=here.evaluation_horizon,
             seed=1_000 * index + k,
         )
         theta = _absorbed(agent, box)
-        experts = Stacked.from_mlp(_features(box), mlp, theta)
+        experts = StackedPolicies.from_mlp(_features(box), mlp, theta)
         chance = np.random.default_rng([index, k])
-        paid = returns(domain, Playing(experts), 1, training.episodes, horizon=here.evaluation, generator=chance)
+        paid = returns(
+            domain, ExpertActor(experts), 1, training.episodes, horizon=here.evaluation_horizon, generator=chance
+        )
         found.append((float(paid.mean()), theta[0]))
     best = sorted(found, key=lambda pair: -pair[0])[:KEPT]
     return Trained(np.stack([theta for _, theta in best]), np.array([worth for worth, _ in best]), mlp.sizes)
 
 
-def choose(name: Name, trained: Sequence[Trained], experts: int = 3_000, floor: float = FLOOR) -> Stacked:
+def choose(name: Name, trained: Sequence[Trained], experts: int = 3_000, floor: float = FLOOR) -> StackedPolicies:
     """The population of the paper: as many of every variation's best agents as it takes, then the best of the next.
 
     With 1,000 variations these are the three best of each; with HIV's 2,000 the best of each and, of the second best,
@@ -150,7 +152,7 @@ def choose(name: Name, trained: Sequence[Trained], experts: int = 3_000, floor: 
     ranks = [(rank, -worth, i) for i, each in enumerate(trained) for rank, worth in enumerate(each.worth)]
     theta = np.stack([trained[i].theta[rank] for rank, _, i in sorted(ranks)[:experts]])
     box = _observations(world(name))
-    return Stacked.from_mlp(_features(box), Mlp(trained[0].sizes), theta, floor)
+    return StackedPolicies.from_mlp(_features(box), Mlp(trained[0].sizes), theta, floor)
 
 
 def _observations(here: World) -> Box:

@@ -21,7 +21,7 @@ import numpy.typing as npt
 from tacit.data.spec import Box, Discrete, PublicSpec
 from tacit.envs.rollouts import Array, FloatArray, Policy, projected_bellman_error
 from tacit.envs.rollouts import collect as _collect
-from tacit.envs.rollouts import truth as _truth
+from tacit.envs.rollouts import monte_carlo_values as _truth
 
 __all__ = [
     "ACTIONS",

@@ -28,7 +28,7 @@ def table(title: str, rows: Iterable[tuple[str, Any]], *, more: Mapping[str, Any
     Returns:
         HTML without scripts, links, images and styles of the page; all texts of the arguments are escaped.
     """
-    head = f'<tr><th colspan="2" style="{_STYLE}">{_escaped(title)}</th></tr>'
+    head = f'<tr><th colspan="2" style="{_STYLE}">{_escape(title)}</th></tr>'
     body = f"<table>{head}{''.join(_row(name, value) for name, value in rows)}</table>"
     if not more:
         return body
@@ -38,10 +38,10 @@ def table(title: str, rows: Iterable[tuple[str, Any]], *, more: Mapping[str, Any
 
 def _row(name: str, value: Any) -> str:
     lines = value if isinstance(value, list | tuple) else str(value).splitlines()
-    cell = "<br>".join(_escaped(str(line)) for line in lines)
-    return f'<tr><td style="{_STYLE}">{_escaped(name)}</td><td style="{_STYLE}">{cell}</td></tr>'
+    cell = "<br>".join(_escape(str(line)) for line in lines)
+    return f'<tr><td style="{_STYLE}">{_escape(name)}</td><td style="{_STYLE}">{cell}</td></tr>'
 
 
-def _escaped(text: str) -> str:
+def _escape(text: str) -> str:
     short = text if len(text) <= LONGEST else f"{text[: LONGEST - 1]}…"
     return html.escape(short, quote=True)

@@ -18,7 +18,7 @@ Result = TypeVar("Result")
 
 
 @contextlib.contextmanager
-def mapped(
+def parallel_map(
     function: Callable[[Item], Result], items: Sequence[Item], *, jobs: int, address: str | None = None
 ) -> Iterator[Iterator[Result]]:
     """The results for all items, in their order, each when it is asked for and ready.
@@ -37,33 +37,33 @@ def mapped(
         ModuleNotFoundError: there is an address, and no Ray.
     """
     if address is not None:
-        yield from _on_ray(function, items, jobs, address)
+        yield from _map_on_ray(function, items, jobs, address)
     elif jobs == 1:
         yield map(function, items)
     else:
-        with ProcessPoolExecutor(jobs, multiprocessing.get_context("spawn"), _one_thread) as pool:
+        with ProcessPoolExecutor(jobs, multiprocessing.get_context("spawn"), _use_one_thread) as pool:
             try:
                 yield pool.map(function, items)
             finally:
                 pool.shutdown(cancel_futures=True)
 
 
-def _on_ray(
+def _map_on_ray(
     function: Callable[[Item], Result], items: Sequence[Item], jobs: int, address: str
 ) -> Iterator[Iterator[Result]]:
     import ray
 
     ray.init(address=address, log_to_driver=False)
-    task = ray.remote(_alone)
+    task = ray.remote(_run_single_threaded)
 
     def results() -> Iterator[Result]:
-        begun: deque[Any] = deque()
+        pending: deque[Any] = deque()
         for item in items:
-            if len(begun) == jobs:
-                yield ray.get(begun.popleft())
-            begun.append(task.remote(function, item))
-        while begun:
-            yield ray.get(begun.popleft())
+            if len(pending) == jobs:
+                yield ray.get(pending.popleft())
+            pending.append(task.remote(function, item))
+        while pending:
+            yield ray.get(pending.popleft())
 
     try:
         yield results()
@@ -71,12 +71,12 @@ def _on_ray(
         ray.shutdown()
 
 
-def _alone(function: Callable[[Item], Result], item: Item) -> Result:
-    _one_thread()
+def _run_single_threaded(function: Callable[[Item], Result], item: Item) -> Result:
+    _use_one_thread()
     return function(item)
 
 
-def _one_thread() -> None:
+def _use_one_thread() -> None:
     import torch
 
     torch.set_num_threads(1)

@@ -45,23 +45,23 @@ class Parameter:
     plan: str | None = None
 
 
-def parameters(of: type) -> tuple[Parameter, ...]:
+def parameters(plan_class: type) -> tuple[Parameter, ...]:
     """The parameters of a plan's class; a field that only changes a default keeps its doc line.
 
     Args:
         of: a dataclass of this package.
     """
     by_name: dict[str, Parameter] = {}
-    for base in reversed(of.__mro__):
+    for base in reversed(plan_class.__mro__):
         if "__dataclass_fields__" in vars(base):
-            for parameter in written(f"{base.__module__}:{base.__qualname__}"):
+            for parameter in declared_parameters(f"{base.__module__}:{base.__qualname__}"):
                 doc = parameter.doc or (by_name[parameter.name].doc if parameter.name in by_name else "")
                 by_name[parameter.name] = dataclasses.replace(parameter, doc=doc)
-    return tuple(by_name[field.name] for field in dataclasses.fields(of))
+    return tuple(by_name[field.name] for field in dataclasses.fields(plan_class))
 
 
 @cache
-def offered(path: str) -> dict[str, Parameter]:
+def plan_options(path: str) -> dict[str, Parameter]:
     """The options of a plan's class, those of the plans in it among them; nothing is imported.
 
     A field that only changes a default keeps its doc line and stays an option; one with another doc line says anew
@@ -74,23 +74,23 @@ def offered(path: str) -> dict[str, Parameter]:
         LookupError: there is no such class.
     """
     options: dict[str, Parameter] = {}
-    for parameter in _inherited(path).values():
+    for parameter in _inherited_parameters(path).values():
         if parameter.plan is not None:
-            options |= offered(parameter.plan)
+            options |= plan_options(parameter.plan)
         elif parameter.option:
             options[parameter.name] = parameter
     return options
 
 
 @cache
-def _inherited(path: str) -> dict[str, Parameter]:
+def _inherited_parameters(path: str) -> dict[str, Parameter]:
     """The parameters that the source of a class and of its bases declares, those of bases first."""
     node, source = _class(path)
     found: dict[str, Parameter] = {}
     for base in node.bases:
-        place = _place(ast.unparse(base), path.partition(":")[0], source)
-        found |= _inherited(place) if place is not None else {}
-    for parameter in written(path):
+        place = _class_path(ast.unparse(base), path.partition(":")[0], source)
+        found |= _inherited_parameters(place) if place is not None else {}
+    for parameter in declared_parameters(path):
         before = found.get(parameter.name)
         if before is not None and not parameter.doc:
             parameter = dataclasses.replace(before, default=parameter.default)
@@ -98,7 +98,7 @@ def _inherited(path: str) -> dict[str, Parameter]:
     return found
 
 
-def _place(name: str, module: str, source: str) -> str | None:
+def _class_path(name: str, module: str, source: str) -> str | None:
     """Where a class is that a module names: in the module, or where it is imported from; None outside any plan."""
     if _statement(source, f"class {name}") is not None:
         return f"{module}:{name}"
@@ -125,7 +125,7 @@ def _class(path: str) -> tuple[ast.ClassDef, str]:
 
 
 @cache
-def written(path: str) -> tuple[Parameter, ...]:
+def declared_parameters(path: str) -> tuple[Parameter, ...]:
     """The parameters that the source of one class declares itself; nothing is imported.
 
     Args:
@@ -150,18 +150,19 @@ def _is_field(node: ast.stmt) -> bool:
     return isinstance(node, ast.AnnAssign) and not ast.unparse(node.annotation).startswith("ClassVar")
 
 
-def _parameter(field: ast.stmt, after: ast.stmt | None, module: str, source: str) -> Parameter:
+def _parameter(field: ast.stmt, next_statement: ast.stmt | None, module: str, source: str) -> Parameter:
     assert isinstance(field, ast.AnnAssign)
     annotation = field.annotation
     option = isinstance(annotation, ast.Subscript) and ast.unparse(annotation.value) == "Option"
     if isinstance(annotation, ast.Subscript) and option:
         annotation = annotation.slice
     name, doc = ast.unparse(field.target), ""
-    if isinstance(after, ast.Expr) and isinstance(after.value, ast.Constant):
-        doc = " ".join(str(after.value.value).split())
+    if isinstance(next_statement, ast.Expr) and isinstance(next_statement.value, ast.Constant):
+        doc = " ".join(str(next_statement.value.value).split())
     default = None if field.value is None else ast.unparse(field.value)
     kind = _type(annotation, source)
-    plan = _place(ast.unparse(annotation).removesuffix(" | None"), module, source) if option and kind is None else None
+    named = ast.unparse(annotation).removesuffix(" | None")
+    plan = _class_path(named, module, source) if option and kind is None else None
     return Parameter(name, kind, default, doc, option, plan)
 
 

@@ -18,12 +18,12 @@ from pathlib import Path
 
 from tacit.errors import FileError
 
-MOST = 64 * 2**20
+MAX_BYTES = 64 * 2**20
 """Bytes that a file of settings, grids or findings may have."""
 _FLAGS = sum(getattr(os, name, 0) for name in ("O_NONBLOCK", "O_CLOEXEC", "O_BINARY"))
 
 
-def plain(path: str | os.PathLike[str]) -> bool:
+def is_plain_file(path: str | os.PathLike[str]) -> bool:
     """Whether there is a plain file, be it behind a link; also False where nobody may look."""
     try:
         return stat.S_ISREG(os.stat(path).st_mode)
@@ -31,26 +31,26 @@ def plain(path: str | os.PathLike[str]) -> bool:
         return False
 
 
-def hollow(path: str | os.PathLike[str]) -> bool:
+def is_sparse_file(path: str | os.PathLike[str]) -> bool:
     """Whether a file takes hardly any space for its length, as a text or a model does on no file system."""
-    return _hollow(os.stat(path))
+    return _is_sparse(os.stat(path))
 
 
-def _hollow(status: os.stat_result) -> bool:
+def _is_sparse(status: os.stat_result) -> bool:
     return status.st_size > 2**16 + 1_100 * 512 * getattr(status, "st_blocks", status.st_size)
 
 
-def own(status: os.stat_result) -> bool:
+def has_single_link(status: os.stat_result) -> bool:
     """Whether this status, by `os.lstat` or `os.fstat`, is of a plain file with one name, no link to another one."""
     return stat.S_ISREG(status.st_mode) and status.st_nlink == 1
 
 
-def inside(folder: Path, name: str) -> bool:
+def is_inside(folder: Path, name: str) -> bool:
     """Whether a name leads to something below the folder, not through a link to elsewhere or `..`."""
     return Path(os.path.realpath(folder / name)).is_relative_to(os.path.realpath(folder))
 
 
-def read(path: Path, most: int = MOST) -> bytes:
+def read(path: Path, max_bytes: int = MAX_BYTES) -> bytes:
     """The bytes of a plain file.
 
     Raises:
@@ -60,19 +60,19 @@ def read(path: Path, most: int = MOST) -> bytes:
         status = os.fstat(file.fileno())
         if not stat.S_ISREG(status.st_mode):
             raise OSError(errno.EINVAL, "It is no plain file", str(path))
-        content = b"" if _hollow(status) else file.read(min(status.st_size, most) + 1)
-        if _hollow(status) or len(content) > min(status.st_size, most):
-            raise OSError(errno.EFBIG, f"It is hollow, grows, or has more than {most:,} bytes", str(path))
+        content = b"" if _is_sparse(status) else file.read(min(status.st_size, max_bytes) + 1)
+        if _is_sparse(status) or len(content) > min(status.st_size, max_bytes):
+            raise OSError(errno.EFBIG, f"It is hollow, grows, or has more than {max_bytes:,} bytes", str(path))
     return content
 
 
-def text(path: Path, most: int = MOST) -> str:
+def read_text(path: Path, max_bytes: int = MAX_BYTES) -> str:
     """The same of a text in UTF-8.
 
     Raises:
         OSError: as for `read`.  UnicodeDecodeError: it is no such text.
     """
-    return read(path, most).decode("utf-8")
+    return read(path, max_bytes).decode("utf-8")
 
 
 def sync_folder(folder: Path) -> None:
@@ -89,7 +89,7 @@ def sync_folder(folder: Path) -> None:
             os.close(handle)
 
 
-def private_folder(path: Path) -> Path:
+def make_private_folder(path: Path) -> Path:
     """A folder that its owner alone may enter: made with mode 0700, or given it.
 
     Raises:
@@ -144,7 +144,7 @@ def require_free(path: Path, what: str = "file") -> None:
 
 
 @contextlib.contextmanager
-def new(path: Path) -> Iterator[Path]:
+def create_file(path: Path) -> Iterator[Path]:
     """The name to write a new file under: it appears under its own when it is whole, or not at all.
 
     Raises:

@@ -11,15 +11,15 @@ import re
 _LINES = re.compile(r"[\n\t]")
 
 
-def plain(text: str, *, lines: bool = False) -> bool:
+def is_printable(text: str, *, lines: bool = False) -> bool:
     """Whether every character is seen as it is; with `lines`, tabs and ends of lines are, too."""
     return (_LINES.sub("", text) if lines else text).isprintable()
 
 
-def escaped(text: str) -> str:
+def escape(text: str) -> str:
     """The text with every other character as Python writes it in a literal, such as \\x1b; line ends and tabs stay."""
-    return text if plain(text, lines=True) else "".join(map(_seen, text))
+    return text if is_printable(text, lines=True) else "".join(map(_escape_character, text))
 
 
-def _seen(character: str) -> str:
-    return character if plain(character, lines=True) else character.encode("unicode_escape").decode("ascii")
+def _escape_character(character: str) -> str:
+    return character if is_printable(character, lines=True) else character.encode("unicode_escape").decode("ascii")

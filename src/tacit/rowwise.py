@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["best", "one_hot", "product", "softmax", "tanh"]
+__all__ = ["argmax", "one_hot", "product", "softmax", "tanh"]
 
 Float64 = NDArray[np.float64]
 
@@ -79,14 +79,14 @@ def softmax(values: NDArray[Any]) -> Float64:
     return chances
 
 
-def best(values: NDArray[Any]) -> NDArray[np.int64]:
+def argmax(values: NDArray[Any]) -> NDArray[np.int64]:
     """The first of the largest of the last axis, [..., A] -> [...], of what was computed here or is public."""
     return np.asarray(values.argmax(axis=-1), np.int64)
 
 
 def one_hot(values: NDArray[Any]) -> Float64:
     """`best` as indicators, [..., A]."""
-    return np.asarray(best(values)[..., None] == np.arange(values.shape[-1]), np.float64)
+    return np.asarray(argmax(values)[..., None] == np.arange(values.shape[-1]), np.float64)
 
 
 def _split(x: Float64, bits: int) -> tuple[Float64, Float64, Float64]:

@@ -100,7 +100,7 @@ def from_json(cls: type[T], values: Any) -> T:
         raise PlanError(what, where=f"{cls.__name__}.from_json", expected=expected, remedy=remedy) from error
 
 
-def holds_ones_own(cls: type, values: Mapping[str, Any], known: str = "") -> bool:
+def needs_user_classes(cls: type, values: Mapping[str, Any], known: str = "") -> bool:
     """Whether no more keeps `from_json` from reading these fields than pieces that a user may have made.
 
     `known` is a field of which that is known already: any value may stand there where its type says so.
@@ -109,7 +109,7 @@ def holds_ones_own(cls: type, values: Mapping[str, Any], known: str = "") -> boo
     """
     hints, fields = _fields(cls)
     try:
-        entries = _gathered(cls, values)
+        entries = _gather_inline(cls, values)
     except KeyError:
         return False
     needed = {name for name, field in fields.items() if field.metadata != OPTIONAL}
@@ -117,26 +117,26 @@ def holds_ones_own(cls: type, values: Mapping[str, Any], known: str = "") -> boo
         return False
     if known and known not in hints:
         return False
-    if known and not _may_be_ones_own(hints[known]) and Any not in (hints[known], *get_args(hints[known])):
+    if known and not _may_be_user_class(hints[known]) and Any not in (hints[known], *get_args(hints[known])):
         return False
     own = bool(known)
     for name, value in entries.items():
         try:
             _value(hints[name], value)
         except (KeyError, TypeError, ValueError, AttributeError, PlanError):
-            if not _may_be_ones_own(hints[name]):
+            if not _may_be_user_class(hints[name]):
                 return False
             own = True
     return own
 
 
-def _may_be_ones_own(hint: Any) -> bool:
+def _may_be_user_class(hint: Any) -> bool:
     """Whether a type is a protocol, or holds one."""
     if getattr(hint, "_is_protocol", False):
         return True
     if dataclasses.is_dataclass(hint) and isinstance(hint, type):
-        return any(map(_may_be_ones_own, _fields(hint)[0].values()))
-    return any(map(_may_be_ones_own, get_args(hint)))
+        return any(map(_may_be_user_class, _fields(hint)[0].values()))
+    return any(map(_may_be_user_class, get_args(hint)))
 
 
 def read(hint: Any, value: Any) -> Any:
@@ -150,7 +150,7 @@ def read(hint: Any, value: Any) -> Any:
 
 def _object(cls: Any, values: Any) -> Any:
     hints, fields = _fields(cls)
-    entries = _gathered(cls, values)
+    entries = _gather_inline(cls, values)
     needed = {name for name, field in fields.items() if field.metadata != OPTIONAL}
     if entries.keys() - fields.keys() or needed - entries.keys():
         raise TypeError("unknown or missing fields")
@@ -162,7 +162,7 @@ def _object(cls: Any, values: Any) -> Any:
     return instance
 
 
-def _gathered(cls: type, values: Mapping[str, Any]) -> dict[str, Any]:
+def _gather_inline(cls: type, values: Mapping[str, Any]) -> dict[str, Any]:
     """The entries of a dataclass, those of its inline fields taken together."""
     entries = dict(values)
     for field in dataclasses.fields(cls):
@@ -185,11 +185,11 @@ def _value(hint: Any, value: Any) -> Any:
         kinds = next((mark for mark in inner[1:] if isinstance(mark, Kinds)), None)
         if kinds is None:
             return _value(inner[0], value)
-        return _chosen(kinds.classes, value)
+        return _read_union(kinds.classes, value)
     if origin in (Union, UnionType):
         if value is None and NoneType in inner:
             return None
-        return _chosen(tuple(member for member in inner if member is not NoneType), value)
+        return _read_union(tuple(member for member in inner if member is not NoneType), value)
     if origin is Literal:
         if not any(type(value) is type(one) and value == one for one in inner):
             raise ValueError("none of the words")
@@ -202,10 +202,10 @@ def _value(hint: Any, value: Any) -> Any:
     if hint is np.ndarray or origin is np.ndarray:
         dtype = get_args(inner[1])[0] if len(inner) > 1 and get_args(inner[1]) else None
         return np.asarray(value, None if dtype is Any else dtype)
-    return _plain(hint, origin, inner, value)
+    return _read_plain(hint, origin, inner, value)
 
 
-def _plain(hint: Any, origin: Any, inner: tuple[Any, ...], value: Any) -> Any:
+def _read_plain(hint: Any, origin: Any, inner: tuple[Any, ...], value: Any) -> Any:
     if hint is float:
         if isinstance(value, bool) or not (isinstance(value, int | float) or value in ("inf", "-inf")):
             raise TypeError("no number")
@@ -231,7 +231,7 @@ def kinds_of(cls: Any) -> tuple[str, ...]:
     return get_args(_fields(cast(type, cls))[0].get("kind")) if dataclasses.is_dataclass(cls) else ()
 
 
-def _chosen(types: tuple[Any, ...], value: Any) -> Any:
+def _read_union(types: tuple[Any, ...], value: Any) -> Any:
     """The value as the first of the types that it fits; of those of its own `kind`, where it says one."""
     kind = value.get("kind") if isinstance(value, Mapping) else None
     if isinstance(kind, str):

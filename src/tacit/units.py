@@ -6,15 +6,15 @@ from dataclasses import dataclass
 from typing import Literal, get_args
 
 from tacit.errors import PlanError
-from tacit.plain_text import plain
-from tacit.validation import check
+from tacit.plain_text import is_printable
+from tacit.validation import require_valid
 
 Relation = Literal["add_or_remove", "replace_one"]
 UnitKey = Literal["exact", "folded"]
 """What ids are that differ by case or form alone: different units, or one. Without a word they are refused."""
 
 LONGEST_NAME, LARGEST_POPULATION = 200, 10**12
-MOST_UNITS = 2 * 10**8
+MAX_UNITS = 2 * 10**8
 """Of which statement 1 of `proofs/floating_point.md` holds."""
 
 
@@ -41,7 +41,7 @@ class Unit:
         if not self.name:
             what, expected = "the unit has no name", "what one protected thing is, such as 'patient'"
             raise PlanError(what, where="Unit", expected=expected, remedy="name the unit")
-        if not plain(self.name) or len(self.name) > LONGEST_NAME:
+        if not is_printable(self.name) or len(self.name) > LONGEST_NAME:
             what = "the unit's name is too long, or has characters that are not seen as they are"
             expected = f"what one protected thing is, such as 'patient', in at most {LONGEST_NAME} characters"
             raise PlanError(what, where=f"Unit({self.name[:80]!r})", expected=expected, remedy="choose a plain name")
@@ -91,15 +91,15 @@ class Promise:
     delta: float
 
     def __post_init__(self) -> None:
-        check("epsilon", self.epsilon, self.epsilon >= 0, "a number >= 0")
-        check_delta(self.delta, self.unit)
+        require_valid("epsilon", self.epsilon, self.epsilon >= 0, "a number >= 0")
+        require_delta(self.delta, self.unit)
 
 
-def check_delta(delta: float, unit: Unit) -> None:
+def require_delta(delta: float, unit: Unit) -> None:
     """Raise a PlanError unless 0 < delta < 1 / population, and the population is one whose sums are proved."""
-    check("delta", delta, 0 < delta < 1, "a number in (0, 1)")
-    if unit.size > MOST_UNITS:
-        expected = f"at most {MOST_UNITS:,}: of more units a float64 sum is not proved to move by one clip at most"
+    require_valid("delta", delta, 0 < delta < 1, "a number in (0, 1)")
+    if unit.size > MAX_UNITS:
+        expected = f"at most {MAX_UNITS:,}: of more units a float64 sum is not proved to move by one clip at most"
         remedy = "declare those who could be in these records, or split them into several data sets"
         raise PlanError(f"the public population is {unit.size:,}", where="plan", expected=expected, remedy=remedy)
     if delta >= 1 / unit.size:

@@ -7,7 +7,7 @@ import math
 from tacit.errors import PlanError
 
 
-def check(name: str, value: object, ok: bool, expected: str) -> None:
+def require_valid(name: str, value: object, ok: bool, expected: str) -> None:
     """Raise a PlanError that names a public parameter unless `ok`.
 
     Args:
@@ -23,19 +23,19 @@ def check(name: str, value: object, ok: bool, expected: str) -> None:
         raise PlanError(f"{name} is {value!r}", where="plan", expected=expected, remedy=f"choose another {name}")
 
 
-def whole(least: int = 1, /, **values: int) -> None:
+def require_whole(minimum: int = 1, /, **values: int) -> None:
     """Raise a PlanError unless every value is a whole number >= `least`."""
     for name, value in values.items():
-        check(name, value, type(value) is int and value >= least, f"a whole number >= {least}")
+        require_valid(name, value, type(value) is int and value >= minimum, f"a whole number >= {minimum}")
 
 
-def positive(**values: float) -> None:
+def require_positive(**values: float) -> None:
     """Raise a PlanError unless every value is finite and > 0."""
     for name, value in values.items():
-        check(name, value, math.isfinite(value) and value > 0, "a finite number > 0")
+        require_valid(name, value, math.isfinite(value) and value > 0, "a finite number > 0")
 
 
-def fraction(**values: float) -> None:
+def require_fraction(**values: float) -> None:
     """Raise a PlanError unless every value is in [0, 1)."""
     for name, value in values.items():
-        check(name, value, 0 <= value < 1, "a number in [0, 1)")
+        require_valid(name, value, 0 <= value < 1, "a number in [0, 1)")

@@ -76,14 +76,15 @@ class Acrobot:
         np.clip(now[2], -FASTEST[0], FASTEST[0], out=now[2])
         np.clip(now[3], -FASTEST[1], FASTEST[1], out=now[3])
         first_length, second_length = self.lengths
-        ended = -first_length * np.cos(now[0]) - second_length * np.cos(now[0] + now[1]) > first_length
-        return now.T.copy(), np.where(ended, 0.0, -1.0), ended
+        terminated = -first_length * np.cos(now[0]) - second_length * np.cos(now[0] + now[1]) > first_length
+        return now.T.copy(), np.where(terminated, 0.0, -1.0), terminated
 
     def observe(self, state: Array) -> Array:
         """(cos theta1, sin theta1, cos theta2, sin theta2, theta1', theta2') as float32 [N, 6]."""
-        seen = np.empty((len(state), 6), dtype=np.float32)
-        seen[:, 0:4:2], seen[:, 1:4:2], seen[:, 4:] = np.cos(state[:, :2]), np.sin(state[:, :2]), state[:, 2:]
-        return seen
+        observations = np.empty((len(state), 6), dtype=np.float32)
+        observations[:, 0:4:2], observations[:, 1:4:2] = np.cos(state[:, :2]), np.sin(state[:, :2])
+        observations[:, 4:] = state[:, 2:]
+        return observations
 
     def _rates(self, state: FloatArray, torque: FloatArray) -> FloatArray:
         """Rates of change per second, [4, N] of [4, N]."""

@@ -73,13 +73,13 @@ class CartPole:
         pull = (np.where(action == 1, self.force, -self.force) + moment * turn**2 * sine) / mass
         falling = self.gravity * sine - cosine * pull
         turning = falling / (self.half_length * (4.0 / 3.0 - self.pole_mass * cosine**2 / mass))
-        after = np.empty((len(state), 4))
-        after[:, 0] = x + SECONDS * speed
-        after[:, 1] = speed + SECONDS * (pull - moment * turning * cosine / mass)
-        after[:, 2] = angle + SECONDS * turn
-        after[:, 3] = turn + SECONDS * turning
-        ended = (np.abs(after[:, 0]) > FARTHEST) | (np.abs(after[:, 2]) > STEEPEST)
-        return after, np.ones(len(state)), ended
+        next_state = np.empty((len(state), 4))
+        next_state[:, 0] = x + SECONDS * speed
+        next_state[:, 1] = speed + SECONDS * (pull - moment * turning * cosine / mass)
+        next_state[:, 2] = angle + SECONDS * turn
+        next_state[:, 3] = turn + SECONDS * turning
+        terminated = (np.abs(next_state[:, 0]) > FARTHEST) | (np.abs(next_state[:, 2]) > STEEPEST)
+        return next_state, np.ones(len(state)), terminated
 
     def observe(self, state: Array) -> Array:
         """The states as float32."""

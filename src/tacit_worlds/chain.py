@@ -14,7 +14,7 @@ import numpy.typing as npt
 from tacit.data.spec import Box, Discrete, PublicSpec
 from tacit.envs.rollouts import Array, FloatArray, Policy, projected_bellman_error
 from tacit.envs.rollouts import collect as _collect
-from tacit.envs.rollouts import truth as _truth
+from tacit.envs.rollouts import monte_carlo_values as _truth
 
 STATES = 40
 """The last one is absorbing."""
@@ -46,9 +46,9 @@ class Chain:
         self, state: Array, action: npt.NDArray[np.int64], generator: np.random.Generator
     ) -> tuple[Array, FloatArray, npt.NDArray[np.bool_]]:
         """Next states, rewards and ends [N]; `action` [N] has no effect."""
-        after = state + (generator.random(len(state)) < 0.5)
-        ended = after == STATES - 1
-        return after, ended.astype(np.float64), ended
+        next_state = state + (generator.random(len(state)) < 0.5)
+        terminated = next_state == STATES - 1
+        return next_state, terminated.astype(np.float64), terminated
 
     def observe(self, state: Array) -> Array:
         """The states themselves."""
@@ -68,14 +68,14 @@ def values(gamma: float = GAMMA) -> FloatArray:
     return np.asarray(q * (gamma * q) ** np.arange(STATES - 2, -1, -1.0))
 
 
-def truth(
+def monte_carlo_values(
     policy: Policy, states: Array, *, rollouts: int, horizon: int = HORIZON, gamma: float = GAMMA, seed: int
 ) -> tuple[FloatArray, FloatArray]:
     """Values [S] of the states [S] and their standard errors by Monte Carlo; `values` has them exactly."""
     return _truth(Chain(), policy, states, rollouts=rollouts, horizon=horizon, gamma=gamma, seed=seed)
 
 
-def population(gamma: float = GAMMA) -> tuple[FloatArray, FloatArray, FloatArray]:
+def expected_moments(gamma: float = GAMMA) -> tuple[FloatArray, FloatArray, FloatArray]:
     """Expectations of a trajectory's means: A = E[phi (phi - gamma phi')^T], b = E[phi r], C = E[phi phi^T].
 
     phi is the one-hot of the 39 states, and the mean is over a trajectory's own steps (so that long and short ones
@@ -106,4 +106,4 @@ def mspbe(theta: npt.ArrayLike, gamma: float = GAMMA) -> float:
     mean over a trajectory's own steps favours short trajectories, which advanced more often. Values that are not finite
     have an infinite error.
     """
-    return projected_bellman_error(*population(gamma), theta)
+    return projected_bellman_error(*expected_moments(gamma), theta)

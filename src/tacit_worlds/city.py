@@ -52,8 +52,8 @@ class Geography:
         return rng.choice(self.grid.size, size=n, p=self.density)
 
     def explore(self, cells: IntArray, rng: np.random.Generator) -> IntArray:
-        """Cells [n] near those of n people that attract them (`ranked`), where exploring leads there."""
-        return ranked(cells, self, rng)
+        """Cells [n] near those of n people that attract them (`draw_by_rank`), where exploring leads there."""
+        return draw_by_rank(cells, self, rng)
 
 
 def geography(grid: RegularGrid = GRID, *, layout: int = 0) -> Geography:
@@ -71,7 +71,7 @@ def geography(grid: RegularGrid = GRID, *, layout: int = 0) -> Geography:
     return Geography(grid, density, attraction / attraction.mean())
 
 
-def by_gravity(home: IntArray, land: Geography, rng: np.random.Generator) -> IntArray:
+def draw_workplaces(home: IntArray, land: Geography, rng: np.random.Generator) -> IntArray:
     """A cell for each home with probability ~ attraction exp(-distance / 7 km)."""
     homes, index = np.unique(home, return_inverse=True)
     points = land.grid.centres(np.arange(land.grid.size))
@@ -85,42 +85,42 @@ def by_gravity(home: IntArray, land: Geography, rng: np.random.Generator) -> Int
     return np.minimum(cells, land.grid.size - 1)
 
 
-def ranked(cells: IntArray, land: Geography, rng: np.random.Generator) -> IntArray:
+def draw_by_rank(cells: IntArray, land: Geography, rng: np.random.Generator) -> IntArray:
     """Of two cells near each of `cells` by the rank law, the one that attracts more, mostly."""
-    first, second = _nearby(cells, land.grid, rng), _nearby(cells, land.grid, rng)
+    first, second = _draw_nearby(cells, land.grid, rng), _draw_nearby(cells, land.grid, rng)
     a, b = land.attraction[first], land.attraction[second]
     return np.where(rng.random(len(cells)) * (a + b) < a, first, second)
 
 
-def _nearby(cells: IntArray, grid: RegularGrid, rng: np.random.Generator) -> IntArray:
+def _draw_nearby(cells: IntArray, grid: RegularGrid, rng: np.random.Generator) -> IntArray:
     """The k-th nearest cell or so, P(k) ~ k^-.9 for k from 2 to 2,000, mirrored at the edges of the grid."""
     low, high = 2.0**0.1, 2_000.0**0.1
     k = (low + (high - low) * rng.random(len(cells))) ** 10
     radius, turn = np.sqrt(k / np.pi), rng.random(len(cells)) * 2 * np.pi
     row, column = np.divmod(cells, grid.columns)
-    up = _mirrored(row + np.rint(radius * np.sin(turn)).astype(np.int64), grid.rows)
-    east = _mirrored(column + np.rint(radius * np.cos(turn)).astype(np.int64), grid.columns)
+    up = _reflect(row + np.rint(radius * np.sin(turn)).astype(np.int64), grid.rows)
+    east = _reflect(column + np.rint(radius * np.cos(turn)).astype(np.int64), grid.columns)
     nearby: IntArray = up * grid.columns + east
     return nearby
 
 
-def _mirrored(index: IntArray, size: int) -> IntArray:
+def _reflect(index: IntArray, size: int) -> IntArray:
     folded = np.abs(index) % max(2 * size - 2, 1)
     return np.minimum(folded, max(2 * size - 2, 1) - folded) if size > 1 else np.zeros_like(index)
 
 
-def neighbour(cells: IntArray, grid: RegularGrid, rng: np.random.Generator) -> IntArray:
+def draw_neighbours(cells: IntArray, grid: RegularGrid, rng: np.random.Generator) -> IntArray:
     """One of three neighbours that a cell always has, mostly the first."""
     which = np.searchsorted([0.8, 0.95], rng.random(len(cells)))
     turn = (cells * 2_654_435_761 + which * 3) % 8
     row, column = np.divmod(cells, grid.columns)
-    up = _mirrored(row + np.array([1, 1, 0, -1, -1, -1, 0, 1])[turn], grid.rows)
-    east = _mirrored(column + np.array([0, 1, 1, 1, 0, -1, -1, -1])[turn], grid.columns)
+    up = _reflect(row + np.array([1, 1, 0, -1, -1, -1, 0, 1])[turn], grid.rows)
+    east = _reflect(column + np.array([0, 1, 1, 1, 0, -1, -1, -1])[turn], grid.columns)
     neighbours: IntArray = up * grid.columns + east
     return neighbours
 
 
-def apart(a: IntArray, b: IntArray, grid: RegularGrid) -> IntArray:
+def grid_distance(a: IntArray, b: IntArray, grid: RegularGrid) -> IntArray:
     """Rows or columns between cells, whichever are more."""
     steps: IntArray = np.maximum(
         np.abs(a // grid.columns - b // grid.columns), np.abs(a % grid.columns - b % grid.columns)
@@ -128,7 +128,7 @@ def apart(a: IntArray, b: IntArray, grid: RegularGrid) -> IntArray:
     return steps
 
 
-def between(a: IntArray, b: IntArray, grid: RegularGrid, rng: np.random.Generator) -> IntArray:
+def draw_waypoints(a: IntArray, b: IntArray, grid: RegularGrid, rng: np.random.Generator) -> IntArray:
     """A cell on the way from a to b."""
     part = 0.25 + 0.5 * rng.random(len(a))
     row = np.rint(a // grid.columns * (1 - part) + b // grid.columns * part).astype(np.int64)
@@ -236,22 +236,22 @@ def city(
     if preset not in get_args(Preset):
         raise _invalid("the preset is unknown")
     land = geography(grid, layout=layout)
-    truth = _people(people, land, _RATES[preset], heterogeneity, np.random.default_rng([seed, 0]))
+    truth = _draw_people(people, land, _RATES[preset], heterogeneity, np.random.default_rng([seed, 0]))
     cells = np.empty((people * days, SLOTS), dtype=np.int64)
     for k, first in enumerate(range(0, people, CHUNK)):
         residents = slice(first, min(first + CHUNK, people))
         rows = slice(residents.start * days, residents.stop * days)
         part = {name: values[residents] for name, values in truth.items()}
-        cells[rows] = _played(part, days, land, _RATES[preset], np.random.default_rng([seed, 1, k]))
+        cells[rows] = _simulate(part, days, land, _RATES[preset], np.random.default_rng([seed, 1, k]))
     outlier = np.arange(people) >= people - outliers
     if outliers:
         at = np.flatnonzero(np.repeat(outlier, days))
-        cells[at] = _remote(outliers, days, land, np.random.default_rng([seed, 2]))
+        cells[at] = _draw_remote_days(outliers, days, land, np.random.default_rng([seed, 2]))
     columns = {name: values for name, values in truth.items() if name != "places"}
     return City(Days(cells, np.repeat(np.arange(people), days), grid), land, outlier=outlier, **columns)
 
 
-def _remote(people: int, days: int, land: Geography, rng: np.random.Generator) -> IntArray:
+def _draw_remote_days(people: int, days: int, land: Geography, rng: np.random.Generator) -> IntArray:
     """Days [people * days, 48] among 16 of the cells of lowest density, another one in every slot."""
     remote = np.argsort(land.density, kind="stable")[: max(land.grid.size // 20, 16)]
     number = min(16, len(remote))
@@ -260,14 +260,14 @@ def _remote(people: int, days: int, land: Geography, rng: np.random.Generator) -
     return np.take_along_axis(places, np.cumsum(steps, axis=1) % number, axis=1)
 
 
-def _people(n: int, land: Geography, rates: _Rates, spread: float, rng: np.random.Generator) -> dict[str, Any]:
+def _draw_people(n: int, land: Geography, rates: _Rates, spread: float, rng: np.random.Generator) -> dict[str, Any]:
     grid = land.grid
     home = rng.choice(grid.size, n, p=land.density)
     archetype = rng.choice(len(ARCHETYPES), n, p=SHARES)
-    work = np.where(archetype == 2, -1, by_gravity(home, land, rng))
+    work = np.where(archetype == 2, -1, draw_workplaces(home, land, rng))
     favourites = np.clip(np.round(rng.lognormal(np.log(9), 0.35 * spread, n)), 3, _FAVOURITES).astype(np.int64)
     anchor = np.where((rng.random((n, _FAVOURITES)) < 0.3) & (work >= 0)[:, None], work[:, None], home[:, None])
-    places = ranked(anchor.ravel(), land, rng).reshape(n, _FAVOURITES)
+    places = draw_by_rank(anchor.ravel(), land, rng).reshape(n, _FAVOURITES)
     odds = np.log(rates.flicker / (1 - rates.flicker)) + rates.odds * spread * rng.normal(size=n)
     activity = rates.people * spread
     return {
@@ -283,39 +283,39 @@ def _people(n: int, land: Geography, rates: _Rates, spread: float, rng: np.rando
     }
 
 
-def _played(who: dict[str, Any], days: int, land: Geography, rates: _Rates, rng: np.random.Generator) -> IntArray:
+def _simulate(traits: dict[str, Any], days: int, land: Geography, rates: _Rates, rng: np.random.Generator) -> IntArray:
     """Cells [people * days, 48]."""
-    people = len(who["home"])
+    people = len(traits["home"])
     rows = people * days
     person = np.repeat(np.arange(people), days)
     first_day = rng.integers(0, 7, people)
-    free = ((np.tile(np.arange(days), people) + first_day[person]) % 7 >= 5) | (who["work"][person] < 0)
-    begin, end = _hours(who["archetype"][person], free, rng)
-    home, work = who["home"][person], who["work"][person]
-    new = who["rho"][person] * who["favourites"][person].astype(float) ** -who["gamma"][person]
-    flicker = who["flicker"][person]
-    activity = who["activity"][person] * np.exp(rates.days * rng.normal(size=rows) - rates.days**2 / 2)
+    free = ((np.tile(np.arange(days), people) + first_day[person]) % 7 >= 5) | (traits["work"][person] < 0)
+    begin, end = _draw_hours(traits["archetype"][person], free, rng)
+    home, work = traits["home"][person], traits["work"][person]
+    explore_chance = traits["rho"][person] * traits["favourites"][person].astype(float) ** -traits["gamma"][person]
+    flicker = traits["flicker"][person]
+    activity = traits["activity"][person] * np.exp(rates.days * rng.normal(size=rows) - rates.days**2 / 2)
     overnight = rng.random(rows) < 0.03
     night = (begin <= 0) & (end > 0)
     kind = np.where(night, _WORK, np.where(overnight, _OTHER, _HOME))
-    place = np.where(night, work, np.where(overnight, who["places"][person, 0], home))
+    place = np.where(night, work, np.where(overnight, traits["places"][person, 0], home))
     before, target, target_kind = home.copy(), place.copy(), kind.copy()
     leave = np.full(rows, 0.3)
     cells = np.empty((rows, SLOTS), dtype=np.int64)
     for t in range(SLOTS):
-        shown = (rng.random(rows, dtype=np.float32) < flicker) & (kind != _WAY)
+        flickering = (rng.random(rows, dtype=np.float32) < flicker) & (kind != _WAY)
         cells[:, t] = place
-        cells[shown, t] = neighbour(place[shown], land.grid, rng)
+        cells[flickering, t] = draw_neighbours(place[flickering], land.grid, rng)
         if t == SLOTS - 1:
             break
         goal, goal_kind = place.copy(), kind.copy()
         busy = (begin <= t + 1) & (t + 1 < end)
         chance, choice = rng.random(rows, dtype=np.float32), rng.random(rows, dtype=np.float32)
-        out = np.minimum(np.where(free, _OUT_FREE[t], _OUT[t]) * rates.trips * activity, 0.9)
+        leave_chance = np.minimum(np.where(free, _OUT_FREE[t], _OUT[t]) * rates.trips * activity, 0.9)
         to_work = busy & (
             ((kind == _HOME) & ((begin == t + 1) | (chance < 0.5))) | ((kind == _OTHER) & (chance < leave))
         )
-        away = (kind == _HOME) & ~busy & (chance < out)
+        away = (kind == _HOME) & ~busy & (chance < leave_chance)
         lunch = rates.breaks * activity * (4.0 if 23 <= t <= 25 else 1.0)
         away |= (kind == _WORK) & np.where(busy, chance < lunch, (chance < 0.8) & (choice < 0.35))
         to_home = (kind == _WORK) & ~busy & (chance < 0.8) & (choice >= 0.35)
@@ -326,21 +326,25 @@ def _played(who: dict[str, Any], days: int, land: Geography, rates: _Rates, rng:
         goal[to_work], goal_kind[to_work] = work[to_work], _WORK
         goal[to_home], goal_kind[to_home] = home[to_home], _HOME
         at = np.flatnonzero(away)
-        goal[at], goal_kind[at] = _elsewhere(at, place, before, person, new, who, land, rng), _OTHER
+        goal[at] = _draw_destinations(at, place, before, person, explore_chance, traits, land, rng)
+        goal_kind[at] = _OTHER
         leave[at] = np.where(rng.random(len(at)) < 0.6, 0.55, 0.15)
         arrived = kind == _WAY
         goal[arrived], goal_kind[arrived] = target[arrived], target_kind[arrived]
         moved = np.flatnonzero((goal != place) & ~arrived)
         before[moved] = place[moved]
-        far = moved[rng.random(len(moved)) < rates.way]
-        far = far[apart(place[far], goal[far], land.grid) >= 4]
-        target[far], target_kind[far] = goal[far], goal_kind[far]
-        goal[far], goal_kind[far] = between(place[far], goal[far], land.grid, rng), _WAY
+        on_the_way = moved[rng.random(len(moved)) < rates.way]
+        on_the_way = on_the_way[grid_distance(place[on_the_way], goal[on_the_way], land.grid) >= 4]
+        target[on_the_way], target_kind[on_the_way] = goal[on_the_way], goal_kind[on_the_way]
+        goal[on_the_way] = draw_waypoints(place[on_the_way], goal[on_the_way], land.grid, rng)
+        goal_kind[on_the_way] = _WAY
         place, kind = goal, goal_kind
     return cells
 
 
-def _hours(archetype: IntArray, free: npt.NDArray[np.bool_], rng: np.random.Generator) -> tuple[IntArray, IntArray]:
+def _draw_hours(
+    archetype: IntArray, free: npt.NDArray[np.bool_], rng: np.random.Generator
+) -> tuple[IntArray, IntArray]:
     """First slot of the day's commitment and the first one after it; none on free days."""
     rows = len(archetype)
     begin = np.choose(archetype, [17, 16, 0, 28]) + rng.normal(0, 1.5, rows)
@@ -353,24 +357,24 @@ def _hours(archetype: IntArray, free: npt.NDArray[np.bool_], rng: np.random.Gene
     return start, stop
 
 
-def _elsewhere(
+def _draw_destinations(
     at: IntArray,
     place: IntArray,
     before: IntArray,
     person: IntArray,
-    new: FloatArray,
-    who: dict[str, Any],
+    explore_chance: FloatArray,
+    traits: dict[str, Any],
     land: Geography,
     rng: np.random.Generator,
 ) -> IntArray:
     """The next place of the rows `at`: the last one, a new one, or a favourite ~ k^-1.2."""
-    draw = rng.random((3, len(at)))
+    uniforms = rng.random((3, len(at)))
     weights = np.cumsum(np.arange(1.0, _FAVOURITES + 1) ** -1.2)
-    limit = weights[who["favourites"][person[at]] - 1]
-    goal: IntArray = who["places"][person[at], np.searchsorted(weights, draw[0] * limit, side="right")]
-    fresh = draw[1] < new[at]
-    goal[fresh] = ranked(place[at[fresh]], land, rng)
-    back = draw[2] < 0.25
+    limit = weights[traits["favourites"][person[at]] - 1]
+    goal: IntArray = traits["places"][person[at], np.searchsorted(weights, uniforms[0] * limit, side="right")]
+    fresh = uniforms[1] < explore_chance[at]
+    goal[fresh] = draw_by_rank(place[at[fresh]], land, rng)
+    back = uniforms[2] < 0.25
     goal[back] = before[at[back]]
     return goal
 

@@ -31,7 +31,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tacit.agents.features import Scaled
-from tacit.agents.stacked import Stacked
+from tacit.agents.stacked import StackedPolicies
 from tacit.data.spec import Box, Discrete, PublicSpec
 from tacit.envs.rollouts import Array, FloatArray, Policy
 from tacit.envs.rollouts import collect as _collect
@@ -49,11 +49,11 @@ __all__ = [
     "Clinic",
     "collect",
     "doctors",
-    "each",
     "evaluate",
-    "normalised",
+    "normalized_returns",
     "returns",
     "spec",
+    "unstack_policies",
 ]
 
 LOW = (-2.5, -2.7, -3.0, -2.0, 0.0, 0.0)
@@ -64,7 +64,7 @@ CONSTANT = 0.01
 """Typical step that is declared of a reading that never changes, the addiction: one must be above 0."""
 REFERENCE = (-8.651253330188663, 1.1825597529326872)
 """Mean returns of a random treatment and of the best policy that knows the truth, both exact
-(`tacit_worlds.clinic_model.exact` and `optimal`), which the normalised return maps to 0 and 100.
+(`tacit_worlds.clinic_model.exact_value` and `optimal_value`), which the normalised return maps to 0 and 100.
 """
 DOCTORS = 8
 LEAST = 0.02
@@ -108,47 +108,47 @@ class Clinic:
 
     def starts(self, units: int, generator: np.random.Generator) -> Array:
         """[N, 9], people at the first visit of a course."""
-        person = generator.random((units, 2))
-        return self.admitted(_drawn(person[:, 0], STARTS.sum(axis=(1, 2, 3))), person[:, 1], generator)
+        uniforms = generator.random((units, 2))
+        return self.admit(_inverse_cdf(uniforms[:, 0], STARTS.sum(axis=(1, 2, 3))), uniforms[:, 1], generator)
 
-    def admitted(self, kind: Array, luck: Array, generator: np.random.Generator) -> Array:
+    def admit(self, kind: Array, luck: Array, generator: np.random.Generator) -> Array:
         """[N, 9], the first visit of people of these kinds [N], addicted if `luck` [N] is below its chance.
 
         A person's further courses have the kind and the luck of the first.
         """
-        chance = generator.random((len(kind), 6))
+        uniforms = generator.random((len(kind), 6))
         state = np.zeros((len(kind), 9))
         state[:, KIND] = kind
         state[:, FLAG] = luck < STARTS[:, 1].sum()
-        state[:, WEIGHT] = _drawn(chance[:, 0], STARTS.sum(axis=(0, 1, 3)))
-        state[:, SIDE] = _drawn(chance[:, 1], STARTS.sum(axis=(0, 1, 2)))
-        return _measured(state, chance[:, 2:])
+        state[:, WEIGHT] = _inverse_cdf(uniforms[:, 0], STARTS.sum(axis=(0, 1, 3)))
+        state[:, SIDE] = _inverse_cdf(uniforms[:, 1], STARTS.sum(axis=(0, 1, 2)))
+        return _measure(state, uniforms[:, 2:])
 
     def step(
         self, state: Array, action: Array, generator: np.random.Generator
     ) -> tuple[Array, FloatArray, npt.NDArray[np.bool_]]:
         """States [N, 9] at the next visit, rewards [N], and whether the course ended [N], for treatments [N]."""
         kind, flag, severity, burden = (state[:, i].astype(np.int64) for i in (KIND, FLAG, WEIGHT, SIDE))
-        chance, treatment = generator.random((len(state), 6)), np.asarray(action, dtype=np.int64)
-        below = _BELOW_SEVERITY[kind, flag, severity, burden, treatment]
-        severity = np.clip(severity - 1 + (chance[:, :1] >= below).sum(axis=1), 0, CRISIS)
-        below = _BELOW_BURDEN[flag, treatment]
-        burden = np.clip(burden - 1 + (chance[:, 1:2] >= below).sum(axis=1), 0, REWARDS.shape[1] - 1)
-        after = state.copy()
-        after[:, WEIGHT], after[:, SIDE] = severity, burden
-        after[:, VISIT] += 1.0
-        ended = (severity == 0) | (severity == CRISIS)
-        return _measured(after, chance[:, 2:]), REWARDS[severity, burden, treatment], ended
+        uniforms, treatment = generator.random((len(state), 6)), np.asarray(action, dtype=np.int64)
+        thresholds = _BELOW_SEVERITY[kind, flag, severity, burden, treatment]
+        severity = np.clip(severity - 1 + (uniforms[:, :1] >= thresholds).sum(axis=1), 0, CRISIS)
+        thresholds = _BELOW_BURDEN[flag, treatment]
+        burden = np.clip(burden - 1 + (uniforms[:, 1:2] >= thresholds).sum(axis=1), 0, REWARDS.shape[1] - 1)
+        next_state = state.copy()
+        next_state[:, WEIGHT], next_state[:, SIDE] = severity, burden
+        next_state[:, VISIT] += 1.0
+        terminated = (severity == 0) | (severity == CRISIS)
+        return _measure(next_state, uniforms[:, 2:]), REWARDS[severity, burden, treatment], terminated
 
     def observe(self, state: Array) -> Array:
         """[N, 6] float32: symptoms, two markers, side effects, addiction, visit (24 from there on)."""
-        seen = np.empty((len(state), 6), dtype=np.float32)
-        seen[:, :4], seen[:, 4] = state[:, READINGS], state[:, FLAG]
-        seen[:, 5] = np.minimum(state[:, VISIT], HORIZON)
-        return seen
+        observations = np.empty((len(state), 6), dtype=np.float32)
+        observations[:, :4], observations[:, 4] = state[:, READINGS], state[:, FLAG]
+        observations[:, 5] = np.minimum(state[:, VISIT], HORIZON)
+        return observations
 
 
-def doctors(count: int = DOCTORS, *, seed: int = 0) -> Stacked:
+def doctors(count: int = DOCTORS, *, seed: int = 0) -> StackedPolicies:
     """Doctors with habits of their own: log-linear policies of an observation, at least 0.02 for each treatment.
 
     They differ in how far they trust the markers, in which drugs they like, when they pause for side effects, when they
@@ -174,15 +174,15 @@ def doctors(count: int = DOCTORS, *, seed: int = 0) -> Stacked:
     middle, half = (np.array(HIGH) + LOW) / 2.0, (np.array(HIGH) - LOW) / 2.0
     weights = (gains * half[:, None]).astype(np.float32)
     biases = (taste + np.einsum("i,nia->na", middle, gains)).astype(np.float32)
-    return Stacked(Scaled(LOW, HIGH), (6, ACTIONS), ((weights, biases),), float("nan"), least=LEAST)
+    return StackedPolicies(Scaled(LOW, HIGH), (6, ACTIONS), ((weights, biases),), float("nan"), least=LEAST)
 
 
-def each(policies: Stacked) -> list[Policy]:
+def unstack_policies(policies: StackedPolicies) -> list[Policy]:
     """Stacked policies one by one, as functions of observations: doctors, or what was learned (`Stacked.from_mlp`)."""
-    return [_alone(policies.take(slice(i, i + 1))) for i in range(policies.count)]
+    return [_single_policy(policies.take(slice(i, i + 1))) for i in range(policies.count)]
 
 
-def _alone(policy: Stacked) -> Policy:
+def _single_policy(policy: StackedPolicies) -> Policy:
     return lambda observations: policy.probabilities(observations, np.zeros(len(observations), np.int64))
 
 
@@ -199,8 +199,8 @@ class _Ward:
     def step(
         self, state: Array, action: npt.NDArray[np.int64], generator: np.random.Generator
     ) -> tuple[Array, FloatArray, npt.NDArray[np.bool_]]:
-        after, paid, ended = Clinic().step(state[:, :-1], action, generator)
-        return np.column_stack([after, state[:, -1]]), paid, ended
+        next_state, rewards, terminated = Clinic().step(state[:, :-1], action, generator)
+        return np.column_stack([next_state, state[:, -1]]), rewards, terminated
 
     def observe(self, state: Array) -> Array:
         return np.column_stack([Clinic().observe(state[:, :-1]), state[:, -1].astype(np.float32)])
@@ -210,7 +210,7 @@ def collect(
     patients: int,
     *,
     seed: int,
-    staff: Stacked | None = None,
+    staff: StackedPolicies | None = None,
     unit: Literal["patient", "doctor"] = "patient",
     lost: float = LOST,
 ) -> dict[str, Array]:
@@ -240,24 +240,24 @@ def collect(
         raise DataError(what, where="clinic.collect", expected=expected, remedy=remedy)
     staff = doctors() if staff is None else staff
     generator = np.random.default_rng(seed)
-    person = generator.random((patients, 3))
+    uniforms = generator.random((patients, 3))
     doctor = generator.integers(staff.count, size=patients)
-    owner = np.repeat(np.arange(patients), 1 + _drawn(person[:, 2], np.array(COURSES)))
-    kind = _drawn(person[:, 0], STARTS.sum(axis=(1, 2, 3)))
-    state = Clinic().admitted(kind[owner], person[owner, 1], generator)
-    stays = generator.geometric(lost, len(owner)) if lost else np.full(len(owner), HORIZON)
+    owner = np.repeat(np.arange(patients), 1 + _inverse_cdf(uniforms[:, 2], np.array(COURSES)))
+    kind = _inverse_cdf(uniforms[:, 0], STARTS.sum(axis=(1, 2, 3)))
+    state = Clinic().admit(kind[owner], uniforms[owner, 1], generator)
+    course_lengths = generator.geometric(lost, len(owner)) if lost else np.full(len(owner), HORIZON)
 
-    def treats(seen: Array) -> FloatArray:
-        return staff.probabilities(seen[:, :-1], seen[:, -1].astype(np.int64))
+    def treat(observations: Array) -> FloatArray:
+        return staff.probabilities(observations[:, :-1], observations[:, -1].astype(np.int64))
 
     ward = _Ward(state, doctor[owner])
-    columns = _collect(ward, treats, len(owner), seed=int(generator.integers(2**62)), horizon=HORIZON)
+    columns = _collect(ward, treat, len(owner), seed=int(generator.integers(2**62)), horizon=HORIZON)
     course, visit = columns["episode_ids"], columns["observations"][:, 5].astype(np.int64) + 1
     for name in ("observations", "next_observations"):
         columns[name] = columns[name][:, :-1]
     columns["unit_ids"] = (owner if unit == "patient" else doctor[owner])[course]
-    columns["truncations"] |= ~columns["terminations"] & (visit == stays[course])
-    return {name: column[visit <= stays[course]] for name, column in columns.items()}
+    columns["truncations"] |= ~columns["terminations"] & (visit == course_lengths[course])
+    return {name: column[visit <= course_lengths[course]] for name, column in columns.items()}
 
 
 def returns(policy: Policy, episodes: int, *, seed: int) -> FloatArray:
@@ -272,7 +272,7 @@ def returns(policy: Policy, episodes: int, *, seed: int) -> FloatArray:
     return np.bincount(columns["unit_ids"], columns["rewards"], minlength=episodes).astype(np.float64)
 
 
-def normalised(returns: npt.ArrayLike) -> FloatArray:
+def normalized_returns(returns: npt.ArrayLike) -> FloatArray:
     """100 (R - random) / (best - random), with the exact values of `REFERENCE`."""
     low, high = REFERENCE
     return np.asarray(100.0 * (np.asarray(returns, dtype=np.float64) - low) / (high - low))
@@ -289,16 +289,16 @@ def evaluate(policies: Sequence[Policy], *, episodes: int = 1_000, seed: int) ->
         episodes: how many people.
         seed: of everything random.
     """
-    return np.array([normalised(returns(policy, episodes, seed=seed)).mean() for policy in policies])
+    return np.array([normalized_returns(returns(policy, episodes, seed=seed)).mean() for policy in policies])
 
 
-def _drawn(chance: FloatArray, probabilities: FloatArray) -> npt.NDArray[np.int64]:
+def _inverse_cdf(uniforms: FloatArray, probabilities: FloatArray) -> npt.NDArray[np.int64]:
     """Numbers [N] with these probabilities from uniform ones [N]."""
-    return np.asarray(np.searchsorted(probabilities.cumsum()[:-1], chance, side="right"), dtype=np.int64)
+    return np.asarray(np.searchsorted(probabilities.cumsum()[:-1], uniforms, side="right"), dtype=np.int64)
 
 
-def _measured(state: Array, chance: FloatArray) -> Array:
+def _measure(state: Array, uniforms: FloatArray) -> Array:
     """The states with the readings of their visit, from uniform numbers [N, 4]; changed in place."""
     kind = state[:, KIND].astype(np.int64)
-    state[:, READINGS] = model.readings(kind, state[:, WEIGHT], state[:, SIDE], chance)
+    state[:, READINGS] = model.readings(kind, state[:, WEIGHT], state[:, SIDE], uniforms)
     return state

@@ -11,7 +11,8 @@ makes falls rarer and rises more frequent, so that treating all the time is as w
 
 What is seen of a patient at a visit is the truth plus noise of that visit alone. So a policy that looks at the present
 visit only acts, on average over the noise, as a policy of the true patient and the visit, and its value is exact up to
-that average (`value`). And the best answer of one visit to all others is Bayes' rule in closed form (`best_seen`).
+that average (`value`). And the best answer of one visit to all others is Bayes' rule in closed form
+(`best_memoryless_policy`).
 """
 
 from __future__ import annotations
@@ -102,16 +103,16 @@ STARTS: Final = _starts()
 Policy = Callable[[Array], Array]
 
 
-def action_values(after: FloatArray) -> FloatArray:
+def action_values(next_values: FloatArray) -> FloatArray:
     """[patients, A], what each treatment is worth to each patient who is worth `after` [patients] at the next visit."""
     values = np.zeros((*PATIENTS, ACTIONS))
     for chance, severity, burden in _outcomes():
-        later = np.where((severity > 0) & (severity < CRISIS), after[:, :, severity, burden], 0.0)
-        values += chance * (REWARDS[severity, burden] + later[..., None])
+        continuation = np.where((severity > 0) & (severity < CRISIS), next_values[:, :, severity, burden], 0.0)
+        values += chance * (REWARDS[severity, burden] + continuation[..., None])
     return values
 
 
-def exact(policy: FloatArray) -> tuple[float, FloatArray]:
+def exact_value(policy: FloatArray) -> tuple[float, FloatArray]:
     """The mean return of a policy of the true patient, without error, and who comes to which visit under it.
 
     Args:
@@ -120,35 +121,35 @@ def exact(policy: FloatArray) -> tuple[float, FloatArray]:
     Returns:
         The value, and the chances [H, patients] of being at a visit as that patient (courses that are over are not).
     """
-    chances = np.broadcast_to(policy, (HORIZON, *PATIENTS, ACTIONS))
-    come, after = np.zeros((HORIZON + 1, *PATIENTS)), np.zeros(PATIENTS)
-    come[0] = STARTS
+    probabilities = np.broadcast_to(policy, (HORIZON, *PATIENTS, ACTIONS))
+    occupancy, next_values = np.zeros((HORIZON + 1, *PATIENTS)), np.zeros(PATIENTS)
+    occupancy[0] = STARTS
     for t in range(HORIZON):
-        treated = come[t][..., None] * chances[t]
+        treated = occupancy[t][..., None] * probabilities[t]
         for chance, severity, burden in _outcomes():
-            there: Any = (slice(None), slice(None), severity, burden)
-            np.add.at(come[t + 1], there, (treated * chance).sum(axis=-1))
-        come[t + 1, :, :, [0, CRISIS]] = 0.0
+            index: Any = (slice(None), slice(None), severity, burden)
+            np.add.at(occupancy[t + 1], index, (treated * chance).sum(axis=-1))
+        occupancy[t + 1, :, :, [0, CRISIS]] = 0.0
     for t in range(HORIZON - 1, -1, -1):
-        after = (chances[t] * action_values(after)).sum(axis=-1)
-    return float((STARTS * after).sum()), come[:-1]
+        next_values = (probabilities[t] * action_values(next_values)).sum(axis=-1)
+    return float((STARTS * next_values).sum()), occupancy[:-1]
 
 
-def optimal() -> tuple[float, FloatArray]:
+def optimal_value() -> tuple[float, FloatArray]:
     """The largest mean return of all policies, even of those that know the true patient, and what is worth how much.
 
     Returns:
         The value, exactly, and action values [H, patients, A].
     """
     values = np.zeros((HORIZON, *PATIENTS, ACTIONS))
-    after = np.zeros(PATIENTS)
+    next_values = np.zeros(PATIENTS)
     for t in range(HORIZON - 1, -1, -1):
-        values[t] = action_values(after)
-        after = values[t].max(axis=-1)
-    return float((STARTS * after).sum()), values
+        values[t] = action_values(next_values)
+        next_values = values[t].max(axis=-1)
+    return float((STARTS * next_values).sum()), values
 
 
-def readings(kind: Array, severity: Array, burden: Array, points: Array) -> FloatArray:
+def readings(kind: Array, severity: Array, burden: Array, uniforms: Array) -> FloatArray:
     """What is measured of patients [N] at a visit: symptoms, two markers of the kind, and side effects, [N, 4].
 
     Args:
@@ -157,10 +158,10 @@ def readings(kind: Array, severity: Array, burden: Array, points: Array) -> Floa
     """
     truth = np.column_stack([severity, np.array(CENTRES)[kind], burden])
     least = ndtr(-FARTHEST)
-    return np.asarray(truth + np.array(SPREAD) * ndtri(least + points * (1.0 - 2.0 * least)))
+    return np.asarray(truth + np.array(SPREAD) * ndtri(least + uniforms * (1.0 - 2.0 * least)))
 
 
-class SeenPatients:
+class PosteriorPolicy:
     """A policy of what is seen: the treatment of largest weight in the mean over the patients it may be.
 
     Args:
@@ -172,22 +173,21 @@ class SeenPatients:
 
     def __call__(self, observations: Array) -> FloatArray:
         """Probabilities [N, A], 0 or 1, for observations [N, 6] of `tacit_worlds.clinic.Clinic`."""
-        seen = np.asarray(observations, dtype=np.float64)
+        observed = np.asarray(observations, dtype=np.float64)
         symptoms, side_effects = (
-            np.exp(-0.5 * ((seen[:, i, None] - levels) / SPREAD[i]) ** 2)
+            np.exp(-0.5 * ((observed[:, i, None] - levels) / SPREAD[i]) ** 2)
             for i, levels in ((0, np.arange(1, CRISIS)), (3, np.arange(PATIENTS[3])))
         )
-        markers = np.exp(-0.5 * (((seen[:, None, 1:3] - CENTRES) / SPREAD[1:3]) ** 2).sum(axis=2))
-        cases = np.clip(np.rint(seen[:, 5]), 0, HORIZON - 1).astype(np.int64) * 2 + (seen[:, 4] > 0.5)
-        worth = np.empty((len(seen), ACTIONS))
+        markers = np.exp(-0.5 * (((observed[:, None, 1:3] - CENTRES) / SPREAD[1:3]) ** 2).sum(axis=2))
+        cases = np.clip(np.rint(observed[:, 5]), 0, HORIZON - 1).astype(np.int64) * 2 + (observed[:, 4] > 0.5)
+        treatment_values = np.empty((len(observed), ACTIONS))
         for case in np.unique(cases):
             rows = np.flatnonzero(cases == case)
             weights = self._weights[case // 2, :, case % 2, 1:CRISIS].reshape(-1, ACTIONS)
-            chance = (
-                markers[rows][:, :, None, None] * (symptoms[rows][:, :, None] * side_effects[rows][:, None])[:, None]
-            )
-            worth[rows] = chance.reshape(len(rows), -1) @ weights
-        return np.asarray(np.eye(ACTIONS)[worth.argmax(axis=1)])
+            felt = symptoms[rows][:, :, None] * side_effects[rows][:, None]
+            likelihood = markers[rows][:, :, None, None] * felt[:, None]
+            treatment_values[rows] = likelihood.reshape(len(rows), -1) @ weights
+        return np.asarray(np.eye(ACTIONS)[treatment_values.argmax(axis=1)])
 
 
 def value(policy: Policy, *, draws: int = 64, seed: int = 0, repeats: int = 8) -> tuple[float, float]:
@@ -203,12 +203,12 @@ def value(policy: Policy, *, draws: int = 64, seed: int = 0, repeats: int = 8) -
         repeats: how often all of it is done, at least 2; the standard error comes from these.
     """
     generator = np.random.default_rng(seed)
-    returns = [exact(_averaged(policy, draws, generator))[0] for _ in range(repeats)]
+    returns = [exact_value(_mean_probabilities(policy, draws, generator))[0] for _ in range(repeats)]
     return float(np.mean(returns)), float(np.std(returns, ddof=1) / np.sqrt(repeats))
 
 
 @lru_cache(maxsize=2)
-def best_seen(*, draws: int = 64, seed: int = 0, sweeps: int = 4) -> SeenPatients:
+def best_memoryless_policy(*, draws: int = 64, seed: int = 0, sweeps: int = 4) -> PosteriorPolicy:
     """A policy of what is seen at the present visit that no change at a single visit improves (a local optimum).
 
     From the last visit to the first, each visit gets its best answer: the posterior of the patient, given who comes to
@@ -220,32 +220,34 @@ def best_seen(*, draws: int = 64, seed: int = 0, sweeps: int = 4) -> SeenPatient
         sweeps: how often all visits are gone through.
     """
     generator = np.random.default_rng(seed)
-    values = optimal()[1]
-    _, come = exact(np.eye(ACTIONS)[values.argmax(axis=-1)])
-    policy = SeenPatients(come[..., None] * values)
+    values = optimal_value()[1]
+    _, occupancy = exact_value(np.eye(ACTIONS)[values.argmax(axis=-1)])
+    policy = PosteriorPolicy(occupancy[..., None] * values)
     for _ in range(sweeps):
-        chances = _averaged(policy, draws, generator)
-        _, come = exact(chances)
-        weights, after = np.zeros((HORIZON, *PATIENTS, ACTIONS)), np.zeros(PATIENTS)
+        probabilities = _mean_probabilities(policy, draws, generator)
+        _, occupancy = exact_value(probabilities)
+        weights, next_values = np.zeros((HORIZON, *PATIENTS, ACTIONS)), np.zeros(PATIENTS)
         for t in range(HORIZON - 1, -1, -1):
-            worth = action_values(after)
-            weights[t] = come[t][..., None] * worth
-            after = (_averaged(SeenPatients(weights), draws, generator, visits=(t,))[0] * worth).sum(axis=-1)
-        policy = SeenPatients(weights)
+            treatment_values = action_values(next_values)
+            weights[t] = occupancy[t][..., None] * treatment_values
+            chances = _mean_probabilities(PosteriorPolicy(weights), draws, generator, visits=(t,))
+            next_values = (chances[0] * treatment_values).sum(axis=-1)
+        policy = PosteriorPolicy(weights)
     return policy
 
 
-def _averaged(
+def _mean_probabilities(
     policy: Policy, draws: int, generator: np.random.Generator, visits: tuple[int, ...] = tuple(range(HORIZON))
 ) -> FloatArray:
     """Mean probabilities [len(visits), patients, A] of a policy over `draws` readings of each patient."""
     kind, flag, severity, burden = np.indices(GOING).reshape(4, -1).repeat(draws, axis=1)
-    chances = np.zeros((len(visits), *PATIENTS, ACTIONS))
+    probabilities = np.zeros((len(visits), *PATIENTS, ACTIONS))
     for i, visit in enumerate(visits):
-        seen = readings(kind, severity + 1, burden, generator.random((len(kind), 4)))
-        seen = np.column_stack([seen, flag, np.full(len(kind), visit)]).astype(np.float32)
-        chances[i, :, :, 1:CRISIS] = policy(seen).reshape(-1, draws, ACTIONS).mean(axis=1).reshape(*GOING, ACTIONS)
-    return chances
+        observations = readings(kind, severity + 1, burden, generator.random((len(kind), 4)))
+        observations = np.column_stack([observations, flag, np.full(len(kind), visit)]).astype(np.float32)
+        mean = policy(observations).reshape(-1, draws, ACTIONS).mean(axis=1)
+        probabilities[i, :, :, 1:CRISIS] = mean.reshape(*GOING, ACTIONS)
+    return probabilities
 
 
 @lru_cache(maxsize=1)

@@ -106,34 +106,34 @@ class Dosing:
         if self.personal:
             dose = generator.integers(7, size=units).astype(np.float64)
             state[:, BASE_AT] = generator.uniform(*BASES, units)
-            state[:, SPIKES], state[:, AMOUNTS] = _day(state[:, BASE_AT], generator)
+            state[:, SPIKES], state[:, AMOUNTS] = _draw_meals(state[:, BASE_AT], generator)
         state[:, MEAL] = self._meal(state)
-        return self._after(state, dose)
+        return self._advance(state, dose)
 
     def step(
         self, state: Array, action: Array, generator: np.random.Generator
     ) -> tuple[Array, FloatArray, npt.NDArray[np.bool_]]:
         """States ten minutes later, rewards [N] and no ends [N], for doses [N, 1] or [N]; nothing is random."""
-        after = self._after(state, np.clip(np.asarray(action, dtype=np.float64).reshape(len(state)), *DOSE))
-        glucose = after[:, 0]
-        paid = 1.0 - np.tanh((glucose - TARGET) / WIDTH) ** 2
-        paid[(glucose < LOWEST) | (glucose > HIGHEST)] = -1.0
-        return after, paid, np.zeros(len(state), dtype=np.bool_)
+        next_state = self._advance(state, np.clip(np.asarray(action, dtype=np.float64).reshape(len(state)), *DOSE))
+        glucose = next_state[:, 0]
+        rewards = 1.0 - np.tanh((glucose - TARGET) / WIDTH) ** 2
+        rewards[(glucose < LOWEST) | (glucose > HIGHEST)] = -1.0
+        return next_state, rewards, np.zeros(len(state), dtype=np.bool_)
 
     def observe(self, state: Array) -> Array:
         """[N, 9] float32: the body, the meal of the last ten minutes, glucose and meal ten minutes before."""
-        seen = np.empty((len(state), 9), dtype=np.float32)
-        seen[:, :6], seen[:, 6] = state[:, BODY], state[:, MEAL]
-        seen[:, 7], seen[:, 8] = state[:, BEFORE], state[:, MEAL_BEFORE]
-        return seen
+        observations = np.empty((len(state), 9), dtype=np.float32)
+        observations[:, :6], observations[:, 6] = state[:, BODY], state[:, MEAL]
+        observations[:, 7], observations[:, 8] = state[:, BEFORE], state[:, MEAL_BEFORE]
+        return observations
 
-    def _after(self, state: Array, dose: FloatArray) -> Array:
-        after = np.array(state)
-        after[:, TIME] += 1.0
-        after[:, BEFORE], after[:, MEAL_BEFORE] = state[:, 0], state[:, MEAL]
-        after[:, MEAL] = self._meal(after)
-        after[:, BODY] = integrate(state[:, BODY], dose, after[:, MEAL])
-        return after
+    def _advance(self, state: Array, dose: FloatArray) -> Array:
+        next_state = np.array(state)
+        next_state[:, TIME] += 1.0
+        next_state[:, BEFORE], next_state[:, MEAL_BEFORE] = state[:, 0], state[:, MEAL]
+        next_state[:, MEAL] = self._meal(next_state)
+        next_state[:, BODY] = integrate(state[:, BODY], dose, next_state[:, MEAL])
+        return next_state
 
     def _meal(self, state: Array) -> FloatArray:
         """The meals [N] at the states' places on the grid."""
@@ -151,7 +151,7 @@ def meal_curve(time: FloatArray, base: FloatArray, spikes: FloatArray, amounts: 
     return np.asarray(base + np.maximum((weight * amounts).sum(axis=1), 0.0))
 
 
-def _day(base: FloatArray, generator: np.random.Generator) -> tuple[FloatArray, FloatArray]:
+def _draw_meals(base: FloatArray, generator: np.random.Generator) -> tuple[FloatArray, FloatArray]:
     """Places and amounts above the base, [N, 6] each, of every person's meals; a meal that is left out has 0."""
     chance, mean, earliest, latest, amount, spread = np.array(MEALS).T
     size = (len(base), len(MEALS))
@@ -179,7 +179,7 @@ def integrate(body: FloatArray, dose: FloatArray, meal: FloatArray, substeps: in
         substeps: how many steps.
     """
     length = MINUTES / substeps
-    stages, last = (_STAGES, _LAST) if substeps == SUBSTEPS else _maps(substeps)
+    stages, last = (_STAGES, _LAST) if substeps == SUBSTEPS else _linear_maps(substeps)
     inputs = np.concatenate([body[:, 1:], dose[:, None]], axis=1).T
     tissue, gut = (stages @ inputs).reshape(2, 4, substeps, len(body))
     tissue *= -SI
@@ -202,7 +202,7 @@ def integrate(body: FloatArray, dose: FloatArray, meal: FloatArray, substeps: in
     return np.concatenate([glucose[:, None], (last @ inputs).T], axis=1)
 
 
-def _maps(substeps: int) -> tuple[FloatArray, FloatArray]:
+def _linear_maps(substeps: int) -> tuple[FloatArray, FloatArray]:
     """(X, Q) at the stages of every substep, and (X, I, S1, S2, Q) at the end, as maps of (X, I, S1, S2, Q, u)."""
     # [2 * 4 * substeps, 6], four stages a substep, and [5, 6]
     rates = np.zeros((6, 6))
@@ -224,7 +224,7 @@ def _maps(substeps: int) -> tuple[FloatArray, FloatArray]:
     return seen.reshape(-1, 6), now[:5]
 
 
-def _same_day() -> FloatArray:
+def _shared_meals() -> FloatArray:
     """Dosing-0's meals [145]; the curves of the three meals do not reach each other."""
     hours, curve = np.arange(GRID) / 6.0, np.full(GRID, BASE)
     for peak, height in PEAKS:
@@ -234,5 +234,5 @@ def _same_day() -> FloatArray:
     return curve
 
 
-_STAGES, _LAST = _maps(SUBSTEPS)
-_SAME_DAY: Final = _same_day()
+_STAGES, _LAST = _linear_maps(SUBSTEPS)
+_SAME_DAY: Final = _shared_meals()

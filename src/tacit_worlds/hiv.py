@@ -29,9 +29,9 @@ import numpy as np
 import numpy.typing as npt
 
 from tacit.data.spec import Box, Discrete, PublicSpec
-from tacit.envs.rollouts import Array, FloatArray, Policy, require_physical, uniform
+from tacit.envs.rollouts import Array, FloatArray, Policy, require_physical, uniform_policy
 from tacit.envs.rollouts import collect as _collect
-from tacit.envs.rollouts import truth as _truth
+from tacit.envs.rollouts import monte_carlo_values as _truth
 from tacit_worlds.agents.q_learning import FourierQ, epsilon_greedy, fit, softmax
 
 __all__ = [
@@ -43,15 +43,15 @@ __all__ = [
     "REWARD",
     "STEADY_STATE",
     "Hiv",
-    "behaviour",
+    "behaviour_policy",
     "collect",
     "integrate",
     "integrate_compiled",
     "integrate_numpy",
     "learned_q",
+    "monte_carlo_values",
     "spec",
-    "target",
-    "truth",
+    "target_policy",
 ]
 
 ACTIONS = 4
@@ -122,14 +122,14 @@ def _rates(state: FloatArray, rti: FloatArray, pi: FloatArray) -> FloatArray:
     )
 
 
-def _compiled() -> Integrate | None:
+def _load_kernel() -> Integrate | None:
     try:
         return cast(Integrate, importlib.import_module("tacit_worlds._hiv").integrate)
     except ImportError:
         return None
 
 
-integrate_compiled: Final = _compiled()
+integrate_compiled: Final = _load_kernel()
 """The C kernel (equal up to rounding, some 40 times as fast), or None where tacit was installed without a compiler."""
 integrate: Final[Integrate] = integrate_compiled or integrate_numpy
 
@@ -164,15 +164,15 @@ class Hiv:
         self, state: Array, action: npt.NDArray[np.int64], generator: np.random.Generator
     ) -> tuple[Array, FloatArray, npt.NDArray[np.bool_]]:
         """States [N, 6] after the step and rewards [N]; nothing terminates, and only the efficacies may be random."""
-        after, drugs = np.array(state, dtype=np.float64, order="C"), DRUGS[action]
+        next_state, drugs = np.array(state, dtype=np.float64, order="C"), DRUGS[action]
         effect = drugs
         if self.efficacy_noise > 0.0:
             moved = drugs + generator.normal(0.0, self.efficacy_noise, drugs.shape)
             effect = np.where(drugs > 0.0, np.clip(moved, 0.0, 1.0), 0.0)
-        integrate(after, effect, max(1, round(self.days / SUBSTEP)), SUBSTEP)
+        integrate(next_state, effect, max(1, round(self.days / SUBSTEP)), SUBSTEP)
         rti, pi = self.penalties
-        paid = 1e3 * after[:, 5] - 0.1 * after[:, 4] - rti * drugs[:, 0] ** 2 - pi * drugs[:, 1] ** 2
-        return after, np.clip(1e-5 * paid, *REWARD), np.zeros(len(state), dtype=bool)
+        rewards = 1e3 * next_state[:, 5] - 0.1 * next_state[:, 4] - rti * drugs[:, 0] ** 2 - pi * drugs[:, 1] ** 2
+        return next_state, np.clip(1e-5 * rewards, *REWARD), np.zeros(len(state), dtype=bool)
 
     def observe(self, state: Array) -> Array:
         """log10 of the states as float32."""
@@ -185,7 +185,7 @@ def learned_q() -> FourierQ:
     fit's best one; about a second with the C kernel and a minute without.
     """
     columns: list[dict[str, Array]] = []
-    policy = uniform(ACTIONS)
+    policy = uniform_policy(ACTIONS)
     for seed in (0, 1):
         columns.append(collect(policy, 150, seed=seed))
         q = fit(
@@ -202,21 +202,21 @@ def learned_q() -> FourierQ:
     return q
 
 
-def behaviour() -> Policy:
+def behaviour_policy() -> Policy:
     """The policy that the logs come from: the softmax of Q, scaled to [0, 1] over the actions of each state."""
     q = learned_q()
 
-    def scaled(observations: Array) -> FloatArray:
+    def scaled_q(observations: Array) -> FloatArray:
         values = q(observations)
         values -= values.min(axis=1, keepdims=True)
         return np.asarray(values / np.maximum(values.max(axis=1, keepdims=True), 1e-12))
 
-    return softmax(scaled, 1.0)
+    return softmax(scaled_q, 1.0)
 
 
-def target() -> Policy:
+def target_policy() -> Policy:
     """The policy to evaluate: the best action with probability 0.2, else as `behaviour`."""
-    usual, best = behaviour(), epsilon_greedy(learned_q(), 0.0)
+    usual, best = behaviour_policy(), epsilon_greedy(learned_q(), 0.0)
     return lambda observations: (1.0 - GREEDY_SHARE) * usual(observations) + GREEDY_SHARE * best(observations)
 
 
@@ -225,8 +225,8 @@ def collect(policy: Policy, units: int, *, seed: int, horizon: int = HORIZON) ->
     return _collect(Hiv(), policy, units, seed=seed, horizon=horizon)
 
 
-def truth(
+def monte_carlo_values(
     policy: Policy, states: Array, *, rollouts: int, horizon: int = 500, gamma: float = GAMMA, seed: int
 ) -> tuple[FloatArray, FloatArray]:
-    """Values [S] of the states [S, 6] and their standard errors by Monte Carlo (`tacit.envs.rollouts.truth`)."""
+    """Values [S] of the states [S, 6] and their standard errors (`tacit.envs.rollouts.monte_carlo_values`)."""
     return _truth(Hiv(), policy, states, rollouts=rollouts, horizon=horizon, gamma=gamma, seed=seed)

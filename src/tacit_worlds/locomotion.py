@@ -82,9 +82,9 @@ class Locomotion:
         physics = self._physics
         state = np.zeros((units, physics.size))
         positions, speeds = (units, physics.model.nq), (units, physics.model.nv)
-        noise = 0.1 if self._cheetah else 5e-3
+        noise = 0.1 if self._is_cheetah else 5e-3
         state[:, physics.positions] = physics.model.qpos0 + generator.uniform(-noise, noise, positions)
-        if self._cheetah:
+        if self._is_cheetah:
             state[:, physics.speeds] = noise * generator.standard_normal(speeds)
         else:
             state[:, physics.speeds] = generator.uniform(-noise, noise, speeds)
@@ -96,32 +96,32 @@ class Locomotion:
         """Next states [N, s], rewards [N] and which hoppers fell [N], for torques [N, a]; nothing is random."""
         physics = self._physics
         torque = np.clip(np.nan_to_num(np.asarray(action, dtype=np.float64)), -1.0, 1.0)
-        after = physics.advance(np.ascontiguousarray(state), torque)
-        speed = (after[:, 1] - state[:, 1]) / (physics.frames * physics.model.opt.timestep)
+        next_state = physics.advance(np.ascontiguousarray(state), torque)
+        speed = (next_state[:, 1] - state[:, 1]) / (physics.frames * physics.model.opt.timestep)
         effort = np.square(torque).sum(axis=1)
-        if self._cheetah:
-            return after, speed - 0.1 * effort, np.zeros(len(state), dtype=np.bool_)
-        rest = after[:, 3 : physics.speeds.stop]
-        safe = (np.abs(rest) < _SAFE_SPEED).all(axis=1) & (after[:, 2] > _SAFE_HEIGHT)
-        safe &= np.abs(after[:, 3]) < _SAFE_PITCH
-        return after, speed + safe - 1e-3 * effort, ~safe
+        if self._is_cheetah:
+            return next_state, speed - 0.1 * effort, np.zeros(len(state), dtype=np.bool_)
+        rest = next_state[:, 3 : physics.speeds.stop]
+        safe = (np.abs(rest) < _SAFE_SPEED).all(axis=1) & (next_state[:, 2] > _SAFE_HEIGHT)
+        safe &= np.abs(next_state[:, 3]) < _SAFE_PITCH
+        return next_state, speed + safe - 1e-3 * effort, ~safe
 
     def observe(self, state: Array) -> Array:
         """All positions but the first (how far it came) and all velocities, float32."""
         physics = self._physics
         first = physics.speeds.start
-        seen = state[:, physics.positions.start + 1 : physics.speeds.stop].astype(np.float32)
-        if not self._cheetah:
-            np.clip(seen[:, first - 2 :], -_FASTEST, _FASTEST, out=seen[:, first - 2 :])
-        return seen
+        observations = state[:, physics.positions.start + 1 : physics.speeds.stop].astype(np.float32)
+        if not self._is_cheetah:
+            np.clip(observations[:, first - 2 :], -_FASTEST, _FASTEST, out=observations[:, first - 2 :])
+        return observations
 
     @property
-    def _cheetah(self) -> bool:
+    def _is_cheetah(self) -> bool:
         return self.name == "HalfCheetah-v5"
 
     @cached_property
     def _physics(self) -> _Physics:
-        file, frames = ("half_cheetah.xml", 5) if self._cheetah else ("hopper.xml", 4)
+        file, frames = ("half_cheetah.xml", 5) if self._is_cheetah else ("hopper.xml", 4)
         return _Physics(file, frames)
 
 
@@ -139,7 +139,7 @@ class _Physics:
             raise DataError(what, where="Locomotion", expected=expected, remedy="install tacit[mujoco]")
         assets = Path(gymnasium.__file__).parent / "envs" / "mujoco" / "assets"
         self.model: Any = mujoco.MjModel.from_xml_path(str(assets / file))
-        self._memory: Any = mujoco.MjData(self.model)
+        self._mj_data: Any = mujoco.MjData(self.model)
         self.frames = frames
         self.size = int(mujoco.mj_stateSize(self.model, mujoco.mjtState.mjSTATE_FULLPHYSICS))
         self.positions = slice(1, 1 + self.model.nq)
@@ -150,5 +150,5 @@ class _Physics:
         if not len(state):
             return state.copy()
         controls = np.repeat(torque[:, None], self.frames, axis=1)
-        states, _ = self._rollout.rollout(self.model, self._memory, state, controls)
+        states, _ = self._rollout.rollout(self.model, self._mj_data, state, controls)
         return np.ascontiguousarray(states[:, -1])

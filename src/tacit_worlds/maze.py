@@ -26,7 +26,7 @@ from tacit_worlds.maze_layouts import (
     CELL_ORIGIN,
     LAYOUTS,
     RADIUS,
-    Layout,
+    MazeLayout,
     blocked_zones,
     distances,
     far_cells,
@@ -45,8 +45,8 @@ __all__ = [
     "REACHED",
     "SHORTEST",
     "FloatArray",
-    "Layout",
     "MazeEnv",
+    "MazeLayout",
     "MazeVector",
     "WaypointController",
     "collect",
@@ -54,7 +54,7 @@ __all__ = [
     "far_cells",
     "goal_episodes",
     "in_wall",
-    "normalised",
+    "normalized_returns",
     "random_start",
     "reward",
     "rollout",
@@ -77,16 +77,16 @@ JITTER = 0.2
 
 
 @lru_cache
-def _next_cells(layout: Layout) -> npt.NDArray[np.int64]:
+def _next_cells(layout: MazeLayout) -> npt.NDArray[np.int64]:
     """[F, F] the free cell after i on a shortest way to j (j itself at the end)."""
     # The greedy policy of q-iteration with a reward at the goal only follows shortest ways, so counting steps gives the
     # same cells as D4RL's q-iteration does.
     cells, steps = free_cells(layout), distances(layout)
     adjacent = np.abs(cells[:, None] - cells[None, :]).sum(axis=2) == 1
     closer = adjacent[:, :, None] & (steps[None, :, :] == steps[:, None, :] - 1)
-    following: npt.NDArray[np.int64] = closer.argmax(axis=1)
-    np.fill_diagonal(following, np.arange(len(cells)))
-    return following
+    next_cells: npt.NDArray[np.int64] = closer.argmax(axis=1)
+    np.fill_diagonal(next_cells, np.arange(len(cells)))
+    return next_cells
 
 
 class WaypointController:
@@ -98,9 +98,9 @@ class WaypointController:
         generator: source of the jitter and of the goals.
     """
 
-    def __init__(self, layout: Layout, agents: int, generator: np.random.Generator) -> None:
+    def __init__(self, layout: MazeLayout, agents: int, generator: np.random.Generator) -> None:
         self._cells = free_cells(layout).astype(np.float64)
-        self._following = _next_cells(layout)
+        self._next_cell = _next_cells(layout)
         self._index = np.full(walls(layout).shape, -1, dtype=np.int64)
         self._index[tuple(free_cells(layout).T)] = np.arange(len(self._cells))
         self._generator = generator
@@ -108,7 +108,7 @@ class WaypointController:
         self._cell = np.zeros(agents, dtype=np.int64)
         self._waypoint = np.zeros((agents, 2))
 
-    def cell_of(self, positions: FloatArray) -> npt.NDArray[np.int64]:
+    def cell_index(self, positions: FloatArray) -> npt.NDArray[np.int64]:
         """Free-cell index [N] of positions [N, 2] (-1 inside a wall)."""
         row, column = np.floor(positions + CELL_ORIGIN).astype(np.int64).T
         index: npt.NDArray[np.int64] = self._index[row, column]
@@ -117,21 +117,21 @@ class WaypointController:
     def aim(self, positions: FloatArray, agents: npt.NDArray[np.int64], targets: npt.NDArray[np.int64]) -> None:
         """Gives the `agents` [M], now at `positions` [M, 2], new goal cells `targets` [M] (free-cell indices)."""
         self._target[agents] = targets
-        self._advance(agents, self.cell_of(positions))
+        self._advance(agents, self.cell_index(positions))
 
-    def aim_anywhere(self, positions: FloatArray, agents: npt.NDArray[np.int64]) -> None:
+    def aim_at_random(self, positions: FloatArray, agents: npt.NDArray[np.int64]) -> None:
         """Gives the `agents` [M] new goal cells, uniform over the free cells other than their own."""
-        cells = self.cell_of(positions)
+        cells = self.cell_index(positions)
         step = self._generator.integers(1, len(self._cells), size=len(agents))
         self.aim(positions, agents, (cells + step) % len(self._cells))
 
     def _advance(self, agents: npt.NDArray[np.int64], cells: npt.NDArray[np.int64]) -> None:
         target = self._target[agents]
-        following = self._following[cells, target]
+        next_cells = self._next_cell[cells, target]
         jitter = self._generator.random((len(agents), 2)) * JITTER
-        jitter[following == target] = 0.0
-        self._cell[agents] = following
-        self._waypoint[agents] = self._cells[following] - jitter
+        jitter[next_cells == target] = 0.0
+        self._cell[agents] = next_cells
+        self._waypoint[agents] = self._cells[next_cells] - jitter
 
     def act(self, state: FloatArray) -> tuple[FloatArray, npt.NDArray[np.int64]]:
         """Actions [N, 2] in [-1, 1] for states [N, 4], and the indices of the agents that stand at their goal."""
@@ -157,26 +157,26 @@ ACTION_NOISE = 0.5
 """Standard deviation of the noise on the controller's actions in the data (D4RL's `--noisy`)."""
 
 
-def step(state: npt.ArrayLike, action: npt.ArrayLike, layout: Layout) -> FloatArray:
+def step(state: npt.ArrayLike, action: npt.ArrayLike, layout: MazeLayout) -> FloatArray:
     """The true dynamics: the state [N, 4] after one step of 0.01 s from `state` [N, 4] with `action` [N, 2].
 
     A state is (x, y, x velocity, y velocity); actions are clipped to [-1, 1]. A ball that starts inside a wall moves
     as if the wall were not there.
     """
-    before = np.asarray(state, dtype=np.float64)
+    current = np.asarray(state, dtype=np.float64)
     force = np.clip(np.asarray(action, dtype=np.float64), -1.0, 1.0)
-    after = np.empty_like(before)
-    velocity = after[:, 2:]
-    np.clip(before[:, 2:], -SPEED_CLIP, SPEED_CLIP, out=velocity)
+    next_state = np.empty_like(current)
+    velocity = next_state[:, 2:]
+    np.clip(current[:, 2:], -SPEED_CLIP, SPEED_CLIP, out=velocity)
     velocity *= MASS / (MASS + TIME_STEP * DAMPING)
     velocity += force * (TIME_STEP * GEAR / (MASS + TIME_STEP * DAMPING))
-    after[:, :2] = before[:, :2] + TIME_STEP * velocity
+    next_state[:, :2] = current[:, :2] + TIME_STEP * velocity
 
     blocked = blocked_zones(layout)
     rows, columns = blocked.shape
     flat = blocked.ravel()
-    old = zone(before[:, :2])
-    new = zone(after[:, :2])
+    old = zone(current[:, :2])
+    new = zone(next_state[:, :2])
     np.clip(old, 0, (rows - 1, columns - 1), out=old)
     np.clip(new, 0, (rows - 1, columns - 1), out=new)
     inside = flat[old[:, 0] * columns + old[:, 1]]
@@ -187,14 +187,14 @@ def step(state: npt.ArrayLike, action: npt.ArrayLike, layout: Layout) -> FloatAr
         stop = flat[at[:, 0] * columns + at[:, 1]]
         stopped = hit[stop]
         away = new[stopped, axis] > old[stopped, axis]
-        after[stopped, axis] = zone_edge(np.where(away, new[stopped, axis], old[stopped, axis]))
+        next_state[stopped, axis] = zone_edge(np.where(away, new[stopped, axis], old[stopped, axis]))
         velocity[stopped, axis] = 0.0
         moved = hit[~stop]
         old[moved, axis] = new[moved, axis]
-    return after
+    return next_state
 
 
-def in_wall(layout: Layout, position: npt.ArrayLike, *, tolerance: float = 0.005) -> npt.NDArray[np.bool_]:
+def in_wall(layout: MazeLayout, position: npt.ArrayLike, *, tolerance: float = 0.005) -> npt.NDArray[np.bool_]:
     """[N], True where a ball at `position` [N, 2] overlaps a wall, or is outside, by more than `tolerance` on an axis.
 
     The default forgives MuJoCo's soft contact (0.004).
@@ -210,13 +210,13 @@ def in_wall(layout: Layout, position: npt.ArrayLike, *, tolerance: float = 0.005
     return inside
 
 
-def reward(layout: Layout, position: npt.ArrayLike) -> FloatArray:
+def reward(layout: MazeLayout, position: npt.ArrayLike) -> FloatArray:
     """exp(-|position - goal|), in (0, 1], for positions [..., 2]."""
     offset = np.asarray(position, dtype=np.float64) - layout.goal_position
     return np.asarray(np.exp(-np.sqrt(np.square(offset).sum(axis=-1))))
 
 
-def spec(layout: Layout) -> PublicSpec:
+def spec(layout: MazeLayout) -> PublicSpec:
     """What physics and the map tell about the rows without the data.
 
     Positions lie between the outer walls, speeds under `SPEED_BOUND`, actions in [-1, 1], rewards in [0, 1].
@@ -240,7 +240,7 @@ def spec(layout: Layout) -> PublicSpec:
 
 
 def random_start(
-    layout: Layout, agents: int, generator: np.random.Generator, *, cells: npt.NDArray[np.int64] | None = None
+    layout: MazeLayout, agents: int, generator: np.random.Generator, *, cells: npt.NDArray[np.int64] | None = None
 ) -> FloatArray:
     """[N, 4] starts as D4RL draws them: a uniform free cell (or one of `cells` [M, 2]), +-0.1, velocity N(0, 0.1^2)."""
     choice = free_cells(layout) if cells is None else cells
@@ -258,7 +258,7 @@ class MazeVector:
         state: [N, 4] first states.
     """
 
-    def __init__(self, layout: Layout, state: npt.ArrayLike) -> None:
+    def __init__(self, layout: MazeLayout, state: npt.ArrayLike) -> None:
         self.layout = layout
         self.state = np.array(state, dtype=np.float64)
 
@@ -268,7 +268,7 @@ class MazeVector:
         return self.state, reward(self.layout, self.state[:, :2])
 
 
-def rollout(layout: Layout, act: Act, starts: npt.ArrayLike, *, horizon: int | None = None) -> FloatArray:
+def rollout(layout: MazeLayout, act: Act, starts: npt.ArrayLike, *, horizon: int | None = None) -> FloatArray:
     """Returns (undiscounted sums of rewards) of a policy over the layout's horizon.
 
     Args:
@@ -285,28 +285,28 @@ def rollout(layout: Layout, act: Act, starts: npt.ArrayLike, *, horizon: int | N
     maze = MazeVector(layout, first.reshape(-1, 4))
     total = np.zeros(len(maze.state))
     for _ in range(layout.horizon if horizon is None else horizon):
-        _, paid = maze.step(np.asarray(act(maze.state.reshape(first.shape))).reshape(-1, 2))
-        total += paid
+        _, rewards = maze.step(np.asarray(act(maze.state.reshape(first.shape))).reshape(-1, 2))
+        total += rewards
     return total.reshape(shape)
 
 
-def controller_policy(layout: Layout, starts: npt.ArrayLike, *, seed: int) -> Act:
+def controller_policy(layout: MazeLayout, starts: npt.ArrayLike, *, seed: int) -> Act:
     """The waypoint controller, sent from `starts` [N, 4] to the evaluation goal: the yardstick of a good return."""
     first = np.asarray(starts, dtype=np.float64)
     controller = WaypointController(layout, len(first), np.random.default_rng(seed))
-    goal = controller.cell_of(np.broadcast_to(layout.goal_position, (len(first), 2)))
+    goal = controller.cell_index(np.broadcast_to(layout.goal_position, (len(first), 2)))
     controller.aim(first[:, :2], np.arange(len(first)), goal)
     return lambda state: controller.act(state)[0]
 
 
-def normalised(layout: Layout, returns: npt.ArrayLike) -> FloatArray:
+def normalized_returns(layout: MazeLayout, returns: npt.ArrayLike) -> FloatArray:
     """100 (R - random) / (controller - random), with the layout's reference returns."""
     low, high = layout.reference
     return np.asarray(100.0 * (np.asarray(returns, dtype=np.float64) - low) / (high - low))
 
 
 def collect(
-    layout: Layout, steps: int, *, agents: int = 1024, seed: int, noise: float = ACTION_NOISE
+    layout: MazeLayout, steps: int, *, agents: int = 1024, seed: int, noise: float = ACTION_NOISE
 ) -> dict[str, npt.NDArray[Any]]:
     """Transitions of the waypoint controller on its ways between random goals.
 
@@ -329,7 +329,7 @@ def collect(
     generator = np.random.default_rng(seed)
     controller = WaypointController(layout, agents, generator)
     maze = MazeVector(layout, random_start(layout, agents, generator))
-    controller.aim_anywhere(maze.state[:, :2], np.arange(agents))
+    controller.aim_at_random(maze.state[:, :2], np.arange(agents))
     states = np.empty((agents, length + 1, 4), dtype=np.float32)
     actions = np.empty((agents, length, 2), dtype=np.float32)
     truncations = np.zeros((agents, length), dtype=bool)
@@ -340,7 +340,7 @@ def collect(
         truncations[arrived, t] = True
         maze.step(action)
         states[:, t + 1] = maze.state
-        controller.aim_anywhere(maze.state[arrived, :2], arrived)
+        controller.aim_at_random(maze.state[arrived, :2], arrived)
     truncations[:, -1] = True
     observations = states[:, :-1].reshape(-1, 4)[:steps]
     ends = truncations.reshape(-1)[:steps]
@@ -363,7 +363,7 @@ class MazeEnv(gymnasium.Env[npt.NDArray[np.float32], npt.NDArray[np.float32]]):
     exp(-|position - goal|) of the observation that the step returns. Episodes are truncated at the layout's horizon.
 
     Args:
-        layout: a `Layout`, or the name of one in `LAYOUTS`.
+        layout: a `MazeLayout`, or the name of one in `LAYOUTS`.
 
     Raises:
         DataError: an unknown name.
@@ -371,8 +371,8 @@ class MazeEnv(gymnasium.Env[npt.NDArray[np.float32], npt.NDArray[np.float32]]):
 
     metadata: dict[str, Any] = {"render_modes": []}  # noqa: RUF012 (Gymnasium's own declaration)
 
-    def __init__(self, layout: Layout | str = "umaze") -> None:
-        self.layout = layout if isinstance(layout, Layout) else _named(LAYOUTS, layout)
+    def __init__(self, layout: MazeLayout | str = "umaze") -> None:
+        self.layout = layout if isinstance(layout, MazeLayout) else _find_layout(LAYOUTS, layout)
         bounds = spec(self.layout)
         assert isinstance(bounds.observation, Box)
         self.observation_space = gymnasium.spaces.Box(
@@ -391,7 +391,7 @@ class MazeEnv(gymnasium.Env[npt.NDArray[np.float32], npt.NDArray[np.float32]]):
         cells = None if cell is None else np.array([cell], dtype=np.int64)
         self._state = random_start(self.layout, 1, self.np_random, cells=cells)
         self._elapsed = 0
-        return self._seen(), {}
+        return self._observe(), {}
 
     def step(
         self, action: npt.NDArray[np.float32]
@@ -399,17 +399,17 @@ class MazeEnv(gymnasium.Env[npt.NDArray[np.float32], npt.NDArray[np.float32]]):
         """One step of 0.01 s."""
         self._state = step(self._state, np.asarray(action)[None], self.layout)
         self._elapsed += 1
-        paid = float(reward(self.layout, self._state[0, :2]))
-        return self._seen(), paid, False, self._elapsed >= self.layout.horizon, {}
+        step_reward = float(reward(self.layout, self._state[0, :2]))
+        return self._observe(), step_reward, False, self._elapsed >= self.layout.horizon, {}
 
-    def _seen(self) -> npt.NDArray[np.float32]:
+    def _observe(self) -> npt.NDArray[np.float32]:
         """The state; a ball that touches a wall may be a rounding beyond it."""
         space = self.observation_space
         assert isinstance(space, gymnasium.spaces.Box)
         return np.asarray(np.clip(self._state[0].astype(np.float32), space.low, space.high))
 
 
-def _named(layouts: Mapping[str, Layout], name: str) -> Layout:
+def _find_layout(layouts: Mapping[str, MazeLayout], name: str) -> MazeLayout:
     if name not in layouts:
         what, expected = f"there is no layout {name!r}", f"one of {', '.join(layouts)}"
         raise DataError(what, where="MazeEnv", expected=expected, remedy="choose one of these or pass a Layout")
@@ -426,7 +426,7 @@ SHORTEST, LONGEST = 100, 300
 _AT_ONCE = 1_000
 
 
-def goal_episodes(layout: Layout, episodes: int, *, episodes_per_person: int = 1, seed: int) -> Trajectories:
+def goal_episodes(layout: MazeLayout, episodes: int, *, episodes_per_person: int = 1, seed: int) -> Trajectories:
     """Episodes of the waypoint controller, which goes from a random start to one random cell after another.
 
     An episode is truncated at the first target that is reached after `SHORTEST` steps or more, at the latest after
@@ -445,7 +445,8 @@ def goal_episodes(layout: Layout, episodes: int, *, episodes_per_person: int = 1
     if min(episodes, episodes_per_person) < 1:
         what, expected = "there are no episodes", "at least one episode, and one a person"
         raise DataError(what, where="goal_episodes", expected=expected, remedy="ask for more")
-    chunks = [_chunk(layout, min(_AT_ONCE, episodes - first), [seed, first]) for first in range(0, episodes, _AT_ONCE)]
+    firsts = range(0, episodes, _AT_ONCE)
+    chunks = [_collect_chunk(layout, min(_AT_ONCE, episodes - first), [seed, first]) for first in firsts]
     columns: dict[str, Any] = {name: np.concatenate([chunk[name] for chunk in chunks]) for name in chunks[0]}
     ends = columns["truncations"]
     ids = np.concatenate([[0], np.cumsum(ends[:-1])])
@@ -454,7 +455,7 @@ def goal_episodes(layout: Layout, episodes: int, *, episodes_per_person: int = 1
     )
 
 
-def _chunk(layout: Layout, episodes: int, seed: list[int]) -> dict[str, npt.NDArray[Any]]:
+def _collect_chunk(layout: MazeLayout, episodes: int, seed: list[int]) -> dict[str, npt.NDArray[Any]]:
     """`LONGEST` steps of every agent, of which those up to its first late enough target are kept."""
     mixed = int(np.random.SeedSequence(seed).generate_state(1)[0])
     columns = collect(layout, episodes * LONGEST, agents=episodes, seed=mixed)

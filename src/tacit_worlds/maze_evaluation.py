@@ -11,13 +11,13 @@ import numpy.typing as npt
 
 from tacit.envs.rollouts import PlaneWorld, Policies
 from tacit_worlds import maze
-from tacit_worlds.maze_layouts import CELL_ORIGIN, Layout, far_cells
+from tacit_worlds.maze_layouts import CELL_ORIGIN, MazeLayout, far_cells
 
 Starts = Literal["all", "far"]
 
 
 @dataclass(frozen=True)
-class Straight:
+class StraightController:
     """A controller that runs at the goal of a maze as if there were no walls: a policy that learns nothing.
 
     Attributes:
@@ -35,7 +35,7 @@ class Straight:
 
 
 def evaluate(
-    layout: Layout, policies: Policies, *, starts: Starts, seed: int, episodes: int = 300
+    layout: MazeLayout, policies: Policies, *, starts: Starts, seed: int, episodes: int = 300
 ) -> npt.NDArray[np.float64]:
     """Mean normalised return of each policy in a maze, [K]: 0 is D4RL's random policy, 100 its controller.
 
@@ -50,7 +50,7 @@ def evaluate(
     cells = far_cells(layout) if starts == "far" else None
     first = maze.random_start(layout, episodes, np.random.default_rng(seed), cells=cells)
     returns = maze.rollout(layout, policies.act, np.broadcast_to(first, (policies.members, *first.shape)))
-    return np.asarray(maze.normalised(layout, returns).mean(axis=-1))
+    return np.asarray(maze.normalized_returns(layout, returns).mean(axis=-1))
 
 
 COLUMNS = (
@@ -69,7 +69,7 @@ COLUMNS = (
 """Name and unit of each scalar column of a maze's rows."""
 
 
-def world(layout: Layout) -> PlaneWorld:
+def world(layout: MazeLayout) -> PlaneWorld:
     """A maze as a report asks it."""
     x, y = layout.goal_position.tolist()
     return PlaneWorld(
@@ -78,7 +78,7 @@ def world(layout: Layout) -> PlaneWorld:
         origin=CELL_ORIGIN,
         goal=(x, y),
         starts=get_args(Starts),
-        ignorant=("Straight at the goal", Straight(layout.goal)),
+        baseline=("Straight at the goal", StraightController(layout.goal)),
         step=lambda state, action: maze.step(state, action, layout),
         reward=lambda state: maze.reward(layout, state[:, :2]),  # of a row's own observation, as in its data
         in_wall=partial(maze.in_wall, layout),

@@ -25,7 +25,7 @@ _EDGE_SLACK = 1e-5  # a float32 position that touches a wall is not inside it
 
 
 @dataclass(frozen=True)
-class Layout:
+class MazeLayout:
     """One maze and its evaluation task.
 
     Args:
@@ -70,19 +70,19 @@ class Layout:
 
 
 @lru_cache
-def walls(layout: Layout) -> npt.NDArray[np.bool_]:
+def walls(layout: MazeLayout) -> npt.NDArray[np.bool_]:
     """[rows, columns], True where the cell is a wall."""
     return np.array([[cell == "#" for cell in row] for row in layout.cells])
 
 
 @lru_cache
-def free_cells(layout: Layout) -> npt.NDArray[np.int64]:
+def free_cells(layout: MazeLayout) -> npt.NDArray[np.int64]:
     """[F, 2] (row, column) of the free cells, row by row."""
     return np.argwhere(~walls(layout))
 
 
 @lru_cache
-def distances(layout: Layout) -> npt.NDArray[np.int64]:
+def distances(layout: MazeLayout) -> npt.NDArray[np.int64]:
     """[F, F] steps on the grid (four neighbours) from free cell i to free cell j; -1 where there is no way."""
     cells = free_cells(layout)
     index = {(int(row), int(column)): i for i, (row, column) in enumerate(cells)}
@@ -101,7 +101,7 @@ def distances(layout: Layout) -> npt.NDArray[np.int64]:
     return table
 
 
-def far_cells(layout: Layout) -> npt.NDArray[np.int64]:
+def far_cells(layout: MazeLayout) -> npt.NDArray[np.int64]:
     """[M, 2] free cells whose shortest way to the goal is at least half of the longest one."""
     cells = free_cells(layout)
     goal = int(np.flatnonzero((cells == layout.goal).all(axis=1))[0])
@@ -111,7 +111,7 @@ def far_cells(layout: Layout) -> npt.NDArray[np.int64]:
 
 
 @lru_cache
-def blocked_zones(layout: Layout) -> npt.NDArray[np.bool_]:
+def blocked_zones(layout: MazeLayout) -> npt.NDArray[np.bool_]:
     """[3 rows, 3 columns], True where a ball whose centre lies in the zone overlaps a wall."""
     # Every cell is cut at one radius from its edges, so that a wall blocks its own three zones and the nearest one of
     # its neighbours. Corners are square.
@@ -141,11 +141,11 @@ def zone_edge(index: npt.NDArray[np.int64]) -> npt.NDArray[np.float64]:
     return edge
 
 
-def _layout(name: str, rows: str, goal: tuple[int, int], horizon: int, reference: tuple[float, float]) -> Layout:
-    return Layout(name, tuple(rows.split()), goal, horizon, reference)
+def _layout(name: str, rows: str, goal: tuple[int, int], horizon: int, reference: tuple[float, float]) -> MazeLayout:
+    return MazeLayout(name, tuple(rows.split()), goal, horizon, reference)
 
 
-LAYOUTS: dict[str, Layout] = {
+LAYOUTS: dict[str, MazeLayout] = {
     layout.name: layout
     for layout in (
         # D4RL's own. The references of umaze, medium and large are D4RL's (dense, v1); all others are the mean returns

@@ -13,14 +13,14 @@ import numpy as np
 import numpy.typing as npt
 
 from tacit_worlds.maze import collect
-from tacit_worlds.maze_layouts import Layout, distances
+from tacit_worlds.maze_layouts import MazeLayout, distances
 
 WALL_SHARE = 0.35
 """Probability that an inner cell of a random maze is wall (D4RL's mazes: 0.3 to 0.4)."""
 FEWEST_FREE = 3
 
 
-def other_mazes(layout: Layout, count: int, *, seed: int) -> list[Layout]:
+def other_mazes(layout: MazeLayout, count: int, *, seed: int) -> list[MazeLayout]:
     """`count` random connected mazes with the outer size and horizon of `layout`, none with its walls.
 
     Args:
@@ -31,7 +31,7 @@ def other_mazes(layout: Layout, count: int, *, seed: int) -> list[Layout]:
     """
     rng = np.random.default_rng(seed)
     rows, columns = len(layout.cells), len(layout.cells[0])
-    mazes: list[Layout] = []
+    mazes: list[MazeLayout] = []
     while len(mazes) < count:
         wall = np.ones((rows, columns), dtype=bool)
         wall[1:-1, 1:-1] = rng.random((rows - 2, columns - 2)) < WALL_SHARE
@@ -42,13 +42,14 @@ def other_mazes(layout: Layout, count: int, *, seed: int) -> list[Layout]:
         cells = tuple("".join("#" if filled else "O" for filled in row) for row in wall)
         if cells == layout.cells:
             continue
-        maze = Layout(f"other-{seed}-{len(mazes)}", cells, (goal_row, goal_column), layout.horizon, layout.reference)
+        name = f"other-{seed}-{len(mazes)}"
+        maze = MazeLayout(name, cells, (goal_row, goal_column), layout.horizon, layout.reference)
         if distances(maze).min() >= 0:
             mazes.append(maze)
     return mazes
 
 
-def other_rows(layout: Layout, steps: int, *, mazes: int = 32, seed: int) -> dict[str, npt.NDArray[Any]]:
+def other_rows(layout: MazeLayout, steps: int, *, mazes: int = 32, seed: int) -> dict[str, npt.NDArray[Any]]:
     """About `steps` transitions of the waypoint controller, spread evenly over `other_mazes`.
 
     Returns:

@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tacit.agents.features import Features, Scaled
-from tacit.agents.stacked import Stacked
+from tacit.agents.stacked import StackedPolicies
 from tacit.data.spec import Box, Discrete, PublicSpec
 from tacit.envs.rollouts import Array, Domain, FloatArray
 from tacit.envs.serving import Actor, serve
@@ -32,20 +32,20 @@ from tacit_worlds.hiv import Hiv
 
 __all__ = [
     "DAYS",
+    "ExpertActor",
     "Kind",
     "Name",
-    "Playing",
     "World",
     "cart_pole_gains",
-    "count",
-    "disturbed",
     "log_blocks",
     "logs",
+    "perturb_gains",
     "policies",
     "population",
     "returns",
-    "tuned",
+    "tuned_gains",
     "variation",
+    "variation_count",
     "world",
 ]
 
@@ -61,12 +61,12 @@ DOUBLINGS = 16
 @cache
 def cart_pole_gains() -> FloatArray:
     """Linear-quadratic regulators of all variations under all costs, [3,000, 4]; the push is the sign of -K x."""
-    carts = [_around_the_top(cast(CartPole, variation("cart_pole", i))) for i in range(count("cart_pole"))]
+    carts = [_linear_dynamics(cast(CartPole, variation("cart_pole", i))) for i in range(variation_count("cart_pole"))]
     a, b = (np.stack(part) for part in zip(*carts, strict=True))
     return np.concatenate([_regulators(a, b, np.diag(state), push) for state, push in CART_POLE_COSTS])
 
 
-def _around_the_top(cart: CartPole) -> tuple[FloatArray, FloatArray]:
+def _linear_dynamics(cart: CartPole) -> tuple[FloatArray, FloatArray]:
     """A [4, 4] and b [4] of the dynamics x' = A x + b u near the upright pole, u in units of the force."""
     mass, moment = cart.cart_mass + cart.pole_mass, cart.pole_mass * cart.half_length
     inertia = cart.half_length * (4.0 / 3.0 - cart.pole_mass / mass)
@@ -92,39 +92,39 @@ def _regulators(a: FloatArray, b: FloatArray, state_cost: FloatArray, push_cost:
 
 
 @cache
-def tuned(world: Name) -> FloatArray:
+def tuned_gains(world: Name) -> FloatArray:
     """Gains of a world's tuned controllers [settings, ...], as `python -m experiments.tune_controllers` writes them."""
     controllers: dict[str, Any] = json.loads(resources.files("tacit_worlds").joinpath("controllers.json").read_text())
     return np.array(controllers[world]["gains"]).reshape(-1, *controllers[world]["shape"])
 
 
-def disturbed(gains: FloatArray, noise: FloatArray, generator: np.random.Generator) -> FloatArray:
+def perturb_gains(gains: FloatArray, noise: FloatArray, generator: np.random.Generator) -> FloatArray:
     """Gains [m, ...], each times 1 + s z with the expert's own s, `noise` [m]."""
     spread = noise.reshape(-1, *(1,) * (gains.ndim - 1))
     return np.asarray(gains * (1.0 + spread * generator.normal(size=gains.shape)))
 
 
-def policies(world: Name, gains: FloatArray, floor: float) -> Stacked:
+def policies(world: Name, gains: FloatArray, floor: float) -> StackedPolicies:
     """The controllers of a world with these gains [m, ...], greedy but for a floor."""
     match world:
         case "cart_pole":
             push = -gains * np.asarray(cart_pole.HIGH)
-            return _linear(Scaled(cart_pole.LOW, cart_pole.HIGH), np.stack([-push, push], axis=2), floor)
+            return _linear_policies(Scaled(cart_pole.LOW, cart_pole.HIGH), np.stack([-push, push], axis=2), floor)
         case "acrobot":
-            return _linear(Scaled(acrobot.LOW, acrobot.HIGH), gains, floor)
+            return _linear_policies(Scaled(acrobot.LOW, acrobot.HIGH), gains, floor)
         case "hiv":
-            return _linear(Scaled(hiv.FEATURE_LOW, hiv.FEATURE_HIGH), gains, floor)
-    return _landers(gains, floor)
+            return _linear_policies(Scaled(hiv.FEATURE_LOW, hiv.FEATURE_HIGH), gains, floor)
+    return _lander_policies(gains, floor)
 
 
-def _linear(features: Features, gains: FloatArray, floor: float) -> Stacked:
+def _linear_policies(features: Features, gains: FloatArray, floor: float) -> StackedPolicies:
     """Linear policies from gains [m, in, A] or, with the biases last, [m, in + 1, A], scaled to be at most 1."""
     rows = (gains / np.abs(gains).max(axis=(1, 2), keepdims=True)).astype(np.float32)
     weights, biases = rows[:, : features.size], rows[:, features.size :]
-    return Stacked(features, (features.size, gains.shape[2]), ((weights, biases.sum(axis=1)),), floor)
+    return StackedPolicies(features, (features.size, gains.shape[2]), ((weights, biases.sum(axis=1)),), floor)
 
 
-def _landers(gains: FloatArray, floor: float) -> Stacked:
+def _lander_policies(gains: FloatArray, floor: float) -> StackedPolicies:
     """Landing by proportional and differential control, written as a network with two hidden ReLU layers.
 
     With the gains (a, b, c, d, e, f, g, h, u, v), the wanted angle is a x + b x' within [-c, c] and the wanted height
@@ -175,7 +175,7 @@ def _landers(gains: FloatArray, floor: float) -> Stacked:
     last = layer(4, ({}, u), ({0: ones}, zeros), ({2: ones, 3: ones}, zeros), ({1: ones}, zeros))
     features = Scaled(lunar_lander.FEATURE_LOW, lunar_lander.FEATURE_HIGH)
     layers = tuple((w.astype(np.float32), bias.astype(np.float32)) for w, bias in (entering, middle, last))
-    return Stacked(features, (8, 10, 4, 4), layers, floor, "relu")
+    return StackedPolicies(features, (8, 10, 4, 4), layers, floor, "relu")
 
 
 # The variations of worlds that experts are trained on: the grids of the paper (Sharma et al., appendix B.1).
@@ -196,7 +196,7 @@ links, their masses; gravity, wind, turbulence; the penalties of both drugs, noi
 """
 
 
-def count(name: Name) -> int:
+def variation_count(name: Name) -> int:
     """How many variations of a world there are."""
     return math.prod(number for _, _, number in GRIDS[name])
 
@@ -209,8 +209,8 @@ def variation(name: Name, index: int) -> Domain:
         DataError: the world needs a package that is not installed.
     """
     grid = GRIDS[name]
-    if not 0 <= index < count(name):
-        raise IndexError(f"{name} has {count(name)} variations")
+    if not 0 <= index < variation_count(name):
+        raise IndexError(f"{name} has {variation_count(name)} variations")
     places = np.unravel_index(index, [number for _, _, number in grid])
     first, second, third = (float(np.linspace(*axis)[place]) for axis, place in zip(grid, places, strict=True))
     match name:
@@ -255,10 +255,10 @@ class World:
     domain: Domain
     spec: PublicSpec
     horizon: int
-    evaluation: int
-    bounds: tuple[float, float]
+    evaluation_horizon: int
+    return_bounds: tuple[float, float]
     box: Box
-    dimensions: tuple[str, ...]
+    dimension_names: tuple[str, ...]
 
     @property
     def actions(self) -> int:
@@ -279,10 +279,10 @@ def world(name: Name) -> World:
                 cart_pole.CartPole(),
                 cart_pole.spec(),
                 horizon=200,
-                evaluation=1_000,
-                bounds=(0.0, 200.0),
+                evaluation_horizon=1_000,
+                return_bounds=(0.0, 200.0),
                 box=Box((-2.4, -2.0, -0.21, -2.0), (2.4, 2.0, 0.21, 2.0)),
-                dimensions=("position", "speed", "angle", "turn"),
+                dimension_names=("position", "speed", "angle", "turn"),
             )
         case "acrobot":
             return World(
@@ -290,10 +290,10 @@ def world(name: Name) -> World:
                 acrobot.Acrobot(),
                 acrobot.spec(),
                 horizon=200,
-                evaluation=acrobot.HORIZON,
-                bounds=(-200.0, 0.0),
+                evaluation_horizon=acrobot.HORIZON,
+                return_bounds=(-200.0, 0.0),
                 box=Box(acrobot.LOW, acrobot.HIGH),
-                dimensions=("cos angle", "sin angle", "cos bend", "sin bend", "turn", "bending"),
+                dimension_names=("cos angle", "sin angle", "cos bend", "sin bend", "turn", "bending"),
             )
         case "lunar_lander":
             from tacit_worlds import lunar_lander
@@ -303,10 +303,10 @@ def world(name: Name) -> World:
                 lunar_lander.LunarLander(),
                 lunar_lander.spec(),
                 horizon=500,
-                evaluation=lunar_lander.HORIZON,
-                bounds=(-500.0, 300.0),
+                evaluation_horizon=lunar_lander.HORIZON,
+                return_bounds=(-500.0, 300.0),
                 box=Box(lunar_lander.FEATURE_LOW, lunar_lander.FEATURE_HIGH),
-                dimensions=("x", "y", "x speed", "y speed", "angle", "turn", "left leg", "right leg"),
+                dimension_names=("x", "y", "x speed", "y speed", "angle", "turn", "left leg", "right leg"),
             )
         case "hiv":
             return World(
@@ -314,16 +314,16 @@ def world(name: Name) -> World:
                 hiv.Hiv(days=DAYS),
                 replace(hiv.spec(), propensities=False),
                 horizon=50,
-                evaluation=50,
-                bounds=(50.0 * hiv.REWARD[0], 50.0 * hiv.REWARD[1]),
+                evaluation_horizon=50,
+                return_bounds=(50.0 * hiv.REWARD[0], 50.0 * hiv.REWARD[1]),
                 box=Box(hiv.FEATURE_LOW, hiv.FEATURE_HIGH),
-                dimensions=("T1", "T2", "T1*", "T2*", "V", "E"),
+                dimension_names=("T1", "T2", "T1*", "T2*", "V", "E"),
             )
     what, expected = f"there is no world {name!r}", f"one of {', '.join(get_args(Name))}"
     raise DataError(what, where="populations.world", expected=expected, remedy="choose one of these")
 
 
-def population(world: World, kind: Kind, experts: int = 3_000, *, seed: int, floor: float = FLOOR) -> Stacked:
+def population(world: World, kind: Kind, experts: int = 3_000, *, seed: int, floor: float = FLOOR) -> StackedPolicies:
     """Experts of a world, greedy but for a floor.
 
     Args:
@@ -341,17 +341,17 @@ def population(world: World, kind: Kind, experts: int = 3_000, *, seed: int, flo
         what, expected = f"there are no {experts} experts of the kind {kind!r}", "at least one expert, good or mixed"
         raise DataError(what, where="population", expected=expected, remedy="correct the kind or the number")
     drawn = np.random.default_rng(seed)
-    gains = cart_pole_gains() if world.name == "cart_pole" else tuned(world.name)
+    gains = cart_pole_gains() if world.name == "cart_pole" else tuned_gains(world.name)
     chosen = np.resize(drawn.permutation(len(gains)), experts)
     noise = np.full(experts, GOOD) if kind == "good" else drawn.spawn(1)[0].uniform(0.0, WORST, experts)
-    return policies(world.name, disturbed(gains[chosen], noise, drawn), floor)
+    return policies(world.name, perturb_gains(gains[chosen], noise, drawn), floor)
 
 
 @dataclass(frozen=True, eq=False)
-class Playing:
+class ExpertActor:
     """Experts as an actor: replicate i is the i-th expert. With a floor of 0 they are greedy."""
 
-    experts: Stacked
+    experts: StackedPolicies
 
     def __call__(
         self, observations: Array, replicate: npt.NDArray[np.int64], generator: np.random.Generator
@@ -363,7 +363,7 @@ class Playing:
 
 
 def logs(
-    world: World, experts: Stacked, trajectories: int = 20, horizon: int | None = None, *, seed: int
+    world: World, experts: StackedPolicies, trajectories: int = 20, horizon: int | None = None, *, seed: int
 ) -> dict[str, Array]:
     """What experts logged in the default setting of a world.
 
@@ -383,7 +383,7 @@ def logs(
 
 
 def log_blocks(
-    world: World, experts: Stacked, trajectories: int = 20, horizon: int | None = None, *, seed: int
+    world: World, experts: StackedPolicies, trajectories: int = 20, horizon: int | None = None, *, seed: int
 ) -> Iterator[dict[str, Array]]:
     """The rows of `logs`, those of a few experts at a time, for `Trajectories.from_blocks`.
 
@@ -396,7 +396,7 @@ def log_blocks(
         owner = np.repeat(np.arange(chunk.count), trajectories)
         rows = serve(
             world.domain,
-            Playing(chunk),
+            ExpertActor(chunk),
             owner,
             horizon=horizon or world.horizon,
             generator=np.random.default_rng([seed, first]),
@@ -414,11 +414,11 @@ def returns(
 
     Args:
         world: the world.
-        actor: who plays: a released policy (`learned.actor()`), or `Playing(experts)`.
+        actor: who plays: a released policy (`learned.actor()`), or `ExpertActor(experts)`.
         episodes: fresh episodes of each replicate.
         seed: of the starts, the actions and the dynamics.
         replicates: R, how many policies the actor holds.
         horizon: steps after which an episode is cut, `world.evaluation` by default.
     """
-    generator = np.random.default_rng(seed)
-    return _returns(world.domain, actor, replicates, episodes, horizon=horizon or world.evaluation, generator=generator)
+    generator, horizon = np.random.default_rng(seed), horizon or world.evaluation_horizon
+    return _returns(world.domain, actor, replicates, episodes, horizon=horizon, generator=generator)

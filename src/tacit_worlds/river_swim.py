@@ -69,32 +69,32 @@ class RiverSwim:
         right = chance < np.where(first, LEFT_BANK, np.where(final, 0.0, FORWARD))
         back = chance >= np.where(first, 1.0, np.where(final, self.last, 1.0 - BACK))
         move = np.where(action == 1, right.astype(np.int64) - back, -1)
-        paid = np.where(action == 1, RIGHT_REWARD * final, LEFT_REWARD * first)
-        return np.maximum(state + move, 0), paid, np.zeros(len(state), dtype=np.bool_)
+        rewards = np.where(action == 1, RIGHT_REWARD * final, LEFT_REWARD * first)
+        return np.maximum(state + move, 0), rewards, np.zeros(len(state), dtype=np.bool_)
 
     def observe(self, state: Array) -> Array:
         """The states themselves."""
         return state
 
-    def model(self) -> tuple[FloatArray, FloatArray]:
+    def transition_model(self) -> tuple[FloatArray, FloatArray]:
         """Transition probabilities [S, A, S] and rewards [S, A]."""
-        moves, paid = np.zeros((STATES, ACTIONS, STATES)), np.zeros((STATES, ACTIONS))
+        transitions, rewards = np.zeros((STATES, ACTIONS, STATES)), np.zeros((STATES, ACTIONS))
         for s in range(STATES):
-            moves[s, 0, max(s - 1, 0)] = 1.0
-        moves[0, 1, :2] = 1.0 - LEFT_BANK, LEFT_BANK
+            transitions[s, 0, max(s - 1, 0)] = 1.0
+        transitions[0, 1, :2] = 1.0 - LEFT_BANK, LEFT_BANK
         for s in range(1, STATES - 1):
-            moves[s, 1, s - 1 : s + 2] = BACK, 1.0 - BACK - FORWARD, FORWARD
-        moves[-1, 1, -2:] = 1.0 - self.last, self.last
-        paid[0, 0], paid[-1, 1] = LEFT_REWARD, RIGHT_REWARD
-        return moves, paid
+            transitions[s, 1, s - 1 : s + 2] = BACK, 1.0 - BACK - FORWARD, FORWARD
+        transitions[-1, 1, -2:] = 1.0 - self.last, self.last
+        rewards[0, 0], rewards[-1, 1] = LEFT_REWARD, RIGHT_REWARD
+        return transitions, rewards
 
 
 def optimal_values(river: RiverSwim, horizon: int = HORIZON) -> FloatArray:
     """[H + 1, S], the largest expected undiscounted return from each step and place; V* of the task is at [0, 0]."""
-    moves, paid = river.model()
+    transitions, rewards = river.transition_model()
     values = np.zeros((horizon + 1, STATES))
     for t in range(horizon - 1, -1, -1):
-        values[t] = (paid + moves @ values[t + 1]).max(axis=1)
+        values[t] = (rewards + transitions @ values[t + 1]).max(axis=1)
     return values
 
 
@@ -109,16 +109,16 @@ def policy_values(policy: npt.ArrayLike, river: RiverSwim, horizon: int = HORIZO
     Raises:
         DataError: the policy has another shape or is no policy.
     """
-    chances = np.asarray(policy, dtype=np.float64)
-    if chances.shape not in ((STATES, ACTIONS), (horizon, STATES, ACTIONS)) or not (
-        (chances >= 0.0).all() and np.allclose(chances.sum(axis=-1), 1.0)
+    probabilities = np.asarray(policy, dtype=np.float64)
+    if probabilities.shape not in ((STATES, ACTIONS), (horizon, STATES, ACTIONS)) or not (
+        (probabilities >= 0.0).all() and np.allclose(probabilities.sum(axis=-1), 1.0)
     ):
         what = "the policy does not give probabilities of the two actions in the six places"
         expected, remedy = "[6, 2] or [horizon, 6, 2], adding up to 1", "evaluate the policy at the six observations"
         raise DataError(what, where="policy_values", expected=expected, remedy=remedy)
-    moves, paid = river.model()
-    chances = np.broadcast_to(chances, (horizon, STATES, ACTIONS))
+    transitions, rewards = river.transition_model()
+    probabilities = np.broadcast_to(probabilities, (horizon, STATES, ACTIONS))
     values = np.zeros((horizon + 1, STATES))
     for t in range(horizon - 1, -1, -1):
-        values[t] = (chances[t] * (paid + moves @ values[t + 1])).sum(axis=1)
+        values[t] = (probabilities[t] * (rewards + transitions @ values[t + 1])).sum(axis=1)
     return values

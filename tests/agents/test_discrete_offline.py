@@ -12,7 +12,7 @@ import pytest
 import torch
 from torch import nn
 
-from tacit.agents.discrete_offline import Agent, Descent, encoded, gradient, train
+from tacit.agents.discrete_offline import Agent, Descent, encode_rows, gradient, train
 from tacit.agents.features import OneHot, Scaled
 from tacit.agents.learners import BC, CQL, DQN
 from tacit.agents.networks import Mlp
@@ -94,7 +94,7 @@ def test_the_vector_is_the_network_and_the_target_waits() -> None:
     x = torch.ones(1, 2)
     assert not agent.target(x).any()
     assert agent.online(x).requires_grad
-    agent.refresh()
+    agent.update_target()
     with torch.no_grad():
         assert torch.equal(agent.target(x), agent.online(x))
     torch.testing.assert_close(agent.target(x), agent.online(x).detach())
@@ -105,7 +105,7 @@ def test_the_gradient_is_that_of_the_numpy_network() -> None:
     """For BC the slope by the outputs is (softmax - indicator) / N, which Mlp.backward turns into one by theta."""
     rng = np.random.default_rng(1)
     mlp = Mlp((3, 5, 4), gain=1.0)
-    theta, x = mlp.initial(rng, 1), rng.normal(size=(20, 3)).astype(np.float32)
+    theta, x = mlp.initial_parameters(rng, 1), rng.normal(size=(20, 3)).astype(np.float32)
     actions = rng.integers(4, size=20)
     out, cache = mlp.forward(theta, x[None])
     p = np.exp(out - out.max(axis=2, keepdims=True))
@@ -164,13 +164,15 @@ def test_kinds_of_slopes_keep_their_own_moments_and_the_last_iterates_are_averag
         seen.append(float(agent.vector[0]))
     # Adam's first steps have the length of the rate, whatever the slope's; the rate falls only after the half
     np.testing.assert_allclose(np.diff([0.0, *seen]), -0.1, rtol=0.02)
-    descent.rest()
+    descent.skip_step()
     np.testing.assert_allclose(descent.theta(), np.full(4, seen[2]), rtol=1e-6)  # the iterates after steps 3 and 4
 
 
 def test_encoded_rows_have_inputs_in_place_of_observations() -> None:
     seen = torch.tensor([[[0.0], [1.0]]])
-    own = encoded(Scaled((0.0,), (2.0,)), {"observations": seen, "next_observations": seen + 1, "mask": seen[..., 0]})
+    own = encode_rows(
+        Scaled((0.0,), (2.0,)), {"observations": seen, "next_observations": seen + 1, "mask": seen[..., 0]}
+    )
     assert set(own) == {"inputs", "next_inputs", "mask"}
     assert own["inputs"].tolist() == [[[-1.0], [0.0]]]
     assert own["next_inputs"].tolist() == [[[0.0], [1.0]]]

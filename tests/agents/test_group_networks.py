@@ -82,7 +82,7 @@ def test_a_linear_network_is_its_matrix():
 
 def test_the_first_weights_are_orthogonal_and_the_biases_zero():
     net = Mlp((4, 64, 64, 2))
-    theta = net.initial(np.random.default_rng(1), 3)
+    theta = net.initial_parameters(np.random.default_rng(1), 3)
     assert theta.shape == (3, 4610)
     assert theta.dtype == np.float32
     first, second, last = net.layers(theta)
@@ -92,11 +92,11 @@ def test_the_first_weights_are_orthogonal_and_the_biases_zero():
     np.testing.assert_allclose(second[2, :-1] @ second[2, :-1].T, 2 * np.eye(64), atol=1e-5)
     np.testing.assert_allclose(last[1, :-1].T @ last[1, :-1], 1e-4 * np.eye(2), atol=1e-9)
     assert np.abs(theta[0] - theta[1]).max() > 0.1
-    np.testing.assert_array_equal(net.initial(np.random.default_rng(1), 1), theta[:1])
+    np.testing.assert_array_equal(net.initial_parameters(np.random.default_rng(1), 1), theta[:1])
 
 
 def test_a_gain_of_zero_starts_from_outputs_of_zero():
-    assert not Mlp((4, 2), gain=0.0).initial(np.random.default_rng(0), 2).any()
+    assert not Mlp((4, 2), gain=0.0).initial_parameters(np.random.default_rng(0), 2).any()
 
 
 @pytest.mark.parametrize(

@@ -35,7 +35,7 @@ def objective(head: Head, outputs: Any, free: Any, actions: Any, weight: Any, en
 def test_slopes_are_those_of_log_probability_and_entropy(head: Head, entropy: float) -> None:
     rng = np.random.default_rng(1)
     outputs = rng.normal(size=(1, 5, head.outputs)).astype(np.float32)
-    free = rng.normal(scale=0.3, size=(1, head.free)).astype(np.float32)
+    free = rng.normal(scale=0.3, size=(1, head.parameters)).astype(np.float32)
     weight = rng.normal(size=(1, 5)).astype(np.float32)
     actions = head.draw(outputs, free, rng)
     if not isinstance(head, Categorical):
@@ -120,13 +120,13 @@ def test_gaussian_actions_stay_in_bounds_and_have_the_stated_spread() -> None:
 
 def test_heads_of_spaces_and_back_from_json() -> None:
     box = Box((-1.0, 0.0), (1.0, 4.0))
-    assert heads.default(Discrete(4)) == Categorical(4)
-    assert heads.default(box) == Gaussian((-1.0, 0.0), (1.0, 4.0), (0.0, 2.0), 0.5)
+    assert heads.default_head(Discrete(4)) == Categorical(4)
+    assert heads.default_head(box) == Gaussian((-1.0, 0.0), (1.0, 4.0), (0.0, 2.0), 0.5)
     for head, space in ((Categorical(4), Discrete(4)), (NARROW, box)):
-        assert heads.fits(head, space)
-        assert not heads.fits(head, Discrete(5))
+        assert heads.is_compatible(head, space)
+        assert not heads.is_compatible(head, Discrete(5))
         assert read(Categorical | Gaussian, to_json(head)) == head
-    assert not heads.fits(Categorical(2), box)
+    assert not heads.is_compatible(Categorical(2), box)
 
 
 @pytest.mark.parametrize("values", [{"kind": "beta"}, {"actions": 2}, {"kind": "categorical", "n": 2}, {"kind": ["x"]}])

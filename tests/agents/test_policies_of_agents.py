@@ -12,7 +12,7 @@ from tacit.agents import features
 from tacit.agents.features import OneHot, Quadratic, Scaled
 from tacit.agents.heads import Categorical, Gaussian
 from tacit.agents.networks import Mlp
-from tacit.agents.policies import Acting, Policy, Value
+from tacit.agents.policies import Policy, PolicyActor, ValueFunction
 from tacit.data.spec import Box, Discrete, PublicSpec
 from tacit.errors import PlanError
 from tacit.serialization import read, to_json
@@ -34,12 +34,12 @@ def test_features_by_hand() -> None:
 
 
 def test_features_of_spaces_and_back_from_json() -> None:
-    assert features.default(SPEC.observation) == Scaled((-2.0, 0.0), (2.0, 10.0))
-    assert features.default(Discrete(6)) == OneHot(6)
-    assert features.fits(OneHot(6), Discrete(6))
-    assert not features.fits(OneHot(6), Discrete(7))
-    assert not features.fits(OneHot(2), SPEC.observation)
-    assert not features.fits(Quadratic((0.0,), (1.0,)), SPEC.observation)
+    assert features.default_features(SPEC.observation) == Scaled((-2.0, 0.0), (2.0, 10.0))
+    assert features.default_features(Discrete(6)) == OneHot(6)
+    assert features.is_compatible(OneHot(6), Discrete(6))
+    assert not features.is_compatible(OneHot(6), Discrete(7))
+    assert not features.is_compatible(OneHot(2), SPEC.observation)
+    assert not features.is_compatible(Quadratic((0.0,), (1.0,)), SPEC.observation)
     for one in (OneHot(4), Quadratic((0.0,), (1.0,)), Scaled((0.0, 1.0), (1.0, 2.0))):
         assert read(features.Features, to_json(one)) == one
     with pytest.raises(TypeError):
@@ -55,7 +55,7 @@ def test_bounds_are_checked(bounds: Any) -> None:
 @pytest.mark.parametrize("policy", [DEEP, DOSES], ids=["categorical", "gaussian"])
 def test_the_gradient_is_that_of_weighted_log_probabilities(policy: Policy) -> None:
     rng = np.random.default_rng(0)
-    theta = policy.initial(rng, 2) + 0.1 * rng.normal(size=(2, policy.parameters)).astype(np.float32)
+    theta = policy.initial_parameters(rng, 2) + 0.1 * rng.normal(size=(2, policy.parameters)).astype(np.float32)
     seen = rng.integers(4, size=(2, 6)) if policy is DOSES else rng.uniform((-2, 0), (2, 10), (2, 6, 2))
     weights = rng.normal(size=(2, 6)).astype(np.float32)
 
@@ -90,8 +90,8 @@ def test_each_row_acts_under_its_replicate_in_any_order() -> None:
         theta[replicate, -3 + action] = 50.0
     replicate = np.array([3, 0, 0, 2, 3, 0])  # replicate 1 has nobody
     seen, rng = np.zeros((6, 2), np.float32), np.random.default_rng(0)
-    assert Acting(LINEAR, theta)(seen, replicate, rng).tolist() == [2, 2, 2, 1, 2, 2]
-    assert Acting(LINEAR, theta, greedy=True)(seen[:2], np.array([1, 2]), rng).tolist() == [0, 1]
+    assert PolicyActor(LINEAR, theta)(seen, replicate, rng).tolist() == [2, 2, 2, 1, 2, 2]
+    assert PolicyActor(LINEAR, theta, greedy=True)(seen[:2], np.array([1, 2]), rng).tolist() == [0, 1]
 
 
 def test_actions_follow_the_policy() -> None:
@@ -105,14 +105,14 @@ def test_actions_follow_the_policy() -> None:
 
 
 def test_doses_are_vectors_within_bounds() -> None:
-    theta = DOSES.initial(np.random.default_rng(0), 1)
+    theta = DOSES.initial_parameters(np.random.default_rng(0), 1)
     drawn = DOSES.act(theta, np.array([0, 3, 1]), np.zeros(3, int), np.random.default_rng(1))
     assert (drawn.shape, drawn.dtype) == ((3, 2), np.float32)
     assert (np.abs(drawn) <= 1).all()
 
 
 def test_first_parameters_do_not_depend_on_how_many_follow() -> None:
-    one, three = (DOSES.initial(np.random.default_rng(5), groups) for groups in (1, 3))
+    one, three = (DOSES.initial_parameters(np.random.default_rng(5), groups) for groups in (1, 3))
     assert np.array_equal(one[0], three[0])
     assert not one[0, -2:].any()
     assert DOSES.parameters == 5 * 5 + 6 * 2 + 2
@@ -128,7 +128,7 @@ def test_policies_fit_records_or_say_why_not() -> None:
     with pytest.raises(PlanError, match="2 inputs and 4 outputs"):
         Policy(LINEAR.features, Mlp((2, 4)), Categorical(3))
     with pytest.raises(PlanError, match="one output"):
-        Value(LINEAR.features, Mlp((2, 2)))
+        ValueFunction(LINEAR.features, Mlp((2, 2)))
 
 
 def test_json_gives_back_an_equal_policy() -> None:
@@ -139,7 +139,7 @@ def test_json_gives_back_an_equal_policy() -> None:
 
 
 def test_values_and_their_gradient_by_hand() -> None:
-    value = Value(Scaled((-1.0,), (1.0,)), Mlp((1, 1), gain=0.0))
+    value = ValueFunction(Scaled((-1.0,), (1.0,)), Mlp((1, 1), gain=0.0))
     phi = np.array([[2.0, 1.0], [0.0, 3.0]], np.float32)  # slope, intercept
     seen = np.array([[[0.5], [-1.0]], [[0.0], [1.0]]])
     assert value(phi, seen) == pytest.approx(np.array([[2.0, -1.0], [3.0, 3.0]]))

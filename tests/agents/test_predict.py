@@ -11,13 +11,13 @@ import pytest
 from tacit.agents.features import OneHot, Scaled
 from tacit.agents.heads import Categorical, Gaussian
 from tacit.agents.networks import Mlp
-from tacit.agents.policies import Acting, Policy
+from tacit.agents.policies import Policy, PolicyActor
 from tacit.agents.policy_files import FeedForward
 from tacit.errors import PlanError
 from tacit.methods.experts import ReturnWeighted
-from tacit.methods.experts.learned import Learned as Taught
+from tacit.methods.experts.learned import LearnedPolicies as Taught
 from tacit.methods.off_policy_evaluation import Network
-from tacit.methods.policy_gradient import Learned, PolicyGradientPlan
+from tacit.methods.policy_gradient import PolicyGradientPlan, TrainedPolicies
 
 PLACES = Policy(OneHot(3), Mlp((3, 2), gain=0.0), Categorical(2))
 ODDS = np.log(np.array([[0.9, 0.1], [0.2, 0.8], [0.5, 0.5001]], np.float32))
@@ -28,14 +28,14 @@ STEEP = np.array([[3.0, 20.0, 0.0]], np.float32)
 """The mean dose is 4 + 3 x + 20 y of the scaled observation."""
 
 
-def learned(theta: np.ndarray) -> Learned:
+def learned(theta: np.ndarray) -> TrainedPolicies:
     plan = PolicyGradientPlan(rounds=1, users=1, horizon=1, reward_rate=1.0)
     few = {"norms": np.zeros((1, 1)), "iterates": theta[None], "people": np.zeros(1, np.int64)}
-    return Learned(plan=plan, policy=PLACES, last=theta, average=theta, **few)
+    return TrainedPolicies(plan=plan, policy=PLACES, last=theta, average=theta, **few)
 
 
 KINDS: dict[str, Any] = {
-    "served": Acting(PLACES, THETA),
+    "served": PolicyActor(PLACES, THETA),
     "people": learned(THETA),
     "network": Network.of(FeedForward.of(PLACES, THETA)),
     "experts": Taught(plan=ReturnWeighted(policy=PLACES), policy=PLACES, theta=THETA),
@@ -72,7 +72,7 @@ def test_what_experts_taught_takes_its_best_action_always() -> None:
 
 
 def test_continuous_actions_are_the_clipped_mean_of_one_and_of_many() -> None:
-    policy = Acting(DOSE, STEEP)
+    policy = PolicyActor(DOSE, STEEP)
     one, _ = policy.predict(np.array([1.0, 1.0]), deterministic=True)
     assert (one.shape, one.tolist()) == ((1,), [4.0])
     many, _ = policy.predict(np.array([[2.0, 1.0], [1.0, 2.0]]), deterministic=True)
@@ -81,5 +81,5 @@ def test_continuous_actions_are_the_clipped_mean_of_one_and_of_many() -> None:
 
 def test_several_replicates_have_no_one_answer() -> None:
     with pytest.raises(PlanError, match="policies of 2 replicates"):
-        Acting(PLACES, np.repeat(THETA, 2, axis=0)).predict(0)
+        PolicyActor(PLACES, np.repeat(THETA, 2, axis=0)).predict(0)
     assert learned(np.repeat(THETA, 2, axis=0)).replicate(1).predict(0, deterministic=True)[0] == 0

@@ -7,7 +7,7 @@ import pytest
 
 from tacit.agents.features import Scaled
 from tacit.agents.networks import Mlp
-from tacit.agents.stacked import Stacked
+from tacit.agents.stacked import StackedPolicies
 from tacit.errors import PlanError
 
 BOX = Scaled((-1.0,) * 3, (1.0,) * 3)
@@ -20,7 +20,7 @@ def _stack(sizes, experts=7, seed=0, **how):
         (generator.normal(size=(experts, n, k)).astype(np.float32), generator.normal(size=(experts, k)).astype("f4"))
         for n, k in itertools.pairwise(sizes)
     ]
-    return Stacked(BOX, sizes, tuple(weights), **how)
+    return StackedPolicies(BOX, sizes, tuple(weights), **how)
 
 
 def _states(rows, actions, seed=1):
@@ -44,7 +44,7 @@ def test_chances_are_those_of_one_network_at_a_time(sizes, activation):
     observations, actions = _states(300, sizes[-1])
     soft = _stack(sizes, floor=float("nan"), activation=activation)
     hard = _stack(sizes, floor=0.05, activation=activation)
-    given, kept = soft.chances(observations, actions), hard.chances(observations, actions)
+    given, kept = soft.likelihoods(observations, actions), hard.likelihoods(observations, actions)
     assert given.dtype == kept.dtype == np.float64
     for k in range(7):
         out = _outputs(soft, k, observations)
@@ -67,7 +67,7 @@ def test_an_expert_is_drawn_with_the_very_probabilities_that_it_is_counted_with(
     assert p.shape == (90, sizes[-1])
     np.testing.assert_allclose(p.sum(axis=1), 1.0, rtol=1e-12)
     for action in range(sizes[-1]):
-        given = stack.chances(observations, np.full(90, action))
+        given = stack.likelihoods(observations, np.full(90, action))
         np.testing.assert_array_equal(p[:, action], given[which, np.arange(90)])
 
 
@@ -84,22 +84,22 @@ def test_least_is_mixed_in():
 def test_an_experts_bits_do_not_depend_on_the_others(sizes, rows):
     stack = _stack(sizes, experts=60, floor=float("nan"))
     observations, actions = _states(rows, sizes[-1])
-    whole = stack.chances(observations, actions)
+    whole = stack.likelihoods(observations, actions)
     without = np.delete(np.arange(60), 17)
     mixed = np.random.default_rng(3).permutation(60)
     for chosen in (without, mixed, np.array([17]), np.array([59, 0]), slice(1, None, 2)):
-        np.testing.assert_array_equal(stack.take(chosen).chances(observations, actions), whole[chosen])
+        np.testing.assert_array_equal(stack.take(chosen).likelihoods(observations, actions), whole[chosen])
 
 
 @pytest.mark.parametrize("sizes", [*SHAPES, (3, 64, 64, 2), (3, 512, 256, 64, 4)])
 def test_an_experts_bits_do_not_depend_on_the_other_states(sizes):
     stack = _stack(sizes, experts=3, floor=float("nan"))
     observations, actions = _states(1100, sizes[-1])
-    whole = stack.chances(observations, actions)
+    whole = stack.likelihoods(observations, actions)
     generator = np.random.default_rng(4)
     for rows in (1, 2, 15, 16, 17, 40, 250, 1099):
         some = generator.permutation(1100)[:rows]
-        np.testing.assert_array_equal(stack.chances(observations[some], actions[some]), whole[:, some])
+        np.testing.assert_array_equal(stack.likelihoods(observations[some], actions[some]), whole[:, some])
 
 
 def test_an_experts_bits_do_not_depend_on_where_its_weights_lie():
@@ -107,32 +107,32 @@ def test_an_experts_bits_do_not_depend_on_where_its_weights_lie():
     theta = np.random.default_rng(0).normal(size=(9, mlp.parameters)).astype(np.float32)
     theta[:] = theta[0]
     observations, actions = _states(50, 5)
-    stack = Stacked.from_mlp(BOX, mlp, theta, floor=float("nan"))
+    stack = StackedPolicies.from_mlp(BOX, mlp, theta, floor=float("nan"))
     assert len({row.ctypes.data % 64 for row in stack.weights[0][0]}) > 1
-    given = stack.chances(observations, actions)
+    given = stack.likelihoods(observations, actions)
     assert (given == given[0]).all()
 
 
 def test_chunks_change_no_bit(monkeypatch):
     stack = _stack((3, 32, 16, 8, 4), experts=40, floor=float("nan"))
     observations, actions = _states(100, 4)
-    whole = stack.chances(observations, actions)
+    whole = stack.likelihoods(observations, actions)
     for held, blocks in ((1, 1), (32 * 300, 3), (2**30, 2**10)):
-        monkeypatch.setattr("tacit.agents.stacked._HELD", held)
+        monkeypatch.setattr("tacit.agents.stacked._CHUNK_NUMBERS", held)
         monkeypatch.setattr("tacit.agents.stacked._BLOCKS", blocks)
-        np.testing.assert_array_equal(stack.chances(observations, actions), whole)
+        np.testing.assert_array_equal(stack.likelihoods(observations, actions), whole)
 
 
 def test_of_equal_outputs_the_first_is_best():
     weights = ((np.zeros((1, 3, 3)), np.array([[0.0, 1.0, 1.0]])),)
-    stack = Stacked(BOX, (3, 3), weights, floor=0.25)
+    stack = StackedPolicies(BOX, (3, 3), weights, floor=0.25)
     assert stack.greedy(np.zeros((2, 3))).tolist() == [[1, 1]]
     np.testing.assert_array_equal(stack.probabilities(np.zeros((1, 3)), [0]), [[0.25, 0.5, 0.25]])
 
 
 def test_no_states_and_no_rows():
     stack = _stack((3, 4), floor=float("nan"))
-    assert stack.chances(np.zeros((0, 3)), np.zeros(0, int)).shape == (7, 0)
+    assert stack.likelihoods(np.zeros((0, 3)), np.zeros(0, int)).shape == (7, 0)
     assert stack.greedy(np.zeros((0, 3))).shape == (7, 0)
     assert stack.probabilities(np.zeros((0, 3)), np.zeros(0, int)).shape == (0, 4)
 
@@ -140,7 +140,7 @@ def test_no_states_and_no_rows():
 def test_from_mlp_reads_the_parameters_in_place():
     mlp = Mlp((3, 16, 2))
     theta = np.random.default_rng(0).normal(size=(5, mlp.parameters)).astype(np.float32)
-    stack = Stacked.from_mlp(BOX, mlp, theta)
+    stack = StackedPolicies.from_mlp(BOX, mlp, theta)
     observations, _ = _states(64, 2)
     out, _ = mlp.forward(theta, BOX(observations)[None].repeat(5, axis=0))
     np.testing.assert_array_equal(stack.greedy(observations), out.argmax(axis=2))
@@ -163,6 +163,6 @@ def test_from_mlp_reads_the_parameters_in_place():
 )
 def test_bad_input_is_refused(change):
     good = {"features": BOX, "sizes": (3, 2), "weights": ((np.ones((2, 3, 2)), np.zeros((2, 2))),), "floor": 0.0}
-    Stacked(**good)
+    StackedPolicies(**good)
     with pytest.raises(PlanError):
-        Stacked(**(good | change))
+        StackedPolicies(**(good | change))

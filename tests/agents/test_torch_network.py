@@ -30,7 +30,7 @@ def test_it_gives_the_numbers_of_the_hand_written_network(sizes):
     net, module, places = _pair(sizes)
     assert (module.inputs, module.outputs, module.parameters) == (net.inputs, net.outputs, net.parameters)
     generator = np.random.default_rng(0)
-    theta = net.initial(generator, 3)
+    theta = net.initial_parameters(generator, 3)
     turned = np.empty_like(theta)
     turned[:, places] = theta
     x = generator.normal(size=(3, 6, net.inputs)).astype(np.float32)
@@ -62,7 +62,7 @@ def test_parameters_that_are_not_learned_stay():
     nn.init.zeros_(module.linear.bias)
     net = TorchNetwork(module, inputs=2)
     assert net.parameters == 4
-    theta = net.initial(np.random.default_rng(0), 2)
+    theta = net.initial_parameters(np.random.default_rng(0), 2)
     np.testing.assert_array_equal(theta, [[2, 3, 0, 0]] * 2)
     out, cache = net.forward(theta, np.ones((2, 1, 2)))
     np.testing.assert_array_equal(out, [[[2, 3]]] * 2)
@@ -73,7 +73,7 @@ def test_the_module_is_copied_and_never_changed():
     module = nn.Sequential(nn.Linear(2, 3), nn.LayerNorm(3), nn.Linear(3, 1))
     net = TorchNetwork(module, inputs=2)
     kept = copy.deepcopy(net.module.state_dict())
-    theta = net.initial(np.random.default_rng(0), 2)
+    theta = net.initial_parameters(np.random.default_rng(0), 2)
     nn.init.zeros_(module[0].weight)
     _, cache = net.forward(theta + 1, np.ones((2, 5, 2)))
     net.backward(theta + 1, cache, np.ones((2, 5, 1), np.float32))

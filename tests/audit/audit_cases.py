@@ -46,8 +46,8 @@ def half_sigma(patch: pytest.MonkeyPatch) -> None:
 
 def half_correlated(patch: pytest.MonkeyPatch) -> None:
     """The same for people who are met."""
-    real = CorrelatedNoise.next
-    patch.setattr(CorrelatedNoise, "next", lambda self, size, scale: real(self, size, scale / 2))
+    real = CorrelatedNoise.next_noise
+    patch.setattr(CorrelatedNoise, "next_noise", lambda self, size, scale: real(self, size, scale / 2))
 
 
 def forgotten_scale(patch: pytest.MonkeyPatch) -> None:

@@ -20,17 +20,17 @@ from tacit import methods
 from tacit.errors import CertificateError, FileError, PlanError
 from tacit.evaluation import audits
 from tacit.evaluation.audits import bounds, certified, library
-from tacit.evaluation.audits.cases import Asked
-from tacit.evaluation.audits.findings import Audited, Finding
+from tacit.evaluation.audits.cases import RunRequest
+from tacit.evaluation.audits.findings import AuditResult, Finding
 from tacit.evaluation.audits.running import CASES, Effort, audit
 from tacit.evaluation.lower_bounds import Counts
 from tacit.privacy.accounting import bounds as accounting
 from tacit.privacy.accounting.accountants import gaussian_epsilon
 from tacit.privacy.accounting.events import GaussianEvent, PoissonSampledEvent, SelfComposedEvent
 from tacit.privacy.mechanisms.base import Sum
-from tacit.privacy.mechanisms.base import certified as stated_of
+from tacit.privacy.mechanisms.base import certificate_parts as stated_of
 from tacit.privacy.mechanisms.device_sums import DeviceSum, LaplaceSum
-from tacit.privacy.mechanisms.kinds import part_of
+from tacit.privacy.mechanisms.kinds import part_from_json
 from tacit.privacy.mechanisms.sums import FixedSizeSum, PoissonSum, UserSum
 from tacit.privacy.noise.secret import SecretNoise
 from tacit.privacy.vault import plan as plans
@@ -88,10 +88,10 @@ SUMS: dict[str, tuple[Sum, Unit, bool]] = {
 @pytest.mark.parametrize(("name", "noise"), FUSED.items())
 def test_a_method_is_below_its_certificate_and_not_far(name: str, noise: int) -> None:
     found = audit(name, effort=FEW, noise=noise)
-    assert found.stands
+    assert found.is_upheld
     assert found.epsilon == pytest.approx(8.0, rel=1e-3)
     assert {finding.way for finding in found.findings} >= {"canary", "one run"}
-    assert found.lower >= 4.0
+    assert found.lower_bound >= 4.0
 
 
 @pytest.mark.parametrize(
@@ -102,47 +102,52 @@ def test_the_broken_twin_is_above_it(name: str, monkeypatch: pytest.MonkeyPatch)
     plant, epsilon = TWINS[name]
     single = 12 if name == "transitions" else FEW.single  # one of them may look like the other world's
     effort = dataclasses.replace(FEW, crowded=0, single=single)
-    assert audit(name, epsilon=epsilon, effort=effort, noise=2).stands
+    assert audit(name, epsilon=epsilon, effort=effort, noise=2).is_upheld
     plant(monkeypatch)
     found = audit(name, epsilon=epsilon, effort=effort, noise=2)
-    assert not found.stands
-    assert found.lower > found.epsilon
+    assert not found.is_upheld
+    assert found.lower_bound > found.epsilon
 
 
 @pytest.mark.parametrize("name", SUMS)
 def test_the_sums_of_a_certificate_are_rebuilt_and_tell_the_canary(name: str) -> None:
     part, unit, gaussian = SUMS[name]
-    assert part_of(json.loads(json.dumps(stated_of([part])[0]))) == part
+    assert part_from_json(json.loads(json.dumps(stated_of([part])[0]))) == part
     case = certified.case((part,), unit, words=name)
     plan = case.plan(0.0, 1e-3, 1)
     assert bounds.is_gaussian(plans.event(plan)) == gaussian
     worlds = []
     for present in (False, True):
-        passes = range(2 if case.together > 1 else 25)
-        asked = [Asked(np.array([present]), case.together, i, SecretNoise.for_tests(10 * i + present)) for i in passes]
+        passes = range(2 if case.runs_per_pass > 1 else 25)
+        asked = [
+            RunRequest(np.array([present]), case.runs_per_pass, i, SecretNoise.for_tests(10 * i + present))
+            for i in passes
+        ]
         worlds.append(np.concatenate([case.run(plan, one).scores[:, 0] for one in asked]))
     told = (worlds[1][:, None] > worlds[0]).mean()
     assert told > 0.8
-    assert bounds.any_mechanism(*worlds, delta=1e-3, confidence=0.95) <= plan.epsilon
+    assert bounds.unconditional_bound(*worlds, delta=1e-3, confidence=0.95) <= plan.epsilon
 
 
 def test_a_certificate_is_audited_on_canaries(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     certificate = broken.certificate(tmp_path)
     found = audit(certificate.to_json(), effort=FEW, noise=3)
     assert found.certificate == certificate.digest
-    assert 0.4 * certificate.epsilon <= found.lower <= found.epsilon == pytest.approx(certificate.epsilon, rel=1e-5)
+    assert (
+        0.4 * certificate.epsilon <= found.lower_bound <= found.epsilon == pytest.approx(certificate.epsilon, rel=1e-5)
+    )
     assert certificate.verify().digest == certificate.digest
     broken.half_sigma(monkeypatch)
-    assert not audit(certificate.to_json(), effort=FEW, noise=3).stands
+    assert not audit(certificate.to_json(), effort=FEW, noise=3).is_upheld
 
 
 def test_a_part_of_another_kind_is_left_out_and_told(tmp_path: Path) -> None:
     record = broken.certificate(tmp_path, once=(broken.HISTOGRAM,)).to_json()
-    case, left_out = certified.of_certificate(record)
+    case, left_out = certified.certificate_case(record)
     assert left_out == ("bins",)
     assert case.plan(0.0, record["delta"], 1).epsilon < record["epsilon"]
     with pytest.raises(CertificateError, match="noisy sum"):
-        certified.of_certificate({**record, "parts": [part for part in record["parts"] if part["name"] == "bins"]})
+        certified.certificate_case({**record, "parts": [part for part in record["parts"] if part["name"] == "bins"]})
 
 
 def test_what_is_asked_for_is_checked() -> None:
@@ -154,9 +159,9 @@ def test_what_is_asked_for_is_checked() -> None:
 
 def gaussian(without: np.ndarray, having: np.ndarray) -> float:
     """The bound for Gaussian noise on a sum over everybody, at delta 1e-5 with 95 % confidence."""
-    law = bounds.law_of(GaussianEvent(1.0), "add_or_remove", 1e-5)
+    law = bounds.noise_law(GaussianEvent(1.0), "add_or_remove", 1e-5)
     assert law is not None
-    return law(bounds.alarms(without, having), 0.95)
+    return law(bounds.alarm_counts(without, having), 0.95)
 
 
 def test_the_bound_of_a_gaussian_is_that_of_its_curve() -> None:
@@ -181,7 +186,7 @@ def test_the_least_epsilon_is_below_the_certified_one_and_close(rate: float, sig
 def test_the_bound_of_samples_is_below_the_epsilon_of_the_noise_that_the_rates_were_made_with() -> None:
     """Rates of an attack that is as good as can be, of so many runs that nothing is left to chance."""
     event, runs = PoissonSampledEvent(0.5, GaussianEvent(0.8)), 2_000_000
-    law = bounds.law_of(event, "add_or_remove", 1e-5)
+    law = bounds.noise_law(event, "add_or_remove", 1e-5)
     assert law is not None
     threshold = np.array([1.0, 1.75])
     false = stats.norm.sf(threshold / 0.8)
@@ -196,19 +201,19 @@ def test_shadow_runs_teach_a_direction_and_are_not_scored() -> None:
     rng = np.random.default_rng(1)
     shift = np.array([0.0, 3.0, 0.0])
     without, having = rng.normal(size=(100, 3)), rng.normal(size=(101, 3)) + shift
-    found = bounds.shadowed(without, having)
+    found = bounds.shadow_scores(without, having)
     assert found is not None
     assert [len(world) for world in found] == [50, 51]
     assert found[1].mean() - found[0].mean() > 5
-    last = bounds.shadowed(np.vstack([without[:50], 0 * without[50:]]), having)
+    last = bounds.shadow_scores(np.vstack([without[:50], 0 * without[50:]]), having)
     assert last is not None
     assert np.all(last[0] == 0)
     assert np.array_equal(last[1].shape, found[1].shape)
-    assert bounds.shadowed(without[:, :0], having[:, :0]) is None
-    assert bounds.shadowed(without[:20], having[:20]) is None
+    assert bounds.shadow_scores(without[:, :0], having[:, :0]) is None
+    assert bounds.shadow_scores(without[:20], having[:20]) is None
 
 
-def _audited(**changes: Any) -> Audited:
+def _audited(**changes: Any) -> AuditResult:
     finding = Finding(way="canary", epsilon=1.0, by_law=2.5, confidence=0.975, runs=40, canaries=1, seconds=1.0)
     fields: dict[str, Any] = {
         "name": "x",
@@ -218,19 +223,19 @@ def _audited(**changes: Any) -> Audited:
         "epsilon": 3.0,
     }
     fields |= {"delta": 1e-5, "confidence": 0.95, "findings": (finding,), "certificate": "ab", "version": "0.1"}
-    return Audited(**fields | changes)
+    return AuditResult(**fields | changes)
 
 
 def test_findings_are_kept_beside_a_certificate(tmp_path: Path) -> None:
     found, other = _audited(left_out=("votes",)), _audited(certificate="cd", epsilon=2.0)
-    assert (found.lower, found.stands, other.stands) == (2.5, True, False)
+    assert (found.lower_bound, found.is_upheld, other.is_upheld) == (2.5, True, False)
     assert "REFUTED" in "".join(audits.sentences(other))
     assert "votes" in "".join(audits.sentences(found))
     certificate = tmp_path / "certificate.json"
-    assert audits.beside(certificate, "ab") == ()
+    assert audits.load_for_certificate(certificate, "ab") == ()
     audits.save(tmp_path / audits.FILE, (found, other))
     assert audits.load(tmp_path / audits.FILE) == (found, other)
-    assert audits.beside(certificate, "ab") == (found,)
+    assert audits.load_for_certificate(certificate, "ab") == (found,)
 
 
 @pytest.mark.parametrize(
@@ -270,4 +275,4 @@ def test_how_sure_a_bound_can_be() -> None:
 @pytest.mark.parametrize("name", WHOLE)
 def test_half_of_the_certificate_is_found(name: str) -> None:
     found = audit(name, effort=Effort(fused=800, single=300, crowded=1), noise=4)
-    assert found.epsilon / 2 <= found.lower <= found.epsilon
+    assert found.epsilon / 2 <= found.lower_bound <= found.epsilon

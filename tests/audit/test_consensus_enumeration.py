@@ -132,7 +132,7 @@ def test_the_law_against_a_hand_calculation() -> None:
     """Two experts, one state, one step, and noise so narrow that the test is sure."""
     process = Process(np.ones(1), np.array([[[1.0, 0.0], [0.0, 1.0]]]))
     policies, copies = np.array([[[0.9, 0.1]], [[0.8, 0.2]]]), np.ones(2)
-    narrow = Rule(Thresholds(safe=0.1, threshold=1.5, threshold_scale=0.005, step_scale=0.005), GRID, 0.25)
+    narrow = Rule(Thresholds(safe_count=0.1, threshold=1.5, threshold_scale=0.005, step_scale=0.005), GRID, 0.25)
     outputs = law(process, policies, copies, narrow, 1, 2)
     passed = 0.75 * 0.85  # no stop, and action 0, whose count 1.7 is above 1.5; action 1 has 0.3
     assert outputs == pytest.approx([1 - passed, passed, 0], abs=1e-12)
@@ -165,7 +165,7 @@ def consensus(
 def without_tail(case: Case) -> Rule:
     """The threshold is theta + 1."""
     told = case.thresholds()
-    return replace(case.tests(), thresholds=replace(told, threshold=told.safe + 1))
+    return replace(case.tests(), thresholds=replace(told, threshold=told.safe_count + 1))
 
 
 def reused_step_noise(case: Case) -> Rule:

@@ -15,8 +15,8 @@ import pytest
 
 from tacit.evaluation import lower_bounds as rates
 from tacit.evaluation.audits import bounds, mechanisms
-from tacit.evaluation.audits.cases import Asked, Case
-from tacit.evaluation.audits.findings import Audited
+from tacit.evaluation.audits.cases import Case, RunRequest
+from tacit.evaluation.audits.findings import AuditResult
 from tacit.evaluation.audits.running import CASES, Effort, audit
 from tacit.methods import METHODS
 from tacit.privacy.accounting import bounds as accounting
@@ -41,10 +41,10 @@ LONG = [
 def crowd(case: Case, factor: float = 1.0, seed: int = 0) -> tuple[list[np.ndarray], list[np.ndarray], Any]:
     """Scores and digits of canaries that are out, and in, at epsilon 8 with so many times the noise; and the law."""
     plan = case.plan(8.0, 1e-5, case.crowd)
-    law = bounds.law_of(plans.event(plan), "add_or_remove", 1e-5)
+    law = bounds.noise_law(plans.event(plan), "add_or_remove", 1e-5)
     present = np.random.default_rng(seed).random(case.crowd) < 0.5
     used = plan if factor == 1 else mechanisms.with_noise(plan, factor)
-    seen = case.run(used, Asked(present, seed=seed, noise=SecretNoise.for_tests(seed)))
+    seen = case.run(used, RunRequest(present, seed=seed, noise=SecretNoise.for_tests(seed)))
     assert seen.digits is not None
     return (
         [seen.scores[0][~present], seen.scores[0][present]],
@@ -63,7 +63,7 @@ def test_every_method_of_the_command_line_has_a_case() -> None:
 @pytest.mark.parametrize("name", [*WHOLE, "privorl-j@0.1", *LONG])
 def test_three_quarters_of_the_noise_are_refuted_and_all_of_it_is_not(name: str) -> None:
     case = CASES[name]()
-    counted = bounds.trained if name.endswith("@0.1") else bounds.alarms
+    counted = bounds.tuned_alarm_counts if name.endswith("@0.1") else bounds.alarm_counts
     whole, _, law = crowd(case, seed=1)
     weak, *_ = crowd(case, factor=0.75, seed=2)
     assert 4.0 < law(counted(*whole), 0.9875) <= 8.0 < law(counted(*weak), 0.9875)
@@ -77,13 +77,13 @@ def twice_the_rate(patch: pytest.MonkeyPatch) -> None:
 
 def counted_twice(patch: pytest.MonkeyPatch) -> None:
     """Every unit that is drawn contributes twice."""
-    real = records.Records._drawn
+    real = records.SealedRecords._draw_units
 
-    def drawn(self: records.Records, part: Sum) -> tuple[np.ndarray, np.ndarray]:
+    def drawn(self: records.SealedRecords, part: Sum) -> tuple[np.ndarray, np.ndarray]:
         replicate, units = real(self, part)
         return np.repeat(replicate, 2), np.repeat(units, 2)
 
-    patch.setattr(records.Records, "_drawn", drawn)
+    patch.setattr(records.SealedRecords, "_draw_units", drawn)
 
 
 @pytest.mark.parametrize("plant", [twice_the_rate, counted_twice])
@@ -93,32 +93,32 @@ def test_a_wrong_rate_and_a_double_count_are_refuted(
 ) -> None:
     plant(monkeypatch)
     worlds, _, law = crowd(CASES[name]())
-    assert law(bounds.trained(*worlds), 0.9875) > 8.0
+    assert law(bounds.tuned_alarm_counts(*worlds), 0.9875) > 8.0
 
 
 @pytest.mark.parametrize("name", ["raking", "dr", "epr"])
 def test_a_double_count_is_refuted_where_everybody_takes_part(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     counted_twice(monkeypatch)
     worlds, _, law = crowd(CASES[name]())
-    assert law(bounds.alarms(*worlds), 0.9875) > 8.0
+    assert law(bounds.alarm_counts(*worlds), 0.9875) > 8.0
 
 
 @pytest.mark.slow  # a few steps of every door are tried so in tests/privacy/vault/test_released_bits.py
 def test_digits_tell_nothing_behind_the_lattice_and_everything_without_it(monkeypatch: pytest.MonkeyPatch) -> None:
     case = CASES["privorl-j@1"]()
     _, hidden, law = crowd(case)
-    assert law(bounds.alarms(*hidden), 0.9875) == 0.0
+    assert law(bounds.alarm_counts(*hidden), 0.9875) == 0.0
     monkeypatch.setattr("tacit.privacy.noise.secret.step", lambda scale: 0.0)
     _, bare, law = crowd(case)
-    assert law(bounds.alarms(*bare), 0.9875) > 8.0
+    assert law(bounds.alarm_counts(*bare), 0.9875) > 8.0
 
 
 def test_the_last_digits_of_small_sums() -> None:
     """A canary of 1: sums below 1/2 that are multiples of 2^-24, and others."""
     total = np.array([1.5, 0.25, 0.25 + 2.0**-26, 2.0**-5, 0.0])
-    told = mechanisms.trailing(total, 1.0, 1.0)
+    told = mechanisms.digit_ratios(total, 1.0, 1.0)
     assert told == pytest.approx([0.0, 2 * math.log(2), math.log(1e-9), 5 * math.log(2), 0.0])
-    half = mechanisms.trailing(total[1:3], 1.0, 0.5)
+    half = mechanisms.digit_ratios(total[1:3], 1.0, 0.5)
     assert half == pytest.approx([math.log(0.5 * 4 + 0.5), math.log(0.5)])
 
 
@@ -135,14 +135,14 @@ def test_the_bound_of_a_sampled_sum_is_that_of_its_law() -> None:
             total += np.log(1 - rate + rate * np.exp((seen - 0.5) / sigma**2))
         return total
 
-    law = bounds.law_of(event, "add_or_remove", 1e-5)
+    law = bounds.noise_law(event, "add_or_remove", 1e-5)
     assert law is not None
     certified = accounting.epsilon(event, delta=1e-5, relation="add_or_remove").epsilon
-    found = law(bounds.trained(scores(False, sigma), scores(True, sigma)), 0.95)
+    found = law(bounds.tuned_alarm_counts(scores(False, sigma), scores(True, sigma)), 0.95)
     assert 0.85 * certified < found < certified
-    assert law(bounds.trained(scores(False, 0.9 * sigma), scores(True, 0.9 * sigma)), 0.95) > certified
+    assert law(bounds.tuned_alarm_counts(scores(False, 0.9 * sigma), scores(True, 0.9 * sigma)), 0.95) > certified
     assert law(rates.Counts(10, 100, 10, 100), 0.95) == 0.0
-    assert bounds.law_of(event, "replace_one", 1e-5) is None
+    assert bounds.noise_law(event, "replace_one", 1e-5) is None
 
 
 def test_the_log_odds_of_a_choice() -> None:
@@ -155,13 +155,13 @@ def test_the_log_odds_of_a_choice() -> None:
 @pytest.mark.parametrize("name", ["lsl", "ucb-vi", "alignment", pytest.param("pate-gan", marks=pytest.mark.slow)])
 def test_one_canary_a_run_is_below_its_certificate(name: str) -> None:
     found = audit(name, effort=FEW, noise=3)
-    assert found.stands
+    assert found.is_upheld
     assert found.kinds
 
 
 def test_the_power_is_the_largest_factor_that_is_refuted() -> None:
-    found: Audited = audit("raking", effort=FEW, noise=5)
-    assert found.stands
+    found: AuditResult = audit("raking", effort=FEW, noise=5)
+    assert found.is_upheld
     assert found.power is not None
     assert 0.75 <= found.power < 1
     assert {finding.way for finding in found.findings} == {"one run", "digits"}

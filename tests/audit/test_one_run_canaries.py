@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 from vault_cases import open_vault, priced, unit_of
 
-from tacit.evaluation.one_run import OneRun, audit
+from tacit.evaluation.one_run import OneRunBound, audit
 from tacit.privacy.accounting import bounds as accounting
 from tacit.privacy.gradients import clipping
 from tacit.privacy.mechanisms.sums import PoissonSum
@@ -35,7 +35,7 @@ class Apart:
         return 1e3 * np.eye(self.size)[named]
 
 
-def found(folder: Path, sigma: float) -> OneRun:
+def found(folder: Path, sigma: float) -> OneRunBound:
     """One noisy sum of the canaries that are in; the score of a canary is its coordinate."""
     present = np.random.default_rng(0).random(CANARIES) < 0.5
     units = [[10.0 * number / CANARIES] for number in np.flatnonzero(present)]
@@ -57,5 +57,5 @@ def test_the_bound_is_below_the_certificate_and_has_power(tmp_path: Path, sigma:
 def test_the_twin_that_clips_nothing_is_refuted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(clipping, "coefficients", lambda norms, clip: norms * 0 + 1)
     lower = found(tmp_path, 4.0)
-    assert lower.right == lower.guesses
+    assert lower.correct == lower.guesses
     assert lower.epsilon > 3 * certified(4.0)

@@ -25,8 +25,8 @@ def test_the_canary_is_hidden_as_much_as_promised(correlation: correlated.Correl
 
 def test_the_attack_sees_noise_that_is_scaled_to_one_step(monkeypatch: pytest.MonkeyPatch) -> None:
     """Half the noise: the same attack finds twice the mu."""
-    real = correlated.CorrelatedNoise.next
-    monkeypatch.setattr(correlated.CorrelatedNoise, "next", lambda self, size, scale: real(self, size, scale / 2))
+    real = correlated.CorrelatedNoise.next_noise
+    monkeypatch.setattr(correlated.CorrelatedNoise, "next_noise", lambda self, size, scale: real(self, size, scale / 2))
     assert found(scores(Cell("none", "toeplitz", 1.0), **FEW)).mu > 1.0
 
 

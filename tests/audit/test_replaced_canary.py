@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from vault_cases import GivenParts, Rewards, open_vault, records, unit_of
 
-from tacit.evaluation.lower_bounds import Audit, audit
+from tacit.evaluation.lower_bounds import LowerBounds, audit
 from tacit.methods.off_policy_evaluation.gpope import published_epsilon
 from tacit.privacy.accounting import bounds as accounting
 from tacit.privacy.ledger.ledger import Ledger
@@ -39,7 +39,7 @@ def part(kind: str, steps: int, sigma: float, clip: float = 1.0) -> Part:
     )
 
 
-def audited(folder: Path, kind: str, *, trials: int, sigma: float, block: int) -> dict[float, Audit]:
+def audited(folder: Path, kind: str, *, trials: int, sigma: float, block: int) -> dict[float, LowerBounds]:
     worlds = []
     for number, last in enumerate((LOW, HIGH)):
         noise = SecretNoise.for_tests(30 + number)

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor, nn
 from vault_cases import Rewards, open_vault, priced, unit_of
 
-from tacit.evaluation.lower_bounds import Audit, audit
+from tacit.evaluation.lower_bounds import LowerBounds, audit
 from tacit.privacy.accounting import bounds as accounting
 from tacit.privacy.mechanisms.sums import PoissonSum
 from tacit.privacy.noise.secret import SecretNoise
@@ -75,7 +75,7 @@ def scores(folder: Path, door: Door, *, canary: bool, trials: int, rate: float, 
 
 def audited(
     folder: Path, door: Door, *, trials: int, rate: float, sigma: float, block: int = 500
-) -> dict[float, Audit]:
+) -> dict[float, LowerBounds]:
     without, having = (
         scores(folder, door, canary=canary, trials=trials, rate=rate, sigma=sigma, block=block)
         for canary in (False, True)

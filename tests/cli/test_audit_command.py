@@ -10,7 +10,7 @@ from vault_cases import Rewards, open_vault, priced
 
 from tacit.cli import declarations, main
 from tacit.evaluation import audits
-from tacit.evaluation.audits.findings import Audited, Finding
+from tacit.evaluation.audits.findings import AuditResult, Finding
 from tacit.evaluation.audits.running import CASES
 from tacit.privacy.certificate.certificate import Certificate
 from tacit.privacy.vault import vault
@@ -43,7 +43,7 @@ def test_a_run_is_audited_and_shown_beside_its_certificate(released: Path, capsy
     assert path.read_bytes() == before
     (found,) = audits.load(released / audits.FILE)
     assert found.certificate == Certificate.load(path).digest
-    assert found.stands
+    assert found.is_upheld
     assert main(["certificate", "show", str(path)]) == 0
     assert "Audit of" in capsys.readouterr().out
     assert main(["certificate", "verify", str(path)]) == 0
@@ -51,7 +51,7 @@ def test_a_run_is_audited_and_shown_beside_its_certificate(released: Path, capsy
 
 def test_findings_about_another_certificate_are_not_shown(released: Path, capsys: pytest.CaptureFixture[str]) -> None:
     finding = Finding(way="canary", epsilon=1.0, by_law=None, confidence=0.95, runs=40, canaries=1, seconds=1.0)
-    other = Audited(
+    other = AuditResult(
         name="doors",
         words="another release",
         unit="person",
@@ -76,7 +76,7 @@ def test_a_refuted_certificate_ends_with_its_own_exit_code(
     shown = capsys.readouterr()
     assert "REFUTED" in shown.out
     assert "larger epsilon than was certified" in shown.err
-    assert not audits.load(released / audits.FILE)[0].stands
+    assert not audits.load(released / audits.FILE)[0].is_upheld
 
 
 def test_methods_are_audited_into_a_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -12,7 +12,7 @@ from tacit.privacy.accounting import tradeoff as trade_off
 from tacit.privacy.accounting.events import event_from_json
 from tacit.privacy.certificate.certificate import Certificate
 from tacit.privacy.certificate.fields import figures
-from tacit.privacy.certificate.markdown import caught, missed
+from tacit.privacy.certificate.markdown import catch_percent, miss_rate
 
 CERTIFICATES = Path(__file__).parents[1] / "golden" / "certificates"
 EXACT = ("synthesis", "halves")
@@ -31,14 +31,14 @@ def inside(rows: list[dict[str, float]]) -> list[tuple[float, float]]:
 def test_where_mu_is_exact_the_curve_is_that_of_the_accountants(name: str) -> None:
     stated = record(name)
     for alarms, least in inside(trade_off.rows(stated)):
-        assert least - 3e-6 < missed(stated, alarms) <= least + 1e-6  # mu is stated with six digits
+        assert least - 3e-6 < miss_rate(stated, alarms) <= least + 1e-6  # mu is stated with six digits
 
 
 @pytest.mark.parametrize("name", OTHERS)
 def test_elsewhere_it_is_below_that_of_the_accountants_and_close(name: str) -> None:
     stated = record(name)
     for alarms, least in inside(trade_off.rows(stated)):
-        assert least - 0.025 < missed(stated, alarms) <= least + 1e-6
+        assert least - 0.025 < miss_rate(stated, alarms) <= least + 1e-6
 
 
 @pytest.mark.parametrize("name", [*EXACT, *OTHERS])
@@ -48,19 +48,21 @@ def test_the_sentence_says_no_more_than_the_promise_itself(name: str) -> None:
     shares = [word for word in Certificate.from_json(stated).to_markdown().split() if word.replace(".", "").isdigit()]
     told, promised = float(shares[shares.index("5") + 1]), figures(event, relation, stated["delta"])
     assert 5 < told <= 100.02 * (0.05 * math.exp(float(stated["epsilon"])) + stated["delta"])
-    assert told == caught(stated) == pytest.approx(caught(promised), rel=2e-3)  # as the plan and the report say it
+    assert (
+        told == catch_percent(stated) == pytest.approx(catch_percent(promised), rel=2e-3)
+    )  # as the plan and the report say it
 
 
 def test_a_mu_of_a_range_says_nothing_beyond_it() -> None:
     """Where exp(epsilon) is less steep than the curve of mu, the lines of the stated pairs alone hold."""
     stated = {**record("own_proof"), "epsilon": 0.8, "delta": 0.005, "mu": 0.4, "profile": []}
     few, everywhere = 1e-4, {**stated, "mu_range": "upper_bound"}
-    assert missed(stated, few) == pytest.approx(0.995 - math.exp(0.8) * few, abs=1e-12)
-    assert missed(everywhere, few) == pytest.approx(0.999548, abs=1e-6)  # Phi(Phi^-1(0.9999) - 0.4)
-    assert missed(stated, 0.4) == missed(everywhere, 0.4) == pytest.approx(0.441703, abs=1e-6)
+    assert miss_rate(stated, few) == pytest.approx(0.995 - math.exp(0.8) * few, abs=1e-12)
+    assert miss_rate(everywhere, few) == pytest.approx(0.999548, abs=1e-6)  # Phi(Phi^-1(0.9999) - 0.4)
+    assert miss_rate(stated, 0.4) == miss_rate(everywhere, 0.4) == pytest.approx(0.441703, abs=1e-6)
 
 
 def test_infinite_figures_say_nothing() -> None:
     stated = record("synthesis")
     nothing = {**stated, "epsilon": "inf", "mu": "inf", "profile": [{"delta": 1e-5, "epsilon": "inf"}]}
-    assert missed(nothing, 0.05) == 0.0
+    assert miss_rate(nothing, 0.05) == 0.0

@@ -29,13 +29,13 @@ from tacit.envs.serving import SimulatedUsers
 from tacit.errors import MechanismError
 from tacit.hub import onnx_graph
 from tacit.methods import experts, off_policy_evaluation, policy_gradient
-from tacit.methods.off_policy_evaluation import Estimator, Evaluation, Overlap
+from tacit.methods.off_policy_evaluation import Estimator, Evaluation, OverlapPlan
 from tacit.privacy.certificate.certificate import Certificate, Release
 from tacit.privacy.ledger.ledger import Ledger
 from tacit.privacy.ledger.register import Register
 from tacit.privacy.vault.user_vault import UserVault
 from tacit.privacy.vault.vault import Vault
-from tacit.study.policies import policy_of
+from tacit.study.policies import resolve_policy
 from tacit.units import Unit
 from tacit_worlds.chain import Chain, values
 from tacit_worlds.chain import spec as chain_spec
@@ -285,7 +285,7 @@ def test_a_policy_of_tacits_own_is_valued_by_its_own_probabilities(
     )
     words = kind(here)
     spec = read_spec(chain)[0]
-    found = policy_of(words, spec, "--policy", None)
+    found = resolve_policy(words, spec, "--policy", None)
     np.testing.assert_allclose(found.probabilities(np.arange(40)), [[0.3, 0.7]] * 40, atol=1e-6)
     elsewhere = Path(words).is_dir()  # its certificate names another ledger: whose people taught it is declared
     assert not elsewhere or evaluate(chain, here, "--policy", words, "--method", "wpdis") == 2
@@ -510,7 +510,7 @@ def test_layers_without_numbers_are_refused_and_the_activation_counts(
     save_file(weights, path)
     spec = read_spec(chain)[0]
     for activation, logit in (("relu", 2.0), (None, 2.0), ("tanh", np.tanh(2.0))):
-        found = policy_of(str(path), spec, "--policy", activation).probabilities(np.arange(40))  # type: ignore[arg-type]
+        found = resolve_policy(str(path), spec, "--policy", activation).probabilities(np.arange(40))  # type: ignore[arg-type]
         np.testing.assert_allclose(found[:, 0], 1 / (1 + np.exp(-logit)))
     assert evaluate(chain, tmp_path, "--policy", str(path), "--method", "pdis", "--activation", "tanh") == 0
 
@@ -634,7 +634,7 @@ def refusing(error: BaseException, *, charged: bool) -> Callable[..., Any]:
     real = off_policy_evaluation.fit
 
     def fit(plan: Estimator, vault: Vault, policy: Any, *, behaviour: Any, origin: Any) -> Any:
-        if isinstance(plan, Overlap):
+        if isinstance(plan, OverlapPlan):
             return real(plan, vault, policy, behaviour=behaviour, origin=origin)
         if charged:
             vault.reserve(plan)

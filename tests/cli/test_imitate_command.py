@@ -25,7 +25,7 @@ from tacit.methods.mobility.baselines.models import BlockChain
 from tacit.privacy.certificate.certificate import Certificate
 from tacit.privacy.ledger.ledger import Ledger
 from tacit.study import imitate
-from tacit.study.movement import cut
+from tacit.study.movement import square_grid
 from tacit_worlds.city import city
 
 TOWN = ("--city", "60", "--days", "4", "--delta", "1e-3")
@@ -227,7 +227,7 @@ def test_an_interruption_says_what_is_lost(
     source = Path(shutil.copy(points, tmp_path))
     words = ("imitate", str(source), *POINTS, "--out", str(tmp_path / "run"))
     with monkeypatch.context() as patch:
-        patch.setattr(imitate, "vault_of", stopped)
+        patch.setattr(imitate, "make_vault", stopped)
         assert run(*words) == 130
     assert "nothing is lost: give the same command with --resume" in capsys.readouterr().err
     assert not (tmp_path / "run").exists()
@@ -288,16 +288,16 @@ def test_devices_answer(options: tuple[str, ...], tmp_path: Path) -> None:
 
 def test_cells_cover_the_box() -> None:
     for options in ({"metres": 500.0}, {"degrees": 0.03}):
-        grid = cut((39.5, 116.0, 40.0, 117.0), **options)
+        grid = square_grid((39.5, 116.0, 40.0, 117.0), **options)
         assert isinstance(grid, RegularGrid)
         south_west, north_east = grid.cells([39.5001, 39.9999], [116.0001, 116.9999])
         assert south_west == 0
         assert north_east == grid.size - 1
         half = np.array([grid.step, grid.width]) / 2
         assert grid.centres([0])[0] - half == pytest.approx([39.5, 116.0])
-    assert cut((0.0, 0.0, 1.0, 1.0), degrees=0.1).size == 100
+    assert square_grid((0.0, 0.0, 1.0, 1.0), degrees=0.1).size == 100
     with pytest.raises(DataError, match="too small: it holds 1 cell"):
-        cut((0.0, 0.0, 0.001, 0.001), metres=500.0)
+        square_grid((0.0, 0.0, 0.001, 0.001), metres=500.0)
 
 
 def spoilt(change: str) -> pd.DataFrame:

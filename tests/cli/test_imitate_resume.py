@@ -16,7 +16,7 @@ import pytest
 
 from tacit import hub
 from tacit.cli import main
-from tacit.cli.console import Console
+from tacit.cli.console import ConsoleNarrator
 from tacit.privacy.certificate.certificate import Certificate
 from tacit.privacy.ledger.ledger import Ledger
 from tacit.privacy.vault.devices import StackedDevices
@@ -37,7 +37,7 @@ from tacit.cli import console, main
 def killed(self, title):
     yield lambda done, total: os.kill(os.getpid(), signal.SIGKILL) if done == 2 else None
 
-console.Console.progress = killed
+console.ConsoleNarrator.progress = killed
 main(sys.argv[1:])
 """
 """A process that is killed after the second round."""
@@ -77,7 +77,7 @@ def cells(tmp_path: Path) -> Path:
 
 
 @contextmanager
-def stopped(console: Console, title: str) -> Iterator[Any]:
+def stopped(console: ConsoleNarrator, title: str) -> Iterator[Any]:
     """A progress bar that interrupts the critics after the second round."""
 
     def advance(done: int, total: int) -> None:
@@ -98,7 +98,7 @@ def test_an_interrupted_run_goes_on(
     folder = tmp_path / "run"
     words = (*TOWN, "--rounds", "4", "--out", str(folder))
     with monkeypatch.context() as patch:
-        patch.setattr(Console, "progress", stopped)
+        patch.setattr(ConsoleNarrator, "progress", stopped)
         assert run(*words) == 130
     assert "give the same command with --resume" in capsys.readouterr().err
     assert (folder / "checkpoint" / "checkpoint.safetensors").exists()
@@ -145,7 +145,7 @@ def test_a_run_that_is_cut_before_its_first_round_is_lost(
 
     words = ("imitate", str(cells), *CELLS, "--rounds", "3", "--out", str(tmp_path / "run"))
     with monkeypatch.context() as patch:
-        patch.setattr(StackedDevices, "sums", interrupt)
+        patch.setattr(StackedDevices, "ask", interrupt)
         assert run(*words) == 130
     assert "what was charged stays charged" in capsys.readouterr().err
     assert run(*words, "--resume") == 3

@@ -19,7 +19,7 @@ from tacit.cli import main
 from tacit.data.spec import Box, Discrete, PublicSpec
 from tacit.data.store import FolderColumns
 from tacit.data.trajectories import Trajectories
-from tacit.evaluation.report.experts import telling
+from tacit.evaluation.report.experts import informative_dimensions
 from tacit.methods.experts.consensus import Consensus
 from tacit.privacy.certificate.certificate import Certificate
 from tacit.privacy.ledger.ledger import Ledger
@@ -119,7 +119,7 @@ def test_the_report_shows_agreement_and_compares(taught: Path) -> None:
     ]
     drawn, value = charts(taught, "agreement")["What they choose"], hub.load(taught / "policy").value
     title = re.findall(r'aria-label="The experts\' choice over ([\w ]+) and ([\w ]+): action 0 at (\d+) %', drawn)[0]
-    assert {*title[:2]} <= {*populations.world("cart_pole").dimensions}
+    assert {*title[:2]} <= {*populations.world("cart_pole").dimension_names}
     assert int(title[2]) == round(100 * float(np.mean(value.agreement.shares[0].argmax(axis=1) == 0)))
     marks = re.findall(r'class="vote [^"]*" stroke-opacity="[^"]*" d="([^"]*)"', drawn)
     assert sum(path.count("M") for path in marks) == 1_000
@@ -382,11 +382,11 @@ def test_the_published_recipe_runs_and_is_certified_at_what_holds(tmp_path: Path
 
 def test_a_gymnasium_world_needs_bounds(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     from tacit.agents.features import Scaled
-    from tacit.agents.stacked import Stacked
+    from tacit.agents.stacked import StackedPolicies
 
     rng = np.random.default_rng(0)
     weights = rng.normal(size=(3, 2, 3)).astype(np.float32), np.zeros((3, 3), np.float32)
-    hub.save_experts(Stacked(Scaled((-1.2, -0.07), (0.6, 0.07)), (2, 3), (weights,)), tmp_path / "drivers")
+    hub.save_experts(StackedPolicies(Scaled((-1.2, -0.07), (0.6, 0.07)), (2, 3), (weights,)), tmp_path / "drivers")
     (tmp_path / "bounds.json").write_text('{"reward": [-1, 0]}')
     words = ("learn", str(tmp_path / "drivers"), "--world", "MountainCar-v0", "--population", "3", *PROMISE)
     assert run(*words, "--out", str(tmp_path / "run")) == 2
@@ -401,8 +401,8 @@ def test_the_telling_dimensions_are_those_that_decide() -> None:
     states = np.random.default_rng(0).uniform(-1, 1, (500, 4)) * [1.0, 100.0, 1.0, 1.0]
     push = 3 * states[:, 3] - 2 * states[:, 0] + 0.001 * states[:, 1]
     shares = np.stack([push > 0, push <= 0], axis=1).astype(float)
-    assert telling(states, shares) == (0, 3)
-    assert telling(states[:, :1], shares) == (0, 0)
+    assert informative_dimensions(states, shares) == (0, 3)
+    assert informative_dimensions(states[:, :1], shares) == (0, 0)
 
 
 @pytest.mark.parametrize(

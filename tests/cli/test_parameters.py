@@ -15,8 +15,8 @@ import pytest
 import tacit.methods
 from tacit import methods, serialization
 from tacit.cli import app, main, options, verbs
-from tacit.cli.options import PlanCommand, configured
-from tacit.parameters import Parameter, parameters, written
+from tacit.cli.options import PlanCommand, apply_config
+from tacit.parameters import Parameter, declared_parameters, parameters
 from tacit.privacy.vault import plan as plans
 
 COMMANDS: dict[methods.Task, type[PlanCommand]] = {
@@ -44,7 +44,7 @@ def made() -> Iterator[tuple[type[PlanCommand], str, Parameter]]:
     """Command, method and parameter of every option that is made from a plan."""
     for task, command in COMMANDS.items():
         for method in methods.list_names(task):
-            yield from ((command, method, field) for field in options.offered(task, method).values())
+            yield from ((command, method, field) for field in options.method_options(task, method).values())
 
 
 MADE = list(made())
@@ -87,7 +87,7 @@ def marked(plan: type) -> set[str]:
     for base in reversed(plan.__mro__):
         if "__dataclass_fields__" in vars(base):
             own = get_type_hints(base, include_extras=True)
-            for field in written(f"{base.__module__}:{base.__qualname__}"):
+            for field in declared_parameters(f"{base.__module__}:{base.__qualname__}"):
                 if field.doc or field.name not in hints:
                     hints[field.name] = own[field.name]
     found: set[str] = set()
@@ -100,7 +100,7 @@ def marked(plan: type) -> set[str]:
 
 @pytest.mark.parametrize("method", methods.METHODS, ids=lambda method: f"{method.task}-{method.name}")
 def test_the_options_that_the_source_says_are_those_of_the_class(method: methods.Method) -> None:
-    assert set(options.offered(method.task, method.name)) == marked(methods.load(method.plan))
+    assert set(options.method_options(method.task, method.name)) == marked(methods.load(method.plan))
 
 
 @pytest.mark.parametrize(("command", "method", "field"), MADE, ids=NAMES)
@@ -111,7 +111,7 @@ def test_a_file_of_options_may_set_it(
     value: Any = get_args(field.type)[0] if literal else {int: 3, float: 0.25, str: "x", bool: True}[field.type]
     path = tmp_path / "options.toml"
     path.write_text(f"{field.name.replace('_', '-')} = {json.dumps(value)}\n")
-    found = configured(command, command.__name__.lower(), path)
+    found = apply_config(command, command.__name__.lower(), path)
     assert found.settings == {field.name: value}
 
 

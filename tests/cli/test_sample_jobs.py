@@ -10,7 +10,7 @@ import pytest
 
 from tacit import hub
 from tacit.cli.app import main
-from tacit.cli.sample import draw, joined
+from tacit.cli.sample import draw, join_parts
 from tacit.data import Box, PublicSpec, Trajectories
 from tacit.methods.synthesis import TransitionsPlan, fit
 from tacit.privacy.ledger.ledger import Ledger
@@ -66,7 +66,7 @@ def test_a_ray_cluster_draws_the_same(model: Path, tmp_path: Path, monkeypatch: 
 
 def test_trajectories_of_two_parts_stay_apart() -> None:
     parts = [records([0.1, 0.2, 0.3], [0, 0, 1], [0, 0, 1]), records([0.4, 0.5], [0, 0], [0, 0])]
-    whole = joined(parts)
+    whole = join_parts(parts)
     assert whole.episodes.tolist() == [0, 2, 3, 5]
     assert whole.counts() == {"transitions": 5, "episodes": 3, "units": 3}
     np.testing.assert_allclose(whole.columns["rewards"], [0.1, 0.2, 0.3, 0.4, 0.5], rtol=1e-6)

@@ -135,4 +135,4 @@ def test_what_cannot_be_dealt_is_said(
     out = ["--out", str(tmp_path / "shards"), "--spec", str(tmp_path / "spec.json")]
     assert main(["data", "shard", str(raw(tmp_path)), *words, *out]) == code
     assert said in capsys.readouterr().err
-    assert shards.described(tmp_path / "shards") is None
+    assert shards.read_shards(tmp_path / "shards") is None

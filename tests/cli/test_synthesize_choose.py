@@ -26,7 +26,7 @@ CHOICE = (*SMALL, "--no-rake", "--choose", "learning-rate=0.001,0.01", "clip-nor
 def test_the_best_candidate_is_released_under_one_promise(
     folders: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(selection, "number_of_runs", lambda stop, law, noise: 2)  # its law: tests/privacy
+    monkeypatch.setattr(selection, "draw_run_count", lambda stop, law, noise: 2)  # its law: tests/privacy
     assert synthesize(folders, "visits", *CHOICE) == 0
     told = capsys.readouterr().out
     assert "the best of a secret number of runs, 12.53 on average (logarithmic with stop 50)" in told
@@ -48,7 +48,7 @@ def test_the_best_candidate_is_released_under_one_promise(
 def test_each_rate_of_curiosity_begins_with_its_own_public_training(
     folders: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(selection, "number_of_runs", lambda stop, law, noise: 4)
+    monkeypatch.setattr(selection, "draw_run_count", lambda stop, law, noise: 4)
     began: list[float] = []
 
     def pretrain(plan: Any, encoder: Any, columns: Any, **how: Any) -> Any:

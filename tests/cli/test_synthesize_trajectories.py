@@ -235,7 +235,7 @@ def test_histograms_tell_networks_of_many_worlds_about_the_private_one(
     assert main(["data", "maze", *size, "5", "--seed", "3", "--out", str(tmp_path / "more")]) == 0
     assert main(["data", "maze", *size, "5", "--mazes", "3", "--seed", "7", "--out", str(tmp_path / "mazes")]) == 0
     assert "one unit per maze" in capsys.readouterr().out
-    worlds = Trajectories.open(tmp_path / "mazes").by_unit()
+    worlds = Trajectories.open(tmp_path / "mazes").split_by_unit()
     assert [one.counts()["episodes"] for one in worlds] == [5, 5, 5]
     promise = ("--unit", "episode", "--relation", "add_or_remove", "--population", "400", "--epsilon", "4")
     line = ["synthesize", str(tmp_path / "ways"), *promise, "--delta", "1e-4", "--method", "privorl-j"]

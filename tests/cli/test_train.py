@@ -178,7 +178,7 @@ def test_a_lost_register_ends_a_run_and_nothing_is_made(
 def test_a_report_that_failed_is_made_again_with_other_options(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     words = (*POLE, "--out", str(tmp_path / "run"))
     with monkeypatch.context() as patched:
-        patched.setattr(fresh, "measured", refuse)
+        patched.setattr(fresh, "measure_returns", refuse)
         assert run(*words, "--compare", "8") == 1
     weights = (tmp_path / "run" / "policy" / "model.safetensors").read_bytes()
     shutil.rmtree(tmp_path / "run" / "private")  # nobody is met any more

@@ -9,11 +9,11 @@ import pytest
 
 from tacit.agents.heads import Categorical
 from tacit.agents.networks import Mlp
-from tacit.agents.policies import Value
+from tacit.agents.policies import ValueFunction
 from tacit.cli import main
 from tacit.cli.console import progress
 from tacit.methods.policy_gradient import Policy, PolicyGradientPlan, Scaled, recipes
-from tacit.methods.policy_gradient.contributions import Released
+from tacit.methods.policy_gradient.contributions import RoundInputs
 from tacit.methods.policy_gradient.local_updates import contributions
 from tacit.methods.policy_gradient.plan import Critic
 from tacit.study import people
@@ -98,7 +98,7 @@ def test_people_who_fill_no_round_and_people_who_return_are_counted(
 def test_what_is_compared_has_the_same_clip() -> None:
     unit = Unit("person", "add_or_remove", 1_600)
     plan = recipes.cart_pole().plan.calibrate(unit=unit, epsilon=1.0, delta=1e-5)
-    quiet, deaf = people.without_noise(plan), people.noise_alone(plan)
+    quiet, deaf = people.noiseless_plan(plan), people.noise_only_plan(plan)
     assert plan.bound < plan.clip_norm
     assert quiet.bound == deaf.bound == plan.bound
     assert (quiet.noise_multiplier, deaf.noise_multiplier) == (0.0, plan.noise_multiplier)
@@ -110,7 +110,7 @@ def test_people_of_noise_alone_are_met_for_one_decision_where_they_cannot_matter
 ) -> None:
     unit = Unit("person", "add_or_remove", 40)
     plan = PolicyGradientPlan(rounds=5, users=8, horizon=500, critic=critic, noise_multiplier=1.0)
-    deaf = people.noise_alone(plan.account(unit=unit, delta=1e-5))
+    deaf = people.noise_only_plan(plan.account(unit=unit, delta=1e-5))
     assert deaf.horizon == decisions
     policy, horizon = Policy(Scaled((-1.0,), (1.0,)), Mlp((1, 3, 2), gain=1.0), Categorical(2)), 4
     generator, shape = np.random.default_rng(0), (3, horizon)
@@ -124,11 +124,11 @@ def test_people_of_noise_alone_are_met_for_one_decision_where_they_cannot_matter
         "starts": np.arange(horizon) == np.zeros((3, 1)),
         "replicate": np.zeros(3, np.int64),
     }
-    value = Value(policy.features, Mlp((1, 1), gain=1.0)) if critic == "private" else None
-    theta = policy.initial(generator, 1)
+    value = ValueFunction(policy.features, Mlp((1, 1), gain=1.0)) if critic == "private" else None
+    theta = policy.initial_parameters(generator, 1)
     phi = None if value is None else np.ones((1, value.network.parameters), np.float32)
     (sent,) = contributions(deaf, policy, value).values()
-    assert np.asarray(sent(rows, Released(theta, phi, np.ones(1)))).any() == (decisions > 1)
+    assert np.asarray(sent(rows, RoundInputs(theta, phi, np.ones(1)))).any() == (decisions > 1)
 
 
 def test_a_pipe_gets_a_line_for_every_tenth(capsys: pytest.CaptureFixture[str]) -> None:

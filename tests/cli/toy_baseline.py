@@ -9,7 +9,7 @@ import numpy as np
 
 from tacit.methods.synthesis.baselines.plan import Measurements, SyntheticRecords, TablePlan, TableSynthesizer
 from tacit.methods.synthesis.plan import Progress
-from tacit.methods.synthesis.raking import simplex
+from tacit.methods.synthesis.raking import project_to_simplex
 from tacit.parameters import Option
 from tacit.privacy.certificate.certificate import Release
 from tacit.privacy.vault.vault import Vault
@@ -35,6 +35,6 @@ class ToyPlan(TablePlan):
 def fit(plan: ToyPlan, vault: Vault, *, seed: int = 0, progress: Progress | None = None) -> Release[TableSynthesizer]:
     """Make a synthesizer under the plan's promise."""
     ask, rng = Measurements(plan, vault, progress), np.random.default_rng(seed)
-    shares = [simplex(ask.marginal((column,), 1).counts, 1.0) for column in range(plan.quanta)]
+    shares = [project_to_simplex(ask.marginal((column,), 1).counts, 1.0) for column in range(plan.quanta)]
     codes = [rng.choice(share.size, plan.records, p=share) for share in shares]
     return ask.release(SyntheticRecords(np.stack(codes, axis=1).astype(np.int32)))

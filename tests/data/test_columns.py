@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from tacit.data import Box, Column, Discrete, Fields, PublicSpec, Trajectories
-from tacit.data.columns import BadCell, coded, parts_of
+from tacit.data.columns import BadCell, encode_cells, split_columns
 from tacit.data.spec import space_of
 from tacit.errors import DataError
 
@@ -46,14 +46,14 @@ def test_the_space_of_columns_is_their_bounds_and_labels() -> None:
 
 def test_cells_come_back_as_they_were() -> None:
     cells = {"age": [18, "40", 95.0], "pulse": [60.5, None, math.nan], "country": ["NA", "None", "DE"]}
-    numbers = coded((AGE, PULSE, COUNTRY), cells)
+    numbers = encode_cells((AGE, PULSE, COUNTRY), cells)
     assert numbers.tolist() == [[18, 60.5, 0, 0], [40, 30, 1, 2], [95, 30, 1, 1]]
-    (age, ages, never), (_, _, missing), (country, codes, _) = parts_of((AGE, PULSE, COUNTRY), numbers)
-    assert age.codes(ages).tolist() == [18, 40, 95]
+    (age, ages, never), (_, _, missing), (country, codes, _) = split_columns((AGE, PULSE, COUNTRY), numbers)
+    assert age.nearest_codes(ages).tolist() == [18, 40, 95]
     assert never is None
     assert missing is not None
     assert missing.tolist() == [False, True, True]
-    assert [country.labels[code] for code in country.codes(codes)] == ["NA", "None", "DE"]
+    assert [country.labels[code] for code in country.nearest_codes(codes)] == ["NA", "None", "DE"]
 
 
 @pytest.mark.parametrize(
@@ -73,14 +73,14 @@ def test_a_cell_that_is_none_of_the_column_is_refused_with_its_row(
     column: Column, cells: Any, row: int, what: str
 ) -> None:
     with pytest.raises(BadCell, match=what) as raised:
-        coded((column,), {column.name: np.array(cells, dtype=object) if isinstance(cells, list) else cells})
+        encode_cells((column,), {column.name: np.array(cells, dtype=object) if isinstance(cells, list) else cells})
     assert raised.value.row == row
 
 
 def test_missing_cells_take_the_public_value() -> None:
-    assert coded((COUNTRY,), {"country": [None, "", "NA"]})[:, 0].tolist() == [1, 1, 0]
+    assert encode_cells((COUNTRY,), {"country": [None, "", "NA"]})[:, 0].tolist() == [1, 1, 0]
     filled = Column("dose", low=0, high=5, missing="fill:2.5")
-    assert coded((filled,), {"dose": np.array([math.nan, 1.0])})[:, 0].tolist() == [2.5, 1]
+    assert encode_cells((filled,), {"dose": np.array([math.nan, 1.0])})[:, 0].tolist() == [2.5, 1]
 
 
 @pytest.mark.parametrize(
@@ -204,11 +204,11 @@ def test_files_of_named_columns_are_read_by_their_names(tmp_path: Path, form: st
 def test_other_names_of_a_file_are_named(tmp_path: Path) -> None:
     path = tmp_path / "rows.csv"
     path.write_text(ROWS.replace("score", "effect").replace("drug,", "medicine,", 1))
-    fields = Fields.named(spec(), ["rewards=effect", "actions=medicine"])
+    fields = Fields.from_pairs(spec(), ["rewards=effect", "actions=medicine"])
     data = Trajectories.from_csv(path, unit="who", spec=spec(), fields=fields, simulated=True)
     assert data.columns["rewards"].tolist() == [0.5, 0.25, 0]
     with pytest.raises(DataError, match="takes 3 name"):
-        Fields.named(spec(), ["observations=age,pulse"])
+        Fields.from_pairs(spec(), ["observations=age,pulse"])
 
 
 def test_codes_that_are_not_whole_are_refused_with_their_row() -> None:

@@ -21,13 +21,13 @@ from tacit.data.mobility.days import (
     STAY,
     Days,
     actions,
-    before,
     days_of,
-    distinct,
-    motif,
+    distinct_counts,
+    motif_classes,
     motif_sequences,
-    moves,
-    stays,
+    move_counts,
+    previous_symbols,
+    stay_lengths,
     symbols,
 )
 from tacit.data.mobility.grids import RegularGrid
@@ -61,11 +61,11 @@ def test_a_walk_by_hand() -> None:
     assert actions(WALK)[0, :11].tolist() == LABELS
     four = [RETURN if a == LAST else a for a in LABELS]
     assert actions(WALK, last=False)[0, :11].tolist() == four
-    assert distinct(WALK)[0, :5].tolist() == [1, 1, 2, 3, 3]
-    assert stays(WALK)[0, :5].tolist() == [1, 2, 1, 1, 1]
-    assert stays(WALK)[0, -1] == SLOTS - 9
-    assert moves(WALK).tolist() == [8]
-    assert before(WALK)[0, :11].tolist() == [-1, -1, 0, 1, 2, 1, 2, 0, 2, 1, 1]
+    assert distinct_counts(WALK)[0, :5].tolist() == [1, 1, 2, 3, 3]
+    assert stay_lengths(WALK)[0, :5].tolist() == [1, 2, 1, 1, 1]
+    assert stay_lengths(WALK)[0, -1] == SLOTS - 9
+    assert move_counts(WALK).tolist() == [8]
+    assert previous_symbols(WALK)[0, :11].tolist() == [-1, -1, 0, 1, 2, 1, 2, 0, 2, 1, 1]
 
 
 def test_home_goes_before_last_and_return() -> None:
@@ -89,7 +89,7 @@ def test_a_last_place_is_the_one_before_the_present_stay() -> None:
     ],
 )
 def test_motifs_of_stops(runs: tuple[tuple[int, int], ...], sequence: tuple[int, ...]) -> None:
-    assert motif(day(*runs)).tolist() == [motif_sequences().index(sequence)]
+    assert motif_classes(day(*runs)).tolist() == [motif_sequences().index(sequence)]
 
 
 def test_the_public_list_of_motifs() -> None:
@@ -99,18 +99,20 @@ def test_the_public_list_of_motifs() -> None:
     assert len(set(listed)) == MOTIFS
     assert motif_sequences(77)[-1] == (0, 1, 2, 3, 4, 5)
     none = np.arange(SLOTS)[None]
-    assert motif(none).tolist() == [0]
+    assert motif_classes(none).tolist() == [0]
     seven = day(*((cell, 4) for cell in (1, 2, 1, 2, 1, 2, 1)))
-    assert motif(seven).tolist() == [MOTIFS]
-    assert motif(day((1, 24), (2, 24)), classes=2).tolist() == [2]
+    assert motif_classes(seven).tolist() == [MOTIFS]
+    assert motif_classes(day((1, 24), (2, 24)), classes=2).tolist() == [2]
     for wrong in (0, 78):
         with pytest.raises(DataError, match="motif classes"):
-            motif(none, classes=wrong)
+            motif_classes(none, classes=wrong)
 
 
 def test_no_days_at_all() -> None:
     nothing = np.zeros((0, SLOTS), dtype=np.int64)
-    assert [len(f(nothing)) for f in (symbols, actions, distinct, stays, moves, motif)] == [0] * 6
+    assert [len(f(nothing)) for f in (symbols, actions, distinct_counts, stay_lengths, move_counts, motif_classes)] == [
+        0
+    ] * 6
 
 
 @pytest.mark.parametrize("wrong", [np.zeros((2, 47), int), np.zeros(48, int), np.zeros((2, 48))])
@@ -123,7 +125,7 @@ def test_other_shapes_are_refused(wrong: np.ndarray) -> None:
 @given(st.integers(0, 10**6), st.integers(1, 12))
 def test_labels_on_random_days(seed: int, places: int) -> None:
     days = random_days(seed, places)
-    label, name, number, stay = actions(days), symbols(days), distinct(days), stays(days)
+    label, name, number, stay = actions(days), symbols(days), distinct_counts(days), stay_lengths(days)
     for cells, a, s, n, k in zip(days.tolist(), label, name, number, stay, strict=True):
         for t in range(SLOTS):
             assert n[t] == len(set(cells[: t + 1]))
@@ -138,7 +140,7 @@ def test_labels_on_random_days(seed: int, places: int) -> None:
             expected = STAY if then == now else HOME if then == cells[0] else LAST if then == before else None
             expected = (RETURN if then in past else EXPLORE) if expected is None else expected
             assert a[t] == expected
-    assert (moves(days) == (label != STAY).sum(axis=1)).all()
+    assert (move_counts(days) == (label != STAY).sum(axis=1)).all()
 
 
 @settings(max_examples=20, deadline=None)
@@ -146,7 +148,7 @@ def test_labels_on_random_days(seed: int, places: int) -> None:
 def test_meaning_does_not_depend_on_the_names_of_cells_or_the_other_days(seed: int) -> None:
     days = random_days(seed)
     renamed = np.random.default_rng(seed + 1).permutation(10**6)[days]
-    for f in (symbols, actions, distinct, stays, moves, motif):
+    for f in (symbols, actions, distinct_counts, stay_lengths, move_counts, motif_classes):
         whole = f(days)
         assert (f(renamed) == whole).all()
         assert (f(days[3:4]) == whole[3:4]).all()
@@ -247,4 +249,4 @@ def test_the_shares_of_actions_of_geolife() -> None:
     np.testing.assert_allclose(four, [0.540, 0.140, 0.135, 0.184], atol=5e-4)
     five = np.bincount(actions(days).ravel())
     assert 0.5 < five[LAST] / (five[LAST] + five[RETURN]) < 0.56
-    assert abs(distinct(days)[:, -1].mean() - 7.6) < 0.01
+    assert abs(distinct_counts(days)[:, -1].mean() - 7.6) < 0.01

@@ -110,11 +110,11 @@ def test_names_and_optional_columns(kind: str, tmp_path: Path) -> None:
 
 def test_columns_are_named_by_words() -> None:
     words = ("observations=pulse, blood pressure", "rewards=effect", "actions=dose")
-    fields = files.Fields.named(SPEC, words)
+    fields = files.Fields.from_pairs(SPEC, words)
     assert fields == dataclasses.replace(
         files.Fields.of(SPEC), observations=("pulse", "blood pressure"), rewards="effect", actions=("dose",)
     )
-    assert files.Fields.named(SPEC, ()) == files.Fields.of(SPEC)
+    assert files.Fields.from_pairs(SPEC, ()) == files.Fields.of(SPEC)
 
 
 @pytest.mark.parametrize(
@@ -129,7 +129,7 @@ def test_columns_are_named_by_words() -> None:
 )
 def test_words_that_name_no_columns_are_refused(words: tuple[str, ...], what: str) -> None:
     with pytest.raises(DataError, match=what):
-        files.Fields.named(SPEC, words)
+        files.Fields.from_pairs(SPEC, words)
 
 
 @pytest.mark.parametrize("kind", READERS)
@@ -298,7 +298,7 @@ def test_rows_that_do_not_fit_their_header_are_refused(text: str, what: str, tmp
 def test_cells_are_counted_in_pieces_of_any_size(size: int, tmp_path: Path) -> None:
     text = b'a,b\r\n1,"x,\r\n""y"",z"\r\n\n2,\n3,4,5\n6,7,8\n'
     (tmp_path / "a.csv").write_bytes(text)
-    with tables.Text(tmp_path / "a.csv") as file:
+    with tables.TextStream(tmp_path / "a.csv") as file:
         while file.readinto(buffer := bytearray(size)):
             pass
     del buffer

@@ -37,7 +37,7 @@ def test_metres_are_metres() -> None:
 
 
 def test_blocks_of_cells() -> None:
-    coarse = SMALL.coarse(2)
+    coarse = SMALL.coarse_grid(2)
     assert (coarse.rows, coarse.columns) == (2, 3)
     cells = np.arange(SMALL.size)
     blocks = SMALL.coarsen(cells, 2)
@@ -50,7 +50,7 @@ def test_blocks_of_cells() -> None:
 
 
 def test_blocks_of_a_large_grid_agree_with_its_coarse_grid() -> None:
-    coarse = GRID.coarse(20)
+    coarse = GRID.coarse_grid(20)
     cells = np.random.default_rng(0).integers(0, GRID.size, 20_000)
     blocks = GRID.coarsen(cells, 20)
     assert blocks.max() < coarse.size
@@ -99,12 +99,12 @@ def test_hexagons() -> None:
 def test_blocks_of_hexagons() -> None:
     pytest.importorskip("h3")
     grid = H3Grid(39.8, 116.2, 40.0, 116.5, 8)
-    coarse = grid.coarse(2)
+    coarse = grid.coarse_grid(2)
     blocks = grid.coarsen(np.arange(grid.size), 2)
     assert set(blocks.tolist()) == set(range(coarse.size))
     assert grid.size / coarse.size < 49
     assert haversine_km(coarse.centres(blocks), grid.centres(np.arange(grid.size))).max() < 5
-    assert grid.coarse(1).coarsen(grid.coarsen(np.arange(grid.size), 1), 1).tolist() == blocks.tolist()
+    assert grid.coarse_grid(1).coarsen(grid.coarsen(np.arange(grid.size), 1), 1).tolist() == blocks.tolist()
     drawn = grid.draw_within(np.repeat(np.arange(coarse.size), 400), 2, np.random.default_rng(0))
     assert (grid.coarsen(drawn, 2) == np.repeat(np.arange(coarse.size), 400)).all()
     assert len(np.unique(drawn)) > 0.99 * grid.size

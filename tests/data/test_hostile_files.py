@@ -156,7 +156,7 @@ def test_parquet_rows_that_take_no_space_are_refused_and_long_ids_are_kept_once(
 
 
 def test_a_whole_number_of_hundreds_of_digits_is_no_number() -> None:
-    assert np.isnan(tables.numbers_of([1, 10**400, None])[1:]).all() or np.isinf(tables.numbers_of([10**400])).all()
+    assert np.isnan(tables.to_numbers([1, 10**400, None])[1:]).all() or np.isinf(tables.to_numbers([10**400])).all()
 
 
 def test_a_grid_of_a_trillion_hexagons_is_refused_at_once() -> None:
@@ -239,13 +239,13 @@ def test_a_row_without_an_end_is_not_kept(
     for name, written in (("a.csv", content), ("a.csv.gz", gzip.compress(content))):
         path = tmp_path / name
         path.write_bytes(written)
-        with tables.Text(path) as whole:
+        with tables.TextStream(path) as whole:
             assert whole.read() == content
         with monkeypatch.context() as patch:
             patch.setattr(tables, limit, 15)
-            with pytest.raises(TacitError), tables.Text(path) as file:
+            with pytest.raises(TacitError), tables.TextStream(path) as file:
                 list(tables.csv_chunks(path, ["reward"], ["person"]))
-            with pytest.raises(ValueError, match="without an end"), tables.Text(path) as file:
+            with pytest.raises(ValueError, match="without an end"), tables.TextStream(path) as file:
                 file.read()
 
 

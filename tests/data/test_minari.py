@@ -252,7 +252,7 @@ def test_failed_writes_leave_nothing_behind(tmp_path: Path, monkeypatch: pytest.
     def full(*_: Any, **__: Any) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(minari_writer, "_name_spaces", full)
+    monkeypatch.setattr(minari_writer, "_move_namespaces", full)
     with pytest.raises(FileError, match="No space left on device"):
         data.to_minari(NAME, root=tmp_path)
     assert [path.name for path in tmp_path.rglob("*") if path.is_file()] == []

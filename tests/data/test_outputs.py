@@ -18,7 +18,7 @@ from records import SPEC, arrays, same, trajectories, with_propensities
 
 from tacit.data import Box, Column, PublicSpec, Trajectories, outputs
 from tacit.data.spec import space_of
-from tacit.data.store import ends_of
+from tacit.data.store import chain_ends
 from tacit.errors import DataError, FileError
 
 PULSE = Column("pulse", "number", 30, 220, missing="flag")
@@ -138,11 +138,11 @@ def _npz(folder: Path) -> Path:
 
 def test_ends_are_where_no_row_follows() -> None:
     data = Trajectories.from_arrays(**arrays(episode_ids=[1] * 5, unit_ids=["ann"] * 5), simulated=True)
-    assert ends_of(data._records).tolist() == [False, False, True, True, True]
+    assert chain_ends(data._records).tolist() == [False, False, True, True, True]
     apart = arrays(terminations=[False] * 5, truncations=None, episode_ids=[1, 1, 1, 2, 2], unit_ids=["ann"] * 5)
     apart["next_observations"][0] = [0.9, 0.9]
     data = Trajectories.from_arrays(**apart, simulated=True)
-    assert ends_of(data._records).tolist() == [True, False, True, True, True]
+    assert chain_ends(data._records).tolist() == [True, False, True, True, True]
 
 
 def many(rows: int, unit_ids: Any = ":transition") -> Trajectories:

@@ -32,35 +32,35 @@ def records() -> Trajectories:
 
 
 def test_memory_is_now_a_mean_or_an_exponential_mean() -> None:
-    held, after = MEMORY.courses(SEEN, AFTER, STARTS)
+    held, after = MEMORY.memories(SEEN, AFTER, STARTS)
     np.testing.assert_allclose(held, [[1, 1, 1], [3, 2, 2], [8, 4, 4.4], [4, 4, 4]])
     # the third gain of the rate .4 is max(.4, 1/3), the second 1/2: 2 + .4 (8 - 2), then 4.4 + .4 (-1 - 4.4)
     np.testing.assert_allclose(after, [[3, 2, 2], [8, 4, 4.4], [-1, 2.75, 2.24], [6, 5, 5]])
 
 
 def test_memory_in_steps_is_that_of_whole_courses() -> None:
-    held = MEMORY.after(np.full((1, 3), 99.0), SEEN[:1], np.array([1]))
+    held = MEMORY.update(np.full((1, 3), 99.0), SEEN[:1], np.array([1]))
     for k in (2, 3):
-        held = MEMORY.after(held, SEEN[k - 1 : k], np.array([k]))
-    np.testing.assert_allclose(held, MEMORY.courses(SEEN, AFTER, STARTS)[0][2:3])
+        held = MEMORY.update(held, SEEN[k - 1 : k], np.array([k]))
+    np.testing.assert_allclose(held, MEMORY.memories(SEEN, AFTER, STARTS)[0][2:3])
 
 
 def test_memory_of_one_episode_does_not_depend_on_another() -> None:
     other = SEEN.copy()
     other[:3] = 7.0
-    np.testing.assert_array_equal(MEMORY.courses(other, AFTER, STARTS)[0][3], SEEN[3])
+    np.testing.assert_array_equal(MEMORY.memories(other, AFTER, STARTS)[0][3], SEEN[3])
 
 
 def test_memory_stays_between_the_least_and_the_largest_value() -> None:
     seen = np.random.default_rng(3).uniform(-10, 10, (200, 3))
     starts = np.zeros(200, bool)
-    held, after = MEMORY.courses(seen, seen[::-1], starts)
+    held, after = MEMORY.memories(seen, seen[::-1], starts)
     assert np.abs(held).max() <= 10.0
     assert np.abs(after).max() <= 10.0
 
 
 def test_no_rows_are_no_memory() -> None:
-    held, after = MEMORY.courses(np.zeros((0, 3)), np.zeros((0, 3)), np.zeros(0, bool))
+    held, after = MEMORY.memories(np.zeros((0, 3)), np.zeros((0, 3)), np.zeros(0, bool))
     assert held.shape == after.shape == (0, 3)
 
 

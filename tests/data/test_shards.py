@@ -32,7 +32,7 @@ def dealt(folder: Path, *tables: pa.Table, **options: Any) -> shards.Shards:
     for number, rows in enumerate(tables):
         pq.write_table(rows, folder / "raw" / f"{number}.parquet")
     shards.write([str(folder / "raw")], folder / "out", **{"unit": "who", "shards": 3, "spec": SPEC, **options})
-    described = shards.described(folder / "out")
+    described = shards.read_shards(folder / "out")
     assert described is not None
     return described
 
@@ -135,4 +135,4 @@ def test_a_damaged_description_is_refused(tmp_path: Path, edit: dict[str, Any]) 
     path = described.folder / "spec.json"
     path.write_text(json.dumps({**json.loads(path.read_text()), **edit}))
     with pytest.raises(FileError, match=r"spec.json is (missing or )?damaged"):
-        shards.described(described.folder)
+        shards.read_shards(described.folder)

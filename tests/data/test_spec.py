@@ -37,7 +37,7 @@ def test_box_refuses(low: tuple[float, ...], high: tuple[float, ...], what: str)
 
 
 def test_single_rounds_inwards() -> None:
-    low, high = Box((0.1, -0.1, 1.0), (0.3, 0.7, 2.0)).single()
+    low, high = Box((0.1, -0.1, 1.0), (0.3, 0.7, 2.0)).float32_bounds()
     assert low.dtype == high.dtype == np.float32
     assert np.all(low.astype(np.float64) >= [0.1, -0.1, 1.0])
     assert np.all(high.astype(np.float64) <= [0.3, 0.7, 2.0])

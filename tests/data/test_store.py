@@ -209,7 +209,7 @@ def test_mapped_rows_stay_on_disk(tmp_path: Path) -> None:
     rows, folder = 2_400_000, tmp_path / "large"
     spec = PublicSpec(Box((-1,) * 8, (1,) * 8), Box((-1,) * 4, (1,) * 4), Box((0,), (1,)), "declared")
     block = np.zeros((rows, 8), np.float32)
-    records = store.Records(
+    records = store.StoredRecords(
         {
             "observations": block,
             "actions": block[:, :4],

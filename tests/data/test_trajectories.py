@@ -318,7 +318,7 @@ def test_changes_of_the_source_do_not_reach_the_columns() -> None:
 def test_each_unit_is_a_set_of_its_own() -> None:
     fields = arrays()
     whole = Trajectories.from_arrays(**fields)
-    sets = whole.by_unit()
+    sets = whole.split_by_unit()
     assert [len(one.columns["rewards"]) for one in sets] == [len(rows) for rows in rows_of_units(whole)]
     for one, rows in zip(sets, rows_of_units(whole), strict=True):
         for name, column in one.columns.items():
@@ -338,7 +338,7 @@ def test_sealed_shows_nothing(tmp_path: Any) -> None:
     for look in (
         lambda: data.columns,
         lambda: data.episodes,
-        lambda: data.by_unit(),
+        lambda: data.split_by_unit(),
         lambda: data.save(tmp_path / "x"),
     ):
         with pytest.raises(SealedError, match="sealed in a vault"):

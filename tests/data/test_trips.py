@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from tacit.data.mobility import trips
-from tacit.data.mobility.days import SLOTS, Days, moves
+from tacit.data.mobility.days import SLOTS, Days, move_counts
 from tacit.data.mobility.grids import RegularGrid
 from tacit.data.mobility.trips import to_geoparquet, well_known_binary
 from tacit.errors import DataError, FileError
@@ -49,7 +49,7 @@ def test_times_rise_and_every_move_is_there() -> None:
         assert (np.diff(found.seconds[rows]) > 0).all()
         assert (found.seconds[rows][0], found.seconds[rows][-1]) == (0, 86_400)
         jumps = (np.diff(found.lat[rows]) != 0) | (np.diff(found.lon[rows]) != 0)
-        assert jumps.sum() == moves(days.cells)[k]
+        assert jumps.sum() == move_counts(days.cells)[k]
 
 
 def test_geojson_has_lines_with_unix_times(tmp_path: Path) -> None:
@@ -82,11 +82,11 @@ def test_flows_count_every_move_at_every_level(tmp_path: Path) -> None:
     days = city(40, 3, 0, preset="geolife").days
     for name, options in (("a", {}), ("b", {"by_slot": True}), ("c", {"factor": 5})):
         trips.to_flows_csv(days, tmp_path / name, **options)
-    total = int(moves(days.cells).sum())
+    total = int(move_counts(days.cells).sum())
     assert sum(int(row["trips"]) for row in rows(tmp_path / "a")) == total
     assert sum(int(row["trips"]) for row in rows(tmp_path / "b")) == total
     coarse = days.grid.coarsen(days.cells.ravel(), 5).reshape(-1, SLOTS)
-    assert sum(int(row["trips"]) for row in rows(tmp_path / "c")) == int(moves(coarse).sum()) < total
+    assert sum(int(row["trips"]) for row in rows(tmp_path / "c")) == int(move_counts(coarse).sum()) < total
     trips.to_flows_csv(example(), tmp_path / "d", by_slot=True)
     found = rows(tmp_path / "d")
     assert [(row["time"], row["trips"]) for row in found] == [("09:00", "1"), ("18:00", "1"), ("18:30", "1")]

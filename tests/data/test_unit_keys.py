@@ -98,13 +98,13 @@ def test_what_nobody_sees_changes_nothing_wherever_it_stands():
         for place in range(len(text) + 1):
             for hidden in "\u200b\u200d\u00ad\u034f\ufeff\ufe0f\u115f\u180e\x01":
                 parted = text[:place] + hidden + text[place:]
-                assert unit_keys.folded(parted) == "\u00e9\uac01\u1e69n", (form, place, hex(ord(hidden)))
+                assert unit_keys.fold_key(parted) == "\u00e9\uac01\u1e69n", (form, place, hex(ord(hidden)))
 
 
 def test_folding_again_changes_nothing():
     for code in range(0x110000):
-        text = unit_keys.folded(f"x{chr(code)}y")
-        assert unit_keys.folded(text) == text, hex(code)
+        text = unit_keys.fold_key(f"x{chr(code)}y")
+        assert unit_keys.fold_key(text) == text, hex(code)
 
 
 def test_names_are_blake2b():
@@ -116,15 +116,15 @@ def test_names_are_blake2b():
 
 def test_equal_digests_are_found():
     names = unit_keys.names(map(str, range(1000)))
-    assert not unit_keys.have_equals(names)
-    assert unit_keys.have_equals(names[[*range(1000), 77]])
+    assert not unit_keys.has_duplicates(names)
+    assert unit_keys.has_duplicates(names[[*range(1000), 77]])
     half = names.copy()
     half[:, :8] = 0
-    assert not unit_keys.have_equals(half)
-    assert not unit_keys.have_equals(names[:0])
+    assert not unit_keys.has_duplicates(half)
+    assert not unit_keys.has_duplicates(names[:0])
 
 
 def test_an_unknown_word_is_refused():
-    assert [unit_keys.checked(word, "x") for word in (None, "exact", "folded")] == [None, "exact", "folded"]
+    assert [unit_keys.require_unit_key(word, "x") for word in (None, "exact", "folded")] == [None, "exact", "folded"]
     with pytest.raises(DataError, match="unit_key says nothing"):
-        unit_keys.checked("keep", "x")
+        unit_keys.require_unit_key("keep", "x")

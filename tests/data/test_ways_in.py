@@ -27,7 +27,7 @@ from tacit.data.mobility import Rules, from_cells, from_points
 from tacit.data.mobility.grids import RegularGrid
 from tacit.data.sources import databases, lake, shards, sorting
 from tacit.data.sources.dictionaries import from_obp, from_scope_rl
-from tacit.data.sources.sorting import Wanted
+from tacit.data.sources.sorting import TableOptions
 from tacit.data.texts import Texts
 from tacit.errors import DataError, TacitError
 
@@ -130,13 +130,13 @@ def of_csv(ids: Sequence[Any], folder: Path) -> int:
 
 
 def of_sorted_csv(ids: Sequence[Any], folder: Path) -> int:
-    found = lake.table_of([str(written(ids, folder / "a.csv"))])
+    found = lake.open_table([str(written(ids, folder / "a.csv"))])
     return of_table(found, time="time")
 
 
-def of_table(found: lake.Table, **wanted: Any) -> int:
+def of_table(found: lake.SourceTable, **wanted: Any) -> int:
     wanted = {"unit": "who", "reward": "reward + 0 * count(*) OVER (PARTITION BY who)", **wanted}
-    return units(Trajectories(sorting.read(found, Wanted(**wanted), SPEC, simulated=True), SPEC, simulated=True))
+    return units(Trajectories(sorting.read(found, TableOptions(**wanted), SPEC, simulated=True), SPEC, simulated=True))
 
 
 def of_texts(ids: Sequence[Any], folder: Path) -> int:
@@ -163,7 +163,7 @@ def of_sqlite(ids: Sequence[Any], folder: Path) -> int:
     written(ids, folder / "a.csv")
     with sqlite3.connect(folder / "a.sqlite") as base:
         pd.read_csv(folder / "a.csv").drop(columns="who").assign(who=list(ids)).to_sql("rows", base, index=False)
-    return of_table(databases.table_of("SELECT * FROM rows", f"sqlite:{folder / 'a.sqlite'}"))
+    return of_table(databases.open_table("SELECT * FROM rows", f"sqlite:{folder / 'a.sqlite'}"))
 
 
 def of_duckdb(ids: Sequence[Any], folder: Path) -> int:
@@ -171,7 +171,7 @@ def of_duckdb(ids: Sequence[Any], folder: Path) -> int:
     with duckdb.connect(str(folder / "a.duckdb")) as base:
         base.register("given", table(ids))
         base.execute("CREATE TABLE rows AS SELECT * FROM given")
-    return of_table(databases.table_of("SELECT * FROM rows", f"duckdb:{folder / 'a.duckdb'}"))
+    return of_table(databases.open_table("SELECT * FROM rows", f"duckdb:{folder / 'a.duckdb'}"))
 
 
 def of_parquet(ids: Sequence[Any], folder: Path) -> int:
@@ -181,7 +181,7 @@ def of_parquet(ids: Sequence[Any], folder: Path) -> int:
 
 def of_sorted_parquet(ids: Sequence[Any], folder: Path) -> int:
     pq.write_table(table(ids).append_column("hour", [list(range(len(ids)))]), folder / "a.parquet")
-    return of_table(lake.table_of([str(folder / "a.parquet")]), time="hour")
+    return of_table(lake.open_table([str(folder / "a.parquet")]), time="hour")
 
 
 def of_shards(ids: Sequence[Any], folder: Path) -> int:

@@ -43,7 +43,7 @@ def dealt_by_tacit(folder: Path) -> None:
 
 def read(folder: Path, store: Path) -> list[tuple[float, ...]]:
     """The rewards of each patient in their order; four ranks read all shards, and no two of them the same patient."""
-    described = shards.described(folder)
+    described = shards.read_shards(folder)
     assert described is not None
     found, digests = [], []
     for rank in range(4):

@@ -11,7 +11,18 @@ from gymnasium.utils.env_checker import check_env
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tacit.data.mobility.days import EXPLORE, HOME, LAST, RETURN, SLOTS, STAY, actions, distinct, stays, symbols
+from tacit.data.mobility.days import (
+    EXPLORE,
+    HOME,
+    LAST,
+    RETURN,
+    SLOTS,
+    STAY,
+    actions,
+    distinct_counts,
+    stay_lengths,
+    symbols,
+)
 from tacit.data.mobility.grids import RegularGrid, haversine_km
 from tacit.envs.movement import FixedPolicy, play, rollout
 from tacit.envs.movement_env import MovementEnv
@@ -61,8 +72,8 @@ def test_the_label_of_a_played_day_is_the_action_taken(seed: int, number: int) -
     days = rollout(policy, JUMPS, np.full(20, MIDDLE), np.random.default_rng(seed))
     assert (actions(days.cells, last=number == 5) == days.actions).all()
     for t, (count, stay, home) in enumerate(policy.seen):
-        assert (count == distinct(days.cells)[:, t]).all()
-        assert (stay == stays(days.cells)[:, t]).all()
+        assert (count == distinct_counts(days.cells)[:, t]).all()
+        assert (stay == stay_lengths(days.cells)[:, t]).all()
         assert (home == (symbols(days.cells)[:, t] == 0)).all()
 
 
@@ -255,6 +266,7 @@ def test_the_environment_is_sound_and_labels_agree(number: int) -> None:
         assert day.shape == (1, SLOTS)
         assert actions(day, last=number == 5)[0].tolist() == taken
         assert (
-            np.array(rows)[:, :3].tolist() == np.stack([np.arange(SLOTS), distinct(day)[0], stays(day)[0]], 1).tolist()
+            np.array(rows)[:, :3].tolist()
+            == np.stack([np.arange(SLOTS), distinct_counts(day)[0], stay_lengths(day)[0]], 1).tolist()
         )
     assert env.reset(options={"start": 7})[0].tolist() == [0, 1, 1, 7]

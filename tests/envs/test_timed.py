@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from tacit.data.spec import Discrete
-from tacit.envs.rollouts import Timed
+from tacit.envs.rollouts import TimedDomain
 from tacit.envs.serving import serve
 from tacit.errors import DataError
 from tacit_worlds import river_swim
@@ -15,7 +15,7 @@ RIVER = river_swim.RiverSwim()
 
 
 def test_it_moves_as_its_domain_and_counts_steps() -> None:
-    timed, state, plain = Timed(RIVER, 6, 3), np.arange(6), np.arange(6)
+    timed, state, plain = TimedDomain(RIVER, 6, 3), np.arange(6), np.arange(6)
     one, other = np.random.default_rng(0), np.random.default_rng(0)
     for t in range(1, 6):
         state, paid, ended = timed.step(state, np.ones(6, np.int64), one)
@@ -26,7 +26,7 @@ def test_it_moves_as_its_domain_and_counts_steps() -> None:
 
 
 def test_its_rows_are_inside_its_spec() -> None:
-    timed = Timed(RIVER, 6, 20)
+    timed = TimedDomain(RIVER, 6, 20)
     spec = timed.spec(river_swim.spec())
     assert spec.observation == Discrete(126)
 
@@ -42,4 +42,4 @@ def test_its_rows_are_inside_its_spec() -> None:
 @pytest.mark.parametrize(("states", "horizon"), [(0, 3), (3, 0)])
 def test_nothing_to_time_is_refused(states: int, horizon: int) -> None:
     with pytest.raises(DataError, match="at least one of each"):
-        Timed(RIVER, states, horizon)
+        TimedDomain(RIVER, states, horizon)

@@ -7,23 +7,23 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 
-from tacit.data.mobility.days import SLOTS, STAY, Days, actions, distinct
+from tacit.data.mobility.days import SLOTS, STAY, Days, actions, distinct_counts
 from tacit.data.mobility.grids import RegularGrid
-from tacit.envs.movement import FixedPolicy, possible
+from tacit.envs.movement import FixedPolicy, possible_actions
 from tacit.evaluation.attacks import (
-    Attack,
+    AttackResult,
     Candidates,
+    ContributionDirection,
+    DayLikelihood,
     DayOverlap,
-    Likelihood,
-    Nearest,
-    OwnDirection,
+    NearestDay,
     Run,
     Score,
     attack,
     auc_bound,
-    trials,
+    run_trials,
 )
-from tacit.methods.mobility.baselines.models import Fractions, epr_policy
+from tacit.methods.mobility.baselines.models import ActionFractions, epr_policy
 
 GRID = RegularGrid(0.0, 0.0, 0.19, 0.19, 0.01)
 PEOPLE, DAYS, DELTA = 24, 6, 1e-5
@@ -77,16 +77,16 @@ def starts(present: np.ndarray, seed: int) -> dict[str, np.ndarray]:
 def contributions() -> np.ndarray:
     """[U, 4] of norm 1 at most."""
     vectors = np.zeros((PEOPLE, 4))
-    np.add.at(vectors, CROWD.person, Fractions()(CROWD.cells) / DAYS)
+    np.add.at(vectors, CROWD.person, ActionFractions()(CROWD.cells) / DAYS)
     return np.asarray(vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1.0))
 
 
-def result(run: Run, score: Score, shadows: int = 64, targets: int = 64) -> Attack:
-    shadow, target = (trials(run, {"": score}, PEOPLE, runs=n, seed=s)[""] for s, n in ((1, shadows), (2, targets)))
+def result(run: Run, score: Score, shadows: int = 64, targets: int = 64) -> AttackResult:
+    shadow, target = (run_trials(run, {"": score}, PEOPLE, runs=n, seed=s)[""] for s, n in ((1, shadows), (2, targets)))
     return attack(shadow, target, delta=DELTA)
 
 
-@pytest.mark.parametrize("score", [Nearest(CANDIDATES), DayOverlap(CANDIDATES)])
+@pytest.mark.parametrize("score", [NearestDay(CANDIDATES), DayOverlap(CANDIDATES)])
 def test_copied_days_are_found(score: Score) -> None:
     found = result(copies, score)
     assert found.auc > 0.85
@@ -104,7 +104,7 @@ def test_own_directions_find_everybody_in_a_release_without_noise() -> None:
     def run(present: np.ndarray, seed: int) -> dict[str, np.ndarray]:
         return {"sum": present @ vectors}
 
-    found = result(run, OwnDirection(vectors, 0.0))
+    found = result(run, ContributionDirection(vectors, 0.0))
     assert found.auc == found.tpr == 1.0
     assert found.epsilon > 1.5
 
@@ -115,13 +115,13 @@ def test_own_directions_lose_nothing_where_people_do_not_overlap() -> None:
     def run(present: np.ndarray, seed: int) -> dict[str, np.ndarray]:
         return {"sum": present + np.random.default_rng(seed).normal(size=present.shape)}
 
-    found = result(run, OwnDirection(np.eye(PEOPLE), 1.0), shadows=200, targets=200)
+    found = result(run, ContributionDirection(np.eye(PEOPLE), 1.0), shadows=200, targets=200)
     assert found.auc == pytest.approx(auc_bound(1.0), abs=0.03)
 
 
 @pytest.mark.parametrize("mu", [0.5, 2.0])
 def test_private_fractions_stay_below_the_bound(mu: float) -> None:
-    for score in (OwnDirection(contributions(), 1 / mu), Likelihood(CANDIDATES)):
+    for score in (ContributionDirection(contributions(), 1 / mu), DayLikelihood(CANDIDATES)):
         found = result(Noisy(mu), score)
         assert found.auc_low < auc_bound(mu)
         assert found.mu <= mu
@@ -131,7 +131,7 @@ def test_the_likelihood_of_a_day_is_the_product_over_its_steps() -> None:
     """Home at home, and a return without a place to return to, are ruled out."""
     distribution = np.array([0.4, 0.3, 0.2, 0.1])
     found = CANDIDATES.log_likelihoods(FixedPolicy(tuple(distribution)))
-    taken, seen = actions(CROWD.cells, last=False), distinct(CROWD.cells)[:, :-1]
+    taken, seen = actions(CROWD.cells, last=False), distinct_counts(CROWD.cells)[:, :-1]
     home = CROWD.cells[:, :-1] == CROWD.cells[:, :1]
     left = 1 - 0.2 * home - 0.1 * (seen <= np.where(home, 1, 2))
     assert found == pytest.approx(np.log(distribution[taken] / left).sum(axis=1))
@@ -150,7 +150,7 @@ class Moods:
 def test_the_type_of_day_is_summed_out() -> None:
     table = Moods().probabilities(np.array([0, 1]))
     taken = actions(CROWD.cells)
-    numbers = table[:, None, None, :] * possible(CROWD.cells)
+    numbers = table[:, None, None, :] * possible_actions(CROWD.cells)
     chosen = np.take_along_axis(numbers, taken[None, ..., None], axis=3)[..., 0]
     each = np.log(chosen / numbers.sum(axis=3)).sum(axis=2)
     assert CANDIDATES.log_likelihoods(Moods()) == pytest.approx(np.logaddexp(*each) - np.log(2))
@@ -161,7 +161,7 @@ def test_the_type_of_day_is_summed_out() -> None:
 def test_the_nearest_day_by_hand() -> None:
     own = CROWD.cells[:2]
     days = np.array([own, own[::-1] + (np.arange(SLOTS) % 3 == 0)])
-    found = Nearest(Candidates(CROWD, PEOPLE, most=2))({"days": days})
+    found = NearestDay(Candidates(CROWD, PEOPLE, max_days=2))({"days": days})
     apart = (own[:, None] != days[1]).sum(axis=2).min(axis=1)
     assert found[0, 0] == 0
     assert found[1, 0] == -apart.mean()

@@ -11,15 +11,15 @@ import pytest
 from tacit.errors import DataError
 from tacit.evaluation import attacks
 from tacit.evaluation.attacks import (
-    Ranked,
+    RankedScores,
     Trials,
-    area,
     attack,
     auc_bound,
+    bootstrap_runs,
     likelihood_ratios,
-    over_runs,
+    roc_area,
+    run_trials,
     tpr_bound,
-    trials,
 )
 from tacit.privacy.accounting.accountants import gaussian_epsilon
 
@@ -42,9 +42,9 @@ def own(released: attacks.Released) -> np.ndarray:
     return np.asarray(released["sum"] * np.linspace(1, 1e4, PEOPLE) - 7.0)
 
 
-def found(mu: float, runs: int = 64, targets: int = 400) -> attacks.Attack:
+def found(mu: float, runs: int = 64, targets: int = 400) -> attacks.AttackResult:
     shadow, target = (
-        trials(Sums(mu), {"own": own}, PEOPLE, runs=count, seed=seed)["own"]
+        run_trials(Sums(mu), {"own": own}, PEOPLE, runs=count, seed=seed)["own"]
         for seed, count in ((1, runs), (2, targets))
     )
     return attack(shadow, target, delta=DELTA)
@@ -72,7 +72,7 @@ def test_a_release_that_depends_on_nobody_is_a_coin() -> None:
     def run(present: np.ndarray, seed: int) -> dict[str, np.ndarray]:
         return {"sum": np.random.default_rng(seed).normal(size=present.shape)}
 
-    shadow, target = (trials(run, {"own": own}, PEOPLE, runs=200, seed=seed)["own"] for seed in (1, 2))
+    shadow, target = (run_trials(run, {"own": own}, PEOPLE, runs=200, seed=seed)["own"] for seed in (1, 2))
     result = attack(shadow, target, delta=DELTA)
     assert result.auc_low < 0.5 < result.auc_high
     assert result.epsilon == 0.0
@@ -82,7 +82,7 @@ def test_a_release_that_depends_on_nobody_is_a_coin() -> None:
 def test_scores_of_absence_tell_as_much() -> None:
     """A score that is lower for present people is turned round by the shadow runs."""
     shadow, target = (
-        trials(Sums(2.0), {"not": lambda released: -own(released)}, PEOPLE, runs=200, seed=seed)["not"]
+        run_trials(Sums(2.0), {"not": lambda released: -own(released)}, PEOPLE, runs=200, seed=seed)["not"]
         for seed in (1, 2)
     )
     assert attack(shadow, target, delta=DELTA).auc == pytest.approx(auc_bound(2.0), abs=0.03)
@@ -95,7 +95,7 @@ def test_members_are_half_of_the_people_and_each_block_has_its_own_seed() -> Non
         seeds.append(seed)
         return {"sum": present.astype(float)}
 
-    result = trials(run, {"own": own}, PEOPLE, runs=50, seed=3, together=16)["own"]
+    result = run_trials(run, {"own": own}, PEOPLE, runs=50, seed=3, together=16)["own"]
     assert result.present.shape == result.scores.shape == (50, PEOPLE)
     assert 0.4 < result.present.mean() < 0.6
     assert len(seeds) == len(set(seeds)) == 4
@@ -103,8 +103,8 @@ def test_members_are_half_of_the_people_and_each_block_has_its_own_seed() -> Non
 
 def test_area_and_hits_by_hand() -> None:
     scores, present = np.array([3.0, 1.0, 2.0, 1.0, 0.0]), np.array([True, True, False, False, False])
-    assert area(scores, present) == pytest.approx((3 + 1.5) / 6)
-    ranked = Ranked.of(scores, present)
+    assert roc_area(scores, present) == pytest.approx((3 + 1.5) / 6)
+    ranked = RankedScores.of(scores, present)
     assert [ranked.hit_rate(fpr) for fpr in (0.01, 0.34, 0.67)] == [0.5, 0.5, 1.0]
 
 
@@ -116,8 +116,8 @@ def test_runs_that_count_twice_are_as_runs_that_stand_twice() -> None:
     stand = np.repeat(np.arange(9), times)
     flat, inside = scores[stand].ravel(), present[stand].ravel()
     above = (flat[inside][:, None] > flat[~inside]) + (flat[inside][:, None] == flat[~inside]) / 2
-    ranked = Ranked.of(scores, present)
-    assert ranked.area(times) == pytest.approx(above.mean(), rel=1e-12)
+    ranked = RankedScores.of(scores, present)
+    assert ranked.roc_area(times) == pytest.approx(above.mean(), rel=1e-12)
     for fpr in (0.0, 0.1, 0.3, 0.9, 1.0):
         absent = np.sort(flat[~inside])[::-1]
         threshold = absent[min(int(fpr * absent.size), absent.size - 1)]
@@ -128,10 +128,10 @@ def test_an_interval_over_runs_is_that_of_their_mean() -> None:
     """A hundred runs, half of which find everybody: 0.5 with a standard error of 0.05, however many people."""
     scores = np.repeat(np.arange(100) % 2, 30).reshape(100, 30).astype(float)
     judged = Trials(np.ones((100, 30), bool), scores)
-    found = over_runs(lambda ranked, times: float((times @ scores[:, 0]) / times.sum()), judged, draws=4_000)
+    found = bootstrap_runs(lambda ranked, times: float((times @ scores[:, 0]) / times.sum()), judged, draws=4_000)
     assert found.value == 0.5
     assert [found.low, found.high] == pytest.approx([0.402, 0.598], abs=0.015)
-    same = over_runs(Ranked.area, Trials(np.tile([True, False], (8, 1)), np.tile([1.0, 0.0], (8, 1))))
+    same = bootstrap_runs(RankedScores.roc_area, Trials(np.tile([True, False], (8, 1)), np.tile([1.0, 0.0], (8, 1))))
     assert (same.low, same.value, same.high) == (1.0, 1.0, 1.0)
 
 
@@ -144,6 +144,6 @@ def test_bad_arguments_are_named() -> None:
     with pytest.raises(DataError, match="too few shadow runs"):
         likelihood_ratios(Trials(present, np.zeros((4, 3))), Trials(present, np.zeros((4, 3))))
     with pytest.raises(DataError, match="one side"):
-        area(np.zeros(4), np.ones(4, bool))
+        roc_area(np.zeros(4), np.ones(4, bool))
     with pytest.raises(DataError, match="a score has shape"):
-        trials(Sums(1.0), {"wrong": lambda released: released["sum"][:, :2]}, PEOPLE, runs=4, seed=0)
+        run_trials(Sums(1.0), {"wrong": lambda released: released["sum"][:, :2]}, PEOPLE, runs=4, seed=0)

@@ -23,7 +23,7 @@ from tacit.evaluation.fidelity import (
     total_variation,
     uniform_table,
 )
-from tacit.evaluation.report.charts import histogram
+from tacit.evaluation.report.charts import histogram_chart
 from tacit.evaluation.report.tables import _bins, _labels, _names
 
 
@@ -106,8 +106,8 @@ def test_columns_constant_in_the_real_table_are_dropped_from_correlation() -> No
     real, synthetic = table(200, seed=0), table(200, seed=1)
     real["actions"] = np.ones((200, 1), dtype=np.float32)
     result = fidelity(real, synthetic)
-    assert "actions[0]" not in result.paired
-    assert len(result.paired) == 5
+    assert "actions[0]" not in result.paired_columns
+    assert len(result.paired_columns) == 5
     assert np.isfinite(result.correlation)
 
 
@@ -115,8 +115,8 @@ def test_a_column_collapsed_in_the_synthetic_table_counts_as_uncorrelated() -> N
     real = table(400, seed=0)
     collapsed = {**real, "rewards": np.full(400, 0.5, dtype=np.float32)}
     result = fidelity(real, collapsed)
-    at = result.paired.index("rewards")
-    others = [i for i in range(len(result.paired)) if i != at]
+    at = result.paired_columns.index("rewards")
+    others = [i for i in range(len(result.paired_columns)) if i != at]
     lost = sum(abs(result.real[at, i]) / 2 for i in others)
     assert result.correlation == pytest.approx(1 - lost / 15)
     assert result.correlation < 1.0
@@ -127,7 +127,7 @@ def test_discrete_columns_use_total_variation_and_leave_correlation_alone() -> N
     real["actions"], synthetic["actions"] = np.array([0, 0, 1, 1]), np.array([0, 1, 1, 1])
     result = fidelity(real, synthetic)
     assert result.marginals[result.columns.index("actions")] == 0.75
-    assert "actions" not in result.paired
+    assert "actions" not in result.paired_columns
 
 
 def test_a_wholly_discrete_table_has_no_correlation() -> None:
@@ -155,7 +155,7 @@ def test_independent_columns_keep_marginals_and_lose_correlation() -> None:
     result = fidelity(real, independent_columns(real, seed=0))
     assert result.marginal == 1.0
     assert result.correlation < 0.95
-    off = result.synthetic[~np.eye(len(result.paired), dtype=bool)]
+    off = result.synthetic[~np.eye(len(result.paired_columns), dtype=bool)]
     assert np.abs(off).max() < 0.06
 
 
@@ -212,14 +212,14 @@ def test_declared_columns_are_named_and_categories_are_compared_as_such() -> Non
     found = fidelity(rows, other, spec=spec)
     assert found.columns == ("age", "ward", "drug", "score", "next_age", "next_ward")
     assert found.marginals == (1.0, 0.5, 1.0, 1.0, 1.0, 1.0)  # half of the wards changed: total variation .5
-    assert found.paired == ("age", "score", "next_age")
+    assert found.paired_columns == ("age", "score", "next_age")
     drawn = uniform_table(spec, rows=2_000, seed=0)["observations"]
     assert set(drawn[:, 1].tolist()) == {0.0, 1.0, 2.0}
     assert (drawn[:, 0].min(), drawn[:, 0].max()) == (18, 95)
     assert _names(spec)[1] == ("ward", "")
     assert _labels(spec) == [(), ("north", "east", "south"), ("a", "b"), (), (), ("north", "east", "south")]
     assert all(
-        f">{label}<" in histogram(np.arange(4) - 0.5, None, np.ones(3), title="t", x_label="ward", labels=labels)
+        f">{label}<" in histogram_chart(np.arange(4) - 0.5, None, np.ones(3), title="t", x_label="ward", labels=labels)
         for labels in _labels(spec)[1:2]
         for label in labels
     )

@@ -10,8 +10,8 @@ import torch
 
 from tacit.data.spec import Discrete
 from tacit.errors import DataError
-from tacit.evaluation.attacks import area
-from tacit.evaluation.canaries import PICKS, GradientScores, inner_products, leaps, pursued
+from tacit.evaluation.attacks import roc_area
+from tacit.evaluation.canaries import PICKS, GradientScores, inner_products, leap_canaries, matching_pursuit
 from tacit.methods import synthesis
 from tacit.methods.synthesis.diffusion import Denoiser, draw, row_losses
 from tacit.methods.synthesis.pretraining import initial_model
@@ -39,7 +39,7 @@ def gradients(model: Denoiser, clean: torch.Tensor, sigma: torch.Tensor, noise: 
 def test_inner_products_are_those_of_autograd() -> None:
     model, encoder = model_of(), synthesis.Encoder.from_bounds(SPEC)
     draws = draw(torch.Generator().manual_seed(1), 5, 1, encoder=encoder)
-    rows = {name: torch.from_numpy(column) for name, column in leaps(SPEC, 5, seed=2).items()}
+    rows = {name: torch.from_numpy(column) for name, column in leap_canaries(SPEC, 5, seed=2).items()}
     clean = encoder.encode(rows, draws["spread"][:, 0])
     sigma, noise = draws["sigma"][:, 0], draws["noise"][:, 0]
     own = gradients(model, clean, sigma, noise)
@@ -58,7 +58,7 @@ def test_who_adds_a_clipped_gradient_now_and_then_is_found_by_sums_and_by_pursui
     With little noise both scores tell most canaries; with a lot of it neither knows anything.
     """
     model, encoder = model_of(), synthesis.Encoder.from_bounds(SPEC)
-    canaries, public = leaps(SPEC, 16, seed=5), maze.collect(LAYOUTS["open"], 400, agents=20, seed=6)
+    canaries, public = leap_canaries(SPEC, 16, seed=5), maze.collect(LAYOUTS["open"], 400, agents=20, seed=6)
     present = np.arange(16) % 2 == 0
     generator = torch.Generator().manual_seed(7)
 
@@ -82,8 +82,8 @@ def test_who_adds_a_clipped_gradient_now_and_then_is_found_by_sums_and_by_pursui
         quiet(step, model, total + 1e-3 * noise)
         loud(step, model, total + 1e3 * noise)
 
-    assert min(area(quiet.sums(), present), area(quiet.pursuit(), present)) > 0.8
-    assert max(area(loud.sums(), present), area(loud.pursuit(), present)) < 0.75
+    assert min(roc_area(quiet.summed_scores(), present), roc_area(quiet.pursuit_scores(), present)) > 0.8
+    assert max(roc_area(loud.summed_scores(), present), roc_area(loud.pursuit_scores(), present)) < 0.75
 
 
 def test_pursuit_finds_who_a_vector_is_made_of_although_directions_overlap() -> None:
@@ -93,7 +93,7 @@ def test_pursuit_finds_who_a_vector_is_made_of_although_directions_overlap() -> 
     directions /= directions.norm(dim=1, keepdim=True)
     vector = 9 * directions[2] - 2 * directions[3] - 5 * directions[8]
     kernel, products = directions @ directions.T, directions @ vector
-    found = pursued(products, kernel, 2)
+    found = matching_pursuit(products, kernel, 2)
     alone = products.view(6, 2).square().sum(1)
     assert set(found.argsort()[-2:].tolist()) == {1, 4}
     assert set(alone.argsort()[-2:].tolist()) != {1, 4}
@@ -102,16 +102,16 @@ def test_pursuit_finds_who_a_vector_is_made_of_although_directions_overlap() -> 
 
 
 def test_leaps_stay_inside_the_bounds_and_go_far() -> None:
-    rows = leaps(SPEC, 200, seed=0)
-    low, high = SPEC.observation.single()  # type: ignore[union-attr]
+    rows = leap_canaries(SPEC, 200, seed=0)
+    low, high = SPEC.observation.float32_bounds()  # type: ignore[union-attr]
     assert ((rows["next_observations"] >= low) & (rows["next_observations"] <= high)).all()
     typical = np.abs(rows["next_observations"] - rows["observations"]) / np.array(SPEC.difference)
     assert np.median(typical) > 5
-    assert not np.array_equal(rows["rewards"], leaps(SPEC, 200, seed=1)["rewards"])
+    assert not np.array_equal(rows["rewards"], leap_canaries(SPEC, 200, seed=1)["rewards"])
 
 
 def test_without_a_typical_step_there_is_no_leap() -> None:
     plain = dataclasses.replace(SPEC, difference=None)
     for spec in (plain, dataclasses.replace(plain, observation=Discrete(3))):
         with pytest.raises(DataError, match="typical size"):
-            leaps(spec, 10, seed=0)
+            leap_canaries(spec, 10, seed=0)

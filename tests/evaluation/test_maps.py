@@ -17,7 +17,7 @@ from test_report import CHROMIUM, NEEDS_CHROMIUM
 from tacit.data.mobility.days import SLOTS, Days
 from tacit.data.mobility.grids import RegularGrid
 from tacit.errors import DataError
-from tacit.evaluation.movement.maps import MOST_FLOWS, MOST_PLACES, Levels, Panel, corners, packed, render
+from tacit.evaluation.movement.maps import MAX_FLOWS, MAX_PLACES, Levels, Panel, corners, pack_panel, render
 from tacit_worlds.city import city
 
 GRID = RegularGrid(39.4, 115.7, 41.1, 117.4, 0.01)
@@ -40,7 +40,7 @@ def unpacked(packed: dict[str, str]) -> np.ndarray:
 
 def test_the_arrays_of_the_page_are_the_counts_of_the_days() -> None:
     days = commute()
-    found = packed(Panel("all", days, "simulated"), Levels(0, 0), trips=10)
+    found = pack_panel(Panel("all", days, "simulated"), Levels(0, 0), trips=10)
     starts, where, counts = (unpacked(found["visits"][name]) for name in ("starts", "where", "counts"))
     places = np.unique(days.cells)
     for slot in (0, 17, 18, 36, 47):
@@ -84,15 +84,15 @@ def test_hexagons_are_drawn_as_they_are() -> None:
 
 def test_too_many_places_become_blocks_and_the_flows_say_what_they_hold(monkeypatch: pytest.MonkeyPatch) -> None:
     days = city(60, 5, 0, preset="geolife").days
-    found = packed(Panel("a", days, "simulated"), Levels.of(days), trips=5)
+    found = pack_panel(Panel("a", days, "simulated"), Levels.of(days), trips=5)
     assert found["flows"]["share"] >= 0.4
-    assert len(unpacked(found["flows"]["total"])) <= MOST_FLOWS
+    assert len(unpacked(found["flows"]["total"])) <= MAX_FLOWS
     assert Levels.of(days).visits == 0
-    assert MOST_PLACES > 100
-    monkeypatch.setattr("tacit.evaluation.movement.maps.MOST_PLACES", 100)
+    assert MAX_PLACES > 100
+    monkeypatch.setattr("tacit.evaluation.movement.maps.MAX_PLACES", 100)
     coarse = Levels.of(days)
     assert coarse.visits > 0
-    found = packed(Panel("a", days, "simulated"), coarse, trips=5)
+    found = pack_panel(Panel("a", days, "simulated"), coarse, trips=5)
     assert unpacked(found["corners"]).size / 8 <= 100
     assert unpacked(found["visits"]["counts"]).sum() == days.cells.size
 
@@ -100,7 +100,7 @@ def test_too_many_places_become_blocks_and_the_flows_say_what_they_hold(monkeypa
 def test_both_maps_have_blocks_of_one_size() -> None:
     few, many = city(5, 2, 0, preset="geolife").days, city(200, 5, 0, preset="geolife").days
     one, two = Levels.of(few), Levels.of(many)
-    assert one.joined(two) == two.joined(one) == Levels(max(one.visits, two.visits), max(one.flows, two.flows))
+    assert one.merge(two) == two.merge(one) == Levels(max(one.visits, two.visits), max(one.flows, two.flows))
 
 
 @pytest.mark.parametrize("kind", ["real", "", "private", None])

@@ -82,7 +82,7 @@ def test_the_best_of_several_scores_is_chosen_on_rows_that_are_not_counted() -> 
     members, others = rng.normal(size=(3, 4_000)), rng.normal(size=(3, 4_000))
     members[1] += 1.0
     found = attack(members, others)
-    assert found.chosen == 1
+    assert found.score_index == 1
     assert found.auc == pytest.approx(0.76, abs=0.02)  # Phi(1 / sqrt 2)
     for hits, nominal, expected in zip(found.hits, (0.1, 0.01), (0.389, 0.092), strict=True):
         assert hits.false_alarms.low <= nominal <= hits.false_alarms.high

@@ -15,8 +15,14 @@ from tacit.data.mobility.grids import RegularGrid, haversine_km
 from tacit.envs.movement import FixedPolicy, RankLaw, play
 from tacit.errors import DataError
 from tacit.evaluation.movement import divergences
-from tacit.evaluation.movement.divergences import lines, map_advice, reference, robust, sequence
-from tacit.evaluation.movement.measures import View, distance_bins, jensen_shannon
+from tacit.evaluation.movement.divergences import (
+    compare_measures,
+    map_advice,
+    reference_divergences,
+    robust_divergences,
+    sequence_divergences,
+)
+from tacit.evaluation.movement.measures import DaysView, distance_bins, jensen_shannon
 
 GRID = RegularGrid(0.0, 0.0, 9.0, 9.0, 0.5)
 
@@ -104,24 +110,24 @@ def test_the_reference_figures_are_those_of_their_definitions():
     far = Days(wander(2).cells * 11 % GRID.size, wander(2).person, GRID)
     for other in (wander(1), far, of([5] * 48), of(range(48), range(48))):
         expected = literal_reference(wander(0), other)
-        assert reference(wander(0), other) == pytest.approx(expected, abs=1e-12)
+        assert reference_divergences(wander(0), other) == pytest.approx(expected, abs=1e-12)
 
 
 def test_the_top_bin_of_daily_places_is_missing_and_the_last_two_share_one():
     whole, one_less, two_less = of(range(48)), of([0, *range(47)]), of([0, 0, *range(46)])
-    assert reference(one_less, two_less)["DailyLoc"] == pytest.approx(0, abs=1e-9)
+    assert reference_divergences(one_less, two_less)["DailyLoc"] == pytest.approx(0, abs=1e-9)
     # Of days with 48 places nothing is counted at all: the smoothed histogram is flat, and farther away than ln 2.
-    assert reference(of([0] * 48), whole)["DailyLoc"] > np.log(2)
+    assert reference_divergences(of([0] * 48), whole)["DailyLoc"] > np.log(2)
 
 
 def test_geolife_has_the_floors_of_the_papers_measures():
     real = geolife()
     test = Days(real["test"], np.arange(len(real["test"])), real["grid"])
-    found = reference(real["days"], test)
+    found = reference_divergences(real["days"], test)
     expected = {"Radius": 0.0053, "DailyLoc": 0.0045, "Distance": 0.0036, "G-rank": 0.0372, "I-rank": 0.0002}
     assert found == pytest.approx(expected, abs=5.1e-5)
-    assert sequence(real["days"], test)["SEQ"] == pytest.approx(0.0035, abs=5e-4)
-    kilometres = robust(real["days"], test)
+    assert sequence_divergences(real["days"], test)["SEQ"] == pytest.approx(0.0035, abs=5e-4)
+    kilometres = robust_divergences(real["days"], test)
     expected = {"Distance km": 0.007, "Radius km": 0.029, "Visits": 0.010, "Slot visits": 0.027, "OD": 0.076}
     assert kilometres == pytest.approx(expected, abs=1.5e-3)
 
@@ -140,7 +146,7 @@ def test_geolife_fixed_policies_score_as_published(numbers, radius, places, shar
     vocabulary = np.union1d(real["days"].cells, test)
     cells = play(FixedPolicy(numbers), RankLaw(grid, vocabulary), test[:, 0], np.random.default_rng(0), invalid="stay")
     person = np.arange(len(test))
-    found = reference(Days(test, person, grid), Days(cells, person, grid))
+    found = reference_divergences(Days(test, person, grid), Days(cells, person, grid))
     assert found["Radius"] == pytest.approx(radius, abs=2.5e-3)
     assert found["DailyLoc"] == pytest.approx(places, abs=4e-3)
     assert found["I-rank"] == pytest.approx(ranks, abs=1.5e-3)
@@ -154,7 +160,7 @@ def test_geolife_fixed_policies_score_as_published(numbers, radius, places, shar
 def test_sequence_measures_of_two_days_by_hand():
     home = of([0] * 48)
     out = of([0] * 24 + [1] * 24)
-    found = sequence(home, out)
+    found = sequence_divergences(home, out)
     # One or two places; stays of 48, or of 24 twice; no move or one; 0 or 01: apart. Home is never reached: equal.
     apart = np.log(2)
     for name in ("DailyLoc", "StayLen", "NMove", "Motif"):
@@ -169,8 +175,8 @@ def test_sequence_measures_of_two_days_by_hand():
 
 def test_home_arrivals_count_by_slot():
     early, late = of([0] * 4 + [1] * 4 + [0] * 40), of([0] * 4 + [1] * 40 + [0] * 4)
-    assert sequence(early, late)["HomeArr"] == pytest.approx(np.log(2))
-    assert sequence(early, late)["NMove"] == 0
+    assert sequence_divergences(early, late)["HomeArr"] == pytest.approx(np.log(2))
+    assert sequence_divergences(early, late)["NMove"] == 0
 
 
 @settings(max_examples=20, deadline=None)
@@ -179,7 +185,7 @@ def test_sequence_measures_do_not_see_geography(seed, other):
     real, days = wander(0), wander(seed)
     renamed = np.random.default_rng(other).permutation(GRID.size)
     there = Days(renamed[days.cells], days.person, GRID)
-    assert sequence(real, there) == sequence(real, days)
+    assert sequence_divergences(real, there) == sequence_divergences(real, days)
 
 
 @settings(max_examples=20, deadline=None)
@@ -204,13 +210,13 @@ def test_radius_of_gyration_is_in_kilometres():
     cells = np.array([0, 1])
     apart = float(haversine_km(GRID.centres(cells)[0], GRID.centres(cells)[1]))
     days = of([0, 1] * 24)
-    counts = next(m for m in divergences.SETS["robust"] if m.name == "Radius km").count(View(days)).codes
+    counts = next(m for m in divergences.SETS["robust"] if m.name == "Radius km").count(DaysView(days)).codes
     assert counts.tolist() == distance_bins(np.array([apart / 2])).tolist()
 
 
 def test_trips_and_slots_see_the_direction_and_the_hour():
     there, back = of([0] * 24 + [40] * 24), of([40] * 24 + [0] * 24)
-    found = robust(there, back)
+    found = robust_divergences(there, back)
     assert [found["OD"], found["Slot visits"]] == pytest.approx([np.log(2)] * 2)
     assert found["Visits"] == found["Distance km"] == 0
 
@@ -219,11 +225,11 @@ def test_trips_and_slots_see_the_direction_and_the_hour():
 def test_a_view_says_the_same_as_its_days(metrics):
     real, first, second = wander(0), wander(1), wander(2)
     plain = [divergences.divergences(real, days, metrics=metrics) for days in (first, second)]
-    view = divergences.View(real)
+    view = divergences.DaysView(real)
     assert divergences.divergences(view, first, metrics=metrics) == plain[0]
     assert divergences.divergences(view, second, metrics=metrics) == plain[1]
-    table = divergences.table(view, {"x": first}, metrics=metrics, floors=2, bootstrap=5)
-    assert table == divergences.table(real, {"x": first}, metrics=metrics, floors=2, bootstrap=5)
+    table = divergences.divergence_table(view, {"x": first}, metrics=metrics, floors=2, bootstrap=5)
+    assert table == divergences.divergence_table(real, {"x": first}, metrics=metrics, floors=2, bootstrap=5)
 
 
 # -- floors and intervals ---------------------------------------------------------------------------------------------
@@ -231,15 +237,19 @@ def test_a_view_says_the_same_as_its_days(metrics):
 
 def test_a_table_has_floors_and_intervals_around_its_values():
     real = wander(0, days=200, people=20)
-    found = divergences.table(real, {"same": real, "other": wander(1)}, metrics="sequence", floors=8, bootstrap=40)
+    found = divergences.divergence_table(
+        real, {"same": real, "other": wander(1)}, metrics="sequence", floors=8, bootstrap=40
+    )
     assert [row.name for row in found.rows] == ["floor", "same", "other"]
     assert found.measures[-1] == "SEQ"
-    assert found.row("other").values["SEQ"].value == sequence(real, wander(1))["SEQ"]
+    assert found.row("other").values["SEQ"].value == sequence_divergences(real, wander(1))["SEQ"]
     for row in found.rows:
         assert all(0 <= v.low <= v.value <= v.high for v in row.values.values())
     assert found.row("same").values["SEQ"].value == 0
     assert found.row("floor").values["SEQ"].value > 0
-    again = divergences.table(real, {"same": real, "other": wander(1)}, metrics="sequence", floors=8, bootstrap=40)
+    again = divergences.divergence_table(
+        real, {"same": real, "other": wander(1)}, metrics="sequence", floors=8, bootstrap=40
+    )
     assert again == found
 
 
@@ -249,7 +259,7 @@ def test_people_are_drawn_with_all_their_days():
     several = Days(cells, np.arange(40), GRID)
     two = Days(cells, np.arange(40) // 20, GRID)
     wide, narrow = (
-        divergences.table(real, {"x": several}, metrics="sequence", bootstrap=200).rows[0].values["DailyLoc"]
+        divergences.divergence_table(real, {"x": several}, metrics="sequence", bootstrap=200).rows[0].values["DailyLoc"]
         for real in (two, several)
     )
     assert wide.value == narrow.value == 0
@@ -259,19 +269,19 @@ def test_people_are_drawn_with_all_their_days():
 def test_halves_of_people_are_disjoint():
     """Two people without a place in common are as far apart as can be."""
     days = Days(np.repeat([[3], [44]], 48, axis=1), np.array([7, 9]), GRID)
-    found = divergences.table(days, {}, metrics="robust", floors=3)
+    found = divergences.divergence_table(days, {}, metrics="robust", floors=3)
     assert found.row("floor").values["Slot visits"].value == pytest.approx(np.log(2))
 
 
 @pytest.mark.parametrize(
     ("call", "words"),
     [
-        (lambda: sequence(of([0] * 48), Days(np.zeros((0, 48), int), np.zeros(0, int), GRID)), "no day"),
-        (lambda: divergences.table(of([0] * 48), {}, metrics="robust", floors=2), "fewer than two people"),
-        (lambda: divergences.table(wander(0), {}, metrics="robust", bootstrap=-1), "bootstrap -1"),
+        (lambda: sequence_divergences(of([0] * 48), Days(np.zeros((0, 48), int), np.zeros(0, int), GRID)), "no day"),
+        (lambda: divergences.divergence_table(of([0] * 48), {}, metrics="robust", floors=2), "fewer than two people"),
+        (lambda: divergences.divergence_table(wander(0), {}, metrics="robust", bootstrap=-1), "bootstrap -1"),
         (lambda: divergences.divergences(wander(0), wander(1), metrics="nice"), "no set of measures 'nice'"),
-        (lambda: divergences.table(wander(0), {}, metrics="robust").row("x"), "no row 'x'"),
-        (lambda: lines(wander(0), wander(1), metrics="robust", floors=0), "floors is 0"),
+        (lambda: divergences.divergence_table(wander(0), {}, metrics="robust").row("x"), "no row 'x'"),
+        (lambda: compare_measures(wander(0), wander(1), metrics="robust", floors=0), "floors is 0"),
         (lambda: map_advice(-1.0, 5), "noise -1.0"),
     ],
 )
@@ -283,7 +293,7 @@ def test_what_cannot_be_measured_is_said(call, words):
 def test_days_on_another_grid_are_refused():
     other = RegularGrid(0.0, 0.0, 9.0, 9.0, 0.25)
     with pytest.raises(DataError, match="different grids"):
-        robust(wander(0), Days(wander(0).cells, wander(0).person, other))
+        robust_divergences(wander(0), Days(wander(0).cells, wander(0).person, other))
 
 
 # -- the report -------------------------------------------------------------------------------------------------------
@@ -292,12 +302,12 @@ def test_days_on_another_grid_are_refused():
 def test_lines_tell_close_days_from_far_ones_and_from_noise():
     real = wander(0, days=300, people=30)
     control = anywhere(300, seed=5)
-    close = lines(real, wander(1, days=300), metrics="sequence", control=control, floors=5, bootstrap=30)
+    close = compare_measures(real, wander(1, days=300), metrics="sequence", control=control, floors=5, bootstrap=30)
     assert {line.verdict for line in close if line.measure == "SEQ"} == {"as close as other people"}
     noise = anywhere(300, seed=6)
-    far = {line.measure: line for line in lines(real, noise, metrics="sequence", control=control, floors=5)}
+    far = {line.measure: line for line in compare_measures(real, noise, metrics="sequence", control=control, floors=5)}
     assert far["SEQ"].verdict == "no better than noise"
-    alone = lines(real, noise, metrics="sequence", floors=5, bootstrap=10)
+    alone = compare_measures(real, noise, metrics="sequence", floors=5, bootstrap=10)
     assert {line.verdict for line in alone if line.measure == "SEQ"} == {"farther than other people"}
     assert all(line.control is None for line in alone)
 
@@ -306,7 +316,7 @@ def test_advice_on_maps_follows_the_noise():
     slots, trips = map_advice(0.0625, 8)
     assert (slots.relative_error, slots.usable, slots.most_cells) == (0.5, True, 8)
     assert (trips.cells, trips.relative_error, trips.usable) == (64, 4.0, False)
-    assert "can be read" in slots.words()
-    assert "do not read single cells" in trips.words()
-    assert "at most 8 cells" in trips.words()
+    assert "can be read" in slots.to_sentence()
+    assert "do not read single cells" in trips.to_sentence()
+    assert "at most 8 cells" in trips.to_sentence()
     assert all(advice.usable for advice in map_advice(0.0, 10**6))

@@ -25,7 +25,7 @@ def table(rows: int, seed: int, discrete: bool = False) -> Columns:
 @pytest.mark.parametrize("discrete", [False, True])
 def test_fresh_rows_of_the_same_distribution_are_nearer_to_neither(discrete: bool) -> None:
     found = nearest_records(table(1_000, 0, discrete), table(3_000, 1, discrete), table(2_000, 2, discrete))
-    assert found.nearer.low <= 0.5 <= found.nearer.high
+    assert found.nearer_share.low <= 0.5 <= found.nearer_share.high
     assert found.copies == 0
     assert len(found.to_train) == len(found.to_holdout) == 1_000
 
@@ -36,7 +36,7 @@ def test_copies_are_counted_and_draw_the_share() -> None:
         column[:300] = train[name][:300]
     found = nearest_records(synthetic, train, table(2_000, 2))
     assert found.copies == 300
-    assert found.nearer.low > 0.55
+    assert found.nearer_share.low > 0.55
     assert (found.to_train == 0).sum() == 300
 
 
@@ -55,7 +55,7 @@ def test_units_of_columns_do_not_matter_but_steps_do() -> None:
 def test_a_constant_column_and_equal_tables_do_no_harm() -> None:
     tables = [{**table(200, seed), "rewards": np.zeros(200, np.float32)} for seed in (0, 1)]
     found = nearest_records(tables[0], tables[1], tables[1])
-    assert found.nearer.value == 0.5
+    assert found.nearer_share.value == 0.5
     assert np.isfinite(found.to_train).all()
 
 

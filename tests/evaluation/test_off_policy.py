@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from tacit.data.spec import Box, Discrete, PublicSpec
-from tacit.evaluation.off_policy import diagnostics, mspbe, ratios
+from tacit.evaluation.off_policy import diagnostics, importance_ratios, mspbe
 from tacit.methods.off_policy_evaluation import Behaviour, Evaluation, OneHot, Problem, Tabular, Uniform
 
 SPEC = PublicSpec(Discrete(3), Discrete(2), Box((0.0,), (1.0,)), "declared", propensities=True)
@@ -22,10 +22,10 @@ ROWS = {  # three episodes: one terminates, one is cut without a flag, one is tr
 
 
 def test_ratios_come_from_propensities_or_a_known_policy() -> None:
-    np.testing.assert_allclose(ratios(ROWS, Uniform(2), None), [1.0, 2.0, 1.0, 1.0, 2 / 3])
+    np.testing.assert_allclose(importance_ratios(ROWS, Uniform(2), None), [1.0, 2.0, 1.0, 1.0, 2 / 3])
     known = Tabular(np.array([[0.5, 0.5], [0.8, 0.2]]))
-    np.testing.assert_allclose(ratios(ROWS, Uniform(2), known), [1.0, 2.5, 1.0, 1.0, 0.625])
-    np.testing.assert_allclose(ratios(ROWS, Behaviour(), None), 1.0)
+    np.testing.assert_allclose(importance_ratios(ROWS, Uniform(2), known), [1.0, 2.5, 1.0, 1.0, 0.625])
+    np.testing.assert_allclose(importance_ratios(ROWS, Behaviour(), None), 1.0)
 
 
 def test_weights_and_returns_are_those_of_episodes() -> None:
@@ -51,7 +51,7 @@ def test_steps_beyond_the_horizon_do_not_count() -> None:
 
 def test_the_bellman_error_is_that_of_the_rows() -> None:
     evaluation = Evaluation(method="m", theta=np.array([0.5, 0.25, 1.0]), features=OneHot(3))
-    ratio = ratios(ROWS, Uniform(2), None)
+    ratio = importance_ratios(ROWS, Uniform(2), None)
     delta = np.array([0 + 0.125 - 0.5, 1 - 0.25, 0.5 + 0.125 - 0.5, 0.25 + 0.125 - 0.5, 1 + 0.5 - 0.25]) * ratio
     first, second = delta[[0, 2, 3]].sum() / 5, delta[[1, 4]].sum() / 5
     expected = first**2 / (3 / 5) + second**2 / (2 / 5)

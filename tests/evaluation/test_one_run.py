@@ -10,8 +10,8 @@ from scipy import special, stats
 
 from tacit.data.spec import Box, PublicSpec
 from tacit.errors import DataError
-from tacit.evaluation.canaries import leaps
-from tacit.evaluation.one_run import LARGEST, audit, lower_bound, most_that_can_be_found, p_value, plant
+from tacit.evaluation.canaries import leap_canaries
+from tacit.evaluation.one_run import MAX_EPSILON, audit, lower_bound, max_detectable_epsilon, p_value, plant
 
 
 def test_without_delta_the_p_value_is_a_binomial_tail() -> None:
@@ -36,10 +36,10 @@ def test_the_bound_is_where_the_p_value_meets_the_error() -> None:
 
 def test_all_right_guesses_give_what_can_be_found_at_most() -> None:
     sure = audit(np.arange(100.0), np.arange(100) >= 50, delta=0.0)
-    assert most_that_can_be_found(100) == pytest.approx(sure.epsilon, abs=1e-6)
-    assert most_that_can_be_found(100) == pytest.approx(math.log(100 / -math.log(0.05 / 8)), abs=0.03)
-    assert most_that_can_be_found(1) == pytest.approx(0.0)
-    assert lower_bound(10**15, 10**15, 10**15, delta=0.0, error=0.05) == LARGEST
+    assert max_detectable_epsilon(100) == pytest.approx(sure.epsilon, abs=1e-6)
+    assert max_detectable_epsilon(100) == pytest.approx(math.log(100 / -math.log(0.05 / 8)), abs=0.03)
+    assert max_detectable_epsilon(1) == pytest.approx(0.0)
+    assert lower_bound(10**15, 10**15, 10**15, delta=0.0, error=0.05) == MAX_EPSILON
 
 
 def responses(epsilon: float, canaries: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
@@ -65,8 +65,8 @@ def test_a_confident_few_are_worth_more_than_many_coins() -> None:
     present = rng.random(2_000) < 0.5
     scores = rng.normal(size=2_000) + np.where(np.arange(2_000) % 5 == 0, np.where(present, 10.0, -10.0), 0.0)
     found = audit(scores, present, delta=1e-6)
-    assert (found.kind, found.guesses) == ("both", found.right) == ("both", 250)
-    assert 3.5 < found.epsilon < most_that_can_be_found(250)
+    assert (found.kind, found.guesses) == ("both", found.correct) == ("both", 250)
+    assert 3.5 < found.epsilon < max_detectable_epsilon(250)
     assert (found.canaries, found.delta, found.confidence) == (2_000, 1e-6, 0.95)
 
 
@@ -76,7 +76,7 @@ def test_a_trace_that_is_seen_or_not_is_told_by_guesses_of_in_alone() -> None:
     present = rng.random(400) < 0.5
     scores = rng.random(400) + 10.0 * (present & (np.arange(400) % 2 == 0))
     found = audit(scores, present, delta=1e-6)
-    assert (found.kind, found.right) == ("in", found.guesses)
+    assert (found.kind, found.correct) == ("in", found.guesses)
     halved = lower_bound(2 * found.guesses, int(1.5 * found.guesses), 400, delta=1e-6, error=0.05 / 8)
     assert found.epsilon > 2 * halved > 0
 
@@ -112,7 +112,7 @@ def test_planting_puts_a_fair_half_behind_the_rows_in_their_own_types() -> None:
 def test_canaries_of_the_same_seed_say_nothing_of_the_coins() -> None:
     one = Box((0.0,), (1.0,))
     spec = PublicSpec(one, one, one, source="physics", difference=(0.1,))
-    canaries = leaps(spec, 400, seed=7)
+    canaries = leap_canaries(spec, 400, seed=7)
     rows = {name: column[:0] for name, column in canaries.items()}
     present = plant(rows, canaries, seed=7)[1]
     assert not np.array_equal(present, np.random.default_rng(7).random(400) < 0.5)
@@ -132,4 +132,4 @@ def test_bad_arguments_are_named() -> None:
     with pytest.raises(DataError, match="counts"):
         p_value(3, 4, 5, epsilon=0.0, delta=0.0)
     with pytest.raises(DataError, match="no guess"):
-        most_that_can_be_found(0)
+        max_detectable_epsilon(0)

@@ -21,15 +21,15 @@ from tacit.data.spec import Box, Discrete, PublicSpec
 from tacit.errors import CertificateError, DataError, FileError
 from tacit.evaluation.report import Report, render
 from tacit.evaluation.report.blocks import Chart
-from tacit.evaluation.report.charts import Axis, heat_map, nice, number, shorten, upward
+from tacit.evaluation.report.charts import ChartAxis, format_bound, heat_map, nice_step, number, shorten
 from tacit.evaluation.report.evidence import Histogram, Points, Score, histogram
 from tacit.evaluation.report.synthesis import Correlation, Curve, PlaneMap, Return, sections
 from tacit.evaluation.report.tables import correlation
-from tacit.evaluation.report.whole_trajectories import plane_of_cells
+from tacit.evaluation.report.whole_trajectories import make_plane
 from tacit.privacy.accounting.events import ComposedEvent, GaussianEvent, SelfComposedEvent
 from tacit.privacy.certificate import canonical as certificate_json
 from tacit.privacy.certificate.certificate import Certificate
-from tacit.privacy.mechanisms.base import certified
+from tacit.privacy.mechanisms.base import certificate_parts
 from tacit.privacy.mechanisms.sums import PoissonSum
 from tacit.units import Unit
 
@@ -91,7 +91,7 @@ def full_fields(text: str = "Synthetic") -> dict[str, Any]:
         "reference": "simulated",
         "verify": (f"verify {text}",),
         "map": PlaneMap(
-            plane_of_cells(("####", "#OO#", "####"), 0.7, (1.0, 2.0)),
+            make_plane(("####", "#OO#", "####"), 0.7, (1.0, 2.0)),
             (
                 Points("Real", "reference", generator.uniform(0.4, 1.2, (50, 2))),
                 Points(text, "synthetic", generator.uniform(0.4, 1.2, (50, 2))),
@@ -270,7 +270,9 @@ def test_a_weak_promise_is_called_weak() -> None:
 
 
 def test_the_page_reads_the_certificates_that_tacit_writes() -> None:
-    parts = certified([PoissonSum(name="denoiser", steps=4, sampling_rate=1.0, clip_norm=1.0, noise_multiplier=2.0)])
+    parts = certificate_parts(
+        [PoissonSum(name="denoiser", steps=4, sampling_rate=1.0, clip_norm=1.0, noise_multiplier=2.0)]
+    )
     certificate = Certificate.build(
         method="synthesis",
         source="PrivORL (arXiv 2512.07342)",
@@ -367,14 +369,14 @@ def test_the_pages_palette_is_defined_for_both_schemes() -> None:
     ("value", "text"), [(4.37718, "4.378"), (4.0, "4"), (0.10001, "0.1001"), (99.9999, "100"), (float("inf"), "∞")]
 )
 def test_printed_bounds_are_rounded_up(value: float, text: str) -> None:
-    assert upward(value) == text
+    assert format_bound(value) == text
 
 
 def test_numbers_and_ticks_for_people() -> None:
     assert [number(v) for v in (1e-7, 5e-7, -0.25, 1234.5, 2e9)] == ["10⁻⁷", "5 × 10⁻⁷", "−0.25", "1,234", "2 × 10⁹"]
-    assert [nice(v) for v in (0.11, 2.4, 7.0)] == [0.2, 2.5, 10.0]
-    assert Axis("", 0.0, 1.0).ticks() == [0.0, 0.25, 0.5, 0.75, 1.0]
-    assert Axis("", 1e-9, 1.0, log=True).ticks() == pytest.approx([1, 1e-2, 1e-4, 1e-6, 1e-8])
+    assert [nice_step(v) for v in (0.11, 2.4, 7.0)] == [0.2, 2.5, 10.0]
+    assert ChartAxis("", 0.0, 1.0).ticks() == [0.0, 0.25, 0.5, 0.75, 1.0]
+    assert ChartAxis("", 1e-9, 1.0, log=True).ticks() == pytest.approx([1, 1e-2, 1e-4, 1e-6, 1e-8])
 
 
 def test_histogram_shares_sum_to_one_and_clip_to_the_bounds() -> None:

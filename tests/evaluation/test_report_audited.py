@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 from test_report import full_report
 
-from tacit.evaluation.audits.findings import Audited, Finding
+from tacit.evaluation.audits.findings import AuditResult, Finding
 from tacit.evaluation.report import render
 
 
-def found(epsilon: float) -> Audited:
-    return Audited(
+def found(epsilon: float) -> AuditResult:
+    return AuditResult(
         name="doors",
         words="<the sums>",
         unit="person",

@@ -16,9 +16,9 @@ from tacit.errors import DataError
 from tacit.evaluation.lower_bounds import Rate
 from tacit.evaluation.membership import Hits
 from tacit.evaluation.neighbours import NearestRecords
-from tacit.evaluation.one_run import OneRun
+from tacit.evaluation.one_run import OneRunBound
 from tacit.evaluation.report import Report, render
-from tacit.evaluation.report.evidence import Cost, Guessed, Planted, Points, Score
+from tacit.evaluation.report.evidence import AttackHits, Cost, PlantedAudit, Points, Score
 from tacit.evaluation.report.synthesis import Curve, Return
 
 
@@ -55,10 +55,15 @@ def fields(text: str = "Synthetic rows") -> dict[str, Any]:
                 Curve(text, "synthetic", steps, steps, steps - 1, steps + 1, agent) for agent in ("IQL", "TD3+BC")
             ),
             "audits": (
-                Planted(text, "synthetic", OneRun(0.41, 500, "both", 500, 265, 1e-5, 0.95), 4.37718),
-                Planted("a twin without clipping", "control", OneRun(5.03, 500, "both", 500, 499, 1e-5, 0.95), 4.37718),
+                PlantedAudit(text, "synthetic", OneRunBound(0.41, 500, "both", 500, 265, 1e-5, 0.95), 4.37718),
+                PlantedAudit(
+                    "a twin without clipping", "control", OneRunBound(5.03, 500, "both", 500, 499, 1e-5, 0.95), 4.37718
+                ),
             ),
-            "attacks": (Guessed(text, "denoising loss at fixed noise levels", hits), Guessed("other", "", hits[:1])),
+            "attacks": (
+                AttackHits(text, "denoising loss at fixed noise levels", hits),
+                AttackHits("other", "", hits[:1]),
+            ),
             "synthesizers": (
                 Cost(text, "synthetic", (("Training", 65.0), ("Sampling", 2.04)), 1.2e9),
                 Cost("AIM", "control", (("Training", 1_800.0),), None),

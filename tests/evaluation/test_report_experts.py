@@ -15,7 +15,7 @@ from test_report import CERTIFICATE, HOSTILE, NEEDS_CHROMIUM, Page, require_fit
 from tacit.errors import DataError
 from tacit.evaluation.report import Report, render
 from tacit.evaluation.report.charts import vote_mark
-from tacit.evaluation.report.experts import PolicyReturn, ReleasedPrefixes, VotesPicture, sections, settings
+from tacit.evaluation.report.experts import PolicyReturn, ReleasedPrefixes, VotesPicture, plan_settings, sections
 
 SCALED = {"low": [-1.0], "high": [1.0], "kind": "scaled"}
 PLAN = {
@@ -109,10 +109,10 @@ def test_the_policy_comes_first_then_what_was_released_then_the_promise() -> Non
 
 def test_settings_without_effect_are_left_out() -> None:
     """Of a descent where there is a closed form, of play where there is one round, of what is not there."""
-    named = {name: value for name, value, _ in settings(EXPERTS)}
+    named = {name: value for name, value, _ in plan_settings(EXPERTS)}
     assert not {"fit: steps", "explore", "weight"} & set(named)
     plan = {**PLAN, "rounds": 2, "policy": {**PLAN["policy"], "network": {"sizes": [1, 8, 3], "gain": 0.01}}}  # type: ignore[dict-item]
-    named = {name: value for name, value, _ in settings({**EXPERTS, "plan": plan})}
+    named = {name: value for name, value, _ in plan_settings({**EXPERTS, "plan": plan})}
     assert named["policy"] == "1-8-3"
     assert {"fit: steps", "explore"} <= set(named)
     assert not any("{" in value for value in named.values())

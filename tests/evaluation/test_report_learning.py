@@ -13,8 +13,8 @@ from test_report import CERTIFICATE, HOSTILE, NEEDS_CHROMIUM, Page, require_fit
 
 from tacit.errors import DataError
 from tacit.evaluation.report import Report, render
-from tacit.evaluation.report.learning import LearningCurve, Outcome, sections, settings
-from tacit.methods.policy_gradient import Ramp, Votes
+from tacit.evaluation.report.learning import LearningCurve, Outcome, plan_settings, sections
+from tacit.methods.policy_gradient import Ramp, VotesPlan
 from tacit.serialization import to_json
 
 PLAN = {
@@ -111,13 +111,13 @@ def test_the_released_row_stands_out_and_a_single_run_has_no_spread() -> None:
 
 def test_the_largest_norm_is_the_one_that_bounds_contributions() -> None:
     plan = {**PLAN, "most_noise": 0.8, "noise_multiplier": 4.0}
-    assert "0.2" in [value for name, value, _ in settings({"plan": plan}) if name == "clip norm"]
-    assert "0.8" in [value for name, value, _ in settings(LEARNED) if name == "clip norm"]
+    assert "0.2" in [value for name, value, _ in plan_settings({"plan": plan}) if name == "clip norm"]
+    assert "0.8" in [value for name, value, _ in plan_settings(LEARNED) if name == "clip norm"]
 
 
 def test_settings_of_votes_have_words() -> None:
-    plan = to_json(Votes(directions=2, episode_length=Ramp(first=100, last=400)))
-    rows = settings({"plan": plan, "method": Votes.method})
+    plan = to_json(VotesPlan(directions=2, episode_length=Ramp(first=100, last=400)))
+    rows = plan_settings({"plan": plan, "method": VotesPlan.method})
     shown = {name: value for name, value, _ in rows}
     assert ("directions", "2", "p, how many votes of one person; each takes two episodes") in rows
     assert (shown["episode length: first"], shown["episode length: last"]) == ("100", "400")

@@ -13,9 +13,9 @@ from test_report import CERTIFICATE, HOSTILE, NEEDS_CHROMIUM, Page, require_fit
 from tacit.data.mobility.days import SLOTS, Days
 from tacit.data.mobility.grids import RegularGrid
 from tacit.errors import DataError
-from tacit.evaluation.movement.divergences import Line, Value, map_advice
+from tacit.evaluation.movement.divergences import IntervalEstimate, MeasureSummary, map_advice
 from tacit.evaluation.report import Report, render
-from tacit.evaluation.report.movement import MOST_BLOCKS, TIMES, frame_of, picture, sections, unusable
+from tacit.evaluation.report.movement import MAX_BLOCKS, TIMES, map_frame, picture, sections, unusable_notes
 from tacit_worlds.city import city
 
 UNUSABLE = {"code": "few_people", "people": 83}
@@ -40,14 +40,14 @@ MOVED = {
 DAYS = city(60, 3, 0, preset="geolife").days
 
 
-def value(of: float) -> Value:
-    return Value(of, of / 2, 2 * of)
+def value(of: float) -> IntervalEstimate:
+    return IntervalEstimate(of, of / 2, 2 * of)
 
 
 LINES = (
-    Line("SEQ", value(0.012), value(0.004), value(0.3), "farther than other people"),
-    Line("OD", value(0.2), value(0.1), None, "as close as other people"),
-    Line("a new one", value(0.2), value(0.0), None, "no better than noise"),
+    MeasureSummary("SEQ", value(0.012), value(0.004), value(0.3), "farther than other people"),
+    MeasureSummary("OD", value(0.2), value(0.1), None, "as close as other people"),
+    MeasureSummary("a new one", value(0.2), value(0.0), None, "no better than noise"),
 )
 
 
@@ -114,7 +114,7 @@ def test_settings_that_were_not_declared_are_left_out() -> None:
 def test_the_picture_counts_the_days() -> None:
     found = picture(DAYS)
     assert found.shares.shape == (len(TIMES), len(found.outlines))
-    assert len(found.outlines) <= MOST_BLOCKS
+    assert len(found.outlines) <= MAX_BLOCKS
     shown = found.shares.sum(axis=1)
     assert (shown <= 1 + 1e-9).all()
     assert (shown > 0.75).all()
@@ -139,7 +139,7 @@ def test_an_outlier_does_not_shrink_the_map() -> None:
     home = grid.cells(np.full(500, 39.9) + 0.01 * (np.arange(500) % 10), np.full(500, 116.4))
     home[0] = grid.cells(47.0, 101.0)
     found = picture(Days(np.repeat(home[:, None], SLOTS, axis=1), np.arange(500), grid))
-    low, high = frame_of(found.outlines)
+    low, high = map_frame(found.outlines)
     assert high[0] - low[0] < 0.2
     assert low[0] < 39.9 < high[0]
     np.testing.assert_allclose(found.shares.sum(axis=1), 499 / 500)
@@ -169,7 +169,7 @@ def test_without_pictures_and_advice_the_promise_stands_alone() -> None:
 
 
 def test_readable_maps_are_said_to_be_readable() -> None:
-    lines = unusable(MOVED, map_advice(1e-6, 100))
+    lines = unusable_notes(MOVED, map_advice(1e-6, 100))
     assert [line for line in lines if "can be read" in line] == lines[1:]
 
 

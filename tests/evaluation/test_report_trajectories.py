@@ -9,7 +9,7 @@ import pytest
 from test_report import HOSTILE
 
 from tacit.errors import DataError
-from tacit.evaluation.report.charts import WIDTH, Axis
+from tacit.evaluation.report.charts import WIDTH, ChartAxis
 from tacit.evaluation.report.whole_trajectories import Drawing, Plane, path_chart, time_line_chart, wall_boxes
 from tacit.evaluation.sequences import Sequences
 
@@ -26,7 +26,7 @@ TABLE = Sequences(
     np.array([2]),
 )
 FRAME = (0.0, 0.0, 4.0, 8.0)  # 90 units of the picture to one of the plane, 720 high
-Y = Axis("severity", 5.0, 9.0)
+Y = ChartAxis("severity", 5.0, 9.0)
 
 
 def elements(chart: str, kind: str) -> list[ElementTree.Element]:
@@ -89,7 +89,7 @@ def test_a_lane_has_curves_marks_seams_and_an_end() -> None:
 def test_everything_is_inside_the_picture_and_texts_stay_texts() -> None:
     columns = {**TABLE.columns, "observations": STATES + np.array([0, 0, 4.0]), "actions": np.array([0, 9, 3, 1])}
     drawn = Drawing(HOSTILE, "synthetic", Sequences(columns, TABLE.episodes), 2, HOSTILE * 9)
-    chart = time_line_chart(drawn, "synthetic", x_label=HOSTILE * 9, y=Axis(HOSTILE * 9, 5.0, 9.0))
+    chart = time_line_chart(drawn, "synthetic", x_label=HOSTILE * 9, y=ChartAxis(HOSTILE * 9, 5.0, 9.0))
     root = ElementTree.fromstring(chart)
     assert {one.tag for one in root.iter()} <= {"svg", "title", "path", "text", "circle"}
     high = float(root.get("viewBox", "").split()[3])

@@ -13,12 +13,12 @@ from test_report import HOSTILE, full_report, private_report
 
 from tacit.errors import DataError
 from tacit.evaluation.report import Report, render
-from tacit.evaluation.report.charts import Axis
+from tacit.evaluation.report.charts import ChartAxis
 from tacit.evaluation.report.whole_trajectories import (
     Drawing,
     Plane,
     WholeTrajectories,
-    lengths_and_returns,
+    trajectory_histograms,
     trajectory_scores,
 )
 from tacit.evaluation.sequences import SequenceDynamics, Sequences, sequence_dynamics
@@ -55,18 +55,18 @@ def step(states: np.ndarray, actions: np.ndarray) -> np.ndarray:
 
 def shown(synthetic: Sequences, reference: Sequences | None, label: str = "Synthetic") -> WholeTrajectories:
     drawings = [
-        Drawing(label, "synthetic", synthetic.some(6, 0)),
-        Drawing("Lines", "synthetic", synthetic.some(5, 0), **LINES),
+        Drawing(label, "synthetic", synthetic.sample(6, 0)),
+        Drawing("Lines", "synthetic", synthetic.sample(5, 0), **LINES),
     ]
     if reference is not None:
-        drawings.insert(0, Drawing("Protected", "reference", reference.some(6, 0)))
+        drawings.insert(0, Drawing("Protected", "reference", reference.sample(6, 0)))
     return WholeTrajectories(
         drawings=tuple(drawings),
         plane=Plane((0.0, 0.0, 4.0, 4.0), np.array([[1.0, 1.0, 2.0, 2.0]]), np.array([3.0, 3.0])),
-        state=Axis(label, 0.0, 4.0),
+        state=ChartAxis(label, 0.0, 4.0),
         visit="visit",
-        figures=lengths_and_returns(synthetic, reference, longest=15, returns=(0.0, 12.0)),
-        errors=((label, "synthetic", sequence_dynamics(synthetic, step).along),),
+        figures=trajectory_histograms(synthetic, reference, longest=15, returns=(0.0, 12.0)),
+        errors=((label, "synthetic", sequence_dynamics(synthetic, step).step_errors),),
     )
 
 
@@ -111,10 +111,10 @@ def test_real_trajectories_need_a_declared_source(part: str) -> None:
     real = walks(9, 1)
     parts = {
         "drawings": {
-            "drawings": (Drawing("Protected", "reference", real.some(6, 0)),),
+            "drawings": (Drawing("Protected", "reference", real.sample(6, 0)),),
             "plane": shown(real, None).plane,
         },
-        "figures": {"figures": lengths_and_returns(walks(9, 0), real, longest=15, returns=(0.0, 12.0))},
+        "figures": {"figures": trajectory_histograms(walks(9, 0), real, longest=15, returns=(0.0, 12.0))},
         "errors": {"errors": (("Protected", "reference", np.zeros(3)),)},
     }
     with pytest.raises(DataError, match="whole_trajectories"):

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from tacit.errors import DataError
-from tacit.evaluation.dynamics import one_step
+from tacit.evaluation.dynamics import one_step_errors
 from tacit.evaluation.sequences import Known, Sequences, Step, sequence_dynamics
 
 
@@ -34,30 +34,30 @@ def driven(*lengths: int, error: float = 0.0, stitches: tuple[int, ...] = (), ju
 
 def test_exact_trajectories_have_no_error_and_no_seam() -> None:
     found = sequence_dynamics(driven(3, 5), drive)
-    np.testing.assert_array_equal(found.along, np.zeros(5))
+    np.testing.assert_array_equal(found.step_errors, np.zeros(5))
     np.testing.assert_array_equal(found.drift, np.zeros(5))
-    np.testing.assert_array_equal(found.reaching, [2, 2, 2, 1, 1])
-    assert (found.elsewhere, found.unknown) == (0.0, 0.0)
-    assert np.isnan([found.at_stitches, found.gap]).all()
+    np.testing.assert_array_equal(found.drift_counts, [2, 2, 2, 1, 1])
+    assert (found.inner_error, found.unknown_share) == (0.0, 0.0)
+    assert np.isnan([found.stitch_error, found.stitch_gap]).all()
 
 
 def test_equal_errors_of_steps_add_up_to_a_drift() -> None:
     found = sequence_dynamics(driven(2, 4, error=0.5), drive)
-    np.testing.assert_allclose(found.along, 0.5)
+    np.testing.assert_allclose(found.step_errors, 0.5)
     np.testing.assert_allclose(found.drift, [0.5, 1.0, 1.5, 2.0])
 
 
 def test_a_jump_is_an_error_at_the_seam_alone() -> None:
     found = sequence_dynamics(driven(4, 3, stitches=(2, 6), jump=3.0), drive)
-    np.testing.assert_allclose(found.along, [0.0, 3.0, 0.0, 0.0])
+    np.testing.assert_allclose(found.step_errors, [0.0, 3.0, 0.0, 0.0])
     np.testing.assert_allclose(found.drift, [0.0, 3.0, 3.0, 3.0])
-    assert (found.at_stitches, found.elsewhere, found.gap) == (3.0, 0.0, 3.0)
+    assert (found.stitch_error, found.inner_error, found.stitch_gap) == (3.0, 0.0, 3.0)
 
 
 def test_seams_tell_the_gap_from_the_error_of_the_step() -> None:
     """Fragments whose last step is wrong, but which are joined without a gap."""
     found = sequence_dynamics(driven(4, error=0.25, stitches=(2,)), drive)
-    assert (found.at_stitches, found.elsewhere, found.gap) == pytest.approx((0.25, 0.25, 0.0))
+    assert (found.stitch_error, found.inner_error, found.stitch_gap) == pytest.approx((0.25, 0.25, 0.0))
 
 
 def test_without_gaps_it_is_the_error_of_one_step() -> None:
@@ -69,8 +69,8 @@ def test_without_gaps_it_is_the_error_of_one_step() -> None:
         return states + np.column_stack([actions, 5.0 * np.sin(states[:, 0]), np.zeros(len(states))])
 
     found = sequence_dynamics(Sequences(columns, np.array([0, 30])), turn)
-    expected = one_step({**columns, "rewards": np.zeros(30)}, lambda s, a: (turn(s, a), np.zeros(30)))
-    assert found.elsewhere == pytest.approx(expected.next_state)
+    expected = one_step_errors({**columns, "rewards": np.zeros(30)}, lambda s, a: (turn(s, a), np.zeros(30)))
+    assert found.inner_error == pytest.approx(expected.next_state)
 
 
 def test_rows_that_the_simulator_does_not_know_count_apart() -> None:
@@ -80,9 +80,9 @@ def test_rows_that_the_simulator_does_not_know_count_apart() -> None:
         return np.where(states[:, :1] > 2.5, np.nan, drive(states, actions))
 
     found = sequence_dynamics(driven(5, 2), half, known=lambda states: states[:, 0] < 2.5)
-    assert found.unknown == pytest.approx(2 / 7)
-    np.testing.assert_array_equal(found.along, [0.0, 0.0, 0.0, np.nan, np.nan])
-    np.testing.assert_array_equal(found.reaching, [2, 2, 1, 0, 0])
+    assert found.unknown_share == pytest.approx(2 / 7)
+    np.testing.assert_array_equal(found.step_errors, [0.0, 0.0, 0.0, np.nan, np.nan])
+    np.testing.assert_array_equal(found.drift_counts, [2, 2, 1, 0, 0])
     np.testing.assert_array_equal(found.drift, [0.0, 0.0, 0.0, np.nan, np.nan])
 
 

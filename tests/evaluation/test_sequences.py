@@ -31,25 +31,25 @@ def test_statistics_of_two_small_trajectories() -> None:
     found = trajectory_statistics(TWO)
     np.testing.assert_array_equal(found.returns, [7.0, 8.0])
     np.testing.assert_array_equal(found.lengths, [3.0, 1.0])
-    np.testing.assert_array_equal(found.travelled, [3.0, 5.0])
-    np.testing.assert_array_equal(found.end_to_end, [1.0, 5.0])
-    np.testing.assert_array_equal(found.repeated, [0.25, 0.0])  # one of 0, 1, 2, 1; none of (0, 0), (3, 4)
+    np.testing.assert_array_equal(found.path_lengths, [3.0, 5.0])
+    np.testing.assert_array_equal(found.displacements, [1.0, 5.0])
+    np.testing.assert_array_equal(found.revisit_shares, [0.25, 0.0])  # one of 0, 1, 2, 1; none of (0, 0), (3, 4)
 
 
 def test_resolution_and_position_choose_what_is_the_same_place() -> None:
-    assert trajectory_statistics(TWO, resolution=1.5).repeated.tolist() == [
+    assert trajectory_statistics(TWO, resolution=1.5).revisit_shares.tolist() == [
         0.5,
         0.0,
     ]  # 0 and 1 fall together: two places in 0, 1, 2, 1
     height = trajectory_statistics(TWO, position=(1,))
-    assert (height.travelled.tolist(), height.repeated.tolist()) == ([0.0, 4.0], [0.75, 0.0])
+    assert (height.path_lengths.tolist(), height.revisit_shares.tolist()) == ([0.0, 4.0], [0.75, 0.0])
 
 
 def test_a_jump_between_fragments_is_part_of_the_way() -> None:
     jumping = STATES.copy()
     jumping[1] = [1.0, 10.0]
     columns = {**TWO.columns, "observations": jumping}
-    assert trajectory_statistics(Sequences(columns, TWO.episodes)).travelled[0] == pytest.approx(
+    assert trajectory_statistics(Sequences(columns, TWO.episodes)).path_lengths[0] == pytest.approx(
         2 * np.hypot(1, 10) + 1.0
     )
 
@@ -57,7 +57,7 @@ def test_a_jump_between_fragments_is_part_of_the_way() -> None:
 def test_different_discrete_states_are_one_apart() -> None:
     columns = {"observations": np.array([4, 4, 9]), "next_observations": np.array([4, 9, 4]), "rewards": np.zeros(3)}
     found = trajectory_statistics(Sequences(columns, np.array([0, 3])))
-    assert (found.travelled[0], found.end_to_end[0], found.repeated[0]) == (2.0, 0.0, 0.5)
+    assert (found.path_lengths[0], found.displacements[0], found.revisit_shares[0]) == (2.0, 0.0, 0.5)
 
 
 def test_picking_keeps_rows_and_seams_together() -> None:
@@ -71,10 +71,10 @@ def test_picking_keeps_rows_and_seams_together() -> None:
 
 def test_halves_are_disjoint_and_shuffling_keeps_rows_and_lengths() -> None:
     real = wandering(21, 3)
-    one, other = real.halves(0)
+    one, other = real.split_halves(0)
     assert (len(one), len(other)) == (10, 10)
     assert not set(one.columns["rewards"]) & set(other.columns["rewards"])
-    mixed = real.shuffled(0)
+    mixed = real.shuffle_rows(0)
     assert sorted(mixed.columns["rewards"]) == sorted(real.columns["rewards"])
     assert mixed.columns["rewards"].tolist() != real.columns["rewards"].tolist()
     assert mixed.episodes.tolist() == real.episodes.tolist()
@@ -83,8 +83,8 @@ def test_halves_are_disjoint_and_shuffling_keeps_rows_and_lengths() -> None:
         for reward, state in zip(real.columns["rewards"], real.columns["observations"], strict=True)
     }
     assert here == dict(zip(mixed.columns["rewards"], map(tuple, mixed.columns["observations"]), strict=True))
-    assert len(real.some(5, 0)) == 5
-    assert len(real.some(99, 0)) == 21
+    assert len(real.sample(5, 0)) == 5
+    assert len(real.sample(99, 0)) == 21
 
 
 def test_they_are_those_of_a_set_of_trajectories() -> None:
@@ -124,7 +124,7 @@ def test_ragged_columns_and_bad_settings_are_refused() -> None:
     with pytest.raises(DataError, match="do not fit"):
         Sequences({**TWO.columns, "rewards": np.zeros(3)}, TWO.episodes)
     with pytest.raises(DataError, match="one trajectory only"):
-        TWO.pick(np.array([0])).halves(0)
+        TWO.pick(np.array([0])).split_halves(0)
     for settings in ({"resolution": 0.0}, {"position": (2,)}):
         with pytest.raises(DataError, match="out of range"):
             trajectory_statistics(TWO, **settings)  # type: ignore[arg-type]

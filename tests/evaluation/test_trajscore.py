@@ -87,7 +87,7 @@ def test_fresh_trajectories_reach_the_ceiling_and_their_rows_alone_the_floor(enc
     assert 0.8 < found.ceiling.f1 < 1.0
     assert found.floor.f1 < 0.5 * found.ceiling.f1
     assert found.floor.mean_cosine > found.ceiling.mean_cosine  # PrivORL's figure prefers the floor
-    assert traj_score(encoder, real, real.shuffled(5)).synthetic.f1 == pytest.approx(found.floor.f1, abs=0.1)
+    assert traj_score(encoder, real, real.shuffle_rows(5)).synthetic.f1 == pytest.approx(found.floor.f1, abs=0.1)
 
 
 def test_precision_and_recall_tell_what_is_wrong(encoder: TrajectoryEncoder) -> None:

@@ -15,8 +15,8 @@ from torch import Tensor, nn
 
 from tacit.data.spec import Box, PublicSpec
 from tacit.data.trajectories import Trajectories
-from tacit.evaluation.attacks import area
-from tacit.evaluation.canaries import Drawn, UnitScores, leaping
+from tacit.evaluation.attacks import roc_area
+from tacit.evaluation.canaries import UnitSampler, UnitScores, leap_histories
 from tacit.evaluation.membership import attack
 from tacit.privacy.gradients.clipped_sums import clipped_sum
 from tacit.privacy.mechanisms.sums import PoissonSum
@@ -59,7 +59,7 @@ def people(columns: Mapping[str, np.ndarray], chosen: np.ndarray | None = None) 
 
 def small_steps(count: int, rows: int, seed: int) -> dict[str, np.ndarray]:
     """People who hardly move, each from places of its own."""
-    columns = leaping(SPEC, count, rows=rows, seed=seed)
+    columns = leap_histories(SPEC, count, rows=rows, seed=seed)
     rng = np.random.default_rng(seed)
     columns["observations"] = rng.uniform(-1, 1, columns["observations"].shape).astype(np.float32)
     moved = columns["observations"] + 0.05 * rng.standard_normal(columns["observations"].shape)
@@ -73,7 +73,7 @@ def net(width: int = 32) -> nn.Module:
 
 
 def test_a_person_of_canaries_is_one_episode_of_one_leap() -> None:
-    columns = leaping(SPEC, 3, rows=5, seed=0)
+    columns = leap_histories(SPEC, 3, rows=5, seed=0)
     assert columns["unit_ids"].tolist() == np.repeat([0, 1, 2], 5).tolist()
     assert columns["truncations"].reshape(3, 5).sum(axis=1).tolist() == [1, 1, 1]
     by_person = columns["next_observations"].reshape(3, 5, 6)
@@ -83,7 +83,7 @@ def test_a_person_of_canaries_is_one_episode_of_one_leap() -> None:
 
 def test_canary_people_are_told_as_well_as_the_noise_allows_and_not_better() -> None:
     """Four full-batch steps with noise sigma: mu is 2 / sigma, and the area under any test at most Phi(mu / sqrt 2)."""
-    columns, rng, model = leaping(SPEC, 6, rows=9, seed=1), np.random.default_rng(2), net(64)
+    columns, rng, model = leap_histories(SPEC, 6, rows=9, seed=1), np.random.default_rng(2), net(64)
     generator = torch.Generator().manual_seed(3)
     public, others = people(small_steps(6, 20, 4)), people(small_steps(4, 20, 5))
     objective, size = Moves(), sum(p.numel() for p in model.parameters())
@@ -100,29 +100,29 @@ def test_canary_people_are_told_as_well_as_the_noise_allows_and_not_better() -> 
                     add_everybody(total, model, objective, known, seed=1_000 * run + step)
                 noisy = total + sigma * PART.clip_norm * torch.randn(size, generator=generator)
                 seen(step, model, noisy / 50.0)
-            values.append(seen.sums())
-        areas[sigma] = area(np.array(values), present)
+            values.append(seen.summed_scores())
+        areas[sigma] = roc_area(np.array(values), present)
     assert areas[0.5] > 0.9
     assert areas[2.0] < 0.76 + 0.15  # Phi(1 / sqrt 2), and three standard errors of 48 against 48
 
 
 def add_everybody(total: Tensor, model: nn.Module, objective: Moves, known: Trajectories, seed: int) -> None:
-    drawn = Drawn(PART, objective, known, seed=seed)
-    total += clipped_sum(model, objective.loss, drawn.rows(np.arange(drawn.units)), PART.clip_norm)
+    drawn = UnitSampler(PART, objective, known, seed=seed)
+    total += clipped_sum(model, objective.loss, drawn.draw_rows(np.arange(drawn.units)), PART.clip_norm)
 
 
 def unit_losses(model: nn.Module, objective: Moves, known: Trajectories, *, draws: int) -> npt.NDArray[np.float64]:
     """Each unit's loss, [1, U]: the mean over so many draws of rows and noise."""
-    drawn = Drawn(PART, objective, known, seed=0)
+    drawn = UnitSampler(PART, objective, known, seed=0)
     some = np.arange(drawn.units)
-    losses = [objective.loss(model, drawn.rows(some)).detach().double().numpy() for _ in range(draws)]
+    losses = [objective.loss(model, drawn.draw_rows(some)).detach().double().numpy() for _ in range(draws)]
     return np.mean(losses, axis=0, keepdims=True)
 
 
 @pytest.mark.parametrize("steps", [0, 400])
 def test_who_was_learned_by_heart_has_a_lower_loss(steps: int) -> None:
     """Histories of one leap each, of which a wide network learns the members'."""
-    columns, objective, model = leaping(SPEC, 80, rows=6, seed=7), Moves(), net(256)
+    columns, objective, model = leap_histories(SPEC, 80, rows=6, seed=7), Moves(), net(256)
     members, fresh = people(columns, np.arange(80) < 40), people(columns, np.arange(80) >= 40)
     adam = torch.optim.Adam(model.parameters(), lr=5e-3)
     own = {name: torch.tensor(column) for name, column in members.columns.items() if column.ndim == 2}

@@ -11,21 +11,23 @@ from experiments.alignment_trl import TARGETS, TRIES
 from torch import Tensor
 
 from experiments import alignment_trl
-from tacit.agents.language.adapters import Bias, Shape, Steering
+from tacit.agents.language.adapters import Bias, ModelShape, Steering
 from tacit.agents.language.llama import Llama
 from tacit.agents.language.models import Cache, Tokenizer, Writer
 from tacit.agents.language.sampling import complete
 from tacit.methods.alignment import AlignmentPlan
 
-SHAPE = Shape(layers=3, width=32, inner=48, heads=4, groups=2, tokens=61, base=500.0, epsilon=1e-4)
+SHAPE = ModelShape(layers=3, width=32, inner=48, heads=4, groups=2, tokens=61, base=500.0, epsilon=1e-4)
 VOCABULARY = [4, 9, 10, 11, 30, 44, 60]
-BASE, TUNED = (Llama.random(SHAPE, seed=seed).restricted(VOCABULARY) for seed in (1, 2))
+BASE, TUNED = (Llama.random(SHAPE, seed=seed).with_vocabulary(VOCABULARY) for seed in (1, 2))
 
 
 def logits(model: Llama, tokens: Tensor) -> Tensor:
     bias = Bias(layer=0, scale=1.0)
     empty: Cache = model.read(tokens[:, :0])
-    return model.above(model.below(tokens, empty, 1), empty, Steering(bias, bias.start(SHAPE)[None]))
+    return model.run_upper_layers(
+        model.run_lower_layers(tokens, empty, 1), empty, Steering(bias, bias.initial_parameters(SHAPE)[None])
+    )
 
 
 def test_settings_are_tries_and_a_configuration_holds_no_seed() -> None:
@@ -56,7 +58,11 @@ def test_the_model_that_trl_trains_writes_the_vocabulary_with_our_logits_and_com
     module(number[tokens]).logits.sum().backward()
     assert sum(weight.numel() for weight in module.parameters()) == sum(
         weight.numel()
-        for weight in (BASE.embedding, BASE.last, *(part for layer in BASE.layers for part in vars(layer).values()))
+        for weight in (
+            BASE.embedding,
+            BASE.final_norm,
+            *(part for layer in BASE.layers for part in vars(layer).values()),
+        )
     )
 
 
@@ -97,7 +103,7 @@ def test_the_divergence_is_that_of_every_next_token_at_what_the_tuned_model_writ
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     pytest.importorskip("tokenizers")
-    tokenizer = Tokenizer.byte_pairs([chr(65 + i) for i in range(61)], [], digits=False)
+    tokenizer = Tokenizer.from_byte_pairs([chr(65 + i) for i in range(61)], [], digits=False)
     near = alignment_trl.between(BASE, TUNED, 0.1)
     monkeypatch.setattr(alignment_trl.world, "writer", lambda: Writer(BASE, tokenizer, ""))
     monkeypatch.setattr(alignment_trl, "PLAN", replace(AlignmentPlan(), adapter=Bias(layer=0), tokens=5))

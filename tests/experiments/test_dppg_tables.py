@@ -14,7 +14,7 @@ from experiments.ope_plots import Curve, Panel, draw
 from experiments.store import Store
 
 from experiments import dppg_audit, dppg_frontier, dppg_riverswim, dppg_tables
-from tacit.evaluation.report.charts import Axis
+from tacit.evaluation.report.charts import ChartAxis
 
 
 def asked(key: str) -> dict[str, Any]:
@@ -140,14 +140,14 @@ def test_the_picture_leaves_out_what_is_missing_and_sets_infinity_apart(invented
 
 
 def test_marks_replace_ticks_and_infinity_has_a_place_of_its_own() -> None:
-    axis = Axis("epsilon", 0.5, 8.0, log=True, marks=(0.5, 2.0, 8.0, np.inf))
+    axis = ChartAxis("epsilon", 0.5, 8.0, log=True, marks=(0.5, 2.0, 8.0, np.inf))
     assert axis.ticks() == [0.5, 2.0, 8.0, np.inf]
     np.testing.assert_allclose(axis.fraction(np.array([0.1, 0.5, 2.0, 8.0, 9.0, np.inf])), [0, 0, 0.35, 0.7, 0.7, 0.95])
-    np.testing.assert_allclose(Axis("", 0.0, 10.0, marks=(0.0, 5.0)).fraction(np.array([5.0, 20.0])), [0.5, 1.0])
+    np.testing.assert_allclose(ChartAxis("", 0.0, 10.0, marks=(0.0, 5.0)).fraction(np.array([5.0, 20.0])), [0.5, 1.0])
 
 
 def test_bars_of_curves_stand_beside_each_other(tmp_path: Path) -> None:
-    axes = (Axis("x", 0.0, 10.0), Axis("y", 0.0, 10.0))
+    axes = (ChartAxis("x", 0.0, 10.0), ChartAxis("y", 0.0, 10.0))
     curves = [Curve(name, [5.0], [5.0], spread=[(2.0, 8.0)]) for name in ("one", "two")]
     draw([Panel("y", "x", curves, axes=axes)], "bars", tmp_path / "a.svg", columns=1)
     nodes = list(ElementTree.parse(tmp_path / "a.svg").getroot().iter())

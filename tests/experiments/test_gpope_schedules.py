@@ -23,7 +23,7 @@ def test_the_diminishing_bound_is_the_larger_of_two_terms_over_the_steps() -> No
 def test_the_proof_s_first_step_fails_no_step_makes_the_norm_a_contraction() -> None:
     least, largest = gpope_schedules.spectrum()
     assert least == pytest.approx(1.398e-5, rel=1e-3)
-    a, _, c = gpope_schedules.chain.population()
+    a, _, c = gpope_schedules.chain.expected_moments()
     own = np.block([[np.zeros_like(a), -a.T], [a, c]])
     for step in (1e-3, 0.1, 1 / largest):
         assert np.linalg.norm(np.eye(len(own)) - step * own, 2) > 1

@@ -100,8 +100,8 @@ def test_rows_are_decided_by_the_seed_and_public_ones_are_not_private() -> None:
     assert all(np.array_equal(rows[name], again[name]) for name in rows)
     assert len(rows["rewards"]) == 90
     other = kitchen_demonstrations.collect(90, menu=SLIDE, seed=4)
-    assert overlap.find(rows, again, kitchen.spec()).suspicious
-    assert not overlap.find(other, rows, kitchen.spec()).suspicious
+    assert overlap.find_overlap(rows, again, kitchen.spec()).suspicious
+    assert not overlap.find_overlap(other, rows, kitchen.spec()).suspicious
 
 
 def test_the_public_bounds_hold_demonstrations() -> None:

@@ -172,7 +172,7 @@ def test_people_have_the_baselines_of_rows(way: str, tmp_path: Path, monkeypatch
     assert found.notes["epsilon"] == 10.0
     assert [len(people.episodes) - 1 for people in shown] == ([1] if way == "noise_only" else [100])[: len(shown)]
     assert {len(column) for column in found.columns.values()} == {2_000}
-    low, high = (np.asarray(bound) for bound in here.spec.observation.single())
+    low, high = (np.asarray(bound) for bound in here.spec.observation.float32_bounds())
     assert ((found.columns["observations"] >= low - 1e-5) & (found.columns["observations"] <= high + 1e-5)).all()
     promise = trajectory_ways.configuration(here, way, 10.0, synthesis_fits.QUICK)["guarantee"]
     assert promise["unit"]["name"] == "person"

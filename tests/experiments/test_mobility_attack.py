@@ -35,7 +35,7 @@ def invented(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 def test_sums_of_everybody_are_those_of_the_door() -> None:
     plan = mobility.OneShotPlan(noise_multiplier=0.0).account(unit=WORLD.unit, delta=DELTA)
-    works = mobility.works(plan, CITY.grid)
+    works = mobility.build_contributions(plan, CITY.grid)
     with WORLD.vault() as vault:
         run = vault.reserve(plan)
         for name in (MOVES_PART, STARTS):
@@ -45,7 +45,7 @@ def test_sums_of_everybody_are_those_of_the_door() -> None:
 
 
 def test_noise_is_that_of_the_plan() -> None:
-    sums = Sums.of(mobility.works(_plan(), CITY.grid)[MOVES_PART], 0.5, 3.0)
+    sums = Sums.of(mobility.build_contributions(_plan(), CITY.grid)[MOVES_PART], 0.5, 3.0)
     still = replace(sums, noise=0.0)
     rng, nobody = np.random.default_rng(0), np.zeros(GEOLIFE)
     drawn = np.array([sums.draw(nobody, rng) for _ in range(400)]) * GEOLIFE

@@ -13,7 +13,7 @@ from gymnasium.utils.env_checker import check_env
 
 from tacit.data.trajectories import Trajectories
 from tacit.envs.gym_domain import DomainEnv
-from tacit.envs.rollouts import uniform
+from tacit.envs.rollouts import uniform_policy
 
 CAR = mountain_car.MountainCar()
 NOTHING = np.random.default_rng(0)
@@ -53,7 +53,7 @@ def test_one_step_by_hand() -> None:
 
 
 def test_rows_become_trajectories() -> None:
-    columns = mountain_car.collect(uniform(3), 200, seed=0, horizon=50)
+    columns = mountain_car.collect(uniform_policy(3), 200, seed=0, horizon=50)
     assert np.array_equal(np.unique(columns["unit_ids"]), np.arange(200))
     assert columns["observations"].dtype == np.float32
     assert set(columns["propensities"].tolist()) == {float(np.float32(1 / 3))}
@@ -110,6 +110,6 @@ def test_the_learned_policy_reaches_the_goal() -> None:
     assert len(learned["rewards"]) / 500 < 110
     probabilities = mountain_car.behaviour()(learned["observations"])
     assert np.unique(probabilities.round(6)).tolist() == pytest.approx([1 / 6, 2 / 3], abs=1e-6)
-    random = mountain_car.collect(uniform(3), 500, seed=0)
+    random = mountain_car.collect(uniform_policy(3), 500, seed=0)
     assert random["terminations"].sum() / 500 < 0.3
     assert mountain_car.learned_q().weights.shape == (36, 3)

@@ -11,19 +11,21 @@ from experiments.envs.paper_experts import Trained, Training, _absorbed, _featur
 
 from tacit.agents.heads import Categorical
 from tacit.agents.networks import Mlp
-from tacit.agents.stacked import Stacked
+from tacit.agents.stacked import StackedPolicies
 from tacit.errors import DataError, PlanError
 from tacit_worlds import cart_pole, hiv, populations
 from tacit_worlds.acrobot import Acrobot
 from tacit_worlds.agents import ppo
-from tacit_worlds.populations import Playing, returns, variation, world
+from tacit_worlds.populations import ExpertActor, returns, variation, world
 
 SIZES = (4, 3, 2)
 PARAMETERS = Mlp(SIZES).parameters
 
 
 def test_the_grids_are_the_papers() -> None:
-    assert [populations.count(name) for name in ("cart_pole", "acrobot", "lunar_lander", "hiv")] == [1000] * 3 + [2000]
+    assert [populations.variation_count(name) for name in ("cart_pole", "acrobot", "lunar_lander", "hiv")] == [
+        1000
+    ] * 3 + [2000]
     assert variation("cart_pole", 0) == cart_pole.CartPole(gravity=8.75, force=9.0, cart_mass=0.8)
     assert variation("cart_pole", 999) == cart_pole.CartPole(gravity=11.0, force=11.25, cart_mass=1.25)
     assert variation("cart_pole", 120) == cart_pole.CartPole(gravity=9.0, force=9.5, cart_mass=0.8)
@@ -40,7 +42,7 @@ def test_agents_lose_their_normalisation_and_nothing_else() -> None:
     agent = ppo.learn(
         cart_pole.CartPole(), Categorical(2), ppo.PpoConfig(512, rollout=64, hidden=(3,)), observation=4, horizon=50
     )
-    experts = Stacked.from_mlp(_features(box), agent.network, _absorbed(agent, box))  # type: ignore[arg-type]
+    experts = StackedPolicies.from_mlp(_features(box), agent.network, _absorbed(agent, box))  # type: ignore[arg-type]
     generator = np.random.default_rng(0)
     seen = agent.mean + agent.deviation * generator.uniform(-9.0, 9.0, (2_000, 4))  # both cut further out
     seen = np.clip(seen, cart_pole.LOW, cart_pole.HIGH).astype(np.float32)
@@ -65,7 +67,7 @@ def test_training_a_variation(tmp_path: Path) -> None:
     assert np.array_equal(again.worth, trained.worth)
     experts = choose("cart_pole", [again], experts=3)
     assert experts.floor == 0.02
-    assert returns(world("cart_pole"), Playing(experts), 2, seed=0, replicates=3).shape == (3, 2)
+    assert returns(world("cart_pole"), ExpertActor(experts), 2, seed=0, replicates=3).shape == (3, 2)
 
 
 def test_the_paper_has_larger_networks() -> None:

@@ -29,7 +29,6 @@ from experiments import (
     gpope_chain,
     gpope_hiv,
     gpope_mountain_car,
-    literals,
     ope_estimators,
     ope_random_mdp,
     synthesis_fits,
@@ -363,7 +362,7 @@ def test_how_a_simulator_s_q_was_learnt_is_seen(monkeypatch: pytest.MonkeyPatch)
 
     def other_patients() -> Any:
         columns: list[Any] = []
-        policy = hiv.uniform(hiv.ACTIONS)
+        policy = hiv.uniform_policy(hiv.ACTIONS)
         for seed in (0, 1):
             columns.append(hiv.collect(policy, 100, seed=seed))
             low, high, value = hiv.FEATURE_LOW, hiv.FEATURE_HIGH, (-50.0, 250.0)
@@ -381,7 +380,7 @@ def test_how_a_simulator_s_q_was_learnt_is_seen(monkeypatch: pytest.MonkeyPatch)
 
 def test_calls_are_noted_with_their_defaults_and_do_not_run() -> None:
     noted = calls(mountain_car, "learned_q", "learn")
-    assert noted == literals.CAR
+    assert noted == gpope_mountain_car.store().stored(CAR)["domain"]["simulator"]["behaviour"]["learned"]
     assert noted[0].keys() >= {"type", "coupled", "steps"}
 
 

@@ -14,10 +14,10 @@ from experiments.table6_attack import CELLS, SCORES, Cell
 from experiments import synthesis_cache
 from experiments import synthesis_fits as fits
 from experiments import table6_attack as table6
-from tacit.evaluation.canaries import leaps
+from tacit.evaluation.canaries import leap_canaries
 from tacit.methods import synthesis
 from tacit.methods.synthesis import ablations
-from tacit.methods.synthesis.raking import codes_of
+from tacit.methods.synthesis.raking import cell_codes
 from tacit.privacy.gradients import clipping
 from tacit.units import Unit
 
@@ -56,8 +56,8 @@ def test_released_histograms_are_told_from_too(tmp_path: Path, monkeypatch: pyte
     plan = synthesis.TransitionsPlan(steps=2, warmup=0, width=16, depth=1, raking=raking)
     plan = plan.calibrate(unit=Unit("transition", "add_or_remove", 1_000), epsilon=1.0, delta=1e-5)
     start = synthesis.pretrain(plan, synthesis.Encoder.from_bounds(spec), None, seed=0)
-    canaries = leaps(spec, 6, seed=1)
-    codes = codes_of(raking.tables, canaries)
+    canaries = leap_canaries(spec, 6, seed=1)
+    codes = cell_codes(raking.tables, canaries)
     shares = [np.bincount(code[:3], minlength=size) / 3 for code, size in zip(codes, raking.sizes, strict=True)]
     value = synthesis.Synthesizer(plan, start.encoder, start.average, np.concatenate(shares), 1)
     told = table6.counted(value, canaries, seed=0)

@@ -36,8 +36,8 @@ UNIT, DELTA, ROUNDS = Unit("person", "add_or_remove", 12), 1e-3, 6
 GRID = RegularGrid(30.0, 100.0, 30.45, 100.45, 0.05)
 POINTS = {
     "after a claim": (Ledger, "claim", "after", 4),  # the first two are those of starts and jumps
-    "while devices answer": (StackedDevices, "sums", "before", 4),
-    "before the sum is heard": (StackedDevices, "sums", "after", 4),
+    "while devices answer": (StackedDevices, "ask", "before", 4),
+    "before the sum is heard": (StackedDevices, "ask", "after", 4),
     "after the weights change": (PpoLearner, "learn", "after", 2),
     "in a checkpoint": (checkpoint.os, "replace", "before", 3),
     "after a checkpoint": (checkpoint.os, "replace", "after", 3),
@@ -114,6 +114,6 @@ def killed_and_resumed(folder: Path, plan: PateGailPlan, point: str) -> Counter[
 if __name__ == "__main__":
     torch.set_num_threads(1)
     agreed = small_plan()
-    plans.bound(agreed)  # what the children would all compute again
+    plans.certified_bound(agreed)  # what the children would all compute again
     found = {point: killed_and_resumed(Path(sys.argv[1]) / str(i), agreed, point) for i, point in enumerate(POINTS)}
     print(json.dumps(found))

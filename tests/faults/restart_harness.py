@@ -17,7 +17,7 @@ from tacit.privacy.ledger.ledger import Ledger
 from tacit.privacy.vault.ranks import Ranks
 from tacit.privacy.vault.steps import VectorStep
 
-DEATHS = {(0, 1): (VectorStep, "added", False, 4), (1, 0): (Ledger, "claim", True, 3)}
+DEATHS = {(0, 1): (VectorStep, "add_samples", False, 4), (1, 0): (Ledger, "claim", True, 3)}
 """(life, rank) -> where it dies: a worker before its fourth sum, the leader after its third claim."""
 COMMAND_DEATHS = {(0, 1): (Ranks, "add", False, 3), (1, 0): (Ranks, "add", True, 2)}
 

@@ -41,7 +41,7 @@ POINTS: tuple[tuple[type, str, int], ...] = (
     (Ranks, "tell", 12),
     (Ranks, "gather", 3),
     (SecretNoise, "gaussian", 12),
-    (VectorStep, "added", 12),
+    (VectorStep, "add_samples", 12),
     (Ranks, "add", 12),
 )
 """Where a rank is killed, before or after, and how many calls there are in each turn."""

@@ -24,7 +24,7 @@ from tacit.privacy.ledger.ledger import Ledger
 from tacit.privacy.noise import secret as noise
 from tacit.privacy.noise.secret import SecretNoise
 from tacit.privacy.vault import plan as plans
-from tacit.privacy.vault.records import Records
+from tacit.privacy.vault.records import SealedRecords
 from tacit.privacy.vault.vault import Vault
 
 forking = pytest.mark.skipif(not hasattr(os, "fork"), reason="kills forked children")
@@ -155,14 +155,14 @@ def test_two_resumes_of_one_checkpoint_draw_different_noise_and_samples(
     """A copy of the whole folder cannot be noticed; at least it never draws the same noise."""
     begun(tmp_path / "one", plan)
     shutil.copytree(tmp_path / "one", tmp_path / "two")
-    real, samples = Records._drawn, []
+    real, samples = SealedRecords._draw_units, []
 
-    def drawn(self: Records, part: Any) -> Any:
+    def drawn(self: SealedRecords, part: Any) -> Any:
         replicate, units = real(self, part)
         samples[-1].append(units.tobytes())
         return replicate, units
 
-    monkeypatch.setattr(Records, "_drawn", drawn)
+    monkeypatch.setattr(SealedRecords, "_draw_units", drawn)
     for name in ("one", "two"):
         samples.append([])
         with pytest.raises(Stop):

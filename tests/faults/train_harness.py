@@ -94,7 +94,7 @@ def audit(folder: Path, plan: TransitionsPlan) -> Counter[str]:
 def main(root: Path, kills: int, seed: int) -> Counter[str]:
     draw, total, longest = random.Random(seed), Counter[str](), 0.15
     plan = small_plan()
-    plans.bound(plan)  # what the children would all compute again
+    plans.certified_bound(plan)  # what the children would all compute again
     folder, quiet = root / "0", 0
     folder.mkdir(parents=True)
     while total["kills"] < kills or not (folder / "finished").exists():
@@ -131,7 +131,7 @@ def points(root: Path) -> dict[str, Counter[str]]:
     """Killed at each point, at its first passage and at a later one, then left to finish."""
     total: dict[str, Counter[str]] = {}
     plan = small_plan(steps=40)  # the later passage is in the tenth step after the first kill, at most
-    plans.bound(plan)
+    plans.certified_bound(plan)
     for number, point in enumerate(POINTS):
         folder = root / str(number)
         folder.mkdir(parents=True)

@@ -56,7 +56,7 @@ def test_sums_are_those_of_devices_in_one_process(tmp_path: Path, kind: str) -> 
 def test_each_device_adds_its_own_noise(tmp_path: Path) -> None:
     plan = cases.priced("device", 1.0)
     grid, devices = federation(tmp_path, plan, 4)
-    answer = devices.sums(ask(plan))
+    answer = devices.ask(ask(plan))
     vectors = np.array([reply.content.array_records["tacit.answer"]["vector"].numpy() for reply in grid.received])
     assert answer.answered == 4
     np.testing.assert_allclose(answer.total, vectors.sum(axis=0))
@@ -105,7 +105,7 @@ WRONG: dict[str, Reply] = {
 def test_a_device_that_answers_wrongly_adds_nothing(tmp_path: Path, how: str) -> None:
     plan = cases.priced("server", 0.0)
     _, devices = federation(tmp_path, plan, 4, {103: WRONG[how]})
-    answer = devices.sums(ask(plan))
+    answer = devices.ask(ask(plan))
     assert answer.answered == 3
     np.testing.assert_allclose(answer.total, cases.exact(0, 3) * cases.PEOPLE)
 
@@ -116,7 +116,7 @@ def test_a_device_that_answers_twice_counts_once(tmp_path: Path) -> None:
 
     plan = cases.priced("server", 0.0)
     _, devices = federation(tmp_path, plan, 4, {103: twice})
-    answer = devices.sums(ask(plan))
+    answer = devices.ask(ask(plan))
     assert answer.answered == 4
     np.testing.assert_allclose(answer.total, cases.exact(0, 4) * cases.PEOPLE)
 
@@ -128,27 +128,27 @@ def test_somebody_who_was_not_asked_counts_nothing(tmp_path: Path) -> None:
 
     plan = cases.priced("server", 0.0)
     _, devices = federation(tmp_path, plan, 4, {103: for_another})
-    assert devices.sums(ask(plan)).answered == 3
+    assert devices.ask(ask(plan)).answered == 3
 
 
 def test_a_repeated_query_is_answered_by_nobody(tmp_path: Path) -> None:
     plan = cases.priced("server", 0.0)
     grid, devices = federation(tmp_path, plan, 3)
-    assert devices.sums(ask(plan)).answered == 3
-    assert devices.sums(ask(plan)).answered == 0
+    assert devices.ask(ask(plan)).answered == 3
+    assert devices.ask(ask(plan)).answered == 0
     assert {reply.error.reason for reply in grid.received[3:]} == {"no answer: LedgerError"}
-    assert devices.sums(ask(plan, 1)).answered == 3
+    assert devices.ask(ask(plan, 1)).answered == 3
 
 
 def test_a_device_that_was_away_answers_the_next_step_and_no_earlier_one(tmp_path: Path) -> None:
     plan = cases.priced("server", 0.0)
     grid, devices = federation(tmp_path, plan, 3)
     grid.dead = {101}
-    assert devices.sums(ask(plan)).answered == 2
+    assert devices.ask(ask(plan)).answered == 2
     grid.dead = set()
-    assert devices.sums(ask(plan, 1)).answered == 3
+    assert devices.ask(ask(plan, 1)).answered == 3
     grid.dead = {100, 102}
-    assert devices.sums(ask(plan)).answered == 0
+    assert devices.ask(ask(plan)).answered == 0
 
 
 def spoilt(plan: Any, **changed: Any) -> Query:
@@ -165,21 +165,21 @@ def test_a_query_that_no_plan_needs_is_answered_by_nobody_and_costs_nothing(tmp_
     grid, devices = federation(tmp_path, plan, 2)
     for message in (Message(write_query(spoilt(plan, **changed)), node, QUERY) for node in (100, 101)):
         assert grid.ask(message).error.reason == "no answer: MechanismError"
-    assert devices.sums(ask(plan)).answered == 2
+    assert devices.ask(ask(plan)).answered == 2
 
 
 @pytest.mark.parametrize("changed", [{"public": {"weights": np.zeros(5)}}, {"public": {}}, {"size": 4}])
 def test_a_query_that_the_work_cannot_answer_is_answered_with_zero(tmp_path: Path, changed: Any) -> None:
     plan = cases.priced("server", 0.0)
     _, devices = federation(tmp_path, plan, 2)
-    answer = devices.sums(spoilt(plan, **changed))
+    answer = devices.ask(spoilt(plan, **changed))
     assert answer.answered == 2
     assert not answer.total.any()
 
 
 def test_a_query_of_another_plan_is_answered_by_nobody(tmp_path: Path) -> None:
     _, devices = federation(tmp_path, cases.priced("server", 0.0), 2)
-    assert devices.sums(ask(cases.priced("server", 1.0))).answered == 0
+    assert devices.ask(ask(cases.priced("server", 1.0))).answered == 0
 
 
 def test_shared_noise_is_never_answered_in_the_clear(tmp_path: Path) -> None:
@@ -215,7 +215,7 @@ def test_more_devices_than_people_are_refused(tmp_path: Path) -> None:
     plan = cases.priced("server", 0.0)
     _, devices = federation(tmp_path, plan, cases.PEOPLE + 1)
     with pytest.raises(MechanismError, match="13 devices"):
-        devices.sums(ask(plan))
+        devices.ask(ask(plan))
 
 
 def test_waiting_for_devices(tmp_path: Path) -> None:

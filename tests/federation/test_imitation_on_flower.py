@@ -39,7 +39,7 @@ LEARNING = LEARNING.calibrate(unit=UNIT, epsilon=20.0, delta=1e-3)
 class Disk:
     folder: Path
     plan: Any = PLAN
-    works: Any = mobility.works
+    works: Any = mobility.build_contributions
 
     def ledger(self, name: str) -> Ledger:
         return Ledger(self.folder / name, UNIT, epsilon=20.0, delta=1e-3)
@@ -79,7 +79,7 @@ def test_below_the_floor_nothing_comes_out(tmp_path: Path) -> None:
 
 
 def test_critics_learn_on_their_devices_from_round_to_round(tmp_path: Path) -> None:
-    grid, vault = federation(tmp_path, Disk(tmp_path, LEARNING, pategail.works))
+    grid, vault = federation(tmp_path, Disk(tmp_path, LEARNING, pategail.build_contributions))
     seen: list[dict[str, np.ndarray]] = []
     grid.before = lambda batch: seen.append(kept(grid))
     release = pategail.fit(LEARNING, vault, grid=DAYS.grid)

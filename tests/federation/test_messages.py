@@ -19,7 +19,7 @@ from tacit.federation.messages import (
     write_answer,
     write_query,
 )
-from tacit.privacy.mechanisms.device_sums import DeviceSum, admissible, largest
+from tacit.privacy.mechanisms.device_sums import DeviceSum, is_admissible, largest_answer
 from tacit.privacy.vault.devices import Query
 
 SERVER, LAPLACE = cases.PARTS["server"], cases.PARTS["laplace"]
@@ -170,6 +170,6 @@ def test_a_reply_with_more_than_an_answer_is_none() -> None:
 def test_shared_noise_is_within_the_clip_and_twelve_standard_deviations() -> None:
     part = replace(cases.PARTS["shared"], noise_multiplier=2.0)
     assert isinstance(part, DeviceSum)
-    assert largest(part) == 2**16 + int(np.ceil(12 * np.sqrt(part.variance)))
-    assert admissible(part, 1, np.array([int(largest(part))]))
-    assert not admissible(part, 1, np.array([int(largest(part)) + 1]))
+    assert largest_answer(part) == 2**16 + int(np.ceil(12 * np.sqrt(part.variance)))
+    assert is_admissible(part, 1, np.array([int(largest_answer(part))]))
+    assert not is_admissible(part, 1, np.array([int(largest_answer(part)) + 1]))

@@ -22,7 +22,7 @@ from tacit.errors import MechanismError, PlanError
 from tacit.federation import FlowerDevices, client_app, server
 from tacit.federation.guard import threshold
 from tacit.federation.messages import write_query
-from tacit.privacy.mechanisms.device_sums import DeviceSum, largest
+from tacit.privacy.mechanisms.device_sums import DeviceSum, largest_answer
 from tacit.privacy.vault import plan as plans
 from tacit.privacy.vault.devices import Answer, Query
 from tacit.privacy.vault.federated_vault import FederatedVault
@@ -69,7 +69,7 @@ class Round:
         return Query(plans.plan_id(self.plan), part_of(self.plan), step, self.work, cases.PUBLIC, size)
 
     def sums(self, step: int = 0, size: int = WIDTH) -> Answer:
-        return self.devices.sums(self.query(step, size))
+        return self.devices.ask(self.query(step, size))
 
     def reasons(self) -> set[str | None]:
         return {message.error.reason for message in self.grid.received if message.has_error()}
@@ -128,7 +128,7 @@ def test_what_the_server_sees_of_a_device_is_uniform(tmp_path: Path) -> None:
     vectors = masked(federation.grid.received)
     assert [len(vector[1]) for vector in vectors] == [width] * PEOPLE
     assert answer.answered == PEOPLE
-    plain = int(np.rint(0.5 / np.sqrt(width) * 2**16)) + int(largest(part_of(plan)))
+    plain = int(np.rint(0.5 / np.sqrt(width) * 2**16)) + int(largest_answer(part_of(plan)))
     together = sum(vector[1] for vector in vectors) % 2**32
     for seen in (*(vector[1] for vector in vectors), together):
         assert not (seen == plain).any()
@@ -355,7 +355,7 @@ def test_masked_vectors_are_read_as_the_server_reads_them(tmp_path: Path) -> Non
     """The factor that Flower sends along is masked too."""
     federation = Round(tmp_path, shared_plan())
     federation.sums()
-    most = int(largest(part_of(federation.plan)))
+    most = int(largest_answer(part_of(federation.plan)))
     factors = [vector[0][0] for vector in masked(federation.grid.received)]
     assert 2 * most not in factors
     assert bytes_to_ndarray(ndarray_to_bytes(np.array([2 * most])))[0] == 2 * most

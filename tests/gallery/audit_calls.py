@@ -15,11 +15,11 @@ from tacit.privacy.vault.base import Label
 
 
 def nothing_to_audit(folder: Path) -> None:
-    command(declarations.Audit())
+    command(declarations.AuditCommand())
 
 
 def two_things_to_audit(folder: Path) -> None:
-    command(declarations.Audit(run=folder, all=True))
+    command(declarations.AuditCommand(run=folder, all=True))
 
 
 def an_audit_of_no_method(folder: Path) -> None:
@@ -27,11 +27,11 @@ def an_audit_of_no_method(folder: Path) -> None:
 
 
 def an_audit_of_three_runs(folder: Path) -> None:
-    command(declarations.Audit(methods=("experts",), runs=3))
+    command(declarations.AuditCommand(methods=("experts",), runs=3))
 
 
 def an_audit_by_nobody(folder: Path) -> None:
-    command(declarations.Audit(methods=("experts",), jobs=0))
+    command(declarations.AuditCommand(methods=("experts",), jobs=0))
 
 
 def an_audit_of_what_promises_nothing(folder: Path) -> None:
@@ -39,11 +39,11 @@ def an_audit_of_what_promises_nothing(folder: Path) -> None:
     run = vault.reserve(priced(vault, noise_multiplier=1.0, steps=1))
     vault.noisy_sum(run, "sum", Rewards())
     vault.release(run, 0.0, label=Label((), (), ())).certificate.save(folder / "certificate.json")
-    command(declarations.Audit(run=folder))
+    command(declarations.AuditCommand(run=folder))
 
 
 def findings_where_something_is(folder: Path) -> None:
-    command(declarations.Audit(methods=("experts",), out=folder))
+    command(declarations.AuditCommand(methods=("experts",), out=folder))
 
 
 def findings_that_are_torn(folder: Path) -> None:

@@ -15,7 +15,7 @@ from tacit.agents.features import Scaled
 from tacit.agents.heads import Categorical
 from tacit.agents.networks import Mlp
 from tacit.agents.policies import Policy
-from tacit.agents.stacked import Stacked
+from tacit.agents.stacked import StackedPolicies
 from tacit.data import Box, Trajectories
 from tacit.methods import experts
 from tacit.methods.experts.anchors import require_policies
@@ -25,18 +25,18 @@ from tacit.privacy.vault.vault import Vault
 FEATURES = Scaled((-4.0,), (4.0,))
 POLICY = Policy(FEATURES, Mlp((1, 3), gain=0.0), Categorical(3))
 CLONE = experts.LinearClone(features=FEATURES, actions=3)
-VOTES = experts.Votes(anchors=experts.Uniform(low=(-4.0,), high=(4.0,), count=3), clone=CLONE, policy=POLICY)
+VOTES = experts.Votes(anchors=experts.UniformAnchors(low=(-4.0,), high=(4.0,), count=3), clone=CLONE, policy=POLICY)
 CONSENSUS = experts.Consensus(
     policy=POLICY, trajectories=1, horizon=2, experts=90, floor=PMin(0.1), stable_fraction=1.0, expected_batch_size=9
 )
 
 
-def stacked(count: int, floor: float = 0.1) -> Stacked:
+def stacked(count: int, floor: float = 0.1) -> StackedPolicies:
     weights = np.random.default_rng(0).normal(size=(count, 1, 3)).astype(np.float32)
-    return Stacked(FEATURES, (1, 3), ((weights, np.zeros((count, 3), np.float32)),), floor)
+    return StackedPolicies(FEATURES, (1, 3), ((weights, np.zeros((count, 3), np.float32)),), floor)
 
 
-def learn(folder: Path, plan: Any, records: Trajectories, asked: Stacked | None = None) -> None:
+def learn(folder: Path, plan: Any, records: Trajectories, asked: StackedPolicies | None = None) -> None:
     """Calibrate and run."""
     with ledger(folder) as own:
         ready = plan.calibrate(unit=UNIT, epsilon=1.0, delta=DELTA)
@@ -49,7 +49,7 @@ def experts_with_continuous_actions(folder: Path) -> None:
 
 
 def anchors_outside_the_public_bounds(folder: Path) -> None:
-    far = experts.Uniform(low=(-9.0,), high=(9.0,), count=50)
+    far = experts.UniformAnchors(low=(-9.0,), high=(9.0,), count=50)
     learn(folder, dataclasses.replace(VOTES, anchors=far), data())
 
 
@@ -79,7 +79,7 @@ def experts_without_trajectories(folder: Path) -> None:
 
 
 def one_expert_with_all_trajectories(folder: Path) -> None:
-    Trajectories.from_arrays(**columns(unit_ids=[PRIVATE_ID] * 3)).require_several()
+    Trajectories.from_arrays(**columns(unit_ids=[PRIVATE_ID] * 3)).require_several_units()
 
 
 def expert_who_is_there_twice(folder: Path) -> None:
@@ -95,7 +95,7 @@ def expert_in_a_pickle(folder: Path) -> None:
 
 
 def expert_with_other_actions(folder: Path) -> None:
-    four = Stacked(FEATURES, (1, 4), ((np.ones((1, 1, 4), np.float32), np.zeros((1, 4), np.float32)),))
+    four = StackedPolicies(FEATURES, (1, 4), ((np.ones((1, 1, 4), np.float32), np.zeros((1, 4), np.float32)),))
     hub.save_experts(four, folder / "experts")
     hub.load_experts(folder / "experts", SPEC)
 
@@ -110,7 +110,7 @@ class Bent:
     def probabilities(self, observations: Any, which: Any) -> np.ndarray:
         return np.full((len(observations), 3), 0.4)
 
-    def chances(self, observations: Any, actions: Any) -> np.ndarray:
+    def likelihoods(self, observations: Any, actions: Any) -> np.ndarray:
         return np.full((1, len(observations)), 0.4)
 
 

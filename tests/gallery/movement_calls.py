@@ -10,18 +10,18 @@ from wrong_calls import DELTA, PRIVATE_ID, UNIT, WrongCall, ledger, shorten
 
 from tacit import hub
 from tacit.cli.declarations import Map
-from tacit.cli.generate import draw, simulator_in
+from tacit.cli.generate import draw, load_simulator
 from tacit.data.mobility import Rules, from_cells, from_plt, from_points
 from tacit.data.mobility.days import SLOTS, Days
 from tacit.data.mobility.grids import RegularGrid, grid_from_json
 from tacit.methods import mobility
-from tacit.methods.mobility import Simulator, Starts, TablePolicy, pategail
+from tacit.methods.mobility import Simulator, StartDistribution, TablePolicy, pategail
 from tacit.methods.mobility.baselines import BaselinePlan as Baseline
 from tacit.privacy.certificate.certificate import Release
 from tacit.privacy.vault.devices import StackedDevices
 from tacit.privacy.vault.federated_vault import FederatedVault
 from tacit.privacy.vault.vault import Vault
-from tacit.study.movement import Whereabouts, cut, in_words
+from tacit.study.movement import Whereabouts, square_grid, translate_errors
 from tacit.units import Unit
 
 GRID = RegularGrid(39.9, 116.0, 40.0, 116.1, 0.05)
@@ -52,7 +52,7 @@ def point_outside_the_grid(folder: Path) -> None:
 
 def point_outside_the_grid_of_a_command(folder: Path) -> None:
     path = points(folder, f"{PRIVATE_ID},{NOON},12.5,116.05", f"bob,{NOON},{HOME}")
-    with in_words():
+    with translate_errors():
         from_points(path, GRID, RULES)
 
 
@@ -66,7 +66,7 @@ def time_without_a_zone(folder: Path) -> None:
 
 def time_without_a_zone_in_a_command(folder: Path) -> None:
     path = points(folder, f"{PRIVATE_ID},{NOON[:19]},{HOME}")
-    with in_words():
+    with translate_errors():
         from_points(path, GRID, RULES)
 
 
@@ -115,15 +115,15 @@ def cells_of_another_shape(folder: Path) -> None:
 
 
 def box_too_small(folder: Path) -> None:
-    cut((39.9, 116.0, 39.901, 116.001), metres=500.0)
+    square_grid((39.9, 116.0, 39.901, 116.001), metres=500.0)
 
 
 def box_with_swapped_coordinates(folder: Path) -> None:
-    cut((116.0, 39.9, 116.2, 40.0), metres=500.0)
+    square_grid((116.0, 39.9, 116.2, 40.0), metres=500.0)
 
 
 def cell_in_other_units(folder: Path) -> None:
-    cut(BOX, metres=0.01)
+    square_grid(BOX, metres=0.01)
 
 
 def no_grid(folder: Path) -> None:
@@ -166,7 +166,7 @@ def baseline_that_does_not_exist(folder: Path) -> None:
 
 def homes_outside_the_grid(folder: Path) -> None:
     plan = mobility.OneShotPlan(box=(10.0, 10.0, 11.0, 11.0)).calibrate(unit=UNIT, epsilon=1.0, delta=DELTA)
-    mobility.works(plan, GRID)
+    mobility.build_contributions(plan, GRID)
 
 
 def days_on_another_grid(folder: Path) -> None:
@@ -184,16 +184,16 @@ def simulator_with_parts_of_somebodys_own(folder: Path) -> None:
     from tacit.envs.spaces import JumpLaw
 
     law = JumpLaw(GRID, (0.5, 2.0), (1.0,))
-    value = Simulator(GRID, FixedPolicy((0.2,) * 5), Starts.uniform(GRID), law)
+    value = Simulator(GRID, FixedPolicy((0.2,) * 5), StartDistribution.uniform(GRID), law)
     hub.save(Release(value, None), folder / "simulator")  # type: ignore[arg-type]
 
 
 def policy_that_is_no_table_of_probabilities(folder: Path) -> None:
-    TablePolicy(mobility.Layout(), np.ones((1, 6, 5)))
+    TablePolicy(mobility.StateLayout(), np.ones((1, 6, 5)))
 
 
 def simulator_that_is_not_there(folder: Path) -> None:
-    simulator_in(folder / "nowhere")
+    load_simulator(folder / "nowhere")
 
 
 def truncated_simulator(folder: Path) -> None:
@@ -202,7 +202,7 @@ def truncated_simulator(folder: Path) -> None:
     for name in (hub.MODEL, hub.CONFIG):
         (folder / "simulator" / name).write_text("{}")
         shorten(folder / "simulator" / name, 1)
-    simulator_in(folder / "simulator")
+    load_simulator(folder / "simulator")
 
 
 def map_of_real_days(folder: Path) -> None:

@@ -15,7 +15,7 @@ from wrong_calls import DELTA, PRIVATE_ID, PRIVATE_VALUE, SPEC, UNIT, WrongCall
 
 from tacit.agents.networks import Mlp
 from tacit.agents.torch_network import TorchNetwork
-from tacit.data.visits import Visit, rows_of
+from tacit.data.visits import Visit, visit_rows
 from tacit.envs.gym_domain import GymDomain
 from tacit.methods.policy_gradient import Categorical, Policy, PolicyGradientPlan, Scaled, fit
 from tacit.privacy.ledger.ledger import Ledger
@@ -38,7 +38,7 @@ class Queue:
 
     def serve(self, people: Sequence[Sequence[str]], actor: Any) -> dict[str, Any]:
         visit = Visit([[0.5], [0.25]], [1], [PRIVATE_VALUE])
-        rows = rows_of(dict.fromkeys(people[0], visit), people, SPEC, 3)
+        rows = visit_rows(dict.fromkeys(people[0], visit), people, SPEC, 3)
         return {name: column for name, column in rows.items() if name != self.without}
 
 

@@ -32,7 +32,7 @@ def agent(name: str, config: str) -> None:
 
 def overlap_of_discrete_rows(folder: Path) -> None:
     rows = {"observations": np.array([0, 1]), "actions": np.array([0, 1])}
-    overlap.find(rows, rows, dataclasses.replace(SPEC, observation=Discrete(3), difference=None))
+    overlap.find_overlap(rows, rows, dataclasses.replace(SPEC, observation=Discrete(3), difference=None))
 
 
 def discrete_actions_for_edac(folder: Path) -> None:

@@ -155,7 +155,7 @@ def no_such_file(folder: Path) -> None:
 
 
 def fields_of_another_number_of_columns(folder: Path) -> None:
-    Fields.named(SPEC, ["observations=pulse,pressure"])
+    Fields.from_pairs(SPEC, ["observations=pulse,pressure"])
 
 
 def no_such_folder_of_records(folder: Path) -> None:
@@ -517,7 +517,7 @@ def full_disk_at_a_checkpoint(folder: Path) -> None:
 
 
 def file_outside_the_run(folder: Path) -> None:
-    RunFolder(folder).inside("../elsewhere.json")
+    RunFolder(folder).resolve("../elsewhere.json")
 
 
 def run_folder_that_is_taken(folder: Path) -> None:

@@ -16,7 +16,7 @@ from tacit.agents import discrete_offline, heads
 from tacit.agents.features import OneHot, Quadratic, Scaled
 from tacit.agents.learners import BC, CQL, DQN
 from tacit.agents.networks import Mlp
-from tacit.agents.stacked import Stacked
+from tacit.agents.stacked import StackedPolicies
 from tacit.agents.torch_network import TorchNetwork
 from tacit_worlds.agents import edac, iql, ppo, q_learning, td3_bc
 from tacit_worlds.agents.offline import RandomFourier, TrainingTable
@@ -132,19 +132,19 @@ def fitted(folder: Path) -> Numbers:
 
 
 def tables(folder: Path) -> Numbers:
-    table = TrainingTable.of(rows(), torch.device("cpu"), "golden")
+    table = TrainingTable.from_columns(rows(), torch.device("cpu"), "golden")
     return {"rows": runs.summary(table.rows), "mean": table.mean.tolist(), "scale": table.scale.tolist()}
 
 
 def stacked(folder: Path) -> Numbers:
     mlp, seen = Mlp((2, 8, 3)), rows()["observations"][:40]
-    theta = mlp.initial(np.random.default_rng(0), 5)
-    policies = Stacked.from_mlp(Scaled(LOW, HIGH), mlp, theta, floor=0.1)
+    theta = mlp.initial_parameters(np.random.default_rng(0), 5)
+    policies = StackedPolicies.from_mlp(Scaled(LOW, HIGH), mlp, theta, floor=0.1)
     action = np.arange(40) % 3
     return {
         "greedy": runs.summary(policies.greedy(seen)),
         "disagreements": int(policies.disagreements(seen, action).sum()),
-        "chances": runs.summary(policies.chances(seen, action)),
+        "chances": runs.summary(policies.likelihoods(seen, action)),
     }
 
 
@@ -152,12 +152,12 @@ def parts_of_policies(folder: Path) -> Numbers:
     """Networks forwards and backwards, features, and distributions of actions."""
     rng, x = np.random.default_rng(0), rows()["observations"][None, :40]
     mlp = Mlp((2, 8, 3))
-    theta = mlp.initial(rng, 1)
+    theta = mlp.initial_parameters(rng, 1)
     outputs, cache = mlp.forward(theta, x)
     categorical = heads.Categorical(3)
     drawn = categorical.draw(outputs, np.zeros((1, 0), np.float32), np.random.default_rng(1))
     gaussian = heads.Gaussian((-1.0,) * 3, (1.0,) * 3, (0.0,) * 3, 0.5)
-    played = gaussian.draw(outputs, np.zeros((1, gaussian.free), np.float32), np.random.default_rng(1))
+    played = gaussian.draw(outputs, np.zeros((1, gaussian.parameters), np.float32), np.random.default_rng(1))
     own = TorchNetwork(torch.nn.Sequential(torch.nn.Linear(2, 4), torch.nn.Tanh(), torch.nn.Linear(4, 3)), inputs=2)
     fixed = np.linspace(-1, 1, own.parameters, dtype=np.float32)[None]
     return {
@@ -193,7 +193,7 @@ RUNS = {
     "Q-learning": Run(q_values, lambda: (q_learning.learn,)),
     "fitted Q iteration": Run(fitted, lambda: (q_learning.fit,)),
     "tables": Run(tables, lambda: ()),
-    "stacked policies": Run(stacked, lambda: (Stacked.from_mlp,), TRAINED),
+    "stacked policies": Run(stacked, lambda: (StackedPolicies.from_mlp,), TRAINED),
     "networks, features and heads": Run(
         parts_of_policies, lambda: (Mlp((2, 3)), heads.Gaussian((-1.0,), (1.0,), (0.0,), 0.5)), TRAINED
     ),

@@ -12,7 +12,7 @@ from tests.methods.alignment.small import UNIT, WRITER, Letters, people_of, plan
 
 from tacit import Ledger, Register, UserVault, alignment
 from tacit.agents.language.adapters import Bias
-from tacit.methods.alignment import PreferencePlan, fit_preferences, pairs_of
+from tacit.methods.alignment import PreferencePlan, fit_preferences, pair_records
 from tacit.privacy.noise.secret import SecretNoise
 
 AREA = "alignment"
@@ -37,7 +37,7 @@ def rewarded(folder: Path) -> Numbers:
 
 def preferred(folder: Path) -> Numbers:
     plan = PREFERRED.calibrate(unit=UNIT, epsilon=8.0, delta=1e-5)
-    records = pairs_of(plan, WRITER, ["a", "a", "b"], PAIRS, simulated=True)
+    records = pair_records(plan, WRITER, ["a", "a", "b"], PAIRS, simulated=True)
     value = fit_preferences(plan, runs.vault(records, folder, UNIT), WRITER).value
     return {"noise_multiplier": value.plan.noise_multiplier, "iterates": runs.summary(value.iterates)}
 

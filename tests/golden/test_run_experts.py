@@ -17,7 +17,7 @@ from tacit.agents.heads import Categorical
 from tacit.agents.learners import BC, CQL, DQN
 from tacit.agents.networks import Mlp
 from tacit.agents.policies import Policy
-from tacit.agents.stacked import Stacked
+from tacit.agents.stacked import StackedPolicies
 from tacit.methods.experts.published import MixedTraining
 from tacit.privacy.mechanisms.thresholds import KappaStop, PMin
 from tacit_worlds import cart_pole
@@ -30,7 +30,7 @@ LOW, HIGH = (-2.4, -2.0, -0.21, -2.0), (2.4, 2.0, 0.21, 2.0)
 FEATURES = Scaled(LOW, HIGH)
 LINEAR = Policy(FEATURES, Mlp((4, 2), gain=0.0), Categorical(2))
 NETWORK = Policy(FEATURES, Mlp((4, 8, 2)), Categorical(2))
-ANCHORS = experts.Uniform(low=LOW, high=HIGH, count=60)
+ANCHORS = experts.UniformAnchors(low=LOW, high=HIGH, count=60)
 CLONE = experts.LinearClone(features=FEATURES, actions=2)
 PLAYED = experts.LinearClone(features=FEATURES, actions=2, floor=FLOOR)
 MLP = experts.MlpClone(features=FEATURES, actions=2, rows=60, steps=10)
@@ -58,14 +58,14 @@ def logs(episodes: int = 2, horizon: int = 30) -> Trajectories:
     return Trajectories.from_arrays(**columns, spec=cart_pole.spec(), simulated=True)
 
 
-def asked() -> Stacked:
+def asked() -> StackedPolicies:
     """The controllers as policies that can be asked."""
     theta = np.zeros((COUNT, 5, 2), np.float32)
     theta[:, :4, 1] = CONTROLLERS * np.asarray(HIGH)
-    return Stacked.from_mlp(FEATURES, Mlp((4, 2)), theta.reshape(COUNT, -1), FLOOR)
+    return StackedPolicies.from_mlp(FEATURES, Mlp((4, 2)), theta.reshape(COUNT, -1), FLOOR)
 
 
-def numbers(value: experts.Learned) -> Numbers:
+def numbers(value: experts.LearnedPolicies) -> Numbers:
     found: dict[str, Any] = {"theta": runs.summary(value.theta)}
     if value.agreement is not None:
         found |= {"anchors": runs.summary(value.agreement.states), "shares": runs.summary(value.agreement.shares)}
@@ -110,10 +110,10 @@ def of_the_paper(folder: Path) -> Numbers:
         setting = experts.published_setting(task, epsilon)
         policy = Policy(FEATURES, Mlp((4, *setting.hidden, actions)), Categorical(actions))
         unit = Unit("expert", "add_or_remove", 3_000)
-        plan = experts.paper(
+        plan = experts.published_plan(
             setting, policy=policy, unit=unit, experts=3_000, horizon=200, delta=0.999 / 3_000, steps=500
         )
-        claim = experts.claimed(plan)
+        claim = experts.compare_claims(plan)
         found[task] = [plan.steps, plan.private_steps, claim.published, claim.honest]
     mixed = MixedTraining(experts=3_000, batch=256, noisy_share=0.2, noise_multiplier=60.0)
     return found | {"published epsilon of mixed training": mixed.published_epsilon(10_000, 1e-4)}
@@ -126,13 +126,13 @@ def paper_settings() -> tuple[Any, ...]:
 def defaults() -> tuple[Any, ...]:
     """Every plan with all of its own defaults."""
     return (
-        experts.Votes(anchors=experts.Uniform(low=LOW, high=HIGH), clone=CLONE, policy=LINEAR),
+        experts.Votes(anchors=experts.UniformAnchors(low=LOW, high=HIGH), clone=CLONE, policy=LINEAR),
         MLP,
         WEIGHT,
     )
 
 
-GIVEN = experts.Uniform(low=LOW, high=HIGH, count=20, seed=3).points()
+GIVEN = experts.UniformAnchors(low=LOW, high=HIGH, count=20, seed=3).points()
 RUNS = {
     "defaults of votes": Run(lambda folder: {}, defaults),
     "defaults of imitation": Run(lambda folder: {}, lambda: (experts.ReturnWeighted(policy=LINEAR),)),
@@ -142,7 +142,7 @@ RUNS = {
     "votes of network clones": learned(votes(clone=MLP)),
     "votes, weighted by returns": learned(votes(weight=WEIGHT)),
     "votes, two rounds in a world": learned(votes(rounds=2, horizon=20, anchors=ANCHORS), world=cart_pole.CartPole()),
-    "votes at given anchors": learned(votes(anchors=experts.Given.of(GIVEN)), anchors=GIVEN),
+    "votes at given anchors": learned(votes(anchors=experts.GivenAnchors.of(GIVEN)), anchors=GIVEN),
     "votes, a network by softmax": learned(votes(policy=NETWORK, fit=experts.Fit(loss="softmax", steps=20))),
     "votes, quadratic clones": learned(
         votes(clone=experts.LinearClone(features=Quadratic(LOW, HIGH), actions=2, ridge=0.1))

@@ -130,7 +130,7 @@ def without_privacy(folder: Path) -> Numbers:
 def chosen(folder: Path) -> Numbers:
     candidates = [ope.Candidate(name=name, policy=one) for name, one in (("slow", SLOW), ("target", TARGET))]
     candidates.append(ope.Candidate(name="as now", policy=ope.Behaviour()))
-    plan = ope.Selection(problem=PROBLEM, candidates=tuple(candidates), spec=SPEC)
+    plan = ope.PolicySelection(problem=PROBLEM, candidates=tuple(candidates), spec=SPEC)
     found = []
     for seed in range(6):  # a choice is one number: at a small epsilon several seeds tell more of its law
         vault = runs.vault(episodes(), folder, UNIT, seed=seed, name=str(seed))
@@ -151,7 +151,7 @@ def of_the_paper(folder: Path) -> Numbers:
 
 def choice_defaults() -> tuple[Any, ...]:
     two = tuple(ope.Candidate(name=name, policy=one) for name, one in (("slow", SLOW), ("target", TARGET)))
-    plan = ope.Selection(problem=PROBLEM, candidates=two, spec=SPEC)
+    plan = ope.PolicySelection(problem=PROBLEM, candidates=two, spec=SPEC)
     return (dataclasses.replace(plan, candidates=two),)
 
 
@@ -164,7 +164,7 @@ RUNS = {
         ope.ResidualRegression(**BASE, on_policy=True, prior=ope.Smoothness(2.0)), ope.Behaviour()
     ),
     "residual regression, range finder": evaluation(
-        ope.ResidualRegression(**BASE, on_policy=False, range_finder=True, shares=ope.Shares())
+        ope.ResidualRegression(**BASE, on_policy=False, range_finder=True, shares=ope.ResidualShares())
     ),
     "residual regression, on a line": evaluation(
         ope.ResidualRegression(problem=PROBLEM, features=WAVES, on_policy=False), LEANING, line=True
@@ -178,15 +178,13 @@ RUNS = {
         ope.Gpope(**BASE, mode="poisson", steps=20, batch_size=20, schedule="diminishing")
     ),
     "GPOPE, the paper's sampler": evaluation(ope.Gpope(**BASE, mode="paper", steps=20, batch_size=5)),
-    "GPOPE, the paper's noise": priced(
-        ope.Gpope.published(**BASE, population=UNITS, steps=20, epsilon=1.0, delta=1e-4)
-    ),
+    "GPOPE, the paper's noise": priced(ope.Gpope.paper(**BASE, population=UNITS, steps=20, epsilon=1.0, delta=1e-4)),
     "GPOPE's published formula": Run(of_the_paper, lambda: ()),
     "importance sampling": evaluation(ope.ImportanceSampling(problem=PROBLEM), defaults=True),
     "importance sampling, lower bound": evaluation(ope.ImportanceSampling(problem=PROBLEM, sides="lower")),
     "fitted Q": evaluation(ope.FittedQ(**BASE), defaults=True),
     "doubly robust": evaluation(ope.DoublyRobust(**BASE), defaults=True),
-    "overlap": evaluation(ope.Overlap(problem=PROBLEM), defaults=True),
+    "overlap": evaluation(ope.OverlapPlan(problem=PROBLEM), defaults=True),
     "LSW": evaluation(ope.Lsw(**BASE), ope.Behaviour(), defaults=True),
     "LSL": evaluation(ope.Lsl(**BASE), ope.Behaviour(), defaults=True),
     "LSW, published constants, cells of a line": evaluation(
@@ -198,7 +196,7 @@ RUNS = {
     "DP-LSTD without a value": evaluation(
         ope.SufficientStatistics(**BASE, clip_norm=0.5, value_share=0.0), ope.Behaviour()
     ),
-    "default shares and prior": Run(lambda folder: {}, lambda: (ope.Shares(), ope.Smoothness(2.0))),
+    "default shares and prior": Run(lambda folder: {}, lambda: (ope.ResidualShares(), ope.Smoothness(2.0))),
     "LSTD without privacy": Run(without_privacy, lambda: (lstd,)),
     "selection among candidates": Run(chosen, choice_defaults),
 }

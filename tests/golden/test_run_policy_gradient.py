@@ -18,7 +18,7 @@ from tests.golden.runs import TRAINED, Numbers, Run, variant
 from tacit import Ledger, Register, Unit, UserVault
 from tacit import policy_gradient as pg
 from tacit.agents.networks import Mlp
-from tacit.envs.rollouts import Timed
+from tacit.envs.rollouts import TimedDomain
 from tacit.envs.serving import SimulatedUsers
 from tacit.methods.policy_gradient import ucb_vi
 from tacit.privacy.noise.secret import SecretNoise
@@ -56,7 +56,7 @@ def balancers() -> SimulatedUsers:
     return SimulatedUsers(cart_pole.CartPole(), cart_pole.spec(), horizon=40, replicates=REPLICATES, seed=5)
 
 
-def numbers(value: pg.Learned) -> Numbers:
+def numbers(value: pg.TrainedPolicies) -> Numbers:
     return {
         "noise_multiplier": value.plan.noise_multiplier,
         "norms": value.norms.ravel().tolist(),
@@ -94,24 +94,24 @@ def pole(plan: pg.PolicyGradientPlan, policy: pg.Policy, *, priced: bool = False
 
 def recipe(name: str) -> Run:
     """The settings of a known task alone: what a run does is shown by the others."""
-    return Run(lambda folder: {}, lambda: (pg.recipes.named(name),))
+    return Run(lambda folder: {}, lambda: (pg.recipes.find_recipe(name),))
 
 
 def general() -> tuple[Any, ...]:
     return (
-        pg.recipes.general(cart_pole.spec(), horizon=500),
+        pg.recipes.general_recipe(cart_pole.spec(), horizon=500),
         pg.recipes.with_critic(pg.PolicyGradientPlan(), "private"),
     )
 
 
 def public_critic() -> dict[str, Any]:
-    critic = pg.Value(pg.Quadratic((-2.4, -3.0, -0.21, -3.0), (2.4, 3.0, 0.21, 3.0)), Mlp((14, 1), gain=0.0))
+    critic = pg.ValueFunction(pg.Quadratic((-2.4, -3.0, -0.21, -3.0), (2.4, 3.0, 0.21, 3.0)), Mlp((14, 1), gain=0.0))
     return {"critic": critic, "critic_start": np.linspace(0.0, 1.0, critic.network.parameters, dtype=np.float32)}
 
 
 def counted(folder: Path) -> Numbers:
     plan = ucb_vi.UcbVi(states=6, actions=2, horizon=20, rounds=40, users=2).calibrate(**PROMISE)
-    domain = Timed(river_swim.RiverSwim(), 6, 20)
+    domain = TimedDomain(river_swim.RiverSwim(), 6, 20)
     people = SimulatedUsers(domain, domain.spec(river_swim.spec()), horizon=20, replicates=REPLICATES, seed=4)
     with met(folder, people) as vault:
         value = ucb_vi.fit(plan, vault).value
@@ -120,7 +120,7 @@ def counted(folder: Path) -> Numbers:
 
 
 def voted(folder: Path) -> Numbers:
-    plan = pg.Votes(rounds=4, users=6, directions=2, episode_length=20, radius=0.3).calibrate(**PROMISE)
+    plan = pg.VotesPlan(rounds=4, users=6, directions=2, episode_length=20, radius=0.3).calibrate(**PROMISE)
     with met(folder, balancers()) as vault:
         return numbers(pg.fit(plan, vault, pg.Policy.default(cart_pole.spec(), ()), seed=3).value)
 
@@ -188,7 +188,7 @@ RUNS = {
     **{f"recipe {name}": recipe(name) for name in pg.recipes.NAMED},
     "general recipe": Run(lambda folder: {}, general),
     "UCB-VI": Run(counted, lambda: (ucb_vi.UcbVi(states=6, actions=2, horizon=20),)),
-    "votes": Run(voted, lambda: (pg.Votes(),), TRAINED),
+    "votes": Run(voted, lambda: (pg.VotesPlan(),), TRAINED),
     "clips of trust regions": Run(clips, lambda: (pg.L2(3.5), pg.KL(0.05))),
 }
 

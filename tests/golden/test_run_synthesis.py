@@ -14,7 +14,7 @@ from tests.golden import runs
 from tests.golden.runs import TRAINED, Numbers, Run
 
 from tacit import Box, Discrete, PublicSpec, Trajectories, Unit, selection, synthesis
-from tacit.methods.synthesis.ablations import ablation, curious, pretrained_only
+from tacit.methods.synthesis.ablations import ablation, pretrained_synthesizer, with_curiosity
 from tacit.methods.synthesis.baselines import aim, mst, pate_gan, pgm, privsyn, raking_alone
 from tacit.methods.synthesis.baselines.pate_gan import pretrain_gan
 from tacit.methods.synthesis.baselines.pate_gan_plan import GanPretraining, PateGanPlan
@@ -134,7 +134,7 @@ def ablated(name: Any) -> Run:
         plan = small(pretraining=little())
         if name == "Cur":
             plan = ablation(name, plan, **PROMISE)
-            return fitted(curious(plan, synthesis.Curiosity(sampler_steps=2)).calibrate(**PROMISE), folder)
+            return fitted(with_curiosity(plan, synthesis.Curiosity(sampler_steps=2)).calibrate(**PROMISE), folder)
         return fitted(ablation(name, plan, **PROMISE), folder)
 
     return Run(make, lambda: (), TRAINED)
@@ -150,7 +150,7 @@ def ablations() -> tuple[Any, ...]:
 def public_alone(folder: Path) -> Numbers:
     plan = small(pretraining=little())
     start = synthesis.pretrain(plan, synthesis.Encoder.from_bounds(SPEC), walk(7), seed=3)
-    return runs.columns(pretrained_only(plan, start).sample_columns(300, seed=5))
+    return runs.columns(pretrained_synthesizer(plan, start).sample_columns(300, seed=5))
 
 
 def table(module: Any, plan: Any, folder: Path) -> Numbers:

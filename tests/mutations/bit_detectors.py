@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from vault_cases import GivenParts, open_vault, unit_of
 
 from tacit.privacy.gradients.accumulator import UNITS_PER_CHUNK, GradientSum
-from tacit.privacy.gradients.clipped_sums import add_clipped, trainable
+from tacit.privacy.gradients.clipped_sums import add_clipped, trainable_parameters
 from tacit.privacy.mechanisms.sums import PoissonSum
 from tacit.privacy.vault import plan as plans
 
@@ -58,10 +58,10 @@ def _summed_gradient(left_out: int) -> np.ndarray:
     weight = np.random.default_rng(0).uniform(1.1, 1.3, UNITS).astype(np.float32)
     weight[::UNITS_PER_CHUNK] = 2.0
     model = nn.Linear(1, 1)
-    total = GradientSum(trainable(model))
+    total = GradientSum(trainable_parameters(model))
     for start in range(0, UNITS, UNITS_PER_CHUNK):
         units = [unit for unit in range(start, start + UNITS_PER_CHUNK) if unit != left_out]
-        total.next_chunk()
+        total.start_chunk()
         add_clipped(total, model, _weighted, {"weight": torch.from_numpy(weight[units])}, CLIP)
     sums = total._sums().astype(np.float64)
     return np.concatenate([sums[start:stop] for (start, stop), _ in total._places()])

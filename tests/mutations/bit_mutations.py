@@ -59,25 +59,25 @@ def rounded_before_the_noise(patch: pytest.MonkeyPatch) -> None:
         grid = real(scale) / 2**16
         return (np.rint(total / grid) * grid if grid else total) + noise
 
-    patch.setattr(lattice, "rounded", broken)
+    patch.setattr(lattice, "round_to_lattice", broken)
 
 
 def lattice_of_a_private_scale(patch: pytest.MonkeyPatch) -> None:
     """The step follows from the scale that the records call for, and not from the least there is."""
-    real = RegularisedLoss._noisy
+    real = RegularisedLoss._add_noise
     patch.setattr(
-        RegularisedLoss, "_noisy", lambda self, theta, scale, least, noise: real(self, theta, scale, scale, noise)
+        RegularisedLoss, "_add_noise", lambda self, theta, scale, least, noise: real(self, theta, scale, scale, noise)
     )
 
 
 def chunks_added_in_float32(patch: pytest.MonkeyPatch) -> None:
     """All units are summed into the same float32 numbers."""
-    patch.setattr(GradientSum, "next_chunk", lambda self: None)
+    patch.setattr(GradientSum, "start_chunk", lambda self: None)
 
 
 def noise_added_in_float32(patch: pytest.MonkeyPatch) -> None:
     """The sum is rounded to float32 before it gets its noise."""
-    real, mean = lattice.rounded, SecretNoise.noisy_mean
+    real, mean = lattice.round_to_lattice, SecretNoise.noisy_mean
 
     def broken(total: Any, noise: Any, scale: float) -> Any:
         return real((total.astype(np.float32) + noise.astype(np.float32)).astype(np.float64), np.zeros(1), scale)
@@ -85,7 +85,7 @@ def noise_added_in_float32(patch: pytest.MonkeyPatch) -> None:
     def broken_mean(self: SecretNoise, total: Any, *given: Any) -> Any:
         return mean(self, total.astype(np.float32), *given)
 
-    patch.setattr(lattice, "rounded", broken)
+    patch.setattr(lattice, "round_to_lattice", broken)
     patch.setattr(SecretNoise, "noisy_mean", broken_mean)
 
 

@@ -58,12 +58,12 @@ def consensus_thresholds(folder: Path) -> None:
         told, p = one.thresholds, floor.probability
         b1, b2 = told.threshold_scale, told.step_scale
         if isinstance(floor, PMin):
-            found = 1 / b1 + 1 / b2 + math.log(1 + (1 - (actions - 1) * p) / (p * told.safe))
+            found = 1 / b1 + 1 / b2 + math.log(1 + (1 - (actions - 1) * p) / (p * told.safe_count))
         else:
-            found = 1 / b1 + math.log(math.exp(1 / b2) + 1 / (p * told.safe))
+            found = 1 / b1 + math.log(math.exp(1 / b2) + 1 / (p * told.safe_count))
         assert found <= 0.3 * (1 + 1e-9), f"epsilon is {found:.3g}, not 0.3"
         x = np.linspace(0, 60 * max(b1, b2), 400_001)  # P[nu > t + rho], integrated over rho
-        t = told.threshold - told.safe - 1
+        t = told.threshold - told.safe_count - 1
         above = np.where(t + x > 0, np.exp(-np.abs(t + x) / b2) / 2, 1.0)
         below = np.where(t - x > 0, np.exp(-np.abs(t - x) / b2) / 2, 1 - np.exp(-np.abs(t - x) / b2) / 2)
         risk = np.trapezoid((above + below) * np.exp(-x / b1) / (2 * b1), x)
@@ -90,12 +90,12 @@ def consensus_reserve(folder: Path) -> None:
     own = [r] * 100 + [40] * 50
     uneven = logs(150, episodes=own, length=2, tell_expert=True)
     reader = _vault(folder, uneven, Steppers(np.full(150, 1e6)), name="uneven")._records.reader()
-    drawn = np.concatenate([reader.held_out(r, 2, "key", 4)[0]["rewards"][:, 0] for _ in range(75)])
+    drawn = np.concatenate([reader.draw_holdouts(r, 2, "key", 4)[0]["rewards"][:, 0] for _ in range(75)])
     many = int((np.rint(drawn * 1000) >= 100).sum())
     assert stats.binomtest(many, len(drawn), 1 / 3).pvalue > RARE, "experts with many trajectories are drawn more often"
 
     again = _vault(folder, logs(1, episodes=4), Steppers(np.full(1, 1e6)), name="again")._records.reader()
-    numbers = np.rint(again.held_out(4, 20, "key", 4)[0]["rewards"][:, 0] * 100)
+    numbers = np.rint(again.draw_holdouts(4, 20, "key", 4)[0]["rewards"][:, 0] * 100)
     assert len(set(numbers)) == 4, "a trajectory is used for two draws"
 
     crowd = logs(190, episodes=[r] * 100 + [r - 1] * 90)

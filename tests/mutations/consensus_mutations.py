@@ -75,7 +75,7 @@ def no_tail(patch: pytest.MonkeyPatch) -> None:
 
     def optimise(*arguments: Any, **public: Any) -> Any:
         told = real(*arguments, **public)
-        return dataclasses.replace(told, threshold=told.safe + 1)
+        return dataclasses.replace(told, threshold=told.safe_count + 1)
 
     patch.setattr(thresholds, "optimise", optimise)
 
@@ -88,29 +88,29 @@ def floor_forgotten(patch: pytest.MonkeyPatch) -> None:
         told = real(*arguments, **public)
         left = public["epsilon"] - 1 / told.threshold_scale - 1 / told.step_scale
         safe = math.ceil(thresholds.GRID / math.expm1(left)) / thresholds.GRID
-        return dataclasses.replace(told, safe=safe, threshold=told.threshold - told.safe + safe)
+        return dataclasses.replace(told, safe_count=safe, threshold=told.threshold - told.safe_count + safe)
 
     patch.setattr(thresholds, "optimise", optimise)
 
 
 def tails_go_back_into_the_pool(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Reader, "pool", lambda self, reserve, key: self)
+    patch.setattr(Reader, "without_holdout", lambda self, reserve, key: self)
 
 
 def one_trajectory_for_two_draws(patch: pytest.MonkeyPatch) -> None:
     """A unit that is drawn again gives its first trajectory again."""
-    real = Reader.held_out
+    real = Reader.draw_holdouts
 
     def held_out(self: Reader, reserve: int, horizon: int, key: str, size: int) -> Any:
         parts = [real(self, reserve, horizon, key, 1) for _ in range(size)]
         return {name: np.concatenate([drawn[name] for drawn, _ in parts]) for name in parts[0][0]}, parts[0][1]
 
-    patch.setattr(Reader, "held_out", held_out)
+    patch.setattr(Reader, "draw_holdouts", held_out)
 
 
 def drawn_from_the_pooled_logs(patch: pytest.MonkeyPatch) -> None:
     """Trajectories are drawn and not experts, so that an expert with more is met more often."""
-    real = Reader.held_out
+    real = Reader.draw_holdouts
 
     def held_out(self: Reader, reserve: int, horizon: int, key: str, size: int) -> Any:
         usable = self.episodes_per_unit() >= reserve
@@ -126,18 +126,18 @@ def drawn_from_the_pooled_logs(patch: pytest.MonkeyPatch) -> None:
         finally:
             self._noise = kept
 
-    patch.setattr(Reader, "held_out", held_out)
+    patch.setattr(Reader, "draw_holdouts", held_out)
 
 
 def counted_without_a_reserve(patch: pytest.MonkeyPatch) -> None:
     """Experts that cannot be drawn are counted."""
-    real = Reader.held_out
+    real = Reader.draw_holdouts
 
     def held_out(self: Reader, *arguments: Any) -> Any:
         drawn, usable = real(self, *arguments)
         return drawn, np.ones_like(usable)
 
-    patch.setattr(Reader, "held_out", held_out)
+    patch.setattr(Reader, "draw_holdouts", held_out)
 
 
 def every_column_is_released(patch: pytest.MonkeyPatch) -> None:
@@ -158,7 +158,7 @@ def floor_taken_at_its_word(patch: pytest.MonkeyPatch) -> None:
 
 
 def clones_not_tried(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(callbacks.IsolationChecks, "clone", lambda self, part, clone: None)
+    patch.setattr(callbacks.IsolationChecks, "try_clone", lambda self, part, clone: None)
 
 
 LAW, KEPT, RESERVE, REFUSALS = "consensus_law", "consensus_thresholds", "consensus_reserve", "consensus_refusals"

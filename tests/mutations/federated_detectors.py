@@ -83,8 +83,8 @@ class _Missing:
     def enter(self, population: int) -> object:
         return self._devices.enter(population)
 
-    def sums(self, query: Query) -> Answer:
-        answer = self._devices.sums(query)
+    def ask(self, query: Query) -> Answer:
+        answer = self._devices.ask(query)
         return Answer(answer.total, answer.answered - 1)
 
 

@@ -28,7 +28,7 @@ def shares_for_everybody(patch: pytest.MonkeyPatch) -> None:
 
 def server_forgets_its_noise(patch: pytest.MonkeyPatch) -> None:
     """The mean of the answers is released as it is."""
-    patch.setattr(federated_vault, "released", lambda part, total, unit, noise: total / unit.size)
+    patch.setattr(federated_vault, "release_mean", lambda part, total, unit, noise: total / unit.size)
 
 
 def laplace_of_the_mean(patch: pytest.MonkeyPatch) -> None:
@@ -57,7 +57,7 @@ def numbers_are_not_bounded(patch: pytest.MonkeyPatch) -> None:
     def unbounded(part: Any, vectors: Any) -> Any:
         return np.rint(vectors / part.bound * 2.0**device_parts.GRID_BITS).astype(np.int64)
 
-    patch.setattr(device_parts, "_each_bounded", unbounded)
+    patch.setattr(device_parts, "_bound_to_grid", unbounded)
 
 
 def floor_is_not_kept(patch: pytest.MonkeyPatch) -> None:

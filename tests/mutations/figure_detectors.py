@@ -31,7 +31,7 @@ def figures_of_sampled_plans(folder: Path) -> None:
     """The best attack is that of the plan and not of any mechanism; a lower bound on epsilon is below it."""
     bound = accounting.epsilon(SAMPLED, delta=DELTA, relation="add_or_remove")
     worst = 100 * float(0.05 * np.exp(bound.epsilon) + DELTA)
-    said = markdown.caught(fields.figures(SAMPLED, "add_or_remove", DELTA))
+    said = markdown.catch_percent(fields.figures(SAMPLED, "add_or_remove", DELTA))
     assert said < 0.7 * worst, f"the best attack catches {said:.4g} %, of any mechanism {worst:.4g} %"
     least = least_epsilon(SAMPLED, DELTA)
     assert least <= bound.check_epsilon, f"a lower bound of {least:.5f} lies above epsilon, {bound.check_epsilon:.5f}"

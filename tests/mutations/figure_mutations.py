@@ -35,12 +35,12 @@ def normal_tail(patch: pytest.MonkeyPatch) -> None:
 
 def loose_power(patch: pytest.MonkeyPatch) -> None:
     """The best attack is stated from epsilon and delta alone."""
-    missed = markdown.missed
+    missed = markdown.miss_rate
 
     def of_any_mechanism(record: Any, false_alarms: float) -> float:
         return missed({**record, "mu": "inf", "profile": []}, false_alarms)
 
-    patch.setattr(markdown, "missed", of_any_mechanism)
+    patch.setattr(markdown, "miss_rate", of_any_mechanism)
 
 
 def upper_as_lower(patch: pytest.MonkeyPatch) -> None:
@@ -59,7 +59,7 @@ def sums_in_one_level(patch: pytest.MonkeyPatch) -> None:
     def add_to(total: np.ndarray, lost: np.ndarray, block: np.ndarray) -> None:
         total += block
 
-    patch.setattr(clipping, "add_to", add_to)
+    patch.setattr(clipping, "add_compensated", add_to)
 
 
 FIGURES: tuple[tuple[str, Plant, tuple[str, ...]], ...] = (

@@ -18,7 +18,7 @@ from tacit.privacy.ledger.ledger import Ledger
 from tacit.privacy.mechanisms.sums import PoissonSum
 from tacit.privacy.sentences import Label
 from tacit.privacy.vault import plan as plans
-from tacit.privacy.vault.origins import standing
+from tacit.privacy.vault.origins import assess_standing
 from tacit.privacy.vault.vault import Vault
 from tacit.units import Relation
 
@@ -87,11 +87,13 @@ def judged_by_others(folder: Path) -> None:
             return ope.fit(plan.calibrate(unit=unit, epsilon=epsilon, delta=1e-5), vault, policy, **origin)
 
         early = dataclasses.replace(PLAN, fold=0).calibrate(unit=unit, epsilon=1.25, delta=1e-5)
-        early = early.about(ope.Behaviour())
+        early = early.with_target(ope.Behaviour())
         vault.reserve(early)
         plans_of = {fold: dataclasses.replace(PLAN, fold=fold) for fold in (None, 0)}
         taught = {
-            fold: released(next(policies), plan.calibrate(unit=unit, epsilon=1.5, delta=1e-5).about(ope.Behaviour()))
+            fold: released(
+                next(policies), plan.calibrate(unit=unit, epsilon=1.5, delta=1e-5).with_target(ope.Behaviour())
+            )
             for fold, plan in plans_of.items()
         }
         own = evaluated(taught[0]).value.interval
@@ -118,14 +120,14 @@ def teachers_of_both_folds(folder: Path) -> None:
     run = vault.reserve(plans.account(GivenParts((first, second)), unit=vault.unit, delta=1e-5))
     early, late, other = (ope.Tabular(np.array([[p, 1 - p]])) for p in (0.2, 0.4, 0.6))
     vault.noisy_sum(run, "on 0", Rewards())
-    vault.fix(run, early)
+    vault.record_policy(run, early)
     vault.noisy_sum(run, "on 1", Rewards())
     releases = [vault.release(run, one, label=Label(("sums",), (), ())) for one in (early, late)]
-    free = [standing(vault.ledger, [ope.Origin.of(one)], level=0.95).free for one in releases]
+    free = [assess_standing(vault.ledger, [ope.Origin.of(one)], level=0.95).free for one in releases]
     assert free[0] == {1}, "a policy from before fold 1 was read cannot be judged by it"
     assert free[1] == frozenset(), "who taught it judges it"
     try:
-        standing(vault.ledger, [ope.Origin.of(Release(other, releases[0].certificate))], level=0.95)
+        assess_standing(vault.ledger, [ope.Origin.of(Release(other, releases[0].certificate))], level=0.95)
     except PlanError:
         return
     raise AssertionError("a certificate counts for a policy that it was not released with")

@@ -34,7 +34,7 @@ def movers_deltas_forgotten(patch: pytest.MonkeyPatch) -> None:
 
 def fold_of_the_parts_ignored(patch: pytest.MonkeyPatch) -> None:
     """Whatever its parts read, fold 0 taught a release."""
-    patch.setattr(state, "places", lambda parts: (0,) * len(parts))
+    patch.setattr(state, "part_folds", lambda parts: (0,) * len(parts))
 
 
 def order_taken_for_granted(patch: pytest.MonkeyPatch) -> None:
@@ -61,14 +61,14 @@ def teachers_judge(patch: pytest.MonkeyPatch) -> None:
 
 def undeclared_is_public(patch: pytest.MonkeyPatch) -> None:
     """A policy of which nothing was declared is taken for public."""
-    real = origins.standing
+    real = origins.assess_standing
 
     def standing(ledger: Any, known: Any, **more: Any) -> Any:
         return real(ledger, [*known, origins.Origin.public()], **more)
 
     from tacit.methods.off_policy_evaluation import algorithm
 
-    patch.setattr(algorithm, "standing", standing)
+    patch.setattr(algorithm, "assess_standing", standing)
 
 
 def evaluations_by_their_own_word(patch: pytest.MonkeyPatch) -> None:
@@ -78,7 +78,7 @@ def evaluations_by_their_own_word(patch: pytest.MonkeyPatch) -> None:
 
 def evaluations_not_counted(patch: pytest.MonkeyPatch) -> None:
     """However many evaluations came before, the interval is as wide as that of the first."""
-    patch.setattr(origins, "level_after", lambda level, count: level)
+    patch.setattr(origins, "corrected_level", lambda level, count: level)
 
 
 def policies_as_old_as_their_reservation(patch: pytest.MonkeyPatch) -> None:
@@ -95,7 +95,7 @@ def classes_by_their_names(patch: pytest.MonkeyPatch) -> None:
     """A policy of a class of the user's own is known again by its name, whatever it reads now."""
     from tacit.methods.off_policy_evaluation import targets
 
-    patch.setattr(targets, "known_by_digest", lambda value: True)
+    patch.setattr(targets, "has_digest", lambda value: True)
 
 
 FOLDS = (

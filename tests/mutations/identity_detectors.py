@@ -15,7 +15,7 @@ from tacit.data import Box, Discrete, PublicSpec, Trajectories
 from tacit.errors import DataError, LedgerError
 from tacit.privacy.noise.secret import SecretNoise
 from tacit.privacy.vault.records import Reader
-from tacit.study.account import Account, Words
+from tacit.study.account import Account, VerbPhrases
 from tacit.study.folder import RunFolder
 from tacit.units import Unit
 
@@ -99,10 +99,10 @@ def windows_stay_inside(folder: Path) -> None:
     )
     from tacit.data.sources import lake, sorting
 
-    wanted = sorting.Wanted(
+    wanted = sorting.TableOptions(
         "observation_0", time="hour", next="keep", reward="count(*) OVER (PARTITION BY observation_0)"
     )
-    data = Trajectories(sorting.read(lake.table_of([str(path)]), wanted, SPEC, simulated=True), SPEC, simulated=True)
+    data = Trajectories(sorting.read(lake.open_table([str(path)]), wanted, SPEC, simulated=True), SPEC, simulated=True)
     assert data.counts()["units"] == 3, "ids became one, or several"
     assert sorted(np.asarray(data.columns["rewards"]).tolist()) == [1, 1, 2, 2], "a window sees another unit's rows"
 
@@ -122,27 +122,27 @@ def one_ledger_for_all_sources(folder: Path) -> None:
     files = folder / "a.csv", folder / "b.csv"
     for path in files:
         path.write_text("user\n")
-    with paying(files, folder / "both.ledger").opened(RunFolder(folder)) as ledger:
+    with paying(files, folder / "both.ledger").open_ledger(RunFolder(folder)) as ledger:
         ledger.note("look", "an entry")
     for path in files:
-        assert refused(paying((path,)).require_only), "a second ledger for the same people"
+        assert refused(paying((path,)).require_sole_ledger), "a second ledger for the same people"
 
 
 def one_ledger_for_a_folder_and_its_parts(folder: Path) -> None:
     """A folder of records, a folder in it and the folder around it are the same people: the first one's ledger pays."""
     nested = [folder / "all", folder / "all" / "some", folder / "all" / "some" / "one"]
     nested[-1].mkdir(parents=True)
-    with paying((nested[1],)).opened(RunFolder(folder)) as ledger:
+    with paying((nested[1],)).open_ledger(RunFolder(folder)) as ledger:
         ledger.note("look", "an entry")
     for path in (nested[0], nested[2]):
-        assert refused(paying((path,)).require_only), "a second ledger for the same people"
-        paying((path,), folder / "all" / "some.ledger").require_only()
+        assert refused(paying((path,)).require_sole_ledger), "a second ledger for the same people"
+        paying((path,), folder / "all" / "some.ledger").require_sole_ledger()
 
 
 def paying(sources: tuple[Path, ...], ledger: Path | None = None) -> Account:
     """What pays for a release of these records."""
-    unit, words = Unit("person", "add_or_remove", 100), Words("people", "imitation", "made of", "imitate")
-    return Account(sources=sources, unit=unit, epsilon=1.0, delta=1e-4, words=words, ledger=ledger)
+    unit, words = Unit("person", "add_or_remove", 100), VerbPhrases("people", "imitation", "made of", "imitate")
+    return Account(sources=sources, unit=unit, epsilon=1.0, delta=1e-4, phrases=words, ledger=ledger)
 
 
 def edits_move_no_half(folder: Path) -> None:

@@ -22,7 +22,7 @@ def halves_by_rows(patch: pytest.MonkeyPatch) -> None:
     real = Reader.folds
 
     def folds(self: Reader, key: str) -> Any:
-        self._named = None
+        self._names = None
         return real(self, key)
 
     patch.setattr(Reader, "folds", folds)
@@ -30,7 +30,7 @@ def halves_by_rows(patch: pytest.MonkeyPatch) -> None:
 
 def stripped_in_one_place(patch: pytest.MonkeyPatch) -> None:
     """SQL sorts by ids as they are written, and Python strips them afterwards."""
-    patch.setattr(keyed, "keys_of", lambda column, law: column)
+    patch.setattr(keyed, "column_keys", lambda column, law: column)
 
 
 def bytes_replaced(patch: pytest.MonkeyPatch) -> None:
@@ -45,7 +45,7 @@ def bytes_replaced(patch: pytest.MonkeyPatch) -> None:
 
 def twins_unseen(patch: pytest.MonkeyPatch) -> None:
     """Nobody looks for ids that differ by case or form alone."""
-    patch.setattr(Names, "hold_twins", lambda self: False)
+    patch.setattr(Names, "has_twins", lambda self: False)
 
 
 def twins_unseen_across_chunks(patch: pytest.MonkeyPatch) -> None:
@@ -78,7 +78,7 @@ def windows_by_the_column(patch: pytest.MonkeyPatch) -> None:
 
 def events_become_episodes(patch: pytest.MonkeyPatch) -> None:
     """Every change of unit ends an episode, also where the unit comes again."""
-    patch.setattr(ingest.Ingest, "_require_together", lambda self, codes, changes, done: None)
+    patch.setattr(ingest.Ingest, "_require_contiguous", lambda self, codes, changes, done: None)
 
 
 def invisible_after_form(patch: pytest.MonkeyPatch) -> None:
@@ -87,10 +87,10 @@ def invisible_after_form(patch: pytest.MonkeyPatch) -> None:
     def folded(text: str) -> str:
         for _ in range(2):
             text = unicodedata.normalize("NFKC", unicodedata.normalize("NFD", text).casefold())
-        return " ".join("".join(c for c in text if not unit_keys._invisible(c)).split())
+        return " ".join("".join(c for c in text if not unit_keys._is_invisible(c)).split())
 
-    patch.setattr(unit_keys, "folded", folded)
-    patch.setattr(codes, "folded", folded)
+    patch.setattr(unit_keys, "fold_key", folded)
+    patch.setattr(codes, "fold_key", folded)
 
 
 def folders_unseen(patch: pytest.MonkeyPatch) -> None:

@@ -40,7 +40,7 @@ def everybody_teaches_and_judges(patch: pytest.MonkeyPatch) -> None:
 
 def rewards_in_the_user_s_unit(patch: pytest.MonkeyPatch) -> None:
     """The planner adds log-probabilities and money."""
-    patch.setattr(moments.Scales, "paid", lambda scales, rewards: np.asarray(rewards))
+    patch.setattr(moments.Scales, "standardise_rewards", lambda scales, rewards: np.asarray(rewards))
 
 
 def clone_by_its_best_action(patch: pytest.MonkeyPatch) -> None:

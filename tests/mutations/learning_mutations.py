@@ -17,13 +17,13 @@ Plant = Callable[[pytest.MonkeyPatch], None]
 
 def shared_critic(patch: pytest.MonkeyPatch) -> None:
     """Everybody's critic has the scale of the returns of all who were met so far."""
-    real, past = contributions.own_fit, [0.0]
+    real, past = contributions.fit_person_values, [0.0]
 
     def own_fit(rows: Any, targets: Any, *rest: Any) -> Any:
         past.append(float(np.nanmean(targets)))
         return real(rows, targets, *rest) * (1 + np.mean(past))
 
-    patch.setattr(contributions, "own_fit", own_fit)
+    patch.setattr(contributions, "fit_person_values", own_fit)
 
 
 def shared_adam(patch: pytest.MonkeyPatch) -> None:

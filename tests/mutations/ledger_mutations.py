@@ -103,7 +103,7 @@ def touched_plan_cancelled(patch: pytest.MonkeyPatch) -> None:
 
     def cancel(self: Any, payload: Any) -> Any:
         plan_id = payload["plan"]
-        balance = self.balance.minus(self.plans[plan_id].charge, None)
+        balance = self.balance.without_charge(self.plans[plan_id].charge, None)
         return ledger_state.replace(self, plans=self.plans.drop(plan_id), balance=balance)
 
     patch.setattr(ledger_state.LedgerState, "_cancel", cancel)

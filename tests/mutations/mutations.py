@@ -138,7 +138,7 @@ def realised_denominator(patch: pytest.MonkeyPatch) -> None:
 
         def broken(self: Vault, run: Any, part: str, *rest: Any, real: Any = real) -> Any:
             result = real(self, run, part, *rest)
-            return result * (run.sum_part(part).expected(self.unit) / max(1, sizes[0]))
+            return result * (run.sum_part(part).divisor(self.unit) / max(1, sizes[0]))
 
         patch.setattr(Vault, door, broken)
 
@@ -269,7 +269,7 @@ def plan_taken_at_its_word(patch: pytest.MonkeyPatch) -> None:
     """A plan is charged what its epsilon field says, and not what its parts cost."""
     patch.setattr(
         plans,
-        "bound",
+        "certified_bound",
         lambda plan, parts=None: accounting.Bound(plan.epsilon, "its own word", plan.epsilon, "its own word"),
     )
 
@@ -285,7 +285,7 @@ def places_with_replacement(patch: pytest.MonkeyPatch) -> None:
     def places(self: Reader, population: int, batch: int, replicates: int) -> np.ndarray:
         return np.random.default_rng().integers(population, size=(replicates, batch))
 
-    patch.setattr(Reader, "places", places)
+    patch.setattr(Reader, "draw_places", places)
 
 
 def replacement_as_removal(patch: pytest.MonkeyPatch) -> None:

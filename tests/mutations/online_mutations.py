@@ -60,7 +60,7 @@ def divisor_counted_at_the_meeting(patch: pytest.MonkeyPatch) -> None:
         return rows
 
     patch.setattr(user_vault, "enrolled_rows", enrolled_rows)
-    patch.setattr(UserSum, "expected", lambda self, unit: came[0])
+    patch.setattr(UserSum, "divisor", lambda self, unit: came[0])
 
 
 def sensitivity_of_one_step(patch: pytest.MonkeyPatch) -> None:

@@ -20,7 +20,7 @@ from tacit.hub.manifest import Manifest
 from tacit.privacy.accounting.events import ComposedEvent, GaussianEvent, PoissonSampledEvent, flatten
 from tacit.privacy.certificate import fields
 from tacit.privacy.certificate.certificate import Certificate
-from tacit.privacy.vault.isolation import behind
+from tacit.privacy.vault.isolation import run_silently
 
 
 def warnings_stay_inside(folder: Path) -> None:
@@ -40,7 +40,7 @@ def warnings_stay_inside(folder: Path) -> None:
     def later() -> None:
         first_is_in.wait(10)
         try:
-            behind("step", second)
+            run_silently("step", second)
         except MechanismError:
             failed.append("raised")
 
@@ -48,7 +48,7 @@ def warnings_stay_inside(folder: Path) -> None:
         warnings.simplefilter("always")
         thread = threading.Thread(target=later)
         thread.start()
-        behind("step", first)
+        run_silently("step", first)
         first_is_out.set()
         thread.join()
     assert not shown, f"{len(shown)} warnings of a step were shown"

@@ -30,7 +30,7 @@ def warnings_that_are_caught(patch: pytest.MonkeyPatch) -> None:
             warnings.simplefilter("ignore")
             yield
 
-    patch.setattr(isolation, "quiet", caught)
+    patch.setattr(isolation, "silence_warnings", caught)
 
 
 def files_that_all_may_read(patch: pytest.MonkeyPatch) -> None:
@@ -41,7 +41,7 @@ def files_that_all_may_read(patch: pytest.MonkeyPatch) -> None:
         path.mkdir(parents=True, exist_ok=True)
         return path
 
-    patch.setattr(plain_files, "private_folder", made)
+    patch.setattr(plain_files, "make_private_folder", made)
     patch.setattr(plain_files, "write", lambda path, content, mode=0o644: real(path, content))
 
 
@@ -62,7 +62,7 @@ def charges_of_ones_own(patch: pytest.MonkeyPatch) -> None:
 
 def plans_with_any_field(patch: pytest.MonkeyPatch) -> None:
     """A plan that cannot be rebuilt counts as one with a piece of the user's own, and frees all lines."""
-    real = planned.plan_of
+    real = planned.plan_from_json
 
     def broken(method: str, stated: Any) -> Any:
         try:
@@ -70,8 +70,8 @@ def plans_with_any_field(patch: pytest.MonkeyPatch) -> None:
         except PlanError:
             return None
 
-    patch.setattr(planned, "plan_of", broken)
-    patch.setattr(planned, "ONES_OWN", tuple(SENTENCES))
+    patch.setattr(planned, "plan_from_json", broken)
+    patch.setattr(planned, "USER_PIECES", tuple(SENTENCES))
 
 
 def clauses_of_any_plan(patch: pytest.MonkeyPatch) -> None:
@@ -81,7 +81,7 @@ def clauses_of_any_plan(patch: pytest.MonkeyPatch) -> None:
 
 def texts_as_they_come(patch: pytest.MonkeyPatch) -> None:
     """Control characters and half surrogates are texts like any others."""
-    patch.setattr(plain_text, "plain", lambda text, *, lines=False: True)
+    patch.setattr(plain_text, "is_printable", lambda text, *, lines=False: True)
 
 
 def events_of_any_size(patch: pytest.MonkeyPatch) -> None:

@@ -30,7 +30,7 @@ from vault_cases import SPEC, SumPlan, open_vault, priced, unit_of
 from tacit.errors import MechanismError
 from tacit.privacy.vault import isolation, memory, removal
 from tacit.privacy.vault import plan as plans
-from tacit.privacy.vault.memory import strangers
+from tacit.privacy.vault.memory import find_foreign
 
 
 def _refused(folder: Path, name: str, *asked: Callable[[Any, Any], object]) -> None:
@@ -126,8 +126,8 @@ def wide_crowds_are_cut(folder: Path) -> None:
     part = SumPlan(noise_multiplier=1.0).parts()[0]
     with pytest.MonkeyPatch().context() as patch:
         patch.setattr(removal, "MOST_HELD", 2**16)
-        checks.contribution(part, Wide(), None)
-    most = checks.most(part, Wide())
+        checks.try_contribution(part, Wide(), None)
+    most = checks.largest_crowd(part, Wide())
     assert most is not None
     assert most < 64, f"{most} units are handed over"
 
@@ -142,19 +142,19 @@ def namesakes_are_the_users(folder: Path) -> None:
     """A class of the user's with the name of Python's module is the user's: made at run time, or in such a file."""
     made = make_dataclass("Made", [], frozen=True, namespace={"__call__": lambda self, rows, state: rows["rewards"]})
     made.__module__ = "types"  # as Python before 3.12 has it
-    assert strangers(made()) == [made]
+    assert find_foreign(made()) == [made]
     (folder / "this.py").write_text("def centred(x):\n    return x - x.mean()\n")
     patch = pytest.MonkeyPatch()
     with patch.context():
         patch.delitem(sys.modules, "this", raising=False)
         patch.syspath_prepend(folder)
-        memory._genuine.cache_clear()
+        memory._is_genuine.cache_clear()
         try:
             centred = importlib.import_module("this").centred
-            assert strangers(centred) == [centred]
+            assert find_foreign(centred) == [centred]
         finally:
             sys.modules.pop("this", None)
-            memory._genuine.cache_clear()
+            memory._is_genuine.cache_clear()
 
 
 REMOVAL_DETECTORS = (

@@ -17,12 +17,12 @@ Plant = Callable[[pytest.MonkeyPatch], None]
 
 def units_exchanged_alone(patch: pytest.MonkeyPatch) -> None:
     """Trials exchange units, and never remove one."""
-    patch.setattr(Harness, "_require_left", lambda *_: None)
+    patch.setattr(Harness, "_require_same_alone", lambda *_: None)
 
 
 def losses_compared_alone(patch: pytest.MonkeyPatch) -> None:
     """Trials look at losses, and not at the gradients of units."""
-    patch.setattr(UnitGradients, "of", lambda self, units: [np.zeros(1), np.zeros(1)])
+    patch.setattr(UnitGradients, "select", lambda self, units: [np.zeros(1), np.zeros(1)])
 
 
 def no_ties(patch: pytest.MonkeyPatch) -> None:
@@ -33,43 +33,43 @@ def no_ties(patch: pytest.MonkeyPatch) -> None:
 
 def tried_once(patch: pytest.MonkeyPatch) -> None:
     """What was tried with a state of this structure is not tried again."""
-    patch.setattr(Harness, "again", lambda self, times: None)
+    patch.setattr(Harness, "try_again", lambda self, times: None)
 
 
 def the_users_taken_for_own(patch: pytest.MonkeyPatch) -> None:
     """Everything is tried as briefly as what is tacit's own."""
-    patch.setattr(isolation, "strangers", lambda *_: [])
+    patch.setattr(isolation, "find_foreign", lambda *_: [])
 
 
 def states_by_reference(patch: pytest.MonkeyPatch) -> None:
     """A callback gets the caller's own state."""
     for module in (vault, user_vault):
-        patch.setattr(module, "plain", lambda state, where: state)
+        patch.setattr(module, "copy_plain_state", lambda state, where: state)
 
 
 def stock_layers_unread(patch: pytest.MonkeyPatch) -> None:
     """Attributes of PyTorch's own layers, and of parameters, are not looked at."""
-    real = memory._held
+    real = memory._layer_contents
 
     def held(layer: Any, still: bool) -> object:
         return () if memory._root(type(layer).__module__) == "torch" else real(layer, still)
 
-    patch.setattr(memory, "_held", held)
+    patch.setattr(memory, "_layer_contents", held)
 
 
 def whole_samples_handed_over(patch: pytest.MonkeyPatch) -> None:
     """A user's callback gets more units at once than it was tried on."""
-    patch.setattr(isolation.IsolationChecks, "handed", lambda self, part, contribution: contribution)
+    patch.setattr(isolation.IsolationChecks, "limit_units", lambda self, part, contribution: contribution)
 
 
 def wide_pieces(patch: pytest.MonkeyPatch) -> None:
     """Where the largest crowd was smaller for want of memory, a callback gets as many units as ever."""
-    most = isolation.IsolationChecks.most
+    most = isolation.IsolationChecks.largest_crowd
 
     def widest(self: isolation.IsolationChecks, part: object, *callbacks: Any) -> int | None:
         return None if most(self, part, *callbacks) is None else CROWDS[-1]
 
-    patch.setattr(isolation.IsolationChecks, "most", widest)
+    patch.setattr(isolation.IsolationChecks, "largest_crowd", widest)
 
 
 def no_outliers(patch: pytest.MonkeyPatch) -> None:
@@ -79,7 +79,7 @@ def no_outliers(patch: pytest.MonkeyPatch) -> None:
 
 def own_by_the_name(patch: pytest.MonkeyPatch) -> None:
     """What is in a module of a library's name is nobody's, whoever wrote the file or the methods."""
-    patch.setattr(memory, "_nobodys", lambda named: memory._root(named.__module__) in memory._NOBODYS)
+    patch.setattr(memory, "_is_neutral", lambda named: memory._root(named.__module__) in memory._NOBODYS)
 
 
 REMOVAL: tuple[tuple[str, Plant, tuple[str, ...]], ...] = (

@@ -16,7 +16,7 @@ from tests.methods.alignment.small import WRITER, Letters, plan_of, texts_of, va
 from user_cases import Scripted, priced
 
 from tacit.errors import LedgerError
-from tacit.methods.alignment.people import People, Writing
+from tacit.methods.alignment.people import CompletionActor, People
 from tacit.privacy.mechanisms.sums import PoissonSum
 
 
@@ -64,7 +64,7 @@ def completions_of_others(folder: Path) -> None:
     """
     plan, texts = plan_of(completions=16), texts_of(12)
     writer = dataclasses.replace(WRITER, model=Uneven(WRITER.model, False))  # type: ignore[arg-type]
-    actor = Writing(plan, writer, Letters(), torch.full((32,), 0.1))
+    actor = CompletionActor(plan, writer, Letters(), torch.full((32,), 0.1))
     ids = list(texts)
     whole = People(plan, writer, texts, simulated=True).serve([ids], actor)
     for stay in (ids[1:], ids[:5] + ids[6:], ids[::-1]):
@@ -83,7 +83,7 @@ def numbers_are_ids(folder: Path) -> None:
     run = vault.reserve(plan.calibrate(unit=vault.unit, epsilon=8.0, delta=1e-6))
     try:
         for _ in range(plan.rounds):
-            vault.enroll(run, Writing(plan, WRITER, Letters(), torch.zeros(32)))
+            vault.enroll(run, CompletionActor(plan, WRITER, Letters(), torch.zeros(32)))
     except (KeyError, TypeError) as error:
         raise AssertionError("people whose ids are numbers are charged for and not served") from error
     finally:

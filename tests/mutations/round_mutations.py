@@ -32,7 +32,7 @@ def slots_by_rank(patch: pytest.MonkeyPatch) -> None:
         ranked = [pool[i] for i in np.argsort(deals.words(unit_keys.names(pool), run.plan_id, "round"))]
         return ranked[now * part.users : (now + 1) * part.users]
 
-    patch.setattr(UserVault, "_dealt", dealt)
+    patch.setattr(UserVault, "_deal_round", dealt)
 
 
 def rounds_by_the_order_of_the_file(patch: pytest.MonkeyPatch) -> None:
@@ -42,17 +42,17 @@ def rounds_by_the_order_of_the_file(patch: pytest.MonkeyPatch) -> None:
         now, part = _round(self, run)
         return list(pool[now :: part.steps])
 
-    patch.setattr(UserVault, "_dealt", dealt)
+    patch.setattr(UserVault, "_deal_round", dealt)
 
 
 def arrivals_cut_off(patch: pytest.MonkeyPatch) -> None:
     """Only as many as are expected are let in: one who leaves lets another in."""
-    real = UserVault._came
+    real = UserVault._receive_arrivals
 
     def came(self: UserVault, expected: int) -> list[list[str]]:
         return [those[:expected] for those in real(self, expected)]
 
-    patch.setattr(UserVault, "_came", came)
+    patch.setattr(UserVault, "_receive_arrivals", came)
 
 
 def coins_of_one_stream(patch: pytest.MonkeyPatch) -> None:
@@ -72,7 +72,7 @@ def batches_of_those_who_are_there(patch: pytest.MonkeyPatch) -> None:
     def alone(*arguments: Any) -> Iterator[Any]:
         yield sampling.complete(*arguments)
 
-    patch.setattr(people, "alone", alone)
+    patch.setattr(people, "complete_in_batches", alone)
 
 
 def law_of_twins_forgotten(patch: pytest.MonkeyPatch) -> None:
@@ -82,7 +82,7 @@ def law_of_twins_forgotten(patch: pytest.MonkeyPatch) -> None:
 
 def ids_as_they_are_printed(patch: pytest.MonkeyPatch) -> None:
     """An id that is no text is what Python prints of it: 1 and 1.0 are two people."""
-    patch.setattr(arrivals, "text", lambda person: "" if person is None else str(person))
+    patch.setattr(arrivals, "person_text", lambda person: "" if person is None else str(person))
 
 
 def ids_as_they_were_given(patch: pytest.MonkeyPatch) -> None:
@@ -102,7 +102,7 @@ def pool_read_again(patch: pytest.MonkeyPatch) -> None:
     real = UserVault.enroll
 
     def enroll(self: UserVault, run: Any, actor: Any) -> None:
-        self._pools_of[run.plan_id] = self._pools()
+        self._plan_pools[run.plan_id] = self._pools()
         real(self, run, actor)
 
     patch.setattr(UserVault, "enroll", enroll)

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from tacit.privacy.mechanisms.base import composed
-from tacit.privacy.mechanisms.kinds import Selection, expected_runs
+from tacit.privacy.mechanisms.base import compose_parts
+from tacit.privacy.mechanisms.kinds import PrivateSelection, expected_runs
 from tacit.privacy.vault import selection, steps
 from tacit.privacy.vault.base import BaseVault, figures
 from tacit.privacy.vault.isolation import IsolationChecks
@@ -20,17 +20,17 @@ Plant = Callable[[pytest.MonkeyPatch], None]
 
 def a_fixed_number_of_runs(patch: pytest.MonkeyPatch) -> None:
     """As many runs as the law has on average, every time."""
-    patch.setattr(selection, "number_of_runs", lambda stop, law, noise: round(expected_runs(stop, law)))
+    patch.setattr(selection, "draw_run_count", lambda stop, law, noise: round(expected_runs(stop, law)))
 
 
 def the_price_of_one_run(patch: pytest.MonkeyPatch) -> None:
     """The selection is paid for as if the best run had been the only one."""
-    patch.setattr(Selection, "event", property(lambda self: composed(self.candidates[0].parts())))
+    patch.setattr(PrivateSelection, "event", property(lambda self: compose_parts(self.candidates[0].parts())))
 
 
 def a_failure_ends_it(patch: pytest.MonkeyPatch) -> None:
     """The first run that fails ends the selection with its error."""
-    real = selection.best
+    real = selection.select_best
 
     def broken(spec: Any, attempt: Any, judge: Any, within: Any, noise: Any) -> Any:
         failed: list[Exception] = []
@@ -47,12 +47,12 @@ def a_failure_ends_it(patch: pytest.MonkeyPatch) -> None:
             raise failed[0]
         return found
 
-    patch.setattr(selection, "best", broken)
+    patch.setattr(selection, "select_best", broken)
 
 
 def runs_that_are_tracked(patch: pytest.MonkeyPatch) -> None:
     """The tracker is shown every run, and so their number."""
-    real = Vault._within
+    real = Vault._run_vault
 
     @contextlib.contextmanager
     def broken(self: Vault, plan: Any) -> Iterator[Vault]:
@@ -60,12 +60,12 @@ def runs_that_are_tracked(patch: pytest.MonkeyPatch) -> None:
             inner._tracker = self._tracker
             yield inner
 
-    patch.setattr(Vault, "_within", broken)
+    patch.setattr(Vault, "_run_vault", broken)
 
 
 def losers_that_are_named(patch: pytest.MonkeyPatch) -> None:
     """All runs share the names of the user's callbacks that they met, and the selection names them all."""
-    patch.setattr(IsolationChecks, "of_a_run", lambda self: self)
+    patch.setattr(IsolationChecks, "copy_for_run", lambda self: self)
 
 
 def sums_that_are_tracked(patch: pytest.MonkeyPatch) -> None:
@@ -82,7 +82,7 @@ def sums_that_are_tracked(patch: pytest.MonkeyPatch) -> None:
         return value
 
     patch.setattr(steps, "add_noise", added)
-    patch.setattr(BaseVault, "_out", shown)
+    patch.setattr(BaseVault, "_track_release", shown)
 
 
 SELECTION: tuple[tuple[str, Plant, tuple[str, ...]], ...] = (

@@ -37,7 +37,7 @@ def units_of_shards(folder: Path) -> None:
 
 @dataclass(frozen=True)
 class Stale(Threads):
-    """Rank 1 answers as `how` says."""
+    """Rank 1 answers as `settings` says."""
 
     how: str = "twice"
     earlier: list[Int64] = field(default_factory=list)

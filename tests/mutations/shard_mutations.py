@@ -17,12 +17,12 @@ Plant = Callable[[pytest.MonkeyPatch], None]
 
 def all_noise_on_every_rank(patch: pytest.MonkeyPatch) -> None:
     """Each rank adds the noise of the whole sum, which is more than the plan states."""
-    patch.setattr(sharded_vault, "of_share", lambda scale, ranks: scale)
+    patch.setattr(sharded_vault, "share_std", lambda scale, ranks: scale)
 
 
 def noise_is_shared_twice(patch: pytest.MonkeyPatch) -> None:
     """The standard deviation is divided by the number of ranks, and not by its root."""
-    patch.setattr(sharded_vault, "of_share", lambda scale, ranks: scale / ranks)
+    patch.setattr(sharded_vault, "share_std", lambda scale, ranks: scale / ranks)
 
 
 def rank_0_adds_no_share(patch: pytest.MonkeyPatch) -> None:
@@ -49,7 +49,7 @@ def a_part_is_enough(patch: pytest.MonkeyPatch) -> None:
 
 def shards_are_not_compared(patch: pytest.MonkeyPatch) -> None:
     """Nobody asks whether a unit lies in two shards."""
-    patch.setattr(Shard, "require_apart", lambda *_: None)
+    patch.setattr(Shard, "require_disjoint", lambda *_: None)
 
 
 def all_ranks_have_one_seed(patch: pytest.MonkeyPatch) -> None:

@@ -17,7 +17,7 @@ from vault_cases import GivenParts, Silent, open_vault, records, unit_of
 from tacit.errors import PlanExhausted
 from tacit.privacy.ledger.ledger import Ledger
 from tacit.privacy.mechanisms.base import Part
-from tacit.privacy.mechanisms.marginals import Choice, Dependence, Marginal, Marginals
+from tacit.privacy.mechanisms.marginals import Dependence, Marginal, MarginalChoice, Marginals
 from tacit.privacy.mechanisms.releases import Axis, NoisyHistogram, NoisyMaximum
 from tacit.privacy.mechanisms.sums import PoissonSum
 from tacit.privacy.mechanisms.votes import TeacherVotes
@@ -102,7 +102,7 @@ def law_of_choices(folder: Path) -> None:
     part = Marginals(name="cells", steps=draws, axes=(REWARD, FINE), noise_multiplier=sigma)
     vault = open_vault(folder, [[1.0]] * 6, unit=unit_of(1_000))
     run = _admitted(vault, part)
-    query = Choice(((0,), (1,)), (np.array([0.0, 6.0, 0.0]), np.zeros(3_000)), (1.0, 1.0), (0.0, 0.0), 1)
+    query = MarginalChoice(((0,), (1,)), (np.array([0.0, 6.0, 0.0]), np.zeros(3_000)), (1.0, 1.0), (0.0, 0.0), 1)
     chosen = sum(int(vault.noisy_marginals(run, "cells", query)[0]) for _ in range(draws))
     expected = 1 / (1 + math.exp(-6.0 / sigma))
     assert stats.binomtest(chosen, draws, expected).pvalue > RARE, f"{chosen / draws:.3f}, not {expected:.3f}"

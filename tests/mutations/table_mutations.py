@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from tacit.privacy.mechanisms import marginals, releases, tallies
-from tacit.privacy.mechanisms.marginals import Cells, Choice
+from tacit.privacy.mechanisms.marginals import Cells, MarginalChoice
 from tacit.privacy.mechanisms.teachers import Teachers
 from tacit.privacy.noise.secret import SecretNoise
 from tacit.privacy.vault import vault
@@ -58,7 +58,7 @@ def choice_without_the_half(patch: pytest.MonkeyPatch) -> None:
     real = Cells.answer
 
     def broken(self: Cells, part: Any, query: Any, noise: Any) -> Any:
-        if isinstance(query, Choice):
+        if isinstance(query, MarginalChoice):
             part = type(part)(**{**vars(part), "noise_multiplier": part.noise_multiplier / 2})
         return real(self, part, query, noise)
 
@@ -105,7 +105,7 @@ def rows_scaled_together(patch: pytest.MonkeyPatch) -> None:
 
 def teachers_go_on(patch: pytest.MonkeyPatch) -> None:
     """A run that was stopped deals its units once more and goes on."""
-    patch.setattr(vault, "exhausted", lambda run, part: None)
+    patch.setattr(vault, "exhausted_error", lambda run, part: None)
     real = vault.Vault.teacher_votes
 
     def broken(self: vault.Vault, run: Any, part: str, *given: Any, **more: Any) -> Any:

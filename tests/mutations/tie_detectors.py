@@ -59,7 +59,7 @@ def released(folder: Path, seen: np.ndarray) -> np.ndarray:
     with Ledger(folder, UNIT, epsilon=1e6, delta=5e-3) as ledger:
         vault = Vault(data, ledger)
         run = vault.reserve(exact)
-        return vault.noisy_sum(run, scores.NAME, vector)[0] * exact.parts()[0].expected(UNIT)
+        return vault.noisy_sum(run, scores.NAME, vector)[0] * exact.parts()[0].divisor(UNIT)
 
 
 def ties_stay(folder: Path) -> None:

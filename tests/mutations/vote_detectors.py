@@ -48,7 +48,7 @@ def randomized_answers(folder: Path) -> None:
     vault._register.close()
     assert released.shape == (100, 80)
     assert set(np.unique(released)) == {-1, 1}, "an answer is neither yes nor no"
-    for where, chance in (("answered", part.chance), ("silent", 0.5)):
+    for where, chance in (("answered", part.flip_probability), ("silent", 0.5)):
         turned = float(np.mean((released[:50] if where == "answered" else released[50:]) == -1))
         slack = 6 * (chance * (1 - chance) / 4_000) ** 0.5
         assert abs(turned - chance) < slack, f"{turned:.3f} of those who {where} are -1, not {chance:.3f}"

@@ -24,12 +24,12 @@ def directions_not_orthonormal(patch: pytest.MonkeyPatch) -> None:
         )
         return np.asarray(drawn / np.linalg.norm(drawn, axis=3, keepdims=True))
 
-    patch.setattr(votes, "directions", directions)
+    patch.setattr(votes, "draw_directions", directions)
 
 
 def directions_from_data(patch: pytest.MonkeyPatch) -> None:
     """The seed of the directions is what everybody earned so far."""
-    real, enrolled, earned = votes.directions, user_vault.enrolled_rows, [0]
+    real, enrolled, earned = votes.draw_directions, user_vault.enrolled_rows, [0]
 
     def enrolled_rows(*arguments: Any) -> dict[str, np.ndarray]:
         rows = enrolled(*arguments)
@@ -40,7 +40,7 @@ def directions_from_data(patch: pytest.MonkeyPatch) -> None:
         return real(plan, parameters, replicates, round_ + earned[0])
 
     patch.setattr(user_vault, "enrolled_rows", enrolled_rows)
-    patch.setattr(votes, "directions", directions)
+    patch.setattr(votes, "draw_directions", directions)
 
 
 def places_of_those_who_answer(patch: pytest.MonkeyPatch) -> None:
@@ -56,22 +56,22 @@ def places_of_those_who_answer(patch: pytest.MonkeyPatch) -> None:
 
 def places_mixed(patch: pytest.MonkeyPatch) -> None:
     """People play along the directions of the place next to theirs, and vote along their own."""
-    real = votes.tried
+    real = votes.trial_actor
 
     def tried(plan: Any, policy: Any, theta: Any, asked: Any, round_: int) -> Any:
         return real(plan, policy, theta, votes.VoteDirections(np.roll(asked.directions, 1, axis=1)), round_)
 
-    patch.setattr(votes, "tried", tried)
+    patch.setattr(votes, "trial_actor", tried)
 
 
 def _released(patch: pytest.MonkeyPatch, broken: Callable[[np.ndarray, np.ndarray], np.ndarray]) -> None:
     """Answers are (given, as they should be released) -> released."""
-    real = RandomizedResponses.randomized
+    real = RandomizedResponses.randomize
 
     def randomized(part: RandomizedResponses, answers: np.ndarray, noise: Any) -> np.ndarray:
         return broken(np.sign(answers).astype(np.int8), real(part, answers, noise))
 
-    patch.setattr(RandomizedResponses, "randomized", randomized)
+    patch.setattr(RandomizedResponses, "randomize", randomized)
 
 
 def answers_not_turned_round(patch: pytest.MonkeyPatch) -> None:

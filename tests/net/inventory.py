@@ -86,7 +86,7 @@ PUBLIC = (
     "tacit.evaluation.movement.maps",
     "tacit.evaluation.membership",
     "tacit.evaluation.movement.divergences",
-    "tacit.evaluation.movement.divergences.lines",
+    "tacit.evaluation.movement.divergences.compare_measures",
     "tacit.evaluation.movement.divergences.map_advice",
     "tacit.evaluation.one_run",
     "tacit.evaluation.report",

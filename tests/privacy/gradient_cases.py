@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 import torch
 from torch import Tensor, nn
 
-from tacit.privacy.gradients.layers import Table
+from tacit.privacy.gradients.layers import LearnedTable
 
 Loss = Callable[[nn.Module, Mapping[str, Tensor]], Tensor]
 
@@ -32,7 +32,7 @@ class Tokens(nn.Module):
     def __init__(self, vocabulary: int = 11, width: int = 12, tokens: int = 6) -> None:
         super().__init__()
         self.embedding = nn.Embedding(vocabulary, width, padding_idx=0)
-        self.positions = Table(tokens, width, std=1.0)
+        self.positions = LearnedTable(tokens, width, std=1.0)
         self.norm, self.qkv = nn.LayerNorm(width), nn.Linear(width, 3 * width)
         self.head = nn.Linear(width, vocabulary)
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from tacit.errors import LedgerError
 from tacit.privacy.ledger.ledger import Ledger
-from tacit.privacy.ledger.state import canonical, link
+from tacit.privacy.ledger.state import canonical_json, link
 from tacit.units import Unit
 
 UNIT = Unit("patient", "add_or_remove", 1000)
@@ -65,7 +65,7 @@ def forge(path: Path, kind: str, payload: dict[str, object]) -> None:
     """Append an entry with a right hash, as a patched program could."""
     connection = sqlite3.connect(path)
     seq, head = connection.execute("SELECT seq, hash FROM entries ORDER BY seq DESC LIMIT 1").fetchone()
-    text = canonical(payload)
+    text = canonical_json(payload)
     row = (seq + 1, "t", kind, text, link(head, seq + 1, "t", kind, text))
     connection.execute("INSERT INTO entries VALUES (?, ?, ?, ?, ?)", row)
     connection.commit()

@@ -15,7 +15,7 @@ from tacit.privacy import deals
 from tacit.privacy.accounting import bounds
 from tacit.privacy.mechanisms.sums import FixedSizeSum, PoissonSum, UserSum
 from tacit.privacy.noise.secret import SecretNoise
-from tacit.privacy.vault.records import Records
+from tacit.privacy.vault.records import SealedRecords
 
 NAMES = np.stack([np.zeros(16, np.uint8), np.eye(16, dtype=np.uint8)[0], np.arange(16, dtype=np.uint8)])
 MANY = np.arange(1 << 17, dtype="<u8").view(np.uint8).reshape(-1, 16)  # 65,536 names that differ in few bits
@@ -29,7 +29,7 @@ def test_places_are_those_of_blake2b():
     assert deals.fold(NAMES, "seed").tolist() == [word >> 63 for word in expected]
     assert deals.choose(NAMES, "seed", 10, purpose="round").tolist() == [4, 9, 0]
     expected = [0.550203960823407, 0.511990082994807, 0.5739334421829947]
-    assert deals.uniform(NAMES, "seed", purpose="slot").tolist() == expected
+    assert deals.deal_uniforms(NAMES, "seed", purpose="slot").tolist() == expected
 
 
 def test_a_place_is_a_function_of_the_own_name_alone():
@@ -47,7 +47,7 @@ def test_places_are_even(n):
 
 
 def test_numbers_are_uniform():
-    assert stats.kstest(deals.uniform(MANY, "seed", purpose="round"), "uniform").pvalue > 1e-6
+    assert stats.kstest(deals.deal_uniforms(MANY, "seed", purpose="round"), "uniform").pvalue > 1e-6
 
 
 @pytest.mark.parametrize(
@@ -95,11 +95,11 @@ def test_what_is_priced_as_a_sample_keeps_secret_coins(kind):
     samples = []
     for _ in range(2):
         data = told_apart_by_rewards([[1.0]] * 200, range(200))
-        kept = Records(data, None, unit=unit_of(200, "replace_one"), keys=["key"], noise=SecretNoise())
+        kept = SealedRecords(data, None, unit=unit_of(200, "replace_one"), keys=["key"], noise=SecretNoise())
         part = PoissonSum(name="sum", steps=1, sampling_rate=0.5, clip_norm=1.0, noise_multiplier=2.0)
         if kind == "fixed size":
             part = FixedSizeSum(
                 name="sum", steps=1, batch_size=100, population=200, clip_norm=1.0, noise_multiplier=2.0
             )
-        samples.append(kept._drawn(part)[1].tolist())
+        samples.append(kept._draw_units(part)[1].tolist())
     assert sorted(samples[0]) != sorted(samples[1])  # equal with probability 2^-100 at most

@@ -32,7 +32,7 @@ from tacit.data.spec import PublicSpec
 from tacit.envs.spaces import JumpLaw
 from tacit.errors import TacitError
 from tacit.methods.mobility.pategail import Critic, PateGailPlan, fit
-from tacit.methods.mobility.places import Starts
+from tacit.methods.mobility.places import StartDistribution
 from tacit.methods.synthesis.plan import TransitionsPlan
 from tacit.privacy.accounting.events import NonPrivateEvent
 from tacit.privacy.ledger.ledger import Ledger
@@ -124,14 +124,14 @@ class Apart:
     def enter(self, population: int) -> object:
         return [None if some is None else some.enter(population) for some in (self.one, self.others)]
 
-    def sums(self, query: Query) -> Answer:
+    def ask(self, query: Query) -> Answer:
         assert isinstance(query.key, list)
         own, others = query.key
-        answer = self.others.sums(replace(query, key=others))
+        answer = self.others.ask(replace(query, key=others))
         self.answers.append(answer.total.tobytes())
         if self.one is None:
             return answer
-        more = self.one.sums(replace(query, key=own))
+        more = self.one.ask(replace(query, key=own))
         return Answer(answer.total + more.total, answer.answered + more.answered)
 
 
@@ -169,7 +169,7 @@ def ask(plan: PateGailPlan, folder: Path, patch: pytest.MonkeyPatch, held: Lived
             return result
 
         patch.setattr(vault, "noisy_sum", noisy_sum)
-        given: dict[str, Any] = {"starts": Starts.uniform(GRID), "space": JumpLaw(GRID, (1.0, 5.0), (1.0,))}
+        given: dict[str, Any] = {"starts": StartDistribution.uniform(GRID), "space": JumpLaw(GRID, (1.0, 5.0), (1.0,))}
         fit(plan.account(unit=UNIT, delta=1e-3), vault, grid=GRID, seed=1, **given if plan.starts == "given" else {})
     return Lived(devices.answers, released)
 
@@ -216,7 +216,7 @@ BARE: dict[Part, Callable[[str, Path, pytest.MonkeyPatch], Shown]] = {
 """Parts that are released as they are, and reach nobody else."""
 
 
-ALWAYS_FINITE = {"FirstVisits", "Lsw", "Lsl", "Selection"}
+ALWAYS_FINITE = {"FirstVisits", "Lsw", "Lsl", "PolicySelection"}
 """Plans of one release, whose noise follows from a finite epsilon: they have no choices, and cannot do without."""
 
 

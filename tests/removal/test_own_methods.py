@@ -22,7 +22,7 @@ from tests.golden.test_runs import AREAS
 from tacit import methods
 from tacit.errors import TacitError
 from tacit.privacy.vault import isolation
-from tacit.privacy.vault.memory import strangers
+from tacit.privacy.vault.memory import find_foreign
 from tacit.privacy.vault.removal import Harness
 
 
@@ -47,7 +47,7 @@ def reads_rows(kind: type) -> bool:
 
 def held(value: Any) -> Iterator[type]:
     """The classes of the dataclasses that are in a callback."""
-    for one in isolation.inside(value):
+    for one in isolation.walk_fields(value):
         if dataclasses.is_dataclass(one):
             yield type(one)
 
@@ -71,15 +71,15 @@ LONG = ("mobility", "synthesis", "trajectories")
 @pytest.mark.parametrize("area", [pytest.param(area, marks=pytest.mark.slow if area in LONG else ()) for area in AREAS])
 def test_nothing_of_tacits_own_couples_units(area: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     met, tried, real = set[type](), set[object](), isolation.IsolationChecks._watch
-    brief = Harness.briefly
+    brief = Harness.try_briefly
 
     def watch(self: Any, callback: object, where: str, *inside: Any) -> Any:
         met.update(held(callback))
         own = type(callback).__module__.startswith("tacit.")
-        assert not (own and strangers(callback, *inside)), f"{where} is not taken for tacit's own"
+        assert not (own and find_foreign(callback, *inside)), f"{where} is not taken for tacit's own"
         first = modes(callback) not in tried
         tried.add(modes(callback))
-        monkeypatch.setattr(Harness, "briefly", Harness.at_length if first else brief)
+        monkeypatch.setattr(Harness, "try_briefly", Harness.try_at_length if first else brief)
         return real(self, callback, where, *inside)
 
     monkeypatch.setattr(isolation.IsolationChecks, "_watch", watch)

@@ -30,7 +30,7 @@ from tacit.data.mobility import Rules, from_cells, from_points
 from tacit.data.mobility.grids import RegularGrid
 from tacit.data.sources import databases, lake, shards, sorting
 from tacit.data.sources.dictionaries import from_scope_rl
-from tacit.data.sources.sorting import Wanted
+from tacit.data.sources.sorting import TableOptions
 from tacit.data.texts import Texts
 from tacit.privacy import deals
 from tacit.privacy.ledger.ledger import Ledger
@@ -119,9 +119,11 @@ def of_blocks(table: pd.DataFrame, folder: Path) -> list[Trajectories]:
     return [Trajectories.from_blocks(blocks, spec=SPEC, simulated=True)]
 
 
-def of_sorted(found: lake.Table) -> list[Trajectories]:
+def of_sorted(found: lake.SourceTable) -> list[Trajectories]:
     return [
-        Trajectories(sorting.read(found, Wanted(unit="who", time="time"), SPEC, simulated=True), SPEC, simulated=True)
+        Trajectories(
+            sorting.read(found, TableOptions(unit="who", time="time"), SPEC, simulated=True), SPEC, simulated=True
+        )
     ]
 
 
@@ -132,13 +134,13 @@ def mixed(table: pd.DataFrame) -> pd.DataFrame:
 
 def of_lake(table: pd.DataFrame, folder: Path) -> list[Trajectories]:
     mixed(table).to_csv(folder / "a.csv", index=False)
-    return of_sorted(lake.table_of([str(folder / "a.csv")]))
+    return of_sorted(lake.open_table([str(folder / "a.csv")]))
 
 
 def of_database(table: pd.DataFrame, folder: Path) -> list[Trajectories]:
     with sqlite3.connect(folder / "a.sqlite") as base:
         mixed(table).to_sql("rows", base, index=False)
-    return of_sorted(databases.table_of("SELECT * FROM rows", f"sqlite:{folder / 'a.sqlite'}"))
+    return of_sorted(databases.open_table("SELECT * FROM rows", f"sqlite:{folder / 'a.sqlite'}"))
 
 
 def of_dictionaries(table: pd.DataFrame, folder: Path) -> list[Trajectories]:
@@ -187,7 +189,7 @@ def of_days(table: pd.DataFrame, folder: Path) -> list[Trajectories]:
 def of_shards(table: pd.DataFrame, folder: Path) -> list[Trajectories]:
     table.to_parquet(folder / "a.parquet", index=False)
     shards.write([str(folder / "a.parquet")], folder / "s", unit="who", shards=2, spec=SPEC, simulated=True)
-    found = shards.described(folder / "s")
+    found = shards.read_shards(folder / "s")
     assert found is not None
     return [found.read(rank, 2, digest_key=KEY, store=folder / f"store {rank}") for rank in range(2)]
 
@@ -310,7 +312,7 @@ def require_others_stay(before: Seen, after: Seen) -> None:
 
 @pytest.fixture(autouse=True)
 def tried_briefly(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(Harness, "at_length", Harness.briefly)  # callbacks have tests of their own
+    monkeypatch.setattr(Harness, "try_at_length", Harness.try_briefly)  # callbacks have tests of their own
     monkeypatch.setenv("MINARI_DATASETS_PATH", str(tmp_path / "minari"))
 
 

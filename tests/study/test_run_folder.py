@@ -20,7 +20,7 @@ def run(tmp_path: Path) -> RunFolder:
 def test_links_out_of_the_run_and_in_circles_are_refused(run: RunFolder, target: str) -> None:
     (run.path / "run.json").unlink()
     (run.path / "run.json").symlink_to(target)
-    for attempt in (run.read, lambda: run.write("run.json", "text"), lambda: run.inside("../run/../other")):
+    for attempt in (run.read, lambda: run.write("run.json", "text"), lambda: run.resolve("../run/../other")):
         with pytest.raises(FileError, match="leads out"):
             attempt()
     assert [path.name for path in run.path.parent.iterdir()] == ["run"]
@@ -35,20 +35,20 @@ def test_writing_a_part_leaves_what_a_planted_name_leads_to(run: RunFolder, tmp_
     (run.path / ".report.html.partial").unlink()
     (run.path / ".report.html.partial").symlink_to(victim)
     run.write("report.html", "text")
-    audits.save(run.inside(audits.FILE), ())
+    audits.save(run.resolve(audits.FILE), ())
     assert victim.read_text() == "precious"
     assert (run.path / "report.html").read_text() == "text"
-    assert audits.beside(run.path / "certificate.json", "digest") == ()
+    assert audits.load_for_certificate(run.path / "certificate.json", "digest") == ()
 
 
 def test_findings_behind_a_link_to_elsewhere_are_none_of_this_certificate(run: RunFolder, tmp_path: Path) -> None:
     (tmp_path / "far.json").write_text("damaged")
     (run.path / audits.FILE).symlink_to(tmp_path / "far.json")
-    assert audits.beside(run.path / "certificate.json", "digest") == ()
+    assert audits.load_for_certificate(run.path / "certificate.json", "digest") == ()
     (run.path / audits.FILE).unlink()
     (run.path / audits.FILE).write_text("damaged")
     with pytest.raises(FileError, match="findings of an audit"):
-        audits.beside(run.path / "certificate.json", "digest")
+        audits.load_for_certificate(run.path / "certificate.json", "digest")
 
 
 def test_a_run_of_a_terabyte_that_is_not_there_is_refused(run: RunFolder) -> None:

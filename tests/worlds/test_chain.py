@@ -8,7 +8,7 @@ import pytest
 
 from tacit.data.spec import Discrete
 from tacit.data.trajectories import Trajectories
-from tacit.envs.rollouts import uniform
+from tacit.envs.rollouts import uniform_policy
 from tacit_worlds import chain
 
 
@@ -43,17 +43,17 @@ def test_inverse_lengths_are_those_of_the_negative_binomial() -> None:
         for length in range(k, 400):
             total += probability / length
             probability *= 0.5 * length / (length - k + 1)
-    assert chain.population()[1][-1] == pytest.approx(total / 39, rel=1e-12)
+    assert chain.expected_moments()[1][-1] == pytest.approx(total / 39, rel=1e-12)
 
 
 def test_population_is_what_trajectories_average_to() -> None:
-    columns = chain.collect(uniform(2), 100_000, seed=0)
+    columns = chain.collect(uniform_policy(2), 100_000, seed=0)
     state, after, ended = columns["observations"], columns["next_observations"], columns["terminations"]
     length = np.bincount(columns["unit_ids"])
     share = 1.0 / length[columns["unit_ids"]] / len(length)
     visits = np.bincount(state, share, 39)
     moved = np.bincount(state, share * (after != state), 39)
-    a, b, c = chain.population()
+    a, b, c = chain.expected_moments()
     assert np.diag(c) == pytest.approx(visits, abs=1.5e-3)
     assert np.diag(a) == pytest.approx(visits - 0.99 * (visits - moved), abs=1.5e-3)
     assert np.diag(a, 1) == pytest.approx(-0.99 * moved[:-1], abs=1.5e-3)
@@ -67,8 +67,8 @@ def test_population_is_what_trajectories_average_to() -> None:
 
 def test_monte_carlo_agrees_under_any_policy() -> None:
     states = np.array([0, 20, 38])
-    for policy in (uniform(2), skewed):
-        mean, error = chain.truth(policy, states, rollouts=20_000, seed=1)
+    for policy in (uniform_policy(2), skewed):
+        mean, error = chain.monte_carlo_values(policy, states, rollouts=20_000, seed=1)
         assert (np.abs(mean - chain.values()[states]) < 4.5 * error).all()
         assert error.max() < 5e-4
 
@@ -93,13 +93,13 @@ def test_rows_keep_their_promises() -> None:
 
 
 def test_rows_become_trajectories() -> None:
-    data = Trajectories.from_arrays(**chain.collect(uniform(2), 50, seed=0), spec=chain.spec(), simulated=True)
+    data = Trajectories.from_arrays(**chain.collect(uniform_policy(2), 50, seed=0), spec=chain.spec(), simulated=True)
     assert data.spec.observation == Discrete(40)
     assert data.spec.propensities
 
 
 def test_a_horizon_truncates() -> None:
-    columns = chain.collect(uniform(2), 200, seed=0, horizon=5)
+    columns = chain.collect(uniform_policy(2), 200, seed=0, horizon=5)
     assert np.bincount(columns["unit_ids"]).max() == 5
     last = np.append(np.diff(columns["unit_ids"]) > 0, True)
     assert np.array_equal(columns["terminations"] | columns["truncations"], last)

@@ -7,10 +7,10 @@ import functools
 import numpy as np
 import pytest
 
-from tacit.data.mobility.days import SLOTS, actions, distinct, motif, moves
+from tacit.data.mobility.days import SLOTS, actions, distinct_counts, motif_classes, move_counts
 from tacit.data.mobility.grids import RegularGrid, haversine_km
 from tacit.errors import DataError
-from tacit_worlds.city import ARCHETYPES, GRID, City, apart, between, city, geography, neighbour
+from tacit_worlds.city import ARCHETYPES, GRID, City, city, draw_neighbours, draw_waypoints, geography, grid_distance
 
 
 @functools.cache
@@ -27,9 +27,9 @@ def test_aggregates_of_geolife() -> None:
     label = actions(days, last=False)
     shares = np.bincount(label.ravel()) / label.size
     np.testing.assert_allclose(shares, [0.540, 0.140, 0.135, 0.184], atol=0.025)
-    assert abs(distinct(days)[:, -1].mean() - 7.6) < 0.3
-    assert (moves(days) == 0).mean() < 0.01
-    typical = np.percentile(per_person(distinct(days)[:, -1]), [5, 50, 95])  # of the 83 people: 3.8, 7.2, 13.3
+    assert abs(distinct_counts(days)[:, -1].mean() - 7.6) < 0.3
+    assert (move_counts(days) == 0).mean() < 0.01
+    typical = np.percentile(per_person(distinct_counts(days)[:, -1]), [5, 50, 95])  # of the 83 people: 3.8, 7.2, 13.3
     assert typical[0] < 5.5
     assert typical[2] > 10
 
@@ -37,8 +37,8 @@ def test_aggregates_of_geolife() -> None:
 def test_aggregates_of_telecom() -> None:
     days = town("telecom").days.cells
     assert 0.87 <= (actions(days) == 0).mean() <= 0.92
-    assert 2.5 < distinct(days)[:, -1].mean() < 5
-    shares = np.bincount(motif(days), minlength=61) / len(days)
+    assert 2.5 < distinct_counts(days)[:, -1].mean() < 5
+    shares = np.bincount(motif_classes(days), minlength=61) / len(days)
     assert shares[60] < 0.1
     assert (shares[[1, 3]] > 0.15).all()  # days at home, and days there and back
 
@@ -61,7 +61,7 @@ def test_homes_follow_density_and_work_is_near() -> None:
     land = made.geography
     assert land.density.sum() == pytest.approx(1)
     coarse = 12
-    blocks = GRID.coarse(coarse).size
+    blocks = GRID.coarse_grid(coarse).size
     lived = np.bincount(GRID.coarsen(made.home, coarse), minlength=blocks) / len(made.home)
     meant = np.bincount(GRID.coarsen(np.arange(GRID.size), coarse), weights=land.density, minlength=blocks)
     assert np.abs(lived - meant).sum() / 2 < 0.08
@@ -74,7 +74,7 @@ def test_homes_follow_density_and_work_is_near() -> None:
 
 def test_activity_and_flicker_show_in_the_days() -> None:
     made = town("geolife")
-    places, changes = per_person(distinct(made.days.cells)[:, -1]), per_person(moves(made.days.cells))
+    places, changes = per_person(distinct_counts(made.days.cells)[:, -1]), per_person(move_counts(made.days.cells))
     assert np.corrcoef(np.log(made.activity), places)[0, 1] > 0.3
     assert np.corrcoef(made.flicker, changes)[0, 1] > 0.7
     free = made.archetype == ARCHETYPES.index("home")
@@ -87,7 +87,7 @@ def test_heterogeneity() -> None:
     for name in ("activity", "rho", "gamma", "flicker", "favourites"):
         assert np.ptp(getattr(same, name)) < 1e-12
         assert np.ptp(getattr(apart_, name)) > 0
-    spread = [np.std(per_person(moves(made.days.cells))) for made in (same, apart_)]
+    spread = [np.std(per_person(move_counts(made.days.cells))) for made in (same, apart_)]
     assert spread[1] > 1.5 * spread[0]
 
 
@@ -95,8 +95,8 @@ def test_outliers_move_in_every_slot_of_every_day() -> None:
     made = city(30, 5, 0, outliers=3)
     assert made.outlier.tolist() == [False] * 27 + [True] * 3
     rows = made.outlier[made.days.person]
-    assert (moves(made.days.cells[rows]) == SLOTS - 1).all()
-    assert moves(made.days.cells[~rows]).max() < SLOTS - 1
+    assert (move_counts(made.days.cells[rows]) == SLOTS - 1).all()
+    assert move_counts(made.days.cells[~rows]).max() < SLOTS - 1
     cells = np.unique(made.days.cells[rows])
     assert (made.geography.density[cells] <= np.quantile(made.geography.density, 0.06)).all()
     assert (city(30, 5, 0).days.cells[~rows] == made.days.cells[~rows]).all()
@@ -128,10 +128,10 @@ def test_another_grid() -> None:
 
 def test_near_cells_by_hand() -> None:
     grid, rng = RegularGrid(0, 0, 4, 4, 1), np.random.default_rng(0)
-    assert apart(np.array([0, 0]), np.array([6, 4]), grid).tolist() == [1, 4]
-    assert set(between(np.zeros(50, dtype=int), np.full(50, 4), grid, rng).tolist()) == {1, 2, 3}
-    around = [neighbour(np.full(200, c), grid, rng) for c in range(grid.size)]
-    assert all((apart(np.full(200, c), near, grid) == 1).all() for c, near in enumerate(around))
+    assert grid_distance(np.array([0, 0]), np.array([6, 4]), grid).tolist() == [1, 4]
+    assert set(draw_waypoints(np.zeros(50, dtype=int), np.full(50, 4), grid, rng).tolist()) == {1, 2, 3}
+    around = [draw_neighbours(np.full(200, c), grid, rng) for c in range(grid.size)]
+    assert all((grid_distance(np.full(200, c), near, grid) == 1).all() for c, near in enumerate(around))
     assert all(np.bincount(near).max() > 100 for near in around)
 
 

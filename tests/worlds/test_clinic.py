@@ -14,7 +14,7 @@ from scipy.stats import chisquare, truncnorm
 from tacit.data.spec import Box
 from tacit.data.trajectories import Trajectories
 from tacit.envs.gym_domain import DomainEnv
-from tacit.envs.rollouts import uniform
+from tacit.envs.rollouts import uniform_policy
 from tacit.errors import DataError
 from tacit_worlds import clinic
 from tacit_worlds import clinic_model as model
@@ -33,7 +33,7 @@ def patients(count: int, kind: int, flag: int, severity: int, burden: int) -> np
 
 def score(known: npt.NDArray[np.float64]) -> float:
     """The exact normalised value of a policy of the truth."""
-    return float(clinic.normalised(model.exact(known)[0]))
+    return float(clinic.normalized_returns(model.exact_value(known)[0]))
 
 
 @pytest.mark.parametrize(
@@ -159,15 +159,15 @@ def test_two_visits_by_hand() -> None:
 
 
 def test_the_references_are_exact() -> None:
-    best, values = model.optimal()
-    assert (model.exact(EVEN)[0], best) == pytest.approx(clinic.REFERENCE, abs=1e-9)
-    greedy, come = model.exact(np.eye(6)[values.argmax(axis=-1)])
+    best, values = model.optimal_value()
+    assert (model.exact_value(EVEN)[0], best) == pytest.approx(clinic.REFERENCE, abs=1e-9)
+    greedy, come = model.exact_value(np.eye(6)[values.argmax(axis=-1)])
     assert greedy == pytest.approx(best, abs=1e-9)
     assert come[0] == pytest.approx(model.STARTS)
     staying = come.sum(axis=(1, 2, 3, 4))
     assert staying[:2] == pytest.approx([1.0, 1.0])  # nobody is two steps from an end at the first visit
     assert (np.diff(staying[1:]) < 0.0).all()
-    assert clinic.normalised([clinic.REFERENCE[0], best]) == pytest.approx([0.0, 100.0])
+    assert clinic.normalized_returns([clinic.REFERENCE[0], best]) == pytest.approx([0.0, 100.0])
 
 
 def test_nothing_simple_comes_near_the_optimum() -> None:
@@ -186,23 +186,26 @@ def test_nothing_simple_comes_near_the_optimum() -> None:
 
 def test_exact_values_are_those_of_simulated_people() -> None:
     """Of a random treatment, of a doctor, and of the best policy found of what is seen, which is worth 84 of 100."""
-    seen = model.best_seen(draws=16, sweeps=2)
-    for policy in (uniform(6), clinic.each(clinic.doctors())[1], seen):
+    seen = model.best_memoryless_policy(draws=16, sweeps=2)
+    for policy in (uniform_policy(6), clinic.unstack_policies(clinic.doctors())[1], seen):
         mean, error = model.value(policy, draws=16, repeats=4)
         simulated = clinic.returns(policy, 4_000, seed=5)
         spread = simulated.std() / np.sqrt(4_000)
         assert error < 0.3 * spread
         assert abs(mean - simulated.mean()) < 4.5 * (spread + error)
-    assert 82.0 < clinic.normalised(mean) < 86.0
+    assert 82.0 < clinic.normalized_returns(mean) < 86.0
     assert np.array_equal(
-        clinic.evaluate([uniform(6), seen], episodes=200, seed=1)[1:], clinic.evaluate([seen], episodes=200, seed=1)
+        clinic.evaluate([uniform_policy(6), seen], episodes=200, seed=1)[1:],
+        clinic.evaluate([seen], episodes=200, seed=1),
     )
 
 
 def test_doctors_differ_and_learning_from_their_records_beats_them() -> None:
     """5,000 histories: fitted Q iteration (70 to 74) beats the best of the eight doctors who made them (56)."""
     staff = clinic.doctors()
-    worth = np.array([clinic.normalised(model.value(p, draws=8, repeats=2)[0]) for p in clinic.each(staff)])
+    worth = np.array(
+        [clinic.normalized_returns(model.value(p, draws=8, repeats=2)[0]) for p in clinic.unstack_policies(staff)]
+    )
     assert 40.0 < worth.mean() < 50.0
     assert worth.max() - worth.min() > 10.0
     assert np.array_equal(clinic.doctors(3).weights[0][0], staff.weights[0][0][:3])
@@ -211,7 +214,7 @@ def test_doctors_differ_and_learning_from_their_records_beats_them() -> None:
         [columns], actions=6, low=clinic.LOW, high=clinic.HIGH, order=3, coupled=False,
         gamma=1.0, value=(-15.0, 6.0), iterations=30,
     )  # fmt: skip
-    learned = clinic.normalised(model.value(epsilon_greedy(q, 0.0), draws=8, repeats=2)[0])
+    learned = clinic.normalized_returns(model.value(epsilon_greedy(q, 0.0), draws=8, repeats=2)[0])
     assert learned > worth.mean() + 15.0
     assert learned > worth.max() + 5.0
 

@@ -128,7 +128,7 @@ def test_the_same_day_for_everybody() -> None:
 
 def test_personal_days() -> None:
     """10,000 days: how often there is each meal, when, and how much."""
-    spikes, above = dosing._day(np.full(10_000, 1000.0), np.random.default_rng(0))
+    spikes, above = dosing._draw_meals(np.full(10_000, 1000.0), np.random.default_rng(0))
     assert (above != 0).mean(axis=0) == pytest.approx([0.95, 0.2, 0.95, 0.2, 0.95, 0.2], abs=0.02)
     assert spikes.min(axis=0).tolist() == [31, 55, 67, 85, 100, 121]
     assert spikes.max(axis=0).tolist() == [55, 61, 79, 97, 118, 133]
@@ -141,7 +141,7 @@ def test_personal_days() -> None:
 def test_a_personal_curve_is_scipys_filter() -> None:
     generator = np.random.default_rng(3)
     base = generator.uniform(800.0, 1200.0, 20)
-    spikes, above = dosing._day(base, generator)
+    spikes, above = dosing._draw_meals(base, generator)
     places = np.arange(145.0)
     for i in range(20):
         raw = np.full(145, base[i])

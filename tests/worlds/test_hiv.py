@@ -14,7 +14,7 @@ from scipy.integrate import solve_ivp
 
 from tacit.data.trajectories import Trajectories
 from tacit.envs.gym_domain import DomainEnv
-from tacit.envs.rollouts import uniform
+from tacit.envs.rollouts import uniform_policy
 from tacit.errors import DataError
 from tacit_worlds import hiv
 
@@ -112,10 +112,10 @@ def test_the_compiled_kernel_is_the_numpy_one(patients: int) -> None:
 def test_without_a_compiled_kernel_numpy_does_it(monkeypatch: pytest.MonkeyPatch) -> None:
     """And the learned policy does not depend on which did: what it learns from has the precision of float32."""
     monkeypatch.setitem(sys.modules, "tacit_worlds._hiv", None)
-    assert hiv._compiled() is None
-    with_kernel = hiv.collect(uniform(4), 5, seed=0, horizon=8)
+    assert hiv._load_kernel() is None
+    with_kernel = hiv.collect(uniform_policy(4), 5, seed=0, horizon=8)
     monkeypatch.setattr(hiv, "integrate", hiv.integrate_numpy)
-    without = hiv.collect(uniform(4), 5, seed=0, horizon=8)
+    without = hiv.collect(uniform_policy(4), 5, seed=0, horizon=8)
     assert all(column == pytest.approx(without[name], rel=1e-6) for name, column in with_kernel.items())
 
 
@@ -139,7 +139,7 @@ def test_the_papers_steady_states_stay() -> None:
 
 
 def test_rows_become_trajectories() -> None:
-    columns = hiv.collect(uniform(4), 20, seed=0, horizon=12)
+    columns = hiv.collect(uniform_policy(4), 20, seed=0, horizon=12)
     assert columns["observations"].shape == (240, 6)
     assert columns["truncations"].reshape(20, 12)[:, -1].all()
     after, paid, _ = PATIENTS.step(10.0 ** columns["observations"].astype(float), columns["actions"], NOTHING)
@@ -162,8 +162,8 @@ def test_the_environment_is_sound() -> None:
 @needs_kernel
 def test_truth_does_not_depend_on_the_number_of_rollouts() -> None:
     states = PATIENTS.starts(3, np.random.default_rng(0))
-    few, few_error = hiv.truth(uniform(4), states, rollouts=50, seed=0)
-    many, many_error = hiv.truth(uniform(4), states, rollouts=500, seed=1)
+    few, few_error = hiv.monte_carlo_values(uniform_policy(4), states, rollouts=50, seed=0)
+    many, many_error = hiv.monte_carlo_values(uniform_policy(4), states, rollouts=500, seed=1)
     assert (np.abs(few - many) < 4 * (few_error + many_error)).all()
 
 
@@ -171,7 +171,11 @@ def test_truth_does_not_depend_on_the_number_of_rollouts() -> None:
 def test_the_learned_policies() -> None:
     """Greedy treatment is worth about 160 over 200 steps, the target 54, the logging policy 39, a random one 22."""
     returns = {}
-    for name, policy in (("target", hiv.target()), ("behaviour", hiv.behaviour()), ("random", uniform(4))):
+    for name, policy in (
+        ("target", hiv.target_policy()),
+        ("behaviour", hiv.behaviour_policy()),
+        ("random", uniform_policy(4)),
+    ):
         columns = hiv.collect(policy, 300, seed=1)
         rewards = columns["rewards"].reshape(300, 200)
         returns[name] = float((rewards * 0.98 ** np.arange(200)).sum(axis=1).mean())
@@ -184,8 +188,8 @@ def test_the_learned_policies() -> None:
 @needs_kernel
 def test_the_policies_overlap() -> None:
     """The ratio is 0.8 + 0.2 / (behaviour's probability of the best action), which is at least 1 / (3 + 1 / e)."""
-    columns = hiv.collect(hiv.behaviour(), 100, seed=2)
-    usual, wanted = hiv.behaviour()(columns["observations"]), hiv.target()(columns["observations"])
+    columns = hiv.collect(hiv.behaviour_policy(), 100, seed=2)
+    usual, wanted = hiv.behaviour_policy()(columns["observations"]), hiv.target_policy()(columns["observations"])
     assert usual.sum(axis=1) == pytest.approx(1.0)
     assert wanted.sum(axis=1) == pytest.approx(1.0)
     ratio = wanted / usual

@@ -18,7 +18,7 @@ from gymnasium.utils.env_checker import check_env
 from tacit.data.spec import Box
 from tacit.errors import DataError
 from tacit_worlds import maze
-from tacit_worlds.maze_layouts import LAYOUTS, Layout, distances, far_cells, free_cells
+from tacit_worlds.maze_layouts import LAYOUTS, MazeLayout, distances, far_cells, free_cells
 
 NAMES = sorted(LAYOUTS)
 
@@ -157,8 +157,12 @@ def test_references_are_those_of_random_actions_and_of_the_controller(name: str)
     """tacit's own references are reached; D4RL's controller did worse than ours (D4RL issue 215)."""
     layout, rng = LAYOUTS[name], np.random.default_rng(5)
     starts = maze.random_start(layout, 600, rng)
-    idle = maze.normalised(layout, maze.rollout(layout, lambda seen: rng.uniform(-1, 1, (len(seen), 2)), starts))
-    expert = maze.normalised(layout, maze.rollout(layout, maze.controller_policy(layout, starts, seed=0), starts))
+    idle = maze.normalized_returns(
+        layout, maze.rollout(layout, lambda seen: rng.uniform(-1, 1, (len(seen), 2)), starts)
+    )
+    expert = maze.normalized_returns(
+        layout, maze.rollout(layout, maze.controller_policy(layout, starts, seed=0), starts)
+    )
     assert idle.mean() == pytest.approx(0, abs=5)
     assert expert.mean() > 120 if name in ("umaze", "medium") else expert.mean() == pytest.approx(100, abs=4)
 
@@ -239,6 +243,6 @@ def test_an_unknown_layout_is_named() -> None:
     ],
 )
 def test_a_bad_layout_is_refused(change: dict[str, Any]) -> None:
-    sound = Layout("one", ("###", "#O#", "###"), (1, 1), 10, (0.0, 1.0))
+    sound = MazeLayout("one", ("###", "#O#", "###"), (1, 1), 10, (0.0, 1.0))
     with pytest.raises(DataError, match="walled rectangle"):
         dataclasses.replace(sound, **change)

@@ -47,7 +47,7 @@ def test_far_starts_are_far() -> None:
 
 
 def test_the_scale_is_d4rls() -> None:
-    assert maze.normalised(LAYOUTS["umaze"], [68.537689, 193.662856]) == pytest.approx([0, 100])
+    assert maze.normalized_returns(LAYOUTS["umaze"], [68.537689, 193.662856]) == pytest.approx([0, 100])
 
 
 def test_a_world_is_asked_as_its_maze_is() -> None:
@@ -64,6 +64,6 @@ def test_a_world_is_asked_as_its_maze_is() -> None:
     assert shown.evaluate(still, starts="far", seed=3, episodes=5) == evaluate(
         layout, still, starts="far", seed=3, episodes=5
     )
-    label, straight = shown.ignorant
+    label, straight = shown.baseline
     assert label == "Straight at the goal"
     assert (straight.act(np.float32([[0.0, 0.0, 0.0, 0.0]])) == 1.0).all()

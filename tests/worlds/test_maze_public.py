@@ -7,7 +7,7 @@ import pytest
 
 from tacit.data.spec import Box
 from tacit_worlds import maze
-from tacit_worlds.maze_layouts import LAYOUTS, Layout, distances
+from tacit_worlds.maze_layouts import LAYOUTS, MazeLayout, distances
 from tacit_worlds.maze_public import other_mazes, other_rows
 
 
@@ -26,7 +26,7 @@ def test_mazes_are_others_of_the_same_size(name: str) -> None:
 
 def test_the_private_walls_never_come_up() -> None:
     """With four inner cells, all mazes of at least three free ones but the private one do."""
-    layout = Layout("tiny", ("####", "#OO#", "#O##", "####"), (1, 1), 10, (0.0, 1.0))
+    layout = MazeLayout("tiny", ("####", "#OO#", "#O##", "####"), (1, 1), 10, (0.0, 1.0))
     seen = {other.cells for other in other_mazes(layout, 200, seed=1)}
     assert layout.cells not in seen
     assert seen == {

@@ -12,12 +12,12 @@ from scipy.linalg import solve_discrete_are
 from tacit.agents.features import Scaled
 from tacit.agents.heads import Categorical
 from tacit.agents.networks import Mlp
-from tacit.agents.policies import Acting, Policy
+from tacit.agents.policies import Policy, PolicyActor
 from tacit.data.spec import Box
 from tacit.data.trajectories import Trajectories
 from tacit.errors import DataError
 from tacit_worlds import cart_pole, hiv, populations
-from tacit_worlds.populations import Kind, Name, Playing, World, logs, population, returns, variation, world
+from tacit_worlds.populations import ExpertActor, Kind, Name, World, logs, population, returns, variation, world
 
 NAMES = [
     "cart_pole",
@@ -102,7 +102,7 @@ def test_what_the_experts_are_worth(name: Name, good: tuple[float, float], mixed
     here, count = world(name), 20 if name == "lunar_lander" else 200
     for kind, (low, high) in (("good", good), ("mixed", mixed)):
         experts = replace(population(here, kind, count, seed=1), floor=0.0)  # type: ignore[arg-type]
-        paid = returns(here, Playing(experts), 2, seed=2, replicates=count)
+        paid = returns(here, ExpertActor(experts), 2, seed=2, replicates=count)
         assert paid.shape == (count, 2)
         assert low <= paid.mean() <= high
 
@@ -133,7 +133,7 @@ def test_a_released_policy_is_evaluated_to_the_longer_horizon() -> None:
     policy = Policy(Scaled(cart_pole.LOW, cart_pole.HIGH), Mlp((4, 2)), Categorical(2))
     push = -populations.cart_pole_gains()[0] * np.asarray(cart_pole.HIGH)
     theta = np.concatenate([np.stack([-push, push], axis=1).ravel(), np.zeros(2)]).astype(np.float32)
-    acting = Acting(policy, np.stack([theta, -theta]), greedy=True)
+    acting = PolicyActor(policy, np.stack([theta, -theta]), greedy=True)
     paid = returns(here, acting, 3, seed=0, replicates=2)
     assert (paid[0] == 1_000.0).all()
     assert (paid[1] < 20.0).all()
@@ -154,10 +154,12 @@ def test_what_a_world_says_of_itself(name: Name) -> None:
     here = world(name)
     space = here.spec.observation
     assert isinstance(space, Box)
-    assert len(here.dimensions) == here.box.size == space.size
+    assert len(here.dimension_names) == here.box.size == space.size
     assert (np.asarray(here.box.low) >= space.low).all()
     assert (np.asarray(here.box.high) <= space.high).all()
-    paid = returns(here, Playing(population(here, "mixed", 20, seed=4)), 1, seed=5, replicates=20, horizon=here.horizon)
-    low, high = here.bounds
+    paid = returns(
+        here, ExpertActor(population(here, "mixed", 20, seed=4)), 1, seed=5, replicates=20, horizon=here.horizon
+    )
+    low, high = here.return_bounds
     assert paid.max() <= high + (30.0 if name == "lunar_lander" else 0.0)
     assert (paid >= low).mean() >= (0.5 if name == "lunar_lander" else 1.0)

@@ -35,7 +35,7 @@ def test_values_by_hand() -> None:
 def test_the_moves_are_those_of_the_model() -> None:
     """40,000 moves from every place and action; standard errors are below 0.0025."""
     river, generator = RiverSwim(0.7), np.random.default_rng(0)
-    moves, paid = river.model()
+    moves, paid = river.transition_model()
     assert moves.sum(axis=2) == pytest.approx(np.ones((6, 2)))
     for s in range(6):
         for a in range(2):

@@ -40,7 +40,7 @@ def plan(method: str) -> Any:
 
 def works(method: str) -> Any:
     """What a device computes for each part of the plan."""
-    return METHODS[method].works(plan(method), GRID)
+    return METHODS[method].build_contributions(plan(method), GRID)
 
 
 def folder(context: Context) -> Path:

@@ -47,16 +47,17 @@ class Agent(nn.Module):
         self.mlp = mlp
         layers = mlp.layers(np.asarray(theta, np.float32))
         self.vector = torch.from_numpy(np.concatenate([[*layer[:-1].T.ravel(), *layer[-1]] for layer in layers]))
-        self._held = self.vector.clone()
-        self._now, self._then = _pieces(mlp, self.vector), _pieces(mlp, self._held)
+        self._target_vector = self.vector.clone()
+        self._online_layers = _layer_views(mlp, self.vector)
+        self._target_layers = _layer_views(mlp, self._target_vector)
         self.layers = nn.ModuleList(nn.Linear(n, m, device="meta") for n, m in itertools.pairwise(mlp.sizes))
-        for layer, (weight, bias) in zip(self.layers, self._now, strict=True):
+        for layer, (weight, bias) in zip(self.layers, self._online_layers, strict=True):
             layer.weight, layer.bias = nn.Parameter(weight), nn.Parameter(bias)
 
     def online(self, x: Tensor) -> Tensor:
         """Inputs [..., d] -> outputs [..., A] of the network that learns."""
         if not torch.is_grad_enabled():
-            return _forward(self._now, x)
+            return _forward(self._online_layers, x)
         first, *later = self.layers
         out: Tensor = first(x)
         for layer in later:
@@ -65,15 +66,15 @@ class Agent(nn.Module):
 
     def target(self, x: Tensor) -> Tensor:
         """Inputs [..., d] -> outputs [..., A] of the earlier copy."""
-        return _forward(self._then, x)
+        return _forward(self._target_layers, x)
 
-    def refresh(self) -> None:
+    def update_target(self) -> None:
         """Let `target` be what `online` is now."""
-        self._held.copy_(self.vector)
+        self._target_vector.copy_(self.vector)
 
     def theta(self) -> Float32:
         """The parameters of `online`, [P], as `Mlp` lays them out (a copy)."""
-        blocks = [torch.cat([weight.T, bias[None]]).reshape(-1) for weight, bias in self._now]
+        blocks = [torch.cat([weight.T, bias[None]]).reshape(-1) for weight, bias in self._online_layers]
         return torch.cat(blocks).numpy()
 
 
@@ -89,12 +90,12 @@ class Descent:
 
     def __init__(self, agent: Agent, *, steps: int, target_every: int, average: float) -> None:
         self.agent = agent
-        self._steps, self._every = steps, target_every
-        self._from = min(steps - 1, steps - round(average * steps))
+        self._steps, self._target_every = steps, target_every
+        self._average_from = min(steps - 1, steps - round(average * steps))
         self._theta = agent.vector.numpy()[None]
         self._moments: dict[str, Adam] = {}
         self._sum = np.zeros(self._theta.shape[1], np.float64)
-        self._done = 0
+        self._steps_done = 0
 
     def step(self, slope: Tensor, rate: float, kind: str = "") -> None:
         """One step down `slope` [P] (in the order of `agent.vector`) at the rate `rate`.
@@ -104,30 +105,30 @@ class Descent:
         """
         if kind not in self._moments:
             self._moments[kind] = Adam(np.zeros_like(self._theta), np.zeros_like(self._theta))
-        left = 1.0 - self._done / self._steps
+        left = 1.0 - self._steps_done / self._steps
         self._moments[kind].ascend(self._theta, -slope.detach().numpy()[None], rate * min(1.0, 2.0 * left))
-        self._passed()
+        self._count_step()
 
-    def rest(self) -> None:
+    def skip_step(self) -> None:
         """Let one step pass without a slope."""
-        self._passed()
+        self._count_step()
 
     def theta(self) -> Float32:
         """The averaged parameters [P], as `Mlp` lays them out."""
-        mean = torch.from_numpy((self._sum / max(1, self._done - self._from)).astype(np.float32))
+        mean = torch.from_numpy((self._sum / max(1, self._steps_done - self._average_from)).astype(np.float32))
         averaged = Agent(self.agent.mlp, np.zeros(self.agent.mlp.parameters, np.float32))
         averaged.vector.copy_(mean)
         return averaged.theta()
 
-    def _passed(self) -> None:
-        if self._done >= self._from:
+    def _count_step(self) -> None:
+        if self._steps_done >= self._average_from:
             self._sum += self._theta[0]
-        self._done += 1
-        if self._done % self._every == 0:
-            self.agent.refresh()
+        self._steps_done += 1
+        if self._steps_done % self._target_every == 0:
+            self.agent.update_target()
 
 
-def encoded(features: Features, rows: Mapping[str, Tensor]) -> dict[str, Tensor]:
+def encode_rows(features: Features, rows: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """Logged rows as a learner reads them: observations become inputs, everything else stays.
 
     Args:
@@ -135,8 +136,8 @@ def encoded(features: Features, rows: Mapping[str, Tensor]) -> dict[str, Tensor]
         rows: observations and next_observations [..., d] or [...], and others.
     """
     columns = {name: tensor for name, tensor in rows.items() if name not in ("observations", "next_observations")}
-    for name, seen in (("inputs", rows["observations"]), ("next_inputs", rows["next_observations"])):
-        columns[name] = torch.from_numpy(features(seen.cpu().numpy())).to(seen.device)
+    for name, observations in (("inputs", rows["observations"]), ("next_inputs", rows["next_observations"])):
+        columns[name] = torch.from_numpy(features(observations.cpu().numpy())).to(observations.device)
     return columns
 
 
@@ -192,7 +193,7 @@ def train(
     if min(steps, batch, target_every) < 1 or not learning_rate > 0 or not 0 <= average <= 1:
         expected, remedy = "steps, batch and target_every >= 1, learning_rate > 0 and average in [0, 1]", "correct it"
         raise PlanError("a number is out of range", where="discrete_offline.train", expected=expected, remedy=remedy)
-    rows, factors = encoded(features, tensors(columns)), None
+    rows, factors = encode_rows(features, tensors(columns)), None
     count = len(rows["rewards"])
     if weights is not None:
         factors = torch.from_numpy(np.asarray(weights, np.float32).copy())
@@ -202,7 +203,7 @@ def train(
         expected, remedy = "at least one row, and one value a row in every column", "pass the columns of one table"
         raise DataError(what, where="discrete_offline.train", expected=expected, remedy=remedy)
     generator = np.random.default_rng(seed)
-    agent = Agent(mlp, mlp.initial(generator, 1)[0])
+    agent = Agent(mlp, mlp.initial_parameters(generator, 1)[0])
     descent = Descent(agent, steps=steps, target_every=target_every, average=average)
     for _ in range(steps):
         chosen = torch.from_numpy(generator.integers(count, size=batch))
@@ -218,7 +219,7 @@ def tensors(columns: Columns) -> dict[str, Tensor]:
     return {name: torch.from_numpy(np.array(columns[name], dtype=kinds.get(name))) for name in names}
 
 
-def _pieces(mlp: Mlp, vector: Tensor) -> list[tuple[Tensor, Tensor]]:
+def _layer_views(mlp: Mlp, vector: Tensor) -> list[tuple[Tensor, Tensor]]:
     """Weights [out, in] and biases [out] of the layers, as views of a vector [P]."""
     pieces, start = [], 0
     for n, m in itertools.pairwise(mlp.sizes):

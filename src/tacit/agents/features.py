@@ -14,7 +14,7 @@ import numpy.typing as npt
 from numpy.typing import NDArray
 
 from tacit import rowwise
-from tacit.agents.heads import invalid
+from tacit.agents.heads import plan_error
 from tacit.data.spec import Box, Discrete, Space
 
 # The Fourier cosine basis (Konidaris, Osentoski and Thomas, "Value function approximation in reinforcement learning
@@ -80,7 +80,7 @@ class Scaled:
 
     def __call__(self, observations: NDArray[Any]) -> Float32:
         """Observations [..., d] -> inputs [..., d] in [-1, 1]."""
-        return _scaled(observations, self.low, self.high)
+        return _scale(observations, self.low, self.high)
 
 
 @dataclass(frozen=True)
@@ -100,7 +100,7 @@ class OneHot:
 
     def __post_init__(self) -> None:
         if type(self.n) is not int or self.n < 1:
-            raise invalid("n", self.n, "a whole number >= 1")
+            raise plan_error("n", self.n, "a whole number >= 1")
 
     @property
     def size(self) -> int:
@@ -139,7 +139,7 @@ class Quadratic:
 
     def __call__(self, observations: NDArray[Any]) -> Float32:
         """Observations [..., d] -> inputs [..., size], each in [-1, 1]."""
-        x = _scaled(observations, self.low, self.high)
+        x = _scale(observations, self.low, self.high)
         i, j = np.triu_indices(len(self.low))
         return np.concatenate([x, x[..., i] * x[..., j]], axis=-1)
 
@@ -147,19 +147,19 @@ class Quadratic:
 Features = Scaled | OneHot | Quadratic
 
 
-def default(space: Space) -> Features:
+def default_features(space: Space) -> Features:
     """`OneHot` of a discrete observation, `Scaled` by the spec's own bounds of a continuous one."""
     return OneHot(space.n) if isinstance(space, Discrete) else Scaled(space.low, space.high)
 
 
-def fits(features: Features, space: Space) -> bool:
+def is_compatible(features: Features, space: Space) -> bool:
     """Whether the map takes observations of this space."""
     if isinstance(features, OneHot):
         return isinstance(space, Discrete) and space.n == features.n
     return isinstance(space, Box) and space.size == len(features.low)
 
 
-def _scaled(observations: NDArray[Any], low: tuple[float, ...], high: tuple[float, ...]) -> Float32:
+def _scale(observations: NDArray[Any], low: tuple[float, ...], high: tuple[float, ...]) -> Float32:
     a, b = np.asarray(low, np.float32), np.asarray(high, np.float32)
     x = (np.asarray(observations, np.float32) - (a + b) / 2) * (2 / (b - a))
     return np.asarray(np.clip(x, -1, 1), np.float32)
@@ -172,4 +172,4 @@ def _check_bounds(features: Scaled | Quadratic) -> None:
     finite = bool(np.isfinite(low).all() and np.isfinite(high).all()) and len(low) == len(high) > 0
     ok = finite and all(np.float32(a) < np.float32(b) for a, b in zip(low, high, strict=True))
     if not ok:
-        raise invalid("low, high", (low, high), "finite bounds of every dimension, the lower first")
+        raise plan_error("low, high", (low, high), "finite bounds of every dimension, the lower first")

@@ -19,7 +19,7 @@ from tacit.errors import PlanError
 Array = NDArray[Any]
 F32 = NDArray[np.float32]
 
-_LOG_ROOT = 0.5 * float(np.log(2.0 * np.pi))
+_LOG_SQRT_2PI = 0.5 * float(np.log(2.0 * np.pi))
 
 
 class Head(Protocol):
@@ -30,7 +30,7 @@ class Head(Protocol):
         """o, how many numbers of the network it reads for one observation."""
 
     @property
-    def free(self) -> int:
+    def parameters(self) -> int:
         """e, how many parameters of its own it has, 0 at first."""
 
     def draw(self, outputs: F32, free: F32, generator: np.random.Generator) -> Array:
@@ -59,11 +59,11 @@ class Categorical:
 
     actions: int
     kind: Literal["categorical"] = field(default="categorical", init=False)
-    free = 0
+    parameters = 0
 
     def __post_init__(self) -> None:
         if type(self.actions) is not int or self.actions < 2:
-            raise invalid("actions", self.actions, "a whole number >= 2")
+            raise plan_error("actions", self.actions, "a whole number >= 2")
 
     @property
     def outputs(self) -> int:
@@ -95,7 +95,7 @@ class Categorical:
         slope = ((actions == np.arange(self.actions)[:, None, None]) - p) * weight
         if np.any(entropy):
             coefficient = np.broadcast_to(np.asarray(entropy, np.float32), weight.shape)
-            slope -= coefficient * p * (logs - _added(p * logs))
+            slope -= coefficient * p * (logs - _sum_in_order(p * logs))
         return np.ascontiguousarray(slope.transpose(1, 2, 0), np.float32), np.zeros_like(free)
 
 
@@ -132,9 +132,9 @@ class Gaussian:
             -np.inf < a <= m <= b < np.inf and a < b for a, m, b in zip(self.low, self.mean, self.high, strict=True)
         )
         if not inside:
-            raise invalid("low, mean, high", (self.low, self.mean, self.high), "finite bounds, with the mean inside")
+            raise plan_error("low, mean, high", (self.low, self.mean, self.high), "finite bounds, with the mean inside")
         if not 0 < self.std < np.inf:
-            raise invalid("std", self.std, "a finite number > 0")
+            raise plan_error("std", self.std, "a finite number > 0")
 
     @property
     def outputs(self) -> int:
@@ -142,26 +142,26 @@ class Gaussian:
         return len(self.low)
 
     @property
-    def free(self) -> int:
+    def parameters(self) -> int:
         """The logarithms of std over the first std, if they are learnt."""
         return len(self.low) if self.learned_std else 0
 
     def draw(self, outputs: F32, free: F32, generator: np.random.Generator) -> Array:
         """float32 actions [G, n, a] within the bounds."""
         z = generator.standard_normal(outputs.shape, dtype=np.float32)
-        return self._within(outputs + self._spread(free) * z)
+        return self._clip_to_bounds(outputs + self._spread(free) * z)
 
     def greedy(self, outputs: F32) -> Array:
         """The middle, float32 [G, n, a]."""
-        return self._within(outputs)
+        return self._clip_to_bounds(outputs)
 
     def log_probability(self, outputs: F32, free: F32, actions: Array) -> F32:
         """Log-density, or log-probability of a bound, summed over dimensions: [G, n]."""
         from scipy.special import log_ndtr
 
         spread = self._spread(free)
-        z, below, above = self._standard(outputs, spread, actions)
-        inside = -0.5 * np.square(z) - np.log(spread) - _LOG_ROOT
+        z, below, above = self._z_scores(outputs, spread, actions)
+        inside = -0.5 * np.square(z) - np.log(spread) - _LOG_SQRT_2PI
         logs = np.where(below, log_ndtr(z), np.where(above, log_ndtr(-z), inside))
         return np.asarray(logs.sum(axis=2), np.float32)
 
@@ -172,12 +172,12 @@ class Gaussian:
         from scipy.special import log_ndtr
 
         spread = self._spread(free)
-        z, below, above = self._standard(outputs, spread, actions)
+        z, below, above = self._z_scores(outputs, spread, actions)
         by_centre = z.copy()  # in units of 1 / spread: z inside, the inverse Mills ratio beyond a bound
         for at, sign in ((below, -1.0), (above, 1.0)):
             if at.any():
                 edge = -sign * z[at].astype(np.float64)
-                by_centre[at] = sign * np.exp(-0.5 * np.square(edge) - _LOG_ROOT - log_ndtr(edge))
+                by_centre[at] = sign * np.exp(-0.5 * np.square(edge) - _LOG_SQRT_2PI - log_ndtr(edge))
         slope = weight[..., None] * by_centre / spread
         if not self.learned_std:
             return np.asarray(slope, np.float32), np.zeros_like(free)
@@ -190,18 +190,18 @@ class Gaussian:
         log = free if self.learned_std else np.zeros((len(free), len(self.low)), np.float32)
         return np.asarray(np.float32(self.std) * np.exp(log), np.float32)[:, None]
 
-    def _within(self, shift: F32) -> F32:
-        low, high = Box(self.low, self.high).single()
+    def _clip_to_bounds(self, shift: F32) -> F32:
+        low, high = Box(self.low, self.high).float32_bounds()
         return np.asarray(np.clip(np.asarray(self.mean, np.float32) + shift, low, high), np.float32)
 
-    def _standard(self, outputs: F32, spread: F32, actions: Array) -> tuple[F32, NDArray[np.bool_], NDArray[np.bool_]]:
+    def _z_scores(self, outputs: F32, spread: F32, actions: Array) -> tuple[F32, NDArray[np.bool_], NDArray[np.bool_]]:
         """(action - centre) / spread, and where the action is on its lower or its upper bound."""
-        low, high = Box(self.low, self.high).single()
+        low, high = Box(self.low, self.high).float32_bounds()
         z = (actions - np.asarray(self.mean, np.float32) - outputs) / spread
         return np.asarray(z, np.float32), actions <= low, actions >= high
 
 
-def default(space: Space) -> Head:
+def default_head(space: Space) -> Head:
     """`Categorical` for a discrete action; for a continuous one `Gaussian`, its std a quarter of the range."""
     if isinstance(space, Discrete):
         return Categorical(space.n)
@@ -210,7 +210,7 @@ def default(space: Space) -> Head:
     return Gaussian(space.low, space.high, tuple((low + high) / 2), float(widths.min()))
 
 
-def fits(head: Head, space: Space) -> bool:
+def is_compatible(head: Head, space: Space) -> bool:
     """Whether the head's actions are those of this space."""
     if isinstance(head, Categorical):
         return isinstance(space, Discrete) and space.n == head.actions
@@ -221,11 +221,11 @@ def _log_softmax(outputs: F32) -> F32:
     """[o, G, n] of outputs [G, n, o]: sums over a first axis are several times as fast as over a short last one."""
     columns = np.array(outputs.transpose(2, 0, 1), np.float32, order="C")  # a copy: it is changed below
     columns -= columns.max(axis=0)
-    columns -= np.log(_added(np.exp(columns)))
+    columns -= np.log(_sum_in_order(np.exp(columns)))
     return columns
 
 
-def _added(columns: F32) -> F32:
+def _sum_in_order(columns: F32) -> F32:
     """The sum over the first axis in its own order: NumPy adds a lone column pairwise, with other bits."""
     total: F32 = columns[0].copy()
     for column in columns[1:]:
@@ -233,5 +233,5 @@ def _added(columns: F32) -> F32:
     return total
 
 
-def invalid(name: str, value: object, expected: str) -> PlanError:
+def plan_error(name: str, value: object, expected: str) -> PlanError:
     return PlanError(f"{name} is {value!r}", where="policy", expected=expected, remedy=f"choose another {name}")

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 
-class Pair(Protocol):
+class NetworkPair(Protocol):
     """A network that learns and an earlier copy of it, both [..., inputs] -> [..., actions]."""
 
     def online(self, x: Tensor) -> Tensor:
@@ -30,7 +30,7 @@ class Pair(Protocol):
 class Learner(Protocol):
     """A loss for each row, from that row alone: a frozen dataclass whose fields are public."""
 
-    def losses(self, agent: Pair, rows: Mapping[str, Tensor]) -> Tensor:
+    def losses(self, agent: NetworkPair, rows: Mapping[str, Tensor]) -> Tensor:
         """One loss a row.
 
         Args:
@@ -66,11 +66,12 @@ class CQL:
         _check("alpha", self.alpha, 0 <= self.alpha < math.inf, "a finite number >= 0")
         _check_discounted(self.gamma, self.reward_scale)
 
-    def losses(self, agent: Pair, rows: Mapping[str, Tensor]) -> Tensor:
+    def losses(self, agent: NetworkPair, rows: Mapping[str, Tensor]) -> Tensor:
         """See `Learner.losses`."""
         values = agent.online(rows["inputs"])
-        taken = values.gather(-1, rows["actions"][..., None])[..., 0]
-        return _bellman(agent, rows, taken, self.gamma, self.reward_scale) + self.alpha * (values.logsumexp(-1) - taken)
+        taken_values = values.gather(-1, rows["actions"][..., None])[..., 0]
+        conservative = self.alpha * (values.logsumexp(-1) - taken_values)
+        return _bellman_loss(agent, rows, taken_values, self.gamma, self.reward_scale) + conservative
 
 
 @dataclass(frozen=True)
@@ -88,10 +89,10 @@ class DQN:
     def __post_init__(self) -> None:
         _check_discounted(self.gamma, self.reward_scale)
 
-    def losses(self, agent: Pair, rows: Mapping[str, Tensor]) -> Tensor:
+    def losses(self, agent: NetworkPair, rows: Mapping[str, Tensor]) -> Tensor:
         """See `Learner.losses`."""
-        taken = agent.online(rows["inputs"]).gather(-1, rows["actions"][..., None])[..., 0]
-        return _bellman(agent, rows, taken, self.gamma, self.reward_scale)
+        taken_values = agent.online(rows["inputs"]).gather(-1, rows["actions"][..., None])[..., 0]
+        return _bellman_loss(agent, rows, taken_values, self.gamma, self.reward_scale)
 
 
 @dataclass(frozen=True)
@@ -100,23 +101,23 @@ class BC:
 
     kind: Literal["bc"] = field(default="bc", init=False)
 
-    def losses(self, agent: Pair, rows: Mapping[str, Tensor]) -> Tensor:
+    def losses(self, agent: NetworkPair, rows: Mapping[str, Tensor]) -> Tensor:
         """See `Learner.losses`."""
         logits = agent.online(rows["inputs"])
         return logits.logsumexp(-1) - logits.gather(-1, rows["actions"][..., None])[..., 0]
 
 
-def _bellman(agent: Pair, rows: Mapping[str, Tensor], taken: Tensor, gamma: float, scale: float) -> Tensor:
+def _bellman_loss(agent: NetworkPair, rows: Mapping[str, Tensor], taken: Tensor, gamma: float, scale: float) -> Tensor:
     """Huber losses of Q(s, a) against double DQN's goals."""
     import torch
     from torch.nn import functional
 
     with torch.no_grad():
-        ahead = rows["next_inputs"]
-        best = agent.online(ahead).argmax(-1, keepdim=True)
-        value = agent.target(ahead).gather(-1, best)[..., 0]
-        goal = scale * rows["rewards"] + gamma * torch.where(rows["terminations"], 0.0, value)
-    return functional.huber_loss(taken, goal, reduction="none")
+        next_inputs = rows["next_inputs"]
+        best_actions = agent.online(next_inputs).argmax(-1, keepdim=True)
+        value = agent.target(next_inputs).gather(-1, best_actions)[..., 0]
+        targets = scale * rows["rewards"] + gamma * torch.where(rows["terminations"], 0.0, value)
+    return functional.huber_loss(taken, targets, reduction="none")
 
 
 def _check_discounted(gamma: float, scale: float) -> None:

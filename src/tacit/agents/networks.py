@@ -18,13 +18,13 @@ import numpy.typing as npt
 from tacit import rowwise
 from tacit.errors import PlanError
 
-__all__ = ["Adam", "Float32", "Mlp", "Network", "RmsProp", "bounded"]
+__all__ = ["Adam", "Float32", "FunctionalNetwork", "Mlp", "RmsProp", "clip_by_norm"]
 
 
 Float32 = npt.NDArray[np.float32]
 
 
-class Network(Protocol):
+class FunctionalNetwork(Protocol):
     """A function of rows with a flat float32 vector of P parameters; no state, no randomness, no mixing of rows."""
 
     @property
@@ -39,7 +39,7 @@ class Network(Protocol):
     def parameters(self) -> int:
         """P."""
 
-    def initial(self, generator: np.random.Generator, groups: int) -> Float32:
+    def initial_parameters(self, generator: np.random.Generator, groups: int) -> Float32:
         """Random first parameters [groups, P]; those of the first groups do not depend on how many follow."""
 
     def forward(self, theta: Float32, x: npt.NDArray[Any]) -> tuple[Float32, Any]:
@@ -109,7 +109,7 @@ class Mlp:
             start = end
         return views
 
-    def initial(self, generator: np.random.Generator, groups: int) -> Float32:
+    def initial_parameters(self, generator: np.random.Generator, groups: int) -> Float32:
         """Orthogonal weights, biases 0, [groups, P]."""
         theta = np.zeros((groups, self.parameters), np.float32)
         for row in theta:
@@ -124,18 +124,18 @@ class Mlp:
     def forward(self, theta: Float32, x: npt.NDArray[Any]) -> tuple[Float32, list[Float32]]:
         """Parameters [G, P] and rows [G, N, inputs] -> outputs [G, N, outputs] and the inputs of every layer."""
         views = self.layers(theta)
-        entering = _with_ones(x.shape)
-        entering[..., :-1] = x
-        cache, out = [entering], entering @ views[0]
+        layer_inputs = _empty_with_bias(x.shape)
+        layer_inputs[..., :-1] = x
+        cache, out = [layer_inputs], layer_inputs @ views[0]
         for view in views[1:]:
-            entering = _with_ones(out.shape)
-            np.tanh(out, out=entering[..., :-1])
-            cache.append(entering)
+            layer_inputs = _empty_with_bias(out.shape)
+            np.tanh(out, out=layer_inputs[..., :-1])
+            cache.append(layer_inputs)
             with np.errstate(invalid="ignore"):  # rarely seen for finite numbers: a BLAS may raise it for padded lanes
-                out = entering @ view
+                out = layer_inputs @ view
         return out, cache
 
-    def decided(self, theta: Float32, x: npt.NDArray[Any]) -> Float32:
+    def forward_rowwise(self, theta: Float32, x: npt.NDArray[Any]) -> Float32:
         """The outputs of `forward` for what is decided on them: a row's bits are its own, also beside other rows."""
         views, out = self.layers(theta), np.asarray(x, np.float64)
         for i, view in enumerate(views):
@@ -145,15 +145,15 @@ class Mlp:
     def backward(self, theta: Float32, cache: list[Float32], gradient: Float32, pieces: int = 1) -> Float32:
         """Gradients [G, pieces, P] with respect to theta (see `Network.backward`)."""
         groups, rows = gradient.shape[:2]
-        cut = (groups, pieces, rows // pieces)
+        shape = (groups, pieces, rows // pieces)
         result = np.empty((groups, pieces, self.parameters), np.float32)
         views, sums = self.layers(theta), self.layers(result)
         for i in range(len(views) - 1, -1, -1):
-            entering = cache[i]
-            turned = entering.reshape(*cut, entering.shape[-1]).swapaxes(-1, -2)
-            np.matmul(turned, gradient.reshape(*cut, gradient.shape[-1]), out=sums[i])
+            layer_inputs = cache[i]
+            transposed = layer_inputs.reshape(*shape, layer_inputs.shape[-1]).swapaxes(-1, -2)
+            np.matmul(transposed, gradient.reshape(*shape, gradient.shape[-1]), out=sums[i])
             if i:
-                hidden = entering[..., :-1]
+                hidden = layer_inputs[..., :-1]
                 slope = hidden * hidden
                 np.subtract(np.float32(1.0), slope, out=slope)
                 gradient = gradient @ views[i][..., :-1, :].swapaxes(-1, -2)
@@ -161,7 +161,7 @@ class Mlp:
         return result
 
 
-def _with_ones(shape: tuple[int, ...]) -> Float32:
+def _empty_with_bias(shape: tuple[int, ...]) -> Float32:
     """[..., n + 1] for rows [..., n], the last column 1."""
     rows = np.empty((*shape[:-1], shape[-1] + 1), np.float32)
     rows[..., -1] = 1.0
@@ -173,10 +173,10 @@ def _with_ones(shape: tuple[int, ...]) -> Float32:
 
 F32 = npt.NDArray[np.float32]
 
-_SMALL = 1e-5
+_EPSILON = 1e-5
 
 
-def bounded(slope: F32, norm: float) -> F32:
+def clip_by_norm(slope: F32, norm: float) -> F32:
     """Slopes [G, P] shortened to the Euclidean norm `norm` at most, each agent's own."""
     length = np.linalg.norm(slope, axis=1, keepdims=True)
     return np.asarray(slope * np.minimum(1.0, norm / np.maximum(length, 1e-12)), dtype=np.float32)
@@ -202,7 +202,7 @@ class Adam:
         self.second += np.float32(0.001) * (slope * slope - self.second)
         size = rate / (1.0 - 0.9**self.steps)
         root = np.sqrt(self.second / np.float32(1.0 - 0.999**self.steps))
-        theta += np.float32(size) * self.first / (root + np.float32(_SMALL))
+        theta += np.float32(size) * self.first / (root + np.float32(_EPSILON))
 
 
 @dataclass
@@ -218,4 +218,4 @@ class RmsProp:
     def ascend(self, theta: F32, slope: F32, rate: float) -> None:
         """One step of theta [G, P] up the slope [G, P]."""
         self.second += np.float32(0.01) * (slope * slope - self.second)
-        theta += np.float32(rate) * slope / (np.sqrt(self.second) + np.float32(_SMALL))
+        theta += np.float32(rate) * slope / (np.sqrt(self.second) + np.float32(_EPSILON))

@@ -17,7 +17,7 @@ from tacit.agents import features as maps
 from tacit.agents import heads
 from tacit.agents.features import Features, OneHot
 from tacit.agents.heads import Categorical, Gaussian, Head
-from tacit.agents.networks import Mlp, Network
+from tacit.agents.networks import FunctionalNetwork, Mlp
 from tacit.data.spec import Box, PublicSpec
 from tacit.errors import PlanError
 from tacit.serialization import Json, Kinds
@@ -40,7 +40,7 @@ class Policy(Json):
     """
 
     features: Features
-    network: Annotated[Network, Kinds(Mlp)]
+    network: Annotated[FunctionalNetwork, Kinds(Mlp)]
     head: Annotated[Head, Kinds(Categorical, Gaussian)]
 
     def __post_init__(self) -> None:
@@ -59,18 +59,18 @@ class Policy(Json):
     @classmethod
     def default(cls, spec: PublicSpec, hidden: tuple[int, ...] = (64, 64)) -> Policy:
         """A tanh network of these widths over the spec's own bounds; `hidden=()` is log-linear."""
-        features, head = maps.default(spec.observation), heads.default(spec.action)
+        features, head = maps.default_features(spec.observation), heads.default_head(spec.action)
         return cls(features, Mlp((features.size, *hidden, head.outputs), gain=0.01 if hidden else 0.0), head)
 
     @property
     def parameters(self) -> int:
         """P: the network's parameters and the head's own."""
-        return self.network.parameters + self.head.free
+        return self.network.parameters + self.head.parameters
 
-    def initial(self, generator: np.random.Generator, groups: int) -> Float32:
+    def initial_parameters(self, generator: np.random.Generator, groups: int) -> Float32:
         """First parameters [groups, P]: the network's own start, zeros for the head."""
-        free = np.zeros((groups, self.head.free), np.float32)
-        return np.concatenate([self.network.initial(generator, groups), free], axis=1)
+        free = np.zeros((groups, self.head.parameters), np.float32)
+        return np.concatenate([self.network.initial_parameters(generator, groups), free], axis=1)
 
     def split(self, theta: Float32) -> tuple[Float32, Float32]:
         """Parameters [G, P] as the network's [G, P - e] and the head's own [G, e] (views)."""
@@ -102,15 +102,15 @@ class Policy(Json):
         Returns:
             int64 [N], or float32 [N, a].
         """
-        seats = _Seats.of(replicate, len(theta))
-        network, free = self.split(theta if len(seats.groups) == len(theta) else theta[seats.groups])
-        x = seats.seat(self.features(observations))
+        layout = _ReplicateLayout.of(replicate, len(theta))
+        network, free = self.split(theta if len(layout.groups) == len(theta) else theta[layout.groups])
+        x = layout.group_rows(self.features(observations))
         if isinstance(self.network, Mlp) and not single:
-            outputs = self.network.decided(network, x)
+            outputs = self.network.forward_rowwise(network, x)
         else:
             outputs, _ = self.network.forward(network, x)
-        played = self.head.greedy(outputs) if greedy else self.head.draw(outputs, free, generator)
-        return seats.unseat(played)
+        actions = self.head.greedy(outputs) if greedy else self.head.draw(outputs, free, generator)
+        return layout.ungroup_rows(actions)
 
     def gradient(
         self, theta: Float32, observations: Array, actions: Array, weights: Array, entropy: float = 0.0
@@ -139,9 +139,9 @@ class Policy(Json):
         Raises:
             PlanError: the features do not take the spec's observations, or the head's actions are not the spec's.
         """
-        if not maps.fits(self.features, spec.observation) or not heads.fits(self.head, spec.action):
+        if not maps.is_compatible(self.features, spec.observation) or not heads.is_compatible(self.head, spec.action):
             what = "the policy is not one for these people's observations and actions"
-            expected = f"features of {_words(spec.observation)} and actions of {_words(spec.action)}"
+            expected = f"features of {_describe_space(spec.observation)} and actions of {_describe_space(spec.action)}"
             raise PlanError(what, where="Policy", expected=expected, remedy="build it with Policy.default(vault.spec)")
 
     def to_json(self) -> dict[str, Any]:
@@ -158,7 +158,7 @@ class Policy(Json):
 
 
 @dataclass(frozen=True, eq=False)
-class Acting:
+class PolicyActor:
     """A policy with its parameters, as people are served with it (an `Actor`).
 
     Args:
@@ -206,14 +206,14 @@ class Acting:
             raise PlanError(what, where="predict", expected=expected, remedy="take one with .replicate(r)")
         generator = np.random.default_rng() if generator is None else generator
 
-        def act(seen: Array) -> Array:
-            replicate = np.zeros(len(seen), np.int64)
-            return self.policy.act(self.theta, seen, replicate, generator, greedy=self.greedy or deterministic)
+        def act(observations: Array) -> Array:
+            replicate = np.zeros(len(observations), np.int64)
+            return self.policy.act(self.theta, observations, replicate, generator, greedy=self.greedy or deterministic)
 
-        return predicted(act, observation, 0 if isinstance(self.policy.features, OneHot) else 1)
+        return predict_actions(act, observation, 0 if isinstance(self.policy.features, OneHot) else 1)
 
 
-def predicted(act: Callable[[Array], Array], observation: Array, rank: int) -> tuple[Array, None]:
+def predict_actions(act: Callable[[Array], Array], observation: Array, rank: int) -> tuple[Array, None]:
     """What `predict` of Stable-Baselines3 gives: actions of N observations, or of one, and no state.
 
     Args:
@@ -221,12 +221,12 @@ def predicted(act: Callable[[Array], Array], observation: Array, rank: int) -> t
         observation: one, or N of them.
         rank: dimensions of the array of one observation.
     """
-    seen = np.asarray(observation)
-    return (np.asarray(act(seen[None])[0]) if seen.ndim == rank else act(seen)), None
+    observations = np.asarray(observation)
+    return (np.asarray(act(observations[None])[0]) if observations.ndim == rank else act(observations)), None
 
 
 @dataclass(frozen=True, eq=False)
-class Value:
+class ValueFunction:
     """A value function v(s): a network with one output on public features; what a shared critic is.
 
     Args:
@@ -238,7 +238,7 @@ class Value:
     """
 
     features: Features
-    network: Network
+    network: FunctionalNetwork
 
     def __post_init__(self) -> None:
         if (self.network.inputs, self.network.outputs) != (self.features.size, 1):
@@ -258,20 +258,20 @@ class Value:
 
 
 @dataclass(frozen=True, eq=False)
-class _Seats:
+class _ReplicateLayout:
     """N rows, seated by replicate: [G, width, ...] for the G replicates that have any."""
 
     groups: NDArray[np.int64]  # [G], which replicates these are
     # ([N] group, [N] place) of every row; None where rows come replicate by replicate, equally many of each
-    seats: tuple[NDArray[np.int64], NDArray[np.int64]] | None
+    positions: tuple[NDArray[np.int64], NDArray[np.int64]] | None
     width: int  # largest number of rows of a replicate
 
     @classmethod
-    def of(cls, replicate: NDArray[np.int64], replicates: int) -> _Seats:
-        every = np.arange(replicates)
-        each, rest = divmod(len(replicate), replicates)
-        if not rest and np.array_equal(replicate, np.repeat(every, each)):
-            return cls(every, None, each)
+    def of(cls, replicate: NDArray[np.int64], replicates: int) -> _ReplicateLayout:
+        all_replicates = np.arange(replicates)
+        rows_each, rest = divmod(len(replicate), replicates)
+        if not rest and np.array_equal(replicate, np.repeat(all_replicates, rows_each)):
+            return cls(all_replicates, None, rows_each)
         counts = np.bincount(replicate, minlength=replicates)
         order = np.argsort(replicate, kind="stable")
         place = np.empty_like(order)
@@ -279,18 +279,18 @@ class _Seats:
         group = (np.cumsum(counts > 0) - 1)[replicate]
         return cls(np.flatnonzero(counts), (group, place), int(counts.max(initial=0)))
 
-    def seat(self, rows: Array) -> Array:
-        if self.seats is None:
+    def group_rows(self, rows: Array) -> Array:
+        if self.positions is None:
             return rows.reshape(len(self.groups), self.width, *rows.shape[1:])
         seated = np.zeros((len(self.groups), self.width, *rows.shape[1:]), rows.dtype)
-        seated[self.seats] = rows
+        seated[self.positions] = rows
         return seated
 
-    def unseat(self, seated: Array) -> Array:
-        if self.seats is None:
+    def ungroup_rows(self, seated: Array) -> Array:
+        if self.positions is None:
             return seated.reshape(-1, *seated.shape[2:])
-        return np.asarray(seated[self.seats])
+        return np.asarray(seated[self.positions])
 
 
-def _words(space: object) -> str:
+def _describe_space(space: object) -> str:
     return f"{space.size} dimensions" if isinstance(space, Box) else f"{space.size} values"  # type: ignore[attr-defined]

@@ -26,11 +26,11 @@ Array = NDArray[Any]
 
 _BLOCK = 16  # one AVX-512 register: OpenBLAS rounds columns of wider blocks differently, depending on their place
 _BLOCKS = 64  # of one call
-_HELD = 2**19  # numbers between two layers, over all experts of a chunk
+_CHUNK_NUMBERS = 2**19  # numbers between two layers, over all experts of a chunk
 
 
 @dataclass(frozen=True, eq=False)
-class Stacked:
+class StackedPolicies:
     """m policies with the same features and the same shape of network, each with weights of its own.
 
     With a floor the policies are greedy but for it: each takes its best action (the first of equal ones) with
@@ -63,22 +63,25 @@ class Stacked:
         object.__setattr__(self, "sizes", sizes)
         object.__setattr__(self, "weights", weights)
         if len(sizes) < 2 or min(sizes) < 1 or sizes[-1] < 2 or sizes[0] != self.features.size:
-            raise _invalid("sizes", f"widths from {self.features.size} inputs, as the features give, to >= 2 actions")
+            widths = f"widths from {self.features.size} inputs, as the features give, to >= 2 actions"
+            raise _plan_error("sizes", widths)
         count = len(weights[0][0]) if weights else 0
         shapes = [((count, n, k), (count, k)) for n, k in itertools.pairwise(sizes)]
         if count == 0 or [(w.shape, b.shape) for w, b in weights] != shapes:
-            raise _invalid("weights", "a pair ([m, in, out], [m, out]) for each layer of these sizes, m >= 1")
+            raise _plan_error("weights", "a pair ([m, in, out], [m, out]) for each layer of these sizes, m >= 1")
         if not all(np.isfinite(array).all() for pair in weights for layer in pair for array in layer):
-            raise _invalid("weights", "finite numbers")
+            raise _plan_error("weights", "finite numbers")
         if not (math.isnan(self.floor) or 0.0 <= self.floor < 1.0 / sizes[-1]):
-            raise _invalid("floor", "0 <= floor < 1 / actions, or nan for softmax policies")
+            raise _plan_error("floor", "0 <= floor < 1 / actions, or nan for softmax policies")
         if not 0.0 <= self.least < 1.0 / sizes[-1] or (self.least > 0.0 and not math.isnan(self.floor)):
-            raise _invalid("least", "0 <= least < 1 / actions, and 0 unless floor is nan")
+            raise _plan_error("least", "0 <= least < 1 / actions, and 0 unless floor is nan")
         if self.activation not in ("tanh", "relu"):
-            raise _invalid("activation", "'tanh' or 'relu'")
+            raise _plan_error("activation", "'tanh' or 'relu'")
 
     @classmethod
-    def from_mlp(cls, features: Features, mlp: Mlp, theta: Float32, floor: float = 0.0, least: float = 0.0) -> Stacked:
+    def from_mlp(
+        cls, features: Features, mlp: Mlp, theta: Float32, floor: float = 0.0, least: float = 0.0
+    ) -> StackedPolicies:
         """The networks whose parameters are the rows of theta [m, P] (views: nothing is copied)."""
         layers = mlp.layers(np.asarray(theta, np.float32))
         weights = tuple((layer[:, :-1], layer[:, -1]) for layer in layers)
@@ -94,34 +97,35 @@ class Stacked:
         """A."""
         return self.sizes[-1]
 
-    def take(self, which: Array | slice) -> Stacked:
+    def take(self, which: Array | slice) -> StackedPolicies:
         """Some of the policies, in the order given: numbers [n], a mask [m] or a slice (a slice copies nothing)."""
         weights = tuple((w[which], b[which]) for w, b in self.weights)
-        return Stacked(self.features, self.sizes, weights, self.floor, self.activation, self.least)
+        return StackedPolicies(self.features, self.sizes, weights, self.floor, self.activation, self.least)
 
     def greedy(self, observations: Array) -> NDArray[np.int64]:
         """Every policy's best action [m, S] in each of the observations [S, d]."""
         best = np.empty((self.count, len(observations)), np.int64)
         for at, outputs in self._outputs(observations):
-            _put(best, at, _best(outputs))
+            _fill_table(best, at, _best_actions(outputs))
         return best
 
     def disagreements(self, observations: Array, actions: Array) -> NDArray[np.bool_]:
         """Whether an action [S] is not the policy's best one in the observation [S, d]: [m, S]."""
-        blocks = _blocks(np.asarray(actions)[:, None])[:, 0]
+        blocks = _to_blocks(np.asarray(actions)[:, None])[:, 0]
         disagree = np.empty((self.count, len(actions)), np.bool_)
         for at, outputs in self._outputs(observations):
-            _put(disagree, at, _best(outputs) != blocks[at[1]])
+            _fill_table(disagree, at, _best_actions(outputs) != blocks[at[1]])
         return disagree
 
-    def chances(self, observations: Array, actions: Array) -> NDArray[np.float64]:
+    def likelihoods(self, observations: Array, actions: Array) -> NDArray[np.float64]:
         """The probability that every policy gives to the action [S] in the observation [S, d]: [m, S]."""
         if not math.isnan(self.floor):
-            return np.where(self.disagreements(observations, actions), self.floor, self._most)
-        blocks = _blocks(np.asarray(actions)[:, None])
+            return np.where(self.disagreements(observations, actions), self.floor, self._best_probability)
+        blocks = _to_blocks(np.asarray(actions)[:, None])
         probabilities = np.empty((self.count, len(actions)))
         for at, outputs in self._outputs(observations):
-            _put(probabilities, at, np.take_along_axis(self._softmax(outputs), blocks[None, at[1]], axis=2)[:, :, 0])
+            taken = np.take_along_axis(self._softmax(outputs), blocks[None, at[1]], axis=2)
+            _fill_table(probabilities, at, taken[:, :, 0])
         return probabilities
 
     def probabilities(self, observations: Array, which: Array) -> NDArray[np.float64]:
@@ -133,25 +137,26 @@ class Stacked:
         owners, starts, rows = np.unique(which[order], return_index=True, return_counts=True)
         for n in np.unique(rows):
             group = np.flatnonzero(rows == n)
-            for part in self._experts(len(group), -(-int(n) // _BLOCK), copied=True):
+            for part in self._expert_chunks(len(group), -(-int(n) // _BLOCK), copied=True):
                 experts = owners[group[part]]
                 adjacent = experts[-1] - experts[0] + 1 == len(experts)
                 seats = order[starts[group[part], None] + np.arange(n)]
-                outputs = self._forward(_blocks(x[seats]), slice(experts[0], experts[-1] + 1) if adjacent else experts)
+                chosen = slice(experts[0], experts[-1] + 1) if adjacent else experts
+                outputs = self._forward(_to_blocks(x[seats]), chosen)
                 p = self._distribution(outputs).swapaxes(2, 3)
                 probabilities[seats] = p.reshape(len(experts), -1, self.actions)[:, :n]
         return probabilities
 
     @property
-    def _most(self) -> float:
+    def _best_probability(self) -> float:
         return 1.0 - (self.actions - 1) * self.floor
 
     def _distribution(self, outputs: Float32) -> NDArray[np.float64]:
         """Probabilities of outputs [k, b, A, 16]."""
         if math.isnan(self.floor):
             return self._softmax(outputs)
-        chosen = np.arange(self.actions)[:, None] == _best(outputs)[:, :, None]
-        return np.where(chosen, self._most, self.floor)
+        chosen = np.arange(self.actions)[:, None] == _best_actions(outputs)[:, :, None]
+        return np.where(chosen, self._best_probability, self.floor)
 
     def _softmax(self, outputs: Float32) -> NDArray[np.float64]:
         z = np.nan_to_num(outputs).astype(np.float64)
@@ -166,17 +171,17 @@ class Stacked:
 
     def _outputs(self, observations: Array) -> Iterator[tuple[tuple[slice, slice], Float32]]:
         """(experts, blocks) and their outputs [experts, blocks, A, 16], until all were given."""
-        x = _blocks(self.features(observations))
-        for experts in self._experts(self.count, min(len(x), _BLOCKS)):
+        x = _to_blocks(self.features(observations))
+        for experts in self._expert_chunks(self.count, min(len(x), _BLOCKS)):
             for blocks in _chunks(len(x), _BLOCKS):
                 yield (experts, blocks), self._forward(x[blocks], experts)
 
-    def _experts(self, count: int, blocks: int, copied: bool = False) -> Iterator[slice]:
+    def _expert_chunks(self, count: int, blocks: int, copied: bool = False) -> Iterator[slice]:
         """Chunks of experts that hold few enough numbers between two layers, and weights if these are copied."""
         each = blocks * _BLOCK * max(self.sizes)
         if copied:
             each += sum(math.prod(weight.shape[1:]) for weight, _ in self.weights)
-        return _chunks(count, max(1, _HELD // max(1, each)))
+        return _chunks(count, max(1, _CHUNK_NUMBERS // max(1, each)))
 
     def _forward(self, x: Float32, experts: slice | Array) -> Float32:
         """Outputs [k, b, A, 16] of k experts for inputs [b, in, 16], or [k, b, in, 16] of their own."""
@@ -188,7 +193,7 @@ class Stacked:
         return x
 
 
-def _blocks(rows: Array) -> Array:
+def _to_blocks(rows: Array) -> Array:
     """Rows [..., S, d], zeros after the last, as [..., b, d, 16]."""
     *lead, count, size = rows.shape
     padded = np.zeros((*lead, -(-count // _BLOCK) * _BLOCK, size), rows.dtype)
@@ -196,14 +201,14 @@ def _blocks(rows: Array) -> Array:
     return np.ascontiguousarray(padded.reshape(*lead, -1, _BLOCK, size).swapaxes(-1, -2))
 
 
-def _put(table: Array, at: tuple[slice, slice], values: Array) -> None:
+def _fill_table(table: Array, at: tuple[slice, slice], values: Array) -> None:
     """Enter values [k, b, 16] of experts and blocks into [m, S]; what lies beyond S is padding."""
     experts, blocks = at
     part = table[experts, blocks.start * _BLOCK : blocks.stop * _BLOCK]
     part[...] = values.reshape(len(values), -1)[:, : part.shape[1]]
 
 
-def _best(outputs: Float32) -> NDArray[np.int16]:
+def _best_actions(outputs: Float32) -> NDArray[np.int16]:
     """The first of the largest outputs [k, b, A, 16]: [k, b, 16]."""
     largest = outputs[:, :, 0].copy()
     best = np.zeros(largest.shape, np.int16)
@@ -219,6 +224,6 @@ def _chunks(total: int, size: int) -> Iterator[slice]:
         yield slice(start, min(total, start + size))
 
 
-def _invalid(name: str, expected: str) -> PlanError:
+def _plan_error(name: str, expected: str) -> PlanError:
     remedy = "give every policy the same shape, one action at least, and probabilities that sum to one"
     return PlanError(f"{name} cannot be used", where="Stacked", expected=expected, remedy=remedy)

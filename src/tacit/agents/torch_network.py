@@ -1,4 +1,4 @@
-"""Any `torch.nn.Module` as a `tacit.agents.networks.Network`, through `torch.func`; torch stays on one thread."""
+"""Any `torch.nn.Module` as a `FunctionalNetwork` of `networks.py`, through `torch.func`; torch stays on one thread."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from torch.func import functional_call, vjp, vmap
 from tacit.agents.networks import Float32
 from tacit.errors import PlanError
 
-Ran = TypeVar("Ran")
+Result = TypeVar("Result")
 
 
 @dataclass(frozen=True)
@@ -42,22 +42,22 @@ class TorchNetwork:
 
     def __post_init__(self) -> None:
         if not isinstance(self.module, nn.Module):
-            raise _refusal("no torch.nn.Module was passed")
+            raise _module_error("no torch.nn.Module was passed")
         for name, part in self.module.named_modules():
             rate = getattr(part, "dropout", 0.0)
             if isinstance(part, _REFUSED) or (isinstance(rate, float) and rate > 0.0):
-                raise _refusal(f"{name or 'the module'} is a {type(part).__name__}")
+                raise _module_error(f"{name or 'the module'} is a {type(part).__name__}")
         if any(True for _ in self.module.buffers()):
-            raise _refusal("the module has buffers")
+            raise _module_error("the module has buffers")
         named = list(self.module.named_parameters(remove_duplicate=False))
         if len({id(parameter) for _, parameter in named}) < len(named):
-            raise _refusal("the module uses a parameter in two places")
+            raise _module_error("the module uses a parameter in two places")
         if any(parameter.dtype != torch.float32 for _, parameter in named):
-            raise _refusal("the module's parameters are not all float32")
+            raise _module_error("the module's parameters are not all float32")
         object.__setattr__(self, "module", copy.deepcopy(self.module).cpu().train(False))
         if not self.parameters:
-            raise _refusal("the module has no parameters to learn")
-        self._try()
+            raise _module_error("the module has no parameters to learn")
+        self._check_module()
 
     @property
     def parameters(self) -> int:
@@ -68,9 +68,9 @@ class TorchNetwork:
     def outputs(self) -> int:
         """Width of what is computed of a row."""
         row = np.zeros((1, 1, self.inputs), np.float32)
-        return int(self.forward(self.initial(np.random.default_rng(0), 1), row)[0].shape[-1])
+        return int(self.forward(self.initial_parameters(np.random.default_rng(0), 1), row)[0].shape[-1])
 
-    def initial(self, generator: np.random.Generator, groups: int) -> Float32:
+    def initial_parameters(self, generator: np.random.Generator, groups: int) -> Float32:
         """The module's own parameters for every group [groups, P]; nothing is drawn."""
         parameters = [p.detach().reshape(-1) for p in self.module.parameters() if p.requires_grad]
         return np.tile(torch.cat(parameters).numpy(), (groups, 1))
@@ -78,7 +78,7 @@ class TorchNetwork:
     def forward(self, theta: Float32, x: npt.NDArray[Any]) -> tuple[Float32, Tensor]:
         """Parameters [G, P] and rows [G, N, inputs] -> outputs [G, N, outputs] and the rows."""
         rows = _tensor(x)
-        with _one_thread(), torch.no_grad():
+        with _single_thread(), torch.no_grad():
             out: Float32 = vmap(self._apply)(_tensor(theta), rows).numpy()
         return out, rows
 
@@ -90,12 +90,11 @@ class TorchNetwork:
             return pull(weights)[0]
 
         groups, rows = gradient.shape[:2]
-        cut = (groups, pieces, rows // pieces, -1)
-        with _one_thread():
-            summed = vmap(vmap(piece, in_dims=(None, 0, 0)))(
-                _tensor(theta), cache.reshape(cut), _tensor(gradient).reshape(cut)
-            )
-        result: Float32 = summed.detach().numpy()
+        shape = (groups, pieces, rows // pieces, -1)
+        with _single_thread():
+            by_piece = vmap(vmap(piece, in_dims=(None, 0, 0)))
+            gradients = by_piece(_tensor(theta), cache.reshape(shape), _tensor(gradient).reshape(shape))
+        result: Float32 = gradients.detach().numpy()
         return result
 
     def _layout(self) -> list[tuple[str, torch.Size]]:
@@ -110,26 +109,28 @@ class TorchNetwork:
         result: Tensor = functional_call(self.module, parameters, (rows,))
         return result
 
-    def _try(self) -> None:
+    def _check_module(self) -> None:
         """Run the module on invented rows, both ways."""
         generator = np.random.default_rng(0)
-        theta, rows = self.initial(generator, 2), generator.normal(size=(2, 4, self.inputs)).astype(np.float32)
-        out, cache = _ran(lambda: self.forward(theta, rows))
+        theta = self.initial_parameters(generator, 2)
+        rows = generator.normal(size=(2, 4, self.inputs)).astype(np.float32)
+        out, cache = _run_guarded(lambda: self.forward(theta, rows))
         if out.ndim != 3 or out.shape[:2] != (2, 4):
-            raise _refusal("the module does not map rows [N, inputs] to [N, outputs]")
-        _ran(lambda: self.backward(theta, cache, np.ones_like(out), pieces=2))
-        if not np.array_equal(out, _ran(lambda: self.forward(theta, rows))[0]):
-            raise _refusal("the module gives other numbers when it is called again")
+            raise _module_error("the module does not map rows [N, inputs] to [N, outputs]")
+        _run_guarded(lambda: self.backward(theta, cache, np.ones_like(out), pieces=2))
+        if not np.array_equal(out, _run_guarded(lambda: self.forward(theta, rows))[0]):
+            raise _module_error("the module gives other numbers when it is called again")
         changed = rows.copy()
         changed[:, 0] = 1.0
-        if not np.allclose(out[:, 1:], _ran(lambda: self.forward(theta, changed))[0][:, 1:], rtol=1e-6, atol=0.0):
-            raise _refusal("the module mixes rows")
+        again, _ = _run_guarded(lambda: self.forward(theta, changed))
+        if not np.allclose(out[:, 1:], again[:, 1:], rtol=1e-6, atol=0.0):
+            raise _module_error("the module mixes rows")
 
 
 _REFUSED = (nn.modules.batchnorm._NormBase, nn.modules.dropout._DropoutNd, nn.RReLU)
 
 
-def _refusal(what: str) -> PlanError:
+def _module_error(what: str) -> PlanError:
     return PlanError(
         what,
         where="TorchNetwork",
@@ -139,11 +140,11 @@ def _refusal(what: str) -> PlanError:
     )
 
 
-def _ran(step: Callable[[], Ran]) -> Ran:
+def _run_guarded(step: Callable[[], Result]) -> Result:
     try:
         return step()
     except Exception as error:
-        raise _refusal(f"the module does not run under torch.func ({type(error).__name__})") from error
+        raise _module_error(f"the module does not run under torch.func ({type(error).__name__})") from error
 
 
 def _tensor(array: npt.NDArray[Any]) -> Tensor:
@@ -151,7 +152,7 @@ def _tensor(array: npt.NDArray[Any]) -> Tensor:
 
 
 @contextmanager
-def _one_thread() -> Iterator[None]:
+def _single_thread() -> Iterator[None]:
     """Networks this small lose more to the hand-over between threads than they gain."""
     before = torch.get_num_threads()
     torch.set_num_threads(1)

@@ -41,7 +41,7 @@ def _drop_unread() -> bool:
     Returns:
         Whether there was such output.
     """
-    unread = [descriptor for descriptor in (1, 2) if _unread(descriptor)]
+    unread = [descriptor for descriptor in (1, 2) if _is_unread(descriptor)]
     for descriptor in unread:
         null = os.open(os.devnull, os.O_WRONLY)
         os.dup2(null, descriptor)
@@ -49,7 +49,7 @@ def _drop_unread() -> bool:
     return bool(unread)
 
 
-def _unread(descriptor: int) -> bool:
+def _is_unread(descriptor: int) -> bool:
     poll = select.poll()
     poll.register(descriptor, select.POLLOUT)
     return any(state & select.POLLERR for _, state in poll.poll(0))

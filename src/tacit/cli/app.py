@@ -19,7 +19,7 @@ from tyro.constructors import ConstructorRegistry, PrimitiveConstructorSpec, Pri
 
 from tacit.cli import data_declarations, declarations, sharing, verbs
 from tacit.cli.console import complain, say
-from tacit.cli.options import PlanCommand, config_of, configured, placeholders
+from tacit.cli.options import PlanCommand, apply_config, find_config, placeholders
 from tacit.errors import TacitError
 from tacit.study.narration import Interrupted
 
@@ -77,8 +77,8 @@ FUNCTIONS: dict[type, str] = {
     declarations.Play: "policies.play",
     declarations.Export: "policies.export",
     declarations.Sample: "sample.sample",
-    declarations.Report: "audit.report",
-    declarations.Audit: "audit.audit",
+    declarations.ReportCommand: "audit.report",
+    declarations.AuditCommand: "audit.audit",
     declarations.CertificateShow: "certificate.show",
     declarations.CertificateVerify: "certificate.verify",
     declarations.CertificateLabel: "certificate.label",
@@ -95,7 +95,7 @@ _CONDITIONAL: dict[str, tuple[type, str]] = {
     "imitate": (verbs.Imitate, "verbs"),
     "data import": (data_declarations.DataImport, "studies"),
 }
-"""Words of a command -> its class, and the module whose `missing` says what its options make necessary."""
+"""Words of a command -> its class, and the module whose `missing_options` says what its options make necessary."""
 
 _REGISTRY = ConstructorRegistry()
 _NUMBERS: dict[type, str] = {int: "a whole number", float: "a number"}
@@ -161,27 +161,27 @@ def main(words: Sequence[str] | None = None) -> int:
     Args:
         words: the command line; None takes that of the process.
     """
-    words = _with_expressions(sys.argv[1:] if words is None else words)
+    words = _join_expressions(sys.argv[1:] if words is None else words)
     if words == ["--version"]:
         from importlib.metadata import version
 
         say(f"tacit {version('tacit')}")
         return 0
     try:
-        command = _parsed(words)
+        command = _parse(words)
     except SystemExit as done:
         if done.code == BAD_WORDS:
             _complain_of_more(words)
-            if verbs.of_a_study(words) and not verbs.STUDY.exists():
+            if verbs.is_study_verb(words) and not verbs.STUDY.exists():
                 complain("There is no study.toml here, which would say whose the records are: see `tacit new`.")
         return done.code if isinstance(done.code, int) else BAD_WORDS
     except TacitError as error:
         complain(str(error))
         return error.exit_code
-    return _guarded(command)
+    return _run_guarded(command)
 
 
-def _with_expressions(words: Sequence[str]) -> list[str]:
+def _join_expressions(words: Sequence[str]) -> list[str]:
     """The words, where `--reward "-abs(pulse)"` is `--reward=-abs(pulse)`: an option has two minuses."""
     joined: list[str] = []
     for word in words:
@@ -191,7 +191,7 @@ def _with_expressions(words: Sequence[str]) -> list[str]:
     return joined
 
 
-def _parsed(words: list[str]) -> object:
+def _parse(words: list[str]) -> object:
     """The command of these words; with --config, what its file says stands where the words say nothing.
 
     Raises:
@@ -199,10 +199,10 @@ def _parsed(words: list[str]) -> object:
         FileError: the file of options cannot be read.
         PlanError: it has an unknown option, or a value of another type.
     """
-    of_study = verbs.with_file(words)
-    kind, file = of_study or _CONFIGURED.get(words[0] if words else ""), config_of(words)
+    of_study = verbs.file_command(words)
+    kind, file = of_study or _CONFIGURED.get(words[0] if words else ""), find_config(words)
     if kind is not None and file is not None:
-        defaults = configured(kind, words[0], file)  # a flag that the file sets can be taken back by --no-FLAG
+        defaults = apply_config(kind, words[0], file)  # a flag that the file sets can be taken back by --no-FLAG
         return tyro.cli(kind, prog=f"tacit {words[0]}", args=words[1:], default=defaults, registry=_REGISTRY)
     if of_study is not None:
         return tyro.cli(of_study, prog=f"tacit {words[0]}", args=words[1:], registry=_REGISTRY)
@@ -227,14 +227,14 @@ def _complain_of_more(words: list[str]) -> None:
         with contextlib.redirect_stderr(nowhere):
             given = words[len(found.split()) :]
             command = tyro.cli(kind, args=given, default=placeholders(kind), registry=_REGISTRY)
-        more = import_module(f"tacit.cli.{module}").missing(command)
+        more = import_module(f"tacit.cli.{module}").missing_options(command)
         if more:
             complain(f"{found} also needs " + "; ".join(f"{option.name}, {option.expected}" for option in more) + ".")
 
 
-def _guarded(command: object) -> int:
+def _run_guarded(command: object) -> int:
     try:
-        place = "verbs.run" if isinstance(command, verbs.OfFile) else FUNCTIONS[type(command)]
+        place = "verbs.run" if isinstance(command, verbs.FileCommand) else FUNCTIONS[type(command)]
         module, _, function = place.partition(".")
         getattr(import_module(f"tacit.cli.{module}"), function)(command)  # loaded with whatever it needs
         sys.stdout.flush()

@@ -11,8 +11,8 @@ from rich.table import Table
 
 from tacit.cli import declarations
 from tacit.cli.console import progress, require_new, say
-from tacit.cli.declarations import Audit
-from tacit.cli.options import refused
+from tacit.cli.declarations import AuditCommand
+from tacit.cli.options import option_error
 from tacit.errors import CertificateError, FileError
 from tacit.evaluation import audits
 from tacit.evaluation.audits.running import CASES
@@ -23,11 +23,11 @@ from tacit.study.folder import CERTIFICATE, RunFolder
 COLUMNS = ("method", "parts", "unit", "certified ε", "lower bound", "by", "power", "runs", "CPU s")
 WIDE = 160
 """Of the table, where the output is no terminal."""
-Found = tuple[audits.Audited, float]
+Found = tuple[audits.AuditResult, float]
 """What was found, and in how many seconds of processor time."""
 
 
-def audit(command: Audit) -> None:
+def audit(command: AuditCommand) -> None:
     """Audit a run's certificate, or methods of the library.
 
     Raises:
@@ -39,18 +39,18 @@ def audit(command: Audit) -> None:
     if (command.run is not None) + command.all + bool(command.methods) != 1:
         what = "nothing is" if command.run is None and not names else "several things are"
         expected = "the folder of a run, or --all, or --methods NAME..."
-        raise refused("audit", f"{what} named to audit", expected, "name one of them")
+        raise option_error("audit", f"{what} named to audit", expected, "name one of them")
     effort = _effort(command)
     if command.run is not None:
-        results = [_of_run(command, RunFolder(command.run), effort)]
+        results = [_audit_run(command, RunFolder(command.run), effort)]
     else:
         if command.out is not None:
             require_new(command.out)
-        results = [_audited(command, name, name, effort) for name in names]
+        results = [_run_audit(command, name, name, effort) for name in names]
         if command.out is not None:
             audits.save(command.out, tuple(result for result, _ in results))
     _show(results)
-    refuted = [result.words for result, _ in results if not result.stands]
+    refuted = [result.words for result, _ in results if not result.is_upheld]
     if refuted:
         raise CertificateError(
             "an audit found a larger epsilon than was certified",
@@ -60,32 +60,32 @@ def audit(command: Audit) -> None:
         )
 
 
-def _effort(command: Audit) -> audits.Effort:
+def _effort(command: AuditCommand) -> audits.Effort:
     least = audits.QUICK if command.quick else audits.FULL
     if command.runs is None:
         return least
     return audits.Effort(fused=command.runs, single=command.runs, crowded=least.crowded)
 
 
-def _jobs(command: Audit) -> int:
+def _jobs(command: AuditCommand) -> int:
     jobs = command.jobs if command.jobs is not None else os.cpu_count() or 1
     if jobs < 1:
-        raise refused("audit", f"{jobs} processes", "at least 1", "choose --jobs 1 or more")
+        raise option_error("audit", f"{jobs} processes", "at least 1", "choose --jobs 1 or more")
     return jobs
 
 
-def _of_run(command: Audit, run: RunFolder, effort: audits.Effort) -> Found:
+def _audit_run(command: AuditCommand, run: RunFolder, effort: audits.Effort) -> Found:
     """Audit the sums of a run's certificate, and write what was found beside it."""
-    path = run.inside(CERTIFICATE)
+    path = run.resolve(CERTIFICATE)
     certificate = Certificate.load(path)
     certificate.verify()
-    result = _audited(command, certificate.to_json(), certificate.method, effort)
-    audits.save(run.inside(audits.FILE), (result[0],))
+    result = _run_audit(command, certificate.to_json(), certificate.method, effort)
+    audits.save(run.resolve(audits.FILE), (result[0],))
     say(f"Wrote {run.path / audits.FILE}; `tacit report {run.path}` shows it in the report.")
     return result
 
 
-def _audited(command: Audit, source: str | Mapping[str, Any], name: str, effort: audits.Effort) -> Found:
+def _run_audit(command: AuditCommand, source: str | Mapping[str, Any], name: str, effort: audits.Effort) -> Found:
     began = _seconds()
     with progress(f"Auditing {name}") as advance:
         found = audits.audit(
@@ -110,15 +110,15 @@ def _seconds() -> float:
 def _show(results: list[Found]) -> None:
     table = Table(*COLUMNS, box=None, pad_edge=False)
     for result, seconds in results:
-        best = result.best
+        best = result.best_finding
         by = f"{best.way}, by law" if (best.by_law or 0.0) > best.epsilon else best.way
-        mark = "" if result.stands else "  REFUTED"
+        mark = "" if result.is_upheld else "  REFUTED"
         table.add_row(
             result.name,
             ", ".join(result.kinds),
             f"{result.unit} ({result.relation})",
             f"{result.epsilon:.4g}",
-            f"{result.lower:.3g}{mark}",
+            f"{result.lower_bound:.3g}{mark}",
             by,
             "none" if result.power is None else f"noise x {result.power:.3g}",
             best.shape,
@@ -135,7 +135,7 @@ def _show(results: list[Found]) -> None:
     say("Bounds from below prove nothing about what is above them: docs/audits.md says how to read them.")
 
 
-def report(command: declarations.Report) -> None:
+def report(command: declarations.ReportCommand) -> None:
     """Write report.html again.
 
     Raises:
@@ -146,15 +146,16 @@ def report(command: declarations.Report) -> None:
     stored = run.read()
     if not stored["finished"] or not isinstance(stored.get("report"), dict):
         what, expected = "the run is not finished", "a run that has come to its end"
-        raise FileError(what, where=str(run.path), expected=expected, remedy=_to_finish(stored["command"]))
-    certificate = Certificate.load(run.inside("certificate.json"))
+        raise FileError(what, where=str(run.path), expected=expected, remedy=_finish_remedy(stored["command"]))
+    certificate = Certificate.load(run.resolve("certificate.json"))
     certificate.verify()
     shown = Report.from_json(stored["report"], certificate.to_json())
-    run.write("report.html", render(shown, audits.beside(run.inside("certificate.json"), certificate.digest)))
+    found = audits.load_for_certificate(run.resolve("certificate.json"), certificate.digest)
+    run.write("report.html", render(shown, found))
     say(f"Wrote {run.path / 'report.html'}")
 
 
-def _to_finish(command: str) -> str:
+def _finish_remedy(command: str) -> str:
     if command in ("evaluate", "learn"):
         return f"{command} again into another folder, within the ledger's budget"
     return f"go on with it: tacit {command} --resume, with the options that it was begun with"

@@ -32,7 +32,7 @@ FOLDED = ("register", "callback", "actor", "policy")
 def show(command: CertificateShow) -> None:
     """The certificate as Markdown, and the findings of audits that lie beside it; nothing is verified."""
     certificate = _load(command.path)
-    found = [audits.sentences(audited) for audited in audits.beside(command.path, certificate.digest)]
+    found = [audits.sentences(audited) for audited in audits.load_for_certificate(command.path, certificate.digest)]
     if command.json:
         say_json({"sentence": certificate.sentence, "certificate": certificate.to_json(), "audits": found})
         return
@@ -127,7 +127,7 @@ def show_ledger(command: LedgerShow) -> None:
             say(f"  of fold {fold} ({'judging' if fold == JUDGING else 'learning'}): ({epsilon:.6g}, {delta:.3g})")
     for plan in view.plans():
         share = "untouched" if plan.claimed == 0 else f"{plan.claimed:,} of {plan.steps:,} steps claimed"
-        say(f"  plan {plan.id}: {plan.method}, ({plan.epsilon:.6g}, {plan.delta:.3g}), {share}{plan.who}")
+        say(f"  plan {plan.id}: {plan.method}, ({plan.epsilon:.6g}, {plan.delta:.3g}), {share}{plan.payer_text}")
     shown, counts = _notes(view)
     for note in shown:
         say(f"  {note['time']} {note['kind']}: {note['text']}")

@@ -15,35 +15,35 @@ from pathlib import Path
 from typing import Any
 
 from tacit.errors import FileError
-from tacit.plain_text import escaped
+from tacit.plain_text import escape
 from tacit.study.narration import Advance
 
 
 def say(text: str = "") -> None:
     """One piece of a command's result; what a terminal would not show as it is stands there as its escape."""
-    print(escaped(text), flush=True)
+    print(escape(text), flush=True)
 
 
 def complain(text: str) -> None:
     """One sentence on what went wrong."""
-    print(f"tacit: {escaped(text)}", file=sys.stderr, flush=True)
+    print(f"tacit: {escape(text)}", file=sys.stderr, flush=True)
 
 
 def say_json(value: Any) -> None:
     """The whole of a command's result as one JSON object; numbers that are not finite become null."""
-    say(json.dumps(_finite(value), indent=1, ensure_ascii=False, allow_nan=False))
+    say(json.dumps(_replace_infinite(value), indent=1, ensure_ascii=False, allow_nan=False))
 
 
-def _finite(value: Any) -> Any:
+def _replace_infinite(value: Any) -> Any:
     if isinstance(value, Mapping):
-        return {name: _finite(entry) for name, entry in value.items()}
+        return {name: _replace_infinite(entry) for name, entry in value.items()}
     if isinstance(value, list | tuple):
-        return [_finite(entry) for entry in value]
+        return [_replace_infinite(entry) for entry in value]
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 @contextmanager
-def aside(active: bool) -> Iterator[None]:
+def redirect_to_stderr(active: bool) -> Iterator[None]:
     """Where active, what is said within goes to stderr, so that stdout has the JSON alone."""
     with redirect_stdout(sys.stderr) if active else nullcontext():
         yield
@@ -57,7 +57,7 @@ def progress(title: str) -> Iterator[Advance]:
     console = Console(stderr=True)
     if not console.is_terminal:
         print(f"{title} ...", file=sys.stderr, flush=True)
-        yield _Lines(title)
+        yield _ProgressLines(title)
         return
 
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeRemainingColumn
@@ -78,7 +78,7 @@ def progress(title: str) -> Iterator[Advance]:
         yield advance
 
 
-class _Lines:
+class _ProgressLines:
     """Prints how far something is, once for each tenth that is reached before the end."""
 
     def __init__(self, title: str) -> None:
@@ -91,7 +91,7 @@ class _Lines:
         self._tenths = tenths
 
 
-class Console:
+class ConsoleNarrator:
     """Tells a study's news to the person at the terminal."""
 
     def say(self, text: str = "") -> None:

@@ -22,7 +22,7 @@ from tacit.errors import DataError, FileError
 from tacit.privacy.certificate.certificate import Certificate
 from tacit.study import simulators
 from tacit.study.folder import CERTIFICATE
-from tacit.study.words import refused
+from tacit.study.words import option_error
 
 MINARI_METADATA = Path("data", "metadata.json")
 """In the folder of a Minari dataset."""
@@ -100,7 +100,7 @@ def simulate(layout: str, steps: int, *, seed: int, unit: str = "transition") ->
     Raises:
         DataError: there is no such layout, or no step.
     """
-    _require_some(layout, steps, "steps")
+    _require_layout(layout, steps, "steps")
     world = simulators.load("maze")
     columns: dict[str, Any] = world.collect(world.LAYOUTS[layout], steps, seed=seed)
     spec = world.spec(world.LAYOUTS[layout])
@@ -109,7 +109,7 @@ def simulate(layout: str, steps: int, *, seed: int, unit: str = "transition") ->
 
 def _episodes(layout: str, episodes: int, *, seed: int) -> Trajectories:
     """Whole episodes of a maze, each a unit of its own; errors as of `simulate`."""
-    _require_some(layout, episodes, "episodes")
+    _require_layout(layout, episodes, "episodes")
     world = simulators.load("maze")
     data = world.goal_episodes(world.LAYOUTS[layout], episodes, seed=seed)
     columns: dict[str, Any] = dict(data.columns)
@@ -122,8 +122,8 @@ def _worlds(layout: str, mazes: int, episodes: int | None, *, seed: int) -> Traj
     Raises:
         DataError: there is no such layout, no maze, or no number of episodes.
     """
-    _require_some(layout, mazes, "mazes")
-    _require_some(layout, episodes or 0, "episodes")
+    _require_layout(layout, mazes, "mazes")
+    _require_layout(layout, episodes or 0, "episodes")
     assert episodes is not None
     names = ("observations", "actions", "rewards", "next_observations", "terminations", "truncations")
     world = simulators.load("maze")
@@ -136,7 +136,7 @@ def _worlds(layout: str, mazes: int, episodes: int | None, *, seed: int) -> Traj
     return Trajectories.from_arrays(**columns, unit_ids=units, unit_name="maze", spec=parts[0].spec, simulated=True)
 
 
-def _require_some(layout: str, count: int, what: str) -> None:
+def _require_layout(layout: str, count: int, what: str) -> None:
     known = simulators.load("maze_layouts").LAYOUTS
     if layout not in known or count < 1:
         raise DataError(
@@ -165,7 +165,7 @@ def inspect(command: DataInspect) -> None:
             say(layout)
         return
     if path.suffix.lower() == ".parquet":
-        summary, drawn, certificate = *_described(path), path
+        summary, drawn, certificate = *_describe_parquet(path), path
     else:
         summary, unit, certificate = summarise(path), read_unit(path), path / CERTIFICATE
         queried = read_queried(path)
@@ -199,7 +199,7 @@ def inspect(command: DataInspect) -> None:
         say("  typical step      " + ", ".join(f"{size:g}" for size in spec["difference"]))
 
 
-def _described(path: Path) -> tuple[dict[str, Any], Certificate | None]:
+def _describe_parquet(path: Path) -> tuple[dict[str, Any], Certificate | None]:
     """What a Parquet file of synthetic or simulated rows says of them, and its certificate."""
     described = parquet_description(path)
     if "spec" not in described:
@@ -216,7 +216,7 @@ def _minari_layout(path: Path) -> str:
     """How the Minari dataset in a folder is read: whether `observations[1:]` are the next observations."""
     notes = None
     with contextlib.suppress(OSError, ValueError, RecursionError, AttributeError):
-        notes = json.loads(plain_files.text(path / MINARI_METADATA)).get("tacit")
+        notes = json.loads(plain_files.read_text(path / MINARI_METADATA)).get("tacit")
     if not isinstance(notes, dict):
         return "A Minari dataset that tacit did not write; `tacit data import` reads it."
     if notes.get("chained"):
@@ -240,11 +240,11 @@ def shard(command: DataShard) -> None:
     """
     from tacit.data import spec_files
     from tacit.data.sources import shards
-    from tacit.data.sources.files import described_spec
+    from tacit.data.sources.files import read_parquet_spec
 
     if not command.files:
-        raise refused("data shard", "there is no file", "Parquet files, globs or folders", "name them")
-    spec = described_spec(command.files) if command.spec is None else spec_files.read(command.spec)
+        raise option_error("data shard", "there is no file", "Parquet files, globs or folders", "name them")
+    spec = read_parquet_spec(command.files) if command.spec is None else spec_files.read(command.spec)
     with progress(f"Dealing the rows to {command.shards:,} shards"):
         shards.write(
             command.files,
@@ -270,11 +270,11 @@ def overlap(command: DataOverlap) -> None:
         DataError: the records have other fields, or their observations and actions are both discrete.
         FileError: a folder holds no trajectories.
     """
-    from tacit.data.overlap import find
+    from tacit.data.overlap import find_overlap
 
     private, public = (Trajectories.open(path) for path in (command.data, command.public))
     with progress("Comparing the rows"):
-        found = find(public.columns, private.columns, private.spec)
+        found = find_overlap(public.columns, private.columns, private.spec)
     say("Private: for the curator alone. Do not publish this, and let nothing that others can see depend on it.")
     say(f"Public rows: {found.rows:,}; equal to a private row: {found.exact:,}; nearly equal: {found.near:,}.")
     say(f"Equal rows that follow each other: {found.longest}. Private rows that are public too: {found.covered:.2%}.")

@@ -227,7 +227,8 @@ class New:
         budget_epsilon: what all releases together may cost; it is final.
         spec: TOML file of the public bounds, which is written where there is none; by default called like the table.
         out: file to write; it must not exist.
-        separator, encoding: of a CSV file, as for `tacit data import`.
+        separator: of a CSV file, as for `tacit data import`.
+        encoding: of a CSV file, as for `tacit data import`.
     """
 
     records: Positional[Path]

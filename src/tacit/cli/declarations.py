@@ -194,7 +194,7 @@ class Export:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Report:
+class ReportCommand:
     """Write report.html of a run again, from run.json and certificate.json; no private record is needed.
 
     Args:
@@ -205,7 +205,7 @@ class Report:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Audit:
+class AuditCommand:
     """Try to refute a promise: plant canaries, run the real mechanisms, and say how large epsilon must at least be.
 
     No record of anybody is read: all that runs is invented. An audit can refute a certificate, and never prove it. Ends
@@ -348,8 +348,8 @@ Command = Annotated[  # without a text of its own, tyro parses the sources of `t
         | Annotated[Play, subcommand("play")]
         | Annotated[Export, subcommand("export")]
         | Annotated[Sample, subcommand("sample")]
-        | Annotated[Report, subcommand("report")]
-        | Annotated[Audit, subcommand("audit")]
+        | Annotated[ReportCommand, subcommand("report")]
+        | Annotated[AuditCommand, subcommand("audit")]
         | Annotated[Certificate, subcommand("certificate", description="Show, verify, label or sign a certificate.")]
         | Annotated[Ledger, subcommand("ledger", description="Show or verify the ledger of a dataset.")]
         | Annotated[Hub, subcommand("hub", description="Publish a release, or fetch one that is verified.")]

@@ -11,20 +11,20 @@ from typing import Any
 import numpy as np
 import torch
 
-from tacit.cli.console import Console, progress, say
+from tacit.cli.console import ConsoleNarrator, progress, say
 from tacit.cli.data import simulate
 from tacit.cli.declarations import Baseline, Demo
-from tacit.cli.options import refused
+from tacit.cli.options import option_error
 from tacit.data.spec import PublicSpec
 from tacit.data.trajectories import Trajectories
 from tacit.envs.rollouts import PlaneWorld
-from tacit.evaluation.canaries import GradientScores, leaps
+from tacit.evaluation.canaries import GradientScores, leap_canaries
 from tacit.evaluation.membership import attack, losses
 from tacit.evaluation.neighbours import nearest_records
 from tacit.evaluation.one_run import audit, plant
 from tacit.evaluation.report import Report, tables
 from tacit.evaluation.report.charts import Kind
-from tacit.evaluation.report.evidence import Cost, Guessed, Planted
+from tacit.evaluation.report.evidence import AttackHits, Cost, PlantedAudit
 from tacit.evaluation.report.tables import Table
 from tacit.evaluation.sequences import Sequences
 from tacit.methods import find_method, load, synthesis
@@ -33,12 +33,12 @@ from tacit.methods.synthesis.discretisation import Discretisation
 from tacit.privacy.certificate.certificate import Release
 from tacit.privacy.vault.vault import Vault
 from tacit.study import simulators, synthesis_report
-from tacit.study.account import LEDGER, Words, thrown_away
+from tacit.study.account import LEDGER, VerbPhrases, temporary_ledger
 from tacit.study.folder import Stopwatch, require_free, settings_of
 from tacit.study.narration import Advance
 from tacit.study.study import Study
 from tacit.study.synthesis_plans import PRIVORL, baseline_plan
-from tacit.study.synthesis_report import Synthesis
+from tacit.study.synthesis_report import SynthesisJob
 from tacit.study.synthesize import TRAINING, release
 from tacit.units import Unit
 
@@ -48,7 +48,7 @@ PUBLIC = 300
 
 
 @dataclasses.dataclass(frozen=True)
-class Size:
+class DemoSize:
     """How large a demo is.
 
     Args:
@@ -80,7 +80,7 @@ class Size:
     bins: int | None
 
 
-FULL = Size(
+FULL = DemoSize(
     1_000_000,
     100_000,
     TransitionsPlan(steps=800),
@@ -94,7 +94,7 @@ FULL = Size(
     attacked=1_000,
     bins=None,
 )
-USUAL = Size(
+USUAL = DemoSize(
     1_000_000,
     40_000,
     TransitionsPlan(steps=300, sampling_rate=0.003),
@@ -108,7 +108,7 @@ USUAL = Size(
     attacked=1_000,
     bins=None,
 )
-QUICK = Size(
+QUICK = DemoSize(
     20_000,
     2_000,
     TransitionsPlan(steps=10, sampling_rate=0.02, width=16, depth=1, warmup=1),
@@ -131,22 +131,22 @@ def demo(command: Demo) -> None:
         TacitError: see the exit codes of `tacit.cli.app.main`.
     """
     if command.quick and command.full:
-        raise refused("demo", "--quick and --full exclude each other", "one of them or neither", "leave one out")
+        raise option_error("demo", "--quick and --full exclude each other", "one of them or neither", "leave one out")
     watch, size = Stopwatch(), QUICK if command.quick else FULL if command.full else USUAL
     torch.set_num_threads(1)  # networks this small lose more to the hand-over between threads than they gain
     synthesis_report.require_folder(command.out, "demo")
-    synthesis_report.require_form(command.format, size.rows, "rows", "demo")
+    synthesis_report.require_format(command.format, size.rows, "rows", "demo")
     require_free(command.out, resume=command.resume)
     with _step(watch, "Calibrating the noise"):
         unit = Unit("transition", "add_or_remove", size.population)
-        plan = _raked(size).calibrate(unit=unit, epsilon=command.epsilon, delta=DELTA)
+        plan = _make_plan(size).calibrate(unit=unit, epsilon=command.epsilon, delta=DELTA)
     say(str(plan))
     say(f"Network: {plan.width} units wide, {plan.depth} blocks deep. Private rows: {size.population:,}.")
     with _step(watch, f"Simulating {size.population:,} transitions of the {LAYOUT} maze"):
         data = simulate(LAYOUT, size.population, seed=command.seed)
     ledger = command.out / LEDGER
-    study = Study(data, unit=unit.name, population=size.population, ledger=ledger, narrator=Console())
-    words = Words("transitions", "demo", "learned from", "run the demo")
+    study = Study(data, unit=unit.name, population=size.population, ledger=ledger, narrator=ConsoleNarrator())
+    words = VerbPhrases("transitions", "demo", "learned from", "run the demo")
     account = study.curator.account(words, command.epsilon, DELTA, resumes=True)
 
     def page(learned: Release[Synthesizer], drawn: Sequences, records: Trajectories) -> Report:
@@ -155,7 +155,7 @@ def demo(command: Demo) -> None:
         say("\n".join(("Processor seconds:", *(f"  {name:60s}{spent:7.1f}" for name, spent in watch.phases.items()))))
         return synthesis_report.report(learned, f"{LAYOUT} maze, synthetic", size.rows, sections, costs)
 
-    asked = Synthesis(
+    asked = SynthesisJob(
         method=PRIVORL,
         plan=plan,
         account=dataclasses.replace(account, ledger=None),  # it lies in the folder of the run
@@ -180,7 +180,7 @@ def _step(watch: Stopwatch, title: str) -> Iterator[Advance]:
         yield advance
 
 
-def _raked(size: Size) -> TransitionsPlan:
+def _make_plan(size: DemoSize) -> TransitionsPlan:
     """The plan, and noisy histograms by which its rows are weighted."""
     maze = simulators.load("maze")
     raking = Raking.plane(maze.spec(maze.LAYOUTS[LAYOUT]), population=size.population)
@@ -188,17 +188,17 @@ def _raked(size: Size) -> TransitionsPlan:
 
 
 def _sections(
-    command: Demo, learned: Release[Synthesizer], synthetic: Table, data: Trajectories, size: Size, watch: Stopwatch
+    command: Demo, learned: Release[Synthesizer], synthetic: Table, data: Trajectories, size: DemoSize, watch: Stopwatch
 ) -> dict[str, Any]:
     """Everything that the report shows besides the promise; real rows too, since they are simulated."""
     world = simulators.plane_world(LAYOUT)
     real, seed = data.columns, command.seed
-    rivals, costs = compared(command.compare, learned.value.plan, data, size.rows, bins=size.bins, seed=seed)
-    controls = tables.ignorant(data.spec, real, size.rows, seed)
+    rivals, costs = compare_methods(command.compare, learned.value.plan, data, size.rows, bins=size.bins, seed=seed)
+    controls = tables.control_tables(data.spec, real, size.rows, seed)
     with _step(watch, "Comparing columns, dynamics and single rows"):
         fresh = simulate(LAYOUT, size.population, seed=seed + 1).columns
         sections = tables.sections(data.spec, synthetic, real, rivals=rivals, seed=seed, names=world.columns)
-        sections["scores"] += tables.physics(world, synthetic, controls, rivals)
+        sections["scores"] += tables.physics_scores(world, synthetic, controls, rivals)
         sections["embedding"] = tables.picture(real, synthetic, seed=seed, rows=size.pictured)
         sections["nearest"] = nearest_records(synthetic, real, fresh, seed=seed)
     shown: list[tuple[str, Kind, tables.Table]] = [
@@ -210,7 +210,7 @@ def _sections(
     if command.audit:
         sections["attacks"] = attacks(learned.value, real, fresh, rows=size.attacked, seed=seed)
         sections["audits"] = audits(learned.value.plan, data, fresh, canaries=size.canaries, seed=seed)
-    memory = None if costs else watch.memory()  # of a process that trained several, nobody knows which took it
+    memory = None if costs else watch.peak_memory()  # of a process that trained several, nobody knows which took it
     learning = tuple(
         (name, watch.phases[name]) for name in (TRAINING, synthesis_report.SAMPLING) if name in watch.phases
     )
@@ -222,7 +222,7 @@ def _agents(
     world: PlaneWorld,
     shown: list[tuple[str, Kind, tables.Table]],
     controls: tables.Named,
-    size: Size,
+    size: DemoSize,
     seed: int,
     watch: Stopwatch,
 ) -> dict[str, Any]:
@@ -238,19 +238,19 @@ def _agents(
         stages[steps] = [(label, kind, policy) for (label, kind, _), policy in zip(taught, policies, strict=True)]
     with _step(watch, "Evaluating the agents in the maze"):
         returns = tables.returns(world, stages[longest], seed=seed, episodes=size.episodes)
-        returns += tables.untaught(world, seed=seed, episodes=size.episodes)
+        returns += tables.untaught_returns(world, seed=seed, episodes=size.episodes)
         trained = {steps: agents[: len(shown)] for steps, agents in stages.items()}
         return {"returns": returns, "curves": tables.curves(world, trained, seed=seed, episodes=size.episodes)}
 
 
-def compared(
-    methods: Sequence[Baseline], like: TransitionsPlan, data: Trajectories, rows: int, *, bins: int | None, seed: int
+def compare_methods(
+    methods: Sequence[Baseline], ours: TransitionsPlan, data: Trajectories, rows: int, *, bins: int | None, seed: int
 ) -> tuple[list[tuple[str, Table]], list[Cost]]:
-    """Synthetic tables of other methods at the promise of `like`, and what they took.
+    """Synthetic tables of other methods at the promise of `ours`, and what they took.
 
     Args:
         methods: the others.
-        like: whose unit, epsilon and delta they get.
+        ours: whose unit, epsilon and delta they get.
         data: simulated records; the ledgers are thrown away.
         rows: of each table.
         bins: of a column, where the method cuts columns; None for its own.
@@ -261,7 +261,7 @@ def compared(
     for method in methods:
         watch = Stopwatch()
         cut = partial(Discretisation, data.spec) if bins is None else partial(Discretisation, data.spec, bins=bins)
-        plan = baseline_plan(method, cut).calibrate(unit=like.unit, epsilon=like.epsilon, delta=like.delta)
+        plan = baseline_plan(method, cut).calibrate(unit=ours.unit, epsilon=ours.epsilon, delta=ours.delta)
         bar, phase = progress(f"Training {method} with privacy"), watch.phase(TRAINING)
         with _vault(data.columns, data.spec, plan) as vault, bar as advance, phase:
             learned = load(find_method("synthesize", method).fit)(plan, vault, seed=seed, progress=advance)
@@ -271,7 +271,7 @@ def compared(
     return tables, costs
 
 
-def attacks(value: Synthesizer, members: Table, others: Table, *, rows: int, seed: int) -> tuple[Guessed, ...]:
+def attacks(value: Synthesizer, members: Table, others: Table, *, rows: int, seed: int) -> tuple[AttackHits, ...]:
     """What an attack with the released network in hand finds out about who was learned from.
 
     Args:
@@ -282,15 +282,15 @@ def attacks(value: Synthesizer, members: Table, others: Table, *, rows: int, see
         seed: of the choice of rows.
     """
     with progress("Attacking the release"):
-        chosen = [_some(table, rows, seed) for table in (members, others)]
+        chosen = [_sample_rows(table, rows, seed) for table in (members, others)]
         outcome = attack(*(-losses(value, table, seed=seed) for table in chosen), seed=seed)
     meaning = "guesses who was learned from by how well the network denoises a row"
-    return (Guessed("Denoising loss", meaning, outcome.hits),)
+    return (AttackHits("Denoising loss", meaning, outcome.hits),)
 
 
 def audits(
     plan: TransitionsPlan, data: Trajectories, others: Table, *, canaries: int, seed: int
-) -> tuple[Planted, ...]:
+) -> tuple[PlantedAudit, ...]:
     """A lower bound on epsilon from one more training, with planted records, under the same plan.
 
     Args:
@@ -301,14 +301,14 @@ def audits(
         seed: of the canaries, the coins and the attacker's draws.
     """
     epsilon, delta = plan.epsilon, plan.delta
-    planted = leaps(data.spec, canaries, seed=seed)
+    planted = leap_canaries(data.spec, canaries, seed=seed)
     columns, present = plant({name: column[canaries:] for name, column in data.columns.items()}, planted, seed=seed)
-    scores = GradientScores(plan, planted, _some(others, PUBLIC, seed), seed=seed)
+    scores = GradientScores(plan, planted, _sample_rows(others, PUBLIC, seed), seed=seed)
     title = "Training once more, with planted records"
     with _vault(columns, data.spec, plan) as vault, progress(title) as advance:
         synthesis.fit(plan, vault, observe=scores, progress=advance)
-    bounds = audit(scores.sums(), present, delta=delta)
-    return (Planted("The same training, with planted records", "synthetic", bounds, epsilon),)
+    bounds = audit(scores.summed_scores(), present, delta=delta)
+    return (PlantedAudit("The same training, with planted records", "synthetic", bounds, epsilon),)
 
 
 @contextmanager
@@ -316,11 +316,11 @@ def _vault(columns: Table, spec: PublicSpec, plan: Any) -> Iterator[Vault]:
     """A vault of simulated rows whose ledger is thrown away: nobody is behind them."""
     fields: dict[str, Any] = dict(columns)
     data = Trajectories.from_arrays(**fields, unit_ids=":transition", spec=spec, simulated=True)
-    with thrown_away(plan) as ledger:
+    with temporary_ledger(plan) as ledger:
         yield Vault(data, ledger)
 
 
-def _some(table: Table, count: int, seed: int) -> Table:
+def _sample_rows(table: Table, count: int, seed: int) -> Table:
     rows = len(table["rewards"])
     chosen = np.sort(np.random.default_rng(seed).choice(rows, size=min(count, rows), replace=False))
     return {name: np.asarray(column)[chosen] for name, column in table.items()}

@@ -20,7 +20,7 @@ import numpy as np
 from tacit import hub, plain_files
 from tacit.cli.console import progress, say
 from tacit.cli.declarations import Format, Generate, Map
-from tacit.cli.options import meaningless, refused
+from tacit.cli.options import no_effect_error, option_error
 from tacit.data import mobility
 from tacit.data.mobility import trips
 from tacit.data.mobility.days import SLOTS, Days
@@ -29,7 +29,7 @@ from tacit.errors import FileError, TacitError
 from tacit.evaluation.movement import maps
 from tacit.methods.mobility import Simulator
 from tacit.methods.mobility.baselines.models import BlockChain
-from tacit.methods.mobility.plan import forbidden
+from tacit.methods.mobility.plan import forbidden_uses
 from tacit.privacy.certificate.certificate import Certificate, Release
 from tacit.study.movement import read_grid
 
@@ -57,7 +57,7 @@ def generate(command: Generate) -> None:
     plain_files.require_free(command.out)
     _require_days(command.days, command.seed, "generate")
     _require_meaning(command)
-    release = simulator_in(command.simulator)
+    release = load_simulator(command.simulator)
     with progress(f"Drawing {command.days:,} days"):
         days = release.value.generate(command.days, seed=command.seed)
     with progress(f"Writing {command.out}"):
@@ -66,7 +66,7 @@ def generate(command: Generate) -> None:
     if command.format == "csv":
         say(f"Wrote {sidecar(command.out)} (the grid of its cells, and the certificate)")
     say(release.certificate.sentence)
-    for line in forbidden(release.certificate.to_json()):
+    for line in forbidden_uses(release.certificate.to_json()):
         say(f"Caution  {line}.")
 
 
@@ -83,16 +83,16 @@ def draw(command: Map) -> None:
     first, certificate = _panel(command, command.source)
     panels = [first]
     if command.beside is not None:
-        panels.append(_beside(command, command.beside, first))
+        panels.append(_load_second_panel(command, command.beside, first))
     elif command.published or command.grid is not None:
         option = "published" if command.published else "grid"
-        raise meaningless("map", option, "it with --beside and an .npz file")
+        raise no_effect_error("map", option, "it with --beside and an .npz file")
     with progress("Drawing the map"):
         page = maps.render(
             panels,
             title=command.title or f"Simulated movement: {Path(os.path.realpath(command.source)).name}",
             promise=certificate.sentence,
-            cautions=forbidden(certificate.to_json()),
+            cautions=forbidden_uses(certificate.to_json()),
             trips=command.trips,
         )
     with command.out.open("x", encoding="utf-8") as file:
@@ -101,7 +101,7 @@ def draw(command: Map) -> None:
     say(certificate.sentence)
 
 
-def simulator_in(folder: Path) -> Release[Generator]:
+def load_simulator(folder: Path) -> Release[Generator]:
     """The released simulator in a folder.
 
     Raises:
@@ -150,7 +150,7 @@ def _panel(command: Map, source: Path) -> tuple[maps.Panel, Certificate]:
         with progress("Reading the days"):
             days, certificate = read_days(source)
         return maps.Panel(source.name, days, "synthetic"), certificate
-    release = simulator_in(source)
+    release = load_simulator(source)
     with progress(f"Drawing {command.days:,} days"):
         days = release.value.generate(command.days, seed=command.seed)
     return maps.Panel(
@@ -158,11 +158,11 @@ def _panel(command: Map, source: Path) -> tuple[maps.Panel, Certificate]:
     ), release.certificate
 
 
-def _beside(command: Map, source: Path, first: maps.Panel) -> maps.Panel:
+def _load_second_panel(command: Map, source: Path, first: maps.Panel) -> maps.Panel:
     if source.suffix != ".npz":
         return _panel(command, source)[0]
     if not command.published:
-        raise refused(
+        raise option_error(
             "map",
             "the days of the .npz file are real people's, and will be shown as they are",
             "--published, which declares that these days were published",
@@ -177,10 +177,10 @@ def _beside(command: Map, source: Path, first: maps.Panel) -> maps.Panel:
 def _require_meaning(command: Generate) -> None:
     for name, formats in _OF.items():
         if getattr(command, name) not in (None, False) and command.format not in formats:
-            raise meaningless("generate", name, f"--format {' or '.join(formats)}, not {command.format}")
+            raise no_effect_error("generate", name, f"--format {' or '.join(formats)}, not {command.format}")
     if command.factor is not None and command.factor < 1:
         remedy = "give --factor 4, or leave it out"
-        raise refused("generate", f"--factor is {command.factor}", "a whole number >= 1", remedy)
+        raise option_error("generate", f"--factor is {command.factor}", "a whole number >= 1", remedy)
     if command.date is not None:
         trips.parse_date(command.date)
 
@@ -188,9 +188,9 @@ def _require_meaning(command: Generate) -> None:
 def _require_days(days: int, seed: int, where: str) -> None:
     if not 1 <= days <= MOST:
         remedy = "draw more of them with other seeds" if days > MOST else "give --days 1000"
-        raise refused(where, f"--days is {days}", f"a whole number from 1 to {MOST:,}", remedy)
+        raise option_error(where, f"--days is {days}", f"a whole number from 1 to {MOST:,}", remedy)
     if seed < 0:
-        raise refused(where, f"--seed is {seed}", "a whole number >= 0", "leave it out")
+        raise option_error(where, f"--seed is {seed}", "a whole number >= 0", "leave it out")
 
 
 def sidecar(path: Path) -> Path:
@@ -228,45 +228,45 @@ def read_days(path: Path) -> tuple[Days, Certificate]:
         FileError: a file is missing, edited or of another kind.
         CertificateError: the certificate does not hold.
     """
-    values = _described(path)
+    values = _read_sidecar(path)
     if values["sha256"] != _digest(path):
-        raise _unknown(path)
+        raise _sidecar_error(path)
     try:
         grid = grid_from_json(values["grid"])
         cells = np.loadtxt(path, dtype=np.int64, delimiter=",", skiprows=1, usecols=_CELL, ndmin=1).reshape(-1, SLOTS)
         days = Days(cells, np.arange(len(cells)), grid)
     except (OSError, ValueError, TypeError, OverflowError, TacitError):
-        raise _unknown(path) from None
+        raise _sidecar_error(path) from None
     certificate = Certificate.from_json(values["certificate"])
     certificate.verify()
     return days, certificate
 
 
-def _described(path: Path) -> dict[str, Any]:
+def _read_sidecar(path: Path) -> dict[str, Any]:
     values = None
     with suppress(OSError, ValueError, RecursionError):
-        if plain_files.inside(path.parent, sidecar(path).name):
-            values = json.loads(plain_files.text(sidecar(path)))
+        if plain_files.is_inside(path.parent, sidecar(path).name):
+            values = json.loads(plain_files.read_text(sidecar(path)))
     if (
         not isinstance(values, dict)
         or values.get("format") != FORMAT
         or not {"grid", "sha256", "certificate"} <= values.keys()
     ):
-        raise _unknown(path)
+        raise _sidecar_error(path)
     return values
 
 
 def _digest(path: Path) -> str:
     try:
-        if plain_files.plain(path) and not plain_files.hollow(path):
+        if plain_files.is_plain_file(path) and not plain_files.is_sparse_file(path):
             with path.open("rb") as file:
                 return hashlib.file_digest(file, "sha256").hexdigest()
     except OSError:
         pass
-    raise _unknown(path)
+    raise _sidecar_error(path)
 
 
-def _unknown(path: Path) -> FileError:
+def _sidecar_error(path: Path) -> FileError:
     what = "the days are missing, edited or not of a released simulator"
     expected = f"a file of `tacit generate --format csv`, with {path.name}.json beside it"
     remedy = "generate the days again; real days are never drawn"

@@ -16,13 +16,12 @@ from tyro import MISSING
 
 from tacit import methods, plain_files
 from tacit.errors import FileError
-from tacit.study.words import Missing as Missing
-from tacit.study.words import in_words as in_words
-from tacit.study.words import meaningless as meaningless
-from tacit.study.words import named as named
-from tacit.study.words import offered as offered
-from tacit.study.words import refused as refused
-from tacit.study.words import require_given as require_given
+from tacit.study.words import MissingOption as MissingOption
+from tacit.study.words import method_options as method_options
+from tacit.study.words import no_effect_error as no_effect_error
+from tacit.study.words import option_error as option_error
+from tacit.study.words import option_flag as option_flag
+from tacit.study.words import require_options as require_options
 
 Command = TypeVar("Command", bound="PlanCommand")
 
@@ -44,19 +43,19 @@ class PlanCommand:
     @property
     def settings(self) -> dict[str, Any]:
         """Options that are made from plans, where they were given."""
-        return given(self, *self._made)
+        return given_options(self, *self._made)
 
 
-def given(command: object, *names: str) -> dict[str, Any]:
+def given_options(command: object, *names: str) -> dict[str, Any]:
     """Those of these options that were given."""
     return {name: value for name in names if (value := getattr(command, name)) is not None}
 
 
-def made(task: methods.Task) -> dict[str, tuple[Any, str]]:
+def task_options(task: methods.Task) -> dict[str, tuple[Any, str]]:
     """Option -> type and meaning: the doc line of the field, or several where methods' fields mean different things."""
     kinds: dict[str, Any] = {}
     meanings: dict[str, dict[str, list[str]]] = {}
-    with_options = [(name, fields) for name in methods.list_names(task) if (fields := offered(task, name))]
+    with_options = [(name, fields) for name in methods.list_names(task) if (fields := method_options(task, name))]
     for method, fields in with_options:
         for name, field in fields.items():
             kinds.setdefault(name, field.type)
@@ -81,7 +80,7 @@ def placeholders(command: type[Any]) -> Any:
     )
 
 
-def config_of(words: Sequence[str]) -> Path | None:
+def find_config(words: Sequence[str]) -> Path | None:
     """The file that --config names on a command line."""
     for word, after in zip(words, [*words[1:], ""], strict=False):
         if word.startswith("--config="):
@@ -91,7 +90,7 @@ def config_of(words: Sequence[str]) -> Path | None:
     return None
 
 
-def configured(command: type[Command], name: str, path: Path) -> Command:
+def apply_config(command: type[Command], name: str, path: Path) -> Command:
     """The command with the options of a file; what it leaves out and a command needs has to be on the command line.
 
     Args:
@@ -110,12 +109,12 @@ def configured(command: type[Command], name: str, path: Path) -> Command:
         if option not in hints or option in ("config", "_made"):
             near = difflib.get_close_matches(option, hints, n=1)
             remedy = f"did you mean {near[0].replace('_', '-')}" if near else "remove it"
-            raise refused(where, f"the unknown option {key[:40]!r}", f"options of tacit {name}", remedy)
+            raise option_error(where, f"the unknown option {key[:40]!r}", f"options of tacit {name}", remedy)
         try:
-            values[option] = _fitting(hints[option], value)
+            values[option] = _convert(hints[option], value)
         except ValueError:
-            expected = f"a value as of {named(option)} on the command line"
-            raise refused(where, f"{key} is {str(value)[:40]!r}", expected, "change it, or remove it") from None
+            expected = f"a value as of {option_flag(option)} on the command line"
+            raise option_error(where, f"{key} is {str(value)[:40]!r}", expected, "change it, or remove it") from None
     for field in dataclasses.fields(command):
         if field.default is dataclasses.MISSING:
             values.setdefault(field.name, MISSING)
@@ -124,7 +123,7 @@ def configured(command: type[Command], name: str, path: Path) -> Command:
 
 def _content(path: Path, name: str) -> dict[str, Any]:
     try:
-        text = plain_files.text(path)
+        text = plain_files.read_text(path)
         content = json.loads(text) if path.suffix == ".json" else tomllib.loads(text)
     except (OSError, ValueError, RecursionError) as error:
         what = "there is no such file" if isinstance(error, FileNotFoundError) else "the file is neither TOML nor JSON"
@@ -134,14 +133,15 @@ def _content(path: Path, name: str) -> dict[str, Any]:
     if isinstance(content, dict) and {"command", "settings"} <= content.keys():  # the run.json of a run
         if content["command"] != name:
             what = f"the file is of a run of tacit {str(content['command'])[:20]}"
-            raise refused(f"--config {path}", what, f"one of tacit {name}", "choose another file")
+            raise option_error(f"--config {path}", what, f"one of tacit {name}", "choose another file")
         content = content["settings"]
     if not isinstance(content, dict):
-        raise refused(f"--config {path}", "the file has no options", "names of options with their values", "mend it")
+        expected = "names of options with their values"
+        raise option_error(f"--config {path}", "the file has no options", expected, "mend it")
     return content
 
 
-def _fitting(hint: Any, value: Any) -> Any:
+def _convert(hint: Any, value: Any) -> Any:
     """A value of TOML or JSON as one of an option's type.
 
     Raises:
@@ -154,7 +154,7 @@ def _fitting(hint: Any, value: Any) -> Any:
         return value
     if get_origin(hint) is tuple and isinstance(value, list):
         kinds = (kinds[0],) * len(value) if kinds[-1] is Ellipsis else kinds
-        return tuple(_fitting(kind, entry) for kind, entry in zip(kinds, value, strict=True))
+        return tuple(_convert(kind, entry) for kind, entry in zip(kinds, value, strict=True))
     if hint is Path and isinstance(value, str):
         return Path(value)
     if hint is float and type(value) in (int, float) and not math.isnan(value):

@@ -12,17 +12,17 @@ import numpy as np
 from tacit.agents.heads import Gaussian
 from tacit.cli.console import say
 from tacit.cli.declarations import Complete, Export, Play
-from tacit.cli.options import refused
+from tacit.cli.options import option_error
 from tacit.data.spec import Box, PublicSpec
-from tacit.envs.rollouts import Domain, Remembered
+from tacit.envs.rollouts import Domain, MemoryDomain
 from tacit.envs.serving import Actor, returns
 from tacit.errors import DataError, FileError, PlanError
-from tacit.methods.experts.learned import Learned as Taught
+from tacit.methods.experts.learned import LearnedPolicies as Taught
 from tacit.methods.improvement import Improvement
-from tacit.methods.policy_gradient import Learned, OneHot, Policy
+from tacit.methods.policy_gradient import OneHot, Policy, TrainedPolicies
 from tacit.privacy.certificate.certificate import Release
-from tacit.study.policies import memory_of, released_policy
-from tacit.study.words import require_least
+from tacit.study.policies import load_policy, memory_of
+from tacit.study.words import require_minimum
 
 if TYPE_CHECKING:
     from tacit.envs.gym_domain import GymDomain
@@ -39,28 +39,28 @@ def play(command: Play) -> None:
     """
     from tacit import hub
 
-    require_least("play", vars(command), episodes=1, seed=0)
-    release = released_policy(command.policy)
+    require_minimum("play", vars(command), episodes=1, seed=0)
+    release = load_policy(command.policy)
     notes = hub.notes(command.policy)
     name = command.environment or notes.get("environment")
     if not isinstance(name, str):
         where, what = f"play {command.policy}", "the policy says no environment"
-        raise refused(where, what, "an environment", "name one with --environment")
+        raise option_error(where, what, "an environment", "name one with --environment")
     native = name == notes.get("environment")
     domain, limit = _playground(name, release.value.policy, render=command.render)
     horizon, repeat = (notes["horizon"], notes["repeat"]) if native else (limit, 1)
-    _verified(release)
+    _say_promise(release)
     actor, memory = _actor(release.value, command), memory_of(release.value)
-    domain = domain if memory is None else Remembered(domain, memory)
-    paid = []
+    domain = domain if memory is None else MemoryDomain(domain, memory)
+    totals = []
     for episode in range(command.episodes):
         generator = np.random.default_rng((command.seed, episode))
-        with _rendering():
-            (played,) = returns(domain, actor, 1, 1, horizon=horizon, repeat=repeat, generator=generator)
-        paid.append(float(played[0]))
-        say(f"Episode {episode + 1}: {paid[-1]:g}")
-    spread = f" ± {np.std(paid, ddof=1) / np.sqrt(len(paid)):.2g} (standard error)" if len(paid) > 1 else ""
-    say(f"Mean: {np.mean(paid):.5g}{spread}")
+        with _translate_render_errors():
+            (total,) = returns(domain, actor, 1, 1, horizon=horizon, repeat=repeat, generator=generator)
+        totals.append(float(total[0]))
+        say(f"Episode {episode + 1}: {totals[-1]:g}")
+    spread = f" ± {np.std(totals, ddof=1) / np.sqrt(len(totals)):.2g} (standard error)" if len(totals) > 1 else ""
+    say(f"Mean: {np.mean(totals):.5g}{spread}")
 
 
 def export(command: Export) -> None:
@@ -72,24 +72,24 @@ def export(command: Export) -> None:
     """
     from tacit import hub
 
-    release = released_policy(command.policy)
+    release = load_policy(command.policy)
     hub.to_onnx(release, command.out, average=command.averaged)
     say(f"Wrote {command.out}")
-    _verified(release)
+    _say_promise(release)
 
 
-def _actor(value: Learned | Taught | Improvement, command: Play) -> Actor:
+def _actor(value: TrainedPolicies | Taught | Improvement, command: Play) -> Actor:
     """Who plays; only what people taught can draw its actions."""
-    if isinstance(value, Learned):
+    if isinstance(value, TrainedPolicies):
         return value.actor(greedy=command.greedy, average=command.averaged)
     if command.averaged:
         what = "the policy has no average"
         expected = "the policy of a run of `tacit train` with --averaged"
-        raise refused("play", what, expected, "leave --averaged out")
+        raise option_error("play", what, expected, "leave --averaged out")
     return value.actor()
 
 
-def _verified(release: Release[Any]) -> None:
+def _say_promise(release: Release[Any]) -> None:
     """What the certificate promises, or that it promises nothing."""
     private = release.certificate.private
     say(f"Verified: {release.certificate.sentence}" if private else "NOT PRIVATE: its certificate promises nothing.")
@@ -97,29 +97,29 @@ def _verified(release: Release[Any]) -> None:
 
 def _playground(name: str, policy: Policy, *, render: bool) -> tuple[Domain, int]:
     """Where a policy is played, and its longest episode: Gymnasium's own environment, or one that is tacit's."""
-    from tacit.study.environments import LONGEST, TACITS_OWN, OwnDomain, list_worlds, own, world_of
+    from tacit.study.environments import LONGEST, TACITS_OWN, UserDomain, builtin_simulator, find_world, list_worlds
 
-    builtin, known = own(name) if name in TACITS_OWN else None, list_worlds()
+    builtin, known = builtin_simulator(name) if name in TACITS_OWN else None, list_worlds()
     if name in known:
-        world = world_of(name, None, 0)
-        builtin = world.domain, world.spec, world.evaluation
+        world = find_world(name, None, 0)
+        builtin = world.domain, world.spec, world.evaluation_horizon
     if builtin is not None:
         if render:
             what, expected = f"{name} has no pictures", "--render with one of Gymnasium's environments"
             raise DataError(what, where="play", expected=expected, remedy="leave --render out")
         domain, spec, limit = builtin
     else:
-        environment = OwnDomain(name, known=(*TACITS_OWN, *known), **({"render_mode": "human"} if render else {}))
-        domain, spec, limit = environment, _spec_of(environment, policy), environment.limit or LONGEST
+        environment = UserDomain(name, known=(*TACITS_OWN, *known), **({"render_mode": "human"} if render else {}))
+        domain, spec, limit = environment, _policy_spec(environment, policy), environment.limit or LONGEST
     try:
         policy.require_fit(spec)
     except PlanError as error:
-        raise _unfit(name) from error
+        raise _unfit_error(name) from error
     return domain, limit
 
 
 @contextmanager
-def _rendering() -> Iterator[None]:
+def _translate_render_errors() -> Iterator[None]:
     """Turn Gymnasium's own error about a missing package, which comes with the first picture, into a sentence."""
     import gymnasium
 
@@ -131,7 +131,7 @@ def _rendering() -> Iterator[None]:
         raise DataError(what, where="play", expected=expected, remedy=remedy) from None
 
 
-def _spec_of(domain: GymDomain, policy: Policy) -> PublicSpec:
+def _policy_spec(domain: GymDomain, policy: Policy) -> PublicSpec:
     """The environment's spaces with the bounds that the policy has."""
     features, head = policy.features, policy.head
     observation = None if isinstance(features, OneHot) else Box(features.low, features.high)
@@ -139,10 +139,10 @@ def _spec_of(domain: GymDomain, policy: Policy) -> PublicSpec:
     try:
         return domain.public_spec(observation=observation, action=action, reward=(-1.0, 1.0))
     except DataError as error:
-        raise _unfit(domain.name) from error
+        raise _unfit_error(domain.name) from error
 
 
-def _unfit(name: str) -> DataError:
+def _unfit_error(name: str) -> DataError:
     what = f"the policy is not one for {name}"
     expected = "an environment with observations and actions like those that the policy was learned from"
     return DataError(what, where="play", expected=expected, remedy="choose another environment")
@@ -167,7 +167,7 @@ def complete(command: Complete) -> None:
         what, expected = "the release is no steered language model", "the folder of a run of `tacit align`"
         raise FileError(what, where=str(command.run), expected=expected, remedy="name such a folder")
     path = command.model or Path(str(RunFolder(command.run).read()["settings"]["model"]))
-    value = release.value.using(*llama.load(path))
+    value = release.value.with_model(*llama.load(path))
     say(f"Verified: {release.certificate.sentence}")
     for reference in (True, False) if command.reference else (False,):
         say()

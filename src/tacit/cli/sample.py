@@ -13,13 +13,13 @@ import numpy as np
 from tacit import hub, plain_files
 from tacit.cli.console import progress, say
 from tacit.cli.declarations import Sample
-from tacit.cli.options import refused
+from tacit.cli.options import option_error
 from tacit.data.trajectories import Trajectories
 from tacit.errors import FileError
-from tacit.methods.synthesis.discretisation import as_trajectories as single_steps
-from tacit.parallel import mapped
+from tacit.methods.synthesis.discretisation import to_trajectories as single_steps
+from tacit.parallel import parallel_map
 from tacit.study import folder
-from tacit.study.synthesis_report import drawn_by, form_of, require_form, write_rows
+from tacit.study.synthesis_report import require_format, resolve_format, sample_kind, write_rows
 
 
 def sample(command: Sample) -> None:
@@ -34,12 +34,12 @@ def sample(command: Sample) -> None:
         ModuleNotFoundError: a package that models are loaded with is not there.
     """
     folder.require_packages("torch", "safetensors")
-    form = form_of(command.out, command.format, "sample")
+    form = resolve_format(command.out, command.format, "sample")
     if command.count < 1:
-        raise refused("sample", "the count is below 1", "--count of at least 1", "choose another number")
+        raise option_error("sample", "the count is below 1", "--count of at least 1", "choose another number")
     if command.jobs < 1 or command.jobs > command.count:
         what = "more jobs than are drawn" if command.jobs > 1 else "the number of jobs is below 1"
-        raise refused("sample", what, "--jobs from 1 to --count", "choose another number")
+        raise option_error("sample", what, "--jobs from 1 to --count", "choose another number")
     plain_files.require_free(command.out)
     inside = command.model / "model"
     if not command.model.is_dir() or (inside.is_dir() and not (command.model / hub.CONFIG).exists()):
@@ -59,26 +59,26 @@ def sample(command: Sample) -> None:
             expected="the model of a run of `tacit demo` or `tacit synthesize`",
             remedy="draw days with `tacit generate`" if moves else "play the policy with `tacit play`",
         )
-    what = drawn_by(release.value)
+    what = sample_kind(release.value)
     if command.transitions and what != "trajectories":
         expected = "it with a model of trajectories, of which it draws single steps"
         remedy = "leave --transitions out: this model draws transitions anyway"
-        raise refused("sample", "--transitions has no meaning here", expected, remedy)
+        raise option_error("sample", "--transitions has no meaning here", expected, remedy)
     drawn = "transitions" if command.transitions else what
-    require_form(form, command.count, drawn, "sample")
+    require_format(form, command.count, drawn, "sample")
     with progress(f"Sampling {command.count:,} {drawn}"):
         if command.jobs == 1 and command.ray is None:
             data = draw(release.value, command.count, command.seed, transitions=command.transitions)
         else:
-            with mapped(_drawn_part, _parts(command), jobs=command.jobs, address=command.ray) as parts:
-                data = joined(list(parts))
+            with parallel_map(_run_job, _parts(command), jobs=command.jobs, address=command.ray) as parts:
+                data = join_parts(list(parts))
     write_rows(data, command.out, form, release.certificate)
     say(f"Wrote {command.out}, with its certificate")
     say(release.certificate.sentence)
 
 
 @dataclass(frozen=True)
-class Part:
+class SampleJob:
     """What one process draws: so many transitions or trajectories of the model in a folder, with a seed of its own."""
 
     model: Path
@@ -87,18 +87,18 @@ class Part:
     transitions: bool
 
 
-def _parts(command: Sample) -> list[Part]:
+def _parts(command: Sample) -> list[SampleJob]:
     """One part a job; together they have the count."""
     ends = [command.count * number // command.jobs for number in range(command.jobs + 1)]
     seeds = [int(np.random.SeedSequence([command.seed, job]).generate_state(1)[0]) for job in range(command.jobs)]
     model = command.model.resolve()
     return [
-        Part(model, stop - start, seed, command.transitions)
+        SampleJob(model, stop - start, seed, command.transitions)
         for (start, stop), seed in zip(pairwise(ends), seeds, strict=True)
     ]
 
 
-def _drawn_part(part: Part) -> Trajectories:
+def _run_job(part: SampleJob) -> Trajectories:
     return draw(hub.load(part.model).value, part.count, part.seed, transitions=part.transitions)
 
 
@@ -112,7 +112,7 @@ def draw(synthesizer: Any, count: int, seed: int, *, transitions: bool) -> Traje
     return data
 
 
-def joined(parts: Sequence[Trajectories]) -> Trajectories:
+def join_parts(parts: Sequence[Trajectories]) -> Trajectories:
     """What was drawn in parts as one set, in which each transition or trajectory still is a unit of its own."""
     blocks, first = [], 0
     for part in parts:

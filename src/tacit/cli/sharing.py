@@ -74,8 +74,8 @@ def push(command: HubPush) -> None:
     prepared = sharing.prepare(command.folder, name=command.name, license=command.license, key=key)
     say(prepared.certificate.sentence)
     say(f"Sent as a {prepared.kind}: {', '.join(sorted(prepared.files))}.")
-    if prepared.kept:
-        say(f"Kept here: {', '.join(prepared.kept)}.")
+    if prepared.excluded_names:
+        say(f"Kept here: {', '.join(prepared.excluded_names)}.")
     if command.dry_run:
         say("Nothing was sent.")
         return
@@ -90,14 +90,14 @@ def pull(command: HubPull) -> None:
     """
     from tacit.hub import sharing
 
-    found = sharing.pull(
+    pulled = sharing.pull(
         command.name, command.out, kind=command.kind, revision=command.revision, public_key=command.public_key
     )
-    say(found.certificate.sentence)
-    check = found.verification
+    say(pulled.certificate.sentence)
+    check = pulled.verification
     say(f"Recomputed: epsilon = {check.epsilon:.6g} at delta = {check.delta:.3g}, as the certificate states.")
     say(f"Signed by {check.signed_by}." if check.signed_by else "Not signed: this shows no author.")
-    say(f"The release is in {found.path}.")
+    say(f"The release is in {pulled.path}.")
 
 
 def signing_key(path: Path) -> Ed25519PrivateKey:

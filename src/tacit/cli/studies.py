@@ -14,21 +14,20 @@ from typing import Any
 from tacit import plain_files
 from tacit.cli.console import complain, progress, require_new, say
 from tacit.cli.data_declarations import Check, DataImport, New
-from tacit.cli.options import Missing, given, meaningless, refused, require_given
-from tacit.cli.options import named as in_words
+from tacit.cli.options import MissingOption, given_options, no_effect_error, option_error, option_flag, require_options
 from tacit.data import spec_files
 from tacit.data.sources import databases, lake
-from tacit.data.sources.files import Fields, described_spec
-from tacit.data.sources.sorting import Wanted, read
+from tacit.data.sources.files import Fields, read_parquet_spec
+from tacit.data.sources.sorting import TableOptions, read
 from tacit.data.sources.tables import Style, parquet_description
 from tacit.data.spec import PublicSpec, Space
 from tacit.data.store import name_units
 from tacit.data.trajectories import Trajectories
 from tacit.errors import FileError, PlanError
 from tacit.study import file as files
-from tacit.study.account import Account, Words
+from tacit.study.account import Account, VerbPhrases
 from tacit.study.check import check as checked
-from tacit.study.check import header
+from tacit.study.check import read_header
 from tacit.study.file import StudyFile
 from tacit.study.study import Study
 from tacit.units import Unit
@@ -59,24 +58,24 @@ def import_(command: DataImport) -> None:
         FileError: a file is missing or damaged, or the folder exists.
     """
     study = None if command.into is None else StudyFile.read(command.into)
-    command = command if study is None else _of_study(command, study)
+    command = command if study is None else _with_study(command, study)
     kind = _kind(command)
     named, allowed = _KINDS[kind]
     for option in dict.fromkeys(option for _, options in _KINDS.values() for option in options):
         if getattr(command, option) not in (None, ()) and option not in allowed:
             takers = " and ".join(dict.fromkeys(kind for kind, taken in _KINDS.values() if option in taken))
-            words = in_words("from" if option == "database" else option)
-            raise meaningless("data import", words, f"no {words} for {named}: it is for {takers}")
+            words = option_flag("from" if option == "database" else option)
+            raise no_effect_error("data import", words, f"no {words} for {named}: it is for {takers}")
     unit = command.unit or ""
     if command.unit_name is not None and unit.startswith(":"):
-        raise meaningless("data import", "unit-name", f"no --unit-name for {unit}: it is for a column of ids")
-    require_given("data import", missing(command))
+        raise no_effect_error("data import", "unit-name", f"no --unit-name for {unit}: it is for a column of ids")
+    require_options("data import", missing_options(command))
     spec = None if command.spec is None else spec_files.read(command.spec)
     if spec is None and kind in ("parquet", "table"):
-        spec = described_spec(command.files)
-    account = None if study is None else _shared(command, study)
+        spec = read_parquet_spec(command.files)
+    account = None if study is None else _shared_account(command, study)
     if account is not None:
-        account.require_alike()  # before there is a folder that no ledger would know
+        account.require_same_terms()  # before there is a folder that no ledger would know
     options: dict[str, Any] = {"unit": unit, "unit_key": command.unit_key}
     options |= {"simulated": command.simulated, "store": command.out}
     with progress("Reading and checking the records"):
@@ -92,7 +91,7 @@ def import_(command: DataImport) -> None:
         name_units(command.out, command.unit_name)
     if account is not None:
         try:
-            account.share()
+            account.share_ledger()
         except BaseException:
             shutil.rmtree(command.out, ignore_errors=True)
             raise
@@ -102,32 +101,32 @@ def import_(command: DataImport) -> None:
         say("Certificates will say that nobody checked whether the query mixes units.")
 
 
-def _shared(command: DataImport, study: StudyFile) -> Account:
+def _shared_account(command: DataImport, study: StudyFile) -> Account:
     """What pays for the records of a study, for the files of another export and for the folder that is made of them."""
     curator = Study.open(study.path).curator
-    refusals = Words("people", "release", "learned from", "learn")
+    refusals = VerbPhrases("people", "release", "learned from", "learn")
     account = curator.account(refusals, study.budget_epsilon, curator.delta(None))
     files = [path for path in map(Path, command.files) if path.exists()]
     return dataclasses.replace(account, sources=(*account.sources, *files, command.out), ledger=account.path)
 
 
-def _of_study(command: DataImport, study: StudyFile) -> DataImport:
+def _with_study(command: DataImport, study: StudyFile) -> DataImport:
     """The command with what a study says of its people, where the command says nothing."""
     reading = {name: value for name, value in study.reading.items() if name not in ("actions", "columns", "fields")}
     lists = {"time", "missing"}  # options that may be repeated
-    said: dict[str, Any] = {
+    settings: dict[str, Any] = {
         name: (value,) if name in lists and isinstance(value, str) else value for name, value in reading.items()
     }
-    if "next" in said:
-        said["next"] = ("drop",) if said["next"] == "drop" else ()
+    if "next" in settings:
+        settings["next"] = ("drop",) if settings["next"] == "drop" else ()
     for option, name in (("action", "actions"), ("column", "columns")):
         if name in study.reading:
-            said[option] = tuple(f"{column}={text}" for column, text in study.reading[name].items())
+            settings[option] = tuple(f"{column}={text}" for column, text in study.reading[name].items())
     if "fields" in study.reading:
-        said["fields"] = tuple(f"{field}={','.join(names)}" for field, names in study.reading["fields"].items())
-    said |= {"unit": study.unit, "spec": study.spec}
-    empty: dict[str, Any] = {name: value for name, value in said.items() if getattr(command, name) in (None, (), False)}
-    return dataclasses.replace(command, **empty)
+        settings["fields"] = tuple(f"{field}={','.join(names)}" for field, names in study.reading["fields"].items())
+    settings |= {"unit": study.unit, "spec": study.spec}
+    empty = [name for name in settings if getattr(command, name) in (None, (), False)]
+    return dataclasses.replace(command, **{name: settings[name] for name in empty})
 
 
 def _kind(command: DataImport) -> str:
@@ -135,9 +134,9 @@ def _kind(command: DataImport) -> str:
     if command.sql is not None or command.database is not None:
         if command.sql is None or command.database is None or command.files:
             expected = "--sql QUERY --from ADDRESS, or files"
-            raise refused("data import", "a query and its database come together", expected, "correct the command")
+            raise option_error("data import", "a query and its database come together", expected, "correct the command")
         return "table"
-    kinds = {_kind_of(name) for name in command.files}
+    kinds = {_file_kind(name) for name in command.files}
     tables = bool(kinds) and kinds <= {"csv", "parquet", "table"}
     if tables and ("table" in kinds or any(getattr(command, name) not in (None, ()) for name in (*_SORTED, *_STYLE))):
         return "table"
@@ -148,33 +147,33 @@ def _kind(command: DataImport) -> str:
     return kinds.pop()
 
 
-def _kind_of(name: str) -> str:
+def _file_kind(name: str) -> str:
     path = Path(name)
     if path.suffix.lower() in _READERS and not glob.has_magic(name) and not path.is_dir():
         return _READERS[path.suffix.lower()]
-    known = any(map(lake.kind_of, path.rglob("*"))) if path.is_dir() else glob.has_magic(name) or lake.kind_of(path)
+    known = any(map(lake.file_kind, path.rglob("*"))) if path.is_dir() else glob.has_magic(name) or lake.file_kind(path)
     return "table" if known else "minari"
 
 
-def missing(command: DataImport) -> list[Missing]:
+def missing_options(command: DataImport) -> list[MissingOption]:
     """What a command needs besides the options that every command needs."""
-    kinds = {_kind_of(name) for name in command.files}
-    whose = [Missing("--unit", "the column that says whose a row is", "name it")] if command.unit is None else []
+    kinds = {_file_kind(name) for name in command.files}
+    whose = [MissingOption("--unit", "the column that says whose a row is", "name it")] if command.unit is None else []
     if command.spec is not None or kinds == {"minari"} or (kinds == {"parquet"} and all(map(_has_spec, command.files))):
         return whose
     expected = "a TOML or JSON file of public bounds (`tacit new` writes a template)"
-    return [*whose, Missing("--spec", expected, "declare bounds that are known without the data")]
+    return [*whose, MissingOption("--spec", expected, "declare bounds that are known without the data")]
 
 
 def _has_spec(name: str) -> bool:
     """Whether a table has its public bounds in it, as tacit's own Parquet files do."""
-    return plain_files.plain(Path(name)) and "spec" in parquet_description(Path(name))
+    return plain_files.is_plain_file(Path(name)) and "spec" in parquet_description(Path(name))
 
 
 def _warn_of_propensities(command: DataImport) -> None:
-    from tacit.data.sources.minari import overlooked
+    from tacit.data.sources.minari import find_propensity_key
 
-    key = overlooked(command.files[0], command.minari_root)
+    key = find_propensity_key(command.files[0], command.minari_root)
     if key is not None:
         complain(f"The infos have {key!r}, which was not imported: give --propensity {key} to evaluate other policies.")
 
@@ -186,7 +185,7 @@ def _import_files(command: DataImport, kind: str, spec: PublicSpec, options: dic
     if kind == "npz":
         Trajectories.from_npz(command.files, episode=command.episode, spec=spec, **options)
         return
-    fields = Fields.named(spec, command.fields or ())
+    fields = Fields.from_pairs(spec, command.fields or ())
     if command.propensity is not None:
         fields = dataclasses.replace(fields, propensity=command.propensity)
     if kind == "table":
@@ -197,7 +196,7 @@ def _import_files(command: DataImport, kind: str, spec: PublicSpec, options: dic
 
 
 def _import_table(command: DataImport, spec: PublicSpec, fields: Fields) -> None:
-    wanted = Wanted(
+    options = TableOptions(
         unit=command.unit or "",
         episode=command.episode,
         time=command.time,
@@ -205,33 +204,34 @@ def _import_table(command: DataImport, spec: PublicSpec, fields: Fields) -> None
         where=command.where,
         qualify=command.qualify,
         reward=command.reward,
-        actions=_named(command.action, "action", spec.action, spec.names("actions")),
-        columns=_named(command.column, "column", spec.observation, spec.names("observations")),
+        actions=_named_expressions(command.action, "action", spec.action, spec.names("actions")),
+        columns=_named_expressions(command.column, "column", spec.observation, spec.names("observations")),
         fields=fields,
         unit_key=command.unit_key,
     )
-    style = {name: value for name, value in given(command, *_STYLE).items() if value != ()}
+    style = {name: value for name, value in given_options(command, *_STYLE).items() if value != ()}
     if command.sql is not None and command.database is not None:
         if style:
-            name = in_words(next(iter(style)))
-            raise meaningless("data import", name, f"no {name} for a query: it is for CSV files")
-        table = databases.table_of(command.sql, command.database)
+            name = option_flag(next(iter(style)))
+            raise no_effect_error("data import", name, f"no {name} for a query: it is for CSV files")
+        table = databases.open_table(command.sql, command.database)
     else:
-        table = lake.table_of(command.files, Style(**style))
-    read(table, wanted, spec, simulated=command.simulated, store=command.out)
+        table = lake.open_table(command.files, Style(**style))
+    read(table, options, spec, simulated=command.simulated, store=command.out)
 
 
-def _named(given: Sequence[str] | None, option: str, space: Space, names: Sequence[str]) -> dict[str, str]:
+def _named_expressions(given: Sequence[str] | None, option: str, space: Space, names: Sequence[str]) -> dict[str, str]:
     """Expressions by the names of columns: of "NAME=EXPRESSION" where it begins with one, else of the only column."""
     known = {column.name for column in space.columns or ()} or set(names)
-    made: dict[str, str] = {}
+    expressions: dict[str, str] = {}
     for words in given or ():
         name, equals, text = words.partition("=")
         name, text = (name.strip(), text) if equals and name.strip() in known else ("", words)
-        if name in made:
-            raise refused("data import", f"--{option} names a column twice", "one expression for each", "leave one out")
-        made[name] = text
-    return made
+        if name in expressions:
+            what = f"--{option} names a column twice"
+            raise option_error("data import", what, "one expression for each", "leave one out")
+        expressions[name] = text
+    return expressions
 
 
 _QUESTIONS = {
@@ -251,17 +251,16 @@ def new(command: New) -> None:
     """
     require_new(command.out)
     imported = (command.records / "spec.json").is_file()
-    style = given(command, "separator", "encoding")
-    names = [] if imported else list(header(command.records, style))
+    style = given_options(command, "separator", "encoding")
+    names = [] if imported else list(read_header(command.records, style))
     if names:
         say(f"Columns: {', '.join(names)}.")
-    told = {name: getattr(command, name) or _asked(name) for name in _QUESTIONS}
-    absent = [name for name, answer in told.items() if answer is None]
+    answers = {name: getattr(command, name) or _ask(name) for name in _QUESTIONS}
+    absent = [name for name, answer in answers.items() if answer is None]
     expected = {"unit": "a column, or what one unit is", "population": "a whole number", "budget_epsilon": "a number"}
-    require_given(
-        "new", [Missing(f"--{name.replace('_', '-')}", expected[name], "say what only you know") for name in absent]
-    )
-    unit, population, budget = str(told["unit"]), _number(told, "population"), _number(told, "budget_epsilon")
+    flags = [(f"--{name.replace('_', '-')}", expected[name]) for name in absent]
+    require_options("new", [MissingOption(flag, what, "say what only you know") for flag, what in flags])
+    unit, population, budget = str(answers["unit"]), _number(answers, "population"), _number(answers, "budget_epsilon")
     Unit(unit.removeprefix(":"), "add_or_remove", int(population))
     if names and not unit.startswith(":") and unit not in names:
         expected_names = f"one of {', '.join(names)}, or :transition or :episode where each is a unit of its own"
@@ -272,29 +271,30 @@ def new(command: New) -> None:
     if bounds is not None and not bounds.exists():
         plain_files.write(bounds, spec_files.template(names))
         say(f"Wrote {bounds}: fill it in from the documentation of the records, never from their cells.")
-    records, spec = (None if path is None else _beside(path, command.out) for path in (command.records, bounds))
+    records, spec = (None if path is None else _relative_path(path, command.out) for path in (command.records, bounds))
     plain_files.write(command.out, files.template(str(records), unit, int(population), budget, spec, style))
     say(f"Wrote {command.out}. Next: tacit check")
 
 
-def _asked(name: str) -> str | None:
+def _ask(name: str) -> str | None:
     """The answer of somebody at a terminal."""
     return (input(_QUESTIONS[name]).strip() or None) if sys.stdin.isatty() and sys.stdout.isatty() else None
 
 
-def _number(told: dict[str, object], name: str) -> float:
+def _number(answers: dict[str, object], name: str) -> float:
     """An answer as a number."""
     try:
-        number = float(str(told[name]).replace(",", "").replace("_", ""))
+        number = float(str(answers[name]).replace(",", "").replace("_", ""))
         if number > 0 and (name == "budget_epsilon" or number == int(number)):
             return number
     except (ValueError, OverflowError):
         pass
-    what, expected = f"{name} is {str(told[name])[:40]!r}", "a whole number" if name == "population" else "a number > 0"
+    what = f"{name} is {str(answers[name])[:40]!r}"
+    expected = "a whole number" if name == "population" else "a number > 0"
     raise PlanError(what, where="new", expected=expected, remedy="say it in digits")
 
 
-def _beside(path: Path, out: Path) -> str:
+def _relative_path(path: Path, out: Path) -> str:
     """A path as a file beside `out` names it."""
     return path.as_posix() if path.is_absolute() else Path(os.path.relpath(path, out.parent)).as_posix()
 

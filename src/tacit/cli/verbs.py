@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, Union, cast, get_args
 from tyro.conf import Positional, arg
 
 from tacit.cli import console
-from tacit.cli.options import PlanCommand, made
+from tacit.cli.options import PlanCommand, task_options
 from tacit.methods import Task, list_names
 from tacit.study import train as training
 from tacit.study.movement import Whereabouts
 from tacit.study.study import Study
 from tacit.study.verbs import Request
-from tacit.study.words import Missing
+from tacit.study.words import MissingOption
 from tacit.units import UnitKey
 
 CERTIFICATE = "certificate.json"
@@ -49,7 +49,7 @@ class VerbCommand(PlanCommand):
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class OfRecords(VerbCommand):
+class RecordsCommand(VerbCommand):
     """A verb of imported records.
 
     Args:
@@ -65,11 +65,11 @@ class OfRecords(VerbCommand):
 
         if vars(type(self))["_reads"] and not (self.data / "spec.json").is_file():
             read_spec(self.data)  # refuses anything but a folder of records, in the words of one
-        return Study(self.data, **_of_study(self), narrator=console.Console(), lead=lead)
+        return Study(self.data, **_study_words(self), narrator=console.ConsoleNarrator(), lead=lead)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class OfMovement(Whereabouts, VerbCommand):
+class MovementCommand(Whereabouts, VerbCommand):
     """A verb of records of where people were.
 
     Args:
@@ -83,14 +83,14 @@ class OfMovement(Whereabouts, VerbCommand):
 
     def study(self, lead: Lead) -> Study:
         """The study that the words name."""
-        told, by_column = _of_study(self), self.kind() in ("points", "cells")
+        told, by_column = _study_words(self), self.kind() in ("points", "cells")
         told["unit"] = told["unit"] or ("user" if by_column else "person")
         reading = {field.name: getattr(self, field.name) for field in dataclasses.fields(Whereabouts)}
-        return Study(reading.pop("source"), **told, **reading, narrator=console.Console(), lead=lead)
+        return Study(reading.pop("source"), **told, **reading, narrator=console.ConsoleNarrator(), lead=lead)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class OfTexts(VerbCommand):
+class TextsCommand(VerbCommand):
     """A verb of texts of people.
 
     Args:
@@ -112,11 +112,11 @@ class OfTexts(VerbCommand):
     def study(self, lead: Lead) -> Study:
         """The study that the words name."""
         reading: dict[str, Any] = {"text": self.text, "unit_key": self.unit_key, "simulated": self.simulated}
-        return Study(self.data, **_of_study(self), **reading, narrator=console.Console(), lead=lead)
+        return Study(self.data, **_study_words(self), **reading, narrator=console.ConsoleNarrator(), lead=lead)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class OfFile(VerbCommand):
+class FileCommand(VerbCommand):
     """A verb of a study that a file says.
 
     Args:
@@ -127,16 +127,16 @@ class OfFile(VerbCommand):
 
     def study(self, lead: Lead) -> Study:
         """The study that the file says."""
-        return Study.open(self.data, narrator=console.Console(), lead=lead)
+        return Study.open(self.data, narrator=console.ConsoleNarrator(), lead=lead)
 
 
-def of_a_study(words: Sequence[str]) -> bool:
+def is_study_verb(words: Sequence[str]) -> bool:
     """Whether these words of a command line are a verb of a study, and name no records."""
     verb, first = (*words, "", "")[:2]
     return hasattr(getattr(Study, verb, None), "__wrapped__") and (not first or first.startswith("-"))
 
 
-def with_file(words: Sequence[str]) -> type[VerbCommand] | None:
+def file_command(words: Sequence[str]) -> type[VerbCommand] | None:
     """The command of these words of a command line, if it is a verb of a study that a file says.
 
     That is so where the first word after the verb is such a file, or where there is `study.toml` and no word says whose
@@ -146,15 +146,15 @@ def with_file(words: Sequence[str]) -> type[VerbCommand] | None:
     if not hasattr(getattr(Study, verb, None), "__wrapped__") or first in ("-h", "--help"):
         return None
     long = any(word.partition("=")[0] in ("--unit", "--population", "--city", "--experts", "--kind") for word in words)
-    here = of_a_study(words) and STUDY.is_file() and not long
-    return command_of(cast(Task, verb), OfFile) if here or first.endswith(".toml") else None
+    here = is_study_verb(words) and STUDY.is_file() and not long
+    return make_command(cast(Task, verb), FileCommand) if here or first.endswith(".toml") else None
 
 
-def _of_study(command: Any) -> dict[str, Any]:
+def _study_words(command: Any) -> dict[str, Any]:
     return {name: getattr(command, name) for name in _STUDY}
 
 
-def command_of(verb: Task, base: type[VerbCommand] = OfRecords, **usual: Any) -> type[VerbCommand]:
+def make_command(verb: Task, base: type[VerbCommand] = RecordsCommand, **usual: Any) -> type[VerbCommand]:
     """The class of a command: the words of a study, those of its verb, and the options of its methods' plans.
 
     Args:
@@ -164,8 +164,8 @@ def command_of(verb: Task, base: type[VerbCommand] = OfRecords, **usual: Any) ->
     """
     alone, usual = verb == "train", {"population": dataclasses.MISSING, **usual}
     method = training.train if alone else getattr(Study, verb)
-    told = [(method, ("environment", *_own(method)) if alone else _own(method))]
-    if not alone and base is not OfFile:
+    told = [(method, ("environment", *_verb_words(method)) if alone else _verb_words(method))]
+    if not alone and base is not FileCommand:
         told.insert(0, (Study.__init__, _STUDY))
     fields: list[tuple[str, Any, Any]] = []
     if "data" in usual:
@@ -177,11 +177,11 @@ def command_of(verb: Task, base: type[VerbCommand] = OfRecords, **usual: Any) ->
         for name in names:
             default = usual.get(name, parameters[name].default)
             default = dataclasses.MISSING if default is inspect.Parameter.empty else default
-            kind = _in_words(hints[name], required=default is dataclasses.MISSING)
+            kind = _command_type(hints[name], required=default is dataclasses.MISSING)
             kind = Literal[list_names(verb)] if name == "method" else kind | None if default is None else kind
             kind = kind if parameters[name].kind is inspect.Parameter.KEYWORD_ONLY else cast(Any, Positional)[kind]
             fields.append((name, Annotated[kind, arg(help=meanings[name])], dataclasses.field(default=default)))
-    options = made(verb)
+    options = task_options(verb)
     for name, (kind, meaning) in options.items():
         fields.append((name, Annotated[kind | None, arg(help=meaning)], dataclasses.field(default=None)))
     text = (inspect.getdoc(method) or "").partition("\n\nArgs:")[0]
@@ -194,15 +194,15 @@ def command_of(verb: Task, base: type[VerbCommand] = OfRecords, **usual: Any) ->
 def run(command: Any) -> None:
     """Carry the verb of a command out, or say what it would promise; of several processes, only the first does."""
     from tacit.study.file import StudyFile
-    from tacit.study.records import Lead, joined, serve
+    from tacit.study.records import Lead, find_ranks, serve
 
-    ranks = joined() if command._verb == "synthesize" else None
+    ranks = find_ranks() if command._verb == "synthesize" else None
     if ranks is not None and ranks.rank:
-        serve(StudyFile.read(command.data).records if isinstance(command, OfFile) else command.data, ranks)
+        serve(StudyFile.read(command.data).records if isinstance(command, FileCommand) else command.data, ranks)
         return
-    with Lead(ranks) as lead, console.aside(command.json):
+    with Lead(ranks) as lead, console.redirect_to_stderr(command.json):
         study = command.study(lead)
-        words = {name: getattr(command, name) for name in _own(getattr(Study, command._verb))} | command.settings
+        words = {name: getattr(command, name) for name in _verb_words(getattr(Study, command._verb))} | command.settings
         if command.dry_run:
             request = study.request(command._verb, **words)
             console.say(str(request))
@@ -219,10 +219,10 @@ def run(command: Any) -> None:
 def train(command: Any) -> None:
     """Carry `tacit.train` out, or say what it would promise."""
     ask: Callable[..., Request[Any]] = inspect.unwrap(training.train)
-    words = {name: getattr(command, name) for name in ("environment", *_own(training.train))} | command.settings
+    words = {name: getattr(command, name) for name in ("environment", *_verb_words(training.train))} | command.settings
     words |= {} if command.dry_run else {"out": command.out, "track": command.track}
-    with console.aside(command.json):
-        request = ask(narrator=console.Console(), **words)
+    with console.redirect_to_stderr(command.json):
+        request = ask(narrator=console.ConsoleNarrator(), **words)
         console.say(str(request))
         if command.dry_run:
             console.say("Dry run: nobody was met and nothing was spent.")
@@ -233,13 +233,13 @@ def train(command: Any) -> None:
         console.say_json({"promise": str(request.plan), **files})
 
 
-def missing(command: Any) -> list[Missing]:
+def missing_options(command: Any) -> list[MissingOption]:
     """What the words of an imitation make necessary."""
-    needed: list[Missing] = command.missing(command.population, command.ledger)
+    needed: list[MissingOption] = command.missing_options(command.population, command.ledger)
     return needed
 
 
-def _in_words(kind: Any, *, required: bool) -> Any:
+def _command_type(kind: Any, *, required: bool) -> Any:
     """The type of an argument as a command line has it: there, what may be an object is said in words."""
     if get_origin(kind) not in (Union, UnionType):
         return kind
@@ -247,7 +247,7 @@ def _in_words(kind: Any, *, required: bool) -> Any:
     return Union[tuple(each for each in get_args(kind) if each not in never)]  # noqa: UP007
 
 
-def _own(method: Callable[..., Any]) -> tuple[str, ...]:
+def _verb_words(method: Callable[..., Any]) -> tuple[str, ...]:
     """The words of a verb that are no words of every command."""
     parameters = inspect.signature(method).parameters.values()
     keywords = [parameter.name for parameter in parameters if parameter.kind is parameter.KEYWORD_ONLY]
@@ -265,13 +265,13 @@ def _meanings(function: Callable[..., Any]) -> dict[str, str]:
 if TYPE_CHECKING:
     from tacit.study.records import Lead
 
-    class Align(OfTexts):
+    class Align(TextsCommand):
         """As it is made below."""
 
     class Evaluate(VerbCommand):
         """As it is made below."""
 
-    class Imitate(OfMovement):
+    class Imitate(MovementCommand):
         """As it is made below."""
 
     class Improve(VerbCommand):
@@ -286,8 +286,8 @@ if TYPE_CHECKING:
     class Train(VerbCommand):
         """As it is made below."""
 else:
-    Evaluate, Improve, Synthesize = command_of("evaluate"), command_of("improve"), command_of("synthesize")
-    Learn = command_of("learn", data=None, unit="expert", population=None)
-    Imitate = command_of("imitate", OfMovement, unit=None, population=None)
-    Align = command_of("align", OfTexts)
-    Train = command_of("train", VerbCommand)
+    Evaluate, Improve, Synthesize = make_command("evaluate"), make_command("improve"), make_command("synthesize")
+    Learn = make_command("learn", data=None, unit="expert", population=None)
+    Imitate = make_command("imitate", MovementCommand, unit=None, population=None)
+    Align = make_command("align", TextsCommand)
+    Train = make_command("train", VerbCommand)

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from tacit.data.store import Array
-from tacit.data.unit_keys import NAME_BYTES, folded, have_equals, names
+from tacit.data.unit_keys import NAME_BYTES, fold_key, has_duplicates, names
 from tacit.units import UnitKey
 
 MOST_RUNS = 64
@@ -22,27 +22,29 @@ class Codes:
 
     def __init__(self) -> None:
         self.count = 0
-        self._rising: list[Array] = []  # ids that have only grown since the last run need no table
+        self._current_run: list[Array] = []  # ids that have only grown since the last run need no table
         self._runs: list[Array] = []  # whole numbers that grew before: those of a file that is sorted, say
         self._last: Hashable = None
         self._table: dict[Hashable, int] | None = None
 
     def encode(self, ids: Array) -> Array:
         """Codes of the next ids: `(n,)` int64, or `(n,)` objects that are text or whole numbers -> `(n,)` int64."""
-        packed = _packed(ids) if self._table is None else None
-        new = None if packed is None else _grown(self._last, ids, packed)
+        packed = _pack(ids) if self._table is None else None
+        new = None if packed is None else _rising_mask(self._last, ids, packed)
         if packed is not None and new is None and packed.dtype.kind in "iu" and len(self._runs) < MOST_RUNS:
-            new = _grown(None, ids, packed)
-            if new is not None and self._rising:
+            new = _rising_mask(None, ids, packed)
+            if new is not None and self._current_run:
                 self._close_run()
-        if packed is not None and new is not None and not self._known(packed[new]):
-            codes: Array = self.count - 1 + np.cumsum(new)
-            self.count += int(new.sum())
-            self._rising.append(packed[new])
-            self._last = ids[-1]
-            return codes
+        if packed is not None and new is not None:
+            more = packed[new]
+            if not any((run[np.minimum(np.searchsorted(run, more), len(run) - 1)] == more).any() for run in self._runs):
+                codes: Array = self.count - 1 + np.cumsum(new)
+                self.count += int(new.sum())
+                self._current_run.append(more)
+                self._last = ids[-1]
+                return codes
         if self._table is None:
-            if self._rising:
+            if self._current_run:
                 self._close_run()
             earlier = np.concatenate(self._runs) if self._runs else ids[:0]
             known = (earlier.astype(str) if earlier.dtype.kind == "S" else earlier).tolist()
@@ -54,15 +56,11 @@ class Codes:
 
     def _close_run(self) -> None:
         """What comes next may be smaller."""
-        self._runs.append(np.concatenate(self._rising))
-        self._rising = []
-
-    def _known(self, ids: Array) -> bool:
-        """Whether an earlier run holds one of these whole numbers."""
-        return any((run[np.minimum(np.searchsorted(run, ids), len(run) - 1)] == ids).any() for run in self._runs)
+        self._runs.append(np.concatenate(self._current_run))
+        self._current_run = []
 
 
-def _packed(ids: Array) -> Array | None:
+def _pack(ids: Array) -> Array | None:
     """Ids without an object each: int64, or bytes of ASCII text; None of any others."""
     if ids.dtype != object:
         return ids
@@ -72,7 +70,7 @@ def _packed(ids: Array) -> Array | None:
     return None
 
 
-def _grown(last: Any, ids: Array, packed: Array) -> Array | None:
+def _rising_mask(last: Any, ids: Array, packed: Array) -> Array | None:
     """Which ids are larger than the one before, the first than `last`; None where one is smaller."""
     # Of two texts the longer one is larger, so that numbers written as text grow as numbers do.
     larger = np.ones(len(ids), np.bool_)
@@ -102,7 +100,7 @@ class Digests:
     def add(self, keys: Iterable[str]) -> None:
         """The next units' keys."""
         for text in keys:
-            self._parts += self._digest(f"={text if self._exact else folded(text)}")
+            self._parts += self._digest(f"={text if self._exact else fold_key(text)}")
 
     def finish(self) -> Array:
         """The digest of no unit, which tells key and law, and then each one's, two words, `(1 + U, 2)` int64."""
@@ -121,20 +119,20 @@ class Names:
     """
 
     def __init__(self, unit_key: UnitKey | None) -> None:
-        self._looks = unit_key is None
+        self._checks_twins = unit_key is None
         self._folds = bytearray()
 
     def add(self, keys: Sequence[str], *, whole: bool) -> Array:
         """The names `(n, 16)` of the next units, whose ids are whole numbers or not."""
-        made = names(keys)
-        if self._looks and not whole:
-            folds = [folded(text) for text in keys]
-            self._folds += (made if folds == list(keys) else names(folds)).tobytes()
-        return made
+        digests = names(keys)
+        if self._checks_twins and not whole:
+            folds = [fold_key(text) for text in keys]
+            self._folds += (digests if folds == list(keys) else names(folds)).tobytes()
+        return digests
 
-    def hold_twins(self) -> bool:
+    def has_twins(self) -> bool:
         """Whether two units have ids that differ by case or form alone."""
-        return have_equals(np.frombuffer(bytes(self._folds), np.uint8).reshape(-1, NAME_BYTES))
+        return has_duplicates(np.frombuffer(bytes(self._folds), np.uint8).reshape(-1, NAME_BYTES))
 
 
 def first_places(codes: Array, known: int) -> Array:

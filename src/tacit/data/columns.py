@@ -20,12 +20,12 @@ Array = NDArray[Any]
 Kind = Literal["number", "integer", "category"]
 MISSING = frozenset({"", "nan", "NaN", "NA", "N/A", "<NA>", "null", "None"})
 """Texts that say that a cell or an id is missing."""
-NUMBERS = (
+NUMBER_REMEDY = (
     'correct it, or say how it is written: --decimal "," of 1,5; --missing TEXT of a cell without a value; of a column '
     "with another name in the spec, an expression takes signs away, as cast(replace(PAY, '$', '') AS DOUBLE)"
 )
 """What to do about a cell that is not a number."""
-MISSED = (
+MISSING_REMEDY = (
     "say in the spec what a missing cell is, fill it in an expression (coalesce), or leave the row out with --where"
 )
 """What to do about a cell that is missing."""
@@ -61,54 +61,55 @@ class Column:
     def __post_init__(self) -> None:
         if not isinstance(self.name, str) or not self.name.strip() or set(self.name) & set(",=\n"):
             what = "the name is missing, or holds a comma, a '=' or a line's end"
-            raise _wrong("a column", what, "a plain name, under which an expression of the import may read any column")
+            expected = "a plain name, under which an expression of the import may read any column"
+            raise _column_error("a column", what, expected)
         if self.kind not in get_args(Kind):
-            raise self._wrong("the kind is unknown", " or ".join(get_args(Kind)))
+            raise self._error("the kind is unknown", " or ".join(get_args(Kind)))
         if self.kind == "category":
-            self._check_labels()
+            self._require_labels()
         else:
-            self._check_bounds()
+            self._require_bounds()
         if self.missing not in ("refuse", "flag"):
-            self._check_fill()
+            self._require_fill()
 
-    def _check_labels(self) -> None:
+    def _require_labels(self) -> None:
         labels = self.labels
         if isinstance(labels, str) or not all(isinstance(label, str) and label == label.strip() for label in labels):
-            raise self._wrong("the labels are not texts without spaces at their ends", "a list of texts")
+            raise self._error("the labels are not texts without spaces at their ends", "a list of texts")
         object.__setattr__(self, "labels", tuple(labels))
         if len(labels) < 2 or len(set(labels)) < len(labels) or not all(labels):
-            raise self._wrong("the labels are fewer than two, or one stands twice or is empty", "different labels")
+            raise self._error("the labels are fewer than two, or one stands twice or is empty", "different labels")
         if (self.low, self.high, self.step) != (None, None, None):
-            raise self._wrong("a category has no bounds and no step", "labels alone")
+            raise self._error("a category has no bounds and no step", "labels alone")
 
-    def _check_bounds(self) -> None:
+    def _require_bounds(self) -> None:
         if self.labels:
-            raise self._wrong(f"it is of the kind {self.kind!r} and has labels", "low and high, or the kind 'category'")
+            raise self._error(f"it is of the kind {self.kind!r} and has labels", "low and high, or the kind 'category'")
         for name in ("low", "high", *(("step",) if self.step is not None else ())):
             value = getattr(self, name)
             if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
-                raise self._wrong(f"{name} is missing, or is no finite number", "low and high, known without the data")
+                raise self._error(f"{name} is missing, or is no finite number", "low and high, known without the data")
             object.__setattr__(self, name, float(value))
         assert self.low is not None
         assert self.high is not None
         if self.low >= self.high:
-            raise self._wrong("the bounds are inverted or equal", "low < high")
+            raise self._error("the bounds are inverted or equal", "low < high")
         if self.step is not None and self.step <= 0:
-            raise self._wrong("the step is not positive", "the typical size of a change, or none")
+            raise self._error("the step is not positive", "the typical size of a change, or none")
         whole = self.low.is_integer() and self.high.is_integer() and max(-self.low, self.high) <= _LARGEST
         if self.kind == "integer" and not whole:
-            raise self._wrong("the bounds of whole numbers are not whole, or beyond 2^24", "whole bounds")
+            raise self._error("the bounds of whole numbers are not whole, or beyond 2^24", "whole bounds")
 
-    def _check_fill(self) -> None:
+    def _require_fill(self) -> None:
         if not isinstance(self.missing, str) or not self.missing.startswith(_FILL):
-            raise self._wrong("what a missing cell is was not understood", "refuse, flag or fill:VALUE")
-        value = self._code(self.missing.removeprefix(_FILL))
+            raise self._error("what a missing cell is was not understood", "refuse, flag or fill:VALUE")
+        value = self._encode_cell(self.missing.removeprefix(_FILL))
         low, high = self.bounds
         if isinstance(value, str) or not low <= value <= high:
-            raise self._wrong("the value for missing cells is outside the column", "a label, or a number in the bounds")
+            raise self._error("the value for missing cells is outside the column", "a label, or a number in the bounds")
 
-    def _wrong(self, what: str, expected: str) -> DataError:
-        return _wrong(f"the column {self.name!r}", what, expected)
+    def _error(self, what: str, expected: str) -> DataError:
+        return _column_error(f"the column {self.name!r}", what, expected)
 
     @property
     def bounds(self) -> tuple[float, float]:
@@ -124,7 +125,7 @@ class Column:
         """The column of 0 and 1 that follows one whose missing cells are flagged."""
         return Column(f"{self.name}_missing", "category", labels=("no", "yes")) if self.missing == "flag" else None
 
-    def coded(self, cells: Array) -> tuple[Array, Array]:
+    def encode(self, cells: Array) -> tuple[Array, Array]:
         """Cells -> their numbers [n] float64, and which were missing [n] bool. Numbers are not clipped.
 
         Args:
@@ -135,37 +136,38 @@ class Column:
         """
         if cells.dtype.kind in "biuf" and self.kind != "category":
             values = cells.astype(np.float64)
-            absent = np.isnan(values)
+            missing = np.isnan(values)
         else:
-            known, many = _Known(self._code), "a cell that is no single value"
-            codes = [known[cell] if isinstance(cell, Hashable) else many for cell in cells.tolist()]
+            codes_by_cell, many = _CodeCache(self._encode_cell), "a cell that is no single value"
+            codes = [codes_by_cell[cell] if isinstance(cell, Hashable) else many for cell in cells.tolist()]
             wrong = next((row for row, code in enumerate(codes) if isinstance(code, str)), None)
             if wrong is not None:
-                remedy = None if self.kind == "category" else NUMBERS
-                raise BadCell(f"the column {self.name!r} has {codes[wrong]}", self._expected, wrong, remedy)
+                remedy = None if self.kind == "category" else NUMBER_REMEDY
+                raise BadCell(f"the column {self.name!r} has {codes[wrong]}", self._expected_cells, wrong, remedy)
             values = np.array(codes, np.float64)
-            absent = np.isnan(values)
-        if absent.any():
+            missing = np.isnan(values)
+        if missing.any():
             if self.missing == "refuse":
                 what = f"the column {self.name!r} has a missing value"
                 expected = "a value in every row, or missing 'flag' or 'fill:VALUE'"
-                raise BadCell(what, expected, int(np.argmax(absent)), MISSED)
-            fill = self.bounds[0] if self.missing == "flag" else self._code(self.missing.removeprefix(_FILL))
-            values = np.where(absent, fill, values)
+                raise BadCell(what, expected, int(np.argmax(missing)), MISSING_REMEDY)
+            fill = self.bounds[0] if self.missing == "flag" else self._encode_cell(self.missing.removeprefix(_FILL))
+            values = np.where(missing, fill, values)
         broken = ~np.isfinite(values) | ((values != np.rint(values)) & (self.kind == "integer"))
         if broken.any():
-            raise BadCell(f"the column {self.name!r} has {_NOT[self.kind]}", self._expected, int(np.argmax(broken)))
-        return values, absent
+            what = f"the column {self.name!r} has {_BAD_VALUES[self.kind]}"
+            raise BadCell(what, self._expected_cells, int(np.argmax(broken)))
+        return values, missing
 
     @property
-    def _expected(self) -> str:
+    def _expected_cells(self) -> str:
         return (
             "one of the labels of the spec, as it is written there"
             if self.kind == "category"
             else "finite numbers, whole where declared so"
         )
 
-    def _code(self, cell: Any) -> float | str:
+    def _encode_cell(self, cell: Any) -> float | str:
         """The number of a cell, NaN of a missing one; or words for what it is instead."""
         text = _text(cell)
         if self.kind == "category":
@@ -180,7 +182,7 @@ class Column:
             return "a cell that is not a number"
         return value if math.isfinite(value) else "a value that is infinite"
 
-    def codes(self, numbers: Array) -> Array:
+    def nearest_codes(self, numbers: Array) -> Array:
         """Numbers [n] of whole numbers or labels -> the nearest that is one [n] int64."""
         return np.clip(np.rint(numbers), *self.bounds).astype(np.int64)
 
@@ -199,7 +201,7 @@ class BadCell(Exception):
         self.what, self.expected, self.row, self.remedy = what, expected, row, remedy
 
 
-class _Known(dict[Any, float | str]):
+class _CodeCache(dict[Any, float | str]):
     """Codes of the different cells, each found once."""
 
     def __init__(self, code: Callable[[Any], float | str]) -> None:
@@ -209,7 +211,7 @@ class _Known(dict[Any, float | str]):
         return self.setdefault(cell, self._code(cell))
 
 
-_NOT: Mapping[str, str] = {
+_BAD_VALUES: Mapping[str, str] = {
     "number": "a value that is infinite",
     "integer": "a value that is no finite whole number",
     "category": "a value that is no label",
@@ -221,16 +223,16 @@ def dimensions(columns: Sequence[Column]) -> tuple[Column, ...]:
     return tuple(part for column in columns for part in (column, column.flag) if part is not None)
 
 
-def coded(columns: Sequence[Column], cells: Mapping[str, Any]) -> Array:
+def encode_cells(columns: Sequence[Column], cells: Mapping[str, Any]) -> Array:
     """Cells by column name -> numbers [n, d], d of `dimensions`."""
     parts: list[Array] = []
     for column in columns:
-        values, absent = column.coded(flat(cells[column.name]))
-        parts += [values, absent.astype(np.float64)] if column.flag else [values]
+        values, missing = column.encode(flatten_cells(cells[column.name]))
+        parts += [values, missing.astype(np.float64)] if column.flag else [values]
     return np.stack(parts, axis=1)
 
 
-def parts_of(columns: Sequence[Column], numbers: Array) -> Iterator[tuple[Column, Array, Array | None]]:
+def split_columns(columns: Sequence[Column], numbers: Array) -> Iterator[tuple[Column, Array, Array | None]]:
     """Each column with its numbers [n] of [n, d], and which are missing [n] bool (None where none can be)."""
     place = 0
     for column in columns:
@@ -238,7 +240,7 @@ def parts_of(columns: Sequence[Column], numbers: Array) -> Iterator[tuple[Column
         place += 1 if column.flag is None else 2
 
 
-def flat(cells: Any) -> Array:
+def flatten_cells(cells: Any) -> Array:
     """Cells [n] as one array, of objects where their kinds differ; those of a masked or nullable column as None."""
     if not isinstance(cells, np.ndarray):
         cells = cells.to_numpy(dtype=object) if hasattr(cells, "to_numpy") else np.array(list(cells), dtype=object)
@@ -255,5 +257,5 @@ def _text(cell: Any) -> str:
     return str(cell).strip()
 
 
-def _wrong(where: str, what: str, expected: str) -> DataError:
+def _column_error(where: str, what: str, expected: str) -> DataError:
     return DataError(what, where=where, expected=expected, remedy="take it from the documentation of the records")

@@ -14,9 +14,9 @@ import numpy as np
 
 from tacit.data import unit_keys
 from tacit.data.codes import Codes, Digests, Names, first_places
-from tacit.data.columns import BadCell, coded
+from tacit.data.columns import BadCell, encode_cells
 from tacit.data.spec import Discrete, PublicSpec, Space
-from tacit.data.store import CHUNK, NAMES, Array, FolderColumns, MemoryColumns, Records, UnitKind, layout
+from tacit.data.store import CHUNK, NAMES, Array, FolderColumns, MemoryColumns, StoredRecords, UnitKind, layout
 from tacit.errors import DataError
 
 EACH_TRANSITION = ":transition"
@@ -63,7 +63,7 @@ class Ingest:
         self._sink: MemoryColumns | FolderColumns = MemoryColumns() if store is None else FolderColumns(store)
         self._units, self._episodes = Codes(), Codes()
         self._fitted = {name: _Range() for name in ("observations", "next_observations")}
-        self._within: dict[str, Array] = {}
+        self._inside_bounds: dict[str, Array] = {}
         self._where, self._row, self._first_unit = "Trajectories", 0, 0
         self._rows_are_named = True
         self._last: tuple[int, int | None, bool] | None = None  # unit code, episode code, done: of the last row
@@ -71,10 +71,10 @@ class Ingest:
         self._kinds: dict[str, str] = {}
         self._owner: UnitKind = "id"
         self._unit, self._queried = unit, queried
-        self._unit_key = unit_keys.checked(unit_key, "Trajectories")
+        self._unit_key = unit_keys.require_unit_key(unit_key, "Trajectories")
         self._names = Names(self._unit_key)
         self._digests = None if digest_key is None else Digests(digest_key, self._unit_key)
-        self._open = np.zeros(0, np.bool_)  # of each unit, whether its last row ended no episode
+        self._open_units = np.zeros(0, np.bool_)  # of each unit, whether its last row ended no episode
 
     def __enter__(self) -> Ingest:
         return self
@@ -101,13 +101,13 @@ class Ingest:
                 "one id of the protected unit for each row",
                 remedy=f"pass the ids, or say {EACH_TRANSITION!r} or {EACH_EPISODE!r}; there is no default",
             )
-        units = units if isinstance(units, str) else unit_keys.column(units)
-        episodes = None if episodes is None else unit_keys.column(episodes)
+        units = units if isinstance(units, str) else unit_keys.as_column(units)
+        episodes = None if episodes is None else unit_keys.as_column(episodes)
         arrays = {name: self._numbers(name, values) for name, values in columns.items() if values is not None}
         if "truncations" not in arrays and "rewards" in arrays:
             arrays["truncations"] = np.zeros(arrays["rewards"].shape[:1], dtype=np.bool_)
         if ("propensities" in arrays) != self._spec.propensities:
-            raise self._unexpected("propensities" in arrays)
+            raise self._propensity_error("propensities" in arrays)
         missing = [name for name in layout(self._spec) if name not in arrays]
         if missing:
             raise self._error(f"the field {missing[0]} is missing", "every field of a transition")
@@ -131,12 +131,12 @@ class Ingest:
                 None if episodes is None else episodes[part],
             )
 
-    def finish(self) -> Records:
+    def finish(self) -> StoredRecords:
         """The whole, immutable."""
         if self._total == 0:
             raise self._error("there are no records", "at least one transition")
-        if self._names.hold_twins():
-            raise unit_keys.twins(self._where)
+        if self._names.has_twins():
+            raise unit_keys.twins_error(self._where)
         self._refuse_bounds_of_others()
         self._refuse_fitted_bounds()
         self._units, self._episodes, self._names = Codes(), Codes(), Names(None)  # the ids have done their work
@@ -167,7 +167,7 @@ class Ingest:
         for name, (dtype, shape) in layout(self._spec).items():
             raw = columns[name]
             if name in spaces:
-                columns[name] = self._bounded(name, raw, spaces[name]).reshape(len(raw), *shape)
+                columns[name] = self._clip_to_bounds(name, raw, spaces[name]).reshape(len(raw), *shape)
             elif name == "propensities":
                 columns[name] = self._probabilities(name, raw)
             else:
@@ -178,7 +178,7 @@ class Ingest:
             remedy = "declare terminals=True, or correct the data"
             what = "an episode terminates, but the spec declares terminals=False"
             raise self._error(what, "no termination", row, remedy=remedy)
-        codes, changes, starts = self._code(columns, units, episodes)
+        codes, changes, starts = self._encode_units(columns, units, episodes)
         rows = {"firsts": self._total + np.flatnonzero(changes), "starts": self._total + np.flatnonzero(starts)}
         for name, values in (*columns.items(), ("units", codes), *rows.items()):
             self._sink.append(name, values)
@@ -196,12 +196,12 @@ class Ingest:
         if len({len(values[column.name]) for column in space.columns}) > 1:
             raise self._error("the columns are ragged: their lengths differ", "one entry of every field for each row")
         try:
-            numbers = coded(space.columns, values)
+            numbers = encode_cells(space.columns, values)
         except BadCell as bad:
             raise self._error(bad.what, bad.expected, bad.row, remedy=bad.remedy) from None
         return numbers[:, 0] if isinstance(space, Discrete) else numbers
 
-    def _code(self, columns: dict[str, Array], units: Any, episodes: Any) -> tuple[Array, Array, Array]:
+    def _encode_units(self, columns: dict[str, Array], units: Any, episodes: Any) -> tuple[Array, Array, Array]:
         """Unit codes `(n,)` int64, and which rows have another unit than the one before, or start an episode `(n,)`."""
         n = len(columns["rewards"])
         done = columns["terminations"] | columns["truncations"]
@@ -212,12 +212,12 @@ class Ingest:
         if runs is not None:
             starts[0], starts[1:] = last_episode is None or runs[0] != last_episode, runs[1:] != runs[:-1]
             previous = -1 if last_episode is None else last_episode
-            back = starts & (runs <= np.maximum.accumulate(np.concatenate([[previous], runs[:-1]])))
-            if back.any():
+            returning = starts & (runs <= np.maximum.accumulate(np.concatenate([[previous], runs[:-1]])))
+            if returning.any():
                 raise self._error(
                     "the rows of an episode are not together",
                     "all rows of an episode one after another in order of time, and another id for every episode",
-                    int(np.argmax(back)),
+                    int(np.argmax(returning)),
                     remedy="sort the rows by episode and time, or give every episode an id of its own",
                 )
         if isinstance(units, str):
@@ -246,7 +246,7 @@ class Ingest:
                 )
             changes = codes != np.concatenate([[last_unit], codes[:-1]])
             if runs is None:
-                self._require_together(codes, changes, done)
+                self._require_contiguous(codes, changes, done)
             if runs is not None and (changes & ~starts).any():
                 raise self._error(
                     "the unit id is not constant within an episode",
@@ -259,7 +259,7 @@ class Ingest:
         self._last = (int(codes[-1]), None if runs is None else int(runs[-1]), bool(done[-1]))
         return codes.astype(np.int64, copy=False), changes, starts
 
-    def _bounded(self, name: str, raw: Array, space: Space) -> Array:
+    def _clip_to_bounds(self, name: str, raw: Array, space: Space) -> Array:
         width = 1 if isinstance(space, Discrete) else space.size
         wide = raw.reshape(len(raw), -1) if raw.ndim != 1 else raw[:, None]
         if raw.dtype.kind not in "biuf":
@@ -280,13 +280,13 @@ class Ingest:
             what = f"{name} has a value that is not whole in a column of whole numbers or labels"
             raise self._error(what, "whole numbers, or the cells themselves by column", int(np.argmax(broken)))
         if name in self._fitted:
-            self._fitted[name].see(wide)
+            self._fitted[name].update(wide)
         with np.errstate(over="ignore"):
             narrow, low, high = (np.asarray(part, np.float32) for part in (wide, space.low, space.high))
         within = np.asarray(((narrow >= low) & (narrow <= high)).any(axis=0))
-        self._within[name] = np.logical_or(within, self._within.get(name, within))
+        self._inside_bounds[name] = np.logical_or(within, self._inside_bounds.get(name, within))
         clipped: Array = np.clip(wide, np.asarray(space.low), np.asarray(space.high)).astype(np.float32)
-        return np.clip(clipped, *space.single(), out=clipped)
+        return np.clip(clipped, *space.float32_bounds(), out=clipped)
 
     def _flags(self, name: str, raw: Array) -> Array:
         flags = raw.reshape(len(raw), -1) if raw.ndim != 1 else raw[:, None]
@@ -317,7 +317,7 @@ class Ingest:
         probabilities: Array = np.minimum(values, 1.0).astype(np.float32)
         return probabilities
 
-    def _unexpected(self, present: bool) -> DataError:
+    def _propensity_error(self, present: bool) -> DataError:
         give = "give the behaviour policy's probability of every logged action, or declare propensities=False"
         return self._error(
             "there are propensities but the spec declares none" if present else "the propensities are missing",
@@ -325,25 +325,25 @@ class Ingest:
             remedy="declare PublicSpec(propensities=True), or leave them out" if present else give,
         )
 
-    def _require_together(self, codes: Array, changes: Array, done: Array) -> None:
+    def _require_contiguous(self, codes: Array, changes: Array, done: Array) -> None:
         """Refuse, without ids of episodes, a unit that comes again after another although its episode had not ended."""
         starts = np.flatnonzero(changes | (np.arange(len(codes)) == 0))
         owner, open_after = codes[starts], ~done[np.append(starts[1:], len(codes)) - 1]
-        self._open = np.append(self._open, np.zeros(self._units.count - len(self._open), np.bool_))
+        self._open_units = np.append(self._open_units, np.zeros(self._units.count - len(self._open_units), np.bool_))
         order = np.argsort(owner, kind="stable")
         first = np.append(True, np.diff(owner[order]) != 0)
         before = np.empty(len(owner), np.bool_)
-        before[order] = np.where(first, self._open[owner[order]], open_after[np.roll(order, 1)])
-        back = before & changes[starts]
-        if back.any():
+        before[order] = np.where(first, self._open_units[owner[order]], open_after[np.roll(order, 1)])
+        returning = before & changes[starts]
+        if returning.any():
             raise self._error(
                 "a unit comes again after rows of another one, and nobody says whether its episode goes on",
                 "all rows of an episode one after another, in order of time",
-                int(starts[np.argmax(back)]),
+                int(starts[np.argmax(returning)]),
                 remedy="sort the rows (in a command --time TIME), give ids of episodes, or truncate their last rows",
             )
         last = order[np.append(first[1:], True)]
-        self._open[owner[last]] = open_after[last]
+        self._open_units[owner[last]] = open_after[last]
 
     def _ids(self, ids: Array, what: str) -> Array:
         if ids.ndim != 1:
@@ -365,7 +365,7 @@ class Ingest:
         ) from None
 
     def _refuse_bounds_of_others(self) -> None:
-        for name, within in self._within.items():
+        for name, within in self._inside_bounds.items():
             if not within.all():
                 number = f", dimension {int(np.argmin(within))}" if len(within) > 1 else ""
                 what = f"{name}{number}: every value lies outside its public bounds, and all would be clipped to them"
@@ -379,11 +379,12 @@ class Ingest:
             return
         sides = (space.low, space.high)  # limits that people agree on have at most two significant digits, as float32
         low, high = ([np.float32(f"{value:.1e}") == np.float32(value) for value in side] for side in sides)
-        judged = np.array([not (labels or (a and b)) for a, b, labels in zip(low, high, space.categories, strict=True)])
-        observed, following = self._fitted["observations"], self._fitted["next_observations"]
-        if judged.any() and any(
-            r.equals(space.low, space.high, judged) for r in (observed, observed.joined(following))
-        ):
+        unround = np.array(
+            [not (labels or (a and b)) for a, b, labels in zip(low, high, space.categories, strict=True)]
+        )
+        observations, next_observations = self._fitted["observations"], self._fitted["next_observations"]
+        ranges = (observations, observations.union(next_observations))
+        if unround.any() and any(values.equals(space.low, space.high, unround) for values in ranges):
             what = "every observation bound equals the smallest or largest value in the records, as if fitted to them"
             expected = "bounds that are known without the private records, or round numbers (two significant digits)"
             remedy = "declare limits of the environment, device or form, or widen the bounds to round numbers"
@@ -403,25 +404,25 @@ class _Range:
         self.low: Array | None = None
         self.high: Array | None = None
 
-    def see(self, wide: Array) -> None:
+    def update(self, wide: Array) -> None:
         low, high = wide.min(axis=0).astype(np.float64), wide.max(axis=0).astype(np.float64)
         self.low = low if self.low is None else np.minimum(self.low, low)
         self.high = high if self.high is None else np.maximum(self.high, high)
 
-    def joined(self, other: _Range) -> _Range:
+    def union(self, other: _Range) -> _Range:
         both = _Range()
         for part in (self, other):
             if part.low is not None and part.high is not None:
-                both.see(np.stack([part.low, part.high]))
+                both.update(np.stack([part.low, part.high]))
         return both
 
-    def equals(self, low: Sequence[float], high: Sequence[float], judged: Array) -> bool:
+    def equals(self, low: Sequence[float], high: Sequence[float], mask: Array) -> bool:
         """Whether these are the bounds of all dimensions that are judged."""
         if self.low is None or self.high is None:
             return False
         with np.errstate(over="ignore"):
-            seen = np.stack([self.low, self.high]).astype(np.float32)
-        return np.array_equal(seen[:, judged], np.asarray([low, high], dtype=np.float32)[:, judged])
+            bounds = np.stack([self.low, self.high]).astype(np.float32)
+        return np.array_equal(bounds[:, mask], np.asarray([low, high], dtype=np.float32)[:, mask])
 
 
 def _array(values: Any) -> Array:

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from tacit.data.spec import Box
 from tacit.errors import DataError
 from tacit.serialization import Json
-from tacit.validation import check
+from tacit.validation import require_valid
 
 Array = NDArray[Any]
 Float64 = NDArray[np.float64]
@@ -46,36 +46,38 @@ class Memory(Json):
     def __post_init__(self) -> None:
         object.__setattr__(self, "rates", tuple(float(rate) for rate in self.rates))
         valid = len(self.rates) > 0 and all(0 <= rate <= 1 for rate in self.rates)
-        check("memory.rates", self.rates, valid, "one number in [0, 1] for each column of an observation")
+        require_valid("memory.rates", self.rates, valid, "one number in [0, 1] for each column of an observation")
 
-    def after(self, held: Array, seen: Array, count: Array) -> Float64:
+    def update(self, memories: Array, observations: Array, count: Array) -> Float64:
         """The memory [N, d] once `seen` [N, d] was the `count`-th [N] observation of episodes that had `held` [N, d].
 
         Where the count is 1, what was held before does not matter.
         """
         gain = np.maximum(np.array(self.rates), 1.0 / np.asarray(count)[:, None])
-        before = np.where(np.asarray(count)[:, None] > 1, held, seen)
-        return np.asarray(before + gain * (np.asarray(seen, np.float64) - before))
+        previous = np.where(np.asarray(count)[:, None] > 1, memories, observations)
+        return np.asarray(previous + gain * (np.asarray(observations, np.float64) - previous))
 
-    def courses(self, seen: Array, following: Array, starts: NDArray[np.bool_]) -> tuple[Float64, Float64]:
+    def memories(
+        self, observations: Array, next_observations: Array, starts: NDArray[np.bool_]
+    ) -> tuple[Float64, Float64]:
         """The memory at each row and after it.
 
         Args:
-            seen, following: observations and next observations [T, d], the rows of an episode together and in order.
+            observations, next_observations: [T, d], the rows of an episode together and in order.
             starts: whether a row is the first of its episode, [T]; the first row always is.
 
         Returns:
             Two arrays [T, d]: with the row's observation as the newest, and with its next observation.
         """
         rows = np.arange(len(starts))
-        begun = np.maximum.accumulate(np.where(starts, rows, 0)) if len(rows) else rows
-        step = rows - begun
-        held = np.array(seen, np.float64)
+        first_rows = np.maximum.accumulate(np.where(starts, rows, 0)) if len(rows) else rows
+        step = rows - first_rows
+        memories = np.array(observations, np.float64)
         order = np.argsort(step, kind="stable")
         for t, now in enumerate(np.split(order, np.cumsum(np.bincount(step))[:-1])):
             if t:
-                held[now] = self.after(held[now - 1], held[now], np.full(len(now), t + 1))
-        return held, self.after(held, following, step + 2)
+                memories[now] = self.update(memories[now - 1], memories[now], np.full(len(now), t + 1))
+        return memories, self.update(memories, next_observations, step + 2)
 
     def require_fit(self, space: object, *, where: str) -> None:
         """Refuse observations of another shape.
@@ -91,9 +93,9 @@ class Memory(Json):
             raise DataError(what, where=where, expected=expected, remedy=remedy)
 
 
-def remembered(columns: Mapping[str, Array], episodes: Array, memory: Memory) -> dict[str, Array]:
+def memory_columns(columns: Mapping[str, Array], episodes: Array, memory: Memory) -> dict[str, Array]:
     """Memories in place of observations and next observations, [T, d] float32."""
     starts = np.zeros(len(columns["rewards"]), np.bool_)
     starts[episodes[:-1]] = True
-    held, after = memory.courses(columns["observations"], columns["next_observations"], starts)
-    return {"observations": held.astype(np.float32), "next_observations": after.astype(np.float32)}
+    observations, next_observations = memory.memories(columns["observations"], columns["next_observations"], starts)
+    return {"observations": observations.astype(np.float32), "next_observations": next_observations.astype(np.float32)}

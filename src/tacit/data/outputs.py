@@ -23,13 +23,13 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from tacit.data.columns import parts_of
+from tacit.data.columns import split_columns
 from tacit.data.sources.files import Fields
 from tacit.data.sources.tables import KEY
 from tacit.data.spec import Discrete, PublicSpec, Space
-from tacit.data.store import Array, Records, ends_of
+from tacit.data.store import Array, StoredRecords, chain_ends
 from tacit.errors import DataError
-from tacit.plain_files import new
+from tacit.plain_files import create_file
 
 FORMAT = {"format": "tacit.rows", "version": 1}
 GROUP = 2**20
@@ -38,53 +38,55 @@ SINGLE = 10_000
 """Rows that nothing follows, at most, of a Minari dataset that is not packed: each takes 3 ms and 13 kB."""
 
 
-class Trajectories(Protocol):
+class TrajectoriesLike(Protocol):
     """What is needed of `tacit.data.trajectories.Trajectories`."""
 
     spec: PublicSpec
     simulated: bool
-    _records: Records
+    _records: StoredRecords
 
 
-def to_arrow(data: Trajectories, *, certificate: Mapping[str, Any] | None = None) -> Any:
+def to_arrow(data: TrajectoriesLike, *, certificate: Mapping[str, Any] | None = None) -> Any:
     """The rows as a `pyarrow.Table` of named columns, its description as JSON under "tacit" in the schema's
     metadata."""
-    records = _shown(data, "to_arrow")
-    return _table(records, data, slice(0, len(records.order)), _described(data, certificate, "to_arrow"))
+    records = _require_shareable(data, "to_arrow")
+    return _table(records, data, slice(0, len(records.order)), _describe(data, certificate, "to_arrow"))
 
 
-def to_pandas(data: Trajectories) -> Any:
+def to_pandas(data: TrajectoriesLike) -> Any:
     """The rows as a `pandas.DataFrame` of named columns, labels as categories."""
     # A column of whole numbers in which cells are missing has floating-point numbers and NaN, as pandas has it.
     return to_arrow(data).to_pandas()
 
 
 def to_parquet(
-    data: Trajectories, path: str | os.PathLike[str], *, certificate: Mapping[str, Any] | None = None
+    data: TrajectoriesLike, path: str | os.PathLike[str], *, certificate: Mapping[str, Any] | None = None
 ) -> None:
     """Writes the table of `to_arrow` as a Parquet file; `Trajectories.from_parquet` reads it without a spec."""
     from pyarrow import parquet, types
 
-    records, described = _shown(data, "to_parquet"), _described(data, certificate, "to_parquet")
-    tables = (_table(records, data, rows, described) for rows in _groups(records))
-    with new(Path(path)) as partial:
+    records, description = _require_shareable(data, "to_parquet"), _describe(data, certificate, "to_parquet")
+    tables = (_table(records, data, rows, description) for rows in _groups(records))
+    with create_file(Path(path)) as partial:
         first = next(tables)
-        few = [field.name for field in first.schema if not types.is_floating(field.type)]
-        with parquet.ParquetWriter(partial, first.schema, compression="zstd", use_dictionary=few) as writer:
+        categorical = [field.name for field in first.schema if not types.is_floating(field.type)]
+        with parquet.ParquetWriter(partial, first.schema, compression="zstd", use_dictionary=categorical) as writer:
             writer.write_table(first)
             for table in tables:
                 writer.write_table(table)
 
 
-def to_csv(data: Trajectories, path: str | os.PathLike[str], *, certificate: Mapping[str, Any] | None = None) -> None:
+def to_csv(
+    data: TrajectoriesLike, path: str | os.PathLike[str], *, certificate: Mapping[str, Any] | None = None
+) -> None:
     """Writes the table of `to_arrow` as a CSV file with a header, and its description beside it, as PATH.json."""
     from pyarrow import csv
 
     path = Path(path)
-    records, described = _shown(data, "to_csv"), _described(data, certificate, "to_csv")
-    with new(path.with_name(f"{path.name}.json")) as note, new(path) as partial:
-        note.write_text(described, encoding="utf-8")
-        tables = (_decoded(_table(records, data, rows, described)) for rows in _groups(records))
+    records, description = _require_shareable(data, "to_csv"), _describe(data, certificate, "to_csv")
+    with create_file(path.with_name(f"{path.name}.json")) as note, create_file(path) as partial:
+        note.write_text(description, encoding="utf-8")
+        tables = (_decode_labels(_table(records, data, rows, description)) for rows in _groups(records))
         first = next(tables)
         with csv.CSVWriter(partial, first.schema) as writer:
             writer.write_table(first)
@@ -92,58 +94,60 @@ def to_csv(data: Trajectories, path: str | os.PathLike[str], *, certificate: Map
                 writer.write_table(table)
 
 
-def to_npz(data: Trajectories, path: str | os.PathLike[str], *, certificate: Mapping[str, Any] | None = None) -> None:
+def to_npz(
+    data: TrajectoriesLike, path: str | os.PathLike[str], *, certificate: Mapping[str, Any] | None = None
+) -> None:
     """Writes the arrays of `Trajectories.from_arrays`, `episode` and `unit` as codes, and the description as
     `tacit`."""
-    records, described = _shown(data, "to_npz"), _described(data, certificate, "to_npz")
-    arrays: dict[str, Any] = {**records.columns, KEY: np.array(described), "unit": records.owners}
+    records, description = _require_shareable(data, "to_npz"), _describe(data, certificate, "to_npz")
+    arrays: dict[str, Any] = {**records.columns, KEY: np.array(description), "unit": records.owners}
     arrays["episode"] = records.episodes_of(slice(0, len(records.order)))
-    with new(Path(path)) as partial, open(partial, "xb") as file:
+    with create_file(Path(path)) as partial, open(partial, "xb") as file:
         np.savez(file, **arrays)
 
 
-def to_d3rlpy(data: Trajectories) -> Any:
+def to_d3rlpy(data: TrajectoriesLike) -> Any:
     """The rows as a d3rlpy `MDPDataset`, each chain of rows as one episode."""
     # A chain that does not terminate ends with a row more, with its last next observation, at which d3rlpy's time-out
     # stands: of two rows [s, s'] it reads the one transition (s, a, r, s'). Action and reward of such a row are 0 and
     # belong to no transition. d3rlpy keeps no next observation of a row that terminates: it reads zeros, which count
     # for nothing.
-    records, action = _shown(data, "to_d3rlpy"), data.spec.action
+    records, action = _require_shareable(data, "to_d3rlpy"), data.spec.action
     from d3rlpy.constants import ActionSpace
     from d3rlpy.dataset import MDPDataset
 
     columns = records.columns
-    last = ends_of(records) & ~columns["terminations"]
+    last = chain_ends(records) & ~columns["terminations"]
     place = np.arange(len(last)) + np.cumsum(last) - last
     rows = len(last) + int(last.sum())
-    observations = _spread(columns["observations"], place, rows)
-    observations[place[last] + 1] = _wide(columns["next_observations"])[last]
+    observations = _scatter(columns["observations"], place, rows)
+    observations[place[last] + 1] = _as_matrix(columns["next_observations"])[last]
     timeouts = np.zeros(rows, np.float32)
     timeouts[place[last] + 1] = 1
     discrete = isinstance(action, Discrete)
     return MDPDataset(
         observations.astype(np.float32),
-        _spread(columns["actions"], place, rows),
-        _spread(columns["rewards"], place, rows),
-        _spread(columns["terminations"], place, rows)[:, 0].astype(np.float32),
+        _scatter(columns["actions"], place, rows),
+        _scatter(columns["rewards"], place, rows),
+        _scatter(columns["terminations"], place, rows)[:, 0].astype(np.float32),
         timeouts,
         action_space=ActionSpace.DISCRETE if discrete else ActionSpace.CONTINUOUS,
         action_size=action.n if isinstance(action, Discrete) else action.size,
     )
 
 
-def to_torchrl(data: Trajectories) -> Any:
+def to_torchrl(data: TrajectoriesLike) -> Any:
     """The rows as a `tensordict.TensorDict` of batch size [T], as TorchRL's replay buffers and losses take them."""
     # `observation` [T, d] and `action` [T, k] float32, or [T] int64 of a discrete space; `episode` [T] int64, a chain
     # of rows each; under `next`, `observation`, `reward` [T, 1] float32, and `terminated`, `truncated` and `done` [T,
     # 1] bool. The last row of a chain is truncated unless it terminates, and done means either.
-    records = _shown(data, "to_torchrl")
+    records = _require_shareable(data, "to_torchrl")
     import torch
     from tensordict import TensorDict
 
-    columns, last = records.columns, ends_of(records)
+    columns, last = records.columns, chain_ends(records)
     terminated = np.asarray(columns["terminations"])
-    following = {
+    next_fields = {
         "observation": columns["next_observations"],
         "reward": columns["rewards"][:, None],
         "terminated": terminated[:, None],
@@ -154,14 +158,14 @@ def to_torchrl(data: Trajectories) -> Any:
         "observation": columns["observations"],
         "action": columns["actions"],
         "episode": np.cumsum(last) - last,
-        "next": {name: torch.tensor(array) for name, array in following.items()},
+        "next": {name: torch.tensor(array) for name, array in next_fields.items()},
     }
     tensors = {name: torch.tensor(array) if name != "next" else array for name, array in fields.items()}
     return TensorDict(tensors, batch_size=[len(last)])
 
 
 def to_minari(
-    data: Trajectories,
+    data: TrajectoriesLike,
     dataset_id: str,
     *,
     certificate: Mapping[str, Any] | None = None,
@@ -176,16 +180,16 @@ def to_minari(
     # dataset
     from tacit.data.sources import minari_writer
 
-    records = _shown(data, "to_minari")
+    records = _require_shareable(data, "to_minari")
     if certificate is not None:
         certificate = _json(certificate, "to_minari")
-    ends = None if packed else _chained(records)
+    ends = None if packed else _require_chain_ends(records)
     return minari_writer.write(
         records, data.spec, dataset_id, ends=ends, certificate=certificate, description=description, root=root
     )
 
 
-def require_few(rows: int, where: str) -> None:
+def require_few_episodes(rows: int, where: str) -> None:
     """Refuse more rows that nothing follows than a Minari dataset holds as episodes.
 
     Raises:
@@ -197,16 +201,16 @@ def require_few(rows: int, where: str) -> None:
         raise DataError(what, where=where, expected=f"at most {SINGLE:,} such episodes", remedy=remedy)
 
 
-def _chained(records: Records) -> Array:
+def _require_chain_ends(records: StoredRecords) -> Array:
     """Where the chains of the rows end; whole episodes may be as many as they are."""
-    ends = ends_of(records)
+    ends = chain_ends(records)
     chains = int(ends.sum())
     if chains == len(ends) or chains > len(records.episodes) - 1:
-        require_few(chains, "Trajectories.to_minari")
+        require_few_episodes(chains, "Trajectories.to_minari")
     return ends
 
 
-def _shown(data: Trajectories, method: str) -> Records:
+def _require_shareable(data: TrajectoriesLike, method: str) -> StoredRecords:
     """The records of a set that others may see."""
     if data.simulated:
         return data._records
@@ -216,11 +220,11 @@ def _shown(data: Trajectories, method: str) -> Records:
     raise DataError(what, where=f"Trajectories.{method}", expected=expected, remedy=remedy)
 
 
-def _described(data: Trajectories, certificate: Mapping[str, Any] | None, method: str) -> str:
+def _describe(data: TrajectoriesLike, certificate: Mapping[str, Any] | None, method: str) -> str:
     """What a file says of its rows, as JSON."""
-    owned = {"owner": data._records.owner, "unit": data._records.unit}
+    unit_metadata = {"owner": data._records.owner, "unit": data._records.unit}
     promised = {} if certificate is None else {"certificate": _json(certificate, method)}
-    return json.dumps({**FORMAT, "simulated": True, **owned, "spec": data.spec.to_json(), **promised})
+    return json.dumps({**FORMAT, "simulated": True, **unit_metadata, "spec": data.spec.to_json(), **promised})
 
 
 def _json(certificate: Mapping[str, Any], method: str) -> Mapping[str, Any]:
@@ -233,12 +237,12 @@ def _json(certificate: Mapping[str, Any], method: str) -> Mapping[str, Any]:
     raise DataError(what, where=f"Trajectories.{method}", expected=expected, remedy="pass certificate.to_json()")
 
 
-def _groups(records: Records) -> Iterator[slice]:
+def _groups(records: StoredRecords) -> Iterator[slice]:
     rows = len(records.order)
     return (slice(start, min(start + GROUP, rows)) for start in range(0, rows, GROUP))
 
 
-def _table(records: Records, data: Trajectories, rows: slice, described: str) -> Any:
+def _table(records: StoredRecords, data: TrajectoriesLike, rows: slice, described: str) -> Any:
     """Some of the rows as a table."""
     import pyarrow as pa
 
@@ -259,21 +263,21 @@ def _cells(space: Space | None, numbers: Array) -> list[Any]:
     """The columns of a field, as Arrow arrays with labels and nulls."""
     import pyarrow as pa
 
-    wide = _wide(numbers)
+    wide = _as_matrix(numbers)
     if space is None or space.columns is None:
         return [pa.array(column) for column in np.ascontiguousarray(wide.T)]
     arrays = []
-    for column, part, absent in parts_of(space.columns, wide):
+    for column, part, missing in split_columns(space.columns, wide):
         if column.kind == "category":
-            codes = pa.array(column.codes(part).astype(np.int32), mask=absent)
+            codes = pa.array(column.nearest_codes(part).astype(np.int32), mask=missing)
             arrays.append(pa.DictionaryArray.from_arrays(codes, pa.array(column.labels)))
         else:
-            cells = column.codes(part) if column.kind == "integer" else part
-            arrays.append(pa.array(cells, mask=absent))
+            cells = column.nearest_codes(part) if column.kind == "integer" else part
+            arrays.append(pa.array(cells, mask=missing))
     return arrays
 
 
-def _decoded(table: Any) -> Any:
+def _decode_labels(table: Any) -> Any:
     """The table with its labels as texts."""
     import pyarrow as pa
 
@@ -281,14 +285,14 @@ def _decoded(table: Any) -> Any:
     return table.cast(pa.schema(plain))
 
 
-def _wide(column: Array) -> Array:
+def _as_matrix(column: Array) -> Array:
     """A column [T] or [T, d] as [T, d]."""
     return np.asarray(column).reshape(len(column), -1)
 
 
-def _spread(column: Array, place: Array, rows: int) -> Array:
+def _scatter(column: Array, place: Array, rows: int) -> Array:
     """Its rows [T, d] at their places among zeros, [rows, d]."""
-    wide = _wide(column)
+    wide = _as_matrix(column)
     spread = np.zeros((rows, wide.shape[1]), wide.dtype)
     spread[place] = wide
     return spread

@@ -31,7 +31,7 @@ from scipy.spatial import cKDTree
 from tacit.data.spec import Discrete, PublicSpec, Space
 from tacit.errors import DataError
 
-__all__ = ["Overlap", "find"]
+__all__ = ["RowOverlap", "find_overlap"]
 
 Columns = Mapping[str, npt.NDArray[Any]]
 Points = npt.NDArray[np.float64]
@@ -49,7 +49,7 @@ _BLOCKS = 16
 
 
 @dataclass(frozen=True)
-class Overlap:
+class RowOverlap:
     """How many of the public rows are private rows too.
 
     Args:
@@ -76,7 +76,7 @@ class Overlap:
 
 
 @dataclass(frozen=True)
-class _Pairs:
+class _PairCounts:
     """Pairs of rows, one of either side: exact ones, near or exact ones, and the longest stretch of exact ones."""
 
     exact: int
@@ -84,7 +84,7 @@ class _Pairs:
     longest: int
 
 
-def find(public: Columns, private: Columns, spec: PublicSpec, *, tolerance: float = TOLERANCE) -> Overlap:
+def find_overlap(public: Columns, private: Columns, spec: PublicSpec, *, tolerance: float = TOLERANCE) -> RowOverlap:
     """Count the public rows that are a private row, whatever their reward is; some are so by chance.
 
     The answer is not protected: it is for the curator alone, and no run or release may depend on it.
@@ -99,70 +99,70 @@ def find(public: Columns, private: Columns, spec: PublicSpec, *, tolerance: floa
         DataError: a column is missing, empty or does not fit the bounds; the tolerance is not in [0, 1); or
             observations and actions are both discrete, where rows coincide by chance and nothing follows.
     """
-    points, others = _sides(public, private, spec, tolerance)
+    points, others = _comparable_points(public, private, spec, tolerance)
     trees = [cKDTree(side, balanced_tree=False, compact_nodes=False) for side in (points, others)]
-    there, back = _nearest(points, trees[1], tolerance), _nearest(others, trees[0], tolerance)
-    exact = int((there == 0.0).sum())
-    near = int(np.isfinite(there).sum()) - exact
+    public_distances = _nearest_distances(points, trees[1], tolerance)
+    private_distances = _nearest_distances(others, trees[0], tolerance)
+    exact = int((public_distances == 0.0).sum())
+    near = int(np.isfinite(public_distances).sum()) - exact
     pairs = _pairs(points, others, tolerance)
-    halves = [_pairs(side[_even(len(side))], side[~_even(len(side))], tolerance) for side in (points, others)]
-    suspicious = _beyond_chance(pairs, *halves)
-    return Overlap(len(points), exact, near, float(np.isfinite(back).mean()), pairs.longest, suspicious)
+    halves = [_pairs(side[_half_mask(len(side))], side[~_half_mask(len(side))], tolerance) for side in (points, others)]
+    suspicious = _is_beyond_chance(pairs, *halves)
+    return RowOverlap(len(points), exact, near, float(np.isfinite(private_distances).mean()), pairs.longest, suspicious)
 
 
-def _beyond_chance(between: _Pairs, there: _Pairs, back: _Pairs) -> bool:
+def _is_beyond_chance(between: _PairCounts, public_pairs: _PairCounts, private_pairs: _PairCounts) -> bool:
     """Whether the two sides have clearly more pairs, or more of them in a row, than the halves of either."""
-    chance = max(there.longest, back.longest)
+    chance = max(public_pairs.longest, private_pairs.longest)
     # The longest stretch by chance grows with the logarithm of the pairs, of which halves have a quarter.
     stretch = between.longest >= LONG and between.longest > (1 + 1.6 * chance if chance else 0)
-    few, most = _few(between, there, back), _most(there.near, back.near)
+    few, most = _exact_limit(between, public_pairs, private_pairs), _pair_limit(public_pairs.near, private_pairs.near)
     return stretch or between.exact > few or between.near > most
 
 
-def _few(between: _Pairs, there: _Pairs, back: _Pairs) -> float:
+def _exact_limit(between: _PairCounts, public_pairs: _PairCounts, private_pairs: _PairCounts) -> float:
     """Exact pairs beyond which it is hardly chance: none of rows so unlike that not even near ones come up."""
-    if there.exact or back.exact:
-        return _most(there.exact, back.exact)
-    return FEW if there.near or back.near or between.near > between.exact else 0
+    if public_pairs.exact or private_pairs.exact:
+        return _pair_limit(public_pairs.exact, private_pairs.exact)
+    return FEW if public_pairs.near or private_pairs.near or between.near > between.exact else 0
 
 
-def _most(there: int, back: int) -> float:
+def _pair_limit(public_count: int, private_count: int) -> float:
     """Pairs between the sides beyond which it is hardly chance, by the pairs between the halves of either."""
-    expected = 4.0 * math.sqrt((there + 1.0) * (back + 1.0))
+    expected = 4.0 * math.sqrt((public_count + 1.0) * (private_count + 1.0))
     return 1.5 * expected + 4.0 * math.sqrt(expected)
 
 
-def _even(rows: int) -> npt.NDArray[np.bool_]:
+def _half_mask(rows: int) -> npt.NDArray[np.bool_]:
     """Half of the rows: every other one of a few blocks, so that hardly an episode is in both halves."""
     return np.asarray(np.arange(rows) * _BLOCKS // rows % 2 == 0)
 
 
-def _pairs(points: Points, others: Points, tolerance: float) -> _Pairs:
+def _pairs(points: Points, others: Points, tolerance: float) -> _PairCounts:
     if not len(points) or not len(others):
-        return _Pairs(0, 0, 0)
+        return _PairCounts(0, 0, 0)
     codes = _codes(points, others)
-    most = 1 + max(int(coded.max()) for coded in codes)
-    held = [np.bincount(coded, minlength=most) for coded in codes]
-    return _Pairs(
-        int(held[0] @ held[1]), _near(_unlike(points, codes[0]), _unlike(others, codes[1]), tolerance), _longest(*codes)
-    )
+    code_count = 1 + max(int(coded.max()) for coded in codes)
+    counts = [np.bincount(coded, minlength=code_count) for coded in codes]
+    near = _count_near_pairs(_distinct_rows(points, codes[0]), _distinct_rows(others, codes[1]), tolerance)
+    return _PairCounts(int(counts[0] @ counts[1]), near, _longest_stretch(*codes))
 
 
-def _unlike(points: Points, codes: Codes) -> tuple[Points, Points]:
+def _distinct_rows(points: Points, codes: Codes) -> tuple[Points, Points]:
     """The rows without repetitions, and how often each of them is there."""
     _, first, count = np.unique(codes, return_index=True, return_counts=True)
     return points[first], count.astype(np.float64)
 
 
-def _near(left: tuple[Points, Points], right: tuple[Points, Points], tolerance: float) -> int:
+def _count_near_pairs(left: tuple[Points, Points], right: tuple[Points, Points], tolerance: float) -> int:
     """Pairs of near or exact rows; the few rows that have any are found first."""
-    (points, count), (others, there) = left, right
-    among = cKDTree(others, balanced_tree=False, compact_nodes=False)
-    rows = np.isfinite(_nearest(points, among, tolerance))
+    (points, count), (others, other_count) = left, right
+    other_tree = cKDTree(others, balanced_tree=False, compact_nodes=False)
+    rows = np.isfinite(_nearest_distances(points, other_tree, tolerance))
     if not rows.any():
         return 0
     tree = cKDTree(points[rows], balanced_tree=False, compact_nodes=False)
-    return int(tree.count_neighbors(among, tolerance, p=np.inf, weights=(count[rows], there)))
+    return int(tree.count_neighbors(other_tree, tolerance, p=np.inf, weights=(count[rows], other_count)))
 
 
 def _codes(points: Points, others: Points) -> tuple[Codes, Codes]:
@@ -172,38 +172,38 @@ def _codes(points: Points, others: Points) -> tuple[Codes, Codes]:
     return coded[: len(points)], coded[len(points) :]
 
 
-def _longest(left: Codes, right: Codes) -> int:
+def _longest_stretch(left: Codes, right: Codes) -> int:
     """Length of the longest stretch that occurs in both."""
-    length, current = 1, _shared(left, right)
+    length, current = 1, _common_codes(left, right)
     levels = []
     while current is not None and length < _FARTHEST:
         levels.append((length, current))
-        length, current = 2 * length, _longer(current, current, length)
+        length, current = 2 * length, _extend_stretches(current, current, length)
     if not levels:
         return 0
     if current is None:
         length, current = levels.pop()
     for more, level in reversed(levels):
-        longer = _longer(current, level, length)
+        longer = _extend_stretches(current, level, length)
         if longer is not None:
             length, current = length + more, longer
     return length
 
 
-def _longer(first: tuple[Codes, Codes], then: tuple[Codes, Codes], length: int) -> tuple[Codes, Codes] | None:
+def _extend_stretches(first: tuple[Codes, Codes], then: tuple[Codes, Codes], length: int) -> tuple[Codes, Codes] | None:
     """Stretches of `length` rows continued by others: a number for each, or None if the two sides share none."""
     ends = [side[length:] for side in then]
     base = 1 + max((int(end.max()) for end in ends if len(end)), default=0)
     joined = [start[: len(end)] * base + end for start, end in zip(first, ends, strict=True)]
     coded = np.unique(np.concatenate(joined), return_inverse=True)[1]
-    return _shared(coded[: len(joined[0])], coded[len(joined[0]) :])
+    return _common_codes(coded[: len(joined[0])], coded[len(joined[0]) :])
 
 
-def _shared(left: Codes, right: Codes) -> tuple[Codes, Codes] | None:
+def _common_codes(left: Codes, right: Codes) -> tuple[Codes, Codes] | None:
     return (left, right) if np.isin(left, right).any() else None
 
 
-def _sides(public: Columns, private: Columns, spec: PublicSpec, tolerance: float) -> tuple[Points, Points]:
+def _comparable_points(public: Columns, private: Columns, spec: PublicSpec, tolerance: float) -> tuple[Points, Points]:
     if isinstance(spec.observation, Discrete) and isinstance(spec.action, Discrete):
         what = "rows of discrete observations and actions coincide by chance"
         remedy = "compare where the two datasets come from, and who is in them"
@@ -217,10 +217,10 @@ def _sides(public: Columns, private: Columns, spec: PublicSpec, tolerance: float
     return _points(public, spaces, "public"), _points(private, spaces, "private")
 
 
-def _nearest(points: Points, among: Any, most: float) -> Points:
+def _nearest_distances(points: Points, tree: Any, max_distance: float) -> Points:
     """Largest difference of each point from the nearest one of a tree's; infinite beyond `most`."""
-    bound = float(np.nextafter(most, np.inf))  # the tree's own bound is strict
-    return np.asarray(among.query(points, p=np.inf, distance_upper_bound=bound)[0])
+    bound = float(np.nextafter(max_distance, np.inf))  # the tree's own bound is strict
+    return np.asarray(tree.query(points, p=np.inf, distance_upper_bound=bound)[0])
 
 
 def _points(columns: Columns, spaces: Mapping[str, Space], which: str) -> Points:
@@ -237,13 +237,13 @@ def _points(columns: Columns, spaces: Mapping[str, Space], which: str) -> Points
             remedy = "pass the columns of both datasets, and the bounds of the private one"
             raise DataError(what, where="overlap", expected=expected, remedy=remedy)
         rows = len(column)
-        parts.append(_scaled(column, space))
+        parts.append(_scale_column(column, space))
     return np.concatenate(parts, axis=1)
 
 
-def _scaled(column: npt.NDArray[Any], space: Space) -> Points:
+def _scale_column(column: npt.NDArray[Any], space: Space) -> Points:
     if isinstance(space, Discrete):
         return column.astype(np.float64)
-    low, high = space.single()
+    low, high = space.float32_bounds()
     clipped = np.clip(column.astype(np.float32), low, high).astype(np.float64)
     return np.asarray((clipped - low) / (np.asarray(space.high) - np.asarray(space.low)))

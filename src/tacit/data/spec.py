@@ -57,15 +57,15 @@ class Box:
                 what, expected = f"the bounds of dimension {i} are inverted or equal", "low < high"
                 raise DataError(what, where="Box", expected=expected, remedy="exchange or widen them")
 
-        inner_low, inner_high = self.single()
+        inner_low, inner_high = self.float32_bounds()
         if not np.all(inner_low < inner_high):
             what = f"the bounds of dimension {int(np.argmin(inner_low < inner_high))} are closer than float32 can tell"
             expected, remedy = "bounds that differ as float32", "shift the origin of that dimension or widen the bounds"
             raise DataError(what, where="Box", expected=expected, remedy=remedy)
-        if self.columns is not None and (self.low, self.high) != _ends(self.columns):
-            raise _other_columns("Box")
+        if self.columns is not None and (self.low, self.high) != _column_bounds(self.columns):
+            raise _columns_error("Box")
 
-    def single(self) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+    def float32_bounds(self) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
         """Both bounds as float32, shapes `(d,)`, rounded inwards: what is clipped to them obeys the exact ones."""
         exact_low, exact_high = np.asarray(self.low), np.asarray(self.high)
         low, high = exact_low.astype(np.float32), exact_high.astype(np.float32)
@@ -118,7 +118,7 @@ class Discrete:
             expected, remedy = "n >= 2", "declare how many values there can be, or use a Box"
             raise DataError(what, where="Discrete", expected=expected, remedy=remedy)
         if self.columns is not None and [len(part.labels) for part in dimensions(self.columns)] != [self.n]:
-            raise _other_columns("Discrete")
+            raise _columns_error("Discrete")
 
     @property
     def size(self) -> int:
@@ -143,15 +143,15 @@ def space_of(*columns: Column) -> Space:
     parts = dimensions(columns)
     if len(parts) == 1 and parts[0].kind == "category":
         return Discrete(len(parts[0].labels), columns)
-    return Box(*_ends(columns), columns)
+    return Box(*_column_bounds(columns), columns)
 
 
-def _ends(columns: Sequence[Column]) -> tuple[tuple[float, ...], tuple[float, ...]]:
+def _column_bounds(columns: Sequence[Column]) -> tuple[tuple[float, ...], tuple[float, ...]]:
     bounds = [part.bounds for part in dimensions(columns)]
     return tuple(low for low, _ in bounds), tuple(high for _, high in bounds)
 
 
-def _other_columns(where: str) -> DataError:
+def _columns_error(where: str) -> DataError:
     what, expected = "the columns have other bounds or labels than the space", "the bounds of the columns"
     return DataError(what, where=where, expected=expected, remedy="build the space with space_of(*columns)")
 
@@ -189,9 +189,9 @@ class PublicSpec:
     def __post_init__(self) -> None:
         for name in ("observation", "action"):
             if not isinstance(getattr(self, name), (Box, Discrete)):
-                raise _missing(name, "a Box or a Discrete")
+                raise _missing_error(name, "a Box or a Discrete")
         if not isinstance(self.reward, Box) or self.reward.size != 1:
-            raise _missing("reward", "a Box of size 1, such as Box((0.0,), (1.0,))")
+            raise _missing_error("reward", "a Box of size 1, such as Box((0.0,), (1.0,))")
         if self.source not in get_args(Source):
             what = "the source of the bounds is missing or is not public"
             expected = f"source= one of {', '.join(get_args(Source))}"
@@ -206,7 +206,7 @@ class PublicSpec:
             expected = "a Discrete action, or propensities=False"
             remedy = "leave the propensities out, or cut the action into public bins"
             raise DataError(what, where="PublicSpec", expected=expected, remedy=remedy)
-        self._check_names()
+        self._require_names()
         if self.difference is None:
             object.__setattr__(self, "difference", _steps(self.observation))
         if self.difference is not None:
@@ -219,7 +219,7 @@ class PublicSpec:
                 remedy = "give the public typical size of a step in every dimension, or leave it out"
                 raise DataError(what, where="PublicSpec", expected=expected, remedy=remedy)
 
-    def _check_names(self) -> None:
+    def _require_names(self) -> None:
         names = [
             prefix + column.name
             for prefix, space in (
@@ -281,7 +281,7 @@ class PublicSpec:
             DataError: a bound is infinite, a space is of another kind, or the reward has no bounds.
         """
         if reward is None:
-            raise _missing("reward", "reward=(low, high)")
+            raise _missing_error("reward", "reward=(low, high)")
         return cls(
             observation=_space(observation_space, "observation_space"),
             action=_space(action_space, "action_space"),
@@ -316,13 +316,13 @@ class PublicSpec:
             DataError: a field is missing, unknown or invalid.
         """
         if not isinstance(values, Mapping):
-            raise _unlike(where, "there is no JSON object")
+            raise _json_error(where, "there is no JSON object")
         read: dict[str, Any] = {"propensities": False, "difference": None, **values}
         for name in _FIELDS:
             if name not in read:
-                raise _unlike(where, f"the field {name!r} is missing")
+                raise _json_error(where, f"the field {name!r} is missing")
         if unknown := [name for name in read if name not in _FIELDS]:
-            raise _unlike(where, f"the field {str(unknown[0])[:40]!r} is unknown")
+            raise _json_error(where, f"the field {str(unknown[0])[:40]!r} is unknown")
         name = "observation"
         try:
             for name in ("observation", "action", "reward"):
@@ -343,12 +343,12 @@ _RESERVED = frozenset({"termination", "truncation", "propensity", "unit", "episo
 _FIELDS = ("observation", "action", "reward", "source", "terminals", "difference", "propensities")
 
 
-def _unlike(where: str, what: str) -> DataError:
+def _json_error(where: str, what: str) -> DataError:
     expected, remedy = f"exactly the fields {', '.join(_FIELDS)}", "correct it, or write it with PublicSpec.to_json"
     return DataError(what, where=where, expected=expected, remedy=remedy)
 
 
-def _missing(name: str, expected: str) -> DataError:
+def _missing_error(name: str, expected: str) -> DataError:
     what, remedy = f"the public bounds of the {name} are missing", "declare bounds that are known without the data"
     return DataError(what, where="PublicSpec", expected=expected, remedy=remedy)
 

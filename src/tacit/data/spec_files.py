@@ -75,7 +75,7 @@ def _content(path: Path) -> Any:
     value: Any = None
     missing = False
     try:
-        text = plain_files.text(path)
+        text = plain_files.read_text(path)
         value = tomllib.loads(text) if kind == "TOML" else json.loads(text)
     except OSError:
         missing = True

@@ -42,7 +42,7 @@ UnitKind = Literal["id", "episode", "transition"]
 
 
 @dataclass(frozen=True)
-class Records:
+class StoredRecords:
     """Validated columns with their units and episodes."""
 
     columns: Mapping[str, Array]  # name -> array of length T, as in `layout`
@@ -63,7 +63,7 @@ class Records:
     digests: Array | None = None
 
     @property
-    def said(self) -> dict[str, Any]:
+    def unit_metadata(self) -> dict[str, Any]:
         """What is public about the units: everything but the columns and whose each row is."""
         return {name: getattr(self, name) for name in ("owner", "unit", "queried", "unit_key")}
 
@@ -80,7 +80,7 @@ class Records:
         return episodes
 
 
-def ends_of(records: Records) -> Array:
+def chain_ends(records: StoredRecords) -> Array:
     """Which rows the next one does not follow, shape `(T,)` bool."""
     # These are the last of an episode, those that terminate or truncate it, and any whose next observation is not the
     # observation of the row after it.
@@ -136,12 +136,12 @@ class MemoryColumns:
         column.resize((self._rows.pop(name), *column.shape[1:]), refcheck=False)
         return column
 
-    def finish(self, index: Mapping[str, Array], spec: PublicSpec, *, simulated: bool, **said: Any) -> Records:
-        """The whole; see `Records.said`."""
+    def finish(self, index: Mapping[str, Array], spec: PublicSpec, *, simulated: bool, **notes: Any) -> StoredRecords:
+        """The whole; see `Records.unit_metadata`."""
         names = self.take(NAMES) if NAMES in self._columns else None
-        taken = {name: self.take(name) for name in layout(spec)}
+        columns = {name: self.take(name) for name in layout(spec)}
         order, offsets, episodes = (index[name] for name in INDEX)
-        return Records(taken, order, offsets, episodes, names=names, **said)
+        return StoredRecords(columns, order, offsets, episodes, names=names, **notes)
 
     def abort(self) -> None:
         self._columns.clear()
@@ -159,11 +159,11 @@ class FolderColumns:
         self._partial = self.folder.with_name(f".{self.folder.name}.partial-{secrets.token_hex(4)}")
         self._files: dict[str, BufferedRandom] = {}
         self._headers: dict[str, tuple[np.dtype[Any], tuple[int, ...], int]] = {}
-        with _writing(self.folder):
+        with _WriteErrors(self.folder):
             self._partial.mkdir(mode=0o700, parents=True)
 
     def append(self, name: str, values: Array) -> None:
-        with _writing(self.folder):
+        with _WriteErrors(self.folder):
             if name not in self._files:
                 self._files[name] = open(self._partial / f"{name}.npy", "w+b")  # noqa: SIM115
                 self._headers[name] = (values.dtype, values.shape[1:], 0)
@@ -182,16 +182,16 @@ class FolderColumns:
         path.unlink()
         return column
 
-    def finish(self, index: Mapping[str, Array], spec: PublicSpec, *, simulated: bool, **said: Any) -> Records:
-        """The whole; see `Records.said`."""
+    def finish(self, index: Mapping[str, Array], spec: PublicSpec, *, simulated: bool, **notes: Any) -> StoredRecords:
+        """The whole; see `Records.unit_metadata`."""
         for name in INDEX:
             for chunk in chunks(index[name]):
                 self.append(name, chunk)
-        with _writing(self.folder):
+        with _WriteErrors(self.folder):
             for name in tuple(self._files):
                 self._close(name)
             with open(self._partial / "spec.json", "x", encoding="utf-8") as file:
-                public = {name: value for name, value in said.items() if value not in (None, False)}
+                public = {name: value for name, value in notes.items() if value not in (None, False)}
                 json.dump({**FORMAT, "simulated": simulated, **public, "spec": spec.to_json()}, file, indent=1)
                 file.flush()
                 os.fsync(file.fileno())
@@ -212,7 +212,7 @@ class FolderColumns:
             os.fsync(file.fileno())
 
 
-def write(records: Records, spec: PublicSpec, folder: str | os.PathLike[str], *, simulated: bool) -> None:
+def write(records: StoredRecords, spec: PublicSpec, folder: str | os.PathLike[str], *, simulated: bool) -> None:
     """Writes the native format."""
     sink = FolderColumns(folder)
     try:
@@ -221,13 +221,14 @@ def write(records: Records, spec: PublicSpec, folder: str | os.PathLike[str], *,
                 sink.append(name, chunk)
         for chunk in () if records.names is None else chunks(records.names):
             sink.append(NAMES, chunk)
-        sink.finish({name: getattr(records, name) for name in INDEX}, spec, simulated=simulated, **records.said)
+        index = {name: getattr(records, name) for name in INDEX}
+        sink.finish(index, spec, simulated=simulated, **records.unit_metadata)
     except BaseException:
         sink.abort()
         raise
 
 
-def read(folder: str | os.PathLike[str]) -> tuple[PublicSpec, bool, Records]:
+def read(folder: str | os.PathLike[str]) -> tuple[PublicSpec, bool, StoredRecords]:
     """The spec, whether the records are simulated, and the columns, memory-mapped read-only.
 
     Raises:
@@ -241,28 +242,28 @@ def read(folder: str | os.PathLike[str]) -> tuple[PublicSpec, bool, Records]:
     rows = len(arrays["rewards"])
     columns = {name: arrays[name] for name in layout(spec)}
     if rows == 0 or any(len(column) != rows for column in (*columns.values(), arrays["order"])):
-        raise _damaged(folder, "the columns have different lengths or are empty")
-    seen = np.zeros(rows, dtype=np.bool_)
+        raise _damaged_error(folder, "the columns have different lengths or are empty")
+    covered = np.zeros(rows, dtype=np.bool_)
     for part in _stream(folder / "order.npy"):
         if part.min() < 0 or part.max() >= rows:
-            raise _damaged(folder / "order.npy", "a row number is out of range")
-        seen[part] = True
-    if not seen.all():
-        raise _damaged(folder / "order.npy", "a row belongs to no unit")
+            raise _damaged_error(folder / "order.npy", "a row number is out of range")
+        covered[part] = True
+    if not covered.all():
+        raise _damaged_error(folder / "order.npy", "a row belongs to no unit")
     for name in ("offsets", "episodes"):
         last = 0
         for i, part in enumerate(_stream(folder / f"{name}.npy")):
             if (i == 0 and part[0] != 0) or (i > 0 and part[0] <= last) or not np.all(np.diff(part) > 0):
-                raise _damaged(folder / f"{name}.npy", "the boundaries do not rise from 0")
+                raise _damaged_error(folder / f"{name}.npy", "the boundaries do not rise from 0")
             last = int(part[-1])
         if last != rows:
-            raise _damaged(folder / f"{name}.npy", "the boundaries do not end at the last row")
+            raise _damaged_error(folder / f"{name}.npy", "the boundaries do not end at the last row")
     names = _map(folder / f"{NAMES}.npy", np.dtype(np.uint8), (NAME_BYTES,)) if public.owner == "id" else None
     if names is not None and len(names) != len(arrays["offsets"]) - 1:
-        raise _damaged(folder / f"{NAMES}.npy", "there is not one name for each unit")
+        raise _damaged_error(folder / f"{NAMES}.npy", "there is not one name for each unit")
     order, offsets, episodes = (arrays[name] for name in INDEX)
-    said = (public.owner, public.unit, public.queried, public.unit_key)
-    return spec, simulated, Records(columns, order, offsets, episodes, *said, names=names)
+    metadata = (public.owner, public.unit, public.queried, public.unit_key)
+    return spec, simulated, StoredRecords(columns, order, offsets, episodes, *metadata, names=names)
 
 
 def read_spec(folder: Path) -> tuple[PublicSpec, bool, UnitKind]:
@@ -303,9 +304,9 @@ def name_units(folder: Path, name: str) -> None:
     Raises:
         FileError: the folder cannot be written.
     """
-    with _writing(folder):
-        said = json.loads(plain_files.text(folder / "spec.json"))
-        plain_files.write(folder / "spec.json", json.dumps({**said, "unit": name}, indent=1))
+    with _WriteErrors(folder):
+        metadata = json.loads(plain_files.read_text(folder / "spec.json"))
+        plain_files.write(folder / "spec.json", json.dumps({**metadata, "unit": name}, indent=1))
 
 
 class _Public(NamedTuple):
@@ -324,7 +325,7 @@ def _read_public(folder: Path) -> _Public:
     path = folder / "spec.json"
     with contextlib.suppress(OSError, ValueError, KeyError, TypeError, RecursionError, OverflowError, DataError):
         if not path.is_symlink():
-            public = _public(json.loads(plain_files.text(path)))
+            public = _public(json.loads(plain_files.read_text(path)))
     if public is None:
         what, remedy = "spec.json is missing or damaged", "import or save the data again"
         if not folder.exists():
@@ -354,7 +355,7 @@ def chunks(column: Array) -> Iterator[Array]:
         yield column[start : start + CHUNK]
 
 
-class _writing:
+class _WriteErrors:
     """Turns an OSError (disk full, no permission) into a FileError that names the folder only."""
 
     def __init__(self, folder: Path) -> None:
@@ -384,12 +385,12 @@ def _header(file: BufferedRandom, dtype: np.dtype[Any], shape: tuple[int, ...], 
 def _map(path: Path, dtype: np.dtype[Any], shape: tuple[int, ...]) -> Array:
     column: Array | None = None
     try:
-        if plain_files.plain(path) and not path.is_symlink():
+        if plain_files.is_plain_file(path) and not path.is_symlink():
             column = np.load(path, mmap_mode="r", allow_pickle=False)
     except Exception:  # of a header that no parser takes
         column = None
     if not isinstance(column, np.ndarray) or column.dtype != dtype or column.shape[1:] != shape or column.ndim == 0:
-        raise _damaged(path, "the file is missing, truncated or of another kind")
+        raise _damaged_error(path, "the file is missing, truncated or of another kind")
     return np.asarray(column)
 
 
@@ -402,6 +403,6 @@ def _stream(path: Path) -> Iterator[Array]:
             yield np.fromfile(file, dtype=dtype, count=min(CHUNK, rows - start))
 
 
-def _damaged(path: Path, what: str) -> FileError:
+def _damaged_error(path: Path, what: str) -> FileError:
     expected, remedy = "a folder that Trajectories.save wrote", "import or save the data again"
     return FileError(what, where=str(path), expected=expected, remedy=remedy)

@@ -69,14 +69,14 @@ class Texts:
         unit_keys.require_no_twins((key for key, _ in found), where, self.unit_key)
         return found
 
-    def rated(self, completion: str, rating: str) -> list[tuple[str, tuple[str, str, float]]]:
+    def ratings(self, completion: str, rating: str) -> list[tuple[str, tuple[str, str, float]]]:
         """The same of completions and a person's rating of each.
 
         Raises:
             FileError, DataError: as for `rows`, and where a rating is no number.
         """
         read = self.rows(completion, rating)
-        return [(person, (text, said, self._number(value, rating))) for person, (text, said, value) in read]
+        return [(person, (text, done, self._number(value, rating))) for person, (text, done, value) in read]
 
     def _number(self, text: str, column: str) -> float:
         try:

@@ -15,10 +15,10 @@ from numpy.typing import NDArray
 
 from tacit.data import outputs
 from tacit.data.ingest import Ingest
-from tacit.data.memory import Memory, remembered
+from tacit.data.memory import Memory, memory_columns
 from tacit.data.sources import files, frames
 from tacit.data.spec import PublicSpec
-from tacit.data.store import Records, UnitKind, read, write
+from tacit.data.store import StoredRecords, UnitKind, read, write
 from tacit.errors import DataError, SealedError
 from tacit.units import UnitKey
 
@@ -51,11 +51,11 @@ class Trajectories:
 
     spec: PublicSpec
     simulated: bool
-    _records: Records
+    _records: StoredRecords
     _sealed: bool
     _shown: bool  # whether anybody but a vault may look, before a vault has them
 
-    def __init__(self, records: Records, spec: PublicSpec, *, simulated: bool) -> None:
+    def __init__(self, records: StoredRecords, spec: PublicSpec, *, simulated: bool) -> None:
         self.__dict__.update(spec=spec, simulated=simulated, _records=records, _sealed=False, _shown=True)
 
     @classmethod
@@ -254,7 +254,7 @@ class Trajectories:
     def remember(self, memory: Memory) -> Trajectories:
         """The same records with a memory in place of each observation; public bounds stay as they are.
 
-        A policy that was learned from the result acts on memories: play it in `tacit.envs.rollouts.Remembered`.
+        A policy that was learned from the result acts on memories: play it in `tacit.envs.rollouts.MemoryDomain`.
 
         Raises:
             SealedError: the records are sealed in a vault.
@@ -263,12 +263,12 @@ class Trajectories:
         memory.require_fit(self.spec.observation, where="Trajectories.remember")
         if self._sealed:
             self._refuse_if_sealed("remember")
-        columns = {**self._columns, **remembered(self._columns, self._episodes, memory)}
+        columns = {**self._columns, **memory_columns(self._columns, self._episodes, memory)}
         made = Trajectories(dataclasses.replace(self._records, columns=columns), self.spec, simulated=self.simulated)
         made.__dict__["_shown"] = self._shown
         return made
 
-    def named(self, names: NDArray[np.uint8], unit_key: UnitKey | None = None) -> Trajectories:
+    def with_names(self, names: NDArray[np.uint8], unit_key: UnitKey | None = None) -> Trajectories:
         """The same records under the names [U, 16] of their units' ids (`tacit.data.unit_keys.names`).
 
         For readers that number people first and keep no id. `unit_key` is what twins among them are.
@@ -319,7 +319,7 @@ class Trajectories:
         """
         return self._records.owner
 
-    def by_unit(self) -> list[Trajectories]:
+    def split_by_unit(self) -> list[Trajectories]:
         """The records of each unit as a set of their own, in which every episode is a unit: worlds, where units are.
 
         Raises:
@@ -334,7 +334,7 @@ class Trajectories:
             units.append(self.from_arrays(**part, unit_ids=":episode", spec=self.spec, simulated=self.simulated))
         return units
 
-    def require_several(self) -> None:
+    def require_several_units(self) -> None:
         """Refuse records that all belong to one unit, before a vault exists: nobody could hide among others.
 
         Raises:
@@ -412,17 +412,17 @@ class Trajectories:
             what = "private records cannot be pickled or copied"
             expected, remedy = "a simulated set", "use save(folder) and Trajectories.open(folder)"
             raise DataError(what, where="Trajectories", expected=expected, remedy=remedy)
-        return (type(self)._restored, (self._records, self.spec))
+        return (type(self)._restore, (self._records, self.spec))
 
     @classmethod
-    def _restored(cls, records: Records, spec: PublicSpec) -> Trajectories:
+    def _restore(cls, records: StoredRecords, spec: PublicSpec) -> Trajectories:
         return cls(records, spec, simulated=True)
 
     def __repr__(self) -> str:
         return f"Trajectories(spec={self.spec!r}, simulated={self.simulated})"
 
 
-def held_by_one(data: Trajectories, ledger: Path) -> Callable[[], Trajectories]:
+def bind_to_ledger(data: Trajectories, ledger: Path) -> Callable[[], Trajectories]:
     """What opens records in memory for the vaults of one study, which follow one another under one ledger.
 
     From its first call on the records are sealed: no vault of another ledger gets them, and what is opened shows them
@@ -448,12 +448,12 @@ def held_by_one(data: Trajectories, ledger: Path) -> Callable[[], Trajectories]:
     return open
 
 
-def called_units(data: Trajectories) -> str | None:
+def unit_id_name(data: Trajectories) -> str | None:
     """What the ids of the units were called, where it was said; public."""
     return data._records.unit
 
 
-def folder_of(data: Trajectories) -> Path | None:
+def source_folder(data: Trajectories) -> Path | None:
     """The folder that the records were opened from, if they lie in one."""
     folder: Path | None = vars(data).get("_folder")
     return folder

@@ -7,7 +7,7 @@ Files, frames, arrays, databases, positions, texts, devices and registers all as
   keys. Fractions, truth values, dates and all else are no ids.
 - Nothing is no id, and neither are the words for nothing, such as NA (`columns.MISSING`), nor what nobody sees.
 - *Twins* are keys that a person could take for one: alike but for case, width, Unicode form, runs of white space or
-  invisible characters (`folded`). They are refused, unless it is declared that they are different units, or one.
+  invisible characters (`fold_key`). They are refused, unless it is declared that they are different units, or one.
 """
 
 from __future__ import annotations
@@ -62,9 +62,9 @@ def key(value: Any, unit_key: UnitKey | None = None) -> str:
         text = bytes(value).hex()
     else:
         text = _digits(value)
-    if text in MISSING or not folded(text):
+    if text in MISSING or not fold_key(text):
         raise NoKey("is missing")
-    return folded(text) if unit_key == "folded" else text
+    return fold_key(text) if unit_key == "folded" else text
 
 
 def key_or_none(value: Any, unit_key: UnitKey | None = None) -> str | None:
@@ -75,7 +75,7 @@ def key_or_none(value: Any, unit_key: UnitKey | None = None) -> str | None:
         return None
 
 
-def column(values: Any) -> Array:
+def as_column(values: Any) -> Array:
     """One id a row as an array that keeps each as it is: numpy cuts zeros from the ends of texts and bytes in a
     list."""
     # Ids that are no flat column come out with another number of dimensions than one.
@@ -133,19 +133,20 @@ def _digits(value: Any) -> str:
     raise NoKey("is neither text, bytes nor a whole number")
 
 
-def folded(text: str) -> str:
+def fold_key(text: str) -> str:
     """What is left of a key without case, width, Unicode form, invisible characters and runs of white space."""
     if text.isascii() and text.isprintable() and "  " not in text:
         return text.lower()
-    before = None
-    while text != before:  # a case may open a form, a form a case, and what nobody sees may part a letter from its sign
-        before, seen = text, "".join(c for c in text if not _invisible(c))
-        text = unicodedata.normalize("NFKC", unicodedata.normalize("NFD", seen).upper().casefold())
+    previous = None
+    # A case may open a form, a form a case, and what nobody sees may part a letter from its sign.
+    while text != previous:
+        previous, visible = text, "".join(c for c in text if not _is_invisible(c))
+        text = unicodedata.normalize("NFKC", unicodedata.normalize("NFD", visible).upper().casefold())
     return " ".join(text.split())
 
 
 @cache
-def _invisible(character: str) -> bool:
+def _is_invisible(character: str) -> bool:
     hidden = unicodedata.category(character) in ("Cf", "Cc") and not character.isspace()
     selects = "\ufe00" <= character <= "\ufe0f" or "\U000e0100" <= character <= "\U000e01ef"
     return hidden or selects or character in _IGNORED or "\u180b" <= character <= "\u180f"
@@ -162,7 +163,7 @@ def names(keys: Iterable[str]) -> NDArray[np.uint8]:
     return np.frombuffer(bytes(digests), np.uint8).reshape(-1, NAME_BYTES)
 
 
-def have_equals(rows: NDArray[np.uint8]) -> bool:
+def has_duplicates(rows: NDArray[np.uint8]) -> bool:
     """Whether two of these digests [U, 16] are equal."""
     halves = np.ascontiguousarray(rows).view(np.uint64)
     order = np.lexsort(halves.T)
@@ -176,17 +177,17 @@ def require_no_twins(keys: Iterable[str], where: str, unit_key: UnitKey | None =
         DataError: there are two, and nobody said what they are.
     """
     distinct = set(keys)
-    if unit_key is None and len({folded(text) for text in distinct}) < len(distinct):
-        raise twins(where)
+    if unit_key is None and len({fold_key(text) for text in distinct}) < len(distinct):
+        raise twins_error(where)
 
 
-def twins(where: str) -> DataError:
+def twins_error(where: str) -> DataError:
     """The refusal of twins."""
     what = "two unit ids differ by case, width, form or invisible characters alone, and one unit could pass for two"
     return DataError(what, where=where, expected="one way to write the id of each unit", remedy=TWINS)
 
 
-def checked(unit_key: str | None, where: str) -> UnitKey | None:
+def require_unit_key(unit_key: str | None, where: str) -> UnitKey | None:
     """What twins are, if it is one of the words."""
     if unit_key is not None and unit_key not in get_args(UnitKey):
         what, expected = "unit_key says nothing that is known", "'exact', 'folded' or None"

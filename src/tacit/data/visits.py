@@ -13,7 +13,7 @@ import numpy.typing as npt
 from tacit.data.spec import Discrete, PublicSpec, Space
 from tacit.errors import DataError
 
-__all__ = ["Visit", "empty_rows", "rows_of"]
+__all__ = ["Visit", "empty_rows", "visit_rows"]
 
 Array = npt.NDArray[Any]
 
@@ -54,7 +54,7 @@ class Visit:
         return "Visit(...)"
 
 
-def rows_of(
+def visit_rows(
     visits: Mapping[str, Visit], people: Sequence[Sequence[str]], spec: PublicSpec, horizon: int
 ) -> dict[str, Array]:
     """The rows of those who were asked for, as `Users.serve` returns them.
@@ -79,20 +79,20 @@ def rows_of(
     """
     if not all(isinstance(person, str) for person in visits):
         what, expected = "a key of the visits is not text", "the ids as a vault passes them to serve: text"
-        raise DataError(what, where="rows_of", expected=expected, remedy="write str(id) wherever a visit is filed")
-    asked = [person for replicate in people for person in replicate]
-    rows = empty_rows(spec, len(asked), horizon)
-    for i, person in enumerate(asked):
+        raise DataError(what, where="visit_rows", expected=expected, remedy="write str(id) wherever a visit is filed")
+    ids = [person for replicate in people for person in replicate]
+    rows = empty_rows(spec, len(ids), horizon)
+    for i, person in enumerate(ids):
         visit = visits.get(person) if person else None
         n = 0 if visit is None else min(len(visit.rewards), horizon)
         if visit is None or n == 0 or not visit.fits(spec):
             continue
-        seen = _fitted(visit.observations[: n + 1], spec.observation)
-        rows["observations"][i, :n], rows["next_observations"][i, :n] = seen[:-1], seen[1:]
-        rows["actions"][i, :n] = _fitted(visit.actions[:n], spec.action)
-        rows["rewards"][i, :n] = _single(visit.rewards[:n])
-        over = visit.terminated and n == len(visit.rewards)
-        rows["terminations"][i, n - 1], rows["truncations"][i, n - 1] = over, not over
+        observations = _encode_values(visit.observations[: n + 1], spec.observation)
+        rows["observations"][i, :n], rows["next_observations"][i, :n] = observations[:-1], observations[1:]
+        rows["actions"][i, :n] = _encode_values(visit.actions[:n], spec.action)
+        rows["rewards"][i, :n] = _as_float32(visit.rewards[:n])
+        terminated = visit.terminated and n == len(visit.rewards)
+        rows["terminations"][i, n - 1], rows["truncations"][i, n - 1] = terminated, not terminated
         rows["mask"][i, :n] = True
     return rows
 
@@ -131,14 +131,14 @@ def _size(space: Space) -> int:
     return 1 if isinstance(space, Discrete) else space.size
 
 
-def _fitted(values: Array, space: Space) -> Array:
+def _encode_values(values: Array, space: Space) -> Array:
     flat = values.reshape(len(values), -1)
     if not isinstance(space, Discrete):
-        return _single(flat)
+        return _as_float32(flat)
     codes = flat[:, 0]
     return np.where((codes >= 0) & (codes < space.n) & (codes == np.floor(codes)), codes, -1.0).astype(np.int64)
 
 
-def _single(values: Array) -> Array:
+def _as_float32(values: Array) -> Array:
     with np.errstate(over="ignore"):
         return values.astype(np.float32)

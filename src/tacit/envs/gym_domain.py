@@ -46,19 +46,19 @@ class DomainEnv(gymnasium.Env[Any, Any]):
         super().reset(seed=seed)
         self._state = self._domain.starts(1, self.np_random)
         self._elapsed = 0
-        return self._seen(), {}
+        return self._observe(), {}
 
     def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
         """One step of the domain."""
-        self._state, paid, ended = self._domain.step(self._state, np.array([action]), self.np_random)
+        self._state, rewards, terminations = self._domain.step(self._state, np.array([action]), self.np_random)
         self._elapsed += 1
-        over = bool(ended[0])
-        return self._seen(), float(paid[0]), over, not over and self._elapsed >= self._horizon, {}
+        terminated = bool(terminations[0])
+        return self._observe(), float(rewards[0]), terminated, not terminated and self._elapsed >= self._horizon, {}
 
-    def _seen(self) -> Any:
-        seen = self._domain.observe(self._state)[0]
+    def _observe(self) -> Any:
+        observation = self._domain.observe(self._state)[0]
         space = self.observation_space
-        return np.clip(seen, space.low, space.high) if isinstance(space, gymnasium.spaces.Box) else seen
+        return np.clip(observation, space.low, space.high) if isinstance(space, gymnasium.spaces.Box) else observation
 
 
 def _space(space: Space) -> gymnasium.Space[Any]:
@@ -68,13 +68,13 @@ def _space(space: Space) -> gymnasium.Space[Any]:
     return gymnasium.spaces.Box(np.array(space.low, dtype=np.float32), np.array(space.high, dtype=np.float32))
 
 
-class _Seat:
+class _EnvHandle:
     """An environment in use, and what it showed last; the environment is free again when nobody holds the seat."""
 
     def __init__(self, env: gymnasium.Env[Any, Any], free: list[gymnasium.Env[Any, Any]], seed: int) -> None:
         weakref.finalize(self, free.append, env).atexit = False
-        self.env, self.cut = env, False
-        self.seen, _ = env.reset(seed=seed)
+        self.env, self.truncated = env, False
+        self.observation, _ = env.reset(seed=seed)
 
 
 class GymDomain:
@@ -98,17 +98,19 @@ class GymDomain:
     """
 
     def __init__(self, name: str | gymnasium.Env[Any, Any], **options: Any) -> None:
-        made = name if isinstance(name, str) else name.spec
-        if made is None:
+        env_spec = name if isinstance(name, str) else name.spec
+        if env_spec is None:
             what, expected = "the environment says nothing of how it is made", "one that gymnasium.make made"
             remedy = "register its class with Gymnasium: one is made for each person who is met at once"
             raise DataError(what, where=f"GymDomain({type(name).__name__})", expected=expected, remedy=remedy)
-        self.name, self._made, self._options = made if isinstance(made, str) else made.id, made, options
-        first = self._make()
+        self.name = env_spec if isinstance(env_spec, str) else env_spec.id
+        self._env_spec, self._options = env_spec, options
+        first = self._make_env()
         self._free: list[gymnasium.Env[Any, Any]] = [first]
         self._observation, self._action = first.observation_space, first.action_space
         for which, space in (("observation", self._observation), ("action", self._action)):
-            if not isinstance(space, gymnasium.spaces.Box) and not _counts(space):
+            zero_based = isinstance(space, gymnasium.spaces.Discrete) and int(space.start) == 0
+            if not isinstance(space, gymnasium.spaces.Box) and not zero_based:
                 what = f"the {which} space is of a kind that is not supported"
                 expected = "a Box, or a Discrete that starts at 0"
                 remedy = "flatten or shift it with a wrapper and register the result"
@@ -129,7 +131,7 @@ class GymDomain:
             DataError: bounds are missing, or have another number of dimensions.
         """
         if reward is None:
-            raise self._unbounded("the reward has no public bounds", "reward=(low, high)")
+            raise self._bounds_error("the reward has no public bounds", "reward=(low, high)")
         return PublicSpec(
             observation=self._space(self._observation, observation, "observation"),
             action=self._space(self._action, action, "action"),
@@ -141,7 +143,7 @@ class GymDomain:
         """[N] handles of environments that were just reset, with seeds of their own."""
         state = np.empty(units, dtype=object)
         for i, seed in enumerate(generator.integers(2**31, size=units).tolist()):
-            state[i] = _Seat(self._free.pop() if self._free else self._make(), self._free, seed)
+            state[i] = _EnvHandle(self._free.pop() if self._free else self._make_env(), self._free, seed)
         return state
 
     def step(
@@ -151,28 +153,28 @@ class GymDomain:
 
         Continuous actions [N, a] are clipped to the environment's bounds, and 0 where they are not finite.
         """
-        paid, ended = np.zeros(len(state)), np.zeros(len(state), dtype=np.bool_)
-        for i, done in enumerate(self._acts(action)):
-            seat = state[i]
-            seat.seen, paid[i], ended[i], seat.cut, _ = seat.env.step(done)
-        return state, paid, ended
+        rewards, terminated = np.zeros(len(state)), np.zeros(len(state), dtype=np.bool_)
+        for i, env_action in enumerate(self._env_actions(action)):
+            handle = state[i]
+            handle.observation, rewards[i], terminated[i], handle.truncated, _ = handle.env.step(env_action)
+        return state, rewards, terminated
 
     def observe(self, state: Array) -> Array:
         """[N, d] float32, or [N] int64 where observations are discrete."""
         if isinstance(self._observation, gymnasium.spaces.Discrete):
-            return np.array([seat.seen for seat in state], dtype=np.int64)
+            return np.array([handle.observation for handle in state], dtype=np.int64)
         assert isinstance(self._observation, gymnasium.spaces.Box)
-        seen = np.empty((len(state), int(np.prod(self._observation.shape))), dtype=np.float32)
+        observations = np.empty((len(state), int(np.prod(self._observation.shape))), dtype=np.float32)
         with np.errstate(over="ignore"):
-            for i, seat in enumerate(state):
-                seen[i] = np.ravel(seat.seen)
-        return seen
+            for i, handle in enumerate(state):
+                observations[i] = np.ravel(handle.observation)
+        return observations
 
     def truncated(self, state: Array) -> npt.NDArray[np.bool_]:
         """Which episodes [N] the environment truncated in their last step."""
-        return np.array([seat.cut for seat in state], dtype=np.bool_)
+        return np.array([handle.truncated for handle in state], dtype=np.bool_)
 
-    def _acts(self, action: Array) -> Array:
+    def _env_actions(self, action: Array) -> Array:
         if isinstance(self._action, gymnasium.spaces.Discrete):
             return np.asarray(action, dtype=np.int64)
         assert isinstance(self._action, gymnasium.spaces.Box)
@@ -183,25 +185,24 @@ class GymDomain:
     def _space(self, space: gymnasium.Space[Any], bounds: Box | None, which: str) -> Space:
         if isinstance(space, gymnasium.spaces.Discrete):
             if bounds is not None:
-                raise self._unbounded(f"the {which} is discrete and has no bounds", f"no {which} bounds")
+                raise self._bounds_error(f"the {which} is discrete and has no bounds", f"no {which} bounds")
             return Discrete(int(space.n))
         assert isinstance(space, gymnasium.spaces.Box)
         low, high = space.low.ravel().astype(np.float64), space.high.ravel().astype(np.float64)
         if bounds is None and not (np.isfinite(low) & np.isfinite(high) & (high - low < 1e30)).all():
-            raise self._unbounded(
-                f"the {which} has no finite bounds", f"{which}=Box(low, high), {len(low)} numbers each"
-            )
+            expected = f"{which}=Box(low, high), {len(low)} numbers each"
+            raise self._bounds_error(f"the {which} has no finite bounds", expected)
         if bounds is not None and bounds.size != len(low):
-            raise self._unbounded(f"the {which} bounds have {bounds.size} dimensions", f"one for each of {len(low)}")
+            raise self._bounds_error(f"the {which} bounds have {bounds.size} dimensions", f"one for each of {len(low)}")
         return bounds or Box(tuple(low.tolist()), tuple(high.tolist()))
 
-    def _unbounded(self, what: str, expected: str) -> DataError:
+    def _bounds_error(self, what: str, expected: str) -> DataError:
         remedy = "declare bounds that are known without the data, such as physical limits"
         return DataError(what, where=f"GymDomain({self.name!r}).public_spec", expected=expected, remedy=remedy)
 
-    def _make(self) -> gymnasium.Env[Any, Any]:
+    def _make_env(self) -> gymnasium.Env[Any, Any]:
         try:
-            return gymnasium.make(self._made, disable_env_checker=True, **self._options)
+            return gymnasium.make(self._env_spec, disable_env_checker=True, **self._options)
         except gymnasium.error.DependencyNotInstalled:
             what, remedy = "a package that the environment needs is not installed", "install gymnasium's extra for it"
         except (gymnasium.error.Error, ImportError):
@@ -211,7 +212,3 @@ class GymDomain:
             remedy = f"did you mean {' or '.join(near)}" if near else "import the package that registers it first"
         expected = "the id of a registered environment"
         raise DataError(what, where=f"GymDomain({self.name!r})", expected=expected, remedy=remedy)
-
-
-def _counts(space: gymnasium.Space[Any]) -> bool:
-    return isinstance(space, gymnasium.spaces.Discrete) and int(space.start) == 0

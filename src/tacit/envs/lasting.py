@@ -12,7 +12,7 @@ import numpy as np
 
 from tacit.data.spec import PublicSpec
 from tacit.envs.rollouts import Array, Domain
-from tacit.envs.serving import Actor, shown
+from tacit.envs.serving import Actor, replace_nonfinite
 from tacit.errors import DataError
 
 __all__ = ["LastingUsers"]
@@ -72,28 +72,28 @@ class LastingUsers:
         generator = np.random.default_rng([self._seed, self._round])
         fresh = (self._round + slots) % self.stay == 0 if self._round else np.ones(len(slots), bool)
         leaving = (self._round + 1 + slots) % self.stay == 0
-        self._begin(fresh, generator)
+        self._begin_episodes(fresh, generator)
         self._round += 1
-        moments = []
+        steps = []
         for t in range(self._horizon):
-            seen = self._domain.observe(self._state)
-            action = np.asarray(actor(shown(seen), replicate, generator))
-            self._state, paid, ended = self._domain.step(self._state, action, generator)
+            observations = self._domain.observe(self._state)
+            actions = np.asarray(actor(replace_nonfinite(observations), replicate, generator))
+            self._state, rewards, terminated = self._domain.step(self._state, actions, generator)
             self._age += 1
-            cut = ~ended & ((self._age >= self._episode) | (leaving & (t == self._horizon - 1)))
-            moments.append((seen, action, paid, self._domain.observe(self._state), ended, cut))
-            self._begin(ended | cut, generator)
+            truncated = ~terminated & ((self._age >= self._episode) | (leaving & (t == self._horizon - 1)))
+            steps.append((observations, actions, rewards, self._domain.observe(self._state), terminated, truncated))
+            self._begin_episodes(terminated | truncated, generator)
         names = ("observations", "actions", "rewards", "next_observations", "terminations", "truncations")
-        rows = {name: np.stack(column, axis=1) for name, column in zip(names, zip(*moments, strict=True), strict=True)}
+        rows = {name: np.stack(column, axis=1) for name, column in zip(names, zip(*steps, strict=True), strict=True)}
         return rows | {"mask": np.ones((len(slots), self._horizon), bool)}
 
-    def _begin(self, who: Array, generator: np.random.Generator) -> None:
+    def _begin_episodes(self, mask: Array, generator: np.random.Generator) -> None:
         """A fresh episode for these slots."""
-        if not who.any():
+        if not mask.any():
             return
-        state = self._domain.starts(int(who.sum()), generator)
+        state = self._domain.starts(int(mask.sum()), generator)
         if not len(self._age):
-            self._state, self._age = state, np.zeros(len(who), np.int64)
+            self._state, self._age = state, np.zeros(len(mask), np.int64)
             return
-        self._state, self._age = self._state.copy(), np.where(who, 0, self._age)
-        self._state[who] = state
+        self._state, self._age = self._state.copy(), np.where(mask, 0, self._age)
+        self._state[mask] = state

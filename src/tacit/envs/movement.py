@@ -24,21 +24,32 @@ from typing import Literal, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from tacit.data.mobility.days import ACTIONS, EXPLORE, HOME, LAST, RETURN, SLOTS, STAY, before, distinct, symbols
+from tacit.data.mobility.days import (
+    ACTIONS,
+    EXPLORE,
+    HOME,
+    LAST,
+    RETURN,
+    SLOTS,
+    STAY,
+    distinct_counts,
+    previous_symbols,
+    symbols,
+)
 from tacit.envs.spaces import JumpLaw, RankLaw
 from tacit.errors import DataError
 
 __all__ = [
+    "DayRollout",
     "FixedPolicy",
     "Invalid",
     "JumpLaw",
     "MovementPolicy",
-    "Played",
     "RankLaw",
     "Space",
-    "Starts",
+    "StartSampler",
     "play",
-    "possible",
+    "possible_actions",
     "rollout",
 ]
 
@@ -80,7 +91,7 @@ class Space(Protocol):
         """Cells [n] that people in cells [n] go to."""
 
 
-class Starts(Protocol):
+class StartSampler(Protocol):
     """Where days begin."""
 
     def draw(self, n: int, rng: np.random.Generator) -> IntArray:
@@ -100,7 +111,7 @@ class FixedPolicy:
 
 
 @dataclass(frozen=True, eq=False)
-class Played:
+class DayRollout:
     """Days that were played.
 
     Attributes:
@@ -124,7 +135,7 @@ def play(
 
 def rollout(
     policy: MovementPolicy, space: Space, starts: npt.ArrayLike, rng: np.random.Generator, *, invalid: Invalid = "mask"
-) -> Played:
+) -> DayRollout:
     """Whole days with their actions and day types.
 
     Args:
@@ -145,32 +156,33 @@ def rollout(
     walk = Walk(first, masked=invalid == "mask")
     actions = np.zeros((len(first), SLOTS - 1), dtype=np.int64)
     for t in range(SLOTS - 1):
-        numbers = np.asarray(policy.probabilities(kinds, t, walk.distinct, walk.stay, walk.here == 0), dtype=float)
-        _check(numbers, len(first))
-        allowed = walk.possible(numbers.shape[1])
+        given = policy.probabilities(kinds, t, walk.distinct, walk.stay, walk.place == 0)
+        probabilities = np.asarray(given, dtype=float)
+        _require_probabilities(probabilities, len(first))
+        allowed = walk.possible_actions(probabilities.shape[1])
         if invalid == "mask":
-            numbers = numbers * allowed
-            numbers[:, STAY] += numbers.sum(axis=1) <= 0
-        actions[:, t] = _draw(numbers, rng)
-        possible = np.take_along_axis(allowed, actions[:, t, None], axis=1)[:, 0]
-        walk.step(np.where(possible, actions[:, t], STAY), space, rng, five=numbers.shape[1] > LAST)
-    return Played(walk.cells, actions, kinds)
+            probabilities = probabilities * allowed
+            probabilities[:, STAY] += probabilities.sum(axis=1) <= 0
+        actions[:, t] = _draw(probabilities, rng)
+        feasible = np.take_along_axis(allowed, actions[:, t, None], axis=1)[:, 0]
+        walk.step(np.where(feasible, actions[:, t], STAY), space, rng, five=probabilities.shape[1] > LAST)
+    return DayRollout(walk.cells, actions, kinds)
 
 
-def possible(days: npt.ArrayLike, *, actions: int = 5, invalid: Invalid = "mask") -> Mask:
+def possible_actions(days: npt.ArrayLike, *, actions: int = 5, invalid: Invalid = "mask") -> Mask:
     """Which of the first `actions` (4 or 5) actions are possible at each step of days [n, 48], [n, 47, actions]."""
-    count, place, last = (names(days)[:, :-1] for names in (distinct, symbols, before))
-    return _possible(count, place, last, actions, invalid == "mask")
+    count, place, last = (names(days)[:, :-1] for names in (distinct_counts, symbols, previous_symbols))
+    return _possible_actions(count, place, last, actions, invalid == "mask")
 
 
-def _possible(count: IntArray, place: IntArray, last: IntArray, number: int, masked: bool) -> Mask:
+def _possible_actions(count: IntArray, place: IntArray, last: IntArray, action_count: int, masked: bool) -> Mask:
     """Possible actions [..., number] with `count` places so far in place `place` after place `last`, all [...]."""
-    returnable = count - 1 - (place > 0) * masked - (last > 0) * (number > LAST)
+    returnable = count - 1 - (place > 0) * masked - (last > 0) * (action_count > LAST)
     allowed = np.ones((*place.shape, len(ACTIONS)), dtype=np.bool_)
     allowed[..., HOME] = place > 0
     allowed[..., RETURN] = returnable > 0
     allowed[..., LAST] = last > 0
-    return allowed[..., :number]
+    return allowed[..., :action_count]
 
 
 class Walk:
@@ -180,79 +192,80 @@ class Walk:
     def __init__(self, starts: IntArray, *, masked: bool) -> None:
         n = len(starts)
         self.masked, self.t = masked, 0
-        self.cells, self.names = np.zeros((n, SLOTS), dtype=np.int64), np.zeros((n, SLOTS), dtype=np.int64)
+        self.cells, self.symbols = np.zeros((n, SLOTS), dtype=np.int64), np.zeros((n, SLOTS), dtype=np.int64)
         self.cells[:, 0] = starts
         self.distinct, self.stay = np.ones(n, dtype=np.int64), np.ones(n, dtype=np.int64)
-        self.here, self.before = np.zeros(n, dtype=np.int64), np.full(n, -1, dtype=np.int64)
+        self.place, self.last_place = np.zeros(n, dtype=np.int64), np.full(n, -1, dtype=np.int64)
 
-    def possible(self, number: int) -> Mask:
+    def possible_actions(self, action_count: int) -> Mask:
         """Which of the first `number` actions are possible, [n, number]."""
-        return _possible(self.distinct, self.here, self.before, number, self.masked)
+        return _possible_actions(self.distinct, self.place, self.last_place, action_count, self.masked)
 
     def step(self, actions: IntArray, space: Space, rng: np.random.Generator, *, five: bool) -> None:
         """Takes possible actions [n]."""
-        t, place = self.t, self.here.copy()
+        t, place = self.t, self.place.copy()
         cells = self.cells[:, t].copy()
         at = np.flatnonzero(actions == HOME)
         place[at], cells[at] = 0, self.cells[at, 0]
         at = np.flatnonzero(actions == RETURN)
-        slot = self._earlier(at, rng, five)
-        place[at], cells[at] = self.names[at, slot], self.cells[at, slot]
+        slot = self._draw_return_slots(at, rng, five)
+        place[at], cells[at] = self.symbols[at, slot], self.cells[at, slot]
         at = np.flatnonzero(actions == LAST)
         slot = t - self.stay[at]
-        place[at], cells[at] = self.before[at], self.cells[at, slot]
+        place[at], cells[at] = self.last_place[at], self.cells[at, slot]
         at = np.flatnonzero(actions == EXPLORE)
-        place[at], cells[at] = self._new(at, space, rng)
-        moved = place != self.here
-        self.before = np.where(moved, self.here, self.before)
+        place[at], cells[at] = self._explore(at, space, rng)
+        moved = place != self.place
+        self.last_place = np.where(moved, self.place, self.last_place)
         self.stay = np.where(moved, 1, self.stay + 1)
         self.distinct = np.maximum(self.distinct, place + 1)
-        self.here, self.t = place, t + 1
-        self.cells[:, t + 1], self.names[:, t + 1] = cells, place
+        self.place, self.t = place, t + 1
+        self.cells[:, t + 1], self.symbols[:, t + 1] = cells, place
 
-    def _earlier(self, at: IntArray, rng: np.random.Generator, five: bool) -> IntArray:
+    def _draw_return_slots(self, at: IntArray, rng: np.random.Generator, five: bool) -> IntArray:
         """A slot of an earlier place for each of the days `at`, uniform, so that places come ~ their slots."""
-        names = self.names[at, : self.t + 1]
-        open_ = names > 0
+        past_symbols = self.symbols[at, : self.t + 1]
+        eligible = past_symbols > 0
         if self.masked:
-            open_ &= names != self.here[at, None]
+            eligible &= past_symbols != self.place[at, None]
         if five:
-            open_ &= names != self.before[at, None]
-        total = np.cumsum(open_, axis=1)
+            eligible &= past_symbols != self.last_place[at, None]
+        total = np.cumsum(eligible, axis=1)
         wanted = rng.integers(0, total[:, -1])
         slots: IntArray = (total <= wanted[:, None]).sum(axis=1)
         return slots
 
-    def _new(self, at: IntArray, space: Space, rng: np.random.Generator) -> tuple[IntArray, IntArray]:
+    def _explore(self, at: IntArray, space: Space, rng: np.random.Generator) -> tuple[IntArray, IntArray]:
         """Symbols and cells of explores of the days `at`."""
-        past, names = self.cells[at, : self.t + 1], self.names[at, : self.t + 1]
-        place, cells = self.here[at].copy(), past[:, -1].copy()
-        left = np.arange(len(at))
+        past_cells, past_symbols = self.cells[at, : self.t + 1], self.symbols[at, : self.t + 1]
+        place, cells = self.place[at].copy(), past_cells[:, -1].copy()
+        pending = np.arange(len(at))
         for _ in range(TRIES if self.masked else 1):
-            if not len(left):
+            if not len(pending):
                 break
-            candidate = np.asarray(space.explore(past[left, -1], rng), dtype=np.int64)
-            matches = past[left] == candidate[:, None]
+            candidate = np.asarray(space.explore(past_cells[pending, -1], rng), dtype=np.int64)
+            matches = past_cells[pending] == candidate[:, None]
             visited = matches.any(axis=1)
-            taken = ~visited
-            place[left[taken]], cells[left[taken]] = self.distinct[at[left[taken]]], candidate[taken]
+            found, again = pending[~visited], pending[visited]
+            place[found], cells[found] = self.distinct[at[found]], candidate[~visited]
             if not self.masked:
                 slot = matches.argmax(axis=1)
-                place[left[visited]], cells[left[visited]] = (names[left[visited], slot[visited]], candidate[visited])
-            left = left[visited]
+                place[again], cells[again] = past_symbols[again, slot[visited]], candidate[visited]
+            pending = again
         return place, cells
 
 
-def _draw(numbers: FloatArray, rng: np.random.Generator) -> IntArray:
-    total = np.cumsum(numbers, axis=1)
-    level = rng.random(len(numbers)) * total[:, -1]
-    drawn: IntArray = np.minimum((total <= level[:, None]).sum(axis=1), numbers.shape[1] - 1)
+def _draw(probabilities: FloatArray, rng: np.random.Generator) -> IntArray:
+    total = np.cumsum(probabilities, axis=1)
+    level = rng.random(len(probabilities)) * total[:, -1]
+    drawn: IntArray = np.minimum((total <= level[:, None]).sum(axis=1), probabilities.shape[1] - 1)
     return drawn
 
 
-def _check(numbers: FloatArray, n: int) -> None:
-    fits = numbers.ndim == 2 and len(numbers) == n and numbers.shape[1] in (4, 5)
-    if not fits or not np.isfinite(numbers).all() or (numbers < 0).any() or (numbers.sum(axis=1) <= 0).any():
+def _require_probabilities(probabilities: FloatArray, n: int) -> None:
+    fits = probabilities.ndim == 2 and len(probabilities) == n and probabilities.shape[1] in (4, 5)
+    valid = fits and np.isfinite(probabilities).all() and not (probabilities < 0).any()
+    if not valid or (probabilities.sum(axis=1) <= 0).any():
         what = "the policy's probabilities are not probabilities"
         expected, remedy = "[n, 4] or [n, 5] finite numbers >= 0, some of each row positive", "correct the policy"
         raise DataError(what, where="movement.play", expected=expected, remedy=remedy)

@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from tacit.data.mobility.days import LAST, SLOTS, STAY
 from tacit.data.mobility.grids import Grid
-from tacit.envs.movement import Invalid, Space, Starts, Walk
+from tacit.envs.movement import Invalid, Space, StartSampler, Walk
 from tacit.errors import DataError
 
 
@@ -35,7 +35,7 @@ class MovementEnv(gymnasium.Env[npt.NDArray[np.int64], np.int64]):
     metadata: dict[str, Any] = {"render_modes": []}  # noqa: RUF012 (Gymnasium's own declaration)
 
     def __init__(
-        self, grid: Grid, space: Space, starts: Starts, *, actions: int = 5, invalid: Invalid = "mask"
+        self, grid: Grid, space: Space, starts: StartSampler, *, actions: int = 5, invalid: Invalid = "mask"
     ) -> None:
         if actions not in (4, 5):
             what, expected = "the number of actions is neither 4 nor 5", "4 (the papers') or 5 (with last)"
@@ -56,19 +56,19 @@ class MovementEnv(gymnasium.Env[npt.NDArray[np.int64], np.int64]):
             what, expected = "the start is outside the grid", "a cell of the grid"
             raise DataError(what, where="MovementEnv.reset", expected=expected, remedy="take starts on the same grid")
         self._walk = Walk(start.astype(np.int64), masked=self._masked)
-        return self._seen()
+        return self._observe()
 
     def step(self, action: np.int64) -> tuple[npt.NDArray[np.int64], float, bool, bool, dict[str, Any]]:
         """One half-hour."""
         number = int(self.action_space.n)  # type: ignore[attr-defined]
         chosen = np.array([action], dtype=np.int64)
-        taken = chosen if self._walk.possible(number)[0, int(action)] else np.array([STAY])
+        taken = chosen if self._walk.possible_actions(number)[0, int(action)] else np.array([STAY])
         self._walk.step(taken, self._space, self.np_random, five=number > LAST)
-        seen, info = self._seen()
-        return seen, 0.0, False, self._walk.t == SLOTS - 1, info
+        observation, info = self._observe()
+        return observation, 0.0, False, self._walk.t == SLOTS - 1, info
 
-    def _seen(self) -> tuple[npt.NDArray[np.int64], dict[str, Any]]:
+    def _observe(self) -> tuple[npt.NDArray[np.int64], dict[str, Any]]:
         walk = self._walk
-        seen = np.array([walk.t, walk.distinct[0], walk.stay[0], walk.cells[0, walk.t]], dtype=np.int64)
+        observation = np.array([walk.t, walk.distinct[0], walk.stay[0], walk.cells[0, walk.t]], dtype=np.int64)
         number = int(self.action_space.n)  # type: ignore[attr-defined]
-        return seen, {"possible": walk.possible(number)[0].astype(np.int8)}
+        return observation, {"possible": walk.possible_actions(number)[0].astype(np.int8)}

@@ -16,16 +16,16 @@ from tacit.errors import DataError
 
 __all__ = [
     "Domain",
+    "MemoryDomain",
     "PlaneWorld",
     "Policies",
     "Policy",
-    "Remembered",
-    "Timed",
+    "TimedDomain",
     "collect",
+    "monte_carlo_values",
     "projected_bellman_error",
     "require_physical",
-    "truth",
-    "uniform",
+    "uniform_policy",
 ]
 
 
@@ -92,7 +92,7 @@ class PlaneWorld:
     origin: float
     goal: tuple[float, float]
     starts: tuple[str, ...]
-    ignorant: tuple[str, Policies]
+    baseline: tuple[str, Policies]
     step: Callable[[FloatArray, Array], FloatArray]
     reward: Callable[[FloatArray], FloatArray]
     in_wall: Callable[[FloatArray], npt.NDArray[np.bool_]]
@@ -114,7 +114,7 @@ class Domain(Protocol):
         """Observations [N] or [N, d] of states [N, ...]: what policies and records see."""
 
 
-def uniform(actions: int) -> Policy:
+def uniform_policy(actions: int) -> Policy:
     """The policy that takes every one of `actions` actions with the same probability."""
     return lambda observations: np.full((len(observations), actions), 1.0 / actions)
 
@@ -136,27 +136,27 @@ def collect(domain: Domain, policy: Policy, units: int, *, seed: int, horizon: i
     """
     generator = np.random.default_rng(seed)
     alive, state = np.arange(units), domain.starts(units, generator)
-    seen = domain.observe(state)
+    observations = domain.observe(state)
     blocks = []
     for t in range(horizon):
-        probabilities = policy(seen)
-        action = draw(probabilities, generator)
-        state, paid, ended = domain.step(state, action, generator)
-        following = domain.observe(state)
+        probabilities = policy(observations)
+        actions = draw(probabilities, generator)
+        state, rewards, terminated = domain.step(state, actions, generator)
+        next_observations = domain.observe(state)
         blocks.append(
             {
-                "observations": seen,
-                "actions": action,
-                "rewards": paid.astype(np.float32),
-                "next_observations": following,
-                "terminations": ended,
-                "truncations": ~ended & (t == horizon - 1),
-                "propensities": probabilities[np.arange(len(action)), action].astype(np.float32),
+                "observations": observations,
+                "actions": actions,
+                "rewards": rewards.astype(np.float32),
+                "next_observations": next_observations,
+                "terminations": terminated,
+                "truncations": ~terminated & (t == horizon - 1),
+                "propensities": probabilities[np.arange(len(actions)), actions].astype(np.float32),
                 "unit_ids": alive,
                 "episode_ids": alive,
             }
         )
-        alive, state, seen = alive[~ended], state[~ended], following[~ended]
+        alive, state, observations = alive[~terminated], state[~terminated], next_observations[~terminated]
         if not len(alive):
             break
     columns = {name: np.concatenate([block[name] for block in blocks]) for name in blocks[0]}
@@ -164,7 +164,7 @@ def collect(domain: Domain, policy: Policy, units: int, *, seed: int, horizon: i
     return {name: column[order] for name, column in columns.items()}
 
 
-def truth(
+def monte_carlo_values(
     domain: Domain, policy: Policy, states: Array, *, rollouts: int, horizon: int, gamma: float, seed: int
 ) -> tuple[FloatArray, FloatArray]:
     """Discounted returns of a policy from given states, by Monte Carlo.
@@ -186,11 +186,11 @@ def truth(
     state = np.repeat(states, rollouts, axis=0)
     total, alive, weight = np.zeros(len(state)), np.arange(len(state)), 1.0
     for _ in range(horizon):
-        action = draw(policy(domain.observe(state)), generator)
-        state, paid, ended = domain.step(state, action, generator)
-        total[alive] += weight * paid
+        actions = draw(policy(domain.observe(state)), generator)
+        state, rewards, terminated = domain.step(state, actions, generator)
+        total[alive] += weight * rewards
         weight *= gamma
-        alive, state = alive[~ended], state[~ended]
+        alive, state = alive[~terminated], state[~terminated]
         if not len(alive):
             break
     returns = total.reshape(len(states), rollouts)
@@ -222,7 +222,7 @@ def draw(probabilities: Array, generator: np.random.Generator) -> npt.NDArray[np
 
 
 @dataclass(frozen=True)
-class Timed:
+class TimedDomain:
     """A domain whose states are 0 .. S - 1, with state and observation t S + s after t steps."""
 
     domain: Domain  # the simulator; its states are what it shows
@@ -247,8 +247,8 @@ class Timed:
     ) -> tuple[Array, FloatArray, npt.NDArray[np.bool_]]:
         """Next states, rewards and ends [N] of the domain, one step later."""
         time, place = np.divmod(state, self.states)
-        after, paid, ended = self.domain.step(place, action, generator)
-        return np.minimum(time + 1, self.horizon) * self.states + after, paid, ended
+        next_place, rewards, terminated = self.domain.step(place, action, generator)
+        return np.minimum(time + 1, self.horizon) * self.states + next_place, rewards, terminated
 
     def observe(self, state: Array) -> Array:
         """The states themselves."""
@@ -259,7 +259,7 @@ class Timed:
 
 
 @dataclass(frozen=True)
-class Remembered:
+class MemoryDomain:
     """A domain whose observations are the memory of the episode so far (`tacit.data.memory`).
 
     A state is a row of three fields: `inner`, the domain's own state; `held`, the memory; `count`, how many
@@ -276,17 +276,17 @@ class Remembered:
     def starts(self, units: int, generator: np.random.Generator) -> Array:
         """[N], those of the domain with nothing seen before."""
         inner = self.domain.starts(units, generator)
-        seen = np.asarray(self.domain.observe(inner), np.float64)
-        return _remembering(inner, seen, np.ones(len(seen), np.int64))
+        observations = np.asarray(self.domain.observe(inner), np.float64)
+        return _pack_state(inner, observations, np.ones(len(observations), np.int64))
 
     def step(
         self, state: Array, action: npt.NDArray[np.int64], generator: np.random.Generator
     ) -> tuple[Array, FloatArray, npt.NDArray[np.bool_]]:
         """Next states, rewards and ends [N] of the domain; the new observation enters the memory."""
-        inner, paid, ended = self.domain.step(state["inner"], action, generator)
+        inner, rewards, terminated = self.domain.step(state["inner"], action, generator)
         count = state["count"] + 1
-        held = self.memory.after(state["held"], self.domain.observe(inner), count)
-        return _remembering(inner, held, count), paid, ended
+        remembered = self.memory.update(state["held"], self.domain.observe(inner), count)
+        return _pack_state(inner, remembered, count), rewards, terminated
 
     def observe(self, state: Array) -> Array:
         """[N, d] float32, the memory."""
@@ -295,11 +295,11 @@ class Remembered:
     @property
     def truncated(self) -> Callable[[Array], npt.NDArray[np.bool_]] | None:
         """Which episodes the domain itself has cut, where it has a limit of its own."""
-        limited: Any = getattr(self.domain, "truncated", None)
-        return None if limited is None else lambda state: limited(state["inner"])
+        limit_reached: Any = getattr(self.domain, "truncated", None)
+        return None if limit_reached is None else lambda state: limit_reached(state["inner"])
 
 
-def _remembering(inner: Array, held: Array, count: Array) -> Array:
+def _pack_state(inner: Array, held: Array, count: Array) -> Array:
     kinds = [("inner", inner.dtype, inner.shape[1:]), ("held", np.float64, held.shape[1:]), ("count", np.int64)]
     state = np.empty(len(inner), kinds)
     state["inner"], state["held"], state["count"] = inner, held, count

@@ -20,7 +20,7 @@ from tacit.data.visits import empty_rows
 from tacit.envs.rollouts import Array, Domain, FloatArray
 from tacit.errors import DataError
 
-__all__ = ["Actor", "OfEpisodes", "SimulatedUsers", "returns", "serve", "shown"]
+__all__ = ["Actor", "EpisodicActor", "SimulatedUsers", "replace_nonfinite", "returns", "serve"]
 
 
 WAITING = 0.125
@@ -38,7 +38,7 @@ class Actor(Protocol):
 
 
 @runtime_checkable
-class OfEpisodes(Actor, Protocol):
+class EpisodicActor(Actor, Protocol):
     """An actor that differs from episode to episode (`policy_gradient.votes.Tried`).
 
     In place of replicates it takes (r places + u) episodes + e for episode e of the person in place u of replicate r.
@@ -58,17 +58,17 @@ class OfEpisodes(Actor, Protocol):
 
 
 @dataclass(frozen=True)
-class _Moment:
+class _Decision:
     """One decision of the people `slot` [n] that are in the batch; only the rows of `live` [n] count."""
 
     slot: Codes
     live: Mask
-    seen: Array
-    action: Array
-    paid: FloatArray
-    after: Array
-    ended: Mask
-    cut: Mask
+    observations: Array
+    actions: Array
+    rewards: FloatArray
+    next_observations: Array
+    terminated: Mask
+    truncated: Mask
 
 
 def serve(
@@ -106,19 +106,19 @@ def serve(
     """
     people = np.asarray(replicate, dtype=np.int64)
     rows: dict[str, Array] = {}
-    for t, now in enumerate(_moments(domain, actor, people, horizon, repeat, restarts, generator)):
+    for t, decision in enumerate(_run_decisions(domain, actor, people, horizon, repeat, restarts, generator)):
         if not rows:
-            rows = _empty(len(people), -(-horizon // repeat), now)
-        everybody = len(now.slot) == len(people) and bool(now.live.all())
-        live = slice(None) if everybody else now.live
-        slot = slice(None) if everybody else now.slot[now.live]
-        rows["observations"][slot, t] = now.seen[live]
-        rows["actions"][slot, t] = now.action[live]
+            rows = _allocate_rows(len(people), -(-horizon // repeat), decision)
+        everybody = len(decision.slot) == len(people) and bool(decision.live.all())
+        live = slice(None) if everybody else decision.live
+        slot = slice(None) if everybody else decision.slot[decision.live]
+        rows["observations"][slot, t] = decision.observations[live]
+        rows["actions"][slot, t] = decision.actions[live]
         with np.errstate(over="ignore"):
-            rows["rewards"][slot, t] = now.paid[live]
-        rows["next_observations"][slot, t] = now.after[live]
-        rows["terminations"][slot, t] = now.ended[live]
-        rows["truncations"][slot, t] = now.cut[live]
+            rows["rewards"][slot, t] = decision.rewards[live]
+        rows["next_observations"][slot, t] = decision.next_observations[live]
+        rows["terminations"][slot, t] = decision.terminated[live]
+        rows["truncations"][slot, t] = decision.truncated[live]
         rows["mask"][slot, t] = True
     return rows
 
@@ -140,12 +140,12 @@ def returns(
     """
     total = np.zeros(max(replicates, 0) * max(episodes, 0))
     people = np.repeat(np.arange(max(replicates, 0)), max(episodes, 0))
-    for now in _moments(domain, actor, people, horizon, repeat, False, generator):
-        total[now.slot[now.live]] += now.paid[now.live]
+    for decision in _run_decisions(domain, actor, people, horizon, repeat, False, generator):
+        total[decision.slot[decision.live]] += decision.rewards[decision.live]
     return total.reshape(replicates, episodes)
 
 
-def _moments(
+def _run_decisions(
     domain: Domain,
     actor: Actor,
     replicate: Codes,
@@ -153,7 +153,7 @@ def _moments(
     repeat: int,
     restarts: bool,
     generator: np.random.Generator,
-) -> Iterator[_Moment]:
+) -> Iterator[_Decision]:
     if not len(replicate) or horizon < 1 or repeat < 1:
         what = "there is nobody to serve or nothing to serve them with"
         expected = "at least one person, a horizon and a repeat of at least 1"
@@ -161,89 +161,91 @@ def _moments(
         raise DataError(what, where="tacit.envs.serving", expected=expected, remedy=remedy)
     slot, live = np.arange(len(replicate)), np.ones(len(replicate), dtype=bool)
     state = domain.starts(len(slot), generator)
-    seen = domain.observe(state)
+    observations = domain.observe(state)
     decisions = -(-horizon // repeat)
     for t in range(decisions):
-        action = np.asarray(actor(shown(seen), replicate, generator))
-        if len(action) != len(slot) or action.ndim > 2:
+        actions = np.asarray(actor(replace_nonfinite(observations), replicate, generator))
+        if len(actions) != len(slot) or actions.ndim > 2:
             what = "the actor's actions do not fit the observations"
             expected = "one action for each observation, [N] or [N, a]"
             remedy = "return as many actions as there are observations"
             raise DataError(what, where="tacit.envs.serving", expected=expected, remedy=remedy)
         steps = min(repeat, horizon - t * repeat)
-        state, paid, ended, cut = _advance(domain, state, action, live, steps, generator)
-        after = domain.observe(state)
+        state, rewards, terminated, truncated = _advance(domain, state, actions, live, steps, generator)
+        next_observations = domain.observe(state)
         if t == decisions - 1:
-            cut = live & ~ended
-        yield _Moment(slot, live, seen, action, paid, after, ended, cut)
-        over, seen = ended | cut, after
-        if not over.any() or t == decisions - 1:
+            truncated = live & ~terminated
+        yield _Decision(slot, live, observations, actions, rewards, next_observations, terminated, truncated)
+        done, observations = terminated | truncated, next_observations
+        if not done.any() or t == decisions - 1:
             continue
         if restarts:
-            state, seen = state.copy(), after.copy()
-            state[over] = fresh = domain.starts(int(over.sum()), generator)
-            seen[over] = domain.observe(fresh)
+            state, observations = state.copy(), next_observations.copy()
+            state[done] = fresh = domain.starts(int(done.sum()), generator)
+            observations[done] = domain.observe(fresh)
             continue
-        live = live & ~over
+        live = live & ~done
         left = int(live.sum())
         if not left:
             return
         if left <= (1.0 - WAITING) * len(live):
-            slot, replicate, state, seen, live = slot[live], replicate[live], state[live], seen[live], live[live]
+            slot, replicate, state, observations = slot[live], replicate[live], state[live], observations[live]
+            live = live[live]
 
 
 def _advance(
     domain: Domain, state: Array, action: Array, live: Mask, steps: int, generator: np.random.Generator
 ) -> tuple[Array, FloatArray, Mask, Mask]:
     """States, summed rewards, terminations and truncations after one decision; only the live ones move."""
-    limited: Any = getattr(domain, "truncated", None)
-    total, ended, cut = np.zeros(len(state)), np.zeros(len(state), dtype=bool), np.zeros(len(state), dtype=bool)
-    going = np.flatnonzero(live)
+    limit_reached: Any = getattr(domain, "truncated", None)
+    total = np.zeros(len(state))
+    terminated, truncated = np.zeros((2, len(state)), dtype=bool)
+    active = np.flatnonzero(live)
     for _ in range(steps):
-        if len(going) == len(state):
-            state, paid, over = domain.step(state, action, generator)
+        if len(active) == len(state):
+            state, rewards, ends = domain.step(state, action, generator)
             with np.errstate(invalid="ignore"):
-                total = total + paid
-            ended = over
-            if limited is not None:
-                cut = limited(state) & ~over
+                total = total + rewards
+            terminated = ends
+            if limit_reached is not None:
+                truncated = limit_reached(state) & ~ends
         else:
-            part, paid, over = domain.step(state[going], action[going], generator)
+            part, rewards, ends = domain.step(state[active], action[active], generator)
             state = state.copy()
-            state[going] = part
+            state[active] = part
             with np.errstate(invalid="ignore"):
-                total[going] += paid
-            ended[going] = over
-            if limited is not None:
-                cut[going] = limited(part) & ~over
-        going = np.flatnonzero(live & ~ended & ~cut)
-        if not len(going):
+                total[active] += rewards
+            terminated[active] = ends
+            if limit_reached is not None:
+                truncated[active] = limit_reached(part) & ~ends
+        active = np.flatnonzero(live & ~terminated & ~truncated)
+        if not len(active):
             break
-    return state, total, ended, cut
+    return state, total, terminated, truncated
 
 
-def shown(seen: Array) -> Array:
+def replace_nonfinite(observations: Array) -> Array:
     """Observations as an actor sees them: with 0 in the place of numbers that are not finite."""
-    if seen.dtype.kind != "f":
-        return seen
-    finite = np.isfinite(seen)
-    return seen if finite.all() else np.where(finite, seen, np.float32(0.0))
+    if observations.dtype.kind != "f":
+        return observations
+    finite = np.isfinite(observations)
+    return observations if finite.all() else np.where(finite, observations, np.float32(0.0))
 
 
-def _empty(people: int, decisions: int, now: _Moment) -> dict[str, Array]:
-    action = np.int64 if now.action.dtype.kind in "iu" else np.float32
+def _allocate_rows(people: int, decisions: int, decision: _Decision) -> dict[str, Array]:
+    action_dtype = np.int64 if decision.actions.dtype.kind in "iu" else np.float32
 
     def column(like: Array, dtype: npt.DTypeLike) -> Array:
         return np.zeros((people, decisions, *like.shape[1:]), dtype=dtype)
 
     return {
-        "observations": column(now.seen, now.seen.dtype),
-        "actions": column(now.action, action),
-        "rewards": column(now.paid, np.float32),
-        "next_observations": column(now.after, now.after.dtype),
-        "terminations": column(now.ended, np.bool_),
-        "truncations": column(now.cut, np.bool_),
-        "mask": column(now.live, np.bool_),
+        "observations": column(decision.observations, decision.observations.dtype),
+        "actions": column(decision.actions, action_dtype),
+        "rewards": column(decision.rewards, np.float32),
+        "next_observations": column(decision.next_observations, decision.next_observations.dtype),
+        "terminations": column(decision.terminated, np.bool_),
+        "truncations": column(decision.truncated, np.bool_),
+        "mask": column(decision.live, np.bool_),
     }
 
 
@@ -299,7 +301,7 @@ class SimulatedUsers:
             what = "a parameter is out of range"
             expected = "horizon, repeat, replicates >= 1; seed, pool, rounds >= 0; missing in [0, 1]"
             raise DataError(what, where="SimulatedUsers", expected=expected, remedy="correct the parameter")
-        self.spec = _repeated(spec, repeat)
+        self.spec = _with_summed_rewards(spec, repeat)
         self.replicates = replicates
         self.slot = -(-horizon // repeat)
         self._domain, self._horizon, self._repeat, self._restarts = domain, horizon, repeat, restarts
@@ -329,9 +331,9 @@ class SimulatedUsers:
         replicate = np.repeat(np.arange(self.replicates), [len(ids) for ids in people])
         if not len(replicate):
             return empty_rows(self.spec, 0, self.slot)
-        gone = generator.random(len(replicate)) < self._missing
+        absent = generator.random(len(replicate)) < self._missing
         horizon, restarts = self._horizon, self._restarts
-        if isinstance(actor, OfEpisodes):
+        if isinstance(actor, EpisodicActor):
             place = np.concatenate([np.arange(len(ids)) for ids in people]) % actor.places
             first = (replicate * actor.places + place) * actor.episodes
             replicate = (first[:, None] + np.arange(actor.episodes)).ravel()
@@ -339,14 +341,14 @@ class SimulatedUsers:
         rows = serve(
             self._domain, actor, replicate, horizon=horizon, repeat=self._repeat, restarts=restarts, generator=generator
         )
-        if isinstance(actor, OfEpisodes):
-            rows = _in_a_row(rows, actor.episodes)
+        if isinstance(actor, EpisodicActor):
+            rows = _join_episodes(rows, actor.episodes)
         for column in rows.values():
-            column[gone] = 0
+            column[absent] = 0
         return rows
 
 
-def _in_a_row(rows: dict[str, Array], episodes: int) -> dict[str, Array]:
+def _join_episodes(rows: dict[str, Array], episodes: int) -> dict[str, Array]:
     """Columns [U episodes, L, ...], one row of them an episode, as [U, episodes L, ...], each person's rows first."""
     people = len(rows["mask"]) // episodes
     mask = rows["mask"].reshape(people, -1)
@@ -355,7 +357,7 @@ def _in_a_row(rows: dict[str, Array], episodes: int) -> dict[str, Array]:
     return {name: column.reshape(*mask.shape, *column.shape[2:])[person, order] for name, column in rows.items()}
 
 
-def _repeated(spec: PublicSpec, repeat: int) -> PublicSpec:
+def _with_summed_rewards(spec: PublicSpec, repeat: int) -> PublicSpec:
     """The spec with the bounds of the sum of 1 to `repeat` rewards."""
     low, high = spec.reward.low[0], spec.reward.high[0]
     return replace(spec, reward=Box((min(low, repeat * low),), (max(high, repeat * high),)))

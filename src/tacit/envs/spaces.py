@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tacit.data.mobility.grids import EARTH_KM, Grid, grid_from_json, unreadable
+from tacit.data.mobility.grids import EARTH_KM, Grid, grid_from_json, grid_json_error
 from tacit.errors import DataError
 
-__all__ = ["Anywhere", "JumpLaw", "RankLaw"]
+__all__ = ["JumpLaw", "RankLaw", "UnboundedSpace"]
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
@@ -41,7 +41,7 @@ class RankLaw:
     places: IntArray
     alpha: float = 0.6
     ranks: int = 200
-    _near: IntArray = field(init=False, repr=False)
+    _neighbours: IntArray = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         places = np.asarray(self.places, dtype=np.int64)
@@ -55,28 +55,28 @@ class RankLaw:
         ranks = min(self.ranks, len(order))
         from scipy.spatial import KDTree
 
-        points = _directions(self.grid.centres(order))
+        points = _unit_vectors(self.grid.centres(order))
         near = KDTree(points).query(points, k=[*range(1, ranks + 1)])[1]
         object.__setattr__(self, "places", order)
-        object.__setattr__(self, "_near", near.astype(np.int64))
+        object.__setattr__(self, "_neighbours", near.astype(np.int64))
 
     def explore(self, cells: IntArray, rng: np.random.Generator) -> IntArray:
         """See `movement.Space`."""
         at = np.minimum(np.searchsorted(self.places, cells), len(self.places) - 1)
-        strange = self.places[at] != cells
-        if strange.any():
+        unknown = self.places[at] != cells
+        if unknown.any():
             from scipy.spatial import KDTree
 
-            tree = KDTree(_directions(self.grid.centres(self.places)))
-            at[strange] = tree.query(_directions(self.grid.centres(cells[strange])))[1]
-        weights = np.cumsum(np.arange(1.0, self._near.shape[1] + 1) ** -self.alpha)
+            tree = KDTree(_unit_vectors(self.grid.centres(self.places)))
+            at[unknown] = tree.query(_unit_vectors(self.grid.centres(cells[unknown])))[1]
+        weights = np.cumsum(np.arange(1.0, self._neighbours.shape[1] + 1) ** -self.alpha)
         rank = np.searchsorted(weights, rng.random(len(cells)) * weights[-1], side="right")
-        places: IntArray = self.places[self._near[at, np.minimum(rank, len(weights) - 1)]]
+        places: IntArray = self.places[self._neighbours[at, np.minimum(rank, len(weights) - 1)]]
         return places
 
 
 @dataclass(frozen=True)
-class Anywhere:
+class UnboundedSpace:
     """A space where every exploration finds a new cell: for what does not depend on where places lie."""
 
     def explore(self, cells: IntArray, rng: np.random.Generator) -> IntArray:
@@ -118,17 +118,18 @@ class JumpLaw:
         """See `movement.Space`."""
         reached = np.array(cells, dtype=np.int64)
         total, edges = np.cumsum(self.probabilities), np.array(self.edges)
-        left = np.arange(len(reached))
+        pending = np.arange(len(reached))
         for _ in range(_TRIES):
-            if not len(left):
+            if not len(pending):
                 break
-            bins = np.searchsorted(total, rng.random(len(left)) * total[-1], side="right")
+            bins = np.searchsorted(total, rng.random(len(pending)) * total[-1], side="right")
             bins = np.minimum(bins, len(total) - 1)
-            km = edges[bins] * (edges[bins + 1] / edges[bins]) ** rng.random(len(left))
-            there = self.grid.cells(*_moved(self.grid.centres(reached[left]), km, rng.random(len(left)) * 2 * np.pi))
-            good = (there >= 0) & (there != reached[left])
-            reached[left[good]] = there[good]
-            left = left[~good]
+            km = edges[bins] * (edges[bins + 1] / edges[bins]) ** rng.random(len(pending))
+            bearing = rng.random(len(pending)) * 2 * np.pi
+            drawn = self.grid.cells(*_destinations(self.grid.centres(reached[pending]), km, bearing))
+            accepted = (drawn >= 0) & (drawn != reached[pending])
+            reached[pending[accepted]] = drawn[accepted]
+            pending = pending[~accepted]
         return reached
 
     def to_json(self) -> dict[str, Any]:
@@ -147,17 +148,17 @@ class JumpLaw:
         numbers = [fields.get(name) for name in ("edges", "probabilities")]
         whole = all(isinstance(v, list) and all(isinstance(n, (int, float)) for n in v) for v in numbers)
         if not whole or set(fields) != {"kind", "grid", "edges", "probabilities"} or fields["kind"] != "jumps":
-            raise unreadable("law of jumps", "JumpLaw.from_json", "kind (jumps), grid, edges and probabilities")
+            raise grid_json_error("law of jumps", "JumpLaw.from_json", "kind (jumps), grid, edges and probabilities")
         return cls(grid_from_json(fields["grid"]), tuple(fields["edges"]), tuple(fields["probabilities"]))
 
 
-def _directions(points: FloatArray) -> FloatArray:
+def _unit_vectors(points: FloatArray) -> FloatArray:
     """Unit vectors [n, 3] of points [n, 2] in degrees: their order by distance is that on the sphere."""
     lat, lon = np.radians(points[:, 0]), np.radians(points[:, 1])
     return np.stack([np.cos(lat) * np.cos(lon), np.cos(lat) * np.sin(lon), np.sin(lat)], axis=1)
 
 
-def _moved(points: FloatArray, km: FloatArray, bearing: FloatArray) -> tuple[FloatArray, FloatArray]:
+def _destinations(points: FloatArray, km: FloatArray, bearing: FloatArray) -> tuple[FloatArray, FloatArray]:
     """Latitudes and longitudes [n] after `km` along great circles from points [n, 2]."""
     lat, lon, angle = np.radians(points[:, 0]), np.radians(points[:, 1]), km / EARTH_KM
     sine = np.sin(lat) * np.cos(angle) + np.cos(lat) * np.sin(angle) * np.cos(bearing)

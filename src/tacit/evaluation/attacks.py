@@ -23,7 +23,7 @@ from scipy import special
 
 from tacit.data.mobility import days as movement
 from tacit.data.mobility.days import LAST, SLOTS, Days
-from tacit.envs.movement import possible
+from tacit.envs.movement import possible_actions
 from tacit.errors import DataError
 from tacit.evaluation.lower_bounds import Counts, Rate, epsilon_lower_bound, mu_lower_bound
 
@@ -45,11 +45,11 @@ class Trials:
 
     def __post_init__(self) -> None:
         if self.present.shape != self.scores.shape or self.present.ndim != 2 or not np.isfinite(self.scores).all():
-            raise _bad("scores and members do not fit", "finite scores [runs, people], and as many members")
+            raise _data_error("scores and members do not fit", "finite scores [runs, people], and as many members")
 
 
 @dataclass(frozen=True)
-class Attack:
+class AttackResult:
     """How well an attack did on target runs."""
 
     # auc, auc_low, auc_high: area under the curve over all people and runs, with a bootstrap interval over runs
@@ -85,7 +85,7 @@ def tpr_bound(mu: float, fpr: float) -> float:
     return float(special.ndtr(special.ndtri(fpr) + mu))
 
 
-def trials(
+def run_trials(
     run: Run, scores: Mapping[str, Score], people: int, *, runs: int, seed: int, together: int = 16
 ) -> dict[str, Trials]:
     """Runs with random halves of the people, and every score's view of them.
@@ -109,7 +109,7 @@ def trials(
             scored[name].append(score(released))
             if scored[name][-1].shape != members.shape:
                 expected = f"one number a run and person, {members.shape}"
-                raise _bad(f"a score has shape {scored[name][-1].shape}", expected)
+                raise _data_error(f"a score has shape {scored[name][-1].shape}", expected)
     return {name: Trials(present, np.concatenate(rows)) for name, rows in scored.items()}
 
 
@@ -126,7 +126,7 @@ def likelihood_ratios(shadow: Trials, target: Trials) -> Floats:
     for side in (shadow.present, ~shadow.present):
         count = side.sum(axis=0)
         if count.min() < 2:
-            raise _bad("there are too few shadow runs", "each person present in at least two, and absent in two")
+            raise _data_error("there are too few shadow runs", "each person present in at least two, and absent in two")
         mean = (shadow.scores * side).sum(axis=0) / count
         variance = (np.square(shadow.scores - mean) * side).sum(axis=0) / (count - 1)
         sides.append((mean, variance))
@@ -138,7 +138,7 @@ def likelihood_ratios(shadow: Trials, target: Trials) -> Floats:
 
 def attack(
     shadow: Trials, target: Trials, *, delta: float, confidence: float = 0.95, fpr: float = 0.01, seed: int = 0
-) -> Attack:
+) -> AttackResult:
     """LiRA on target runs, calibrated on shadow runs.
 
     Args:
@@ -151,11 +151,11 @@ def attack(
     ratios, shadow_ratios = likelihood_ratios(shadow, target), likelihood_ratios(shadow, shadow)
     exposed = int(np.argmax(_separation(shadow_ratios, shadow.present)))
     exposed_ratios, members = ratios[:, exposed], target.present[:, exposed]
-    taught = shadow_ratios[:, exposed], shadow.present[:, exposed]
-    judged = Trials(target.present, ratios)
-    auc = over_runs(Ranked.area, judged, confidence=confidence, seed=seed)
-    tpr = over_runs(lambda ranked, times: ranked.hit_rate(fpr, times), judged, confidence=confidence, seed=seed)
-    return Attack(
+    shadow_pair = shadow_ratios[:, exposed], shadow.present[:, exposed]
+    trials = Trials(target.present, ratios)
+    auc = bootstrap_runs(RankedScores.roc_area, trials, confidence=confidence, seed=seed)
+    tpr = bootstrap_runs(lambda ranked, times: ranked.hit_rate(fpr, times), trials, confidence=confidence, seed=seed)
+    return AttackResult(
         auc=auc.value,
         auc_low=auc.low,
         auc_high=auc.high,
@@ -164,18 +164,18 @@ def attack(
         tpr_high=tpr.high,
         fpr=fpr,
         exposed=exposed,
-        exposed_auc=area(exposed_ratios, members),
+        exposed_auc=roc_area(exposed_ratios, members),
         epsilon=_bound(
-            taught, (exposed_ratios, members), lambda c: epsilon_lower_bound(c, delta=delta, confidence=confidence)
+            shadow_pair, (exposed_ratios, members), lambda c: epsilon_lower_bound(c, delta=delta, confidence=confidence)
         ),
-        mu=_bound(taught, (exposed_ratios, members), lambda c: mu_lower_bound(c, confidence=confidence)),
+        mu=_bound(shadow_pair, (exposed_ratios, members), lambda c: mu_lower_bound(c, confidence=confidence)),
         delta=delta,
         confidence=confidence,
     )
 
 
 @dataclass(frozen=True)
-class Ranked:
+class RankedScores:
     """Scores in falling order, for measures that count each run a number of times."""
 
     run: NDArray[np.int64]  # [N], whose score it is, run by run
@@ -183,14 +183,14 @@ class Ranked:
     ends: NDArray[np.int64]  # [G], the place of the last of each group of equal scores
 
     @classmethod
-    def of(cls, scores: Floats, present: Presence) -> Ranked:
+    def of(cls, scores: Floats, present: Presence) -> RankedScores:
         """Scores [T, ...] of runs, and members of the same shape."""
         flat = scores.ravel()
         order = np.argsort(-flat)
         ends = np.append(np.flatnonzero(np.diff(flat[order])), flat.size - 1)
         return cls(order // (flat.size // len(scores)), present.ravel()[order], ends)
 
-    def area(self, times: NDArray[np.int64] | None = None) -> float:
+    def roc_area(self, times: NDArray[np.int64] | None = None) -> float:
         """Area under the curve: how often a present score is above an absent one, ties counting half.
 
         Args:
@@ -201,7 +201,7 @@ class Ranked:
         """
         having, without = self._counts(times)
         if not having[-1] or not without[-1]:
-            raise _bad("there is only one side to tell", "at least one present and one absent score")
+            raise _data_error("there is only one side to tell", "at least one present and one absent score")
         below = 2 * without[-1] - without - np.append(0, without[:-1])  # twice, ties once
         return float((np.diff(having, prepend=0) * below).sum() / (2 * having[-1] * without[-1]))
 
@@ -219,28 +219,28 @@ class Ranked:
         return having[self.ends], (everybody - having)[self.ends]
 
 
-def area(scores: Floats, present: Presence) -> float:
-    """`Ranked.area` of scores and members of one shape."""
-    return Ranked.of(scores, present).area()
+def roc_area(scores: Floats, present: Presence) -> float:
+    """`RankedScores.roc_area` of scores and members of one shape."""
+    return RankedScores.of(scores, present).roc_area()
 
 
-def over_runs(
-    measure: Callable[[Ranked, NDArray[np.int64]], float],
-    judged: Trials,
+def bootstrap_runs(
+    measure: Callable[[RankedScores, NDArray[np.int64]], float],
+    judged_trials: Trials,
     *,
     confidence: float = 0.95,
     seed: int = 0,
     draws: int = 400,
 ) -> Rate:
-    """A measure such as `Ranked.area` over all runs once, with percentiles over resampled runs.
+    """A measure such as `RankedScores.roc_area` over all runs once, with percentiles over resampled runs.
 
     People of one run share its noise, runs share nothing. The people are the same in all of them: the interval does not
     cover other people.
     """
-    rng, runs = np.random.default_rng(seed), len(judged.scores)
-    ranked = Ranked.of(judged.scores, judged.present)
-    again = [measure(ranked, np.bincount(rng.integers(runs, size=runs), minlength=runs)) for _ in range(draws)]
-    low, high = np.quantile(again, [(1 - confidence) / 2, (1 + confidence) / 2])
+    rng, runs = np.random.default_rng(seed), len(judged_trials.scores)
+    ranked = RankedScores.of(judged_trials.scores, judged_trials.present)
+    resampled = [measure(ranked, np.bincount(rng.integers(runs, size=runs), minlength=runs)) for _ in range(draws)]
+    low, high = np.quantile(resampled, [(1 - confidence) / 2, (1 + confidence) / 2])
     return Rate(measure(ranked, np.ones(runs, np.int64)), float(low), float(high))
 
 
@@ -252,13 +252,13 @@ def _separation(ratios: Floats, present: Presence) -> Floats:
     return np.asarray((np.nanmean(having, axis=0) - np.nanmean(without, axis=0)) / spread)
 
 
-def _bound(taught: tuple[Floats, Presence], tested: tuple[Floats, Presence], bound: Callable[[Counts], float]) -> float:
+def _bound(shadow: tuple[Floats, Presence], target: tuple[Floats, Presence], bound: Callable[[Counts], float]) -> float:
     """The bound from the tested runs, at the threshold and in the direction that give the best on the taught ones."""
-    scores = np.unique(taught[0])
+    scores = np.unique(shadow[0])
     thresholds = np.concatenate([[-np.inf], (scores[1:] + scores[:-1]) / 2, [np.inf]])
     choices = [(sign, threshold) for sign in (1, -1) for threshold in thresholds]
-    sign, threshold = max(choices, key=lambda choice: bound(_count(*taught, *choice)))
-    return bound(_count(*tested, sign, threshold))
+    sign, threshold = max(choices, key=lambda choice: bound(_count(*shadow, *choice)))
+    return bound(_count(*target, sign, threshold))
 
 
 def _count(scores: Floats, present: Presence, sign: int, threshold: float) -> Counts:
@@ -269,7 +269,7 @@ def _count(scores: Floats, present: Presence, sign: int, threshold: float) -> Co
     return Counts(int(alarms[~present].sum()), int((~present).sum()), int(alarms[present].sum()), int(present.sum()))
 
 
-def _bad(what: str, expected: str) -> DataError:
+def _data_error(what: str, expected: str) -> DataError:
     return DataError(what, where="attacks", expected=expected, remedy="correct the arguments of the attack")
 
 
@@ -277,7 +277,7 @@ def _bad(what: str, expected: str) -> DataError:
 
 
 Ints = NDArray[np.int64]
-LEAST = 1e-6
+MIN_PROBABILITY = 1e-6
 """The least probability of an action: what a policy rules out is no proof of absence."""
 
 
@@ -300,17 +300,18 @@ class Candidates:
 
     days: Days  # the attacker's knowledge; codes of people are 0 .. U - 1.
     people: int  # U
-    most: int = 10  # how many days of a person are compared with generated ones, at most (the first ones)
+    max_days: int = 10  # how many days of a person are compared with generated ones, at most (the first ones)
     _states: tuple[Ints, Ints] = field(init=False, repr=False)
     _steps: dict[int, tuple[Ints, NDArray[np.bool_]]] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         cells = self.days.cells
-        stay, places = movement.stays(cells)[:, :-1], movement.distinct(cells)[:, :-1]
+        stay, places = movement.stay_lengths(cells)[:, :-1], movement.distinct_counts(cells)[:, :-1]
         home = cells[:, :-1] == cells[:, :1]
         named, inverse = np.unique((places * (SLOTS + 1) + stay) * 2 + home, return_inverse=True)
         object.__setattr__(self, "_states", (named, inverse.reshape(stay.shape)))
-        steps = {n: (movement.actions(cells, last=n > LAST), possible(cells, actions=n)) for n in (LAST, LAST + 1)}
+        ends = LAST, LAST + 1
+        steps = {n: (movement.actions(cells, last=n > LAST), possible_actions(cells, actions=n)) for n in ends}
         object.__setattr__(self, "_steps", steps)
 
     def log_likelihoods(self, policy: MovementPolicy) -> Floats:
@@ -324,29 +325,30 @@ class Candidates:
         by_kind = np.zeros((policy.kinds, len(state)))
         for kind in range(policy.kinds):
             for slot in range(SLOTS - 1):
-                asked = policy.probabilities(np.full(len(named), kind), slot, distinct, stay, home.astype(bool))
-                taken, allowed = self._steps[asked.shape[1]]
-                numbers = asked[state[:, slot]] * allowed[:, slot]
-                chosen = np.take_along_axis(numbers, taken[:, slot, None], axis=1)[:, 0]
-                by_kind[kind] += np.log(np.maximum(chosen / np.maximum(numbers.sum(axis=1), LEAST), LEAST))
+                probabilities = policy.probabilities(np.full(len(named), kind), slot, distinct, stay, home.astype(bool))
+                actions, allowed = self._steps[probabilities.shape[1]]
+                numbers = probabilities[state[:, slot]] * allowed[:, slot]
+                chosen = np.take_along_axis(numbers, actions[:, slot, None], axis=1)[:, 0]
+                share = chosen / np.maximum(numbers.sum(axis=1), MIN_PROBABILITY)
+                by_kind[kind] += np.log(np.maximum(share, MIN_PROBABILITY))
         return np.asarray(special.logsumexp(by_kind, axis=0) - np.log(policy.kinds))
 
-    def averages(self, values: Floats, chosen: Ints | None = None) -> Floats:
+    def person_means(self, values: Floats, chosen: Ints | None = None) -> Floats:
         """Of values of days [D], or of the chosen ones of them, of a person's days [U]; 0 for a person without any."""
         person = self.days.person if chosen is None else self.days.person[chosen]
         totals = np.bincount(person, weights=values, minlength=self.people)
         return np.asarray(totals / np.maximum(np.bincount(person, minlength=self.people), 1))
 
-    def few(self) -> Ints:
+    def first_days(self) -> Ints:
         """Indices of each person's first days."""
         order = np.argsort(self.days.person, kind="stable")
         sorted_ = self.days.person[order]
         rank = np.arange(len(order)) - np.searchsorted(sorted_, sorted_)
-        return order[rank < self.most]
+        return order[rank < self.max_days]
 
 
 @dataclass(frozen=True, eq=False)
-class Likelihood:
+class DayLikelihood:
     """White-box: mean log-likelihood of a person's days under the released policies, `policy` [R] of objects."""
 
     candidates: Candidates
@@ -354,11 +356,11 @@ class Likelihood:
     def __call__(self, released: Released) -> Floats:
         """[R, U]."""
         who = self.candidates
-        return np.stack([who.averages(who.log_likelihoods(policy)) for policy in released["policy"]])
+        return np.stack([who.person_means(who.log_likelihoods(policy)) for policy in released["policy"]])
 
 
 @dataclass(frozen=True, eq=False)
-class OwnDirection:
+class ContributionDirection:
     """White-box: what a released sum, `sum` [R, d], says of each person's own contribution (Fisher's discriminant).
 
     The attacker knows what everybody would add and how large the noise is, not who is present: seen from one person,
@@ -379,7 +381,7 @@ class OwnDirection:
 
 
 @dataclass(frozen=True, eq=False)
-class Nearest:
+class NearestDay:
     """Black-box: minus the mean distance of a person's days to the nearest generated day, `days` [R, n, 48].
 
     The distance is the number of slots in different cells.
@@ -389,7 +391,7 @@ class Nearest:
 
     def __call__(self, released: Released) -> Floats:
         """[R, U]."""
-        who, chosen = self.candidates, self.candidates.few()
+        who, chosen = self.candidates, self.candidates.first_days()
         cells = who.days.cells[chosen].astype(np.int32)
         rows = []
         for generated in released["days"]:
@@ -397,7 +399,7 @@ class Nearest:
             for first in range(0, len(cells), 64):
                 apart = cells[first : first + 64, None, :] != synthetic
                 least[first : first + 64] = apart.sum(axis=2).min(axis=1)
-            rows.append(who.averages(-least, chosen))
+            rows.append(who.person_means(-least, chosen))
         return np.stack(rows)
 
 
@@ -414,5 +416,5 @@ class DayOverlap:
         rows = []
         for generated in released["days"]:
             counts = np.bincount(np.asarray(generated)[:, slots].ravel(), minlength=who.days.grid.size)
-            rows.append(who.averages(np.log1p(counts[who.days.cells[:, slots]]).mean(axis=1)))
+            rows.append(who.person_means(np.log1p(counts[who.days.cells[:, slots]]).mean(axis=1)))
         return np.stack(rows)

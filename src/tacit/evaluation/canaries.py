@@ -26,7 +26,7 @@ from tacit.methods.synthesis.diffusion import Denoiser, draw, row_losses
 from tacit.methods.synthesis.encoding import Encoder
 from tacit.methods.synthesis.plan import TransitionsPlan
 from tacit.privacy.gradients.clipped_sums import clipped_sum
-from tacit.privacy.mechanisms.base import Objective, calibrated
+from tacit.privacy.mechanisms.base import Objective, require_calibrated
 from tacit.privacy.mechanisms.sums import PoissonSum
 from tacit.privacy.noise.secret import SecretNoise
 from tacit.privacy.vault.records import Reader
@@ -42,7 +42,7 @@ PICKS = 3
 """How many canaries are picked a step: of a hundred, hardly ever more are drawn at once."""
 
 
-def leaps(spec: PublicSpec, count: int, *, seed: int, size: float = 30.0) -> dict[str, NDArray[np.generic]]:
+def leap_canaries(spec: PublicSpec, count: int, *, seed: int, size: float = 30.0) -> dict[str, NDArray[np.generic]]:
     """Canaries inside the public bounds that no world produces: single steps as long as many.
 
     Their gradients are far above any sensible clip, depend little on the noise draw, and nobody else's look alike.
@@ -62,9 +62,9 @@ def leaps(spec: PublicSpec, count: int, *, seed: int, size: float = 30.0) -> dic
         raise DataError(what, where="gradient_canaries.leaps", expected=expected, remedy=remedy)
     rows = uniform_table(spec, rows=count, seed=seed)
     steps = np.random.default_rng([seed, 1]).standard_normal((count, spec.observation.size))
-    low, high = spec.observation.single()
-    following = rows["observations"] + (size * np.array(spec.difference) * steps).astype(np.float32)
-    return {**rows, "next_observations": np.clip(following, low, high)}
+    low, high = spec.observation.float32_bounds()
+    next_observations = rows["observations"] + (size * np.array(spec.difference) * steps).astype(np.float32)
+    return {**rows, "next_observations": np.clip(next_observations, low, high)}
 
 
 class GradientScores:
@@ -90,7 +90,7 @@ class GradientScores:
         }
         self._generator = torch.Generator().manual_seed(seed)
         self._shares: list[NDArray[np.float32]] = []
-        self._picked: list[NDArray[np.float32]] = []
+        self._pursuit_shares: list[NDArray[np.float32]] = []
 
     def __call__(self, step: int, model: nn.Module, gradient: Tensor) -> None:
         """One step: the noisy gradient [P] that was taken at the weights of `model`."""
@@ -107,9 +107,9 @@ class GradientScores:
         products, kernel = products / lengths, kernel / lengths / lengths[:, None]
         shares = _solve(kernel, products[:, None])[:count, 0].view(-1, self.draws).sum(1)
         self._shares.append(shares.cpu().numpy())
-        rest = _without(slice(count, None), products, kernel)
-        picked = pursued(rest[0][:count], rest[1][:count, :count], self.draws)
-        self._picked.append((picked / gradient.square().sum()).cpu().numpy())
+        rest = _project_out(slice(count, None), products, kernel)
+        picked = matching_pursuit(rest[0][:count], rest[1][:count, :count], self.draws)
+        self._pursuit_shares.append((picked / gradient.square().sum()).cpu().numpy())
 
     def _draw(self, encoder: Encoder, rows: int, draws: int) -> tuple[Tensor, Tensor, Tensor]:
         """Noise levels [rows draws, 1], noises and spreads, spread evenly over the levels within a row."""
@@ -118,22 +118,22 @@ class GradientScores:
         sigma, noise = drawn["sigma"].view(-1, 1), drawn["noise"].view(-1, 1, encoder.size)
         return sigma, noise, drawn["spread"][:, 0].repeat_interleave(draws, 0)
 
-    def sums(self) -> Floats:
+    def summed_scores(self) -> Floats:
         """[m], each canary's least-squares coefficients summed over draws and steps: the best for many small traces."""
         total: Floats = np.array(self._shares, np.float64).sum(axis=0)
         return total
 
-    def pursuit(self) -> Floats:
-        """[m], the share of the squared gradient for which a canary was picked (`pursued`), summed over the steps.
+    def pursuit_scores(self) -> Floats:
+        """[m], the share of the squared gradient for which a canary was picked (`matching_pursuit`), over all steps.
 
         The best for few large traces, as where nothing clips them: each is put down to one canary alone, of whatever
         sign it is, and however much the gradients of others resemble it.
         """
-        total: Floats = np.array(self._picked, np.float64).sum(axis=0)
+        total: Floats = np.array(self._pursuit_shares, np.float64).sum(axis=0)
         return total
 
 
-def pursued(products: Tensor, kernel: Tensor, draws: int) -> Tensor:
+def matching_pursuit(products: Tensor, kernel: Tensor, draws: int) -> Tensor:
     """Which canaries a vector is made of, one after the other: matching pursuit in blocks."""
     # Source: S. Mallat & Z. Zhang, IEEE Transactions on Signal Processing 41 (1993) 3397, with the orthogonal steps of
     # Y. Pati et al. (1993) and a block of directions for each canary.
@@ -143,15 +143,15 @@ def pursued(products: Tensor, kernel: Tensor, draws: int) -> Tensor:
     lengths = products.new_zeros(len(products) // draws)
     for _ in range(PICKS):
         blocks = kernel.view(len(lengths), draws, len(lengths), draws).diagonal(dim1=0, dim2=2).permute(2, 0, 1)
-        of_block = products.view(-1, draws, 1)
-        explained = (of_block * _solve(blocks, of_block)).sum((1, 2))
+        block_products = products.view(-1, draws, 1)
+        explained = (block_products * _solve(blocks, block_products)).sum((1, 2))
         best = int(explained.argmax())
         lengths[best] = torch.maximum(lengths[best], explained[best])
-        products, kernel = _without(slice(best * draws, (best + 1) * draws), products, kernel)
+        products, kernel = _project_out(slice(best * draws, (best + 1) * draws), products, kernel)
     return lengths
 
 
-def _without(directions: slice, products: Tensor, kernel: Tensor) -> tuple[Tensor, Tensor]:
+def _project_out(directions: slice, products: Tensor, kernel: Tensor) -> tuple[Tensor, Tensor]:
     """Inner products of what is left when the span of some directions is taken out of the vector and of all others."""
     weights = _solve(kernel[directions, directions], kernel[directions])
     return products - products[directions] @ weights, kernel - kernel[:, directions] @ weights
@@ -194,13 +194,13 @@ def inner_products(
     return products.detach(), kernel.detach()
 
 
-COIN = 0.25
+COIN_VARIANCE = 0.25
 """Variance of whether a canary is in."""
-LEAST = 0.01
+MIN_VARIANCE = 0.01
 """Squared noise, in clips, that is reckoned with where there is less."""
 
 
-class Drawn:
+class UnitSampler:
     """Units of known records, whose rows are drawn as a part says.
 
     Args:
@@ -221,7 +221,7 @@ class Drawn:
         """How many there are."""
         return self._reader.units
 
-    def rows(self, units: NDArray[np.int64]) -> dict[str, Tensor]:
+    def draw_rows(self, units: NDArray[np.int64]) -> dict[str, Tensor]:
         """One draw of what the objective's loss gets, [U, L, ...] by name, its own draws and shares among it."""
         part = self._part
         columns = self._reader.rows(units, part.rows_per_unit, part.rows, part.horizon)
@@ -229,10 +229,10 @@ class Drawn:
         rows |= self._objective.draw(self._generator, len(units), part.rows_per_unit)
         return rows if self.shares is None else {**rows, **self.shares(rows)}
 
-    def gradients(self, model: nn.Module) -> Iterator[Tensor]:
+    def clipped_gradients(self, model: nn.Module) -> Iterator[Tensor]:
         """Of each unit the clipped gradient [P] that it would add to a step, with rows and draws of the attacker's."""
         for unit in range(self.units):
-            rows = self.rows(np.array([unit]))
+            rows = self.draw_rows(np.array([unit]))
             yield clipped_sum(model, self._objective.loss, rows, self._part.clip_norm, shares=self.shares)
 
 
@@ -265,33 +265,35 @@ class UnitScores:
         seed: int,
         draws: int = 4,
     ) -> None:
-        self._canaries = Drawn(part, objective, canaries, seed=seed)
-        self._public = None if public is None else Drawn(part, objective, public, seed=seed + 1)
+        self._canaries = UnitSampler(part, objective, canaries, seed=seed)
+        self._public = None if public is None else UnitSampler(part, objective, public, seed=seed + 1)
         self._expected, self._draws, self._total = expected, draws, np.zeros(self._canaries.units)
-        self._clip, self._variance = part.clip_norm, max(LEAST, calibrated(part.noise_multiplier, part.name) ** 2)
+        self._clip = part.clip_norm
+        self._variance = max(MIN_VARIANCE, require_calibrated(part.noise_multiplier, part.name) ** 2)
 
     def __call__(self, step: int, model: nn.Module, gradient: Tensor) -> None:
         """One step: the noisy mean gradient [P] that was taken at the weights of `model`."""
-        canaries = torch.stack([torch.stack(list(self._canaries.gradients(model))) for _ in range(self._draws)]).mean(0)
-        public = [] if self._public is None else list(self._public.gradients(model))
+        draws = [torch.stack(list(self._canaries.clipped_gradients(model))) for _ in range(self._draws)]
+        canaries = torch.stack(draws).mean(0)
+        public = [] if self._public is None else list(self._public.clipped_gradients(model))
         directions = torch.stack([*canaries, *public]) / self._clip
-        seen = gradient * (self._expected / self._clip) - directions[: len(canaries)].sum(0) / 2
+        residual = gradient * (self._expected / self._clip) - directions[: len(canaries)].sum(0) / 2
         variance = torch.full((len(directions),), self._variance)
-        variance[: len(canaries)] *= 1 / COIN
-        posterior = torch.linalg.solve(directions @ directions.T + variance.diag(), directions @ seen)
+        variance[: len(canaries)] *= 1 / COIN_VARIANCE
+        posterior = torch.linalg.solve(directions @ directions.T + variance.diag(), directions @ residual)
         self._total += posterior[: len(canaries)].double().numpy()
 
-    def sums(self) -> Floats:
+    def summed_scores(self) -> Floats:
         """[m], each canary's score, higher where it seems to be in: about 0 in the middle between the two."""
         return self._total.copy()
 
 
-def leaping(spec: PublicSpec, count: int, *, rows: int, seed: int) -> Columns:
+def leap_histories(spec: PublicSpec, count: int, *, rows: int, seed: int) -> Columns:
     """Canary people: each repeats one leap of its own (`gradient_canaries.leaps`) for a whole history, then is cut
     off."""
     # Whatever fragments and draws are taken, the gradient of such a history points nearly the same way.
     # returns: Columns [count rows, ...] with `truncations`, and `unit_ids` [count rows] from 0
-    single = leaps(spec, count, seed=seed)
+    single = leap_canaries(spec, count, seed=seed)
     single["terminations"] = np.zeros(count, np.bool_)
     columns: dict[str, NDArray[Any]] = {
         name: np.repeat(np.asarray(column), rows, axis=0) for name, column in single.items()

@@ -54,12 +54,12 @@ def dynamics(
         DataError: the shapes are others, every row starts inside a wall, or the simulator moves nothing (the errors
             would have no unit).
     """
-    states, actions, rewards, following = (
+    states, actions, rewards, next_states = (
         np.asarray(columns[name], dtype=np.float64)
         for name in ("observations", "actions", "rewards", "next_observations")
     )
     rows = len(states)
-    if rows == 0 or states.shape != (rows, 4) or following.shape != (rows, 4) or rewards.shape != (rows,):
+    if rows == 0 or states.shape != (rows, 4) or next_states.shape != (rows, 4) or rewards.shape != (rows,):
         what = "the table is not one of point masses in the plane"
         expected = "observations and next_observations [T, 4] as (x, y, v_x, v_y) and rewards [T], with T >= 1"
         raise DataError(what, where="dynamics", expected=expected, remedy="use these measures on maze data only")
@@ -68,18 +68,18 @@ def dynamics(
     if not free.any():
         expected, remedy = "at least one row in free space", "check that the layout is the one of the table"
         raise DataError("every row starts inside a wall", where="dynamics", expected=expected, remedy=remedy)
-    states, actions, rewards, following = states[free], actions[free], rewards[free], following[free]
+    states, actions, rewards, next_states = states[free], actions[free], rewards[free], next_states[free]
     true = np.asarray(step(states, actions), dtype=np.float64)
     true_rewards = np.asarray(reward(states, actions, true), dtype=np.float64)
     return Dynamics(
-        next_position=_relative(following[:, :2], true[:, :2], states[:, :2]),
-        next_velocity=_relative(following[:, 2:], true[:, 2:], states[:, 2:]),
+        next_position=_relative_error(next_states[:, :2], true[:, :2], states[:, :2]),
+        next_velocity=_relative_error(next_states[:, 2:], true[:, 2:], states[:, 2:]),
         reward=float(np.mean(np.abs(rewards - true_rewards))),
         in_wall=float(np.mean(walled)),
     )
 
 
-def _relative(sampled: Array, true: Array, start: Array) -> float:
+def _relative_error(sampled: Array, true: Array, start: Array) -> float:
     """mean |sampled - true| / mean |true - start| of points [N, 2]."""
     displacement = float(np.mean(np.linalg.norm(true - start, axis=1)))
     if displacement == 0.0:
@@ -98,16 +98,16 @@ Simulate = Callable[
 
 
 @dataclass(frozen=True)
-class OneStep:
+class OneStepErrors:
     """How far synthetic transitions are from the simulator's."""
 
-    next_state: float  # mean of `of_columns`. 0 is exact; 1 is as bad as a table whose states never change.
+    next_state: float  # mean of `column_errors`. 0 is exact; 1 is as bad as a table whose states never change.
     reward: float  # mean |r - r*|, in units of reward
     # of each column of the state, mean |s' - s*| / mean |s* - s|; columns that the simulator never moves are left out
-    of_columns: tuple[float, ...]
+    column_errors: tuple[float, ...]
 
 
-def one_step(columns: Mapping[str, NDArray[np.generic]], simulate: Simulate) -> OneStep:
+def one_step_errors(columns: Mapping[str, NDArray[np.generic]], simulate: Simulate) -> OneStepErrors:
     """Errors of sampled transitions (s, a, r, s') against the simulator's (s*, r*) from the same s and a.
 
     Args:
@@ -117,26 +117,26 @@ def one_step(columns: Mapping[str, NDArray[np.generic]], simulate: Simulate) -> 
     Raises:
         DataError: the shapes are others, the simulator moves nothing, or gives a value that is not finite.
     """
-    states, following, rewards = (
+    states, next_states, rewards = (
         np.asarray(columns[name], np.float64) for name in ("observations", "next_observations", "rewards")
     )
-    if states.ndim != 2 or not len(states) or following.shape != states.shape or rewards.shape != states.shape[:1]:
-        raise _bad("the table has other shapes", "observations and next_observations [T, d], rewards [T], T >= 1")
+    if states.ndim != 2 or not len(states) or next_states.shape != states.shape or rewards.shape != states.shape[:1]:
+        raise _error("the table has other shapes", "observations and next_observations [T, d], rewards [T], T >= 1")
     simulated = simulate(np.asarray(columns["observations"]), np.asarray(columns["actions"]))
     true, true_rewards = (np.asarray(values, np.float64) for values in simulated)
     if true.shape != states.shape or true_rewards.shape != rewards.shape or not np.isfinite(true).all():
-        raise _bad("the simulator gives other shapes, or values that are not finite", "one finite next state a row")
-    moved = np.abs(true - states).mean(axis=0)
-    if not moved.any():
-        raise _bad("the simulator moves no row at all", "a mean true displacement above zero in some column")
-    errors = np.abs(following - true).mean(axis=0)[moved > 0] / moved[moved > 0]
-    return OneStep(
+        raise _error("the simulator gives other shapes, or values that are not finite", "one finite next state a row")
+    displacements = np.abs(true - states).mean(axis=0)
+    if not displacements.any():
+        raise _error("the simulator moves no row at all", "a mean true displacement above zero in some column")
+    errors = np.abs(next_states - true).mean(axis=0)[displacements > 0] / displacements[displacements > 0]
+    return OneStepErrors(
         next_state=float(errors.mean()),
         reward=float(np.abs(rewards - true_rewards).mean()),
-        of_columns=tuple(errors.tolist()),
+        column_errors=tuple(errors.tolist()),
     )
 
 
-def _bad(what: str, expected: str) -> DataError:
+def _error(what: str, expected: str) -> DataError:
     remedy = "pass a sampled table and the simulator of its own spec"
     return DataError(what, where="one_step", expected=expected, remedy=remedy)

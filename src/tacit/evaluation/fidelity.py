@@ -31,8 +31,8 @@ class Fidelity:
     # D values: 1 - two-sample Kolmogorov-Smirnov statistic of a continuous column, 1 - total variation distance of a
     # discrete one
     marginals: tuple[float, ...]
-    paired: tuple[str, ...]  # names of the columns in the correlation matrices
-    real: NDArray[np.float64]  # real, synthetic: correlation matrices [C, C] (Pearson) of the C `paired` columns
+    paired_columns: tuple[str, ...]  # names of the columns in the correlation matrices
+    real: NDArray[np.float64]  # real, synthetic: correlation matrices [C, C] (Pearson) of the C `paired_columns`
     synthetic: NDArray[np.float64]
 
 
@@ -79,7 +79,7 @@ def fidelity(
         correlation=float(np.mean(pairs)) if pairs.size else float("nan"),
         columns=names,
         marginals=marginals,
-        paired=varying,
+        paired_columns=varying,
         real=r_real,
         synthetic=r_synthetic,
     )
@@ -142,7 +142,7 @@ def flatten(
             what, remedy = f"the column {field!r} holds NaN or infinity", "clip the table to its public bounds first"
             raise DataError(what, where="fidelity", expected="finite values", remedy=remedy)
         if spec is not None:
-            flat |= _named(spec, field, values)
+            flat |= _name_columns(spec, field, values)
         elif values.ndim == 1:
             flat[field] = values
         else:
@@ -150,7 +150,7 @@ def flatten(
     return flat
 
 
-def _named(spec: PublicSpec, field: str, values: NDArray[np.generic]) -> dict[str, NDArray[np.generic]]:
+def _name_columns(spec: PublicSpec, field: str, values: NDArray[np.generic]) -> dict[str, NDArray[np.generic]]:
     """The scalar columns of a field by the names of the spec."""
     space = spec.spaces[field]
     labels = (0,) if isinstance(space, Discrete) else space.categories

@@ -26,12 +26,12 @@ class Counts:
     """What a test (alarm or no alarm) did on outputs that it had not been chosen on."""
 
     false_alarms: int  # alarms among `without` outputs made without the canary
-    without: int
+    outputs_without: int
     hits: int  # alarms among `having` outputs made with it
-    having: int
+    outputs_with: int
 
     def __post_init__(self) -> None:
-        if not (0 <= self.false_alarms <= self.without > 0 and 0 <= self.hits <= self.having > 0):
+        if not (0 <= self.false_alarms <= self.outputs_without > 0 and 0 <= self.hits <= self.outputs_with > 0):
             what = "the counts of an audit do not fit together"
             expected = "0 <= alarms <= outputs, with at least one output on each side"
             remedy = "count the alarms of one fixed test on fresh outputs"
@@ -39,7 +39,7 @@ class Counts:
 
 
 @dataclass(frozen=True)
-class Audit:
+class LowerBounds:
     """Lower bounds, each valid on its own with the stated confidence."""
 
     epsilon: float  # from the rates of one test, whatever the mechanism is
@@ -52,7 +52,7 @@ class Audit:
 
 @dataclass(frozen=True)
 class Rate:
-    """A share of trials, and its interval: exact in `rate`, from resampled runs in `attacks.over_runs`."""
+    """A share of trials, and its interval: exact in `rate`, from resampled runs in `attacks.bootstrap_runs`."""
 
     value: float
     low: float
@@ -65,8 +65,8 @@ class Rate:
 def rate(events: int, trials: int, *, confidence: float = 0.95) -> Rate:
     """How often something happened, with Clopper & Pearson's two-sided interval for its probability."""
     if not 0 <= events <= trials > 0:
-        raise _bad("the counts of a rate do not fit together", "0 <= events <= trials, with at least one trial")
-    error = _error(confidence) / 2
+        raise _data_error("the counts of a rate do not fit together", "0 <= events <= trials, with at least one trial")
+    error = _error_rate(confidence) / 2
     return Rate(events / trials, lowest_rate(events, trials, error), highest_rate(events, trials, error))
 
 
@@ -88,9 +88,9 @@ def epsilon_lower_bound(counts: Counts, *, delta: float, confidence: float) -> f
     # the scores for the other, and choose between them before seeing the counts.
     # delta: in [0, 1); returns: At least 0 and finite: n outputs without a false alarm still allow a rate of about 3 /
     # n at 95 %
-    error = _error(confidence) / 2
-    hit = lowest_rate(counts.hits, counts.having, error)
-    false = highest_rate(counts.false_alarms, counts.without, error)
+    error = _error_rate(confidence) / 2
+    hit = lowest_rate(counts.hits, counts.outputs_with, error)
+    false = highest_rate(counts.false_alarms, counts.outputs_without, error)
     return max(0.0, math.log((hit - delta) / false)) if hit > delta else 0.0
 
 
@@ -98,15 +98,15 @@ def mu_lower_bound(counts: Counts, *, confidence: float) -> float:
     """The mu that no mu-GDP mechanism below it could have let this test exceed, at least 0."""
     # mu-GDP bounds Phi^-1(hit rate) <= Phi^-1(false alarm rate) + mu (Dong, Roth & Su, arXiv:1905.02383, section 2.2;
     # for audits: arXiv:2302.07956, section 4.3).
-    error = _error(confidence) / 2
-    hit = lowest_rate(counts.hits, counts.having, error)
-    false = highest_rate(counts.false_alarms, counts.without, error)
+    error = _error_rate(confidence) / 2
+    hit = lowest_rate(counts.hits, counts.outputs_with, error)
+    false = highest_rate(counts.false_alarms, counts.outputs_without, error)
     if hit <= 0 or false >= 1:
         return 0.0
     return max(0.0, float(special.ndtri(hit) - special.ndtri(false)))
 
 
-def audit(without: npt.ArrayLike, having: npt.ArrayLike, *, delta: float, confidence: float = 0.95) -> Audit:
+def audit(without: npt.ArrayLike, having: npt.ArrayLike, *, delta: float, confidence: float = 0.95) -> LowerBounds:
     """Bounds from an attack's scores, higher where it believes in the canary.
 
     Every other score of each side chooses the threshold (and for `epsilon` also the direction) that gives the highest
@@ -121,10 +121,10 @@ def audit(without: npt.ArrayLike, having: npt.ArrayLike, *, delta: float, confid
     Raises:
         DataError: fewer than two finite scores on a side, or delta or confidence out of range.
     """
-    _error(confidence)
+    _error_rate(confidence)
     absent, present = _scores(without), _scores(having)
     if not 0 < delta < 1:
-        raise _bad("delta is not between 0 and 1", "0 < delta < 1")
+        raise _data_error("delta is not between 0 and 1", "0 < delta < 1")
     train, test = (absent[::2], present[::2]), (absent[1::2], present[1::2])
 
     def epsilon_at(counts: Counts) -> float:
@@ -132,17 +132,17 @@ def audit(without: npt.ArrayLike, having: npt.ArrayLike, *, delta: float, confid
 
     sides = []
     for swap in (False, True):
-        threshold = _best(_oriented(train, swap), epsilon_at)
-        chosen = epsilon_at(_count(_oriented(train, swap), threshold))
-        sides.append((chosen, epsilon_at(_count(_oriented(test, swap), threshold))))
-    threshold = _best(train, lambda counts: mu_lower_bound(counts, confidence=confidence))
+        threshold = _best_threshold(_orient(train, swap), epsilon_at)
+        chosen = epsilon_at(_count(_orient(train, swap), threshold))
+        sides.append((chosen, epsilon_at(_count(_orient(test, swap), threshold))))
+    threshold = _best_threshold(train, lambda counts: mu_lower_bound(counts, confidence=confidence))
     mu = mu_lower_bound(_count(test, threshold), confidence=confidence)
-    return Audit(
+    return LowerBounds(
         max(sides, key=lambda side: side[0])[1], mu, gaussian_epsilon(delta, mu) if mu else 0.0, delta, confidence
     )
 
 
-def _best(scores: tuple[Scores, Scores], bound: Callable[[Counts], float], grid: int = 200) -> float:
+def _best_threshold(scores: tuple[Scores, Scores], bound: Callable[[Counts], float], grid: int = 200) -> float:
     """The threshold on a grid of quantiles of both sides whose counts give the highest bound."""
     candidates = np.unique(np.quantile(np.concatenate(scores), np.linspace(0, 1, grid)))
     return float(max(candidates, key=lambda threshold: bound(_count(scores, threshold))))
@@ -153,7 +153,7 @@ def _count(scores: tuple[Scores, Scores], threshold: float) -> Counts:
     return Counts(int((absent > threshold).sum()), absent.size, int((present > threshold).sum()), present.size)
 
 
-def _oriented(scores: tuple[Scores, Scores], swap: bool) -> tuple[Scores, Scores]:
+def _orient(scores: tuple[Scores, Scores], swap: bool) -> tuple[Scores, Scores]:
     """The same attack, or the one that raises an alarm where the canary seems absent."""
     absent, present = scores
     return (-present, -absent) if swap else (absent, present)
@@ -162,15 +162,15 @@ def _oriented(scores: tuple[Scores, Scores], swap: bool) -> tuple[Scores, Scores
 def _scores(values: npt.ArrayLike) -> Scores:
     scores = np.asarray(values, np.float64).ravel()
     if scores.size < 2 or not np.isfinite(scores).all():
-        raise _bad("there are too few scores, or one is not finite", "at least two finite scores on each side")
+        raise _data_error("there are too few scores, or one is not finite", "at least two finite scores on each side")
     return scores
 
 
-def _error(confidence: float) -> float:
+def _error_rate(confidence: float) -> float:
     if not 0 < confidence < 1:
-        raise _bad("the confidence is not between 0 and 1", "0 < confidence < 1, such as 0.95")
+        raise _data_error("the confidence is not between 0 and 1", "0 < confidence < 1, such as 0.95")
     return 1 - confidence
 
 
-def _bad(what: str, expected: str) -> DataError:
+def _data_error(what: str, expected: str) -> DataError:
     return DataError(what, where="audit", expected=expected, remedy="correct the arguments of the audit")

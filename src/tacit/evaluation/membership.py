@@ -21,7 +21,7 @@ import torch
 from numpy.typing import NDArray
 
 from tacit.errors import DataError
-from tacit.evaluation.attacks import area
+from tacit.evaluation.attacks import roc_area
 from tacit.evaluation.lower_bounds import Rate, rate
 from tacit.methods.synthesis.algorithm import Synthesizer
 from tacit.methods.synthesis.diffusion import row_losses
@@ -29,7 +29,7 @@ from tacit.methods.synthesis.diffusion import row_losses
 Floats = NDArray[np.float64]
 LEVELS = (0.05, 0.1, 0.13, 0.2, 0.5, 1.0)
 """Noise levels in standard deviations of a column; the paper's are from 0.10 to 0.13."""
-FEWEST = 20
+MIN_ROWS = 20
 """Rows of either side: half of them choose, the others count."""
 
 
@@ -46,7 +46,7 @@ class Hits:
 class LossAttack:
     """How well members are found."""
 
-    chosen: int  # which of the scores was best on the rows that chose
+    score_index: int  # which of the scores was best on the rows that chose
     hits: tuple[Hits, ...]  # one a nominal rate of false alarms
     auc: float  # area under the curve of the chosen score on the other rows; 1/2 is chance
 
@@ -110,31 +110,31 @@ def attack(
     fits = member_scores.ndim == other_scores.ndim == 2 and len(member_scores) == len(other_scores) > 0
     if (
         not fits
-        or min(member_scores.shape[1], other_scores.shape[1]) < FEWEST
+        or min(member_scores.shape[1], other_scores.shape[1]) < MIN_ROWS
         or not np.isfinite([member_scores.sum(), other_scores.sum()]).all()
     ):
         what = "the scores of members and others do not fit"
-        expected = f"finite scores [S, M] and [S, N] with M and N of at least {FEWEST}"
+        expected = f"finite scores [S, M] and [S, N] with M and N of at least {MIN_ROWS}"
         remedy = "pass the same scores of both, a row each"
         raise DataError(what, where="membership.attack", expected=expected, remedy=remedy)
     generator = np.random.default_rng(seed)
-    (member_chosen, member_left), (other_chosen, other_left) = (
-        _halves(scores, generator) for scores in (member_scores, other_scores)
+    (member_train, member_test), (other_train, other_test) = (
+        _split_halves(scores, generator) for scores in (member_scores, other_scores)
     )
-    areas = [_auc(inside, outside) for inside, outside in zip(member_chosen, other_chosen, strict=True)]
+    areas = [_auc(inside, outside) for inside, outside in zip(member_train, other_train, strict=True)]
     best = int(np.argmax(areas))
     hits = []
     for fpr in fprs:
-        threshold = np.quantile(other_chosen[best], 1 - fpr, method="higher")
+        threshold = np.quantile(other_train[best], 1 - fpr, method="higher")
         tpr, false_alarms = (
             rate(int((left[best] > threshold).sum()), left.shape[1], confidence=confidence)
-            for left in (member_left, other_left)
+            for left in (member_test, other_test)
         )
         hits.append(Hits(fpr, tpr, false_alarms))
-    return LossAttack(best, tuple(hits), _auc(member_left[best], other_left[best]))
+    return LossAttack(best, tuple(hits), _auc(member_test[best], other_test[best]))
 
 
-def _halves(scores: Floats, generator: np.random.Generator) -> tuple[Floats, Floats]:
+def _split_halves(scores: Floats, generator: np.random.Generator) -> tuple[Floats, Floats]:
     order = generator.permutation(scores.shape[1])
     half = len(order) // 2
     return scores[:, order[:half]], scores[:, order[half:]]
@@ -142,4 +142,4 @@ def _halves(scores: Floats, generator: np.random.Generator) -> tuple[Floats, Flo
 
 def _auc(members: Floats, others: Floats) -> float:
     present = np.arange(len(members) + len(others)) < len(members)
-    return area(np.concatenate([members, others]), present)
+    return roc_area(np.concatenate([members, others]), present)

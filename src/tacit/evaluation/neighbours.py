@@ -33,7 +33,7 @@ class NearestRecords:
     to_holdout: Floats
     # share of synthetic rows that are nearer to a training row, ties counting half (rounded down), with its exact
     # interval
-    nearer: Rate
+    nearer_share: Rate
     copies: int  # how many synthetic rows are a training row, up to 1e-6 of a standard deviation in every column
 
 
@@ -46,7 +46,7 @@ def nearest_records(
         synthetic, train, holdout: columns by name, as of `fidelity`, with the same columns of the same kinds. The
             longer of `train` and `holdout` is cut to the length of the shorter, at random.
         rows: how many synthetic rows are looked at, at most (random ones, those that are alike once).
-        confidence: of the interval of `nearer`.
+        confidence: of the interval of `nearer_share`.
         seed: of the random rows.
 
     Next observations that are numbers enter as their difference from the observation, which a step's row would
@@ -57,23 +57,25 @@ def nearest_records(
         DataError: the tables differ in their columns, are empty or hold a value that is not finite.
     """
     generator = np.random.default_rng(seed)
-    tables = [numbers(table) for table in (synthetic, train, holdout)]
+    tables = [numeric_columns(table) for table in (synthetic, train, holdout)]
     if len({tuple(table) for table in tables}) != 1:
         what, expected = "the tables have different columns", "the same columns of the same kinds in all three"
         remedy = "compare tables of one public specification"
         raise DataError(what, where="nearest_records", expected=expected, remedy=remedy)
-    axes = [[_axis(table[name], [side[name] for side in tables]) for name in table] for table in tables]
-    drawn, trained, held_out = (np.concatenate(columns, axis=1) for columns in axes)
-    drawn = _some(np.unique(drawn, axis=0), rows, generator)  # a row that is there many times tells one thing
-    size = min(len(trained), len(held_out))
-    to_train, to_holdout = (cKDTree(_some(records, size, generator)).query(drawn)[0] for records in (trained, held_out))
+    axes = [[_column_coordinates(table[name], [side[name] for side in tables]) for name in table] for table in tables]
+    synthetic_points, train_points, holdout_points = (np.concatenate(columns, axis=1) for columns in axes)
+    distinct = np.unique(synthetic_points, axis=0)  # a row that is there many times tells one thing
+    synthetic_points = _sample_points(distinct, rows, generator)
+    size = min(len(train_points), len(holdout_points))
+    to_train = cKDTree(_sample_points(train_points, size, generator)).query(synthetic_points)[0]
+    to_holdout = cKDTree(_sample_points(holdout_points, size, generator)).query(synthetic_points)[0]
     ties = int((to_train == to_holdout).sum())
     nearer = int((to_train < to_holdout).sum()) + ties // 2
-    copies = int((cKDTree(trained).query(drawn, p=np.inf)[0] <= 1e-6).sum())
-    return NearestRecords(to_train, to_holdout, rate(nearer, len(drawn), confidence=confidence), copies)
+    copies = int((cKDTree(train_points).query(synthetic_points, p=np.inf)[0] <= 1e-6).sum())
+    return NearestRecords(to_train, to_holdout, rate(nearer, len(synthetic_points), confidence=confidence), copies)
 
 
-def numbers(columns: Columns) -> dict[str, NDArray[np.generic]]:
+def numeric_columns(columns: Columns) -> dict[str, NDArray[np.generic]]:
     """The scalar columns of a table (`fidelity.flatten`), with next observations as differences where they are numbers.
 
     Raises:
@@ -85,7 +87,7 @@ def numbers(columns: Columns) -> dict[str, NDArray[np.generic]]:
     return flat
 
 
-def _axis(column: NDArray[np.generic], tables: Sequence[NDArray[np.generic]]) -> Floats:
+def _column_coordinates(column: NDArray[np.generic], tables: Sequence[NDArray[np.generic]]) -> Floats:
     """[T, 1] numbers over the training column's deviation; [T, values] one-hot and 1 apart if discrete."""
     # `tables` are the same column of the synthetic table, the training rows and the held-out ones.
     if column.dtype == np.float32:
@@ -95,7 +97,7 @@ def _axis(column: NDArray[np.generic], tables: Sequence[NDArray[np.generic]]) ->
     return np.asarray(column[:, None] == values, np.float64) / math.sqrt(2)
 
 
-def _some(points: Floats, count: int, generator: np.random.Generator) -> Floats:
+def _sample_points(points: Floats, count: int, generator: np.random.Generator) -> Floats:
     return points if len(points) <= count else points[generator.choice(len(points), count, replace=False)]
 
 
@@ -128,7 +130,7 @@ def tsne(tables: Mapping[str, Columns], *, rows: int = 500, seed: int = 0) -> di
         remedy = "run `pip install 'tacit[tsne]'`, or leave the picture out"
         raise DataError(what, where="embedding.tsne", expected=expected, remedy=remedy) from None
     generator = np.random.default_rng(seed)
-    flat = {label: numbers(table) for label, table in tables.items()}
+    flat = {label: numeric_columns(table) for label, table in tables.items()}
     points = {label: np.stack([c.astype(np.float64) for c in table.values()], axis=1) for label, table in flat.items()}
     points = {label: generator.permutation(table)[:rows] for label, table in points.items()}
     if len({tuple(table) for table in flat.values()}) != 1 or sum(map(len, points.values())) <= 30:
@@ -136,9 +138,9 @@ def tsne(tables: Mapping[str, Columns], *, rows: int = 500, seed: int = 0) -> di
         expected = "the same columns in all tables, and more than 30 rows together"
         remedy = "compare larger tables of one public specification"
         raise DataError(what, where="embedding.tsne", expected=expected, remedy=remedy)
-    together = np.concatenate(list(points.values()))
-    spread = together.std(axis=0)
-    together = (together - together.mean(axis=0)) / np.where(spread > 0, spread, 1.0)
-    placed = np.asarray(TSNE(random_state=seed).fit_transform(together), np.float64)
+    joint = np.concatenate(list(points.values()))
+    spread = joint.std(axis=0)
+    joint = (joint - joint.mean(axis=0)) / np.where(spread > 0, spread, 1.0)
+    placed = np.asarray(TSNE(random_state=seed).fit_transform(joint), np.float64)
     ends = np.cumsum([len(table) for table in points.values()])[:-1]
     return dict(zip(points, np.split(placed, ends), strict=True))

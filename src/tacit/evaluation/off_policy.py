@@ -18,7 +18,7 @@ from tacit.methods.off_policy_evaluation.policies import Target
 Table = Mapping[str, NDArray[np.generic]]
 Float64 = NDArray[np.float64]
 
-LARGEST_LOG_WEIGHT = 500.0
+MAX_LOG_WEIGHT = 500.0
 
 
 def diagnostics(
@@ -46,35 +46,35 @@ def diagnostics(
         largest_ratio, effective_episodes ((sum w)^2 / sum w^2 of the episodes' weights),
         weighted_returns_outside_range (what a clip there would cut) and, with a value function, mspbe (`mspbe`).
     """
-    starts = _starts(rows)
+    starts = _episode_starts(rows)
     rewards = np.asarray(rows["rewards"], np.float64)
     lengths = np.diff(np.append(starts, len(rewards)))
     episode = np.repeat(np.arange(len(starts)), lengths)
     step = np.arange(len(rewards)) - np.repeat(starts, lengths)
-    counted = step < problem.horizon
-    discounted = np.where(counted, problem.gamma ** np.minimum(step, problem.horizon) * rewards, 0.0)
+    within_horizon = step < problem.horizon
+    discounted = np.where(within_horizon, problem.gamma ** np.minimum(step, problem.horizon) * rewards, 0.0)
     returns = np.asarray(np.bincount(episode, discounted, len(starts)), np.float64)
-    low, high = problem.range(spec)
+    low, high = problem.value_range(spec)
 
-    def outside(values: Float64) -> float:
+    def share_outside(values: Float64) -> float:
         return float(((values < low - 1e-6) | (values > high + 1e-6)).mean())
 
     figures = {
         "episodes": float(len(starts)),
-        "returns_outside_range": outside(returns),
-        "rewards_at_bounds": float(np.isin(rows["rewards"], np.concatenate(spec.reward.single())).mean()),
+        "returns_outside_range": share_outside(returns),
+        "rewards_at_bounds": float(np.isin(rows["rewards"], np.concatenate(spec.reward.float32_bounds())).mean()),
     }
     if behaviour is None and "propensities" not in rows and not isinstance(policy, Behaviour):
         return figures
-    ratio = ratios(rows, policy, behaviour)
+    ratio = importance_ratios(rows, policy, behaviour)
     with np.errstate(divide="ignore"):
-        logs = np.bincount(episode[counted], np.log(ratio[counted]), len(starts))
-    weights = np.exp(np.minimum(logs, LARGEST_LOG_WEIGHT))
+        logs = np.bincount(episode[within_horizon], np.log(ratio[within_horizon]), len(starts))
+    weights = np.exp(np.minimum(logs, MAX_LOG_WEIGHT))
     figures |= {
         "mean_ratio": float(ratio.mean()),
         "largest_ratio": float(ratio.max()),
         "effective_episodes": float(weights.sum() ** 2 / max(float(np.square(weights).sum()), 1e-300)),
-        "weighted_returns_outside_range": outside(weights * returns),
+        "weighted_returns_outside_range": share_outside(weights * returns),
     }
     if evaluation.theta is not None:
         figures["mspbe"] = mspbe(rows, evaluation, problem.gamma, ratio)
@@ -89,30 +89,30 @@ def mspbe(rows: Table, evaluation: Evaluation, gamma: float, ratio: Float64) -> 
     assert evaluation.theta is not None
     assert evaluation.features is not None
     phi = np.asarray(evaluation.features(np.asarray(rows["observations"])), np.float64)
-    after = np.asarray(evaluation.features(np.asarray(rows["next_observations"])), np.float64)
-    after = np.where(np.asarray(rows["terminations"])[:, None], 0.0, after)
+    next_phi = np.asarray(evaluation.features(np.asarray(rows["next_observations"])), np.float64)
+    next_phi = np.where(np.asarray(rows["terminations"])[:, None], 0.0, next_phi)
     theta = evaluation.theta
-    delta = np.asarray(rows["rewards"], np.float64) + gamma * after @ theta - phi @ theta
+    delta = np.asarray(rows["rewards"], np.float64) + gamma * next_phi @ theta - phi @ theta
     error = phi.T @ (ratio * delta) / len(phi)
     gram = phi.T @ phi / len(phi)
     return float(error @ np.linalg.pinv(gram, hermitian=True) @ error)
 
 
-def ratios(rows: Table, policy: Target, behaviour: DiscretePolicy | None) -> Float64:
+def importance_ratios(rows: Table, policy: Target, behaviour: DiscretePolicy | None) -> Float64:
     """pi(a | s) over the behaviour policy's probability of the logged action, of every row [T]."""
     actions = np.asarray(rows["actions"])
     if isinstance(policy, Behaviour):
         return np.ones(len(actions))
     observations = np.asarray(rows["observations"])
-    taken = (np.arange(len(actions)), actions.astype(np.int64))
-    wanted = policy.probabilities(observations)[taken]
-    logged = rows["propensities"] if behaviour is None else behaviour.probabilities(observations)[taken]
-    return np.asarray(wanted / np.maximum(np.asarray(logged, np.float64), 1e-300))
+    taken_actions = (np.arange(len(actions)), actions.astype(np.int64))
+    target_probability = policy.probabilities(observations)[taken_actions]
+    logged = rows["propensities"] if behaviour is None else behaviour.probabilities(observations)[taken_actions]
+    return np.asarray(target_probability / np.maximum(np.asarray(logged, np.float64), 1e-300))
 
 
-def _starts(rows: Table) -> NDArray[np.int64]:
+def _episode_starts(rows: Table) -> NDArray[np.int64]:
     """First rows of episodes."""
-    ended = np.asarray(rows["terminations"]) | np.asarray(rows["truncations"])
+    episode_ends = np.asarray(rows["terminations"]) | np.asarray(rows["truncations"])
     gap = np.asarray(rows["observations"])[1:] != np.asarray(rows["next_observations"])[:-1]
-    new = ended[:-1] | (gap if gap.ndim == 1 else gap.any(axis=1))
+    new = episode_ends[:-1] | (gap if gap.ndim == 1 else gap.any(axis=1))
     return np.concatenate([[0], np.flatnonzero(new) + 1]).astype(np.int64)

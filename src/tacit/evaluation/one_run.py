@@ -35,19 +35,19 @@ SHARES = (1.0, 0.5, 0.25, 0.125)
 KINDS = ("both", "in")
 """Of what guesses are: as many "in" as "out"; or "in" alone, as where a trace is either seen or not."""
 _COINS = 0x636F696E
-LARGEST = 30.0
+MAX_EPSILON = 30.0
 """No audit looks for an epsilon above this: it would take more canaries than there are records."""
 
 
 @dataclass(frozen=True)
-class OneRun:
+class OneRunBound:
     """What an audit found."""
 
     epsilon: float  # lower bound at `delta`, for the relation of adding or removing one unit; 0 if nothing was found
     canaries: int  # how many there were, in or out
     kind: str  # of the guesses that gave the bound, one of `KINDS`
     guesses: int  # guesses, right: how many they were
-    right: int
+    correct: int
     delta: float  # delta, confidence: at which it holds
     confidence: float
 
@@ -73,7 +73,9 @@ def plant(columns: Columns, canaries: Columns, *, seed: int) -> tuple[dict[str, 
     return rows, present
 
 
-def audit(scores: NDArray[np.generic], present: NDArray[np.bool_], *, delta: float, confidence: float = 0.95) -> OneRun:
+def audit(
+    scores: NDArray[np.generic], present: NDArray[np.bool_], *, delta: float, confidence: float = 0.95
+) -> OneRunBound:
     """A lower bound on epsilon from the scores of canaries, higher where a canary seems to be in.
 
     For each share of `SHARES`, half of it, those with the highest scores, are guessed to be in; and for the kind "both"
@@ -94,32 +96,32 @@ def audit(scores: NDArray[np.generic], present: NDArray[np.bool_], *, delta: flo
     values, truth = np.asarray(scores, np.float64), np.asarray(present, np.bool_)
     canaries = len(values)
     if values.ndim != 1 or truth.shape != values.shape or canaries < 8 or not np.isfinite(values).all():
-        raise _bad("scores and canaries do not fit", "one finite score a canary, of at least 8")
+        raise _error("scores and canaries do not fit", "one finite score a canary, of at least 8")
     if not (0 <= delta < 1 and 0 < confidence < 1):
-        raise _bad("delta or the confidence is out of range", "0 <= delta < 1 and 0 < confidence < 1")
+        raise _error("delta or the confidence is out of range", "0 <= delta < 1 and 0 < confidence < 1")
     order, error = np.argsort(values, kind="stable"), (1 - confidence) / (len(SHARES) * len(KINDS))
     results = []
     for share in SHARES:
         each = max(1, int(share * canaries / 2))
         inside, outside = int(truth[order[-each:]].sum()), int((~truth[order[:each]]).sum())
-        for kind, guesses, right in zip(KINDS, (2 * each, each), (inside + outside, inside), strict=True):
-            bound = lower_bound(guesses, right, canaries, delta=delta, error=error)
-            results.append(OneRun(bound, canaries, kind, guesses, right, delta, confidence))
+        for kind, guesses, correct in zip(KINDS, (2 * each, each), (inside + outside, inside), strict=True):
+            bound = lower_bound(guesses, correct, canaries, delta=delta, error=error)
+            results.append(OneRunBound(bound, canaries, kind, guesses, correct, delta, confidence))
     return max(results, key=lambda result: result.epsilon)
 
 
-def lower_bound(guesses: int, right: int, canaries: int, *, delta: float, error: float) -> float:
+def lower_bound(guesses: int, correct: int, canaries: int, *, delta: float, error: float) -> float:
     """The largest epsilon under which so many right guesses have a probability of at most `error`; 0 if none has."""
 
     def excess(epsilon: float) -> float:
-        return p_value(guesses, right, canaries, epsilon=epsilon, delta=delta) - error
+        return p_value(guesses, correct, canaries, epsilon=epsilon, delta=delta) - error
 
     if excess(0.0) > 0:
         return 0.0
-    return float(brentq(excess, 0.0, LARGEST)) if excess(LARGEST) > 0 else LARGEST
+    return float(brentq(excess, 0.0, MAX_EPSILON)) if excess(MAX_EPSILON) > 0 else MAX_EPSILON
 
 
-def p_value(guesses: int, right: int, canaries: int, *, epsilon: float, delta: float) -> float:
+def p_value(guesses: int, correct: int, canaries: int, *, epsilon: float, delta: float) -> float:
     """An upper bound on the chance of at least `right` right guesses if the mechanism is (epsilon, delta)-DP.
 
     With f(v) = P[Binomial(guesses, e^epsilon / (1 + e^epsilon)) >= v] it is
@@ -128,28 +130,28 @@ def p_value(guesses: int, right: int, canaries: int, *, epsilon: float, delta: f
     Raises:
         DataError: not 0 <= right <= guesses <= canaries, or epsilon below 0.
     """
-    if not (0 <= right <= guesses <= canaries and epsilon >= 0):
-        raise _bad("the counts of guesses do not fit together", "0 <= right <= guesses <= canaries, epsilon >= 0")
+    if not (0 <= correct <= guesses <= canaries and epsilon >= 0):
+        raise _error("the counts of guesses do not fit together", "0 <= right <= guesses <= canaries, epsilon >= 0")
     chance = float(special.expit(epsilon))
-    at_least = float(stats.binom.sf(right - 1, guesses, chance))
-    if delta == 0 or right == 0:
+    at_least = float(stats.binom.sf(correct - 1, guesses, chance))
+    if delta == 0 or correct == 0:
         return min(1.0, at_least)
-    fewer = np.arange(1, right + 1)
-    below = stats.binom.sf(right - fewer - 1, guesses, chance) - at_least
+    fewer = np.arange(1, correct + 1)
+    below = stats.binom.sf(correct - fewer - 1, guesses, chance) - at_least
     return min(1.0, at_least + 2 * canaries * delta * float((below / fewer).max()))
 
 
-def most_that_can_be_found(guesses: int, *, confidence: float = 0.95) -> float:
+def max_detectable_epsilon(guesses: int, *, confidence: float = 0.95) -> float:
     """What `audit` says at delta 0 where all of so many guesses are right: its power.
 
     Each of its ways to guess is tested at its share of the error, and the likeliest mechanism has
     error^(1 / guesses) = e^epsilon / (1 + e^epsilon).
     """
     if guesses < 1 or not 0 < confidence < 1:
-        raise _bad("there is no guess, or the confidence is out of range", "guesses >= 1 and 0 < confidence < 1")
+        raise _error("there is no guess, or the confidence is out of range", "guesses >= 1 and 0 < confidence < 1")
     each = math.log((1 - confidence) / (len(SHARES) * len(KINDS))) / guesses
     return max(0.0, each - math.log(-math.expm1(each)))
 
 
-def _bad(what: str, expected: str) -> DataError:
+def _error(what: str, expected: str) -> DataError:
     return DataError(what, where="one_run", expected=expected, remedy="correct the arguments of the audit")

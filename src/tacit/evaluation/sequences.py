@@ -38,10 +38,11 @@ class Sequences:
         rows = {len(column) for column in self.columns.values()}
         ends, stitches = np.asarray(self.episodes), np.asarray(self.stitches)
         whole = all(array.ndim == 1 and np.issubdtype(array.dtype, np.integer) for array in (ends, stitches))
-        if not whole or len(rows) != 1 or len(ends) < 2 or ends[0] != 0 or {int(ends[-1])} != rows or _falls(ends):
-            raise _bad("the episodes do not fit the columns", "[E + 1] rising whole numbers from 0 to the rows' number")
-        if _falls(stitches) or np.isin(stitches, ends).any() or not ((stitches > 0) & (stitches < ends[-1])).all():
-            raise _bad("a stitch is not inside a trajectory", "rising rows, none of them the first of a trajectory")
+        if not whole or len(rows) != 1 or len(ends) < 2 or ends[0] != 0 or {int(ends[-1])} != rows or _descends(ends):
+            expected = "[E + 1] rising whole numbers from 0 to the rows' number"
+            raise _error("the episodes do not fit the columns", expected)
+        if _descends(stitches) or np.isin(stitches, ends).any() or not ((stitches > 0) & (stitches < ends[-1])).all():
+            raise _error("a stitch is not inside a trajectory", "rising rows, none of them the first of a trajectory")
 
     @classmethod
     def of(cls, trajectories: Trajectories, stitches: Indices | None = None) -> Sequences:
@@ -81,11 +82,11 @@ class Sequences:
         columns = {name: np.asarray(column)[rows] for name, column in self.columns.items()}
         return Sequences(columns, episodes, np.flatnonzero(np.isin(rows, self.stitches)))
 
-    def some(self, count: int, seed: int) -> Sequences:
+    def sample(self, count: int, seed: int) -> Sequences:
         """`count` random trajectories without repetition, or all of them."""
         return self.pick(np.random.default_rng(seed).permutation(len(self))[:count])
 
-    def halves(self, seed: int) -> tuple[Sequences, Sequences]:
+    def split_halves(self, seed: int) -> tuple[Sequences, Sequences]:
         """Two disjoint random halves, for real-against-real ceilings; an odd last trajectory is left out.
 
         Raises:
@@ -93,11 +94,11 @@ class Sequences:
         """
         half = len(self) // 2
         if half == 0:
-            raise _bad("there is one trajectory only", "at least two, to be split into disjoint halves")
+            raise _error("there is one trajectory only", "at least two, to be split into disjoint halves")
         order = np.random.default_rng(seed).permutation(len(self))
         return self.pick(order[:half]), self.pick(order[half : 2 * half])
 
-    def shuffled(self, seed: int) -> Sequences:
+    def shuffle_rows(self, seed: int) -> Sequences:
         """The floor of a measure of sequences: the same lengths, and rows drawn from all trajectories in any order.
 
         Every distribution of single rows stays as it is, and nothing of their order or of who they belong to does.
@@ -107,8 +108,8 @@ class Sequences:
 
     def states(self) -> tuple[NDArray[np.generic], Indices]:
         """Every state of every trajectory, with the last next observation: ([T + E, d], [E + 1] as `episodes`)."""
-        following = np.asarray(self.columns["next_observations"])[self.episodes[1:] - 1]
-        states = np.insert(np.asarray(self.columns["observations"]), self.episodes[1:], following, axis=0)
+        last_states = np.asarray(self.columns["next_observations"])[self.episodes[1:] - 1]
+        states = np.insert(np.asarray(self.columns["observations"]), self.episodes[1:], last_states, axis=0)
         return states.reshape(len(states), -1), self.episodes + np.arange(len(self) + 1)
 
 
@@ -120,9 +121,9 @@ class TrajectoryStatistics:
     lengths: Floats  # steps
     # length of the path through the states, from the first to the last next observation, in units of the observation;
     # where a stitched trajectory jumps, the jump counts
-    travelled: Floats
-    end_to_end: Floats  # distance from the first to the last state
-    repeated: Floats  # share of the states, the last next observation among them, that the trajectory was in before
+    path_lengths: Floats
+    displacements: Floats  # distance from the first to the last state
+    revisit_shares: Floats  # share of the states, the last next observation included, that the trajectory was in before
 
 
 def trajectory_statistics(
@@ -136,38 +137,39 @@ def trajectory_statistics(
     states, episodes = sequences.states()
     entries = range(states.shape[1]) if position is None else position
     if (resolution is not None and not resolution > 0) or not set(entries) <= set(range(states.shape[1])):
-        raise _bad("the resolution or the entries of the position are out of range", "resolution > 0, entries below d")
+        expected = "resolution > 0, entries below d"
+        raise _error("the resolution or the entries of the position are out of range", expected)
     discrete = np.issubdtype(states.dtype, np.integer)
     states = states[:, list(entries)]
     first, last = episodes[:-1], episodes[1:] - 1
     within = np.ones(len(states) - 1, np.bool_)
     within[last[:-1]] = False
     owners = np.repeat(np.arange(len(sequences)), np.diff(episodes))
-    steps = _apart(states[1:], states[:-1], discrete)
+    steps = _distances(states[1:], states[:-1], discrete)
     cells = states if resolution is None else np.floor(states.astype(np.float64) / resolution)
     distinct = np.unique(np.column_stack([owners, cells]), axis=0)[:, 0].astype(np.int64)
     rewards = np.asarray(sequences.columns["rewards"], np.float64)
     return TrajectoryStatistics(
         returns=np.add.reduceat(rewards, sequences.episodes[:-1]),
         lengths=sequences.lengths.astype(np.float64),
-        travelled=np.add.reduceat(steps[within], sequences.episodes[:-1]),
-        end_to_end=_apart(states[last], states[first], discrete),
-        repeated=1.0 - np.bincount(distinct, minlength=len(sequences)) / np.diff(episodes),
+        path_lengths=np.add.reduceat(steps[within], sequences.episodes[:-1]),
+        displacements=_distances(states[last], states[first], discrete),
+        revisit_shares=1.0 - np.bincount(distinct, minlength=len(sequences)) / np.diff(episodes),
     )
 
 
-def _apart(first: NDArray[np.generic], second: NDArray[np.generic], discrete: bool) -> Floats:
+def _distances(first: NDArray[np.generic], second: NDArray[np.generic], discrete: bool) -> Floats:
     """[N] distances of states [N, d]."""
     if discrete:
         return np.asarray((first != second).any(axis=1), np.float64)
     return np.asarray(np.linalg.norm(first.astype(np.float64) - second.astype(np.float64), axis=1))
 
 
-def _falls(rows: NDArray[np.generic]) -> bool:
+def _descends(rows: NDArray[np.generic]) -> bool:
     return bool((np.diff(rows.astype(np.int64)) <= 0).any())
 
 
-def _bad(what: str, expected: str) -> DataError:
+def _error(what: str, expected: str) -> DataError:
     return DataError(what, where="measure.sequences", expected=expected, remedy="pass whole trajectories of one spec")
 
 
@@ -192,17 +194,17 @@ class SequenceDynamics:
     A mean over nothing is nan.
     """
 
-    along: Floats  # [H] mean error of step t, over the trajectories that have one; H is the longest one's steps
+    step_errors: Floats  # [H] mean error of step t, over the trajectories that have one; H is the longest one's steps
     # [H] mean distance, measured alike, between the state after step t and where the simulator alone gets to from the
     # trajectory's first state with its actions; a step that is not known ends a trajectory's count
     drift: Floats
-    reaching: NDArray[np.int64]  # [H] how many trajectories `drift` is a mean of
-    at_stitches: float  # mean error of the steps that lead from one fragment to the next; nan where there is no stitch
-    elsewhere: float  # mean error of all other steps
+    drift_counts: NDArray[np.int64]  # [H] how many trajectories `drift` is a mean of
+    stitch_error: float  # mean error of the steps that lead from one fragment to the next; nan where there is no stitch
+    inner_error: float  # mean error of all other steps
     # mean distance, measured alike, between the next observation of a fragment's last row and the first observation of
     # the fragment that is stitched to it; nan where there is no stitch
-    gap: float
-    unknown: float  # share of rows that start where the simulator has no next state. They count here alone.
+    stitch_gap: float
+    unknown_share: float  # share of rows that start where the simulator has no next state. They count here alone.
 
 
 def sequence_dynamics(sequences: Sequences, step: Step, *, known: Known | None = None) -> SequenceDynamics:
@@ -211,72 +213,72 @@ def sequence_dynamics(sequences: Sequences, step: Step, *, known: Known | None =
     # has a next state, None is everywhere. `step` sees only such states
     states, nexts = (np.asarray(sequences.columns[name], np.float64) for name in ("observations", "next_observations"))
     if states.ndim != 2 or nexts.shape != states.shape:
-        raise _unsteppable("the table has other shapes", "observations and next_observations [T, d]")
+        raise _step_error("the table has other shapes", "observations and next_observations [T, d]")
     actions = np.asarray(sequences.columns["actions"])
     valid = np.ones(len(states), np.bool_) if known is None else np.asarray(known(states), np.bool_)
     if not valid.any():
-        raise _unsteppable("the simulator knows no state of the table", "at least one row that it can step from")
+        raise _step_error("the simulator knows no state of the table", "at least one row that it can step from")
     true = np.full_like(states, np.nan)
-    true[valid] = _stepped(step, states[valid], actions[valid])
+    true[valid] = _simulate_step(step, states[valid], actions[valid])
     unit = np.abs(true[valid] - states[valid]).mean(axis=0)
     moved = unit > 0
     if not moved.any():
-        raise _unsteppable("the simulator moves no row at all", "a mean true displacement above zero in some column")
+        raise _step_error("the simulator moves no row at all", "a mean true displacement above zero in some column")
 
-    def apart(first: Floats, second: Floats) -> Floats:
+    def relative_error(first: Floats, second: Floats) -> Floats:
         return np.asarray((np.abs(first - second)[:, moved] / unit[moved]).mean(axis=1))
 
     stitches = np.asarray(sequences.stitches, np.int64)
-    following = np.roll(states, -1, axis=0)
-    following[sequences.episodes[1:] - 1] = nexts[sequences.episodes[1:] - 1]
-    errors = apart(following, true)
-    leads = np.zeros(len(states), np.bool_)
-    leads[stitches - 1] = True
+    next_states = np.roll(states, -1, axis=0)
+    next_states[sequences.episodes[1:] - 1] = nexts[sequences.episodes[1:] - 1]
+    errors = relative_error(next_states, true)
+    into_stitch = np.zeros(len(states), np.bool_)
+    into_stitch[stitches - 1] = True
     horizon = int(sequences.lengths.max())
     times = sequences.times[valid]
     counts = np.bincount(times, minlength=horizon)
     sums = np.asarray(np.bincount(times, weights=errors[valid], minlength=horizon), np.float64)
-    drift, reaching = _drift(sequences, following, actions, step, known, apart)
+    drift, drift_counts = _drift(sequences, next_states, actions, step, known, relative_error)
     return SequenceDynamics(
-        along=_mean(sums, counts),
+        step_errors=_mean(sums, counts),
         drift=drift,
-        reaching=reaching,
-        at_stitches=float(_mean(errors[valid & leads].sum(), (valid & leads).sum())),
-        elsewhere=float(_mean(errors[valid & ~leads].sum(), (valid & ~leads).sum())),
-        gap=float(_mean(apart(states[stitches], nexts[stitches - 1]).sum(), len(stitches))),
-        unknown=float(np.mean(~valid)),
+        drift_counts=drift_counts,
+        stitch_error=float(_mean(errors[valid & into_stitch].sum(), (valid & into_stitch).sum())),
+        inner_error=float(_mean(errors[valid & ~into_stitch].sum(), (valid & ~into_stitch).sum())),
+        stitch_gap=float(_mean(relative_error(states[stitches], nexts[stitches - 1]).sum(), len(stitches))),
+        unknown_share=float(np.mean(~valid)),
     )
 
 
 def _drift(
     sequences: Sequences,
-    following: Floats,
+    next_states: Floats,
     actions: NDArray[np.generic],
     step: Step,
     steppable: Known | None,
-    apart: Callable[[Floats, Floats], Floats],
+    distance: Callable[[Floats, Floats], Floats],
 ) -> tuple[Floats, NDArray[np.int64]]:
     """[H] mean distances to the simulator's own trajectories, and [H] how many of them there still were."""
     starts, lengths = sequences.episodes[:-1], sequences.lengths
     simulated = np.asarray(sequences.columns["observations"], np.float64)[starts]
-    going = np.arange(len(starts))
-    sums, reaching = np.zeros(lengths.max()), np.zeros(lengths.max(), np.int64)
+    active = np.arange(len(starts))
+    sums, counts = np.zeros(lengths.max()), np.zeros(lengths.max(), np.int64)
     for time in range(len(sums)):
-        going = going[lengths[going] > time]
+        active = active[lengths[active] > time]
         if steppable is not None:
-            going = going[np.asarray(steppable(simulated[going]), np.bool_)]
-        if not len(going):
+            active = active[np.asarray(steppable(simulated[active]), np.bool_)]
+        if not len(active):
             break
-        rows = starts[going] + time
-        simulated[going] = _stepped(step, simulated[going], actions[rows])
-        sums[time], reaching[time] = apart(following[rows], simulated[going]).sum(), len(going)
-    return _mean(sums, reaching), reaching
+        rows = starts[active] + time
+        simulated[active] = _simulate_step(step, simulated[active], actions[rows])
+        sums[time], counts[time] = distance(next_states[rows], simulated[active]).sum(), len(active)
+    return _mean(sums, counts), counts
 
 
-def _stepped(step: Step, states: Floats, actions: NDArray[np.generic]) -> Floats:
+def _simulate_step(step: Step, states: Floats, actions: NDArray[np.generic]) -> Floats:
     true = np.asarray(step(states, actions), np.float64)
     if true.shape != states.shape or not np.isfinite(true).all():
-        raise _unsteppable(
+        raise _step_error(
             "the simulator gives another shape, or values that are not finite", "one finite next state a row"
         )
     return true
@@ -287,6 +289,6 @@ def _mean(total: Floats | np.floating, count: NDArray[np.int64] | np.integer | i
     return np.asarray(np.where(np.asarray(count) > 0, total, np.nan) / np.maximum(count, 1))
 
 
-def _unsteppable(what: str, expected: str) -> DataError:
+def _step_error(what: str, expected: str) -> DataError:
     remedy = "pass trajectories and the simulator of their spec"
     return DataError(what, where="sequence_dynamics", expected=expected, remedy=remedy)

@@ -39,7 +39,7 @@ def iqm(scores: npt.ArrayLike) -> float:
 
     Of n scores floor(n / 4) go at each end, so that the mean of up to three scores is their plain mean.
     """
-    return float(_middle(_table(scores)[None])[0])
+    return float(_interquartile_means(_table(scores)[None])[0])
 
 
 def bootstrap(scores: npt.ArrayLike, *, confidence: float = 0.95, draws: int = 2_000, seed: int = 0) -> Estimate:
@@ -58,11 +58,11 @@ def bootstrap(scores: npt.ArrayLike, *, confidence: float = 0.95, draws: int = 2
         DataError: there is no score, or one that is not finite, or the confidence is out of range.
     """
     runs = _table(scores)
-    return _estimate(iqm(runs), _again(runs, draws, np.random.default_rng(seed)), confidence)
+    return _estimate(iqm(runs), _resample(runs, draws, np.random.default_rng(seed)), confidence)
 
 
 def ratio(
-    own: npt.ArrayLike, reference: npt.ArrayLike, *, confidence: float = 0.95, draws: int = 2_000, seed: int = 0
+    scores: npt.ArrayLike, reference: npt.ArrayLike, *, confidence: float = 0.95, draws: int = 2_000, seed: int = 0
 ) -> Estimate:
     """The interquartile mean of some runs over that of others, such as returns on synthetic over those on real data.
 
@@ -74,15 +74,15 @@ def ratio(
         DataError: as `bootstrap`; or the reference's mean, or that of a draw, is not above 0.
     """
     generator = np.random.default_rng(seed)
-    above, below = _table(own), _table(reference)
-    numerators = _again(above, draws, generator)
-    denominators = _again(below, draws, generator)
+    above, below = _table(scores), _table(reference)
+    numerators = _resample(above, draws, generator)
+    denominators = _resample(below, draws, generator)
     if min(iqm(below), denominators.min()) <= 0:
-        raise _bad("the reference is not above zero", "a reference whose scores are positive")
+        raise _data_error("the reference is not above zero", "a reference whose scores are positive")
     return _estimate(iqm(above) / iqm(below), numerators / denominators, confidence)
 
 
-def apart(one: Estimate, other: Estimate) -> bool:
+def is_disjoint(one: Estimate, other: Estimate) -> bool:
     """Whether two intervals have no point in common."""
     return one.high < other.low or other.high < one.low
 
@@ -117,17 +117,17 @@ def compare(pairs: Mapping[str, tuple[npt.ArrayLike, npt.ArrayLike]], *, error: 
         DataError: a side has fewer than two runs or a score that is not finite, or the error is out of range.
     """
     if not 0 < error < 1:
-        raise _bad("the error is not between 0 and 1", "0 < error < 1, such as 0.05")
-    found = {name: _welch(_table(one).mean(1), _table(other).mean(1), error) for name, (one, other) in pairs.items()}
-    order = sorted(found, key=lambda name: found[name].p)
-    adjusted = np.maximum.accumulate([(len(order) - i) * found[name].p for i, name in enumerate(order)])
+        raise _data_error("the error is not between 0 and 1", "0 < error < 1, such as 0.05")
+    results = {name: _welch(_table(one).mean(1), _table(other).mean(1), error) for name, (one, other) in pairs.items()}
+    order = sorted(results, key=lambda name: results[name].p)
+    adjusted = np.maximum.accumulate([(len(order) - i) * results[name].p for i, name in enumerate(order)])
     holm = dict(zip(order, np.minimum(adjusted, 1.0).tolist(), strict=True))
-    return {name: replace(one, p=holm[name]) for name, one in found.items()}
+    return {name: replace(one, p=holm[name]) for name, one in results.items()}
 
 
 def _welch(one: Floats, other: Floats, error: float) -> Comparison:
     if min(len(one), len(other)) < 2:
-        raise _bad("there are too few runs for a test", "at least two on each side")
+        raise _data_error("there are too few runs for a test", "at least two on each side")
     gap = float(one.mean() - other.mean())
     parts = [runs.var(ddof=1) / len(runs) for runs in (one, other)]
     deviation = math.sqrt(sum(parts))
@@ -139,13 +139,13 @@ def _welch(one: Floats, other: Floats, error: float) -> Comparison:
     return Comparison(gap, gap - float(half), gap + float(half), float(p), error)
 
 
-def _again(scores: Floats, draws: int, generator: np.random.Generator) -> Floats:
+def _resample(scores: Floats, draws: int, generator: np.random.Generator) -> Floats:
     """[draws] interquartile means of runs drawn with replacement, each task's on its own."""
     runs, tasks = scores.shape
-    return _middle(scores[generator.integers(runs, size=(draws, runs, tasks)), np.arange(tasks)])
+    return _interquartile_means(scores[generator.integers(runs, size=(draws, runs, tasks)), np.arange(tasks)])
 
 
-def _middle(tables: Floats) -> Floats:
+def _interquartile_means(tables: Floats) -> Floats:
     """[N, runs, tasks] -> [N], the mean of each table's middle half."""
     ordered = np.sort(tables.reshape(len(tables), -1), axis=1)
     cut = ordered.shape[1] // 4
@@ -154,7 +154,7 @@ def _middle(tables: Floats) -> Floats:
 
 def _estimate(value: float, again: Floats, confidence: float) -> Estimate:
     if not 0 < confidence < 1:
-        raise _bad("the confidence is not between 0 and 1", "0 < confidence < 1, such as 0.95")
+        raise _data_error("the confidence is not between 0 and 1", "0 < confidence < 1, such as 0.95")
     low, high = np.quantile(again, [(1 - confidence) / 2, (1 + confidence) / 2])
     return Estimate(value, float(low), float(high))
 
@@ -163,15 +163,15 @@ def _table(scores: npt.ArrayLike) -> Floats:
     table = np.asarray(scores, np.float64)
     table = table[:, None] if table.ndim == 1 else table
     if table.ndim != 2 or table.size == 0 or not np.isfinite(table).all():
-        raise _bad("the scores are not finite numbers [runs] or [runs, tasks]", "at least one finite score")
+        raise _data_error("the scores are not finite numbers [runs] or [runs, tasks]", "at least one finite score")
     return table
 
 
-def _bad(what: str, expected: str) -> DataError:
+def _data_error(what: str, expected: str) -> DataError:
     return DataError(what, where="statistics", expected=expected, remedy="pass one score a run, all of them finite")
 
 
-def interval(values: npt.ArrayLike, *, confidence: float = 0.95) -> tuple[float, float, float]:
+def t_interval(values: npt.ArrayLike, *, confidence: float = 0.95) -> tuple[float, float, float]:
     """Mean and two-sided t-interval of the mean of independent runs: (mean, low, high); infinite for a single run."""
     numbers = np.asarray(values, np.float64)
     mean = float(numbers.mean())

@@ -49,7 +49,7 @@ class TrajectoryEncoder:
 
     def codes(self, sequences: Sequences) -> Floats:
         """[E, L] as the network gives them."""
-        padded = _padded(_seen(sequences), sequences, self.features, self.horizon, self.stride)
+        padded = _pad_steps(_step_columns(sequences), sequences, self.features, self.horizon, self.stride)
         with torch.no_grad():
             batches = [self.network(padded[first : first + BATCH]) for first in range(0, len(padded), BATCH)]
         return np.asarray(torch.cat(batches), np.float64)
@@ -76,10 +76,10 @@ def train_encoder(
     # stride: only every stride-th step is seen, larger is faster and blind to what happens in between; size: L, of a
     # code
     if min(horizon, stride, size, width, steps) < 1:
-        raise _bad("a setting of the autoencoder is below 1", "horizon, stride, size, width and steps of at least 1")
-    seen = _seen(public)
-    features = ColumnFeatures.fit(seen)
-    padded = _padded(seen, public, features, horizon, stride)
+        raise _error("a setting of the autoencoder is below 1", "horizon, stride, size, width and steps of at least 1")
+    columns = _step_columns(public)
+    features = ColumnFeatures.fit(columns)
+    padded = _pad_steps(columns, public, features, horizon, stride)
     network = perceptron(padded.shape[1], width, width, size, seed=seed)
     decoder = perceptron(size, width, width, padded.shape[1], seed=seed + 1)
     optimiser = torch.optim.Adam([*network.parameters(), *decoder.parameters()], lr=1e-3)
@@ -96,13 +96,13 @@ def train_encoder(
     return TrajectoryEncoder(features, horizon, stride, network, codes.mean(axis=0), np.where(spread > 0, spread, 1.0))
 
 
-def reconstruction_error(found: Tensor, padded: Tensor, size: int) -> Tensor:
+def reconstruction_error(reconstructed: Tensor, padded: Tensor, size: int) -> Tensor:
     """Mean squared error of reconstructed trajectories; of padding, only the entry that says that it is padding
     counts."""
     # found, padded: [N, H' (D + 1)], in `padded`, the last entry of a step is 1, or 0 where there is none; size: D
     inside = padded.view(len(padded), -1, size + 1)[:, :, -1:]
     weights = torch.cat([inside.expand(-1, -1, size), torch.ones_like(inside)], dim=2).flatten(1)
-    return (weights * (found - padded).square()).sum() / weights.sum()
+    return (weights * (reconstructed - padded).square()).sum() / weights.sum()
 
 
 @dataclass(frozen=True)
@@ -136,16 +136,16 @@ def traj_score(
     synthetic: Sequences,
     *,
     neighbours: int = 3,
-    most: int = 2_000,
+    max_count: int = 2_000,
     seed: int = 0,
 ) -> TrajScore:
     """Precision and recall of synthetic trajectories, with their ceiling and floor, from sets of equal size."""
-    count = min(len(real) // 2, len(synthetic), most)
+    count = min(len(real) // 2, len(synthetic), max_count)
     if count <= neighbours:
-        raise _bad(
+        raise _error(
             "there are too few trajectories", f"more than {neighbours} synthetic, and more than twice as many real ones"
         )
-    reference, other = (half.some(count, seed) for half in real.halves(seed))
+    reference, other = (half.sample(count, seed) for half in real.split_halves(seed))
     reference_codes = encoder.codes(reference)
 
     def closeness(sequences: Sequences) -> ManifoldCloseness:
@@ -155,57 +155,58 @@ def traj_score(
             *precision_recall(reference_points, points, neighbours=neighbours), mean_cosine(reference_codes, codes)
         )
 
-    measured, floor = closeness(synthetic.some(count, seed)), closeness(other.shuffled(seed))
+    measured, floor = closeness(synthetic.sample(count, seed)), closeness(other.shuffle_rows(seed))
     return TrajScore(synthetic=measured, ceiling=closeness(other), floor=floor, count=count)
 
 
-def precision_recall(reference: Floats, found: Floats, *, neighbours: int = 3) -> tuple[float, float]:
+def precision_recall(reference: Floats, generated: Floats, *, neighbours: int = 3) -> tuple[float, float]:
     """Shares of points in each other's manifolds (arXiv:1904.06991, equations 1 and 2)."""
     # The manifold of a set is the union of balls around its points, each up to its k-th nearest neighbour in the set.
     # reference: [N, L], with N > k; found: [M, L], with M > k; returns: precision, the share of `found` in the manifold
     # of `reference`; and recall, the other way round
-    if not 1 <= neighbours < min(len(reference), len(found)):
-        raise _bad("a manifold has too few points", f"more than {neighbours} points in both sets, and k of at least 1")
-    return _covered(found, reference, neighbours), _covered(reference, found, neighbours)
+    if not 1 <= neighbours < min(len(reference), len(generated)):
+        expected = f"more than {neighbours} points in both sets, and k of at least 1"
+        raise _error("a manifold has too few points", expected)
+    return _coverage(generated, reference, neighbours), _coverage(reference, generated, neighbours)
 
 
-def mean_cosine(reference: Floats, found: Floats) -> float:
+def mean_cosine(reference: Floats, generated: Floats) -> float:
     """Mean cosine over all pairs of a reference code [N, L] and a found one [M, L]: PrivORL's figure, in [-1, 1]."""
     # The authors pair in the order of the files, of which this is the expectation; a code of zero has no direction and
     # counts as 0.
     direction, other_direction = (
         (codes / np.maximum(np.linalg.norm(codes, axis=1, keepdims=True), 1e-300)).mean(axis=0)
-        for codes in (reference, found)
+        for codes in (reference, generated)
     )
     return float(direction @ other_direction)
 
 
-def _covered(points: Floats, manifold: Floats, neighbours: int) -> float:
+def _coverage(points: Floats, manifold: Floats, neighbours: int) -> float:
     radius = np.concatenate(
-        [np.partition(cdist(part, manifold), neighbours)[:, neighbours] for part in _parts(manifold)]
+        [np.partition(cdist(part, manifold), neighbours)[:, neighbours] for part in _batches(manifold)]
     )
-    inside = [(cdist(part, manifold) <= radius).any(axis=1) for part in _parts(points)]
+    inside = [(cdist(part, manifold) <= radius).any(axis=1) for part in _batches(points)]
     return float(np.concatenate(inside).mean())
 
 
-def _parts(points: Floats) -> list[Floats]:
+def _batches(points: Floats) -> list[Floats]:
     return [points[first : first + BATCH] for first in range(0, len(points), BATCH)]
 
 
-def _seen(sequences: Sequences) -> Flat:
+def _step_columns(sequences: Sequences) -> Flat:
     """The scalar columns of a step; its next observation is the next step's own."""
     return {name: column for name, column in flatten(sequences.columns).items() if not name.startswith("next_")}
 
 
-def _padded(columns: Flat, sequences: Sequences, features: ColumnFeatures, horizon: int, stride: int) -> Tensor:
+def _pad_steps(columns: Flat, sequences: Sequences, features: ColumnFeatures, horizon: int, stride: int) -> Tensor:
     """[E, H' (D + 1)] features of the seen steps, each with a 1 after it; 0 where a trajectory has no such step."""
     times = sequences.times
-    seen = (times < horizon) & (times % stride == 0)
-    rows = features.apply(columns)[seen]
+    used = (times < horizon) & (times % stride == 0)
+    rows = features.apply(columns)[used]
     padded = np.zeros((len(sequences), -(-horizon // stride), features.size + 1), np.float32)
-    padded[sequences.owners[seen], times[seen] // stride] = np.column_stack([rows, np.ones(len(rows), np.float32)])
+    padded[sequences.owners[used], times[used] // stride] = np.column_stack([rows, np.ones(len(rows), np.float32)])
     return torch.from_numpy(padded.reshape(len(padded), -1))
 
 
-def _bad(what: str, expected: str) -> DataError:
+def _error(what: str, expected: str) -> DataError:
     return DataError(what, where="trajscore", expected=expected, remedy="pass more or other trajectories")

@@ -21,7 +21,7 @@ from torch.nn.functional import binary_cross_entropy_with_logits
 
 from tacit.errors import DataError
 from tacit.evaluation.lower_bounds import Rate, rate
-from tacit.evaluation.neighbours import Columns, numbers
+from tacit.evaluation.neighbours import Columns, numeric_columns
 
 # Networks that measure: columns as standardised numbers, by the moments of one table, and a plain perceptron.
 
@@ -84,22 +84,22 @@ def perceptron(*sizes: int, seed: int) -> nn.Sequential:
 
 Groups = NDArray[np.generic]
 BATCH = 256
-FEWEST = 20
+MIN_ROWS = 20
 """Rows and groups of either table: half of them train, the others count."""
 
 
 @dataclass(frozen=True)
-class TwoSample:
+class TwoSampleResult:
     """Whether a classifier distinguishes two tables."""
 
     # share of held-out rows, half of them of each table, that the classifier assigns to their own table, with its exact
     # interval. 1/2 is chance, 1 is tables without an overlap.
     accuracy: Rate
-    trained: int  # trained, held_out: rows of both tables together
-    held_out: int
+    training_rows: int  # trained, held_out: rows of both tables together
+    held_out_rows: int
 
 
-def two_sample(
+def two_sample_test(
     real: Columns,
     synthetic: Columns,
     *,
@@ -110,7 +110,7 @@ def two_sample(
     steps: int = 2_000,
     confidence: float = 0.95,
     seed: int = 0,
-) -> TwoSample:
+) -> TwoSampleResult:
     """Held-out accuracy of a small network that is trained to tell synthetic rows from real ones."""
     # Half of each table trains and the other half counts, equally many rows of both tables at either place. The
     # interval holds for independent rows. Rows of one trajectory are not: pass their groups, so that whole trajectories
@@ -120,34 +120,36 @@ def two_sample(
     # real_groups, synthetic_groups: [T] of each table, who rows belong to (`episode_ids`), None makes every row a group
     # of its own
     generator = np.random.default_rng(seed)
-    tables = [numbers(real), numbers(synthetic)]
+    tables = [numeric_columns(real), numeric_columns(synthetic)]
     if len({tuple((name, column.dtype) for name, column in table.items()) for table in tables}) != 1:
-        raise _bad("the two tables have different columns", "the same columns of the same kinds in both")
+        raise _data_error("the two tables have different columns", "the same columns of the same kinds in both")
     real_split, synthetic_split = (
         _split(table, groups, generator) for table, groups in zip(tables, (real_groups, synthetic_groups), strict=True)
     )
-    learnt = min(rows // 2, real_split.learnt, synthetic_split.learnt)
-    counted = min(rows // 2, real_split.groups, synthetic_split.groups)
-    if min(learnt, counted) < FEWEST // 2:
-        raise _bad("too few rows or groups", f"at least {FEWEST} of either table")
-    train = [{name: column[:learnt] for name, column in side.train.items()} for side in (real_split, synthetic_split)]
-    test = [{name: column[:counted] for name, column in side.test.items()} for side in (real_split, synthetic_split)]
+    train_count = min(rows // 2, real_split.train_rows, synthetic_split.train_rows)
+    test_count = min(rows // 2, real_split.test_groups, synthetic_split.test_groups)
+    if min(train_count, test_count) < MIN_ROWS // 2:
+        raise _data_error("too few rows or groups", f"at least {MIN_ROWS} of either table")
+    sides = (real_split, synthetic_split)
+    train = [{name: column[:train_count] for name, column in side.train.items()} for side in sides]
+    test = [{name: column[:test_count] for name, column in side.test.items()} for side in (real_split, synthetic_split)]
     features = ColumnFeatures.fit({name: np.concatenate([columns[name] for columns in train]) for name in train[0]})
     training, held_out = (
         torch.from_numpy(np.concatenate([features.apply(columns) for columns in part])) for part in (train, test)
     )
     network = perceptron(features.size, width, width, 1, seed=seed)
-    _fit(network, training, torch.arange(2 * learnt) >= learnt, steps, generator)
+    _fit(network, training, torch.arange(2 * train_count) >= train_count, steps, generator)
     with torch.no_grad():
-        correct = (network(held_out)[:, 0] > 0) == (torch.arange(2 * counted) >= counted)
-    return TwoSample(rate(int(correct.sum()), 2 * counted, confidence=confidence), 2 * learnt, 2 * counted)
+        correct = (network(held_out)[:, 0] > 0) == (torch.arange(2 * test_count) >= test_count)
+    accuracy = rate(int(correct.sum()), 2 * test_count, confidence=confidence)
+    return TwoSampleResult(accuracy, 2 * train_count, 2 * test_count)
 
 
 class _Split(NamedTuple):
     train: Flat
     test: Flat
-    learnt: int
-    groups: int
+    train_rows: int
+    test_groups: int
 
 
 def _split(table: Flat, groups: Groups | None, generator: np.random.Generator) -> _Split:
@@ -155,25 +157,25 @@ def _split(table: Flat, groups: Groups | None, generator: np.random.Generator) -
     rows = len(next(iter(table.values())))
     owners = np.arange(rows) if groups is None else np.unique(groups, return_inverse=True)[1]
     if owners.shape != (rows,):
-        raise _bad("the groups do not fit the rows", "one group a row")
+        raise _data_error("the groups do not fit the rows", "one group a row")
     order = generator.permutation(int(owners.max()) + 1)
     learns = np.isin(owners, order[: len(order) // 2])
     train, test = (generator.permutation(np.flatnonzero(half)) for half in (learns, ~learns))
     return _Split(
         train={name: column[train] for name, column in table.items()},
         test={name: column[test] for name, column in table.items()},
-        learnt=len(train),
-        groups=len(order) - len(order) // 2,
+        train_rows=len(train),
+        test_groups=len(order) - len(order) // 2,
     )
 
 
 def _fit(
-    network: nn.Module, rows: torch.Tensor, drawn: torch.Tensor, steps: int, generator: np.random.Generator
+    network: nn.Module, rows: torch.Tensor, is_synthetic: torch.Tensor, steps: int, generator: np.random.Generator
 ) -> None:
     """Lower the cross entropy of whether rows [N, D] were drawn [N], by AdamW (arXiv:1711.05101), falling rate."""
     optimiser = torch.optim.AdamW(network.parameters(), lr=2e-3, weight_decay=1e-2)
     schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimiser, steps)
-    labels = drawn.to(torch.float32)
+    labels = is_synthetic.to(torch.float32)
     for batch in torch.from_numpy(generator.integers(len(rows), size=(steps, BATCH))):
         loss = binary_cross_entropy_with_logits(network(rows[batch])[:, 0], labels[batch])
         optimiser.zero_grad()
@@ -182,5 +184,5 @@ def _fit(
         schedule.step()
 
 
-def _bad(what: str, expected: str) -> DataError:
+def _data_error(what: str, expected: str) -> DataError:
     return DataError(what, where="two_sample", expected=expected, remedy="pass two tables of one public specification")

@@ -16,7 +16,7 @@ from flwr.compat.common.recorddict_compat import fitres_to_recorddict
 from tacit.errors import MechanismError
 from tacit.federation.guard import guard, require_setup
 from tacit.federation.messages import QUERY, DeviceQuery, read_query, refusal, write_answer
-from tacit.privacy.mechanisms.device_sums import DeviceSum, between
+from tacit.privacy.mechanisms.device_sums import DeviceSum, is_within
 from tacit.privacy.vault.devices import Device
 
 State = Mapping[str, npt.NDArray[Any]]
@@ -38,36 +38,36 @@ def client_app(open_device: OpenDevice) -> ClientApp:
     says no more than the kind of its refusal.
     """
     app = ClientApp()
-    app.query(QUERY.partition(".")[2])(_InTheClear(open_device))
-    app.train(mods=[guard, secaggplus_mod])(_Masked(open_device))
+    app.query(QUERY.partition(".")[2])(_PlainResponder(open_device))
+    app.train(mods=[guard, secaggplus_mod])(_MaskedResponder(open_device))
     return app
 
 
-class _Answering:
+class _Responder:
     """Opens the device, answers, and keeps its state in the context, which stays on the device."""
 
     def __init__(self, open_device: OpenDevice) -> None:
         self._open = open_device
 
     def _answer(self, message: Message, context: Context, shared: bool) -> tuple[DeviceQuery, npt.NDArray[Any]]:
-        asked = read_query(message.content)
+        query = read_query(message.content)
         records = context.state.array_records.get(_STATE, {})
         device = self._open(context, {str(name): np.asarray(array.numpy()) for name, array in records.items()})
         with device.ledger:
-            part = device.part(asked.part)
+            part = device.part(query.part)
             if shared != part.shared:
-                raise _wrong_way(asked.part)
-            most = require_setup(context, cast(DeviceSum, part)) if shared else None
-            vector = device.answer(asked.plan_id, asked.part, asked.step, asked.public, asked.size)
+                raise _message_error(query.part)
+            bound = require_setup(context, cast(DeviceSum, part)) if shared else None
+            vector = device.answer(query.plan_id, query.part, query.step, query.public, query.size)
             context.state.array_records[_STATE] = ArrayRecord(
                 {name: Array(np.asarray(array)) for name, array in device.state().items()}
             )
-        if most is not None and not between(vector, most):
-            raise _wrong_way(asked.part)  # noise beyond 12 standard deviations: the sum could not hold it
-        return asked, vector
+        if bound is not None and not is_within(vector, bound):
+            raise _message_error(query.part)  # noise beyond 12 standard deviations: the sum could not hold it
+        return query, vector
 
 
-class _InTheClear(_Answering):
+class _PlainResponder(_Responder):
     def __call__(self, message: Message, context: Context) -> Message:
         try:
             return Message(write_answer(*self._answer(message, context, shared=False)), reply_to=message)
@@ -75,7 +75,7 @@ class _InTheClear(_Answering):
             return refusal(message, error)
 
 
-class _Masked(_Answering):
+class _MaskedResponder(_Responder):
     """Called by Flower's SecAgg+, which masks what is returned."""
 
     def __call__(self, message: Message, context: Context) -> Message:
@@ -84,7 +84,7 @@ class _Masked(_Answering):
         return Message(fitres_to_recorddict(result, keep_input=False), reply_to=message)
 
 
-def _wrong_way(part: str) -> MechanismError:
+def _message_error(part: str) -> MechanismError:
     what = "the part is not answered in this kind of message"
     expected = "shared noise through secure aggregation, other parts in a query"
     remedy = "run the server of the same plan and version"

@@ -22,7 +22,7 @@ from flwr.common.secure_aggregation.secaggplus_constants import RECORD_KEY_CONFI
 
 from tacit.errors import MechanismError
 from tacit.federation.messages import refusal
-from tacit.privacy.mechanisms.device_sums import DeviceSum, largest
+from tacit.privacy.mechanisms.device_sums import DeviceSum, largest_answer
 
 # The masks of secure aggregation, from all 256 bits of their seeds.
 #
@@ -42,7 +42,7 @@ _GENERATOR = "pseudo_rand_gen"
 _lock = threading.RLock()
 
 
-def mask(seed: bytes, num_range: int, dimensions_list: Sequence[tuple[int, ...]]) -> list[npt.NDArray[np.int64]]:
+def draw_masks(seed: bytes, num_range: int, dimensions_list: Sequence[tuple[int, ...]]) -> list[npt.NDArray[np.int64]]:
     """Arrays of the given shapes, uniform on 0 .. 2^32 - 1 to anyone who does not know the seed."""
     if num_range != MODULUS or len(seed) < 32:
         raise ValueError("masks are made modulo 2**32, from seeds of 256 bits")
@@ -63,7 +63,7 @@ def strong_masks() -> Iterator[None]:
         before = [getattr(module, _GENERATOR) for module in modules]
         try:
             for module in modules:
-                setattr(module, _GENERATOR, mask)
+                setattr(module, _GENERATOR, draw_masks)
             yield
         finally:
             for module, generator in zip(modules, before, strict=True):
@@ -87,10 +87,10 @@ def threshold(part: DeviceSum, devices: int) -> int:
 
 def require_fit(part: DeviceSum, devices: int) -> int:
     """The largest number of one answer, if the sum of so many answers surely fits the modulus."""
-    most = int(largest(part))
-    if devices * 2 * most >= MODULUS:
-        raise _refused(f"{devices:,} answers of up to {most:,} steps do not fit 32 bits", "fewer bits in the plan")
-    return most
+    bound = int(largest_answer(part))
+    if devices * 2 * bound >= MODULUS:
+        raise _guard_error(f"{devices:,} answers of up to {bound:,} steps do not fit 32 bits", "fewer bits in the plan")
+    return bound
 
 
 def require_setup(context: Context, part: DeviceSum) -> int:
@@ -99,22 +99,22 @@ def require_setup(context: Context, part: DeviceSum) -> int:
     people = setup[_PEOPLE]
     assert isinstance(people, list)
     devices = len(people)
-    most = require_fit(part, devices)
+    bound = require_fit(part, devices)
     needed = {
         Key.SAMPLE_NUMBER: devices,
         Key.SHARE_NUMBER: devices,
-        Key.CLIPPING_RANGE: float(most),
-        Key.TARGET_RANGE: 2 * most,
+        Key.CLIPPING_RANGE: float(bound),
+        Key.TARGET_RANGE: 2 * bound,
         Key.MOD_RANGE: MODULUS,
         Key.MAX_WEIGHT: 1.0,
     }
-    opened = setup[Key.THRESHOLD]
+    shares_needed = setup[Key.THRESHOLD]
     if devices > part.devices or any(setup[name] != value for name, value in needed.items()):
-        raise _refused("it was not set up as the plan demands", "the constants that follow from the plan")
-    if type(opened) is not int or opened < threshold(part, devices):
-        raise _refused("fewer devices than the plan's floor could open it", "a threshold of at least the floor")
+        raise _guard_error("it was not set up as the plan demands", "the constants that follow from the plan")
+    if type(shares_needed) is not int or shares_needed < threshold(part, devices):
+        raise _guard_error("fewer devices than the plan's floor could open it", "a threshold of at least the floor")
     context.state.config_records[_FLOOR] = ConfigRecord({"floor": part.floor})
-    return most
+    return bound
 
 
 def _require_everybody(context: Context, configs: ConfigRecord) -> None:
@@ -124,7 +124,7 @@ def _require_everybody(context: Context, configs: ConfigRecord) -> None:
     assert isinstance(sources, list)
     assert isinstance(people, list)
     if sorted([*sources, setup["nid"]]) != sorted(people):
-        raise _refused("the answer would be masked with fewer devices than took part", "the shares of everybody")
+        raise _guard_error("the answer would be masked with fewer devices than took part", "the shares of everybody")
 
 
 def _require_unmask(context: Context, configs: ConfigRecord) -> None:
@@ -138,14 +138,14 @@ def _require_unmask(context: Context, configs: ConfigRecord) -> None:
     assert isinstance(floor, int)
     named = [*active, *dead]
     if len(set(named)) != len(named) or not set(named) <= set(people) or node_id not in active or len(active) < floor:
-        raise _refused("the server asks for shares that would open a single answer", "each device in one list")
+        raise _guard_error("the server asks for shares that would open a single answer", "each device in one list")
 
 
 def guard(message: Message, context: Context, call_next: Callable[[Message, Context], Message]) -> Message:
     """Around Flower's SecAgg+ on a device: checks what it does not, and answers a failure without a word of it."""
     try:
         if message.metadata.message_type != MessageType.TRAIN:
-            raise _refused("secure aggregation answers no other messages", f"type {MessageType.TRAIN!r}")
+            raise _guard_error("secure aggregation answers no other messages", f"type {MessageType.TRAIN!r}")
         configs = message.content.config_records[RECORD_KEY_CONFIGS]
         if configs[Key.STAGE] == Stage.COLLECT_MASKED_VECTORS:
             _require_everybody(context, configs)
@@ -157,7 +157,7 @@ def guard(message: Message, context: Context, call_next: Callable[[Message, Cont
         return refusal(message, error)
 
 
-def _refused(why: str, expected: str) -> MechanismError:
+def _guard_error(why: str, expected: str) -> MechanismError:
     remedy: Any = "run the server of the same plan and version"
     what = f"the secure sum is refused: {why}"
     return MechanismError(what, where="secure aggregation", expected=expected, remedy=remedy)

@@ -14,7 +14,7 @@ from numpy.lib import format as npy
 
 from tacit.errors import LedgerError, MechanismError, PlanError
 from tacit.privacy.mechanisms.base import Public
-from tacit.privacy.mechanisms.device_sums import admissible
+from tacit.privacy.mechanisms.device_sums import is_admissible
 from tacit.privacy.vault.devices import MOST_PUBLIC, Query
 
 QUERY = "query.sum"
@@ -37,25 +37,25 @@ class DeviceQuery:
 
 def write_query(query: Query) -> RecordDict:
     """A query as the content of a message."""
-    asked = {"plan": query.plan_id, "part": query.part.name, "step": query.step, "size": query.size}
+    fields = {"plan": query.plan_id, "part": query.part.name, "step": query.step, "size": query.size}
     arrays = ArrayRecord({name: Array(np.asarray(array)) for name, array in query.public.items()})
-    return RecordDict({_QUERY: ConfigRecord(asked), _PUBLIC: arrays})
+    return RecordDict({_QUERY: ConfigRecord(fields), _PUBLIC: arrays})
 
 
 def read_query(content: RecordDict) -> DeviceQuery:
     """The query in a message's content."""
     try:
-        asked, arrays = dict(content.config_records[_QUERY]), dict(content.array_records[_PUBLIC])
+        fields, arrays = dict(content.config_records[_QUERY]), dict(content.array_records[_PUBLIC])
         kinds = {"plan": str, "part": str, "step": int, "size": int}
-        plain = set(asked) == set(kinds) and all(type(asked[name]) is kind for name, kind in kinds.items())
-        if not plain or not 1 <= asked["size"] <= MOST_PUBLIC // 8:
-            raise _malformed()
+        is_valid = set(fields) == set(kinds) and all(type(fields[name]) is kind for name, kind in kinds.items())
+        if not is_valid or not 1 <= fields["size"] <= MOST_PUBLIC // 8:
+            raise _query_error()
         if sum(len(array.data) for array in arrays.values()) > MOST_PUBLIC + _HEADER * len(arrays):
-            raise _malformed()
+            raise _query_error()
         public = {str(name): read_numbers(array.data) for name, array in arrays.items()}
     except (KeyError, TypeError, ValueError) as error:
-        raise _malformed() from error
-    return DeviceQuery(asked["plan"], asked["part"], asked["step"], asked["size"], public)
+        raise _query_error() from error
+    return DeviceQuery(fields["plan"], fields["part"], fields["step"], fields["size"], public)
 
 
 def read_numbers(data: bytes) -> npt.NDArray[Any]:
@@ -70,9 +70,9 @@ def read_numbers(data: bytes) -> npt.NDArray[Any]:
     return np.frombuffer(rest, dtype).reshape(shape, order="F" if fortran else "C").copy()
 
 
-def write_answer(asked: DeviceQuery, vector: npt.NDArray[Any]) -> RecordDict:
+def write_answer(query: DeviceQuery, vector: npt.NDArray[Any]) -> RecordDict:
     """A device's answer as the content of a message."""
-    echo = ConfigRecord({"plan": asked.plan_id, "part": asked.part, "step": asked.step})
+    echo = ConfigRecord({"plan": query.plan_id, "part": query.part, "step": query.step})
     return RecordDict({_QUERY: echo, _ANSWER: ArrayRecord({"vector": Array(vector)})})
 
 
@@ -87,7 +87,7 @@ def read_answer(content: RecordDict, query: Query) -> npt.NDArray[Any] | None:
         vector = read_numbers(record["vector"].data)
     except (KeyError, TypeError, ValueError):
         return None
-    return vector if admissible(query.part, query.size, vector) else None
+    return vector if is_admissible(query.part, query.size, vector) else None
 
 
 def refusal(message: Message, error: Exception) -> Message:
@@ -98,6 +98,6 @@ def refusal(message: Message, error: Exception) -> Message:
     return Message(Error(code=0, reason=f"no answer: {kind}"), reply_to=message)
 
 
-def _malformed() -> MechanismError:
+def _query_error() -> MechanismError:
     expected, remedy = "a plan, a part, a step, a size and named arrays", "send it with the same version of tacit"
     return MechanismError("the message is not a query", where="tacit.federation", expected=expected, remedy=remedy)

@@ -43,29 +43,29 @@ def secure_sum(grid: Grid, nodes: list[int], query: Query, timeout: float) -> An
     for _ in range(ATTEMPTS):
         if len(nodes) < max(2, threshold(part, len(nodes))):
             break
-        done, nodes = _attempt(grid, nodes, part, query, timeout)
-        if done is not None:
-            return done
+        answer, nodes = _attempt_round(grid, nodes, part, query, timeout)
+        if answer is not None:
+            return answer
     return Answer(zeros(part, query.size), 0)
 
 
-def _attempt(
+def _attempt_round(
     grid: Grid, nodes: list[int], part: DeviceSum, query: Query, timeout: float
 ) -> tuple[Answer | None, list[int]]:
     """One round, or None and who was left when it lost devices before any was asked for an answer."""
-    most, opened = require_fit(part, len(nodes)), threshold(part, len(nodes))
+    bound, shares_needed = require_fit(part, len(nodes)), threshold(part, len(nodes))
     workflow = SecAggPlusWorkflow(
         1.0,
-        opened if opened < len(nodes) else 1.0,
+        shares_needed if shares_needed < len(nodes) else 1.0,
         max_weight=1.0,
-        clipping_range=float(most),
-        quantization_range=2 * most,
+        clipping_range=float(bound),
+        quantization_range=2 * bound,
         modulus_range=MODULUS,
         timeout=timeout,
     )
-    mean, state = _Mean(nodes), WorkflowState()
+    mean, state = _RoundStrategy(nodes), WorkflowState()
     context = _context(mean)
-    exchanges, checked = _Checked(grid, query.size), [workflow.collect_masked_vectors_stage, workflow.unmask_stage]
+    exchanges, checked = _CheckedGrid(grid, query.size), [workflow.collect_masked_vectors_stage, workflow.unmask_stage]
     with strong_masks():
         for stage in (workflow.setup_stage, workflow.share_keys_stage):
             completed = stage(exchanges, context, state)
@@ -75,13 +75,13 @@ def _attempt(
         if not all(stage(exchanges, context, state) for stage in checked) or mean.value is None:
             return Answer(zeros(part, query.size), 0), []
     total = mean.value * mean.answered
-    whole = np.rint(total)
-    if whole.shape != (query.size,) or np.abs(total - whole).max(initial=0) > 1e-3:
+    rounded = np.rint(total)
+    if rounded.shape != (query.size,) or np.abs(total - rounded).max(initial=0) > 1e-3:
         return Answer(zeros(part, query.size), 0), []
-    return Answer(whole.astype(np.int64), mean.answered), []
+    return Answer(rounded.astype(np.int64), mean.answered), []
 
 
-class _Mean:
+class _RoundStrategy:
     """What Flower calls a strategy and its clients: whom to ask, and what came of it."""
 
     def __init__(self, nodes: list[int]) -> None:
@@ -107,7 +107,7 @@ class _Node:
         self.node_id = node_id
 
 
-class _Checked:
+class _CheckedGrid:
     """A grid that passes on one reply a device, and masked vectors of the right form alone."""
 
     def __init__(self, grid: Grid, size: int) -> None:
@@ -119,12 +119,12 @@ class _Checked:
         passed = []
         for reply in self._grid.send_and_receive(sent, timeout=timeout):
             node = reply.metadata.src_node_id
-            if node in waiting and not reply.has_error() and self._right(reply):
+            if node in waiting and not reply.has_error() and self._is_valid(reply):
                 waiting.remove(node)
                 passed.append(reply)
         return passed
 
-    def _right(self, reply: Message) -> bool:
+    def _is_valid(self, reply: Message) -> bool:
         try:
             configs = reply.content.config_records[RECORD_KEY_CONFIGS]
             if Key.MASKED_PARAMETERS not in configs:
@@ -136,7 +136,7 @@ class _Checked:
         return whole and [array.shape for array in arrays] == self._shapes
 
 
-def _context(mean: _Mean) -> Any:
+def _context(mean: _RoundStrategy) -> Any:
     """A context of a single round, as Flower's workflow reads it."""
     content = RecordDict({MAIN_CONFIGS_RECORD: ConfigRecord({WorkflowKey.CURRENT_ROUND: 1})})
     content.array_records[MAIN_PARAMS_RECORD] = ArrayRecord()
@@ -168,7 +168,7 @@ class FlowerDevices:
         self, grid: Grid, spec: PublicSpec, *, devices: int, simulated: bool = False, timeout: float = 60.0
     ) -> None:
         self._grid, self._spec, self._simulated = grid, spec, simulated
-        self._most, self._timeout = devices, timeout
+        self._max_devices, self._timeout = devices, timeout
 
     @property
     def spec(self) -> PublicSpec:
@@ -191,8 +191,9 @@ class FlowerDevices:
         Raises:
             DataError: there may be more devices than people in the population.
         """
-        if self._most > population:
-            what, expected = f"there may be {self._most:,} devices", f"at most the declared population, {population:,}"
+        if self._max_devices > population:
+            what = f"there may be {self._max_devices:,} devices"
+            expected = f"at most the declared population, {population:,}"
             remedy = "give FlowerDevices that number, or declare a larger population in a new ledger"
             raise DataError(what, where="FederatedVault", expected=expected, remedy=remedy)
         return None
@@ -212,18 +213,18 @@ class FlowerDevices:
             time.sleep(0.1)
         return len(nodes)
 
-    def sums(self, query: Query) -> Answer:
+    def ask(self, query: Query) -> Answer:
         """The sum of everybody's answers that are as an honest device sends them, in the order of the nodes."""
         part, nodes = query.part, self._nodes()
         if part.shared:
             return secure_sum(self._grid, nodes, query, self._timeout)
-        accepted = self._answers(query, nodes)
+        accepted = self._collect_answers(query, nodes)
         total = zeros(part, query.size)
         for node in sorted(accepted):
             total += accepted[node]
         return Answer(total, len(accepted))
 
-    def _answers(self, query: Query, nodes: list[int]) -> dict[int, npt.NDArray[Any]]:
+    def _collect_answers(self, query: Query, nodes: list[int]) -> dict[int, npt.NDArray[Any]]:
         """The first right answer of each node."""
         group = f"{query.part.name} {query.step}"
         asked = [Message(write_query(query), node, QUERY, group_id=group, ttl=self._timeout) for node in nodes]
@@ -239,9 +240,9 @@ class FlowerDevices:
 
     def _nodes(self) -> list[int]:
         nodes = sorted(set(self._grid.get_node_ids()))
-        if len(nodes) > self._most:
+        if len(nodes) > self._max_devices:
             what = f"{len(nodes)} devices are connected"
-            expected = f"at most {self._most:,}, one for each person of the declared population"
+            expected = f"at most {self._max_devices:,}, one for each person of the declared population"
             remedy = "declare a population that covers everybody, or connect nobody twice"
             raise MechanismError(what, where="FlowerDevices", expected=expected, remedy=remedy)
         return nodes

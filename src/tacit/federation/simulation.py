@@ -56,13 +56,13 @@ def simulate(
         "init_args": {"num_cpus": processes, "include_dashboard": False, "log_to_driver": False},
         "client_resources": {"num_cpus": 1, "num_gpus": 0.0},
     }
-    with _quiet():
+    with _quiet_logs():
         run_simulation(server, client_app(open_device), devices, backend_config=config)
     return results[0]
 
 
 @contextlib.contextmanager
-def _quiet() -> Iterator[None]:
+def _quiet_logs() -> Iterator[None]:
     """Flower logs errors alone, and Ray leaves the processes that it has stopped without a warning."""
     level = FLOWER_LOGGER.level
     FLOWER_LOGGER.setLevel("ERROR")

@@ -24,11 +24,11 @@ from tacit.errors import CertificateError, FileError, PlanError
 from tacit.hub.manifest import MANIFEST, Manifest
 from tacit.methods import UnknownMethod, list_kinds
 from tacit.privacy.certificate.certificate import Certificate, Release
-from tacit.privacy.mechanisms.kinds import Selection
+from tacit.privacy.mechanisms.kinds import PrivateSelection
 from tacit.privacy.vault.plan import public_fields
 
 if TYPE_CHECKING:
-    from tacit.agents.stacked import Stacked
+    from tacit.agents.stacked import StackedPolicies
     from tacit.data.spec import PublicSpec
     from tacit.hub.values import Kind
 
@@ -48,7 +48,7 @@ __all__ = [
 ]
 
 MODEL, CONFIG, CERTIFICATE, CARD = "model.safetensors", "config.json", "certificate.json", "README.md"
-_LARGEST_CONFIG = 1_000_000
+_MAX_CONFIG_BYTES = 1_000_000
 _COMMON = frozenset({"kind", "plan", "sha256"})
 _POLICIES = ("policy", "experts", "improvement")
 
@@ -68,7 +68,7 @@ def save(release: Release[Any], folder: str | os.PathLike[str], *, notes: Mappin
     """
     folder = Path(folder)
     plain_files.require_free(folder, "folder")
-    name = _found(release.value)
+    name = _kind_name(release.value)
     if name is None:
         names = dict.fromkeys(place.rpartition(":")[2] for place in list_kinds())
         what = f"a value of type {type(release.value).__name__} has no folder"
@@ -81,7 +81,9 @@ def save(release: Release[Any], folder: str | os.PathLike[str], *, notes: Mappin
         partial.mkdir(parents=True)
         save_file({name: np.ascontiguousarray(part) for name, part in weights.items()}, partial / MODEL)
         os.chmod(partial / MODEL, 0o644)
-        config = {"kind": name, "plan": _plan(release), **fields}
+        plan = getattr(release.value, "plan", None)  # a simulator of movement has none: its certificate says it
+        record = release.certificate.to_json()["plan"] if plan is None else public_fields(plan)
+        config = {"kind": name, "plan": record, **fields}
         if notes is not None:
             config["notes"] = dict(notes)
         config["sha256"] = _digest(partial / MODEL, config)
@@ -99,7 +101,7 @@ def save(release: Release[Any], folder: str | os.PathLike[str], *, notes: Mappin
 
 
 def load(folder: str | os.PathLike[str], *, public_key: str | None = None) -> Release[Any]:
-    """Read what `save` wrote: a synthesizer, a `Learned` policy or a `Simulator`; the certificate is verified.
+    """Read what `save` wrote: a synthesizer, `TrainedPolicies` or a `Simulator`; the certificate is verified.
 
     Args:
         folder: of a release.
@@ -113,8 +115,8 @@ def load(folder: str | os.PathLike[str], *, public_key: str | None = None) -> Re
     folder = Path(folder)
     _require_inside(folder, (MODEL, CONFIG, CERTIFICATE))
     certificate = Certificate.load(folder / CERTIFICATE)
-    config = _config(folder / CONFIG)
-    if config["plan"] not in _plans(certificate):
+    config = _read_config(folder / CONFIG)
+    if config["plan"] not in _possible_plans(certificate):
         what, expected = "the certificate is that of another plan", "the certificate of this very model"
         raise CertificateError(what, where=str(folder), expected=expected, remedy="fetch or write the release again")
     value = read(folder)
@@ -134,15 +136,15 @@ def read(folder: str | os.PathLike[str]) -> Any:
     """
     folder = Path(folder)
     _require_inside(folder, (MODEL, CONFIG))
-    config = _config(folder / CONFIG)
+    config = _read_config(folder / CONFIG)
     try:
         if config["sha256"] != _digest(folder / MODEL, config):
             raise ValueError("another content than was written")
         return _kinds()[config["kind"]].unpack(config, load_file(folder / MODEL))
     except UnknownMethod as error:
-        raise _unknown(folder / CONFIG, "method", str(error)) from None
+        raise _unknown_error(folder / CONFIG, "method", str(error)) from None
     except Exception as error:  # whatever edited numbers lead to: no list of it would be whole
-        raise _damaged(folder / MODEL) from error
+        raise _damaged_error(folder / MODEL) from error
 
 
 def notes(folder: str | os.PathLike[str]) -> dict[str, Any]:
@@ -151,7 +153,7 @@ def notes(folder: str | os.PathLike[str]) -> dict[str, Any]:
     Raises:
         FileError: the configuration is missing, truncated or of another kind.
     """
-    return dict(_config(Path(folder) / CONFIG).get("notes", {}))
+    return dict(_read_config(Path(folder) / CONFIG).get("notes", {}))
 
 
 def to_onnx(release: Release[Any], path: str | os.PathLike[str], *, average: bool = False) -> None:
@@ -161,7 +163,7 @@ def to_onnx(release: Release[Any], path: str | os.PathLike[str], *, average: boo
     whether the policy draws its actions.
 
     Args:
-        release: of a `Learned` policy with one replicate, or of an `Improvement`.
+        release: of `TrainedPolicies` of one replicate, or of an `Improvement`.
         path: a name that is still free.
         average: the averaged policy instead of the last one, which only `tacit.policy_gradient` has.
 
@@ -172,7 +174,7 @@ def to_onnx(release: Release[Any], path: str | os.PathLike[str], *, average: boo
     from tacit.hub import onnx_graph
 
     value, certificate = release.value, release.certificate
-    kind = _found(value)
+    kind = _kind_name(value)
     if kind not in _POLICIES or value.replicates != 1:
         what = "the value is no policy, or there are policies of several replicates"
         remedy = "pass what a method's `fit` or `hub.load` returned, with `.replicate(r)` of its value"
@@ -192,25 +194,19 @@ def to_onnx(release: Release[Any], path: str | os.PathLike[str], *, average: boo
     onnx_graph.write(value.policy, theta[0], path, tuple(metadata.items()))
 
 
-def _plans(certificate: Certificate) -> list[Any]:
+def _possible_plans(certificate: Certificate) -> list[Any]:
     """The plans of which the certificate's release may be a run: its own, or one of those that it selected from."""
     record = certificate.to_json()
-    selected = any(part["kind"] == Selection.kind for part in record["parts"])
+    selected = any(part["kind"] == PrivateSelection.kind for part in record["parts"])
     return [record["plan"], *(each["plan"] for each in (record["plan"]["candidates"] if selected else ()))]
 
 
-def _found(value: object) -> str | None:
+def _kind_name(value: object) -> str | None:
     """The kind of a value, if it has one."""
     return list_kinds().get(f"{type(value).__module__}:{type(value).__qualname__}")
 
 
-def _plan(release: Release[Any]) -> dict[str, Any]:
-    """The plan's public fields; a simulator of movement has none of its own, and its certificate says them."""
-    plan = getattr(release.value, "plan", None)
-    return dict(release.certificate.to_json()["plan"]) if plan is None else public_fields(plan)
-
-
-def save_experts(experts: Stacked, folder: str | os.PathLike[str]) -> None:
+def save_experts(experts: StackedPolicies, folder: str | os.PathLike[str]) -> None:
     """Write policies of experts, one safetensors file each (see `tacit.hub.expert_files`); they are no release.
 
     Raises:
@@ -228,14 +224,14 @@ def load_experts(
     activation: Literal["relu", "tanh"] = "relu",
     floor: float = 0.0,
     least: float = 0.0,
-) -> Stacked:
+) -> StackedPolicies:
     """Read a folder of experts' policies, safetensors or ONNX (see `tacit.hub.expert_files`).
 
     Args:
         folder: one file, or one folder that `save` wrote, for each expert; their names decide the order.
         spec: public bounds of the observations, within which the policies act, and the discrete actions.
         activation: of state dicts, which do not say it.
-        floor, least: how the policies act (see `tacit.agents.stacked.Stacked`).
+        floor, least: how the policies act (see `tacit.agents.stacked.StackedPolicies`).
 
     Raises:
         FileError: a file is missing, damaged, of another kind (a pickle, for one), or a link to outside the folder.
@@ -257,25 +253,26 @@ def _kinds() -> Mapping[str, Kind]:
 def _require_inside(folder: Path, names: tuple[str, ...]) -> None:
     for name in names:
         path = folder / name
-        if not plain_files.plain(path) or not plain_files.inside(folder, name) or plain_files.hollow(path):
-            raise _damaged(path)
+        plain = plain_files.is_plain_file(path) and plain_files.is_inside(folder, name)
+        if not plain or plain_files.is_sparse_file(path):
+            raise _damaged_error(path)
 
 
-def _config(path: Path) -> dict[str, Any]:
+def _read_config(path: Path) -> dict[str, Any]:
     try:
-        config = json.loads(plain_files.text(path, _LARGEST_CONFIG))
+        config = json.loads(plain_files.read_text(path, _MAX_CONFIG_BYTES))
     except (OSError, ValueError, RecursionError) as error:
-        raise _damaged(path) from error
+        raise _damaged_error(path) from error
     if (
         not isinstance(config, dict)
         or not isinstance(config.get("kind"), str)
         or not isinstance(config.get("notes", {}), dict)
     ):
-        raise _damaged(path)
+        raise _damaged_error(path)
     if config["kind"] not in list_kinds().values():
-        raise _unknown(path, "kind", config["kind"])
+        raise _unknown_error(path, "kind", config["kind"])
     if config.keys() - {"notes"} != _COMMON | _kinds()[config["kind"]].fields:
-        raise _damaged(path)
+        raise _damaged_error(path)
     return config
 
 
@@ -288,7 +285,7 @@ def _digest(model: Path, config: Mapping[str, Any]) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def _unknown(path: Path, what: str, name: str) -> FileError:
+def _unknown_error(path: Path, what: str, name: str) -> FileError:
     return FileError(
         f"the release is of the {what} {name[:40]!r}, which this tacit does not have",
         where=str(path),
@@ -297,6 +294,6 @@ def _unknown(path: Path, what: str, name: str) -> FileError:
     )
 
 
-def _damaged(path: Path) -> FileError:
+def _damaged_error(path: Path) -> FileError:
     what, expected = "the file is missing, truncated, edited or of another kind", "a release written by tacit"
     return FileError(what, where=str(path), expected=expected, remedy="fetch or write the release again")

@@ -21,8 +21,8 @@ from tacit.privacy.certificate import canonical
 from tacit.serialization import from_json, to_json
 
 MANIFEST = "manifest.json"
-_SIGNED = b"tacit manifest, format 1\n"
-_LARGEST = 2**20
+_SIGNATURE_PREFIX = b"tacit manifest, format 1\n"
+_MAX_BYTES = 2**20
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ class Manifest:
         if key is None:
             return manifest
         public_key = key.public_key().public_bytes_raw().hex()
-        return cls(manifest.certificate, manifest.files, public_key, key.sign(manifest.signed).hex())
+        return cls(manifest.certificate, manifest.files, public_key, key.sign(manifest.signed_bytes).hex())
 
     @classmethod
     def read(cls, path: Path) -> Manifest:
@@ -51,16 +51,16 @@ class Manifest:
             FileError: it is missing or no manifest.
         """
         try:
-            return from_json(cls, canonical.parsed(plain_files.text(path, _LARGEST)))
+            return from_json(cls, canonical.parse(plain_files.read_text(path, _MAX_BYTES)))
         except (OSError, ValueError, RecursionError, PlanError) as error:
-            raise _refused(path, "there is no manifest, or it cannot be read") from error
+            raise _file_error(path, "there is no manifest, or it cannot be read") from error
 
     @property
-    def signed(self) -> bytes:
+    def signed_bytes(self) -> bytes:
         """What a signature covers."""
         content = {"certificate": self.certificate, "files": dict(self.files)}
         text = json.dumps(content, sort_keys=True, separators=(",", ":"))
-        return _SIGNED + hashlib.sha256(text.encode()).digest()
+        return _SIGNATURE_PREFIX + hashlib.sha256(text.encode()).digest()
 
     def text(self) -> str:
         """The content of its file."""
@@ -82,26 +82,26 @@ class Manifest:
         """
         self._require_signature(folder, public_key)
         if self.certificate != certificate:
-            raise _refused(folder, "the manifest is that of another certificate")
+            raise _file_error(folder, "the manifest is that of another certificate")
         for name, path in files.items():
             if name not in self.files:
-                raise _refused(folder / name, "the file is not in the manifest")
+                raise _file_error(folder / name, "the file is not in the manifest")
             if self.files[name] != _digest(path):
-                raise _refused(folder / name, "the file has another content than the manifest says")
+                raise _file_error(folder / name, "the file has another content than the manifest says")
         for name in self.files.keys() - files.keys():
             if not name.endswith(".html"):  # pages are not fetched
-                raise _refused(folder, f"the manifest has a file {name[:80]!r} that is not there")
+                raise _file_error(folder, f"the manifest has a file {name[:80]!r} that is not there")
 
     def _require_signature(self, folder: Path, public_key: str | None) -> None:
         if public_key is not None and (self.signature is None or self.public_key != public_key.lower()):
-            raise _refused(folder / MANIFEST, "the manifest is not signed by that key")
+            raise _file_error(folder / MANIFEST, "the manifest is not signed by that key")
         if self.signature is None:
             return
         try:
             signer = Ed25519PublicKey.from_public_bytes(bytes.fromhex(str(self.public_key)))
-            signer.verify(bytes.fromhex(self.signature), self.signed)
+            signer.verify(bytes.fromhex(self.signature), self.signed_bytes)
         except (InvalidSignature, ValueError):
-            raise _refused(folder / MANIFEST, "the manifest's signature is not valid") from None
+            raise _file_error(folder / MANIFEST, "the manifest's signature is not valid") from None
 
 
 def _digest(file: Path | bytes) -> str:
@@ -111,6 +111,6 @@ def _digest(file: Path | bytes) -> str:
         return hashlib.file_digest(opened, "sha256").hexdigest()
 
 
-def _refused(path: Path, what: str) -> FileError:
+def _file_error(path: Path, what: str) -> FileError:
     expected = "the very files of a release, and the manifest that tacit wrote of them"
     return FileError(what, where=str(path), expected=expected, remedy="fetch or write the release again")

@@ -66,13 +66,13 @@ def write(policy: Policy, theta: np.ndarray, path: str | os.PathLike[str], notes
         expected, remedy = "an Mlp", "export a module of your own with torch.onnx"
         raise PlanError(what, where="hub.to_onnx", expected=expected, remedy=remedy)
     path, graph = Path(path), _Graph()
-    x, entry = _features(graph, policy.features)
+    x, entry = _add_features(graph, policy.features)
     network, head = policy.split(np.asarray(theta, np.float32)[None])
     layers = policy.network.layers(network[0])
     for index, layer in enumerate(layers):
         x = graph.add("Add", graph.add("MatMul", x, graph.constant(layer[:-1])), graph.constant(layer[-1]))
         x = graph.add("Tanh", x) if index < len(layers) - 1 else x
-    outputs = list(_head(graph, policy.head, x, head[0]))
+    outputs = list(_add_head(graph, policy.head, x, head[0]))
     body = helper.make_graph(graph.nodes, "policy", [entry], outputs, graph.constants)
     model = helper.make_model(
         body, producer_name="tacit", ir_version=_IR, opset_imports=[helper.make_opsetid("", _OPSET)]
@@ -88,7 +88,7 @@ def write(policy: Policy, theta: np.ndarray, path: str | os.PathLike[str], notes
         raise FileError(what, where=str(path), expected=expected, remedy=remedy) from error
 
 
-def _features(graph: _Graph, features: Features) -> tuple[str, Any]:
+def _add_features(graph: _Graph, features: Features) -> tuple[str, Any]:
     if isinstance(features, OneHot):
         entry = helper.make_tensor_value_info("observations", TensorProto.INT64, ["N"])
         column = graph.add("Unsqueeze", "observations", graph.constant([1], np.int64))
@@ -106,7 +106,7 @@ def _features(graph: _Graph, features: Features) -> tuple[str, Any]:
     return graph.add("Concat", x, products, axis=1), entry
 
 
-def _head(graph: _Graph, head: Any, x: str, log_std: np.ndarray) -> Iterator[Any]:
+def _add_head(graph: _Graph, head: Any, x: str, log_std: np.ndarray) -> Iterator[Any]:
     if isinstance(head, Categorical):
         graph.add("Softmax", x, name="probabilities", axis=1)
         graph.add("ArgMax", x, name="greedy", axis=1, keepdims=0)
@@ -115,7 +115,7 @@ def _head(graph: _Graph, head: Any, x: str, log_std: np.ndarray) -> Iterator[Any
         return
     assert isinstance(head, Gaussian)
     shape = ["N", head.outputs]
-    low, high = (graph.constant(bound) for bound in Box(head.low, head.high).single())
+    low, high = (graph.constant(bound) for bound in Box(head.low, head.high).float32_bounds())
     mean = graph.add("Add", x, graph.constant(head.mean), name="mean")
     spread = head.std * (np.exp(log_std) if head.learned_std else np.ones(head.outputs))
     graph.add("Expand", graph.constant(spread), graph.add("Shape", x), name="std")

@@ -28,37 +28,37 @@ from tacit.hub.manifest import Manifest
 from tacit.privacy.certificate import canonical
 from tacit.privacy.certificate.certificate import Certificate, Verification
 
-__all__ = ["Fetched", "Prepared", "prepare", "pull", "push", "send"]
+__all__ = ["FetchedRelease", "PreparedRelease", "prepare", "pull", "push", "send"]
 
 ROWS, DATASHEET, CROISSANT = "rows.parquet", "datasheet.md", "croissant.json"
 MODELS = ("model", "policy", "simulator")
 """Folders of a run that hold a release of their own."""
 _RELEASE = frozenset({MODEL, CONFIG, CERTIFICATE, MANIFEST, CARD})
-_MADE = frozenset({CARD, DATASHEET, CROISSANT})
+_GENERATED = frozenset({CARD, DATASHEET, CROISSANT})
 """What is made from the certificate, wherever it is needed: it is in no manifest, and never fetched."""
 _PAGES = frozenset({"report.html", "map.html"})
 """Sent to be looked at, and never fetched: a page may hold a script."""
 _PUBLIC = frozenset({*_RELEASE, ROWS, DATASHEET, CROISSANT, *_PAGES, "certificate.md", "evaluation.json", "audit.json"})
-_KEPT = frozenset({"run.json", "ledger", "private", "checkpoint", "tensorboard"})
+_NEVER_SENT = frozenset({"run.json", "ledger", "private", "checkpoint", "tensorboard"})
 """Parts of a run folder that stay at home: some are private, none is a release."""
-_MOST_FILES, _MOST_BYTES = 64, 64 * 2**30
+_MAX_FILES, _MAX_BYTES = 64, 64 * 2**30
 _TYPES = {"float": "sc:Float", "double": "sc:Float", "int": "sc:Integer", "uint": "sc:Integer", "bool": "sc:Boolean"}
 
 
 @dataclass(frozen=True)
-class Prepared:
+class PreparedRelease:
     """What `push` sends."""
 
     name: str  # OWNER/NAME of the repository
     # names in the repository and the files here, those that are made from the certificate included
     files: Mapping[str, Path | bytes]
-    kept: Sequence[str]  # names in a run folder that stay at home
+    excluded_names: Sequence[str]  # names in a run folder that stay at home
     certificate: Certificate  # of the release
     kind: str  # "dataset" where there are rows, "model" otherwise
 
 
 @dataclass(frozen=True)
-class Fetched:
+class FetchedRelease:
     """What `pull` brought: its folder, the certificate, and what was recomputed of it."""
 
     path: Path
@@ -68,7 +68,7 @@ class Fetched:
 
 def prepare(
     folder: str | os.PathLike[str], *, name: str, license: str | None = None, key: Ed25519PrivateKey | None = None
-) -> Prepared:
+) -> PreparedRelease:
     """Check a folder and collect what others may see of it, with a manifest of these files.
 
     Args:
@@ -84,20 +84,21 @@ def prepare(
     """
     folder = Path(folder)
     _require_name(name)
-    files, kept = _collected(folder)
-    certificate, _ = _checked(folder, files)
+    files, excluded = _collect_files(folder)
+    certificate, _ = _verify_folder(folder, files)
     if MANIFEST in files:
         _require_manifest(folder, files, certificate)
-    files = {path: one for path, one in files.items() if _listed(path)}
+    files = {path: one for path, one in files.items() if _is_in_manifest(path)}
     if key is not None:
         certificate = certificate.sign(key)
         files[CERTIFICATE] = canonical.text(certificate.to_json()).encode()
     files[MANIFEST] = Manifest.of(files, certificate.digest, key).text().encode()
-    made = _made(folder, certificate, name, license, rows=ROWS in files)
-    return Prepared(name, {**files, **made}, tuple(kept), certificate, "dataset" if ROWS in files else "model")
+    generated = _generated_files(folder, certificate, name, license, rows=ROWS in files)
+    kind = "dataset" if ROWS in files else "model"
+    return PreparedRelease(name, {**files, **generated}, tuple(excluded), certificate, kind)
 
 
-def _made(
+def _generated_files(
     folder: Path, certificate: Certificate, name: str, license: str | None, *, rows: bool
 ) -> dict[str, Path | bytes]:
     """What is made from the certificate."""
@@ -112,8 +113,8 @@ def _require_manifest(
     folder: Path, files: Mapping[str, Path | bytes], certificate: Certificate, public_key: str | None = None
 ) -> None:
     """Refuse a folder whose files are not those of its manifest."""
-    own = {name: one for name, one in files.items() if isinstance(one, Path) and _listed(name)}
-    Manifest.read(folder / MANIFEST).require(folder, own, certificate.digest, public_key=public_key)
+    listed_files = {name: one for name, one in files.items() if isinstance(one, Path) and _is_in_manifest(name)}
+    Manifest.read(folder / MANIFEST).require(folder, listed_files, certificate.digest, public_key=public_key)
 
 
 def push(
@@ -131,7 +132,9 @@ def push(
     return send(prepared, private=private, endpoint=endpoint, token=token)
 
 
-def send(prepared: Prepared, *, private: bool = False, endpoint: str | None = None, token: str | None = None) -> str:
+def send(
+    prepared: PreparedRelease, *, private: bool = False, endpoint: str | None = None, token: str | None = None
+) -> str:
     """Send what was prepared to its repository, which is made where it is missing; returns the commit's address.
 
     Args:
@@ -165,7 +168,7 @@ def pull(
     public_key: str | None = None,
     endpoint: str | None = None,
     token: str | None = None,
-) -> Fetched:
+) -> FetchedRelease:
     """Fetch a release; the folder appears when its certificate has been recomputed and every file compared.
 
     Files are those of the manifest, but for pages of HTML. Card, datasheet and Croissant are made here, again.
@@ -193,64 +196,63 @@ def pull(
     api = HfApi(endpoint=endpoint, token=token)
     info = api.repo_info(name, revision=revision, repo_type=kind, files_metadata=True)
     listed = {one.rfilename: int(one.size or 0) for one in info.siblings or ()}
-    wanted = sorted(
-        path for path in listed if _public(path) and (path == MANIFEST or _listed(path)) and path not in _PAGES
-    )
-    if len(wanted) > _MOST_FILES or sum(listed[path] for path in wanted) > _MOST_BYTES:
-        raise _unlike(name, "the repository has more files or bytes than a release")
+    public = [path for path in listed if _is_public(path) and path not in _PAGES]
+    wanted = sorted(path for path in public if path == MANIFEST or _is_in_manifest(path))
+    if len(wanted) > _MAX_FILES or sum(listed[path] for path in wanted) > _MAX_BYTES:
+        raise _release_error(name, "the repository has more files or bytes than a release")
     folder.parent.mkdir(parents=True, exist_ok=True)
     partial = folder.with_name(f".{folder.name}.partial-{secrets.token_hex(4)}")
     try:
         with tempfile.TemporaryDirectory(dir=folder.parent) as cache:
             for path in wanted:
-                got = api.hf_hub_download(name, path, repo_type=kind, revision=info.sha, cache_dir=cache)
+                downloaded = api.hf_hub_download(name, path, repo_type=kind, revision=info.sha, cache_dir=cache)
                 target = partial / path
                 target.parent.mkdir(parents=True, exist_ok=True)
-                shutil.copyfile(got, target)
-        files, _ = _collected(partial) if partial.exists() else ({}, [])
-        certificate, verification = _checked(partial, files, public_key)
+                shutil.copyfile(downloaded, target)
+        files, _ = _collect_files(partial) if partial.exists() else ({}, [])
+        certificate, verification = _verify_folder(partial, files, public_key)
         _require_manifest(partial, files, certificate, public_key)
-        for path, content in _made(partial, certificate, name, None, rows=ROWS in files).items():
+        for path, content in _generated_files(partial, certificate, name, None, rows=ROWS in files).items():
             assert isinstance(content, bytes)
             (partial / path).write_bytes(content)
         os.rename(partial, folder)
     finally:
         shutil.rmtree(partial, ignore_errors=True)
-    return Fetched(folder, certificate, verification)
+    return FetchedRelease(folder, certificate, verification)
 
 
-def _listed(path: str) -> bool:
+def _is_in_manifest(path: str) -> bool:
     """Whether a file belongs into the manifest: all but the manifest, and what is made from the certificate."""
-    return path != MANIFEST and Path(path).name not in _MADE
+    return path != MANIFEST and Path(path).name not in _GENERATED
 
 
-def _public(path: str) -> bool:
+def _is_public(path: str) -> bool:
     """Whether a repository's file is one of a release."""
     first, _, rest = path.partition("/")
     return path in _PUBLIC or (first in MODELS and rest in _RELEASE)
 
 
-def _collected(folder: Path) -> tuple[dict[str, Path | bytes], list[str]]:
+def _collect_files(folder: Path) -> tuple[dict[str, Path | bytes], list[str]]:
     """Names and files of a folder that others may see, and what stays at home."""
-    found: dict[str, Path | bytes] = {}
-    kept = []
-    of_a_run = plain_files.plain(folder / "run.json")
+    files: dict[str, Path | bytes] = {}
+    excluded = []
+    is_run = plain_files.is_plain_file(folder / "run.json")
     for path in sorted(folder.iterdir()) if folder.is_dir() else ():
-        if of_a_run and path.name in _KEPT:
-            kept.append(path.name)
+        if is_run and path.name in _NEVER_SENT:
+            excluded.append(path.name)
         elif path.name in MODELS and path.is_dir() and not path.is_symlink():
-            found |= {f"{path.name}/{one.name}": one for one in sorted(path.iterdir())}
+            files |= {f"{path.name}/{one.name}": one for one in sorted(path.iterdir())}
         else:
-            found[path.name] = path
-    for name, one in found.items():
-        if not _public(name):
-            raise _unlike(f"{folder}/{name}", "the file is no part of a release")
-        if not (isinstance(one, Path) and plain_files.own(os.lstat(one))):
-            raise _unlike(f"{folder}/{name}", "this is a link or no plain file")
-    return found, kept
+            files[path.name] = path
+    for name, one in files.items():
+        if not _is_public(name):
+            raise _release_error(f"{folder}/{name}", "the file is no part of a release")
+        if not (isinstance(one, Path) and plain_files.has_single_link(os.lstat(one))):
+            raise _release_error(f"{folder}/{name}", "this is a link or no plain file")
+    return files, excluded
 
 
-def _checked(
+def _verify_folder(
     folder: Path, files: Mapping[str, Path | bytes], public_key: str | None = None
 ) -> tuple[Certificate, Verification]:
     """The certificate of a folder, recomputed, which is that of its rows and models."""
@@ -281,7 +283,7 @@ def _checked(
     return certificate, verification
 
 
-def _front(certificate: Certificate, name: str, kind: str, license: str | None) -> dict[str, Any]:
+def _front_matter(certificate: Certificate, name: str, kind: str, license: str | None) -> dict[str, Any]:
     """Metadata of the card, as the hub and its search read them."""
     promise = {
         "epsilon": certificate.epsilon,
@@ -309,7 +311,7 @@ def _front(certificate: Certificate, name: str, kind: str, license: str | None) 
 
 def _card(certificate: Certificate, name: str, kind: str, license: str | None) -> str:
     """README.md: metadata as YAML (each value as JSON, which YAML is too), and the label for people."""
-    front = _front(certificate, name, kind, license)
+    front = _front_matter(certificate, name, kind, license)
     lines = [f"{key}: {json.dumps(value, ensure_ascii=False)}" for key, value in front.items()]
     use = f'rows = pandas.read_parquet("{ROWS}")' if kind == "dataset" else "release = tacit.hub.load(fetched.path)"
     code = [f'fetched = tacit.hub.sharing.pull("{name}", "here", kind="{kind}")', use]
@@ -327,9 +329,9 @@ def _datasheet(certificate: Certificate, kind: str) -> str:
         "What is this?": f"{made.capitalize()}, by {certificate.method} ({certificate.source}).",
         "Whom is it about?": people,
         "What is promised?": certificate.sentence,
-        "What does the promise cover?": _list(certificate.lines("covered")),
-        "What does it not cover?": _list([*certificate.lines("not_covered"), *certificate.lines("not_protected")]),
-        "What is assumed?": _list(certificate.lines("assumptions")),
+        "What does the promise cover?": _bullets(certificate.lines("covered")),
+        "What does it not cover?": _bullets([*certificate.lines("not_covered"), *certificate.lines("not_protected")]),
+        "What is assumed?": _bullets(certificate.lines("assumptions")),
         "How was it made?": f"tacit {certificate.tacit_version}, {certificate.date}, plan {certificate.plan_id}.",
         "How is it checked?": "`tacit certificate verify certificate.json` recomputes the promise.",
         "Collection, consent, licence of the records, upkeep": "To be written by the curator: no certificate says it.",
@@ -337,7 +339,7 @@ def _datasheet(certificate: Certificate, kind: str) -> str:
     return "# Datasheet\n\n" + "\n\n".join(f"## {question}\n\n{answer}" for question, answer in answers.items()) + "\n"
 
 
-def _list(lines: Sequence[str]) -> str:
+def _bullets(lines: Sequence[str]) -> str:
     return "\n".join(f"- {line}" for line in lines) or "Nothing."
 
 
@@ -403,7 +405,7 @@ def _require_name(name: str) -> None:
         raise FileError(what, where="hub", expected=expected, remedy="give the repository such a name")
 
 
-def _unlike(where: str, what: str) -> FileError:
+def _release_error(where: str, what: str) -> FileError:
     expected = "the files of a release: certificate, card, rows, model, policy, simulator, report"
     remedy = "move everything else out of the folder; keys, ledgers and registers are never published"
     return FileError(what, where=where, expected=expected, remedy=remedy)

@@ -24,11 +24,11 @@ if TYPE_CHECKING:
     from torch import Tensor, nn
 
     from tacit.methods.alignment.steered import Steered
-    from tacit.methods.experts.learned import Learned as Taught
+    from tacit.methods.experts.learned import LearnedPolicies as Taught
     from tacit.methods.improvement.algorithm import Improvement
     from tacit.methods.mobility.baselines.models import BlockChain
     from tacit.methods.mobility.simulator import Simulator
-    from tacit.methods.policy_gradient.state import Learned as Trained
+    from tacit.methods.policy_gradient.state import TrainedPolicies as Trained
     from tacit.methods.synthesis import Synthesizer, trajectories
 
 Fields = Mapping[str, Any]
@@ -54,13 +54,13 @@ class Kind:
     # (its name) and what `more` adds
     text: str
     # what the text says of this very value, for it and its certificate
-    more: Callable[[Any, Certificate], dict[str, str]] = lambda value, certificate: {}
+    card_values: Callable[[Any, Certificate], dict[str, str]] = lambda value, certificate: {}
 
     def card(self, release: Release[Any]) -> str:
         """What lies beside the arrays for people."""
         certificate, value = release.certificate, release.value
         text = f"{self.text} The certificate lists what is not protected."
-        text = text.format(value=value, unit=certificate.unit["name"], **self.more(value, certificate))
+        text = text.format(value=value, unit=certificate.unit["name"], **self.card_values(value, certificate))
         paragraphs = [textwrap.fill(line, 120, break_on_hyphens=False) for line in text.split("\n\n") if line]
         paragraphs[-1:] = [
             "Certificate: `tacit certificate verify certificate.json`.",
@@ -71,7 +71,7 @@ class Kind:
         return "\n\n".join([f"# {self.title}", certificate.sentence, *paragraphs]) + "\n"
 
 
-def _require(arrays: Arrays, layout: Mapping[str, tuple[tuple[int, ...], Any]]) -> None:
+def _require_arrays(arrays: Arrays, layout: Mapping[str, tuple[tuple[int, ...], Any]]) -> None:
     """Refuse arrays that are not finite numbers of these shapes and types."""
     if {name: (part.shape, part.dtype) for name, part in arrays.items()} != {
         name: (shape, np.dtype(kind)) for name, (shape, kind) in layout.items()
@@ -79,7 +79,7 @@ def _require(arrays: Arrays, layout: Mapping[str, tuple[tuple[int, ...], Any]]) 
         raise ValueError("arrays of another value, or numbers that are not finite")
 
 
-def _numpy(tensors: Mapping[str, Tensor], part: str = "") -> dict[str, np.ndarray]:
+def _to_arrays(tensors: Mapping[str, Tensor], part: str = "") -> dict[str, np.ndarray]:
     """Weights by name, with the name of the part that they belong to before it."""
     return {f"{part}{name}": tensor.numpy() for name, tensor in tensors.items()}
 
@@ -88,21 +88,21 @@ def _weights(network: nn.Module, arrays: Arrays, part: str = "") -> dict[str, Te
     """The weights of one part, which are those of such a network."""
     import torch
 
-    own = {name.removeprefix(part): array for name, array in arrays.items() if name.startswith(part)}
-    tensors = {name: torch.from_numpy(array) for name, array in own.items() if name not in (HISTOGRAMS, SUMS)}
+    part_arrays = {name.removeprefix(part): array for name, array in arrays.items() if name.startswith(part)}
+    tensors = {name: torch.from_numpy(array) for name, array in part_arrays.items() if name not in (HISTOGRAMS, SUMS)}
     shapes = {name: parameter.shape for name, parameter in network.named_parameters()}
     if shapes != {name: tensor.shape for name, tensor in tensors.items()}:
         raise ValueError("weights of another network")
     return tensors
 
 
-def _raked(value: Synthesizer | trajectories.TrajectorySynthesizer) -> dict[str, np.ndarray]:
+def _histogram_arrays(value: Synthesizer | trajectories.TrajectorySynthesizer) -> dict[str, np.ndarray]:
     """Released histograms as arrays, if there are any."""
     return {} if value.histograms is None else {HISTOGRAMS: value.histograms, SUMS: np.array([value.sums])}
 
 
-def _unraked(plan: Any, arrays: Arrays) -> tuple[np.ndarray | None, int]:
-    """The histograms that `_raked` wrote, and of how many sums they are the mean."""
+def _read_histograms(plan: Any, arrays: Arrays) -> tuple[np.ndarray | None, int]:
+    """The histograms that `_histogram_arrays` wrote, and of how many sums they are the mean."""
     histograms, sums, raking = arrays.get(HISTOGRAMS), int(arrays.get(SUMS, np.zeros(1))[0]), plan.raking
     if histograms is not None and (
         raking is None or histograms.shape != (sum(raking.sizes),) or not 1 <= sums <= raking.steps
@@ -111,15 +111,15 @@ def _unraked(plan: Any, arrays: Arrays) -> tuple[np.ndarray | None, int]:
     return histograms, sums
 
 
-def _transitions(config: Fields, arrays: Arrays) -> Synthesizer:
+def _unpack_transitions(config: Fields, arrays: Arrays) -> Synthesizer:
     from tacit.methods import synthesis
 
     plan, encoder = synthesis.TransitionsPlan.from_json(config["plan"]), synthesis.Encoder.from_json(config["encoder"])
-    value = synthesis.Synthesizer(plan, encoder, {}, *_unraked(plan, arrays))
+    value = synthesis.Synthesizer(plan, encoder, {}, *_read_histograms(plan, arrays))
     return synthesis.Synthesizer(plan, encoder, _weights(value.network(), arrays), value.histograms, value.sums)
 
 
-def _trajectories(config: Fields, arrays: Arrays) -> trajectories.TrajectorySynthesizer:
+def _unpack_trajectories(config: Fields, arrays: Arrays) -> trajectories.TrajectorySynthesizer:
     from tacit.methods.synthesis import Encoder, trajectories
     from tacit.methods.synthesis.trajectories import models
 
@@ -127,10 +127,10 @@ def _trajectories(config: Fields, arrays: Arrays) -> trajectories.TrajectorySynt
     encoder = Encoder.from_json(config["encoder"])
     starts = _weights(models.start_model(plan, encoder).network, arrays, "starts.")
     fragments = _weights(models.fragment_model(plan, encoder).network, arrays, "fragments.")
-    return trajectories.TrajectorySynthesizer(plan, encoder, starts, fragments, *_unraked(plan, arrays))
+    return trajectories.TrajectorySynthesizer(plan, encoder, starts, fragments, *_read_histograms(plan, arrays))
 
 
-def _baseline(config: Fields, arrays: Arrays) -> Any:
+def _unpack_baseline(config: Fields, arrays: Arrays) -> Any:
     saved = config["synthesizer"]
     return load_class("value", saved["class"]).from_saved(config["plan"], saved["fields"], arrays)
 
@@ -138,20 +138,20 @@ def _baseline(config: Fields, arrays: Arrays) -> Any:
 _TRAINED = {"last": np.float32, "average": np.float32, "norms": np.float64, "iterates": np.float32, "people": np.int64}
 
 
-def _trained(config: Fields, arrays: Arrays) -> Trained:
-    from tacit.methods.policy_gradient.state import AnyPlan, Learned
+def _unpack_policy(config: Fields, arrays: Arrays) -> Trained:
+    from tacit.methods.policy_gradient.state import AnyPlan, TrainedPolicies
 
     plan, policy = read(AnyPlan, config["plan"]), Policy.from_json(config["policy"])
     replicates, iterates = len(arrays["last"]), len(arrays["people"])
     theta = (replicates, policy.parameters)
     shapes = (theta, theta, (plan.rounds, replicates), (iterates, *theta), (iterates,))
-    _require(arrays, {name: (shape, _TRAINED[name]) for name, shape in zip(_TRAINED, shapes, strict=True)})
+    _require_arrays(arrays, {name: (shape, _TRAINED[name]) for name, shape in zip(_TRAINED, shapes, strict=True)})
     if not replicates:
         raise ValueError("no policy at all")
-    return Learned(plan=plan, policy=policy, **arrays)
+    return TrainedPolicies(plan=plan, policy=policy, **arrays)
 
 
-def _pack_taught(value: Taught) -> Packed:
+def _pack_experts(value: Taught) -> Packed:
     arrays: dict[str, np.ndarray] = {"theta": value.theta}
     if value.agreement is not None:
         arrays |= {"agreement.states": value.agreement.states, "agreement.shares": value.agreement.shares}
@@ -165,15 +165,15 @@ def _pack_taught(value: Taught) -> Packed:
     return {**fields, "prefixes": None if value.prefixes is None else len(value.prefixes)}, arrays
 
 
-def _taught(config: Fields, arrays: Arrays) -> Taught:
+def _unpack_experts(config: Fields, arrays: Arrays) -> Taught:
     from tacit.methods import experts
-    from tacit.methods.experts.learned import Agreement, Learned
+    from tacit.methods.experts.learned import Agreement, LearnedPolicies
 
     rest, policy = dict(arrays), Policy.from_json(config["policy"])
     if config["learner"] not in ("Votes", "ReturnWeighted", "Consensus"):
         raise ValueError("a plan of another kind")
     plan, theta = getattr(experts, config["learner"]).from_json(config["plan"]), rest.pop("theta")
-    _require({"theta": theta}, {"theta": ((max(1, len(theta)), policy.parameters), np.float32)})
+    _require_arrays({"theta": theta}, {"theta": ((max(1, len(theta)), policy.parameters), np.float32)})
     agreement = None
     if "agreement.shares" in rest:
         states, shares = rest.pop("agreement.states"), rest.pop("agreement.shares")
@@ -182,7 +182,7 @@ def _taught(config: Fields, arrays: Arrays) -> Taught:
         if not np.isfinite(shares).all():
             raise ValueError("votes that are not finite")
         agreement = Agreement(states, shares)
-    found = []
+    prefix_list = []
     for r in range(config["prefixes"] or 0):
         start = f"prefixes.{r}."
         columns = {name.removeprefix(start): rest.pop(name) for name in list(rest) if name.startswith(start)}
@@ -190,22 +190,22 @@ def _taught(config: Fields, arrays: Arrays) -> Taught:
         rows = {len(column) for column in columns.values()}
         if lengths.ndim != 1 or (lengths < 0).any() or rows != {int(lengths.sum())} or set(columns) - COLUMNS:
             raise ValueError("prefixes of other lengths, or with columns that are not released")
-        found.append(Prefixes(columns, lengths))
+        prefix_list.append(Prefixes(columns, lengths))
     if rest:
         raise ValueError("arrays that no policy has")
-    prefixes = None if config["prefixes"] is None else tuple(found)
-    return Learned(plan=plan, policy=policy, theta=theta, agreement=agreement, prefixes=prefixes)
+    prefixes = None if config["prefixes"] is None else tuple(prefix_list)
+    return LearnedPolicies(plan=plan, policy=policy, theta=theta, agreement=agreement, prefixes=prefixes)
 
 
-def _taught_more(value: Taught, certificate: Certificate) -> dict[str, str]:
-    from tacit.methods.experts.learned import level
+def _experts_card_values(value: Taught, certificate: Certificate) -> dict[str, str]:
+    from tacit.methods.experts.learned import promise_scope
 
     name = certificate.unit["name"]
     protected = (
         f"the log of every {name}, with all decisions and returns in it. A person in the logs of several {name}s is "
         "not protected as a person."
     )
-    if level(value.plan) == "policies":
+    if promise_scope(value.plan) == "policies":
         protected = (
             f"how every {name} decides, and nothing else. The prefixes in `model.safetensors` are states, actions and "
             "rewards as they were logged: people in them, patients for instance, are NOT protected. It holds if all "
@@ -233,7 +233,7 @@ def _pack_improvement(value: Improvement) -> Packed:
     return fields, {"theta": value.theta, "clone": value.clone, "changes": value.changes, **arrays}
 
 
-def _improvement(config: Fields, arrays: Arrays) -> Improvement:
+def _unpack_improvement(config: Fields, arrays: Arrays) -> Improvement:
     from tacit.methods.improvement.algorithm import Improvement
     from tacit.methods.improvement.moments import Moments, Scales
     from tacit.methods.improvement.plan import ImprovementPlan
@@ -247,10 +247,10 @@ def _improvement(config: Fields, arrays: Arrays) -> Improvement:
         "clone": (1, policy.parameters),
         "changes": (actions, actions),
         "products": (actions, n, n),
-        "changes of values": (actions, n, 1 + d + d * (d + 1) // 2 if plan.follows else 0),
+        "changes of values": (actions, n, 1 + d + d * (d + 1) // 2 if plan.has_next_states else 0),
         "rewards": (actions, 0 if plan.imitates else n),
     }
-    _require(arrays, {name: (shape, arrays[name].dtype) for name, shape in shapes.items()})
+    _require_arrays(arrays, {name: (shape, arrays[name].dtype) for name, shape in shapes.items()})
     if not isinstance(config["sampled"], bool):
         raise ValueError("no word on how the policy acts")
     first, second, third = (float(size) for size in config["noise"])
@@ -266,7 +266,7 @@ def _improvement(config: Fields, arrays: Arrays) -> Improvement:
     )
 
 
-def _improvement_more(value: Improvement, certificate: Certificate) -> dict[str, str]:
+def _improvement_card_values(value: Improvement, certificate: Certificate) -> dict[str, str]:
     rates = ", ".join(f"{rate:g}" for rate in value.memory.rates)
     return {"acts": "draws its actions" if value.sampled else "takes its best action", "rates": rates}
 
@@ -277,7 +277,7 @@ _POLICY, _STARTS, _EDGES, _JUMPS, _CHAIN = "policy", "starts", "space.edges", "s
 def _pack_movement(value: Simulator | BlockChain) -> Packed:
     from tacit.envs.spaces import JumpLaw
     from tacit.methods.mobility.baselines.models import BlockChain
-    from tacit.methods.mobility.places import Starts
+    from tacit.methods.mobility.places import StartDistribution
     from tacit.methods.mobility.simulator import TablePolicy
 
     if isinstance(value, BlockChain):
@@ -285,7 +285,7 @@ def _pack_movement(value: Simulator | BlockChain) -> Packed:
         return {"simulator": {"kind": "chain", **chain}}, {_STARTS: value.starts, _CHAIN: value.matrix}
     words = value.to_json()
     assert isinstance(value.policy, TablePolicy)
-    assert isinstance(value.starts, Starts)
+    assert isinstance(value.starts, StartDistribution)
     assert isinstance(value.space, JumpLaw)
     fields = {
         "kind": "days",
@@ -304,53 +304,53 @@ def _pack_movement(value: Simulator | BlockChain) -> Packed:
     return {"simulator": fields}, arrays
 
 
-def _movement(config: Fields, arrays: Arrays) -> Simulator | BlockChain:
+def _unpack_movement(config: Fields, arrays: Arrays) -> Simulator | BlockChain:
     from tacit.data.mobility.grids import grid_from_json
     from tacit.envs.spaces import JumpLaw
-    from tacit.methods.mobility.places import Starts
-    from tacit.methods.mobility.simulator import Layout, Simulator, TablePolicy
+    from tacit.methods.mobility.places import StartDistribution
+    from tacit.methods.mobility.simulator import Simulator, StateLayout, TablePolicy
 
     fields = config["simulator"]
     if any(array.dtype != np.float64 for array in arrays.values()):
         raise ValueError("arrays of another kind")
     grid = grid_from_json(fields["grid"])
     if fields["kind"] == "chain":
-        return _chain(grid, int(fields["factor"]), fields["vocabulary"], arrays)
+        return _unpack_chain(grid, int(fields["factor"]), fields["vocabulary"], arrays)
     if fields["kind"] != "days" or set(arrays) != {_POLICY, _STARTS, _EDGES, _JUMPS}:
         raise ValueError("a simulator of another kind")
     starts, space = fields["starts"], fields["space"]
     begin = grid_from_json(starts["grid"]), int(starts["factor"]), arrays[_STARTS]
     return Simulator(
         grid=grid,
-        policy=TablePolicy(from_json(Layout, fields["layout"]), arrays[_POLICY]),
-        starts=Starts(*begin, homes=int(starts["homes"]), seed=int(starts["seed"])),
+        policy=TablePolicy(from_json(StateLayout, fields["layout"]), arrays[_POLICY]),
+        starts=StartDistribution(*begin, homes=int(starts["homes"]), seed=int(starts["seed"])),
         space=JumpLaw(grid_from_json(space["grid"]), tuple(arrays[_EDGES].tolist()), tuple(arrays[_JUMPS].tolist())),
         invalid=fields["invalid"],
     )
 
 
-def _chain(grid: Any, factor: int, blocks: Sequence[Any], arrays: Arrays) -> BlockChain:
+def _unpack_chain(grid: Any, factor: int, blocks: Sequence[Any], arrays: Arrays) -> BlockChain:
     from tacit.methods.mobility.baselines.models import BlockChain
 
     vocabulary = tuple(int(block) for block in blocks)
     size = len(vocabulary)
-    valid = len(set(vocabulary)) == size and 0 <= min(vocabulary) <= max(vocabulary) < grid.coarse(factor).size
+    valid = len(set(vocabulary)) == size and 0 <= min(vocabulary) <= max(vocabulary) < grid.coarse_grid(factor).size
     if not valid:
         raise ValueError("a chain of other blocks")
-    _require(arrays, {_STARTS: ((size,), np.float64), _CHAIN: ((size, size), np.float64)})
+    _require_arrays(arrays, {_STARTS: ((size,), np.float64), _CHAIN: ((size, size), np.float64)})
     for table in arrays.values():
         if not ((table >= 0).all() and np.allclose(table.sum(axis=-1), 1.0, atol=1e-6)):
             raise ValueError("numbers that are no probabilities")
     return BlockChain(grid, factor, vocabulary, arrays[_STARTS], arrays[_CHAIN])
 
 
-def _movement_more(value: Any, certificate: Certificate) -> dict[str, str]:
-    from tacit.methods.mobility.plan import forbidden
+def _movement_card_values(value: Any, certificate: Certificate) -> dict[str, str]:
+    from tacit.methods.mobility.plan import forbidden_uses
 
-    return {"warnings": "\n\n".join(f"{line}." for line in forbidden(certificate.to_json()))}
+    return {"warnings": "\n\n".join(f"{line}." for line in forbidden_uses(certificate.to_json()))}
 
 
-def _steered(config: Fields, arrays: Arrays) -> Steered:
+def _unpack_steered(config: Fields, arrays: Arrays) -> Steered:
     """The value, without the base model."""
     from tacit.methods.alignment.plan import AlignmentPlan
     from tacit.methods.alignment.preferences import PreferencePlan
@@ -360,7 +360,7 @@ def _steered(config: Fields, arrays: Arrays) -> Steered:
     plan, share = kind.from_json(config["plan"]), config["share"]
     iterates, words = arrays["iterates"], arrays["words"]
     size = (plan.rounds + 1, *iterates.shape[1:2])
-    _require(arrays, {"iterates": (size, np.float32), "words": ((len(words),), np.int64)})
+    _require_arrays(arrays, {"iterates": (size, np.float32), "words": ((len(words),), np.int64)})
     if (words < 0).any() or not isinstance(share, float) or not 0 <= share <= 1:
         raise ValueError("parameters of another run, or no share")
     return Steered(plan, iterates, words, share=share)
@@ -370,8 +370,8 @@ _ROWS = "Rows: `tacit sample --model . --count 100000 --out rows.parquet`.\n\n"
 KINDS: Mapping[str, Kind] = {
     "synthesis": Kind(
         frozenset({"encoder"}),
-        lambda value: ({"encoder": value.encoder.to_json()}, _numpy(value.weights) | _raked(value)),
-        _transitions,
+        lambda value: ({"encoder": value.encoder.to_json()}, _to_arrays(value.weights) | _histogram_arrays(value)),
+        _unpack_transitions,
         title="Synthesizer of transitions",
         text=_ROWS
         + "What the rows are good for: training and comparing offline agents, and looking at the population. "
@@ -381,9 +381,9 @@ KINDS: Mapping[str, Kind] = {
         frozenset({"encoder"}),
         lambda value: (
             {"encoder": value.encoder.to_json()},
-            _numpy(value.starts, "starts.") | _numpy(value.fragments, "fragments.") | _raked(value),
+            _to_arrays(value.starts, "starts.") | _to_arrays(value.fragments, "fragments.") | _histogram_arrays(value),
         ),
-        _trajectories,
+        _unpack_trajectories,
         title="Synthesizer of trajectories",
         text="Trajectories: `tacit sample --model . --count 1000 --out rows.parquet`.\n\nWhat the trajectories are "
         "good for: training and comparing offline agents, and looking at how things go in the population. What they "
@@ -393,7 +393,7 @@ KINDS: Mapping[str, Kind] = {
     "baselines": Kind(
         frozenset({"synthesizer"}),
         lambda value: ({"synthesizer": {"class": type(value).__name__, "fields": value.to_json()}}, value.arrays()),
-        _baseline,
+        _unpack_baseline,
         title="Synthesizer of transitions, to compare with",
         text=_ROWS + "A baseline: its rows keep what noisy marginals or noisy votes show, and little of how one step "
         "leads to the next. They are no evidence about any one {unit}.",
@@ -401,7 +401,7 @@ KINDS: Mapping[str, Kind] = {
     "policy": Kind(
         frozenset({"policy"}),
         lambda value: ({"policy": value.policy.to_json()}, {name: getattr(value, name) for name in _TRAINED}),
-        _trained,
+        _unpack_policy,
         title="Policy",
         text="Play: `tacit play .`. ONNX: `tacit export . policy.onnx`.\n\nIn `model.safetensors`, `last` holds the "
         "parameters after the last round and `average` the mean of the later ones. What the policy is good for: "
@@ -409,19 +409,19 @@ KINDS: Mapping[str, Kind] = {
     ),
     "experts": Kind(
         frozenset({"policy", "learner", "prefixes"}),
-        _pack_taught,
-        _taught,
+        _pack_experts,
+        _unpack_experts,
         title="Policy learned from experts",
         text="What is protected: {protected}\n\nONNX: `tacit export . policy.onnx`. Play: `tacit play .`, or with "
         "`--environment ID` where the policy names none and there is one.\n\nIn `model.safetensors`, `theta` holds the "
         "parameters{held}. What the policy is good for: acting as most experts would, with the best action each time. "
         "What it is not: evidence about any one {unit}.",
-        more=_taught_more,
+        card_values=_experts_card_values,
     ),
     "improvement": Kind(
         frozenset({"policy", "scales", "noise", "units", "statement", "sampled"}),
         _pack_improvement,
-        _improvement,
+        _unpack_improvement,
         title="Policy that improves on logged decisions",
         text="{value.statement}\n\nThe policy {acts}. It acts on memories of the course, column by column at the rates "
         "{rates} (1 is the newest value, 0 the mean of all so far). `tacit play .` and `tacit evaluate --policy .` "
@@ -429,22 +429,22 @@ KINDS: Mapping[str, Kind] = {
         "graph takes memories.\n\nIn `model.safetensors`, `theta` holds the parameters of the advice, `clone` those of "
         "the records' own decisions, and `products`, `changes of values` and `rewards` the noisy moments. What it is "
         "not: evidence about any one {unit}.",
-        more=_improvement_more,
+        card_values=_improvement_card_values,
     ),
     "imitation": Kind(
         frozenset({"simulator"}),
         _pack_movement,
-        _movement,
+        _unpack_movement,
         title="Simulator of movement",
         text="Days: `tacit generate . --days 1000 --out days.csv`. Map: `tacit map . --out map.html`.\n\n{warnings}\n\n"
         "What the days are good for: planning and simulation that need how many people move, when, how often and how "
         "far. What they are not: evidence about any one {unit}, or anybody's trips.",
-        more=_movement_more,
+        card_values=_movement_card_values,
     ),
     "alignment": Kind(
         frozenset({"share"}),
         lambda value: ({"share": value.share}, {"iterates": value.iterates, "words": value.words}),
-        _steered,
+        _unpack_steered,
         title="Steered language model",
         text='Complete, from the folder of the run: `tacit complete . --prompts "Once"`. The base model is the file '
         "with the SHA-256 `{value.plan.base}`, which is not in this folder.\n\nIn `model.safetensors`, `iterates` "

@@ -132,7 +132,7 @@ def load_class(role: Literal["plan", "value"], name: str) -> Any:
 _LIBRARY, _DEFAULTS = "tacit.evaluation.audits.library", "tacit.evaluation.audits.defaults"
 
 
-def _at_rates(name: str) -> dict[str, str]:
+def _rate_audits(name: str) -> dict[str, str]:
     """Audits of a sampled method: at its own rate, at rate 0.1 and at rate 1."""
     return {each: f"{_DEFAULTS}:{name.replace('-', '_')}" for each in (name, f"{name}@0.1", f"{name}@1")}
 
@@ -219,7 +219,7 @@ METHODS: tuple[Method, ...] = (
         public="training",
         audits={
             "transitions": f"{_LIBRARY}:transitions",
-            **_at_rates("privorl"),
+            **_rate_audits("privorl"),
             "privorl-people": f"{_DEFAULTS}:people",
         },
     ),
@@ -234,7 +234,7 @@ METHODS: tuple[Method, ...] = (
         public="training",
         audits={
             "trajectories": f"{_LIBRARY}:histories",
-            **_at_rates("privorl-j"),
+            **_rate_audits("privorl-j"),
             "privorl-j-context": f"{_DEFAULTS}:local_context",
         },
     ),
@@ -275,12 +275,12 @@ METHODS: tuple[Method, ...] = (
     _evaluation("ssp", "DP-LSTD", "baselines:SufficientStatistics"),
     _evaluation("lsw", "DP-LSW", "baselines:Lsw", audits={"lsw": f"{_DEFAULTS}:visits"}),
     _evaluation("lsl", "DP-LSL", "baselines:Lsl", audits={"lsl": f"{_DEFAULTS}:visits"}),
-    _evaluation("overlap", "overlap with the behaviour policy", "importance:Overlap", offered=False),
+    _evaluation("overlap", "overlap with the behaviour policy", "importance:OverlapPlan", offered=False),
     Method(
         name="choice",
         task="evaluate",
         certified="off-policy selection (exponential mechanism)",
-        plan=".off_policy_evaluation.selection:Selection",
+        plan=".off_policy_evaluation.selection:PolicySelection",
         fit=".off_policy_evaluation.selection:fit",
         audits={"choice": f"{_DEFAULTS}:choice"},
         offered=False,
@@ -291,7 +291,7 @@ METHODS: tuple[Method, ...] = (
         certified="policy gradient with people met once (DPPG)",
         plan=".policy_gradient.plan:PolicyGradientPlan",
         fit=".policy_gradient.algorithm:fit",
-        value=".policy_gradient.state:Learned",
+        value=".policy_gradient.state:TrainedPolicies",
         kind="policy",
         audits={"policy-gradient": f"{_LIBRARY}:online"},
     ),
@@ -299,9 +299,9 @@ METHODS: tuple[Method, ...] = (
         name="votes",
         task="train",
         certified="policy search by votes of people met once",
-        plan=".policy_gradient.votes:Votes",
+        plan=".policy_gradient.votes:VotesPlan",
         fit=".policy_gradient.algorithm:fit",
-        value=".policy_gradient.state:Learned",
+        value=".policy_gradient.state:TrainedPolicies",
         kind="policy",
         audits={"policy-votes": f"{_LIBRARY}:ballots"},
     ),
@@ -320,7 +320,7 @@ METHODS: tuple[Method, ...] = (
         certified="learning from experts (clone votes)",
         plan=".experts.votes:Votes",
         fit=".experts.algorithm:fit",
-        value=".experts.learned:Learned",
+        value=".experts.learned:LearnedPolicies",
         kind="experts",
         words="votes of one clone for each expert, at public states",
         audits={"experts": f"{_LIBRARY}:votes"},
@@ -331,7 +331,7 @@ METHODS: tuple[Method, ...] = (
         certified="learning from experts (return-weighted imitation)",
         plan=".experts.imitation:ReturnWeighted",
         fit=".experts.algorithm:fit",
-        value=".experts.learned:Learned",
+        value=".experts.learned:LearnedPolicies",
         kind="experts",
         words="imitation, in noisy steps that weigh experts by their own returns",
         audits={"return-weighted": f"{_DEFAULTS}:return_weighted"},
@@ -342,10 +342,10 @@ METHODS: tuple[Method, ...] = (
         certified="learning from experts (consensus and DP-SGD)",
         plan=".experts.consensus:Consensus",
         fit=".experts.algorithm:fit",
-        value=".experts.learned:Learned",
+        value=".experts.learned:LearnedPolicies",
         kind="experts",
         words="beginnings of trajectories that many experts agree with, and noisy steps on their other episodes",
-        audits={**_at_rates("dp-sgd"), "consensus": f"{_DEFAULTS}:consensus"},
+        audits={**_rate_audits("dp-sgd"), "consensus": f"{_DEFAULTS}:consensus"},
     ),
     Method(
         name="improve",

@@ -46,7 +46,7 @@ def choose(names: Names, seed: str, n: int, *, purpose: Purpose) -> NDArray[np.i
     return ((high * np.uint64(n)) >> np.uint64(32)).astype(np.int64)
 
 
-def uniform(names: Names, seed: str, *, purpose: Purpose) -> NDArray[np.float64]:
+def deal_uniforms(names: Names, seed: str, *, purpose: Purpose) -> NDArray[np.float64]:
     """A number in [0, 1) for each unit, [U], a multiple of 2^-53 (see `choose`)."""
     return (words(names, seed, purpose) >> np.uint64(11)).astype(np.float64) * 2.0**-53
 
@@ -58,13 +58,13 @@ def words(names: Names, seed: str, purpose: Purpose) -> NDArray[np.uint64]:
     key = hashlib.blake2b(seed.encode(), digest_size=64).digest()
     start = hashlib.blake2b(key=key, digest_size=8, person=purpose.encode())
     hashed = bytearray()
-    for name in as_bytes(names).tolist():
+    for name in pack_rows(names).tolist():
         one = start.copy()
         one.update(name)
         hashed += one.digest()
     return np.frombuffer(bytes(hashed), "<u8").astype(np.uint64)
 
 
-def as_bytes(rows: NDArray[Any]) -> NDArray[Any]:
+def pack_rows(rows: NDArray[Any]) -> NDArray[Any]:
     """Rows of bytes [U, n], each as one item [U]."""
     return np.ascontiguousarray(rows).view(f"V{rows.shape[1]}").ravel()

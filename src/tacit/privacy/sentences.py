@@ -2,7 +2,7 @@
 
 A clause is a code with its numbers, `{"code": "rounds_of_policies", "rounds": 30}`. Whose words are a user's own, such
 as an assumption about a callback, has them under "words". A plan of a user's own may say lines in words of its own
-(`own_words`); tacit's methods say codes alone.
+(`underived_fields`); tacit's methods say codes alone.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any, Literal, TypeAlias
 
-from tacit.plain_text import escaped
+from tacit.plain_text import escape
 
 Record: TypeAlias = Mapping[str, Any]
 """The JSON form of a certificate."""
@@ -269,9 +269,9 @@ DECLARED: Mapping[str, frozenset[str]] = {
 
 LISTS = tuple(DECLARED)
 """The fields of a certificate that hold clauses."""
-ONES_OWN = ("kept_apart", "untried", "asks_devices", "served_by", "candidate")
+USER_PIECES = ("kept_apart", "untried", "asks_devices", "served_by", "candidate")
 """Assumptions that may name a piece of a user's own."""
-UNDERIVED = ("plan", "source", "target_epsilon", "unit", "names, clips and rows of the parts", *LISTS)
+UNDERIVED_FIELDS = ("plan", "source", "target_epsilon", "unit", "names, clips and rows of the parts", *LISTS)
 """What nothing implies where no plan can be rebuilt, because it, or a piece of it, is a user's own."""
 
 TRUSTED = "the curator who holds the records and runs the vault; nobody who sees a release has to be trusted"
@@ -306,7 +306,7 @@ def clauses(lines: Iterable[Clause | str]) -> list[Clause]:
     found: list[Clause] = []
     for line in lines:
         one = clause("own_words", words=line) if isinstance(line, str) else line
-        shown = {name: escaped(value) if isinstance(value, str) else value for name, value in one.items()}
+        shown = {name: escape(value) if isinstance(value, str) else value for name, value in one.items()}
         found += [] if shown in found else [shown]
     return found
 
@@ -355,7 +355,7 @@ def publishes_logs(record: Record) -> bool:
     return any(part.get("source") == "logs" for part in record.get("parts", ()))
 
 
-def besides(*, logs: bool) -> str:
+def knowledge_exception(*, logs: bool) -> str:
     """What somebody must not know besides, as an insertion after "whatever else somebody knows"."""
     return ", the logs apart" if logs else ""
 
@@ -369,7 +369,7 @@ def neighbours(name: str, relation: str, *, logs: bool) -> str:
     return f"which records any one {name} contributed (its number of records included)"
 
 
-def who(record: Record) -> str:
+def describe_neighbours(record: Record) -> str:
     """The neighbours of a certificate, in plain words."""
     return neighbours(record["unit"]["name"], record["unit"]["relation"], logs=publishes_logs(record))
 
@@ -391,7 +391,7 @@ def promise(record: Record) -> str:
         invented = f" {protected_policies(name)}{invented}"
     return (
         f"The chance of anything that could be concluded from this release changes at most by a factor of "
-        f"{_factor(epsilon)} and by {delta:.3g} added, {who(record)}, in a public population of "
+        f"{_factor(epsilon)} and by {delta:.3g} added, {describe_neighbours(record)}, in a public population of "
         f"{unit['population']:,}: ({epsilon:.6g}, {delta:.6g})-differential privacy for every {name}.{invented}"
     )
 

@@ -14,12 +14,12 @@ from tacit import plain_files
 from tacit.data.store import read_spec
 from tacit.errors import BudgetExceeded, DataError, LedgerError, PlanExhausted
 from tacit.privacy.accounting.filters import Charge, Total, admits
-from tacit.privacy.ledger.folds import alone, folds_of
+from tacit.privacy.ledger.folds import plan_folds, single_fold
 from tacit.privacy.ledger.ledger import Ledger, LedgerView
-from tacit.privacy.mechanisms.base import Plan, certified
+from tacit.privacy.mechanisms.base import Plan, certificate_parts
 from tacit.privacy.vault import plan as plans
 from tacit.study.folder import CERTIFICATE, REPORT, RunFolder
-from tacit.study.narration import Interrupted, Narrator, Quiet
+from tacit.study.narration import Interrupted, Narrator, SilentNarrator
 from tacit.units import Unit
 
 LEDGER = "ledger"
@@ -30,7 +30,7 @@ _NOTE = "ledger.json"
 
 
 @dataclass(frozen=True)
-class Words:
+class VerbPhrases:
     """How refusals of a verb are worded.
 
     Args:
@@ -69,16 +69,16 @@ class Account:
     unit: Unit
     epsilon: float
     delta: float
-    words: Words
+    phrases: VerbPhrases
     ledger: Path | None = None
     budget_epsilon: float | None = None
     budget_delta: float | None = None
     simulated: bool = False
     resumes: bool = True
-    narrator: Narrator = field(default_factory=Quiet)
+    narrator: Narrator = field(default_factory=SilentNarrator)
 
     @property
-    def inside(self) -> bool:
+    def ledger_in_run(self) -> bool:
         """Whether the ledger lies in the folder of the run: nobody's budget lasts longer than simulated records."""
         return self.simulated and self.ledger is None
 
@@ -94,11 +94,11 @@ class Account:
             self.narrator.say(f"Verify   tacit certificate verify {run.path / CERTIFICATE}")
         for line in more:
             self.narrator.say(line)
-        if run is not None or not self.inside:
-            place = run.path / LEDGER if run is not None and self.inside else self.path
+        if run is not None or not self.ledger_in_run:
+            place = run.path / LEDGER if run is not None and self.ledger_in_run else self.path
             self.narrator.say(f"Budget   tacit ledger show {place}")
 
-    def require_only(self) -> None:
+    def require_sole_ledger(self) -> None:
         """Refuse any ledger but the one that the records began with, all of them.
 
         Where it lies is noted with each source of private records on first use, and looked for with folders that hold
@@ -108,9 +108,9 @@ class Account:
         Raises:
             LedgerError: `ledger` names another, the one that was noted is gone, or another one lies in its place.
         """
-        chosen = _real(self.path)
+        chosen = _real_path(self.path)
         for source in self.sources:
-            beside, note = _real(ledger_beside(source)), _noted(source)
+            beside, note = _real_path(ledger_beside(source)), _find_note(source)
             place = beside if note is None else note["path"]
             if chosen != place and os.path.exists(place):
                 expected = "that one: of two ledgers neither knows what the other promised, and both promises add up"
@@ -132,20 +132,20 @@ class Account:
                     where=place,
                     expected="the ledger that they began with, which knows what was promised",
                     remedy="put it back, or give --ledger with the place that it was moved to; only if nothing was "
-                    f"ever released from these records, remove {_note_of(source)}",
+                    f"ever released from these records, remove {_note_path(source)}",
                 )
 
-    def require_alike(self) -> None:
+    def require_same_terms(self) -> None:
         """Refuse a ledger of other records or other terms, before a plan is calibrated.
 
         Raises:
             LedgerError: the records have another ledger, or this one is void, damaged, or of another unit or budget.
         """
-        if self.inside:
+        if self.ledger_in_run:
             return
-        self.require_only()
+        self.require_sole_ledger()
         if self.path.exists():
-            self._require_alike(self.unit, Ledger.read(self.path))
+            self._require_same_terms(self.unit, Ledger.read(self.path))
 
     def require_payable(self, plan: Plan, *, resumed: bool = False) -> None:
         """Refuse what the ledger would refuse after the records were read, or played; nothing is written.
@@ -162,42 +162,43 @@ class Account:
         unit, epsilon, delta = plan.unit, plan.epsilon, plan.delta
         whole = self.budget_epsilon or epsilon
         budget = (whole, self.budget_delta or self._whole_delta(whole))
-        charge = Charge(plans.bound(plan).epsilon, delta)
-        if self.inside:
+        charge = Charge(plans.certified_bound(plan).epsilon, delta)
+        if self.ledger_in_run:
             return
-        self.require_only()
+        self.require_sole_ledger()
         if not self.path.exists():
             if not admits(Total.of([charge], "sum"), *budget):
-                raise self._too_much(budget)
+                raise self._budget_error(budget)
             return
         view = Ledger.read(self.path)
-        self._require_alike(unit, view)
+        self._require_same_terms(unit, view)
         begun = {summary.id: summary for summary in view.plans()}.get(plans.plan_id(plan))
         if begun is not None:
             if begun.claimed and not resumed:
-                raise self._begun_before()
+                raise self._plan_exhausted_error()
             return
-        fold = alone(folds_of(certified(plan.parts())))
-        if view.composition == "sum" and not view.state.balance.plus(charge, fold).admits(view.epsilon, view.delta):
-            raise self._too_much(_left(view))
+        fold = single_fold(plan_folds(certificate_parts(plan.parts())))
+        terms = (view.epsilon, view.delta)
+        if view.composition == "sum" and not view.state.balance.with_charge(charge, fold).admits(*terms):
+            raise self._budget_error(_remaining_budget(view))
 
-    def share(self) -> None:
+    def share_ledger(self) -> None:
         """Begin the ledger where there is none, and note it with every source: what is spent on one is spent on all.
 
         Raises:
             LedgerError: a source has another ledger, or the one that there is has another unit or budget.
         """
-        self.require_only()
+        self.require_sole_ledger()
         epsilon, delta = self.budget_epsilon or self.epsilon, self.budget_delta or 0.5 / self.unit.size
         if self.path.exists():
             view = Ledger.read(self.path)
-            self._require_alike(self.unit, view)
+            self._require_same_terms(self.unit, view)
             epsilon, delta = view.epsilon, view.delta
         with Ledger(self.path, self.unit, epsilon=epsilon, delta=delta) as ledger:
             self._note(ledger, [])
 
     @contextmanager
-    def opened(self, run: RunFolder | None) -> Iterator[Ledger]:
+    def open_ledger(self, run: RunFolder | None) -> Iterator[Ledger]:
         """The ledger, open: beside the records, or in the run's folder where nobody is behind them.
 
         What it refuses is said in the verb's words. A ledger that was begun here is removed again if the run fails
@@ -214,36 +215,36 @@ class Account:
                 resumed.
         """
         with ExitStack() as stack:
-            if self.inside:  # without a folder of the run, nothing is kept: nobody is behind the records
+            if self.ledger_in_run:  # without a folder of the run, nothing is kept: nobody is behind the records
                 if run is None:
                     path = Path(stack.enter_context(tempfile.TemporaryDirectory()), LEDGER)
                 else:
-                    path = run.inside(LEDGER)
+                    path = run.resolve(LEDGER)
                 opened: AbstractContextManager[Ledger] = Ledger(path, self.unit, epsilon=self.epsilon, delta=self.delta)
             else:
-                opened = self._beside_records()
+                opened = self._open_beside_records()
             ledger = stack.enter_context(opened)
             try:
                 yield ledger
             except PlanExhausted:
-                raise self._begun_before() from None
+                raise self._plan_exhausted_error() from None
             except BudgetExceeded:
-                raise self._too_much(_left(ledger)) from None
+                raise self._budget_error(_remaining_budget(ledger)) from None
 
     @contextmanager
-    def _beside_records(self) -> Iterator[Ledger]:
-        self.require_only()
+    def _open_beside_records(self) -> Iterator[Ledger]:
+        self.require_sole_ledger()
         path, epsilon, delta = self.path, self.budget_epsilon, self.budget_delta
-        begun = not path.exists()
-        if begun:
+        is_new = not path.exists()
+        if is_new:
             epsilon = self.epsilon if epsilon is None else epsilon
             delta = self._whole_delta(epsilon) if delta is None else delta
         with Ledger(path, self.unit, epsilon=epsilon, delta=delta) as ledger:
             noted, before = list[Path](), len(ledger.entries())
             try:
                 self._note(ledger, noted)
-                if begun:
-                    self.narrator.say(self._begun(ledger))
+                if is_new:
+                    self.narrator.say(self._describe_new_ledger(ledger))
                 yield ledger
             except KeyboardInterrupt:
                 charged = any(entry.kind in ("reserve", "claim") for entry in ledger.entries()[before:])
@@ -251,24 +252,24 @@ class Account:
                     raise Interrupted(f"what was charged stays charged (see tacit ledger show {path})") from None
                 raise
             finally:
-                if begun and [entry.kind for entry in ledger.entries()] == ["create"]:
+                if is_new and [entry.kind for entry in ledger.entries()] == ["create"]:
                     _remove(path)
                     for path in noted:
                         path.unlink(missing_ok=True)
 
     def _note(self, ledger: Ledger, noted: list[Path]) -> None:
         """Note with every source where the ledger lies; `noted` learns where it was noted otherwise or not at all."""
-        now = {"path": _real(ledger.path), "dataset": ledger.dataset_id}
+        entry = {"path": _real_path(ledger.path), "dataset": ledger.dataset_id}
         for source in self.sources:
-            path = _note_of(source)
+            path = _note_path(source)
             # Simulated records, behind which nobody is, may be tried with as many ledgers as anybody likes.
-            nobody = path.parent == Path(_real(source)) and read_spec(source)[1]
-            if nobody or not source.exists() or _noted(source) == now:
+            simulated = path.parent == Path(_real_path(source)) and read_spec(source)[1]
+            if simulated or not source.exists() or _find_note(source) == entry:
                 continue
             try:
-                plain_files.write(path, json.dumps(now) + "\n")
+                plain_files.write(path, json.dumps(entry) + "\n")
             except OSError:
-                if now["path"] == _real(ledger_beside(source)):
+                if entry["path"] == _real_path(ledger_beside(source)):
                     continue
                 what = "where the ledger lies cannot be noted with the records"
                 expected = "a place that can be written, or the ledger beside the records"
@@ -281,18 +282,19 @@ class Account:
         # Half of 1 / population is the most that nobody asked for; a run that asks for more gets what it needs.
         return max(self.delta, min(self.delta * max(1.0, epsilon / self.epsilon), 0.5 / self.unit.size))
 
-    def _begun(self, ledger: Ledger) -> str:
+    def _describe_new_ledger(self, ledger: Ledger) -> str:
         whole = f"New ledger {self.path}: budget ({ledger.epsilon:g}, {ledger.delta:g})"
         if (ledger.epsilon, ledger.delta) == (self.epsilon, self.delta):
             return f"{whole}, all of it for this run; --budget-epsilon and --budget-delta set more."
         return f"{whole}, of which this run may take ({self.epsilon:g}, {self.delta:g})."
 
-    def _require_alike(self, unit: Unit, view: LedgerView) -> None:
-        where, protected, words = str(self.path), view.unit, self.words
+    def _require_same_terms(self, unit: Unit, view: LedgerView) -> None:
+        where, protected, phrases = str(self.path), view.unit, self.phrases
         if view.void_reason is not None:
-            what = f"the ledger of these {words.people} is void ({view.void_reason})"
-            expected = f"a ledger that still promises something: nothing {words.done} these records can be private now"
-            remedy = f"{words.do} from other {words.people}' records, which have a ledger of their own"
+            what = f"the ledger of these {phrases.people} is void ({view.void_reason})"
+            nothing = f"nothing {phrases.done} these records can be private now"
+            expected = f"a ledger that still promises something: {nothing}"
+            remedy = f"{phrases.do} from other {phrases.people}' records, which have a ledger of their own"
             raise LedgerError(what, where=where, expected=expected, remedy=remedy)
         if protected != unit:
             raise LedgerError(
@@ -307,24 +309,24 @@ class Account:
             ("delta", self.budget_delta, view.delta),
         ):
             if asked is not None and asked != bound:
-                what = f"--budget-{name} is {asked:g}, and the budget of these {words.people} was declared before"
+                what = f"--budget-{name} is {asked:g}, and the budget of these {phrases.people} was declared before"
                 expected, remedy = f"{bound:g}: a budget never changes", f"leave --budget-{name} out"
                 raise LedgerError(what, where=where, expected=expected, remedy=remedy)
 
-    def _begun_before(self) -> PlanExhausted:
-        what = f"this very {self.words.doing} was begun before and is paid for, whether or not it came to its end"
-        remedy = f"keep its release; if it was interrupted and the budget allows another, {self.words.retry}"
+    def _plan_exhausted_error(self) -> PlanExhausted:
+        what = f"this very {self.phrases.doing} was begun before and is paid for, whether or not it came to its end"
+        remedy = f"keep its release; if it was interrupted and the budget allows another, {self.phrases.retry}"
         return PlanExhausted(what, where=str(self.path), expected=_COVERED, remedy=remedy)
 
-    def _too_much(self, left: tuple[float, float]) -> BudgetExceeded:
-        words, unspent = self.words, min(left) > 0
+    def _budget_error(self, left: tuple[float, float]) -> BudgetExceeded:
+        phrases, unspent = self.phrases, min(left) > 0
         return BudgetExceeded(
-            f"the budget of these {words.people} does not cover {'this' if unspent else 'another'} {words.doing}",
+            f"the budget of these {phrases.people} does not cover {'this' if unspent else 'another'} {phrases.doing}",
             where=str(self.path),
             expected=f"at most what is left of it, (epsilon {left[0]:.6g}, delta {left[1]:.3g})"
             if unspent
             else _COVERED,
-            remedy=f"{words.do} with less --epsilon and --delta"
+            remedy=f"{phrases.do} with less --epsilon and --delta"
             if unspent
             else "keep the earlier release: all of it is spent",
         )
@@ -359,7 +361,7 @@ def require_name(known: str | None, name: str, where: str, narrator: Narrator, *
 
 
 @contextmanager
-def thrown_away(plan: Plan, *, epsilon: float | None = None) -> Iterator[Ledger]:
+def temporary_ledger(plan: Plan, *, epsilon: float | None = None) -> Iterator[Ledger]:
     """A ledger for a plan, or for another epsilon, over simulated records: nobody is behind them. It is not kept."""
     unit, plan_epsilon, delta = plan.unit, plan.epsilon, plan.delta
     whole = plan_epsilon if epsilon is None else epsilon
@@ -372,7 +374,7 @@ def thrown_away(plan: Plan, *, epsilon: float | None = None) -> Iterator[Ledger]
 
 def ledger_beside(source: Path) -> Path:
     """Where the ledger of these records lies, unless somebody says another place."""
-    data = Path(_real(source))
+    data = Path(_real_path(source))
     return data.with_name(f"{data.name}.ledger")
 
 
@@ -383,9 +385,9 @@ def _dataset(ledger: str) -> str:
 
 def _notes_around(source: Path) -> Iterator[Path]:
     """Where a ledger would be noted with folders that hold these records, and with parts of a folder of others'."""
-    data = Path(_real(source))
+    data = Path(_real_path(source))
     yield from (folder.with_name(f"{folder.name}.{_NOTE}") for folder in data.parents if folder.name)
-    if data.is_dir() and _note_of(data).parent != data:
+    if data.is_dir() and _note_path(data).parent != data:
         yield from sorted(data.rglob(f"*.{_NOTE}"))
 
 
@@ -395,25 +397,25 @@ def _remedy(source: Path, beside: str, place: str, *, alone: bool) -> str:
     return "leave --ledger out" if place == beside else f"give --ledger {place}"
 
 
-def _real(path: Path) -> str:
+def _real_path(path: Path) -> str:
     return os.path.realpath(path)
 
 
-def _note_of(data: Path) -> Path:
+def _note_path(data: Path) -> Path:
     """In a folder of our own format; beside files and folders of others, which may not like another file."""
-    data = Path(_real(data))
+    data = Path(_real_path(data))
     return data / _NOTE if (data / "spec.json").is_file() else data.with_name(f"{data.name}.{_NOTE}")
 
 
-def _noted(data: Path) -> dict[str, str] | None:
+def _find_note(data: Path) -> dict[str, str] | None:
     """Path and random name of the ledger that the records began with, or None."""
-    return _read_note(_note_of(data))
+    return _read_note(_note_path(data))
 
 
 def _read_note(path: Path) -> dict[str, str] | None:
     """What a note says, or None where there is none; a damaged one is refused."""
     try:
-        note = json.loads(plain_files.text(path))
+        note = json.loads(plain_files.read_text(path))
         return {"path": str(note["path"]), "dataset": str(note["dataset"])}
     except FileNotFoundError:
         return None
@@ -433,6 +435,6 @@ def _remove(path: Path) -> None:
         Path(f"{path}-journal").unlink(missing_ok=True)
 
 
-def _left(ledger: Ledger | LedgerView) -> tuple[float, float]:
+def _remaining_budget(ledger: Ledger | LedgerView) -> tuple[float, float]:
     epsilon, delta = ledger.spent()
     return max(0.0, ledger.epsilon - epsilon), max(0.0, ledger.delta - delta)

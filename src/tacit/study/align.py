@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tacit.study import words as wording
-from tacit.study.verbs import Request, tracker
-from tacit.study.words import Missing
+from tacit.study.verbs import Request, make_tracker
+from tacit.study.words import MissingOption
 
 if TYPE_CHECKING:
     import numpy as np
@@ -44,7 +44,7 @@ GENERAL = (
 """Prompts of a report without public texts."""
 MEASURED, SHOWN, SHORT = 128, 12, 8
 """Public prompts that are completed, those whose texts the report shows, and words of one on the command line."""
-refused, meaningless = partial(wording.refused, "align"), partial(wording.meaningless, "align")
+option_error, no_effect_error = partial(wording.option_error, "align"), partial(wording.no_effect_error, "align")
 
 
 def align(
@@ -113,55 +113,57 @@ def align(
     Raises:
         TacitError: a word is wrong, or the ledger does not pay; nothing is spent before people are met.
     """
-    from tacit.study.account import Words
+    from tacit.study.account import VerbPhrases
     from tacit.study.folder import SIMULATED, require_free, require_packages
 
     texts = curator.source.texts
     if texts is None:
-        raise refused("these records are no texts", "a CSV file with text=, the column of its texts", "name the column")
+        expected = "a CSV file with text=, the column of its texts"
+        raise option_error("these records are no texts", expected, "name the column")
     require_packages("gguf", "tokenizers", "safetensors")
-    wording.require_least("align", {"words": words, "layer": layer, "seed": seed}, words=2, layer=0, seed=0)
+    wording.require_minimum("align", {"words": words, "layer": layer, "seed": seed}, words=2, layer=0, seed=0)
     pair, rating = (chosen, rejected), (completion, feedback)
-    begun = [tuple(filter(None, columns)) for columns in (pair, rating) if any(columns)]
-    if len(begun) > 1 or (begun and len(begun[0]) == 1):
+    column_pairs = [tuple(filter(None, columns)) for columns in (pair, rating) if any(columns)]
+    if len(column_pairs) > 1 or (column_pairs and len(column_pairs[0]) == 1):
         what = f"the preferences are {', '.join(filter(None, (*pair, *rating)))!r}"
         ways = "give --chosen and --rejected or --completion and --feedback"
-        raise refused(what, "both columns of a pair, or both of a rating", ways)
-    columns = begun[0] if begun else ()
+        raise option_error(what, "both columns of a pair, or both of a rating", ways)
+    columns = column_pairs[0] if column_pairs else ()
     of, other = ("by preferences", "by a reward")[:: 1 if columns else -1]
-    for name in wording.offered("align", other).keys() - wording.offered("align", of).keys():
+    for name in wording.method_options("align", other).keys() - wording.method_options("align", of).keys():
         if name in settings:
-            raise meaningless(name, f"an option of steering {of}")
+            raise no_effect_error(name, f"an option of steering {of}")
     missing = []
     if curator.population is None:
-        missing.append(Missing("--population", "how many people there could be", "declare it; it is never counted"))
+        expected = "how many people there could be"
+        missing.append(MissingOption("--population", expected, "declare it; it is never counted"))
     if not columns and reward is None:
         expected = "what values what the model writes: --reward, or columns of preferences"
-        missing.append(Missing("--reward", expected, "give --reward, or --chosen and --rejected"))
-    wording.require_given("align", missing)
+        missing.append(MissingOption("--reward", expected, "give --reward, or --chosen and --rejected"))
+    wording.require_options("align", missing)
 
     if out is not None:
         require_free(out, resume=resume)
     from tacit.agents.language.judges import TextJudge
     from tacit.methods.alignment import AlignmentPlan, PreferencePlan
 
-    shown = _lines(public)
+    public_texts = _lines(public)
     with curator.narrator.progress("Opening the model and the reward"):
-        writer = _opened(model, shown, None if public is None else words, prefix)
+        writer = _open_writer(model, public_texts, None if public is None else words, prefix)
         judge = None if reward is None else TextJudge.load(reward, head=head)
-        settings["adapter"] = _adapter(writer, shown, layer, scale)
+        settings["adapter"] = _adapter(writer, public_texts, layer, scale)
         plan = PreferencePlan.of(writer, **settings) if columns else AlignmentPlan.of(writer, judge, **settings)
         plan = plan.calibrate(unit=curator.unit, epsilon=epsilon, delta=curator.delta(delta))
     retry = "give another --seed, or slightly less --epsilon"
-    saying = Words("people", "alignment", "learned from", "align", retry)
-    account = curator.account(saying, plan.epsilon or epsilon, curator.delta(delta), resumes=True)
+    phrases = VerbPhrases("people", "alignment", "learned from", "align", retry)
+    account = curator.account(phrases, plan.epsilon or epsilon, curator.delta(delta), resumes=True)
     if not resume:
         account.require_payable(plan)
 
     def carry_out(options: Mapping[str, Any]) -> Release[Steered]:
         from tacit.study.folder import RunFolder
 
-        aligned = _Alignment(
+        job = _Alignment(
             curator,
             texts,
             plan,
@@ -169,7 +171,7 @@ def align(
             judge,
             columns,
             completion is not None,
-            shown,
+            public_texts,
             account,
             shrink,
             key,
@@ -177,11 +179,11 @@ def align(
             resume,
             track,
         )
-        with RunFolder.wanted(out, "align", options, resume=resume) as run:
-            release = aligned.released(run)
+        with RunFolder.attempt_optional(out, "align", options, resume=resume) as run:
+            release = job.make_release(run)
             if run is not None:
                 curator.narrator.say()
-                shortened = " ".join(shown[0].split()[:SHORT])
+                shortened = " ".join(public_texts[0].split()[:SHORT])
                 account.tell(run, f'Try      tacit complete {run.path} --prompts "{shortened}" --reference')
         return release
 
@@ -207,25 +209,25 @@ class _Alignment:
     resume: bool
     track: Path | None
 
-    def released(self, run: RunFolder | None) -> Release[Steered]:
+    def make_release(self, run: RunFolder | None) -> Release[Steered]:
         """The release, saved and reported, also of a run that had made it when it was interrupted."""
         from tacit import hub
         from tacit.privacy.certificate.certificate import Release
         from tacit.study.folder import certify, finish
 
         progress = self.curator.narrator.progress
-        if run is not None and run.inside(FOLDER).exists():
-            loaded = hub.load(run.inside(FOLDER))
-            release = Release(loaded.value.using(self.writer.model, self.writer.tokenizer), loaded.certificate)
+        if run is not None and run.resolve(FOLDER).exists():
+            loaded = hub.load(run.resolve(FOLDER))
+            release = Release(loaded.value.with_model(self.writer.model, self.writer.tokenizer), loaded.certificate)
         else:
             if self.resume:
                 self.account.require_payable(self.plan, resumed=True)
-            release = self.by_preferences(run) if self.columns else self.by_reward(run)
+            release = self.fit_by_preferences(run) if self.columns else self.fit_by_reward(run)
             if self.shrink is not None:
                 with progress("Shrinking on public prompts"):
-                    release = Release(release.value.shrunk(self.public, kl=self.shrink), release.certificate)
+                    release = Release(release.value.limit_kl(self.public, kl=self.shrink), release.certificate)
             if run is not None:
-                hub.save(release, run.inside(FOLDER))
+                hub.save(release, run.resolve(FOLDER))
                 run.remove(CHECKPOINT)
         if run is not None:
             certify(run, release.certificate)
@@ -233,7 +235,7 @@ class _Alignment:
                 finish(run, report(release, self.judge, self.public, run.path.name))
         return release
 
-    def by_reward(self, run: RunFolder | None) -> Release[Steered]:
+    def fit_by_reward(self, run: RunFolder | None) -> Release[Steered]:
         """From people who are met, each once."""
         from tacit import plain_files
         from tacit.methods.alignment import AlignmentPlan, People, fit
@@ -242,48 +244,50 @@ class _Alignment:
 
         assert isinstance(self.plan, AlignmentPlan)
         with self.curator.narrator.progress("Reading the texts"):
-            own: dict[str, list[str]] = {}
+            texts: dict[str, list[str]] = {}
             for person, (text,) in self.texts.rows():
-                own.setdefault(person, []).append(text)
-        nobody, unit_key = self.curator.source.simulated, self.texts.unit_key
-        people = People(self.plan, self.writer, own, self.seed, nobody, unit_key=unit_key)
+                texts.setdefault(person, []).append(text)
+        simulated, unit_key = self.curator.source.simulated, self.texts.unit_key
+        people = People(self.plan, self.writer, texts, self.seed, simulated, unit_key=unit_key)
         with ExitStack() as stack:
             if run is None:  # no other process goes on with it
                 folders = [Path(stack.enter_context(tempfile.TemporaryDirectory())) for _ in range(2)]
-                place, key = folders[0] / "register", folders[1] / "key"
+                register_path, key = folders[0] / "register", folders[1] / "key"
             else:
-                plain_files.private_folder(run.inside(PRIVATE))
+                plain_files.make_private_folder(run.resolve(PRIVATE))
                 key = self.key or Path.home() / ".tacit" / f"{run.path.resolve().name}.key"
-                place = run.inside(PRIVATE) / "register"
+                register_path = run.resolve(PRIVATE) / "register"
                 key.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            ledger = stack.enter_context(self.account.opened(run))
-            register = stack.enter_context(Register(place, key=key))
+            ledger = stack.enter_context(self.account.open_ledger(run))
+            register = stack.enter_context(Register(register_path, key=key))
             advance = stack.enter_context(self.curator.narrator.progress("Meeting people"))
-            vault = UserVault(people, ledger, register, tracker=tracker(self.track))
-            return fit(self.plan, vault, self.writer, reward=self.judge, **self.resumable(run), progress=advance)
+            vault = UserVault(people, ledger, register, tracker=make_tracker(self.track))
+            options = {"reward": self.judge, **self.checkpoint_options(run)}
+            return fit(self.plan, vault, self.writer, **options, progress=advance)
 
-    def by_preferences(self, run: RunFolder | None) -> Release[Steered]:
+    def fit_by_preferences(self, run: RunFolder | None) -> Release[Steered]:
         """From pairs of completions, of which people preferred one."""
-        from tacit.methods.alignment import PreferencePlan, fit_preferences, pairs_of, rated_pairs
+        from tacit.methods.alignment import PreferencePlan, fit_preferences, pair_records, rated_pairs
         from tacit.privacy.vault.vault import Vault
 
         assert isinstance(self.plan, PreferencePlan)
-        with self.curator.narrator.progress("Reading the preferences"):
+        progress = self.curator.narrator.progress
+        with progress("Reading the preferences"):
             if self.rated:
-                scored = self.texts.rated(*self.columns)
-                people, pairs = rated_pairs([person for person, _ in scored], [row for _, row in scored])
+                ratings = self.texts.ratings(*self.columns)
+                people, pairs = rated_pairs([person for person, _ in ratings], [row for _, row in ratings])
             else:
                 rows = self.texts.rows(*self.columns)
                 people, pairs = [person for person, _ in rows], [(a, b, c) for _, (a, b, c) in rows]
             simulated, unit_key = self.curator.source.simulated, self.texts.unit_key
-            data = pairs_of(self.plan, self.writer, people, pairs, unit_key=unit_key, simulated=simulated)
-        with self.account.opened(run) as ledger, self.curator.narrator.progress("Learning from preferences") as advance:
-            vault = Vault(data, ledger, tracker=tracker(self.track))
-            return fit_preferences(self.plan, vault, self.writer, **self.resumable(run), progress=advance)
+            data = pair_records(self.plan, self.writer, people, pairs, unit_key=unit_key, simulated=simulated)
+        with self.account.open_ledger(run) as ledger, progress("Learning from preferences") as advance:
+            vault = Vault(data, ledger, tracker=make_tracker(self.track))
+            return fit_preferences(self.plan, vault, self.writer, **self.checkpoint_options(run), progress=advance)
 
-    def resumable(self, run: RunFolder | None) -> dict[str, Any]:
+    def checkpoint_options(self, run: RunFolder | None) -> dict[str, Any]:
         """Where checkpoints go, and whether the fit goes on from there."""
-        return {"folder": None if run is None else run.inside(CHECKPOINT), "resume": self.resume}
+        return {"folder": None if run is None else run.resolve(CHECKPOINT), "resume": self.resume}
 
 
 def _lines(path: Path | None) -> list[str]:
@@ -294,7 +298,7 @@ def _lines(path: Path | None) -> list[str]:
     if path is None:
         return list(GENERAL)
     try:
-        lines = [line.strip() for line in plain_files.text(path).splitlines() if line.strip()]
+        lines = [line.strip() for line in plain_files.read_text(path).splitlines() if line.strip()]
     except (OSError, UnicodeDecodeError):
         lines = []
     if not lines:
@@ -303,7 +307,7 @@ def _lines(path: Path | None) -> list[str]:
     return lines
 
 
-def _opened(path: Path, public: Sequence[str], words: int | None, prefix: str) -> Writer:
+def _open_writer(path: Path, public: Sequence[str], words: int | None, prefix: str) -> Writer:
     """The model, which may write so many words of the public texts; None allows all."""
     from tacit.agents.language import llama
     from tacit.agents.language.models import Writer, vocabulary
@@ -311,7 +315,7 @@ def _opened(path: Path, public: Sequence[str], words: int | None, prefix: str) -
     model, tokenizer = llama.load(path)
     every = (token for token in range(model.shape.tokens) if token not in tokenizer.special)
     kept = tuple(every) if words is None else vocabulary(tokenizer, public, words)
-    return Writer(model.restricted(kept), tokenizer, prefix)
+    return Writer(model.with_vocabulary(kept), tokenizer, prefix)
 
 
 def _adapter(writer: Writer, public: Sequence[str], layer: int, scale: float | None) -> Any:
@@ -321,7 +325,7 @@ def _adapter(writer: Writer, public: Sequence[str], layer: int, scale: float | N
     from tacit.agents.language.adapters import Bias
 
     if scale is None:
-        ids = [writer.before.tolist() + writer.tokenizer.encode(text)[:8] for text in public[:MEASURED]]
+        ids = [writer.prefix_tokens.tolist() + writer.tokenizer.encode(text)[:8] for text in public[:MEASURED]]
         shortest = min(map(len, ids))
         scale = float(f"{writer.model.residual_norm(torch.tensor([one[:shortest] for one in ids]), layer):.2g}")
     return Bias(layer, scale)
@@ -333,7 +337,7 @@ def report(release: Release[Steered], judge: TextJudge | None, public: Sequence[
     import torch
 
     from tacit.evaluation.report import Report, alignment
-    from tacit.evaluation.report.alignment import Wrote
+    from tacit.evaluation.report.alignment import ModelOutcome
     from tacit.study.folder import VERIFY
 
     value = release.value
@@ -343,33 +347,35 @@ def report(release: Release[Steered], judge: TextJudge | None, public: Sequence[
     prompts = torch.tensor(ids)
     draws = torch.from_numpy(np.random.default_rng(0).random((len(ids), 1, value.plan.tokens), np.float32))
     start, *steps = value.iterates
-    models: list[tuple[str, Role, Steered]] = [("base model", "reference", _at(value, start))]
-    models += [(f"after round {k}", "round", _at(value, step)) for k, step in enumerate(steps[:-1], start=1)]
-    models += [("released", "released", value), ("noise alone", "floor", _at(value, start + _noise_alone(value)))]
+    models: list[tuple[str, Role, Steered]] = [("base model", "reference", _with_parameters(value, start))]
+    between = [_with_parameters(value, step) for step in steps[:-1]]
+    models += [(f"after round {k}", "round", model) for k, model in enumerate(between, start=1)]
+    noise = _with_parameters(value, start + _draw_noise(value))
+    models += [("released", "released", value), ("noise alone", "floor", noise)]
     outcomes, texts = [], {}
     for label, role, model in models:
-        done = model.written(prompts, draws)
-        texts[role] = value.writer.texts(prompts, done.written[:, 0])
-        paid = None if judge is None else judge(texts[role])
-        pairs = [pair for row in done.written[:, 0].tolist() for pair in itertools.pairwise(row)]
-        value_of = None if paid is None else float(paid.mean())
-        error = float(paid.std(ddof=1) / np.sqrt(len(paid))) if paid is not None and len(paid) > 1 else 0.0
+        completions = model.sample_completions(prompts, draws)
+        texts[role] = value.writer.texts(prompts, completions.written[:, 0])
+        rewards = None if judge is None else judge(texts[role])
+        pairs = [pair for row in completions.written[:, 0].tolist() for pair in itertools.pairwise(row)]
+        mean_reward = None if rewards is None else float(rewards.mean())
+        error = float(rewards.std(ddof=1) / np.sqrt(len(rewards))) if rewards is not None and len(rewards) > 1 else 0.0
         kl = 0.0 if role == "reference" else model.kl(prompts, draws)
-        outcomes.append(Wrote(label, role, value_of, error, kl, len(set(pairs)) / max(1, len(pairs))))
+        outcomes.append(ModelOutcome(label, role, mean_reward, error, kl, len(set(pairs)) / max(1, len(pairs))))
     samples = list(zip(texts["reference"][:SHOWN], texts["released"][:SHOWN], strict=True))
     certificate = release.certificate.to_json()
     sections = alignment.sections(certificate, prompts=len(ids), outcomes=outcomes, samples=samples)
     return Report(title=title, certificate=certificate, sections=sections, verify=VERIFY)
 
 
-def _at(value: Steered, theta: np.ndarray) -> Steered:
+def _with_parameters(value: Steered, theta: np.ndarray) -> Steered:
     """The model with other parameters [P], whole."""
     import numpy as np
 
     return type(value)(value.plan, np.stack([value.iterates[0], theta]), value.words, value.writer)
 
 
-def _noise_alone(value: Steered) -> np.ndarray:
+def _draw_noise(value: Steered) -> np.ndarray:
     """A public draw of the noise that the sum of all rounds has, times the step."""
     import numpy as np
 

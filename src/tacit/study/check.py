@@ -11,8 +11,8 @@ from tacit.errors import FileError, TacitError
 from tacit.study.account import require_name
 from tacit.study.file import PATHS, StudyFile, content
 from tacit.study.file import faults as faults_of
-from tacit.study.movement import OWN
-from tacit.study.narration import Quiet
+from tacit.study.movement import MOVEMENT_WORDS
+from tacit.study.narration import SilentNarrator
 from tacit.study.study import Study
 
 
@@ -43,19 +43,19 @@ def check(path: Path) -> Verdict:
     if records is not None and not records.exists():
         faults.append(f"{records}: there are no such records")
     elif records is not None and (records / "spec.json").is_file():
-        faults += _caught(lambda: _imported(records, values, notes))
-    elif records is not None and (OWN | {"text"}) & values.get("reading", {}).keys():
+        faults += _faults(lambda: _check_imported(records, values, notes))
+    elif records is not None and (MOVEMENT_WORDS | {"text"}) & values.get("reading", {}).keys():
         notes.append("Days and texts have bounds of their own: no columns are compared.")
     elif records is not None and "spec" not in text:
         faults.append(f"{path}: spec is missing, the file of the public bounds of {records.name}")
     elif records is not None:
-        faults += _caught(lambda: _table(records, text["spec"], values, notes))
+        faults += _faults(lambda: _table(records, text["spec"], values, notes))
     if not faults:
-        faults += _caught(lambda: _balance(StudyFile.read(path), notes))
+        faults += _faults(lambda: _balance(StudyFile.read(path), notes))
     return Verdict(tuple(faults), tuple(notes))
 
 
-def _caught(step: Any) -> Iterator[str]:
+def _faults(step: Any) -> Iterator[str]:
     """The sentences that a step refuses something with; it may yield some itself."""
     try:
         yield from step() or ()
@@ -63,14 +63,14 @@ def _caught(step: Any) -> Iterator[str]:
         yield str(error)
 
 
-def _imported(records: Path, values: Mapping[str, Any], notes: list[str]) -> Iterator[str]:
+def _check_imported(records: Path, values: Mapping[str, Any], notes: list[str]) -> Iterator[str]:
     """What is wrong with a study of a folder that was imported."""
     from tacit.data.store import read_spec, read_unit
 
     spec = read_spec(records)[0]
-    notes += described(spec)
+    notes += describe_spec(spec)
     if isinstance(unit := values.get("unit"), str) and unit:
-        yield from _caught(lambda: require_name(read_unit(records), unit, str(records), Quiet(), ids=False))
+        yield from _faults(lambda: require_name(read_unit(records), unit, str(records), SilentNarrator(), ids=False))
     for name in ("spec", "reading"):
         if values.get(name):
             yield f"{name} has no meaning for records that were imported: they have their bounds"
@@ -83,7 +83,7 @@ def _table(records: Path, bounds: Path, values: Mapping[str, Any], notes: list[s
     from tacit.data.spec import Discrete
 
     reading = values.get("reading", {})
-    names, unit = set(header(records, reading)), values.get("unit")
+    names, unit = set(read_header(records, reading)), values.get("unit")
     notes.append(f"{records.name} has {len(names)} columns.")
     if isinstance(unit, str) and not unit.startswith(":") and unit not in names:
         yield f"{records.name}: there is no column {unit!r}, which unit names"
@@ -96,9 +96,9 @@ def _table(records: Path, bounds: Path, values: Mapping[str, Any], notes: list[s
     if broken:
         return
     spec = spec_files.read(bounds)
-    notes += described(spec)
+    notes += describe_spec(spec)
     pairs = [f"{name}={','.join(listed)}" for name, listed in dict(reading.get("fields", {})).items()]
-    named = Fields.named(spec, pairs).columns()
+    named = Fields.from_pairs(spec, pairs).columns()
     absent = {kind: [name for name in listed if name not in names] for kind, listed in named.items()}
     computed = {"observations": "columns", "actions": "actions", "rewards": "reward"}
     for kind, option in computed.items():
@@ -122,7 +122,7 @@ def _table(records: Path, bounds: Path, values: Mapping[str, Any], notes: list[s
         notes.append("Without propensities of discrete actions, `tacit improve` cannot learn from these records.")
 
 
-def described(spec: Any) -> list[str]:
+def describe_spec(spec: Any) -> list[str]:
     """Public bounds in a few lines."""
     from tacit.data.spec import Box, Discrete
 
@@ -154,7 +154,7 @@ def described(spec: Any) -> list[str]:
     return lines
 
 
-def header(table: Path, reading: Mapping[str, Any]) -> dict[str, Any]:
+def read_header(table: Path, reading: Mapping[str, Any]) -> dict[str, Any]:
     """The names of a table's columns; of a folder of tables, those of its first one.
 
     Raises:
@@ -164,12 +164,12 @@ def header(table: Path, reading: Mapping[str, Any]) -> dict[str, Any]:
     from tacit.data.sources import lake
     from tacit.data.sources.tables import Style
 
-    inside = sorted(path for path in table.rglob("*") if lake.kind_of(path)) if table.is_dir() else [table]
+    inside = sorted(path for path in table.rglob("*") if lake.file_kind(path)) if table.is_dir() else [table]
     if not inside:
         expected, remedy = "tables such as .csv or .parquet", "check the path"
         raise FileError("the folder holds no tables", where=str(table), expected=expected, remedy=remedy)
     style = {name: reading[name] for name in ("separator", "encoding") if name in reading}
-    return lake.header_of(inside[0], Style(**style))
+    return lake.read_header(inside[0], Style(**style))
 
 
 def _balance(file: StudyFile, notes: list[str]) -> Iterator[str]:

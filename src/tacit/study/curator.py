@@ -11,7 +11,7 @@ from tacit.study.narration import Narrator
 from tacit.units import Relation, Unit
 
 if TYPE_CHECKING:
-    from tacit.study.account import Account, Words
+    from tacit.study.account import Account, VerbPhrases
     from tacit.study.records import Lead, Source
 
 
@@ -52,7 +52,7 @@ class Curator:
     def settings(self) -> Mapping[str, Any]:
         """What the study itself was told, as the options of a run."""
         return {
-            **(self.source.said or {"data": None if self.source.place is None else self.source.name}),
+            **(self.source.settings or {"data": None if self.source.path is None else self.source.name}),
             "unit": self.source.unit,
             "population": self.population,
             "relation": self.relation,
@@ -65,7 +65,7 @@ class Curator:
         """The slack of a promise: as asked for, else a tenth of 1 / population."""
         return 1 / (10 * self.unit.size) if delta is None else delta
 
-    def account(self, words: Words, epsilon: float, delta: float, *, resumes: bool = False) -> Account:
+    def account(self, words: VerbPhrases, epsilon: float, delta: float, *, resumes: bool = False) -> Account:
         """What pays for one release.
 
         Args:
@@ -76,15 +76,15 @@ class Curator:
         from tacit.study.account import Account
 
         return Account(
-            sources=() if self.source.place is None else (self.source.place, *self.source.more),
+            sources=() if self.source.path is None else (self.source.path, *self.source.other_files),
             unit=self.unit,
             epsilon=epsilon,
             delta=delta,
-            words=words,
+            phrases=words,
             ledger=self.ledger,
             budget_epsilon=self.budget_epsilon,
             budget_delta=self.budget_delta,
-            simulated=self.source.place is None,
+            simulated=self.source.path is None,
             resumes=resumes,
             narrator=self.narrator,
         )

@@ -22,7 +22,7 @@ from tacit.envs.gym_domain import GymDomain
 from tacit.envs.rollouts import Array, Domain, FloatArray
 from tacit.errors import DataError, FileError, TacitError
 from tacit.study import simulators
-from tacit.study.words import meaningless
+from tacit.study.words import no_effect_error
 
 if TYPE_CHECKING:
     from tacit_worlds.populations import World
@@ -46,7 +46,7 @@ BOX = '{"observation": [[LOWS], [HIGHS]]}'
 """What a file with a box of observations alone says."""
 
 
-def own(name: str) -> tuple[Domain, PublicSpec, int] | None:
+def builtin_simulator(name: str) -> tuple[Domain, PublicSpec, int] | None:
     """One of tacit's own simulators, with its bounds and its longest episode."""
     registered = _REGISTERED.get(name)
     if registered is None:
@@ -59,7 +59,7 @@ def list_worlds() -> tuple[str, ...]:
     return get_args(simulators.load("populations").Name)
 
 
-def world_of(named: str | Any, bounds: Path | None, seed: int) -> World:
+def find_world(named: str | Any, bounds: Path | None, seed: int) -> World:
     """The world of experts of this name, or any environment of Gymnasium as one; nobody is met.
 
     Raises:
@@ -70,9 +70,9 @@ def world_of(named: str | Any, bounds: Path | None, seed: int) -> World:
     populations, known = simulators.load("populations"), list_worlds()
     if isinstance(named, populations.World) or named in known:
         if bounds is not None:
-            raise meaningless("learn", "--bounds", "an environment of Gymnasium: this world has bounds of its own")
+            raise no_effect_error("learn", "--bounds", "an environment of Gymnasium: this world has bounds of its own")
         return cast("World", populations.world(named) if named in known else named)
-    environment = OwnDomain(named, known=known)
+    environment = UserDomain(named, known=known)
     spec, limit = public_spec(environment, read_bounds(bounds)), environment.limit or LONGEST
     environment.try_out(seed)
     total = (min(0.0, spec.reward.low[0] * limit), max(0.0, spec.reward.high[0] * limit))
@@ -81,7 +81,7 @@ def world_of(named: str | Any, bounds: Path | None, seed: int) -> World:
     return cast("World", populations.World(environment.name, environment, spec, limit, limit, total, box, ()))
 
 
-class OwnDomain(GymDomain):
+class UserDomain(GymDomain):
     """A `GymDomain` that was perhaps written by the user of the command line.
 
     Args:
@@ -98,7 +98,7 @@ class OwnDomain(GymDomain):
             super().__init__(name, **options)
             return
         if ":" in name:
-            _imported(name)
+            _import_environment(name)
         elif known and not any(
             registered == name or registered.startswith(f"{name}-v") for registered in gymnasium.registry
         ):
@@ -106,19 +106,19 @@ class OwnDomain(GymDomain):
             expected = f"an id that Gymnasium knows, module:Id-v0 of your own, or {', '.join(known)}"
             remedy = f"did you mean {' or '.join(near)}" if near else "name one of these"
             raise DataError("there is no such environment", where=name, expected=expected, remedy=remedy)
-        with _told(name, "is made"):
+        with _translate_errors(name, "is made"):
             super().__init__(name, **options)
 
     def starts(self, units: int, generator: np.random.Generator) -> Array:
         """As `GymDomain.starts`; a failure is reported."""
-        with _told(self.name, "is reset"):
+        with _translate_errors(self.name, "is reset"):
             return super().starts(units, generator)
 
     def step(
         self, state: Array, action: Array, generator: np.random.Generator
     ) -> tuple[Array, FloatArray, npt.NDArray[np.bool_]]:
         """As `GymDomain.step`; a failure is reported."""
-        with _told(self.name, "takes a step"):
+        with _translate_errors(self.name, "takes a step"):
             return super().step(state, action, generator)
 
     def try_out(self, seed: int) -> None:
@@ -126,15 +126,15 @@ class OwnDomain(GymDomain):
         generator, space = np.random.default_rng(seed), self._action
         space.seed(seed)
         state = self.starts(1, generator)
-        with _told(self.name, "shows an observation"):
+        with _translate_errors(self.name, "shows an observation"):
             self.observe(state)
         self.step(state, np.asarray(space.sample())[None], generator)
 
 
-def _imported(name: str) -> None:
+def _import_environment(name: str) -> None:
     module = name.partition(":")[0]
     try:
-        with _told(name, f"is imported from {module}"):
+        with _translate_errors(name, f"is imported from {module}"):
             import_module(module)
     except ModuleNotFoundError as error:
         asked = error.name is not None and (module == error.name or module.startswith(f"{error.name}."))
@@ -145,7 +145,7 @@ def _imported(name: str) -> None:
 
 
 @contextmanager
-def _told(name: str, when: str) -> Iterator[None]:
+def _translate_errors(name: str, when: str) -> Iterator[None]:
     """Turn an exception of the environment's own code into a sentence on where it is."""
     try:
         yield
@@ -164,7 +164,7 @@ def _told(name: str, when: str) -> Iterator[None]:
         ) from None
 
 
-def _expected(form: str) -> str:
+def _expected_form(form: str) -> str:
     return f"JSON as {form}, one number of LOWS and HIGHS for each dimension"
 
 
@@ -185,21 +185,21 @@ def read_bounds(
     if path is None:
         return None
     try:
-        bounds = path if isinstance(path, Mapping) else json.loads(plain_files.text(path))
+        bounds = path if isinstance(path, Mapping) else json.loads(plain_files.read_text(path))
     except OSError as error:
-        what, expected = f"the file of bounds cannot be read ({error.strerror})", _expected(form)
+        what, expected = f"the file of bounds cannot be read ({error.strerror})", _expected_form(form)
         raise FileError(what, where=f"{option} {path}", expected=expected, remedy="check the path") from None
     except (ValueError, RecursionError) as error:
         line = f" (line {error.lineno})" if isinstance(error, json.JSONDecodeError) else ""
-        raise _mend(path, f"the file of bounds is not valid JSON{line}", option, form) from None
+        raise _bounds_error(path, f"the file of bounds is not valid JSON{line}", option, form) from None
     if not isinstance(bounds, Mapping):
-        raise _mend(path, "the file of bounds is no JSON object", option, form)
+        raise _bounds_error(path, "the file of bounds is no JSON object", option, form)
     if unknown := sorted(name for name in bounds if f'"{name}"' not in form):
-        raise _mend(path, f"the file of bounds has the unknown key {unknown[0][:40]!r}", option, form)
+        raise _bounds_error(path, f"the file of bounds has the unknown key {unknown[0][:40]!r}", option, form)
     try:
         return {name: _ends(name, bounds[name]) for name in bounds}
     except DataError as error:
-        raise _mend(path, error.what, option, form) from error
+        raise _bounds_error(path, error.what, option, form) from error
 
 
 def public_spec(domain: GymDomain, bounds: Mapping[str, Any] | None) -> PublicSpec:
@@ -211,7 +211,7 @@ def public_spec(domain: GymDomain, bounds: Mapping[str, Any] | None) -> PublicSp
     try:
         return domain.public_spec(**(bounds or {}))
     except DataError as error:
-        expected = f"a file with {_expected(FORM)}; the reward's are needed always: no environment declares them"
+        expected = f"a file with {_expected_form(FORM)}; the reward's are needed always: no environment declares them"
         remedy = "declare bounds that are known without the data, such as physical limits"
         raise DataError(f"{domain.name}: {error.what}", where="--bounds", expected=expected, remedy=remedy) from error
 
@@ -221,15 +221,15 @@ def _ends(name: str, ends: Any) -> Box | tuple[float, float]:
         low, high = ends
         box = Box((float(low),), (float(high),)) if name == "reward" else Box(tuple(low), tuple(high))
     except TacitError as error:
-        raise _unlike(f"{name}: {error.what}") from error
+        raise _form_error(f"{name}: {error.what}") from error
     except (TypeError, ValueError, OverflowError):
-        raise _unlike(f"{name} is not of the form of bounds") from None
+        raise _form_error(f"{name} is not of the form of bounds") from None
     return (box.low[0], box.high[0]) if name == "reward" else box
 
 
-def _unlike(what: str) -> DataError:
+def _form_error(what: str) -> DataError:
     return DataError(what, where="bounds", expected="two ends", remedy="mend the file")
 
 
-def _mend(path: object, what: str, option: str, form: str) -> DataError:
-    return DataError(what, where=f"{option} {path}", expected=_expected(form), remedy="mend the file")
+def _bounds_error(path: object, what: str, option: str, form: str) -> DataError:
+    return DataError(what, where=f"{option} {path}", expected=_expected_form(form), remedy="mend the file")

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from tacit.methods import find_method, list_names, load
 from tacit.study import words
-from tacit.study.verbs import Request, tracker
+from tacit.study.verbs import Request, make_tracker
 
 if TYPE_CHECKING:
     from tacit.data.spec import PublicSpec
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
         Origin,
         Problem,
     )
-    from tacit.methods.off_policy_evaluation.importance import Overlap
+    from tacit.methods.off_policy_evaluation.importance import OverlapPlan
     from tacit.methods.off_policy_evaluation.policies import Target
     from tacit.privacy.certificate.certificate import Release
     from tacit.privacy.ledger.ledger import Ledger
@@ -38,7 +38,7 @@ REASON = "diagnostics of an evaluation"
 MODEL = "model"
 """The word for a private model of the behaviour policy."""
 _ON_POLICY, _OFF_POLICY = ("lsw", "lsl"), ("fqe", "dr")
-refused, meaningless = partial(words.refused, "evaluate"), partial(words.meaningless, "evaluate")
+option_error, no_effect_error = partial(words.option_error, "evaluate"), partial(words.no_effect_error, "evaluate")
 
 
 def evaluate(
@@ -110,63 +110,66 @@ def evaluate(
         TacitError: a word is wrong, or the ledger does not pay; nothing is spent before the evaluation begins.
     """
     from tacit.methods.off_policy_evaluation import Problem
-    from tacit.study.account import Words
+    from tacit.study.account import VerbPhrases
     from tacit.study.folder import require_free
 
     if method not in list_names("evaluate"):
-        raise refused(f"there is no method {method!r}", f"one of {', '.join(list_names('evaluate'))}", "name one")
+        raise option_error(f"there is no method {method!r}", f"one of {', '.join(list_names('evaluate'))}", "name one")
     spec, promise = curator.source.spec, {"unit": curator.unit}
     problem = Problem(gamma=gamma, horizon=horizon, episodes_per_unit=episodes_per_unit, return_range=range)
-    own = isinstance(policy, str) and policy == "behaviour"
-    models = isinstance(behaviour, str) and behaviour == MODEL and not own
-    _require_complete(method, settings, own=own, known=behaviour, source=behaviour_source)
+    on_policy = isinstance(policy, str) and policy == "behaviour"
+    has_model = isinstance(behaviour, str) and behaviour == MODEL and not on_policy
+    _require_complete(method, settings, on_policy=on_policy, known=behaviour, source=behaviour_source)
     slack = curator.delta(delta)
-    alike = None if overlap is None else _overlap(problem, level, overlap, own=own)
-    if alike is not None and overlap is not None:
-        alike = alike.calibrate(**promise, epsilon=overlap * epsilon, delta=overlap * slack)
+    overlap_plan = None if overlap is None else _overlap(problem, level, overlap, on_policy=on_policy)
+    if overlap_plan is not None and overlap is not None:
+        overlap_plan = overlap_plan.calibrate(**promise, epsilon=overlap * epsilon, delta=overlap * slack)
     model = None
-    if models:
+    if has_model:
         if overlap is not None or behaviour_source is not None:
-            raise meaningless(
+            raise no_effect_error(
                 "--overlap or --behaviour-source", "propensities that were logged, or a known --behaviour"
             )
         model = _model(spec, behaviour_features, behaviour_share)
     if find_range and (method != "residual" or range is not None):
-        raise meaningless("--find-range", "--method residual without --range")
+        raise no_effect_error("--find-range", "--method residual without --range")
     fields: dict[str, Any] = {"problem": problem, "level": level, **settings}
     if method == "residual":
-        fields |= {"on_policy": own, "range_finder": find_range}
+        fields |= {"on_policy": on_policy, "range_finder": find_range}
     if model is not None:
         fields["behaviour_model"] = model
-    plan = _plan(method, fields, spec, features, own=own)
+    plan = _plan(method, fields, spec, features, on_policy=on_policy)
     # Rounding must not lift the sum of both shares above the budget.
-    rest = 1.0 if overlap is None else (1 - overlap) * (1 - 1e-12)
-    plan = plan.calibrate(**promise, epsilon=rest * epsilon, delta=rest * slack)
+    share = 1.0 if overlap is None else (1 - overlap) * (1 - 1e-12)
+    plan = plan.calibrate(**promise, epsilon=share * epsilon, delta=share * slack)
     networks = [each for each in (policy, behaviour) if isinstance(each, str) and each.endswith(".safetensors")]
     if activation is not None and not networks:
-        raise meaningless("--activation", "a network FILE.safetensors")
-    asked = _Comparison(
+        raise no_effect_error("--activation", "a network FILE.safetensors")
+    known = None
+    if not has_model:
+        known = _known_behaviour(behaviour, behaviour_source, spec, method, activation, on_policy=on_policy)
+    comparison = _Comparison(
         policy=policy,
         target=_target(policy, spec, activation),
         policy_from=policy_from,
         behaviour=behaviour,
-        known=None if models else _known(behaviour, behaviour_source, spec, method, activation, own=own),
+        known=known,
         plan=plan,
-        overlap=alike,
+        overlap=overlap_plan,
     )
-    if not models and (behaviour_share is not None or behaviour_features is not None):
-        raise meaningless("--behaviour-share or --behaviour-features", f"--behaviour {MODEL}")
+    if not has_model and (behaviour_share is not None or behaviour_features is not None):
+        raise no_effect_error("--behaviour-share or --behaviour-features", f"--behaviour {MODEL}")
     if out is not None:
         require_free(out, resume=None)
-    account = curator.account(Words("people", "evaluation", "computed from", "evaluate"), epsilon, slack)
-    account.require_alike()  # whether the budget suffices shows with the records' ledger: it knows which fold judges
+    account = curator.account(VerbPhrases("people", "evaluation", "computed from", "evaluate"), epsilon, slack)
+    account.require_same_terms()  # whether the budget suffices: the records' ledger knows which fold judges
 
     def carry_out(options: Mapping[str, Any]) -> Release[Evaluation]:
         if nonprivate_diagnostics and out is None:
-            raise meaningless("--nonprivate-diagnostics", "it with --out, in whose private/ they are kept")
-        return _release(curator, asked, account, options, out, track, look=nonprivate_diagnostics)
+            raise no_effect_error("--nonprivate-diagnostics", "it with --out, in whose private/ they are kept")
+        return _release(curator, comparison, account, options, out, track, diagnose=nonprivate_diagnostics)
 
-    more = () if alike is None else (f"Before it, a release of its own from the same budget:\n{alike}",)
+    more = () if overlap_plan is None else (f"Before it, a release of its own from the same budget:\n{overlap_plan}",)
     return Request(plan, carry_out, more, lambda value: {"evaluation": value.to_json()})
 
 
@@ -180,52 +183,52 @@ class _Comparison:
     behaviour: str | Any | None  # as it was named
     known: BehaviourPolicy | None
     plan: Estimator
-    overlap: Overlap | None
+    overlap: OverlapPlan | None
 
 
 def _release(
     curator: Curator,
-    asked: _Comparison,
+    comparison: _Comparison,
     account: Account,
     options: Mapping[str, Any],
     out: Path | None,
     track: Path | None,
     *,
-    look: bool,
+    diagnose: bool,
 ) -> Release[Evaluation]:
     from tacit.evaluation.report import Report
     from tacit.evaluation.report import evaluation as page
     from tacit.methods.off_policy_evaluation import fit
-    from tacit.methods.off_policy_evaluation.targets import described
+    from tacit.methods.off_policy_evaluation.targets import describe_policy
     from tacit.privacy.sentences import policy as said
     from tacit.privacy.vault.vault import Vault
     from tacit.study.folder import VERIFY, RunFolder, Stopwatch, certify, finish
-    from tacit.study.policies import remembered
+    from tacit.study.policies import shared_memory
 
-    narrator, watch, plan = curator.narrator, Stopwatch(), asked.plan
+    narrator, watch, plan = curator.narrator, Stopwatch(), comparison.plan
     with narrator.progress("Opening the records"):
-        data, memory = curator.source.open(), remembered(asked.policy, asked.behaviour)
+        data, memory = curator.source.open(), shared_memory(comparison.policy, comparison.behaviour)
         data = data if memory is None else data.remember(memory)
-    with RunFolder.wanted(out, "evaluate", options) as run, account.opened(run) as ledger:
-        vault = Vault(data, ledger, tracker=tracker(track))
-        policy, known = _owned(asked.policy, asked.target, ledger), asked.known
+    with RunFolder.attempt_optional(out, "evaluate", options) as run, account.open_ledger(run) as ledger:
+        vault = Vault(data, ledger, tracker=make_tracker(track))
+        policy, known = _policy_or_release(comparison.policy, comparison.target, ledger), comparison.known
         if known is not None:
-            known = dataclasses.replace(known, policy=_owned(asked.behaviour, known.policy, ledger))
-        origin = _origin(asked, policy, known, vault)
+            known = dataclasses.replace(known, policy=_policy_or_release(comparison.behaviour, known.policy, ledger))
+        origin = _origin(comparison, policy, known, vault)
         overlap = None
-        if asked.overlap is not None:
+        if comparison.overlap is not None:
             with narrator.progress("Comparing the policies with privacy"):
-                alike = fit(asked.overlap, vault, policy, behaviour=known, origin=origin)
-            overlap = _compared(alike, run)
+                overlap_release = fit(comparison.overlap, vault, policy, behaviour=known, origin=origin)
+            overlap = _save_overlap(overlap_release, run)
         with narrator.progress("Evaluating with privacy"):
             release = fit(plan, vault, policy, behaviour=known, origin=origin)
         if run is not None:
             run.write(EVALUATION, release.value.to_json())
             certify(run, release.certificate)
-            if look:
-                _look(curator, run, vault, release.value, asked)
+            if diagnose:
+                _diagnose(curator, run, vault, release.value, comparison)
             verify = VERIFY if overlap is None else (*VERIFY, f"tacit certificate verify {OVERLAP_CERTIFICATE}")
-            certificate, policy_words = release.certificate.to_json(), said(described(policy, origin, ledger))
+            certificate, policy_words = release.certificate.to_json(), said(describe_policy(policy, origin, ledger))
             sections = page.sections(certificate, release.value, data.spec, policy=policy_words, overlap=overlap)
             costs = watch.costs() if data.simulated else ()
             finish(
@@ -236,20 +239,20 @@ def _release(
 
 
 def _require_complete(
-    method: str, settings: Mapping[str, Any], *, own: bool, known: str | Any | None, source: str | None
+    method: str, settings: Mapping[str, Any], *, on_policy: bool, known: str | Any | None, source: str | None
 ) -> None:
     """Refuse what is missing beside the words that every evaluation needs."""
     missing = []
     if method == "ssp" and "clip_norm" not in settings:
         expected = "the largest norm of one unit's statistics"
         remedy = "choose it without looking at the records, or use the method residual, which needs none"
-        missing.append(words.Missing("--clip-norm", expected, remedy))
+        missing.append(words.MissingOption("--clip-norm", expected, remedy))
     named = known is not None and not (isinstance(known, str) and known == MODEL)
-    if named and not own and source is None and not _is_release(known):
+    if named and not on_policy and source is None and not _is_release(known):
         expected, remedy = "environment, physics, declared or public_data", "say how it is known without the records"
         remedy = f"{remedy}; one that was fitted to them is refused"
-        missing.append(words.Missing("--behaviour-source", expected, remedy))
-    words.require_given("evaluate", missing)
+        missing.append(words.MissingOption("--behaviour-source", expected, remedy))
+    words.require_options("evaluate", missing)
 
 
 def _is_release(named: str | Any) -> bool:
@@ -258,25 +261,25 @@ def _is_release(named: str | Any) -> bool:
     return isinstance(named, Release)
 
 
-def _overlap(problem: Problem, level: float, share: float, *, own: bool) -> Overlap:
+def _overlap(problem: Problem, level: float, share: float, *, on_policy: bool) -> OverlapPlan:
     """The plan of the overlap diagnostics, for a share of epsilon and delta."""
-    from tacit.methods.off_policy_evaluation.importance import Overlap
-    from tacit.validation import check
+    from tacit.methods.off_policy_evaluation.importance import OverlapPlan
+    from tacit.validation import require_valid
 
-    check("overlap", share, 0 < share < 1, "a share of epsilon and delta, such as 0.1")
-    if own:
-        raise meaningless("--overlap", "another --policy than behaviour")
-    return Overlap(problem=problem, level=level)
+    require_valid("overlap", share, 0 < share < 1, "a share of epsilon and delta, such as 0.1")
+    if on_policy:
+        raise no_effect_error("--overlap", "another --policy than behaviour")
+    return OverlapPlan(problem=problem, level=level)
 
 
-def _plan(method: str, fields: dict[str, Any], spec: PublicSpec, features: str | None, *, own: bool) -> Any:
+def _plan(method: str, fields: dict[str, Any], spec: PublicSpec, features: str | None, *, on_policy: bool) -> Any:
     """The plan of a method, not calibrated."""
-    for name in fields.keys() - words.offered("evaluate", method).keys():
-        methods = [other for other in list_names("evaluate") if name in words.offered("evaluate", other)]
+    for name in fields.keys() - words.method_options("evaluate", method).keys():
+        methods = [other for other in list_names("evaluate") if name in words.method_options("evaluate", other)]
         if methods:
-            raise meaningless(name, f"one of the methods {', '.join(methods)}")
-    if (method in _ON_POLICY and not own) or (method in _OFF_POLICY and own):
-        raise refused(
+            raise no_effect_error(name, f"one of the methods {', '.join(methods)}")
+    if (method in _ON_POLICY and not on_policy) or (method in _OFF_POLICY and on_policy):
+        raise option_error(
             f"--method {method} does not evaluate this policy",
             "--policy behaviour for lsw and lsl, any other one for fqe and dr",
             "choose the method residual, which evaluates both",
@@ -285,105 +288,106 @@ def _plan(method: str, fields: dict[str, Any], spec: PublicSpec, features: str |
         fields.pop("level")
     if method in ("pdis", "wpdis"):
         if features is not None:
-            raise meaningless("--features", "a method with a value function")
+            raise no_effect_error("--features", "a method with a value function")
         fields["weighting"] = method
     else:
-        from tacit.study.policies import features_of
+        from tacit.study.policies import resolve_features
 
-        fields["features"] = features_of(features, spec, "--features")
+        fields["features"] = resolve_features(features, spec, "--features")
     return load(find_method("evaluate", method).plan)(**fields)
 
 
 def _model(spec: PublicSpec, features: str | None, share: float | None) -> BehaviourModel:
     """The private model of the behaviour policy."""
     from tacit.methods.off_policy_evaluation import BehaviourModel
-    from tacit.study.policies import features_of
+    from tacit.study.policies import resolve_features
 
     model = BehaviourModel.of(spec)
     if features is not None:
-        model = dataclasses.replace(model, features=features_of(features, spec, "--behaviour-features"))
+        model = dataclasses.replace(model, features=resolve_features(features, spec, "--behaviour-features"))
     return model if share is None else dataclasses.replace(model, share=share)
 
 
 def _target(policy: str | Any, spec: PublicSpec, activation: Literal["relu", "tanh"] | None) -> Target:
     """The evaluated policy, tried on the ends of the public bounds."""
     from tacit.methods.off_policy_evaluation import Behaviour
-    from tacit.study.policies import policy_of
+    from tacit.study.policies import resolve_policy
 
     if isinstance(policy, Behaviour) or (isinstance(policy, str) and policy == "behaviour"):
         return Behaviour()
-    return policy_of(policy, spec, "--policy", activation)
+    return resolve_policy(policy, spec, "--policy", activation)
 
 
-def _known(
+def _known_behaviour(
     behaviour: str | Any | None,
     source: Any,
     spec: PublicSpec,
     method: str,
     activation: Literal["relu", "tanh"] | None,
     *,
-    own: bool,
+    on_policy: bool,
 ) -> BehaviourPolicy | None:
     """The known behaviour policy, or None where the logged propensities serve, or the method needs none."""
     from tacit.methods.off_policy_evaluation import BehaviourPolicy
-    from tacit.methods.off_policy_evaluation.policies import unknown_behaviour
-    from tacit.study.policies import policy_of
+    from tacit.methods.off_policy_evaluation.policies import behaviour_error
+    from tacit.study.policies import resolve_policy
 
     if behaviour is None:
         if source is not None:
-            raise meaningless("--behaviour-source", "--behaviour")
-        if not own and not spec.propensities and load(find_method("evaluate", method).plan).weighs:
-            raise unknown_behaviour()
+            raise no_effect_error("--behaviour-source", "--behaviour")
+        if not on_policy and not spec.propensities and load(find_method("evaluate", method).plan).needs_propensities:
+            raise behaviour_error()
         return None
-    if own:
-        raise meaningless("--behaviour", "another --policy than behaviour")
-    return BehaviourPolicy(policy_of(behaviour, spec, "--behaviour", activation), source)
+    if on_policy:
+        raise no_effect_error("--behaviour", "another --policy than behaviour")
+    return BehaviourPolicy(resolve_policy(behaviour, spec, "--behaviour", activation), source)
 
 
-def _owned(named: str | Any, policy: Any, ledger: Ledger) -> Any:
+def _policy_or_release(named: str | Any, policy: Any, ledger: Ledger) -> Any:
     """The policy; its whole release, where it was released under this very ledger."""
-    from tacit.study.policies import release_of
+    from tacit.study.policies import resolve_release
 
-    release = release_of(named)
+    release = resolve_release(named)
     return release if release is not None and release.certificate.dataset_id == ledger.dataset_id else policy
 
 
 def _origin(
-    asked: _Comparison, policy: Target | Release[DiscretePolicy], known: BehaviourPolicy | None, vault: Vault
+    comparison: _Comparison, policy: Target | Release[DiscretePolicy], known: BehaviourPolicy | None, vault: Vault
 ) -> Origin | None:
     """Where the policy comes from, as it was declared; before the first release it owes nothing to one."""
     from tacit.methods.off_policy_evaluation import Behaviour, Origin
-    from tacit.methods.off_policy_evaluation.algorithm import judged
+    from tacit.methods.off_policy_evaluation.algorithm import assign_judges
     from tacit.methods.off_policy_evaluation.targets import resolve_behaviour
-    from tacit.study.policies import release_of
+    from tacit.study.policies import resolve_release
 
-    plan = asked.plan
+    plan = comparison.plan
     if isinstance(policy, Behaviour) or _is_release(policy):
-        if asked.policy_from:
-            raise meaningless("--policy-from", "a policy that was not released under this ledger")
+        if comparison.policy_from:
+            raise no_effect_error("--policy-from", "a policy that was not released under this ledger")
         return None
-    if asked.policy_from == ("public",):
+    if comparison.policy_from == ("public",):
         return Origin.public()
-    if asked.policy_from:
-        return Origin.made_from(*map(_plan_of, asked.policy_from))
-    if release_of(asked.policy) is not None:
-        raise refused(
+    if comparison.policy_from:
+        return Origin.made_from(*map(_plan_id, comparison.policy_from))
+    if resolve_release(comparison.policy) is not None:
+        raise option_error(
             "the policy was released under another ledger, and where it comes from is not declared",
             "--policy-from public, if none of these people taught it",
             "declare it; a policy that these people taught gets an interval under their own ledger alone",
         )
-    behaviour_policy = resolve_behaviour(asked.target, known, vault, needed=plan.weighs and plan.modelled is None)
-    if not judged(plan, vault.ledger, asked.target, asked.target, behaviour_policy, known)[1].declared:
-        raise refused(
+    needed = plan.needs_propensities and plan.private_behaviour is None
+    behaviour_policy = resolve_behaviour(comparison.target, known, vault, needed=needed)
+    if not assign_judges(plan, vault.ledger, comparison.target, comparison.target, behaviour_policy, known)[1].declared:
+        raise option_error(
             "the ledger holds a release already, and where the policy comes from is not declared",
             "--policy-from public, or --policy-from with every plan or run that it was made from",
             "declare it: who taught a policy cannot judge it, so the interval depends on it",
         )
     begun = any(plan.claimed for plan in vault.ledger.plans())
-    return None if begun or asked.overlap is None else Origin.public()  # the overlap will be a release
+    return None if begun or comparison.overlap is None else Origin.public()  # the overlap will be a release
 
 
-def _plan_of(named: str) -> str:
+def _plan_id(named: str) -> str:
     """The id of a plan: as it is, or from the certificate in the folder of a run."""
     from tacit.privacy.certificate.certificate import Certificate
     from tacit.study.folder import CERTIFICATE
@@ -393,27 +397,27 @@ def _plan_of(named: str) -> str:
     return named if found is None else Certificate.load(found).plan_id
 
 
-def _compared(release: Release[Evaluation], run: RunFolder | None) -> Mapping[str, Any]:
+def _save_overlap(release: Release[Evaluation], run: RunFolder | None) -> Mapping[str, Any]:
     """How alike the two policies are, saved with a certificate of its own."""
     if run is not None:
         run.write(OVERLAP, release.value.to_json())
-        release.certificate.save(run.inside(OVERLAP_CERTIFICATE))
+        release.certificate.save(run.resolve(OVERLAP_CERTIFICATE))
     return release.value.diagnostics
 
 
-def _look(curator: Curator, run: RunFolder, vault: Vault, evaluation: Evaluation, asked: _Comparison) -> None:
+def _diagnose(curator: Curator, run: RunFolder, vault: Vault, evaluation: Evaluation, comparison: _Comparison) -> None:
     """The curator's own figures, under private/, noted in the ledger."""
     from tacit.evaluation.off_policy import diagnostics
-    from tacit.methods.off_policy_evaluation.algorithm import behaviour_used
+    from tacit.methods.off_policy_evaluation.algorithm import used_behaviour
     from tacit.study.folder import say_private
 
-    run.inside("private")
-    resolved = behaviour_used(asked.plan, evaluation, asked.target, asked.known, vault)
+    run.resolve("private")
+    resolved = used_behaviour(comparison.plan, evaluation, comparison.target, comparison.known, vault)
 
-    def look(rows: Mapping[str, Any]) -> dict[str, float]:
-        return diagnostics(rows, evaluation, asked.plan.problem, vault.spec, asked.target, resolved)
+    def measure(rows: Mapping[str, Any]) -> dict[str, float]:
+        return diagnostics(rows, evaluation, comparison.plan.problem, vault.spec, comparison.target, resolved)
 
-    vault.nonprivate(look, reason=REASON, folder=run.path)
+    vault.nonprivate(measure, reason=REASON, folder=run.path)
     say_private(run, curator.narrator)
 
 
@@ -422,7 +426,7 @@ def _tell(curator: Curator, release: Release[Evaluation], run: RunFolder | None,
 
     evaluation, certificate = release.value, release.certificate.to_json()
     say, interval = curator.narrator.say, evaluation.interval
-    value, low, high = page.formatted(evaluation.value, interval)
+    value, low, high = page.format_estimate(evaluation.value, interval)
     say()
     if evaluation.value is None:
         say(f"Value    none for the start of an episode: {evaluation.method} estimates the values of states alone")

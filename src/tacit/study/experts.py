@@ -16,18 +16,18 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tacit import hub
-from tacit.agents.policies import Acting
-from tacit.agents.stacked import Stacked
+from tacit.agents.policies import PolicyActor
+from tacit.agents.stacked import StackedPolicies
 from tacit.data.trajectories import Trajectories
 from tacit.envs.rollouts import Domain
 from tacit.evaluation.report.experts import PolicyReturn as Row
 from tacit.evaluation.report.experts import Role
 from tacit.methods import experts
-from tacit.methods.experts import Learned
-from tacit.methods.experts.learned import level
+from tacit.methods.experts import LearnedPolicies
+from tacit.methods.experts.learned import promise_scope
 from tacit.privacy.vault.vault import Vault
 from tacit.study import simulators
-from tacit.study.account import thrown_away
+from tacit.study.account import temporary_ledger
 from tacit.study.narration import Narrator
 
 if TYPE_CHECKING:
@@ -44,30 +44,30 @@ SAMPLE = 200
 def simulator_of(plan: Plan, world: World | None) -> Domain | None:
     """The simulator that a plan plays clones in, or puts new anchors by; None where it needs none."""
     if isinstance(plan, experts.Consensus):
-        plays = plan.asks and plan.clone is not None
+        plays = plan.releases_prefixes and plan.clone is not None
     else:
         plays = isinstance(plan, experts.Votes) and plan.rounds > 1
     return world.domain if plays and world is not None else None
 
 
 @dataclass(frozen=True, eq=False)
-class Played:
+class SimulatedLogs:
     """Logs that were played here, with the policies that played them: the k-th is that of unit k."""
 
     data: Trajectories
-    experts: Stacked
-    again: Callable[[], Iterator[Mapping[str, Any]]]  # plays the same rows once more, a few experts' at a time
+    experts: StackedPolicies
+    replay: Callable[[], Iterator[Mapping[str, Any]]]  # plays the same rows once more, a few experts' at a time
     store: Path | None  # the folder where the logs lie; None where they are held in memory
 
 
 def play(
     world: World,
     folder: Path | None,
-    given: Mapping[str, Any],
+    arguments: Mapping[str, Any],
     scratch: Path,
     require_enough: Callable[[int], None],
     narrator: Narrator,
-) -> Played:
+) -> SimulatedLogs:
     """What experts do in a world.
 
     Args:
@@ -82,32 +82,32 @@ def play(
         FileError: a file holds no policy.
         DataError: a policy is not one for the world, two are the same, or there are too few or too many of them.
     """
-    populations, floor = simulators.load("populations"), given["floor"]
+    populations, floor = simulators.load("populations"), arguments["floor"]
     if folder is None:
         with narrator.progress("Simulating experts"):
-            kind, count = given.get("kind", "good"), given["experts"]
-            policies = populations.population(world, kind, count, seed=given["seed"], floor=floor)
+            kind, count = arguments.get("kind", "good"), arguments["experts"]
+            policies = populations.population(world, kind, count, seed=arguments["seed"], floor=floor)
     else:
         with narrator.progress("Reading the policies"):
-            activation = given.get("activation", "relu")
+            activation = arguments.get("activation", "relu")
             policies = hub.load_experts(folder, world.spec, activation=activation, floor=floor)
         require_enough(policies.count)
     # What real experts' policies play must not be known to anybody: released prefixes are protected by that alone.
-    seed = given["seed"] if given["simulated"] else secrets.randbits(128)
-    episodes, horizon = given.get("episodes", EPISODES), given.get("horizon", world.horizon)
-    again = partial(populations.log_blocks, world, policies, episodes, horizon, seed=seed)
+    seed = arguments["seed"] if arguments["simulated"] else secrets.randbits(128)
+    episodes, horizon = arguments.get("episodes", EPISODES), arguments.get("horizon", world.horizon)
+    replay = partial(populations.log_blocks, world, policies, episodes, horizon, seed=seed)
     store = scratch / "logs" if policies.count * episodes * horizon > IN_MEMORY else None
     with narrator.progress("Playing episodes of all experts"):
-        data = Trajectories.from_blocks(again(), spec=world.spec, simulated=given["simulated"], store=store)
-    return Played(data, policies, again, store)
+        data = Trajectories.from_blocks(replay(), spec=world.spec, simulated=arguments["simulated"], store=store)
+    return SimulatedLogs(data, policies, replay, store)
 
 
 def compare(
-    value: Learned,
+    value: LearnedPolicies,
     world: World,
     anchors: np.ndarray | None,
-    played: Played | None,
-    given: Mapping[str, Any],
+    played: SimulatedLogs | None,
+    arguments: Mapping[str, Any],
     narrator: Narrator,
 ) -> tuple[Row, ...]:
     """What a released policy returns in a world, beside others where the experts are simulated.
@@ -121,43 +121,43 @@ def compare(
         narrator: is told.
     """
     plan: Any = value.plan
-    populations, episodes, seed = simulators.load("populations"), given["evaluate"], given["seed"] + 1_000_003
+    populations, episodes, seed = simulators.load("populations"), arguments["evaluate"], arguments["seed"] + 1_000_003
 
-    def measured(actor: Acting, label: str, role: Role) -> Row:
+    def measure(actor: PolicyActor, label: str, role: Role) -> Row:
         with narrator.progress(f"Playing {episodes:,} episodes ({label})"):
             total = populations.returns(world, actor, episodes, seed=seed)[0]
         mean, half = float(total.mean()), 1.96 * float(total.std(ddof=1)) / math.sqrt(episodes)
         return Row(label, role, mean, mean - half, mean + half)
 
-    def learned(other: Plan, data: Trajectories, experts_: Stacked) -> Acting:
+    def learn(other: Plan, data: Trajectories, experts_: StackedPolicies) -> PolicyActor:
         """By another plan, under a ledger that is thrown away: everybody in it is simulated."""
-        with thrown_away(other, epsilon=plan.epsilon) as ledger:
-            vault = Vault(copy.copy(data), ledger, experts=experts_ if level(other) == "policies" else None)
+        with temporary_ledger(other, epsilon=plan.epsilon) as ledger:
+            vault = Vault(copy.copy(data), ledger, experts=experts_ if promise_scope(other) == "policies" else None)
             return experts.fit(other, vault, simulator_of(other, world), anchors=anchors).value.actor()
 
-    rows = (measured(value.actor(), f"epsilon {given['epsilon']:g}, released", "released"),)
+    rows = (measure(value.actor(), f"epsilon {arguments['epsilon']:g}, released", "released"),)
     if played is None:
         return rows
     ceiling: tuple[Row, ...] = ()
     # Of prefixes alone there is nothing without noise: their threshold's noise belongs to what they are.
     if not isinstance(plan, experts.Consensus) or plan.private_steps:
-        quiet = dataclasses.replace(plan, noise_multiplier=0.0).account(unit=plan.unit, delta=plan.delta)
+        noiseless = dataclasses.replace(plan, noise_multiplier=0.0).account(unit=plan.unit, delta=plan.delta)
         with narrator.progress("Learning the same without noise"):
-            actor = learned(quiet, played.data, played.experts)
-        ceiling = (measured(actor, "the same without noise", "ceiling"),)
+            actor = learn(noiseless, played.data, played.experts)
+        ceiling = (measure(actor, "the same without noise", "ceiling"),)
     with narrator.progress("Learning from actions at random"):
         generator = np.random.default_rng(seed)
         blocks = (
             {**block, "actions": generator.integers(world.actions, size=len(block["actions"]))}
-            for block in played.again()
+            for block in played.replay()
         )
         store = None if played.store is None else played.store.with_name("random")
         data = Trajectories.from_blocks(blocks, spec=world.spec, simulated=True, store=store)
-        actor = learned(plan, data, played.experts)
-    floor = measured(actor, "actions at random", "floor")
+        actor = learn(plan, data, played.experts)
+    floor = measure(actor, "actions at random", "floor")
     sample = dataclasses.replace(played.experts.take(slice(SAMPLE)), floor=0.0)
     with narrator.progress("Playing episodes of the experts themselves"):
-        total = populations.returns(world, populations.Playing(sample), 5, seed=seed, replicates=sample.count)
+        total = populations.returns(world, populations.ExpertActor(sample), 5, seed=seed, replicates=sample.count)
     each = total.mean(axis=1)
     low, high = np.quantile(each, [0.05, 0.95]).tolist()
     return (*ceiling, Row("the experts themselves", "experts", float(each.mean()), low, high), *rows, floor)

@@ -91,7 +91,7 @@ class StudyFile:
         return cls(path=path, reading=values.get("reading", {}), **placed)
 
     @property
-    def words(self) -> dict[str, Any]:
+    def arguments(self) -> dict[str, Any]:
         """What `Study` is called with besides its records."""
         names = ("unit", "population", "relation", "ledger", "budget_epsilon", "budget_delta", "spec")
         return {name: value for name in names if (value := getattr(self, name)) is not None} | dict(self.reading)
@@ -134,7 +134,7 @@ def faults(values: Mapping[str, Any]) -> Iterator[str]:
 
 def content(path: Path) -> dict[str, Any]:
     try:
-        values = tomllib.loads(plain_files.text(path))
+        values = tomllib.loads(plain_files.read_text(path))
     except FileNotFoundError:
         expected = "a study's file, or the folder of imported records with --unit and --population"
         remedy = "write one with `tacit new RECORDS`, or name the records"
@@ -157,11 +157,11 @@ def template(
     """
     words = "" if spec is None else "    # the column that says whose a row is"
     text = _TEMPLATE.format(
-        records=_quoted(records), unit=_quoted(unit), unit_words=words, population=population, budget=f"{budget:g}"
+        records=_quote(records), unit=_quote(unit), unit_words=words, population=population, budget=f"{budget:g}"
     )
-    said = "".join(f"{name} = {_quoted(value)}\n" for name, value in reading.items())
-    return text if spec is None else text + _OF_TABLE.format(spec=_quoted(spec)) + said
+    said = "".join(f"{name} = {_quote(value)}\n" for name, value in reading.items())
+    return text if spec is None else text + _OF_TABLE.format(spec=_quote(spec)) + said
 
 
-def _quoted(text: str) -> str:
+def _quote(text: str) -> str:
     return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")  # TOML has the escapes of JSON

@@ -67,7 +67,7 @@ class RunFolder:
         require_free(path, resume=resume)
         run, plain = cls(path), json.loads(json.dumps(settings, default=str))
         if (path / "run.json").exists():
-            run.require_same(command, settings)
+            run.require_same_settings(command, settings)
             return run
         path.mkdir(parents=True, exist_ok=True)
         run.write("run.json", {"command": command, "settings": plain, "finished": False})
@@ -89,14 +89,14 @@ class RunFolder:
             yield run
         except BaseException:
             if not taken and [child.name for child in path.iterdir()] == ["run.json"]:
-                run.inside("run.json").unlink()
+                run.resolve("run.json").unlink()
                 if not folder:
                     path.rmdir()
             raise
 
     @classmethod
     @contextmanager
-    def wanted(
+    def attempt_optional(
         cls, path: Path | None, command: str, settings: Mapping[str, Any], *, resume: bool | None = None
     ) -> Iterator[RunFolder | None]:
         """`attempt`, where a folder is wanted for the run.
@@ -110,7 +110,7 @@ class RunFolder:
         with cls.attempt(path, command, settings, resume=resume) as run:
             yield run
 
-    def require_same(self, command: str, settings: Mapping[str, Any]) -> None:
+    def require_same_settings(self, command: str, settings: Mapping[str, Any]) -> None:
         """Refuse to go on with a run of another command, or with other options.
 
         Raises:
@@ -124,14 +124,14 @@ class RunFolder:
             remedy = "give the same options, or another folder for a new run"
             raise FileError(what, where=str(self.path), expected="the options that it was begun with", remedy=remedy)
 
-    def inside(self, name: str) -> Path:
+    def resolve(self, name: str) -> Path:
         """The path of something in the run, refused if it leads out of the folder (by `..` or by a link).
 
         Raises:
             FileError: it does.
         """
         path = self.path / name
-        if not plain_files.inside(self.path, name) or path.is_symlink():
+        if not plain_files.is_inside(self.path, name) or path.is_symlink():
             what = f"{name!r} leads out of the folder of the run"
             expected, remedy = "plain files and folders of the run itself", "remove the link or choose another name"
             raise FileError(what, where=str(self.path), expected=expected, remedy=remedy)
@@ -140,7 +140,7 @@ class RunFolder:
     def write(self, name: str, content: str | Mapping[str, Any]) -> None:
         """Write one file, all or nothing."""
         text = content if isinstance(content, str) else json.dumps(content, allow_nan=False) + "\n"
-        plain_files.write(self.inside(name), text)
+        plain_files.write(self.resolve(name), text)
 
     def read(self) -> dict[str, Any]:
         """The content of run.json.
@@ -148,9 +148,9 @@ class RunFolder:
         Raises:
             FileError: it is missing, damaged or not of a run.
         """
-        path, value = self.inside("run.json"), None
+        path, value = self.resolve("run.json"), None
         with suppress(OSError, ValueError, RecursionError):
-            value = json.loads(plain_files.text(path))
+            value = json.loads(plain_files.read_text(path))
         if not isinstance(value, dict) or not {"command", "settings", "finished"} <= value.keys():
             raise FileError(
                 "run.json is missing, truncated or of another kind",
@@ -163,7 +163,7 @@ class RunFolder:
 
     def remove(self, name: str) -> None:
         """Remove a folder that is needed no more."""
-        shutil.rmtree(self.inside(name), ignore_errors=True)
+        shutil.rmtree(self.resolve(name), ignore_errors=True)
 
 
 def require_free(path: Path, *, resume: bool | None) -> None:
@@ -206,7 +206,7 @@ def require_packages(*names: str) -> None:
 
 def certify(run: RunFolder, certificate: Certificate) -> None:
     """Write the certificate, for programs and for people."""
-    certificate.save(run.inside(CERTIFICATE))
+    certificate.save(run.resolve(CERTIFICATE))
     run.write("certificate.md", certificate.to_markdown())
 
 
@@ -243,7 +243,7 @@ class Stopwatch:
         self.phases[name] = time.process_time() - begun
 
     @staticmethod
-    def memory() -> int:
+    def peak_memory() -> int:
         """The most memory that this process ever had, in bytes."""
         return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
 
@@ -252,5 +252,5 @@ class Stopwatch:
         times = {"Wall time": time.perf_counter() - self._wall, "Processor time": time.process_time() - self._cpu}
         return (
             *((name, f"{seconds:.0f} s") for name, seconds in times.items() if seconds >= 1),
-            ("Peak memory", f"{self.memory() / 1e9:.1f} GB"),
+            ("Peak memory", f"{self.peak_memory() / 1e9:.1f} GB"),
         )

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from tacit.methods import find_method, list_names
 from tacit.study import words
-from tacit.study.verbs import Request, tracker
+from tacit.study.verbs import Request, make_tracker
 
 if TYPE_CHECKING:
     import numpy as np
@@ -42,7 +42,7 @@ FOLDER, CHECKPOINT, MAP = "simulator", "checkpoint", "map.html"
 DAYS = 10_000
 """Of each side, as many are compared at most."""
 REASON = "measures of movement"
-refused, meaningless = partial(words.refused, "imitate"), partial(words.meaningless, "imitate")
+option_error, no_effect_error = partial(words.option_error, "imitate"), partial(words.no_effect_error, "imitate")
 
 
 def imitate(
@@ -86,49 +86,51 @@ def imitate(
     Raises:
         TacitError: a word is wrong, or the ledger does not pay; nothing is spent before the imitation begins.
     """
-    from tacit.study.account import Words
+    from tacit.study.account import VerbPhrases
     from tacit.study.folder import SIMULATED, require_free
 
     source, movement = curator.source, curator.source.movement
     if movement is None:
         expected = "days, or points with a public grid (box= and cell=, or grid=) and the time zone of the days (zone=)"
-        raise refused("these records do not say where people were", expected, "tell the study how they become days")
+        remedy = "tell the study how they become days"
+        raise option_error("these records do not say where people were", expected, remedy)
     if method not in list_names("imitate"):
-        raise refused(f"there is no method {method!r}", f"one of {', '.join(list_names('imitate'))}", "name one")
-    words.require_least("imitate", {"days": days, "seed": seed, **settings}, seed=0, days=1, rounds=1, floor=1)
+        raise option_error(f"there is no method {method!r}", f"one of {', '.join(list_names('imitate'))}", "name one")
+    words.require_minimum("imitate", {"days": days, "seed": seed, **settings}, seed=0, days=1, rounds=1, floor=1)
     for name, value, of in (
         ("critics", critics, "pategail"),
         ("homes", homes, "one-shot"),
         ("rounds", settings.get("rounds"), "pategail"),
     ):
         if value is not None and method != of:
-            raise meaningless(name, f"--method {of}, not {method}")
+            raise no_effect_error(name, f"--method {of}, not {method}")
     if noise != "server" and method not in ("one-shot", "pategail"):
-        raise meaningless(f"--noise {noise}", f"--method one-shot or pategail, not {method}")
+        raise no_effect_error(f"--noise {noise}", f"--method one-shot or pategail, not {method}")
     if "floor" in settings and noise != "shared":
-        raise meaningless("--floor", "--noise shared")
+        raise no_effect_error("--floor", "--noise shared")
     if nonprivate_diagnostics and source.simulated:
-        raise meaningless("--nonprivate-diagnostics", "real records: the report compares with simulated ones anyhow")
+        expected = "real records: the report compares with simulated ones anyhow"
+        raise no_effect_error("--nonprivate-diagnostics", expected)
     if nonprivate_diagnostics and (method == "pategail" or noise != "server"):
         expected = "records that one vault holds: --noise server and a method other than pategail"
-        raise meaningless("--nonprivate-diagnostics", expected)
+        raise no_effect_error("--nonprivate-diagnostics", expected)
     promise = {"unit": curator.unit, "epsilon": epsilon, "delta": curator.delta(delta)}
-    fields = {"critics": critics, "noise": noise, "homes": homes, "days": days or movement.each, **settings}
+    fields = {"critics": critics, "noise": noise, "homes": homes, "days": days or movement.days_each, **settings}
     plan = _plan(method, promise, fields)
-    _require_answerable(plan, movement.grid)
+    _require_grid(plan, movement.grid)
 
     if out is not None:
         require_free(out, resume=resume)
-    saying = Words("people", "imitation", "made of", "imitate")
-    account = curator.account(saying, plan.epsilon or epsilon, curator.delta(delta), resumes=True)
+    phrases = VerbPhrases("people", "imitation", "made of", "imitate")
+    account = curator.account(phrases, plan.epsilon or epsilon, curator.delta(delta), resumes=True)
     if not resume:
         account.require_payable(plan)
 
     def carry_out(options: Mapping[str, Any]) -> Release[Generator]:
         if nonprivate_diagnostics and out is None:
-            raise meaningless("--nonprivate-diagnostics", "it with --out, in whose private/ they are kept")
-        asked = _Imitation(curator, plan, movement.grid, account, method, seed, resume, nonprivate_diagnostics, track)
-        return asked.carried_out(out, options)
+            raise no_effect_error("--nonprivate-diagnostics", "it with --out, in whose private/ they are kept")
+        job = _Imitation(curator, plan, movement.grid, account, method, seed, resume, nonprivate_diagnostics, track)
+        return job.carry_out(out, options)
 
     name = curator.unit.name
     public = f"what most {name}s have in common, and the rules by which records became days"
@@ -148,10 +150,10 @@ class _Imitation:
     method: str
     seed: int
     resume: bool
-    look: bool
+    diagnose: bool
     track: Path | None
 
-    def carried_out(self, out: Path | None, options: Mapping[str, Any]) -> Release[Generator]:
+    def carry_out(self, out: Path | None, options: Mapping[str, Any]) -> Release[Generator]:
         """The release, also of a run that had made it when it was interrupted."""
         from tacit import hub
         from tacit.study.folder import RunFolder, Stopwatch, certify, finish
@@ -160,11 +162,11 @@ class _Imitation:
             import_module("tacit.privacy.ledger.checkpoint")  # misses torch before the ledger pays
         watch, people = Stopwatch(), self.curator.source.movement
         assert people is not None
-        with RunFolder.wanted(out, "imitate", options, resume=self.resume) as run:
-            done = run is not None and run.inside(FOLDER).exists()
+        with RunFolder.attempt_optional(out, "imitate", options, resume=self.resume) as run:
+            done = run is not None and run.resolve(FOLDER).exists()
             if run is not None and run.read()["finished"]:
                 self.curator.narrator.say("The run was finished already.")
-            release = hub.load(run.inside(FOLDER)) if run is not None and done else self.released(run)
+            release = hub.load(run.resolve(FOLDER)) if run is not None and done else self.make_release(run)
             if run is not None and not run.read()["finished"]:
                 run.remove(CHECKPOINT)
                 certify(run, release.certificate)
@@ -173,35 +175,36 @@ class _Imitation:
         _tell(self.curator.narrator, release, run, self.account)
         return release
 
-    def released(self, run: RunFolder | None) -> Release[Generator]:
+    def make_release(self, run: RunFolder | None) -> Release[Generator]:
         """The release, saved; an interruption that leaves nothing to go on from says what is lost."""
         from tacit import hub
         from tacit.study.narration import Interrupted
 
         source = self.curator.source
         if self.resume:
-            self.account.require_payable(self.plan, resumed=_kept(run))
+            self.account.require_payable(self.plan, resumed=_has_checkpoint(run))
         with self.curator.narrator.progress("Opening the records"):
             data = source.open()
-        with self.account.opened(run) as ledger:
-            vault, before = vault_of(self.plan, data, ledger, self.track), len(ledger.entries())
+        with self.account.open_ledger(run) as ledger:
+            vault, before = make_vault(self.plan, data, ledger, self.track), len(ledger.entries())
             try:
                 title = "Asking people's critics" if self.method == "pategail" else "Imitating with privacy"
-                release = self.fitted(self.plan, vault, title, None if run is None else run.inside(CHECKPOINT))
+                release = self.fit_plan(self.plan, vault, title, None if run is None else run.resolve(CHECKPOINT))
                 if run is not None:
                     zone = source.movement and source.movement.zone
-                    hub.save(release, run.inside(FOLDER), notes=None if zone is None else {"zone": zone})
+                    hub.save(release, run.resolve(FOLDER), notes=None if zone is None else {"zone": zone})
             except KeyboardInterrupt:
-                if len(ledger.entries()) == before or _kept(run):
+                if len(ledger.entries()) == before or _has_checkpoint(run):
                     raise
                 charged = f"what was charged stays charged (see tacit ledger show {ledger.path})"
                 nobody = "nobody's budget is lost: begin again with another folder"
-                raise Interrupted(nobody if self.account.inside else f"{charged}, and this imitation is lost") from None
-            if self.look and run is not None:
-                _look(vault, release.value, run)
+                lost = nobody if self.account.ledger_in_run else f"{charged}, and this imitation is lost"
+                raise Interrupted(lost) from None
+            if self.diagnose and run is not None:
+                _run_diagnostics(vault, release.value, run)
         return release
 
-    def fitted(
+    def fit_plan(
         self, plan: Plan, vault: Vault | FederatedVault, title: str, folder: Path | None = None
     ) -> Release[Generator]:
         """The release of a plan; `folder` is where a method of many rounds keeps its checkpoints."""
@@ -222,8 +225,8 @@ class _Imitation:
 
         from tacit.evaluation.movement import divergences, maps
         from tacit.evaluation.report import Report, movement
-        from tacit.methods.mobility.plan import forbidden
-        from tacit.study.account import thrown_away
+        from tacit.methods.mobility.plan import forbidden_uses
+        from tacit.study.account import temporary_ledger
         from tacit.study.folder import VERIFY
 
         progress, lines = self.curator.narrator.progress, list[Any]()
@@ -232,24 +235,26 @@ class _Imitation:
         panels = [maps.Panel("Drawn days", drawn, "synthetic")]
         if people is not None:
             # what another plan makes of simulated days, under a ledger that is thrown away
-            deaf = _silent(self.plan)
-            with thrown_away(deaf) as ledger:
-                vault = vault_of(deaf, people.trajectories(simulated=True), ledger)
-                control = dataclasses.replace(self, resume=False).fitted(deaf, vault, "Imitating noise alone").value
+            noise_plan = _noise_only_plan(self.plan)
+            with temporary_ledger(noise_plan) as ledger:
+                vault = make_vault(noise_plan, people.trajectories(simulated=True), ledger)
+                fresh = dataclasses.replace(self, resume=False)
+                control = fresh.fit_plan(noise_plan, vault, "Imitating noise alone").value
             noise = control.generate(DAYS, seed=self.seed)
             with progress("Comparing with the simulated people"):
+                days = _take_days(people, slice(DAYS))
                 for metrics in ("sequence", "robust"):
-                    lines += divergences.lines(_some(people, slice(DAYS)), drawn, metrics=metrics, control=noise)
+                    lines += divergences.compare_measures(days, drawn, metrics=metrics, control=noise)
             # Of every kind: a map of the first few people would show their homes alone.
-            evenly = np.unique(np.linspace(0, len(people.cells) - 1, min(DAYS, len(people.cells))).astype(np.int64))
-            panels.append(maps.Panel("Simulated people", _some(people, evenly), "simulated"))
+            sample = np.unique(np.linspace(0, len(people.cells) - 1, min(DAYS, len(people.cells))).astype(np.int64))
+            panels.append(maps.Panel("Simulated people", _take_days(people, sample), "simulated"))
         advised, certificate = advice(self.plan, release.value.grid), release.certificate.to_json()
         with progress("Drawing the map"):
             page = maps.render(
                 panels,
                 title=f"Simulated movement: {run.path.name}",
                 promise=release.certificate.sentence,
-                cautions=forbidden(certificate) or movement.unusable(certificate, advised),
+                cautions=forbidden_uses(certificate) or movement.unusable_notes(certificate, advised),
             )
         run.write(MAP, page)
         sections = movement.sections(
@@ -269,36 +274,36 @@ def _plan(method: str, promise: dict[str, Any], fields: dict[str, Any]) -> Plan:
     from tacit.methods import mobility
     from tacit.methods.mobility import baselines, pategail
 
-    given = {name: value for name, value in fields.items() if value is not None}
-    critics, homes, noise = given.pop("critics", "linear"), given.pop("homes", None), given.pop("noise")
+    options = {name: value for name, value in fields.items() if value is not None}
+    critics, homes, noise = options.pop("critics", "linear"), options.pop("homes", None), options.pop("noise")
     if method == "one-shot":
-        return mobility.OneShotPlan(box=homes, noise=noise, **given).calibrate(**promise)
+        return mobility.OneShotPlan(box=homes, noise=noise, **options).calibrate(**promise)
     if method == "pategail":
-        epsilon, days = promise["epsilon"], given.pop("days", None)
+        epsilon, days = promise["epsilon"], options.pop("days", None)
         if not (math.isfinite(epsilon) and epsilon > 0):
-            raise refused(f"--epsilon is {epsilon:g}", "a finite number > 0", "choose another one")
+            raise option_error(f"--epsilon is {epsilon:g}", "a finite number > 0", "choose another one")
         rows = {} if days is None else {"rows_per_unit": days * (SLOTS - 1)}
         recipe = pategail.recipe(critics, promise["unit"].size, epsilon)
-        return dataclasses.replace(recipe, noise=noise, **given, **rows).calibrate(**promise)
+        return dataclasses.replace(recipe, noise=noise, **options, **rows).calibrate(**promise)
     if method == "table":  # with as many states as the one-shot method would take
-        given["layout"] = mobility.OneShotPlan(**given).calibrate(**promise).layout
-    return baselines.BaselinePlan(model=method, **given).calibrate(**promise)  # type: ignore[arg-type]
+        options["layout"] = mobility.OneShotPlan(**options).calibrate(**promise).layout
+    return baselines.BaselinePlan(model=method, **options).calibrate(**promise)  # type: ignore[arg-type]
 
 
-def _require_answerable(plan: Plan, grid: Grid) -> None:
+def _require_grid(plan: Plan, grid: Grid) -> None:
     """Refuse a plan that would fail on this grid, before the records are read."""
     from tacit.errors import DataError
     from tacit.methods import mobility
 
     if isinstance(plan, mobility.OneShotPlan):
         try:
-            mobility.works(plan, grid)
+            mobility.build_contributions(plan, grid)
         except DataError as error:
             remedy = "mend --homes, or leave it out"
             raise DataError(error.what, where="--homes", expected=error.expected, remedy=remedy) from None
 
 
-def _silent(plan: Plan) -> Plan:
+def _noise_only_plan(plan: Plan) -> Plan:
     """What noise alone makes."""
     from tacit.methods.mobility import pategail
 
@@ -312,7 +317,7 @@ def _silent(plan: Plan) -> Plan:
     return silent.calibrate(unit=unit, epsilon=epsilon, delta=delta)
 
 
-def vault_of(plan: Plan, data: Trajectories, ledger: Ledger, track: Path | None = None) -> Vault | FederatedVault:
+def make_vault(plan: Plan, data: Trajectories, ledger: Ledger, track: Path | None = None) -> Vault | FederatedVault:
     """The vault whose mechanisms the plan needs: one over devices where these add noise or keep critics.
 
     Raises:
@@ -323,11 +328,11 @@ def vault_of(plan: Plan, data: Trajectories, ledger: Ledger, track: Path | None 
     from tacit.privacy.vault.vault import Vault
 
     if getattr(plan, "noise", "server") != "server" or hasattr(plan, "critic"):
-        return FederatedVault(StackedDevices(data), ledger, tracker=tracker(track))
-    return Vault(data, ledger, tracker=tracker(track))
+        return FederatedVault(StackedDevices(data), ledger, tracker=make_tracker(track))
+    return Vault(data, ledger, tracker=make_tracker(track))
 
 
-def _kept(run: RunFolder | None) -> bool:
+def _has_checkpoint(run: RunFolder | None) -> bool:
     return run is not None and (run.path / CHECKPOINT / "checkpoint.safetensors").exists()
 
 
@@ -341,15 +346,15 @@ def advice(plan: Plan, grid: Grid) -> tuple[MapAdvice, ...]:
     if isinstance(plan, mobility.OneShotPlan) and not plan.shares.starts:
         return ()
     if isinstance(plan, mobility.OneShotPlan | pategail.PateGailPlan):
-        noise = plan.noise_of(STARTS)
+        noise = plan.noise_std(STARTS)
     else:
-        noise = (plan.noise_multiplier_of(STARTS) or 0.0) * CLIP / plan.unit.size
-    if HomeSums.sized(grid, plan.unit.size, noise).farther is not None:
+        noise = (plan.part_noise_multiplier(STARTS) or 0.0) * CLIP / plan.unit.size
+    if HomeSums.for_people(grid, plan.unit.size, noise).farther is not None:
         noise *= math.sqrt(2)
     return map_advice(noise, grid.size)
 
 
-def _look(vault: Vault | FederatedVault, simulator: Generator, run: RunFolder) -> None:
+def _run_diagnostics(vault: Vault | FederatedVault, simulator: Generator, run: RunFolder) -> None:
     """The curator's own figures, under private/, noted in the ledger."""
     import numpy as np
 
@@ -357,30 +362,31 @@ def _look(vault: Vault | FederatedVault, simulator: Generator, run: RunFolder) -
     from tacit.evaluation.movement import divergences
     from tacit.privacy.vault.vault import Vault
 
-    run.inside("private")
+    run.resolve("private")
     drawn = simulator.generate(DAYS, seed=0)
 
-    def measured(rows: Mapping[str, np.ndarray]) -> dict[str, Any]:
-        seen, after = (rows[name].reshape(-1, SLOTS - 1) for name in ("observations", "next_observations"))
-        real = Days(np.concatenate([seen, after[:, -1:]], axis=1), np.arange(len(seen)), simulator.grid)
-        return {name: divergences.divergences(real, drawn, metrics=name) for name in get_args(divergences.Set)}
+    def measure(rows: Mapping[str, np.ndarray]) -> dict[str, Any]:
+        seen, following = (rows[name].reshape(-1, SLOTS - 1) for name in ("observations", "next_observations"))
+        cells = np.concatenate([seen, following[:, -1:]], axis=1)
+        real = Days(cells, np.arange(len(cells)), simulator.grid)
+        return {name: divergences.divergences(real, drawn, metrics=name) for name in get_args(divergences.MetricSet)}
 
     assert isinstance(vault, Vault)
-    vault.nonprivate(measured, reason=REASON, folder=run.path)
+    vault.nonprivate(measure, reason=REASON, folder=run.path)
 
 
-def _some(days: Days, rows: slice | np.ndarray) -> Days:
+def _take_days(days: Days, rows: slice | np.ndarray) -> Days:
     return type(days)(days.cells[rows], days.person[rows], days.grid)
 
 
 def _tell(narrator: Narrator, release: Release[Generator], run: RunFolder | None, account: Account) -> None:
-    from tacit.methods.mobility.plan import forbidden
+    from tacit.methods.mobility.plan import forbidden_uses
     from tacit.study.folder import say_private
 
     if run is not None and (run.path / "private").exists():
         say_private(run, narrator)
     narrator.say()
-    for line in forbidden(release.certificate.to_json()):
+    for line in forbidden_uses(release.certificate.to_json()):
         narrator.say(f"Caution  {line}.")
     more = []
     if run is not None:

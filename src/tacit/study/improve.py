@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tacit.errors import PlanError
-from tacit.study.verbs import Request, tracker
+from tacit.study.verbs import Request, make_tracker
 
 if TYPE_CHECKING:
     from tacit.data.memory import Memory
@@ -69,7 +69,7 @@ def improve(
         TacitError: a word is wrong, or the ledger does not pay; nothing is spent before the learning begins.
     """
     from tacit.methods.improvement import ImprovementPlan, Problem
-    from tacit.study.account import Words
+    from tacit.study.account import VerbPhrases
     from tacit.study.folder import require_free
 
     spec = curator.source.spec
@@ -84,7 +84,8 @@ def improve(
 
     if out is not None:
         require_free(out, resume=None)
-    account = curator.account(Words("people", "improvement", "learned from", "improve"), epsilon, curator.delta(delta))
+    phrases = VerbPhrases("people", "improvement", "learned from", "improve")
+    account = curator.account(phrases, epsilon, curator.delta(delta))
     account.require_payable(plan)
 
     def carry_out(options: Mapping[str, Any]) -> Release[Improvement]:
@@ -108,14 +109,14 @@ def _release(
     from tacit.study.folder import RunFolder, Stopwatch, certify, finish
 
     watch = Stopwatch()
-    with RunFolder.wanted(out, "improve", options) as run:
+    with RunFolder.attempt_optional(out, "improve", options) as run:
         with curator.narrator.progress("Opening the records"):
             data = curator.source.open()
-        with account.opened(run) as ledger:
+        with account.open_ledger(run) as ledger:
             with curator.narrator.progress("Learning with privacy"):
-                release = fit(plan, Vault(data, ledger, tracker=tracker(track)))
+                release = fit(plan, Vault(data, ledger, tracker=make_tracker(track)))
             if run is not None:
-                hub.save(release, run.inside(FOLDER), notes=notes)
+                hub.save(release, run.resolve(FOLDER), notes=notes)
                 certify(run, release.certificate)
                 page = report(release, curator.source.spec, run.path.name)
                 finish(run, dataclasses.replace(page, costs=watch.costs() if data.simulated else ()))

@@ -14,14 +14,14 @@ from tacit.errors import DataError, PlanError
 from tacit.methods import find_method
 from tacit.study import words
 from tacit.study.narration import Interrupted
-from tacit.study.verbs import Request, tracker
+from tacit.study.verbs import Request, make_tracker
 
 if TYPE_CHECKING:
     import numpy as np
 
     from tacit.data.spec import PublicSpec
     from tacit.data.trajectories import Trajectories
-    from tacit.methods.experts import Given, Learned, Uniform
+    from tacit.methods.experts import GivenAnchors, LearnedPolicies, UniformAnchors
     from tacit.privacy.certificate.certificate import Release
     from tacit.study.account import Account
     from tacit.study.curator import Curator
@@ -51,7 +51,7 @@ _PUBLISHED = (
     *("clone", "policy", "clip_norm", "learner", "prefixes", "stop", "floor", "share", "stable_fraction", "rows"),
 )
 """Words that the published settings have an answer of their own to."""
-refused, meaningless = partial(words.refused, "learn"), partial(words.meaningless, "learn")
+option_error, no_effect_error = partial(words.option_error, "learn"), partial(words.no_effect_error, "learn")
 
 
 def learn(
@@ -86,7 +86,7 @@ def learn(
     out: Path | None = None,
     track: Path | None = None,
     **settings: Any,
-) -> Request[Learned]:
+) -> Request[LearnedPolicies]:
     """Learn one policy from many experts, with differential privacy for every expert.
 
     The records are the experts' logs (`tacit data import --unit EXPERT_ID`), or a folder of their policies, one
@@ -134,64 +134,66 @@ def learn(
     Raises:
         TacitError: a word is wrong, or the ledger does not pay; nothing is spent before the learning begins.
     """
-    given = {
+    arguments = {
         name: value for name, value in {**locals(), **settings}.items() if value is not None and value is not False
     }
-    from tacit.methods.experts import Consensus, claimed, published
-    from tacit.methods.experts.learned import level
+    from tacit.methods.experts import Consensus, compare_claims, published
+    from tacit.methods.experts.learned import promise_scope
     from tacit.study import simulators
-    from tacit.study.account import Words
-    from tacit.study.environments import list_worlds, world_of
+    from tacit.study.account import VerbPhrases
+    from tacit.study.environments import find_world, list_worlds
     from tacit.study.folder import SIMULATED, require_free
 
     source, logs = curator.source, curator.source.bounds is not None
-    simulates = not logs and source.place is None
-    words.require_least("learn", given, evaluate=2, seed=0, experts=2, episodes=1, horizon=1)
-    _require_meaning(method, given, logs=logs, simulates=simulates)
+    simulates = not logs and source.path is None
+    words.require_minimum("learn", arguments, evaluate=2, seed=0, experts=2, episodes=1, horizon=1)
+    _require_meaning(method, arguments, logs=logs, simulates=simulates)
     named = getattr(world, "name", world)
     if simulates and named not in list_worlds():
         what = "there are no experts" if world is None else f"there are no experts of {named} to simulate"
         expected, remedy = f"a folder, or --world {', '.join(list_worlds())}", "name the folder of logs or policies"
-        raise refused(what, expected, remedy)
-    _require_complete(curator, given, method, logs=logs, simulates=simulates)
+        raise option_error(what, expected, remedy)
+    _require_complete(curator, arguments, method, logs=logs, simulates=simulates)
     if simulates:
         experts = min(EXPERTS, curator.population or EXPERTS) if experts is None else experts
         curator = dataclasses.replace(curator, population=curator.population or experts)
-    place = None if world is None else world_of(world, bounds, seed)
-    spec = source.bounds if place is None or logs else place.spec
+    resolved_world = None if world is None else find_world(world, bounds, seed)
+    spec = source.bounds if resolved_world is None or logs else resolved_world.spec
     assert spec is not None
     # The bounds of numbers as observations may differ.
-    if place is not None and (spec.observation.size, spec.action) != (place.spec.observation.size, place.spec.action):
+    sizes = (spec.observation.size, spec.action)
+    if resolved_world is not None and sizes != (resolved_world.spec.observation.size, resolved_world.spec.action):
         what, expected = f"{named} is not the world of these logs", "a simulator with their observations and actions"
         raise DataError(what, where=source.name, expected=expected, remedy="name another --world, or none")
-    plan, states = _plan(method, given, settings, spec, place, curator.unit, curator.delta(delta))
+    plan, states = _plan(method, arguments, settings, spec, resolved_world, curator.unit, curator.delta(delta))
     if floor is None:
         floor = published.FLOOR if paper else float(simulators.load("populations").FLOOR) if simulates else 0.0
-    given |= {"floor": floor, "simulated": simulates or simulated, "seed": seed, "experts": experts}
+    arguments |= {"floor": floor, "simulated": simulates or simulated, "seed": seed, "experts": experts}
     if not logs:
         _require_enough(plan, episodes, source.name, experts)
     if out is not None:
         require_free(out, resume=None)
     price, slack = plan.epsilon, plan.delta
-    told = Words("experts", "learning", "learned from", "learn", "give another --seed, or slightly less --epsilon")
-    account = curator.account(told, price, slack)
+    remedy = "give another --seed, or slightly less --epsilon"
+    phrases = VerbPhrases("experts", "learning", "learned from", "learn", remedy)
+    account = curator.account(phrases, price, slack)
     account.require_payable(plan)
 
-    def carry_out(options: Mapping[str, Any]) -> Release[Learned]:
-        return _release(curator, plan, states, place, given, account, options, out, track)
+    def carry_out(options: Mapping[str, Any]) -> Release[LearnedPolicies]:
+        return _release(curator, plan, states, resolved_world, arguments, account, options, out, track)
 
-    more = [LEVELS[level(plan)]]
+    more = [LEVELS[promise_scope(plan)]]
     if isinstance(plan, Consensus) and paper:
-        more.insert(0, str(claimed(plan)))
-    if not logs and given["simulated"]:
+        more.insert(0, str(compare_claims(plan)))
+    if not logs and arguments["simulated"]:
         more.append(f"The experts {SIMULATED}")
     return Request(plan, carry_out, tuple(more))
 
 
-def _require_meaning(method: str, given: Mapping[str, Any], *, logs: bool, simulates: bool) -> None:
+def _require_meaning(method: str, arguments: Mapping[str, Any], *, logs: bool, simulates: bool) -> None:
     """Refuse words that have no effect beside the others."""
-    useless = words.of_others("learn", method, _OWN)
-    if "paper" in given:
+    useless = words.foreign_options("learn", method, _OWN)
+    if "paper" in arguments:
         useless |= dict.fromkeys(_PUBLISHED, "it without --paper, whose settings are published")
     if not simulates:
         useless |= dict.fromkeys(("experts", "kind"), "it without a folder, where experts are simulated")
@@ -201,37 +203,40 @@ def _require_meaning(method: str, given: Mapping[str, Any], *, logs: bool, simul
         useless |= dict.fromkeys(("queried", "paper"), "it with policies: of logs alone nobody can be asked")
         if method != "consensus":
             useless |= dict.fromkeys(("horizon", "floor"), f"{played}, or with consensus prefixes")
-    if "world" not in given:
+    if "world" not in arguments:
         useless["bounds"] = "--world with an environment of Gymnasium"
-    if method == "votes" and "returns" not in given:
+    if method == "votes" and "returns" not in arguments:
         useless["sharpness"] = "--returns"
-    words.require_meaning("learn", given, useless)
-    if {"floor", "stop"} <= given.keys():
-        raise refused("--floor and --stop exclude each other", "one of them", "leave --floor out: --stop needs none")
-    if given.get("rounds", 1) != 1 and "world" not in given:
-        raise refused("--rounds needs --world", "a public simulator to put new states by", "name one")
+    words.require_meaning("learn", arguments, useless)
+    if {"floor", "stop"} <= arguments.keys():
+        remedy = "leave --floor out: --stop needs none"
+        raise option_error("--floor and --stop exclude each other", "one of them", remedy)
+    if arguments.get("rounds", 1) != 1 and "world" not in arguments:
+        raise option_error("--rounds needs --world", "a public simulator to put new states by", "name one")
 
 
-def _require_complete(curator: Curator, given: Mapping[str, Any], method: str, *, logs: bool, simulates: bool) -> None:
+def _require_complete(
+    curator: Curator, arguments: Mapping[str, Any], method: str, *, logs: bool, simulates: bool
+) -> None:
     """Refuse what is missing beside the words that every run needs."""
     missing, prefixes = [], method == "consensus"
     if curator.population is None and not simulates:
         expected = "how many experts there could be"
-        missing.append(words.Missing("--population", expected, "declare it; it is never counted"))
-    if "world" not in given and (prefixes or not logs):
+        missing.append(words.MissingOption("--population", expected, "declare it; it is never counted"))
+    if "world" not in arguments and (prefixes or not logs):
         expected = f"a public simulator, for {'clones' if logs else 'the policies'} to be played in"
-        missing.append(words.Missing("--world", expected, "name one"))
-    if "present" not in given and prefixes and not simulates:
+        missing.append(words.MissingOption("--world", expected, "name one"))
+    if "present" not in arguments and prefixes and not simulates:
         expected = "how many experts there are at least, as the public knows"
-        missing.append(words.Missing("--present", expected, "declare it: the threshold rests on it"))
-    if method == "return-weighted" and not {"returns", "world"} & given.keys():
-        missing.append(words.Missing("--returns", "public LOW HIGH of an episode's return", "declare it"))
-    words.require_given("learn", missing)
+        missing.append(words.MissingOption("--present", expected, "declare it: the threshold rests on it"))
+    if method == "return-weighted" and not {"returns", "world"} & arguments.keys():
+        missing.append(words.MissingOption("--returns", "public LOW HIGH of an episode's return", "declare it"))
+    words.require_options("learn", missing)
 
 
 def _plan(
     method: str,
-    given: Mapping[str, Any],
+    arguments: Mapping[str, Any],
     settings: dict[str, Any],
     spec: PublicSpec,
     world: World | None,
@@ -250,55 +255,56 @@ def _plan(
 
     if not isinstance(spec.action, Discrete):
         remedy = "cut the actions into a few public ranges before importing the logs"
-        raise refused("the actions are continuous", "discrete actions, which experts can agree on", remedy)
-    epsilon, seed, prefixes = given["epsilon"], given.get("seed", 0), method == "consensus"
+        raise option_error("the actions are continuous", "discrete actions, which experts can agree on", remedy)
+    epsilon, seed, prefixes = arguments["epsilon"], arguments.get("seed", 0), method == "consensus"
     # Over the part of the observations where decisions matter, where a world says which it is.
     boxed = world is not None and isinstance(spec.observation, Box)
-    features: maps.Features = maps.default(world.box if world is not None and boxed else spec.observation)
+    features: maps.Features = maps.default_features(world.box if world is not None and boxed else spec.observation)
     # The experts of the last two worlds are no linear functions.
-    kind = given.get("clone", "mlp" if world is not None and world.name in ("lunar_lander", "hiv") else "linear")
+    kind = arguments.get("clone", "mlp" if world is not None and world.name in ("lunar_lander", "hiv") else "linear")
     if kind == "quadratic":
         if isinstance(features, maps.OneHot):
-            raise meaningless("--clone quadratic", "numbers as observations")
+            raise no_effect_error("--clone quadratic", "numbers as observations")
         features = maps.Quadratic(features.low, features.high)
     widths: tuple[int, ...] = (64, 64) if prefixes else (32,) if kind == "mlp" else ()
-    widths = words.hidden("learn", given["policy"], "linear") if "policy" in given else widths
+    widths = words.hidden_widths("learn", arguments["policy"], "linear") if "policy" in arguments else widths
     network = Mlp((features.size, *widths, spec.action.n), gain=0.01 if widths else 0.0)
     policy = Policy(features, network, Categorical(spec.action.n))
     if prefixes:
         assert world is not None
-        horizon, present = given.get("horizon", world.horizon), given.get("present", unit.size)
-        if "paper" in given:
+        horizon, present = arguments.get("horizon", world.horizon), arguments.get("present", unit.size)
+        if "paper" in arguments:
             setting = experts.published_setting(str(world.name), epsilon)
             network = Mlp((features.size, *setting.hidden, spec.action.n))
             policy = dataclasses.replace(policy, network=network)
             sizes = {"experts": present, "horizon": horizon, "steps": settings.get("steps")}
-            return experts.paper(setting, policy=policy, unit=unit, delta=delta, **sizes), None
+            return experts.published_plan(setting, policy=policy, unit=unit, delta=delta, **sizes), None
     # Experts whose trajectories are drawn have to be what is counted: with PMin, no chance is below the floor.
     clone = (experts.MlpClone if kind == "mlp" else experts.LinearClone)(
-        features=features, actions=spec.action.n, floor=given.get("floor", 0.0) if prefixes else 0.0
+        features=features, actions=spec.action.n, floor=arguments.get("floor", 0.0) if prefixes else 0.0
     )
-    returns = given.get("returns", world.bounds if world is not None and method == "return-weighted" else None)
+    known_returns = None if world is None or method != "return-weighted" else world.return_bounds
+    returns = arguments.get("returns", known_returns)
     sharpness = {"sharpness": settings.pop("sharpness")} if "sharpness" in settings else {}
     weight = None if returns is None else experts.ReturnWeight(low=returns[0], high=returns[1], **sharpness)
     plan: Plan
     states = None
     if prefixes:
-        if "stop" in given or "floor" in given:
-            settings["floor"] = KappaStop(given["stop"]) if "stop" in given else PMin(given["floor"])
+        if "stop" in arguments or "floor" in arguments:
+            settings["floor"] = KappaStop(arguments["stop"]) if "stop" in arguments else PMin(arguments["floor"])
         plan = experts.Consensus(
             policy=policy,
-            learner={"cql": learners.CQL, "dqn": learners.DQN, "bc": learners.BC}[given.get("learner", "cql")](),
-            trajectories=given.get("prefixes", 25),
+            learner={"cql": learners.CQL, "dqn": learners.DQN, "bc": learners.BC}[arguments.get("learner", "cql")](),
+            trajectories=arguments.get("prefixes", 25),
             horizon=horizon,
             experts=present,
-            clone=None if "queried" in given else clone,
+            clone=None if "queried" in arguments else clone,
             expected_batch_size=min(256, unit.size),
             seed=seed,
             **settings,
         )
     elif method == "votes":
-        anchors, states = _anchors(spec, world, given)
+        anchors, states = _anchors(spec, world, arguments)
         plan = experts.Votes(anchors=anchors, clone=clone, policy=policy, weight=weight, **settings)
     else:
         assert weight is not None
@@ -314,29 +320,29 @@ def _plan(
 
 
 def _anchors(
-    spec: PublicSpec, world: World | None, given: Mapping[str, Any]
-) -> tuple[Uniform | Given, np.ndarray | None]:
+    spec: PublicSpec, world: World | None, arguments: Mapping[str, Any]
+) -> tuple[UniformAnchors | GivenAnchors, np.ndarray | None]:
     """Where experts vote: of discrete observations in all states, which come with it."""
     import numpy as np
 
     from tacit.data.spec import Discrete
-    from tacit.methods.experts import Given, Uniform
+    from tacit.methods.experts import GivenAnchors, UniformAnchors
     from tacit.methods.experts.anchors import require_inside
     from tacit.study.environments import BOX, read_bounds
 
     if isinstance(spec.observation, Discrete):
-        if "anchors" in given or "anchor_bounds" in given:
-            raise meaningless("--anchors", "numbers as observations; of discrete ones every state is asked for")
+        if "anchors" in arguments or "anchor_bounds" in arguments:
+            raise no_effect_error("--anchors", "numbers as observations; of discrete ones every state is asked for")
         states = np.arange(spec.observation.n)
-        return Given.of(states), states
-    declared = read_bounds(given.get("anchor_bounds"), option="--anchor-bounds", form=BOX) or {}
+        return GivenAnchors.of(states), states
+    declared = read_bounds(arguments.get("anchor_bounds"), option="--anchor-bounds", form=BOX) or {}
     box = declared.get("observation", spec.observation if world is None else world.box)
-    anchors = Uniform(low=box.low, high=box.high, count=given.get("anchors", 1_000), seed=given["seed"])
+    anchors = UniformAnchors(low=box.low, high=box.high, count=arguments.get("anchors", 1_000), seed=arguments["seed"])
     try:
         require_inside(anchors.points(), spec)
     except PlanError as error:
         what = "the public states lie outside the bounds of the records, or have other dimensions"
-        raise refused(what, error.expected, "give --anchor-bounds with a box inside these bounds") from None
+        raise option_error(what, error.expected, "give --anchor-bounds with a box inside these bounds") from None
     return anchors, None
 
 
@@ -349,18 +355,18 @@ def _require_enough(plan: Plan, episodes: int | None, where: str, policies: int 
         what, expected = f"there are {policies:,} policies in a population of {plan.unit.size:,}", "as many at least"
         remedy = f"declare how many experts there could be, present or not: a --population of at least {policies:,}"
         raise DataError(what, where=where, expected=expected, remedy=remedy)
-    if not isinstance(plan, Consensus) or not plan.asks:
+    if not isinstance(plan, Consensus) or not plan.releases_prefixes:
         return
     prefixes: Any = plan.parts()[0]
     if policies is not None and policies < prefixes.experts:
         what = "there are fewer policies than the consensus takes for granted"
         expected = f"at least {prefixes.experts:,}, as --present or --population says"
         raise DataError(what, where=where, expected=expected, remedy="give --present a number that is sure to be there")
-    least = prefixes.held_out + 1 if plan.private_steps else prefixes.held_out
-    if (episodes or EPISODES) < least:
+    minimum = prefixes.held_out + 1 if plan.private_steps else prefixes.held_out
+    if (episodes or EPISODES) < minimum:
         what = f"--episodes is {episodes or EPISODES}{' (by default)' if episodes is None else ''}"
-        expected = f"at least {least}: the consensus keeps {prefixes.held_out} of each expert for itself"
-        raise refused(what, expected, "give more --episodes, or fewer --prefixes")
+        expected = f"at least {minimum}: the consensus keeps {prefixes.held_out} of each expert for itself"
+        raise option_error(what, expected, "give more --episodes, or fewer --prefixes")
 
 
 def _release(
@@ -368,23 +374,23 @@ def _release(
     plan: Plan,
     states: np.ndarray | None,
     world: World | None,
-    given: Mapping[str, Any],
+    arguments: Mapping[str, Any],
     account: Account,
     options: Mapping[str, Any],
     out: Path | None,
     track: Path | None,
-) -> Release[Learned]:
+) -> Release[LearnedPolicies]:
     from tacit import hub
     from tacit.evaluation.report import Report
     from tacit.evaluation.report import experts as page
     from tacit.methods import experts
     from tacit.methods.experts.anchors import require_policies
-    from tacit.methods.experts.learned import level
+    from tacit.methods.experts.learned import promise_scope
     from tacit.privacy.vault.vault import Vault
     from tacit.study.experts import compare, play, simulator_of
     from tacit.study.folder import REPORT, VERIFY, RunFolder, Stopwatch, certify, finish
 
-    watch, source, narrator, played, asked = Stopwatch(), curator.source, curator.narrator, None, None
+    watch, source, narrator, played, policies = Stopwatch(), curator.source, curator.narrator, None, None
     with tempfile.TemporaryDirectory(prefix="tacit-learn-") as scratch:
         if source.bounds is not None:
             with narrator.progress("Opening the logs"):
@@ -392,27 +398,29 @@ def _release(
                 _require_experts(data, source.name)
         else:
             assert world is not None
-            enough = partial(_require_enough, plan, given.get("episodes"), source.name)
-            played = play(world, source.place, given, Path(scratch), enough, narrator)
+            enough = partial(_require_enough, plan, arguments.get("episodes"), source.name)
+            played = play(world, source.path, arguments, Path(scratch), enough, narrator)
             data = played.data
-        if played is not None and level(plan) == "policies":
-            asked = played.experts
-            require_policies(asked, data.spec, floor=given["floor"])
-        with RunFolder.wanted(out, "learn", options) as run, account.opened(run) as ledger:
-            vault = Vault(data, ledger, experts=asked, tracker=tracker(track))
+        if played is not None and promise_scope(plan) == "policies":
+            policies = played.experts
+            require_policies(policies, data.spec, floor=arguments["floor"])
+        with RunFolder.attempt_optional(out, "learn", options) as run, account.open_ledger(run) as ledger:
+            vault = Vault(data, ledger, experts=policies, tracker=make_tracker(track))
             with narrator.progress("Learning with privacy"):
                 release = experts.fit(plan, vault, simulator_of(plan, world), anchors=states)
             if run is None:
                 return release
-            notes = None if world is None else {"environment": world.name, "horizon": world.evaluation, "repeat": 1}
-            hub.save(release, run.inside(FOLDER), notes=notes)
+            notes = (
+                None if world is None else {"environment": world.name, "horizon": world.evaluation_horizon, "repeat": 1}
+            )
+            hub.save(release, run.resolve(FOLDER), notes=notes)
             certify(run, release.certificate)
         certificate = release.certificate.to_json()
         shown: dict[str, Any] = {
-            "level": level(plan),
-            "method": find_method("learn", given["method"]).words,
-            "votes": page.votes_of(release.value, () if world is None else world.dimensions),
-            "consensus": page.consensus_of(release.value),
+            "level": promise_scope(plan),
+            "method": find_method("learn", arguments["method"]).words,
+            "votes": page.votes_picture(release.value, () if world is None else world.dimension_names),
+            "consensus": page.released_prefixes(release.value),
         }
 
         def write(costs: tuple[tuple[str, str], ...] = ()) -> None:
@@ -422,12 +430,12 @@ def _release(
         write()
         if world is not None:
             try:
-                rows = compare(release.value, world, states, played if data.simulated else None, given, narrator)
+                rows = compare(release.value, world, states, played if data.simulated else None, arguments, narrator)
             except KeyboardInterrupt:
-                done = f"the policy is released and saved in {run.inside(FOLDER)}"
-                raise Interrupted(f"{done}, and {run.inside(REPORT)} lacks its returns alone") from None
+                done = f"the policy is released and saved in {run.resolve(FOLDER)}"
+                raise Interrupted(f"{done}, and {run.resolve(REPORT)} lacks its returns alone") from None
             size = ("Parameters", f"{release.value.policy.parameters:,}")
-            shown |= {"world": _TITLES.get(world.name, world.name), "episodes": given["evaluate"], "returns": rows}
+            shown |= {"world": _TITLES.get(world.name, world.name), "episodes": arguments["evaluate"], "returns": rows}
             write((size, *watch.costs()) if data.simulated else ())
     _tell(curator, account, shown, run)
     return release
@@ -440,7 +448,7 @@ def _require_experts(data: Trajectories, where: str) -> None:
         expected = "logs that were imported with the ids of the experts"
         remedy = "import them again: tacit data import DATASET --unit EXPERT_ID"
         raise DataError(what, where=where, expected=expected, remedy=remedy)
-    data.require_several()
+    data.require_several_units()
 
 
 def _tell(curator: Curator, account: Account, shown: Mapping[str, Any], run: RunFolder) -> None:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from tacit.errors import DataError, FileError
 from tacit.study import words
-from tacit.study.words import Missing
+from tacit.study.words import MissingOption
 from tacit.units import UnitKey
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ _MEANINGLESS: dict[Kind, tuple[tuple[str, ...], str]] = {
     "plt": (("preset", *_COLUMNS), "files of points: PLT files have columns and times of their own"),
     "cells": (("preset", "zone", *_COLUMNS, *_RULES), "points: the days of an .npz file are cut already"),
 }
-refused, meaningless = partial(words.refused, "imitate"), partial(words.meaningless, "imitate")
+option_error, no_effect_error = partial(words.option_error, "imitate"), partial(words.no_effect_error, "imitate")
 CITY_DAYS = 20
 """Days of each simulated person."""
 LEAST_METRES = 10.0
@@ -75,7 +75,7 @@ class Movement:
     days: Callable[[], Days] | None
     zone: str | None = None
     people: int | None = None
-    each: int | None = None
+    days_each: int | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -148,13 +148,13 @@ class Whereabouts:
             FileError: a file is of no known kind, or that of the grid is missing or no JSON.
         """
         kind = self.kind()
-        self._require_sound(kind)
-        words.require_given("imitate", self.missing(population, ledger))
+        self._require_consistent(kind)
+        words.require_options("imitate", self.missing_options(population, ledger))
         if self.city is not None and population is not None and population < self.city:
             what = f"there are {self.city:,} people in a population of {population:,}"
-            raise refused(what, f"a --population of at least {self.city:,}", "leave --population out")
-        grid, each = self._region(), (self.days or CITY_DAYS) if kind == "city" else None
-        return Movement(grid, partial(self._days, kind, grid, unit), self.zone, self.city, each)
+            raise option_error(what, f"a --population of at least {self.city:,}", "leave --population out")
+        grid, days_each = self._make_grid(), (self.days or CITY_DAYS) if kind == "city" else None
+        return Movement(grid, partial(self._read_days, kind, grid, unit), self.zone, self.city, days_each)
 
     def kind(self) -> Kind:
         """Where the days come from, by what was named.
@@ -165,55 +165,58 @@ class Whereabouts:
         """
         if self.city is not None:
             if self.source:
-                raise refused("there are records and a city", "one of them", "leave --city out, or the records")
+                raise option_error("there are records and a city", "one of them", "leave --city out, or the records")
             return "city"
         if not self.source:
-            raise refused("there are no records", "files or a folder, or --city PEOPLE", "name the records")
-        kinds = {_kind_of(path) for path in self.source}
+            raise option_error("there are no records", "files or a folder, or --city PEOPLE", "name the records")
+        kinds = {_file_kind(path) for path in self.source}
         if len(kinds) > 1:
-            raise refused("the records are of several kinds", "files of one kind", "imitate one kind at a time")
+            raise option_error("the records are of several kinds", "files of one kind", "imitate one kind at a time")
         if kinds == {"cells"} and len(self.source) > 1:
-            raise refused("there are several .npz files", "one file of days", "put all days into one file")
+            raise option_error("there are several .npz files", "one file of days", "put all days into one file")
         return kinds.pop()
 
-    def missing(self, population: int | None, ledger: Path | None) -> list[Missing]:
+    def missing_options(self, population: int | None, ledger: Path | None) -> list[MissingOption]:
         """What is needed besides the words that every imitation needs."""
         if self.city is not None:
             return []
         absent = []
         if population is None:
-            absent.append(Missing("--population", "how many people there could be", "declare it; it is never counted"))
+            expected = "how many people there could be"
+            absent.append(MissingOption("--population", expected, "declare it; it is never counted"))
         if self.kind() in ("points", "plt") and not self.zone:
-            absent.append(Missing("--zone", "the local time zone of the region, such as Asia/Shanghai", "name it"))
+            expected = "the local time zone of the region, such as Asia/Shanghai"
+            absent.append(MissingOption("--zone", expected, "name it"))
         if self.grid is None and (self.box is None or (self.cell is None and self.degrees is None)):
             expected = "--box SOUTH WEST NORTH EAST with --cell METRES (or --degrees), or --grid FILE"
-            absent.append(Missing("the public grid", expected, "declare the region that is known without the records"))
+            remedy = "declare the region that is known without the records"
+            absent.append(MissingOption("the public grid", expected, remedy))
         if len(self.source) > 1 and ledger is None:
-            absent.append(Missing("--ledger", "one ledger for all these files", "name the file of their budget"))
+            absent.append(MissingOption("--ledger", "one ledger for all these files", "name the file of their budget"))
         return absent
 
-    def _require_sound(self, kind: Kind) -> None:
+    def _require_consistent(self, kind: Kind) -> None:
         from tacit.data.mobility.points import UNIX, require_zone
 
-        words.require_least("imitate", vars(self), seed=0, days=1, city=2, fewest=1)
+        words.require_minimum("imitate", vars(self), seed=0, days=1, city=2, fewest=1)
         names, expected = _MEANINGLESS[kind]
         for name in names:
             if getattr(self, name) not in (None, False):
-                raise meaningless(name, expected)
+                raise no_effect_error(name, expected)
         for name in ("zone", "recorded"):
             value = getattr(self, name)
             try:
                 if value is not None and (name, value) != ("recorded", UNIX):
                     require_zone(value, name)
             except DataError as error:
-                raise refused(f"--{name} is {value!r}", error.expected, "check the spelling") from None
+                raise option_error(f"--{name} is {value!r}", error.expected, "check the spelling") from None
         pieces = [name for name in ("box", "cell", "degrees") if getattr(self, name) is not None]
         if self.grid is not None and pieces:
-            raise meaningless(pieces[0], "one grid: --grid, or --box with --cell")
+            raise no_effect_error(pieces[0], "one grid: --grid, or --box with --cell")
         if self.cell is not None and self.degrees is not None:
-            raise meaningless("degrees", "one size of a cell: --cell, or --degrees")
+            raise no_effect_error("degrees", "one size of a cell: --cell, or --degrees")
 
-    def _region(self) -> Grid:
+    def _make_grid(self) -> Grid:
         from tacit.study import simulators
 
         if self.city is not None:
@@ -222,9 +225,9 @@ class Whereabouts:
         if self.grid is not None:
             return read_grid(self.grid)
         assert self.box is not None
-        return cut(self.box, metres=self.cell, degrees=self.degrees)
+        return square_grid(self.box, metres=self.cell, degrees=self.degrees)
 
-    def _days(self, kind: Kind, grid: Grid, unit: str) -> Days:
+    def _read_days(self, kind: Kind, grid: Grid, unit: str) -> Days:
         from tacit.data.mobility import Rules, from_cells, from_plt, from_points
         from tacit.study import simulators
 
@@ -236,25 +239,25 @@ class Whereabouts:
             if not path.exists():
                 what, remedy = "there is no such file or folder", "check the path, or try --city 500"
                 raise FileError(what, where=str(path), expected="the records", remedy=remedy)
-        with in_words():
+        with translate_errors():
             if kind == "cells":
                 return from_cells(self.source[0], grid, user=unit, fewest=self.fewest or 1, unit_key=self.unit_key)
-            rules = Rules(zone=self.zone or "", **self._given(*_RULES, "unit_key"))
+            rules = Rules(zone=self.zone or "", **self._given_options(*_RULES, "unit_key"))
             if self.fewest is not None:
                 rules = dataclasses.replace(rules, days=self.fewest)
             if kind == "plt":
                 return from_plt(self.source, grid, rules)
-            return from_points(self.source, grid, rules, user=unit, **self._given(*_COLUMNS))
+            return from_points(self.source, grid, rules, user=unit, **self._given_options(*_COLUMNS))
 
-    def _given(self, *names: str) -> dict[str, Any]:
+    def _given_options(self, *names: str) -> dict[str, Any]:
         return {name: value for name in names if (value := getattr(self, name)) is not None}
 
 
-OWN = frozenset(("city", *_REGION, "zone"))
+MOVEMENT_WORDS = frozenset(("city", *_REGION, "zone"))
 """Words that say that records are of where people were."""
 
 
-def _kind_of(path: Path) -> Kind:
+def _file_kind(path: Path) -> Kind:
     from tacit.data.mobility.files import SUFFIXES
 
     name = path.name.lower()
@@ -280,14 +283,14 @@ def read_grid(path: Path) -> Grid:
     from tacit.data.mobility.grids import grid_from_json
 
     try:
-        return grid_from_json(json.loads(plain_files.text(path)))
+        return grid_from_json(json.loads(plain_files.read_text(path)))
     except (OSError, ValueError, RecursionError, OverflowError, TypeError):
         what, expected = "the file is missing or no JSON of a grid", "a JSON object as to_json of a grid writes it"
         remedy = "check the path, or give --box and --cell"
         raise FileError(what, where=f"--grid {path}", expected=expected, remedy=remedy) from None
 
 
-def cut(
+def square_grid(
     box: tuple[float, float, float, float], *, metres: float | None = None, degrees: float | None = None
 ) -> RegularGrid:
     """Square cells that cover a box (south, west, north, east), from its south-west corner on.
@@ -327,7 +330,7 @@ def cut(
 
 
 @contextmanager
-def in_words() -> Iterator[None]:
+def translate_errors() -> Iterator[None]:
     """Say in the words of `Whereabouts` what a reader says in its arguments."""
     try:
         yield

@@ -30,7 +30,7 @@ class Narrator(Protocol):
         """What begins, and how far it is."""
 
 
-class Quiet:
+class SilentNarrator:
     """Nobody listens: a program reads the release."""
 
     def say(self, text: str = "") -> None:
@@ -46,7 +46,7 @@ class Quiet:
 
 
 @contextmanager
-def in_python(narrator: Narrator) -> Iterator[None]:
+def translate_options(narrator: Narrator) -> Iterator[None]:
     """Where nobody listens, refusals that name options name them as arguments: `--some-name` is some_name=.
 
     Raises:
@@ -55,11 +55,11 @@ def in_python(narrator: Narrator) -> Iterator[None]:
     try:
         yield
     except TacitError as error:
-        if not isinstance(narrator, Quiet):
+        if not isinstance(narrator, SilentNarrator):
             raise
-        words = {name: _respelled(getattr(error, name)) for name in ("where", "expected", "remedy")}
-        raise type(error)(_respelled(error.what), **words) from error.__cause__
+        words = {name: _respell(getattr(error, name)) for name in ("where", "expected", "remedy")}
+        raise type(error)(_respell(error.what), **words) from error.__cause__
 
 
-def _respelled(text: str) -> str:
+def _respell(text: str) -> str:
     return re.sub(r"--([a-z][a-z-]*)", lambda option: f"{option[1].replace('-', '_')}=", text)

@@ -18,13 +18,13 @@ from tacit.data.spec import PublicSpec
 from tacit.envs.rollouts import Domain
 from tacit.envs.serving import Actor, SimulatedUsers, returns
 from tacit.evaluation.report.learning import LearningCurve, Outcome, Role
-from tacit.methods.policy_gradient import Acting, AnyPlan, Learned, Votes, fit
+from tacit.methods.policy_gradient import AnyPlan, PolicyActor, TrainedPolicies, VotesPlan, fit
 from tacit.methods.policy_gradient.recipes import Recipe
 from tacit.privacy.certificate.certificate import Release
 from tacit.privacy.ledger.ledger import Ledger
 from tacit.privacy.ledger.register import Register
 from tacit.privacy.vault.user_vault import UserVault
-from tacit.study.environments import own
+from tacit.study.environments import builtin_simulator
 from tacit.study.narration import Advance
 from tacit.tracking import TensorBoard
 
@@ -33,7 +33,7 @@ SHARE = 4
 
 
 @dataclass(frozen=True)
-class Enrolled:
+class EnrolledPeople:
     """The simulated people of an environment, what is learned from them, and how they are met.
 
     Attributes:
@@ -52,7 +52,7 @@ class Enrolled:
 
     def users(
         self, plan: AnyPlan, *, seed: int, population: int, rounds: int = 0, replicates: int = 1
-    ) -> SimulatedUsers | Returning:
+    ) -> SimulatedUsers | ReturningUsers:
         """People who come once, or `plan.participations` times; `rounds` were held before."""
         users = SimulatedUsers(
             self.domain,
@@ -64,11 +64,12 @@ class Enrolled:
             rounds=rounds,
             replicates=replicates,
         )
-        return users if plan.participations == 1 else Returning(users, population, rounds)
+        return users if plan.participations == 1 else ReturningUsers(users, population, rounds)
 
     def returns(self, actor: Actor, policies: int, episodes: int, *, seed: int) -> np.ndarray:
         """Returns [policies, episodes] of whole episodes of fresh people."""
-        builtin = own(self.name) if self.recipe.restarts else None  # a slot of several episodes limits none of them
+        # A slot of several episodes limits none of them.
+        builtin = builtin_simulator(self.name) if self.recipe.restarts else None
         horizon, repeat = builtin[2] if builtin else self.recipe.horizon, self.recipe.repeat
         generator = np.random.default_rng(seed)
         return returns(self.domain, actor, policies, episodes, horizon=horizon, repeat=repeat, generator=generator)
@@ -78,7 +79,7 @@ class Enrolled:
         return {"environment": self.name, "horizon": self.recipe.horizon, "repeat": self.recipe.repeat}
 
 
-class Returning:
+class ReturningUsers:
     """Simulated people, only `population` of them, so that they come again, in turn, never twice to one round.
 
     Args:
@@ -105,8 +106,8 @@ class Returning:
         return self._users.serve(people, actor)
 
 
-def measured(
-    people: Enrolled, value: Learned, label: str, role: Role, *, evaluate: int, seed: int
+def measure_returns(
+    people: EnrolledPeople, value: TrainedPolicies, label: str, role: Role, *, evaluate: int, seed: int
 ) -> tuple[Outcome, LearningCurve, float]:
     """The outcome of one setting, its learning curve, and the standard error of the first run's return.
 
@@ -119,16 +120,16 @@ def measured(
     """
     runs = value.replicates
 
-    def final(*, greedy: bool, average: bool) -> np.ndarray:
+    def final_returns(*, greedy: bool, average: bool) -> np.ndarray:
         return people.returns(value.actor(greedy=greedy, average=average), runs, evaluate, seed=seed)
 
-    drawn = final(greedy=False, average=False)
-    means = drawn.mean(axis=1)
+    returns = final_returns(greedy=False, average=False)
+    means = returns.mean(axis=1)
     points = len(value.people)
     theta = value.iterates.reshape(points * runs, -1)
     few = max(2, evaluate // SHARE)
     path = (
-        people.returns(Acting(value.policy, theta, value.plan.greedy), points * runs, few, seed=seed)
+        people.returns(PolicyActor(value.policy, theta, value.plan.greedy), points * runs, few, seed=seed)
         .mean(axis=1)
         .reshape(points, runs)
     )
@@ -138,8 +139,8 @@ def measured(
         mean=float(means.mean()),
         low=float(means.min()),
         high=float(means.max()),
-        greedy=float(final(greedy=True, average=False).mean()),
-        averaged=float(final(greedy=False, average=True).mean()),
+        greedy=float(final_returns(greedy=True, average=False).mean()),
+        averaged=float(final_returns(greedy=False, average=True).mean()),
         runs=runs,
     )
     curve = LearningCurve(
@@ -150,11 +151,11 @@ def measured(
         low=path.min(axis=1),
         high=path.max(axis=1),
     )
-    error = float(drawn[0].std(ddof=1) / math.sqrt(evaluate)) if evaluate > 1 else 0.0
+    error = float(returns[0].std(ddof=1) / math.sqrt(evaluate)) if evaluate > 1 else 0.0
     return row, curve, error
 
 
-def repeated(people: Enrolled, plan: AnyPlan, *, runs: int, seed: int, advance: Advance) -> Learned:
+def repeat_runs(people: EnrolledPeople, plan: AnyPlan, *, runs: int, seed: int, advance: Advance) -> TrainedPolicies:
     """Independent runs of a plan, whose ledgers and register are thrown away: everybody in them is simulated."""
     unit, epsilon, delta = plan.unit, plan.epsilon, plan.delta
     budget = epsilon if math.isfinite(epsilon) else 1.0
@@ -169,31 +170,31 @@ def repeated(people: Enrolled, plan: AnyPlan, *, runs: int, seed: int, advance: 
         return fit(plan, UserVault(users, ledgers, register), people.recipe.policy, seed=seed, progress=advance).value
 
 
-def without_noise(plan: AnyPlan) -> AnyPlan:
+def noiseless_plan(plan: AnyPlan) -> AnyPlan:
     """The same plan, with the clip that it has at its noise, without that noise: the ceiling of the comparison."""
-    if isinstance(plan, Votes):
-        return _priced(dataclasses.replace(plan, noise_multiplier=0.0), plan)
-    return _priced(dataclasses.replace(plan, noise_multiplier=0.0, clip_norm=plan.bound, most_noise=None), plan)
+    if isinstance(plan, VotesPlan):
+        return _price(dataclasses.replace(plan, noise_multiplier=0.0), plan)
+    return _price(dataclasses.replace(plan, noise_multiplier=0.0, clip_norm=plan.bound, most_noise=None), plan)
 
 
-def noise_alone(plan: AnyPlan) -> AnyPlan:
+def noise_only_plan(plan: AnyPlan) -> AnyPlan:
     """The same plan with contributions that say nothing: its floor.
 
     Where these are 0 whatever anybody did, everybody is met for one decision.
     """
-    if isinstance(plan, Votes):
-        return _priced(dataclasses.replace(plan, counted=False, episode_length=1), plan)
+    if isinstance(plan, VotesPlan):
+        return _price(dataclasses.replace(plan, counted=False, episode_length=1), plan)
     zero = plan.critic in ("none", "local") and plan.local is None and plan.fisher is None
     horizon = 1 if zero else plan.horizon
-    return _priced(dataclasses.replace(plan, return_scale=0.0, entropy=0.0, horizon=horizon), plan)
+    return _price(dataclasses.replace(plan, return_scale=0.0, entropy=0.0, horizon=horizon), plan)
 
 
-def _priced(changed: AnyPlan, plan: AnyPlan) -> AnyPlan:
+def _price(changed: AnyPlan, plan: AnyPlan) -> AnyPlan:
     unit, delta = plan.unit, plan.delta
     return changed.account(unit=unit, delta=delta)
 
 
-def write_scalars(folder: Path, release: Release[Learned], curves: Sequence[LearningCurve]) -> None:
+def write_scalars(folder: Path, release: Release[TrainedPolicies], curves: Sequence[LearningCurve]) -> None:
     """Write one event file.
 
     Steps are rounds for the length of a released mean, and people met for everything else.

@@ -9,20 +9,20 @@ from typing import Any
 
 import numpy as np
 
-from tacit.agents.features import fits
+from tacit.agents.features import is_compatible
 from tacit.agents.policy_files import Activation
 from tacit.data.memory import Memory
 from tacit.data.spec import Box, Discrete, PublicSpec, Space
 from tacit.errors import FileError, PlanError, TacitError
-from tacit.methods.experts.learned import Learned as Taught
+from tacit.methods.experts.learned import LearnedPolicies as Taught
 from tacit.methods.improvement import Improvement
-from tacit.methods.off_policy_evaluation import Custom, Features, Fourier, OneHot
-from tacit.methods.off_policy_evaluation.features import ends
-from tacit.methods.off_policy_evaluation.policies import Callable, DiscretePolicy, Network, Uniform, imported
-from tacit.methods.off_policy_evaluation.targets import policy_in
-from tacit.methods.policy_gradient import Learned
+from tacit.methods.off_policy_evaluation import CustomFeatures, Features, Fourier, OneHot
+from tacit.methods.off_policy_evaluation.features import extreme_observations
+from tacit.methods.off_policy_evaluation.policies import Callable, DiscretePolicy, Network, Uniform, import_function
+from tacit.methods.off_policy_evaluation.targets import evaluated_policy
+from tacit.methods.policy_gradient import TrainedPolicies
 from tacit.privacy.certificate.certificate import Release
-from tacit.study.words import refused
+from tacit.study.words import option_error
 
 STATE_DICT = ".safetensors"
 
@@ -32,7 +32,7 @@ def memory_of(value: Any) -> Memory | None:
     return value.memory if isinstance(value, Improvement) else None
 
 
-def released_policy(folder: Path) -> Release[Any]:
+def load_policy(folder: Path) -> Release[Any]:
     """The policy of a run of `tacit train`, `tacit learn` or `tacit improve`.
 
     Raises:
@@ -51,7 +51,7 @@ def released_policy(folder: Path) -> Release[Any]:
         remedy = f"did you mean {inside}" if run else "check the path, or go on with the run (--resume)"
         raise FileError(what, where=str(folder), expected=expected, remedy=remedy)
     release = hub.load(folder)
-    if not isinstance(release.value, Learned | Taught | Improvement):
+    if not isinstance(release.value, TrainedPolicies | Taught | Improvement):
         moves = hasattr(release.value, "generate")
         raise FileError(
             f"the release is a {'simulator of movement' if moves else 'synthesizer'}, and does not act",
@@ -62,7 +62,7 @@ def released_policy(folder: Path) -> Release[Any]:
     return release
 
 
-def release_of(words: str | Any) -> Release[Any] | None:
+def resolve_release(words: str | Any) -> Release[Any] | None:
     """The release that these words name, by its folder or as itself; None where they name something else.
 
     Raises:
@@ -70,24 +70,25 @@ def release_of(words: str | Any) -> Release[Any] | None:
     """
     if isinstance(words, Release):
         return words
-    return released_policy(Path(words)) if isinstance(words, str | Path) and Path(words).is_dir() else None
+    return load_policy(Path(words)) if isinstance(words, str | Path) and Path(words).is_dir() else None
 
 
-def remembered(*words: str | Any) -> Memory | None:
+def shared_memory(*words: str | Any) -> Memory | None:
     """The memory that the policies of these words act on, where one is a release that has one.
 
     Raises:
         PlanError: they act on different ones, and there is one set of records.
         FileError, CertificateError: a folder holds no policy.
     """
-    releases = [release for each in words if (release := release_of(each)) is not None]
+    releases = [release for each in words if (release := resolve_release(each)) is not None]
     memories = [memory_of(release.value) for release in releases]
     if len(set(memories)) > 1:
-        raise refused("--policy, --behaviour", "one acts on another memory", "policies of one memory", "name another")
+        what, expected = "one acts on another memory", "policies of one memory"
+        raise option_error("--policy, --behaviour", what, expected, "name another")
     return memories[0] if memories else None
 
 
-def policy_of(words: str | Any, spec: PublicSpec, option: str, activation: Activation | None) -> DiscretePolicy:
+def resolve_policy(words: str | Any, spec: PublicSpec, option: str, activation: Activation | None) -> DiscretePolicy:
     """The policy of these words, tried on the ends of the public bounds.
 
     Args:
@@ -101,7 +102,7 @@ def policy_of(words: str | Any, spec: PublicSpec, option: str, activation: Activ
         PlanError: its words are of no known form, or it does not fit the observations or the actions.
         FileError, CertificateError: there is no such file or folder, or it holds no policy.
     """
-    space, network = spec.action, _named(words, option, activation)
+    space, network = spec.action, _find_policy(words, option, activation)
     if not isinstance(space, Discrete):
         what, expected = "the actions are continuous", "records of discrete actions, or --policy behaviour"
         remedy = "cut the actions into public bins before importing the records"
@@ -113,44 +114,45 @@ def policy_of(words: str | Any, spec: PublicSpec, option: str, activation: Activ
     actions = getattr(policy, "actions", None)
     if not isinstance(actions, int) or not hasattr(policy, "probabilities"):
         expected = "words, a release, or a policy with actions and probabilities (tacit.off_policy_evaluation)"
-        raise unknown(option, type(policy).__name__, expected)
+        raise unknown_form_error(option, type(policy).__name__, expected)
     if actions != space.n:
         what, expected = f"the policy has {actions} actions", f"{space.n}, as the records have"
         raise PlanError(what, where=option, expected=expected, remedy="choose a policy for these actions")
-    if isinstance(network, Network) and not _takes(network, spec.observation):
-        raise unfit(option, "a network that takes the observation, or of a discrete one its indicators or its number")
-    probabilities = np.asarray(tried(policy.probabilities, option, spec))
+    if isinstance(network, Network) and not _accepts(network, spec.observation):
+        expected = "a network that takes the observation, or of a discrete one its indicators or its number"
+        raise unfit_error(option, expected)
+    probabilities = np.asarray(try_function(policy.probabilities, option, spec))
     if not np.isfinite(probabilities).all():
-        raise unfit(option, "finite probabilities")
+        raise unfit_error(option, "finite probabilities")
     return policy
 
 
-def _named(words: str | Any, option: str, activation: Activation | None) -> Any:
+def _find_policy(words: str | Any, option: str, activation: Activation | None) -> Any:
     """The policy of a release or of a network's file that these words name; None where they name none."""
-    release = release_of(words)
+    release = resolve_release(words)
     if release is not None:
-        return policy_in(release)
+        return evaluated_policy(release)
     if not isinstance(words, str | Path):
         return None
     text, path = str(words), Path(words)
     if ":" in text:
-        own_function(text)
+        import_user_function(text)
     elif path.suffix or os.sep in text:
         return Network.load(path, activation=activation or "relu")
     elif text not in ("behaviour", "uniform"):
         expected = "behaviour, uniform, a .safetensors or .onnx file, the folder of a policy or package.module:function"
-        raise unknown(option, text, expected)
+        raise unknown_form_error(option, text, expected)
     return None
 
 
-def _takes(network: Network, space: Space) -> bool:
+def _accepts(network: Network, space: Space) -> bool:
     if network.features is not None:
-        return fits(network.features, space)
+        return is_compatible(network.features, space)
     inputs = network.layers[0][0].shape[1]
     return inputs == space.size or (isinstance(space, Discrete) and inputs == 1)
 
 
-def features_of(named: str | None, spec: PublicSpec, option: str) -> Features:
+def resolve_features(named: str | None, spec: PublicSpec, option: str) -> Features:
     """The feature map of these words, or the default one: one-hot, or Fourier of order 3.
 
     Args:
@@ -165,43 +167,44 @@ def features_of(named: str | None, spec: PublicSpec, option: str) -> Features:
     default = "one-hot" if isinstance(space, Discrete) else "fourier:3"
     kind, _, rest = (default if named is None else named).partition(":")
 
-    def whole(text: str) -> int:
+    def parse_number(text: str) -> int:
         if not text.isdecimal():
-            raise unknown(option, text, "a whole number after the colon, such as fourier:3 or one-hot:40")
+            raise unknown_form_error(option, text, "a whole number after the colon, such as fourier:3 or one-hot:40")
         return int(text)
 
     phi: Features
     if kind == "one-hot":
         if not isinstance(space, Discrete):
             what, expected = "one-hot features need a discrete observation", "fourier:ORDER or package.module:function"
-            raise refused(option, what, expected, "choose one of these for numbers")
-        phi = OneHot(whole(rest) if rest else space.n)
+            raise option_error(option, what, expected, "choose one of these for numbers")
+        phi = OneHot(parse_number(rest) if rest else space.n)
     elif kind == "fourier":
         box = Box((0.0,), (space.n - 1.0,)) if isinstance(space, Discrete) else space
         labels = box.categories if any(box.categories) else None
-        phi = Fourier(whole(rest), box.low, box.high, labels=labels)
+        phi = Fourier(parse_number(rest), box.low, box.high, labels=labels)
     elif rest:
-        values = np.asarray(tried(own_function(str(named)), option, spec))
+        values = np.asarray(try_function(import_user_function(str(named)), option, spec))
         if values.ndim != 2 or len(values) != 2:
-            raise unfit(option, "numbers [N, n] for N observations")
-        phi = Custom(str(named), values.shape[1])
+            raise unfit_error(option, "numbers [N, n] for N observations")
+        phi = CustomFeatures(str(named), values.shape[1])
     else:
-        raise unknown(option, kind, "one-hot, one-hot:STATES, fourier:ORDER or package.module:function")
-    tried(phi, option, spec)
+        raise unknown_form_error(option, kind, "one-hot, one-hot:STATES, fourier:ORDER or package.module:function")
+    try_function(phi, option, spec)
     return phi
 
 
-def tried(function: Any, option: str, spec: PublicSpec) -> Any:
+def try_function(function: Any, option: str, spec: PublicSpec) -> Any:
     """What a function makes of the two ends of the public bounds; no record is involved."""
     try:
-        return function(ends(spec.observation))
+        return function(extreme_observations(spec.observation))
     except TacitError:
         raise
     except Exception as error:
-        raise unfit(option, f"a function of observations within the public bounds ({type(error).__name__})") from None
+        expected = f"a function of observations within the public bounds ({type(error).__name__})"
+        raise unfit_error(option, expected) from None
 
 
-def own_function(words: str) -> Any:
+def import_user_function(words: str) -> Any:
     """The user's function of this name, whose module may lie in the working folder, after everything installed.
 
     Raises:
@@ -209,15 +212,15 @@ def own_function(words: str) -> Any:
     """
     if os.getcwd() not in sys.path:
         sys.path.append(os.getcwd())
-    return imported(words)
+    return import_function(words)
 
 
-def unknown(option: str, text: str, expected: str) -> PlanError:
+def unknown_form_error(option: str, text: str, expected: str) -> PlanError:
     """Words that say nothing."""
     return PlanError(f"{text!r} is of no known form", where=option, expected=expected, remedy="choose one of these")
 
 
-def unfit(option: str, expected: str) -> PlanError:
+def unfit_error(option: str, expected: str) -> PlanError:
     """A policy or features for other observations."""
     remedy = "try it on invented observations of these public bounds"
     return PlanError("it does not fit the observations", where=option, expected=expected, remedy=remedy)

@@ -53,10 +53,10 @@ class Source:
     bounds: PublicSpec | None
     unit: str
     simulated: bool
-    place: Path | None
+    path: Path | None
     open: Callable[[], Trajectories]
-    more: tuple[Path, ...] = ()
-    said: Mapping[str, Any] = field(default_factory=dict)
+    other_files: tuple[Path, ...] = ()
+    settings: Mapping[str, Any] = field(default_factory=dict)
     movement: Movement | None = None
     texts: Texts | None = None
     kind: UnitKind = "id"
@@ -69,11 +69,11 @@ class Source:
             DataError: there are no records.
         """
         if self.bounds is None:
-            raise _absent(self.name)
+            raise _absent_error(self.name)
         return self.bounds
 
 
-def source_of(
+def resolve_source(
     records: Any,
     unit: str,
     population: int | None,
@@ -106,37 +106,37 @@ def source_of(
         PlanError: records in memory have no ledger.
     """
     from tacit.data.mobility.days import Days
-    from tacit.data.trajectories import Trajectories, called_units, folder_of, held_by_one
+    from tacit.data.trajectories import Trajectories, bind_to_ledger, source_folder, unit_id_name
     from tacit.study.account import require_name
-    from tacit.study.movement import OWN, Movement, Whereabouts
+    from tacit.study.movement import MOVEMENT_WORDS, Movement, Whereabouts
 
-    taken = {"simulated"} if isinstance(records, Days) else set[str]()
+    allowed = {"simulated"} if isinstance(records, Days) else set[str]()
     if "text" in reading:
-        taken = {"text", "unit_key", "simulated"}
-    elif OWN & reading.keys():
-        taken = {word.name for word in fields(Whereabouts)} - {"source"}
-    said = {*reading, *(() if spec is None else ("spec",))}
-    if taken and (strange := sorted(said - taken)):
-        what, expected = f"{strange[0]}= has no meaning for such records", f"words of {', '.join(sorted(taken))}"
-        raise DataError(what, where="Study", expected=expected, remedy=f"leave {strange[0]}= out")
+        allowed = {"text", "unit_key", "simulated"}
+    elif MOVEMENT_WORDS & reading.keys():
+        allowed = {word.name for word in fields(Whereabouts)} - {"source"}
+    given = {*reading, *(() if spec is None else ("spec",))}
+    if allowed and (unknown := sorted(given - allowed)):
+        what, expected = f"{unknown[0]}= has no meaning for such records", f"words of {', '.join(sorted(allowed))}"
+        raise DataError(what, where="Study", expected=expected, remedy=f"leave {unknown[0]}= out")
     if isinstance(records, Days):
         data = records.trajectories(**reading)
         movement = Movement(records.grid, (lambda: records) if data.simulated else None)
-        opened = held_by_one(data, _required(ledger))
+        opened = bind_to_ledger(data, _require_ledger(ledger))
         return Source("Study", data.spec, unit, data.simulated, None, opened, movement=movement)
     if "text" in reading:
-        return _of_texts(Path(records), unit, **reading)
-    if OWN & reading.keys():
+        return _texts_source(Path(records), unit, **reading)
+    if MOVEMENT_WORDS & reading.keys():
         files = [records] if isinstance(records, str | os.PathLike) else records or ()
         people = Whereabouts(source=tuple(map(Path, files)), **reading)
-        return _of_movement(people, people.movement(unit, population, ledger), unit, ledger)
+        return _movement_source(people, people.movement(unit, population, ledger), unit, ledger)
     path = Path(records) if isinstance(records, str | os.PathLike) else None
     if isinstance(records, Trajectories):
-        path = folder_of(records)  # whose ledger lies beside the folder
+        path = source_folder(records)  # whose ledger lies beside the folder
     table = not isinstance(records, Trajectories) and (path is None or not (path / "spec.json").is_file())
     if records is None or (table and path is not None and path.is_dir() and spec is None and not reading):
         name = "Study" if path is None else str(path)
-        return Source(name, None, unit, records is None, path, partial(_nothing, name))
+        return Source(name, None, unit, records is None, path, partial(_refuse_records, name))
     if table and (path is None or path.exists()):
         return _table(records, path, unit, spec, ledger, **reading)
     if table and spec is not None:
@@ -148,9 +148,9 @@ def source_of(
         raise DataError(what, where="Study", expected=expected, remedy=f"leave {name}= out")
     if isinstance(records, Trajectories) and path is None:
         kind = records.unit_kind
-        require_name(called_units(records), unit, "Study", narrator, ids=kind == "id")
-        place = _required(ledger)
-        return Source("Study", records.spec, unit, records.simulated, None, held_by_one(records, place), kind=kind)
+        require_name(unit_id_name(records), unit, "Study", narrator, ids=kind == "id")
+        place = _require_ledger(ledger)
+        return Source("Study", records.spec, unit, records.simulated, None, bind_to_ledger(records, place), kind=kind)
     from tacit.data.store import read_spec, read_unit
 
     assert path is not None
@@ -159,17 +159,17 @@ def source_of(
     return Source(str(path), known, unit, simulated, path, lambda: lead.open(path), kind=kind)
 
 
-def _nothing(where: str) -> Trajectories:
-    raise _absent(where)
+def _refuse_records(where: str) -> Trajectories:
+    raise _absent_error(where)
 
 
-def _absent(where: str) -> DataError:
+def _absent_error(where: str) -> DataError:
     what, expected = "there are no records", "a folder that `tacit data import` wrote, or in Python a table with spec="
     remedy = "import them first; policies of experts, and simulated ones, are for `learn` alone"
     return DataError(what, where=where, expected=expected, remedy=remedy)
 
 
-def _required(ledger: Path | None) -> Path:
+def _require_ledger(ledger: Path | None) -> Path:
     """The ledger of records in memory."""
     if ledger is None:
         what = "records in memory have no place that their ledger could lie beside"
@@ -207,60 +207,62 @@ def _table(
     fields, propensity = reading.pop("fields", None), reading.pop("propensity", None)
     if isinstance(fields, Mapping) or propensity is not None:
         pairs = [f"{field}={','.join(names)}" for field, names in dict(fields or {}).items()]
-        fields = Fields.named(bounds, pairs)
+        fields = Fields.from_pairs(bounds, pairs)
         fields = fields if propensity is None else replace(fields, propensity=propensity)
     try:
-        wanted, styled = sorting.Wanted(unit, fields=fields, **reading), tables.Style(**style)
+        options, styled = sorting.TableOptions(unit, fields=fields, **reading), tables.Style(**style)
     except TypeError:
         what, expected = "the table is to be read in an unknown way", "what Trajectories.from_frame takes"
         raise PlanError(what, where="Study", expected=expected, remedy="check the words under [reading]") from None
-    place = _required(ledger) if path is None else ledger or ledger_beside(path)
+    place = _require_ledger(ledger) if path is None else ledger or ledger_beside(path)
 
     def read() -> Trajectories:
-        table = frames.table_of(records) if path is None else lake.table_of([str(path)], styled)
-        return Trajectories(sorting.read(table, wanted, bounds, simulated=simulated), bounds, simulated=simulated)
+        table = frames.open_table(records) if path is None else lake.open_table([str(path)], styled)
+        return Trajectories(sorting.read(table, options, bounds, simulated=simulated), bounds, simulated=simulated)
 
     # The unit is called like its column, so that a ledger refuses another column of the same table.
     kinds: dict[str, UnitKind] = {":transition": "transition", ":episode": "episode"}
     kind = kinds.get(unit, "id")
     name, unit = "Study" if path is None else str(path), unit.removeprefix(":")
-    return Source(name, bounds, unit, simulated, path, _held(read, place), kind=kind)
+    return Source(name, bounds, unit, simulated, path, _open_once(read, place), kind=kind)
 
 
-def _of_movement(people: Whereabouts, found: Movement, unit: str, ledger: Path | None) -> Source:
+def _movement_source(whereabouts: Whereabouts, movement: Movement, unit: str, ledger: Path | None) -> Source:
     from tacit.data.mobility.days import spec_of
     from tacit.study.account import ledger_beside
 
-    nobody, spec, days = people.city is not None or people.simulated, spec_of(found.grid), found.days
+    simulated, spec, days = whereabouts.city is not None or whereabouts.simulated, spec_of(movement.grid), movement.days
     assert days is not None
-    days = cache(days) if nobody else days
-    found = replace(found, days=days if nobody else None)
+    days = cache(days) if simulated else days
+    movement = replace(movement, days=days if simulated else None)
 
     def read() -> Trajectories:
-        return days().trajectories(simulated=nobody)
+        return days().trajectories(simulated=simulated)
 
-    if people.city is not None:
-        name = f"a city of {people.city:,} people"
-        return Source(name, spec, unit, nobody, None, read, said=asdict(people), movement=found)
-    (place, *more), name = people.source, ", ".join(map(str, people.source))
-    opened = _held(read, ledger or ledger_beside(place))
-    return Source(name, spec, unit, nobody, place, opened, tuple(more), asdict(people), found)
+    if whereabouts.city is not None:
+        name = f"a city of {whereabouts.city:,} people"
+        return Source(name, spec, unit, simulated, None, read, settings=asdict(whereabouts), movement=movement)
+    (place, *more), name = whereabouts.source, ", ".join(map(str, whereabouts.source))
+    opened = _open_once(read, ledger or ledger_beside(place))
+    return Source(name, spec, unit, simulated, place, opened, tuple(more), asdict(whereabouts), movement)
 
 
-def _of_texts(path: Path, unit: str, *, text: str, unit_key: UnitKey | None = None, simulated: bool = False) -> Source:
+def _texts_source(
+    path: Path, unit: str, *, text: str, unit_key: UnitKey | None = None, simulated: bool = False
+) -> Source:
     from tacit.data.texts import Texts
 
     name, texts = str(path), Texts(path, unit, text, unit_key)
-    said = {"data": path, "text": text, "unit_key": unit_key, "simulated": simulated}
-    return Source(name, None, unit, simulated, path, partial(_nothing, name), said=said, texts=texts)
+    settings = {"data": path, "text": text, "unit_key": unit_key, "simulated": simulated}
+    return Source(name, None, unit, simulated, path, partial(_refuse_records, name), settings=settings, texts=texts)
 
 
-def _held(read: Callable[[], Trajectories], ledger: Path) -> Callable[[], Trajectories]:
+def _open_once(read: Callable[[], Trajectories], ledger: Path) -> Callable[[], Trajectories]:
     """What opens records that are read when they are first needed, for the vaults of one study and one ledger."""
-    from tacit.data.trajectories import held_by_one
+    from tacit.data.trajectories import bind_to_ledger
 
     # Once a study: a file that changes between two verbs would deal other people to the folds.
-    once = cache(lambda: held_by_one(read(), ledger))
+    once = cache(lambda: bind_to_ledger(read(), ledger))
     return lambda: once()()
 
 
@@ -289,7 +291,7 @@ class Lead:
 
         if self.ranks is None and next(folder.glob("shard-*.parquet"), None) is None:
             return Trajectories.open(folder)
-        return _read(folder, self.ranks)
+        return _read_shards(folder, self.ranks)
 
     def vault(self, data: Trajectories, ledger: Ledger, tracker: Tracker | None) -> AbstractContextManager[Vault]:
         """A vault over what `open` gave, and the shards of the other processes."""
@@ -326,7 +328,7 @@ def serve(folder: Path, ranks: Ranks) -> None:
     try:
         key = ranks.tell()
         if key is not None:
-            answer(_read(folder, ranks, key), ranks)
+            answer(_read_shards(folder, ranks, key), ranks)
     except RuntimeError:
         gone = True  # its text names addresses
     finally:
@@ -336,20 +338,20 @@ def serve(folder: Path, ranks: Ranks) -> None:
         raise MechanismError("another process is gone", where=f"rank {ranks.rank}", expected=expected, remedy=remedy)
 
 
-def joined() -> Ranks | None:
+def find_ranks() -> Ranks | None:
     """The processes of the `torchrun` that started this one, if one did."""
     if "WORLD_SIZE" not in os.environ:
         return None
     from tacit.privacy.vault.ranks import Ranks
 
-    return Ranks() if Ranks.started() else None
+    return Ranks() if Ranks.is_started() else None
 
 
-def _read(folder: Path, ranks: Ranks | None, key: bytes | None = None) -> Trajectories:
+def _read_shards(folder: Path, ranks: Ranks | None, key: bytes | None = None) -> Trajectories:
     """The shards of this process; rank 0 draws the key that the others are given."""
     from tacit.data.sources import shards
 
-    described = shards.described(folder)
+    described = shards.read_shards(folder)
     if described is None:
         remedy = "write one with `tacit data shard`, or start the command without torchrun"
         what = "the records are in one piece, and there are several processes"

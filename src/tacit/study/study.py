@@ -13,8 +13,8 @@ from tacit.study import imitate as imitating
 from tacit.study import improve as improving
 from tacit.study import learn as learning
 from tacit.study import synthesize as synthesizing
-from tacit.study.narration import Narrator, Quiet, in_python
-from tacit.study.verbs import Request, plain, settings_of, verb
+from tacit.study.narration import Narrator, SilentNarrator, translate_options
+from tacit.study.verbs import Request, normalise_words, settings_of, verb
 from tacit.units import Relation, Unit
 
 if TYPE_CHECKING:
@@ -72,12 +72,12 @@ class Study:
         **reading: Any,
     ) -> None:
         from tacit.study.curator import Curator
-        from tacit.study.records import Lead, source_of
+        from tacit.study.records import Lead, resolve_source
 
-        narrator, lead = Quiet() if narrator is None else narrator, Lead() if lead is None else lead
-        with in_python(narrator):
+        narrator, lead = SilentNarrator() if narrator is None else narrator, Lead() if lead is None else lead
+        with translate_options(narrator):
             place = None if ledger is None else Path(ledger)
-            source = source_of(records, unit, population, spec, place, narrator, lead, **reading)
+            source = resolve_source(records, unit, population, spec, place, narrator, lead, **reading)
             if population is not None:
                 Unit(source.unit, relation, population)  # refused at once, and not by the first verb
             self.curator = Curator(
@@ -103,9 +103,9 @@ class Study:
         """
         from tacit.study.file import StudyFile
 
-        with in_python(Quiet() if narrator is None else narrator):
+        with translate_options(SilentNarrator() if narrator is None else narrator):
             file = StudyFile.read(Path(path))
-        return cls(file.records, **file.words, narrator=narrator, **more)
+        return cls(file.records, **file.arguments, narrator=narrator, **more)
 
     align = verb(aligning.align)
     evaluate = verb(evaluating.evaluate)
@@ -134,9 +134,9 @@ class Study:
             PlanError: there is no such verb.
             TacitError: what the verb itself would refuse before it opens a ledger or reads a record.
         """
-        with in_python(self.curator.narrator):
-            ask = _asking(verb)
-            request: Request[Any] = ask(self.curator, **plain(ask, words))
+        with translate_options(self.curator.narrator):
+            ask = _find_verb(verb)
+            request: Request[Any] = ask(self.curator, **normalise_words(ask, words))
             return request
 
     def carry_out(self, verb: str, **words: Any) -> tuple[Release[Any], Request[Any]]:
@@ -146,9 +146,9 @@ class Study:
             PlanError: there is no such verb.
             TacitError: what the verb itself raises.
         """
-        with in_python(self.curator.narrator):
-            ask = _asking(verb)
-            words = plain(ask, words)
+        with translate_options(self.curator.narrator):
+            ask = _find_verb(verb)
+            words = normalise_words(ask, words)
             request: Request[Any] = ask(self.curator, **words)
             self.curator.narrator.say(str(request))
             return request.carry_out(settings_of(self.curator, ask, words)), request
@@ -161,13 +161,13 @@ class Study:
             LedgerError: the ledger is damaged, or the records have another.
         """
         from tacit.privacy.ledger.ledger import Ledger
-        from tacit.study.account import Words
+        from tacit.study.account import VerbPhrases
 
-        words = Words("people", "release", "learned from", "learn")
+        words = VerbPhrases("people", "release", "learned from", "learn")
         account = self.curator.account(words, 1.0, self.curator.delta(None))
-        if account.inside:  # nobody is behind the records, and what a run spends is its own
+        if account.ledger_in_run:  # nobody is behind the records, and what a run spends is its own
             return None
-        account.require_only()
+        account.require_sole_ledger()
         return Ledger.read(account.path) if account.path.exists() else None
 
     def __str__(self) -> str:
@@ -185,7 +185,7 @@ class Study:
         return "\n".join((*lines, *(f"Release  {plan.method}, epsilon {plan.epsilon:.6g}" for plan in view.plans())))
 
 
-def _asking(verb: str) -> Any:
+def _find_verb(verb: str) -> Any:
     """The function that checks the words of a verb."""
     ask = getattr(getattr(Study, verb, None), "__wrapped__", None)
     if ask is None:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from tacit.methods.synthesis.trajectories.plan import TrajectoriesPlan
 
 PRIVORL, PRIVORL_J = "privorl", "privorl-j"
-DIFFUSED = (PRIVORL, PRIVORL_J)
+DIFFUSION_METHODS = (PRIVORL, PRIVORL_J)
 """tacit's own methods: they train networks by noisy gradients, keep checkpoints and use accelerators."""
 _LENGTHS = ("longest", "episodes_per_unit")
 _NOISY = ("steps", "expected_batch_size", "clip_norm", "noise_multiplicity", "fragments_per_unit", "learning_rate")
@@ -37,11 +37,11 @@ _CHOSEN: Mapping[str, type[int] | type[float]] = {
     "curiosity-rate": float,
 }
 """Settings that may be chosen, and what their values are."""
-meaningless = partial(words.meaningless, "synthesize")
+no_effect_error = partial(words.no_effect_error, "synthesize")
 
 
 @dataclass(frozen=True, kw_only=True)
-class SynthesisWords:
+class SynthesisOptions:
     """The words that decide a plan, and what is known of the records.
 
     Args:
@@ -62,13 +62,13 @@ class SynthesisWords:
     unit: Unit
     epsilon: float
     settings: Mapping[str, Any]
-    given: Sequence[str]
+    given_names: Sequence[str]
     paper: bool
     rake: bool
     choose: Sequence[str]
     provenance: str | None
     spec: PublicSpec
-    each_row: bool
+    unit_is_row: bool
     public: Trajectories | None = None
 
     def require_meaning(self) -> None:
@@ -77,33 +77,33 @@ class SynthesisWords:
         Raises:
             PlanError: the first such word, or one is missing that another needs.
         """
-        method, given, ours = self.method, self.given, " or ".join(DIFFUSED)
-        own, drawn = _options_of(method), "trajectories" if method == PRIVORL_J else "rows"
+        method, given, ours = self.method, self.given_names, " or ".join(DIFFUSION_METHODS)
+        known, drawn = _method_options(method), "trajectories" if method == PRIVORL_J else "rows"
         for name in given:
-            if name not in (*own, drawn):
-                raise meaningless(name, f"it with a method that has it, not {method}")
+            if name not in (*known, drawn):
+                raise no_effect_error(name, f"it with a method that has it, not {method}")
         if self.choose and (method != PRIVORL or self.paper):
-            raise meaningless("--choose", f"it with our settings of {PRIVORL}")
-        if self.paper and method not in DIFFUSED:
-            raise meaningless("--paper", f"it with {ours}, whose settings are published")
+            raise no_effect_error("--choose", f"it with our settings of {PRIVORL}")
+        if self.paper and method not in DIFFUSION_METHODS:
+            raise no_effect_error("--paper", f"it with {ours}, whose settings are published")
         for name in given if self.paper else ():
             if name not in (*_LENGTHS, "public", "provenance", drawn):
-                raise meaningless(name, "it with our settings, not --paper, whose are published")
+                raise no_effect_error(name, "it with our settings, not --paper, whose are published")
         for name in given if "local_context" in given else ():
             if name in _NOISY:
-                raise meaningless(name, "it with a run that takes noisy gradients, not --local-context")
-        if not self.rake and (method not in DIFFUSED or self.paper):
-            raise meaningless("--no-rake", f"it with our settings of {ours}, whose models draw what is weighted")
+                raise no_effect_error(name, "it with a run that takes noisy gradients, not --local-context")
+        if not self.rake and (method not in DIFFUSION_METHODS or self.paper):
+            raise no_effect_error("--no-rake", f"it with our settings of {ours}, whose models draw what is weighted")
         begins, missing = method == "pre-pate-gan", []
         if "provenance" in given and "public" not in given and not begins:
-            raise meaningless("--provenance", "it with --public")
+            raise no_effect_error("--provenance", "it with --public")
         if begins and "public" not in given:
             expected = "the records that pre-pate-gan begins with"
-            missing.append(words.Missing("--public", expected, "name them, or take pate-gan"))
+            missing.append(words.MissingOption("--public", expected, "name them, or take pate-gan"))
         if "provenance" not in given and ("public" in given or begins):
             expected = "where the public records come from and why they hold no private one"
-            missing.append(words.Missing("--provenance", expected, "say it: it is printed in the certificate"))
-        words.require_given("synthesize", missing)
+            missing.append(words.MissingOption("--provenance", expected, "say it: it is printed in the certificate"))
+        words.require_options("synthesize", missing)
 
     def require_public(self) -> None:
         """Refuse public records that do not serve, or none where the plan cannot do without.
@@ -113,48 +113,48 @@ class SynthesisWords:
             DataError: without public records the bounds do not say how large a step is.
         """
         worlds = self.rake and self.public is not None and self.public.unit_kind == "id"
-        if "local_context" in self.given and not worlds:
+        if "local_context" in self.given_names and not worlds:
             what = "there are no public worlds to learn from, or no histograms that tell of the private one"
             expected = "--public records whose units are worlds (cities, hospitals), with --provenance and no --no-rake"
             remedy = "import the public records with the world as their unit, or leave --local-context out"
             raise PlanError(what, where="--local-context", expected=expected, remedy=remedy)
-        if self.method in DIFFUSED and self.public is None and not _cuttable(self.spec):
+        if self.method in DIFFUSION_METHODS and self.public is None and not _can_cut(self.spec):
             from tacit.methods.synthesis import Encoder
 
             Encoder.from_bounds(self.spec)  # refuses; it loads PyTorch, which a dry run is quicker without
 
 
-def _options_of(method: str) -> set[str]:
+def _method_options(method: str) -> set[str]:
     """The settings that belong to a method, those of its plan among them."""
-    own = {*words.offered("synthesize", method)}
-    own |= {"expected_batch_size"} if method in DIFFUSED else set()
+    own = {*words.method_options("synthesize", method)}
+    own |= {"expected_batch_size"} if method in DIFFUSION_METHODS else set()
     own |= {"curiosity_rate"} if method == PRIVORL else set()
     return own | ({"public", "provenance"} if find_method("synthesize", method).public else set())
 
 
-def plan_of(wanted: SynthesisWords) -> Any:
+def build_plan(options: SynthesisOptions) -> Any:
     """The plan of these words, not calibrated.
 
     Raises:
         PlanError: a setting is out of range, or has no meaning.
         DataError: the bounds do not say how large a step is.
     """
-    if wanted.method == PRIVORL:
-        return _transitions(wanted)
-    if wanted.method == PRIVORL_J:
-        return _trajectories(wanted)
-    changes = {name: value for name, value in wanted.settings.items() if name != "bins"}
-    plan = baseline_plan(wanted.method, partial(_bins, wanted))
+    if options.method == PRIVORL:
+        return _transitions(options)
+    if options.method == PRIVORL_J:
+        return _trajectories(options)
+    changes = {name: value for name, value in options.settings.items() if name != "bins"}
+    plan = baseline_plan(options.method, partial(_bins, options))
     if "steps" in changes:
         changes["hold"] = min(plan.hold, changes["steps"] // 10)
-    if wanted.provenance is not None and find_method("synthesize", wanted.method).public == "training":
+    if options.provenance is not None and find_method("synthesize", options.method).public == "training":
         from tacit.methods.synthesis.baselines.pate_gan_plan import GanPretraining
 
-        changes["pretraining"] = GanPretraining(provenance=wanted.provenance)
+        changes["pretraining"] = GanPretraining(provenance=options.provenance)
     return dataclasses.replace(plan, **changes)
 
 
-def choice_of(candidates: Sequence[SynthesisWords]) -> Any:
+def build_choice_plan(candidates: Sequence[SynthesisOptions]) -> Any:
     """The plan by which the records choose among candidates, which differ in their settings; not calibrated.
 
     Raises:
@@ -164,20 +164,20 @@ def choice_of(candidates: Sequence[SynthesisWords]) -> Any:
     from tacit.methods.synthesis import RakingPlan
 
     judge = RakingPlan(raking=_raking(candidates[0]))
-    return SelectionPlan(candidates=tuple(map(plan_of, candidates)), judge=judge)
+    return SelectionPlan(candidates=tuple(map(build_plan, candidates)), judge=judge)
 
 
-def candidates_of(wanted: SynthesisWords) -> dict[str, SynthesisWords]:
+def list_candidates(options: SynthesisOptions) -> dict[str, SynthesisOptions]:
     """The words with each combination of the settings that are to be chosen, by what is said of it afterwards.
 
     Raises:
         PlanError: a setting is unknown, named twice or also given by itself, or its values are no numbers.
     """
     grid: dict[str, list[Any]] = {}
-    for setting in wanted.choose:
+    for setting in options.choose:
         name, _, listed = setting.partition("=")
         what = f"--choose {setting} is not understood"
-        if name not in _CHOSEN or name in grid or name.replace("-", "_") in wanted.settings:
+        if name not in _CHOSEN or name in grid or name.replace("-", "_") in options.settings:
             expected = f"one of {', '.join(_CHOSEN)}, once, and not also as --{name}"
             raise PlanError(what, where="synthesize", expected=expected, remedy="change that setting")
         try:
@@ -188,41 +188,41 @@ def candidates_of(wanted: SynthesisWords) -> dict[str, SynthesisWords]:
     candidates = {}
     for values in product(*grid.values()) if grid else ():
         chosen = dict(zip(grid, values, strict=True))
-        settings = {**wanted.settings, **{name.replace("-", "_"): value for name, value in chosen.items()}}
-        said = ", ".join(f"{name} {value:g}" for name, value in chosen.items())
-        candidates[said] = dataclasses.replace(wanted, settings=settings)
+        settings = {**options.settings, **{name.replace("-", "_"): value for name, value in chosen.items()}}
+        label = ", ".join(f"{name} {value:g}" for name, value in chosen.items())
+        candidates[label] = dataclasses.replace(options, settings=settings)
     return candidates
 
 
-def baseline_plan(method: str, cut: Callable[[], Discretisation]) -> Any:
+def baseline_plan(method: str, discretise: Callable[[], Discretisation]) -> Any:
     """The plan of a baseline with its own settings, not calibrated; `cut` makes the bins of one that cuts columns."""
     kind = load(find_method("synthesize", method).plan)
-    return kind.of(cut()) if "discretisation" in kind.__dataclass_fields__ else kind()
+    return kind.of(discretise()) if "discretisation" in kind.__dataclass_fields__ else kind()
 
 
-def _transitions(wanted: SynthesisWords) -> TransitionsPlan:
-    size, settings = wanted.unit.size, dict(wanted.settings)
-    if wanted.paper:
-        epoch = None if wanted.public is None else len(wanted.public.columns["rewards"])
-        return TransitionsPlan.paper(population=size, provenance=wanted.provenance, epoch=epoch)
+def _transitions(options: SynthesisOptions) -> TransitionsPlan:
+    size, settings = options.unit.size, dict(options.settings)
+    if options.paper:
+        epoch = None if options.public is None else len(options.public.columns["rewards"])
+        return TransitionsPlan.paper(population=size, provenance=options.provenance, epoch=epoch)
     rate, pretraining = settings.pop("curiosity_rate", None), None
-    if wanted.provenance is None and rate is not None:
-        raise meaningless("--curiosity-rate", "it with --public, whose training it changes")
-    if wanted.provenance is not None:
+    if options.provenance is None and rate is not None:
+        raise no_effect_error("--curiosity-rate", "it with --public, whose training it changes")
+    if options.provenance is not None:
         curiosity = Curiosity(rate=rate) if rate else None
-        pretraining = Pretraining(provenance=wanted.provenance, curiosity=curiosity)
+        pretraining = Pretraining(provenance=options.provenance, curiosity=curiosity)
     plan = TransitionsPlan(pretraining=pretraining)
-    if not wanted.each_row and settings.get("rows_per_unit") != 1:  # units own many rows, and many of them count
-        plan = TransitionsPlan.for_people(population=size, epsilon=wanted.epsilon, pretraining=pretraining)
-    return dataclasses.replace(plan, **_changes(settings, plan, size), raking=_raked(wanted))
+    if not options.unit_is_row and settings.get("rows_per_unit") != 1:  # units own many rows, and many of them count
+        plan = TransitionsPlan.for_people(population=size, epsilon=options.epsilon, pretraining=pretraining)
+    return dataclasses.replace(plan, **_changes(settings, plan, size), raking=_default_raking(options))
 
 
-def _trajectories(wanted: SynthesisWords) -> TrajectoriesPlan:
+def _trajectories(options: SynthesisOptions) -> TrajectoriesPlan:
     from tacit.methods.synthesis.trajectories.plan import TrajectoriesPlan
 
-    size, settings = wanted.unit.size, dict(wanted.settings)
-    if wanted.paper:
-        paper = TrajectoriesPlan.paper(population=size, provenance=wanted.provenance)
+    size, settings = options.unit.size, dict(options.settings)
+    if options.paper:
+        paper = TrajectoriesPlan.paper(population=size, provenance=options.provenance)
         return dataclasses.replace(paper, **settings)
     lengths = {
         "longest": settings.pop("longest", TrajectoriesPlan.longest),
@@ -230,7 +230,7 @@ def _trajectories(wanted: SynthesisWords) -> TrajectoriesPlan:
     }
     shapes = {name: settings.pop(name) for name in ("horizon", "network", "local_context") if name in settings}
     plan = TrajectoriesPlan.for_people(
-        population=size, provenance=wanted.provenance, raking=_raked(wanted), **lengths, **shapes
+        population=size, provenance=options.provenance, raking=_default_raking(options), **lengths, **shapes
     )
     changes = _changes(settings, plan, size)
     if "steps" in changes:
@@ -248,29 +248,29 @@ def _changes(settings: dict[str, Any], plan: TransitionsPlan | TrajectoriesPlan,
     return settings
 
 
-def _raked(wanted: SynthesisWords) -> Raking | None:
+def _default_raking(options: SynthesisOptions) -> Raking | None:
     """The default tables on the records' bounds; None where none are wanted or none can be cut."""
-    return _raking(wanted) if wanted.rake and _cuttable(wanted.spec) else None
+    return _raking(options) if options.rake and _can_cut(options.spec) else None
 
 
-def _raking(wanted: SynthesisWords) -> Raking:
+def _raking(options: SynthesisOptions) -> Raking:
     """The tables, cut by public records if there are any."""
-    if wanted.public is None or wanted.provenance is None:
-        return Raking.of(wanted.spec, population=wanted.unit.size)
-    public = wanted.public.columns
-    return Raking.of(wanted.spec, population=wanted.unit.size, public=public, provenance=wanted.provenance)
+    if options.public is None or options.provenance is None:
+        return Raking.of(options.spec, population=options.unit.size)
+    public = options.public.columns
+    return Raking.of(options.spec, population=options.unit.size, public=public, provenance=options.provenance)
 
 
-def _cuttable(spec: PublicSpec) -> bool:
+def _can_cut(spec: PublicSpec) -> bool:
     """Whether the bounds say how large a step is, by which its bins are cut."""
     return spec.difference is not None or not isinstance(spec.observation, Box)
 
 
-def _bins(wanted: SynthesisWords) -> Discretisation:
+def _bins(options: SynthesisOptions) -> Discretisation:
     """Public bins of the records' columns: by the bounds, or such that each holds about as many public rows."""
     from tacit.methods.synthesis.discretisation import Discretisation
 
-    bins: dict[str, Any] = {name: value for name, value in wanted.settings.items() if name == "bins"}
-    if wanted.public is None or wanted.provenance is None:
-        return Discretisation(wanted.spec, **bins)
-    return Discretisation.from_public(wanted.spec, wanted.public.columns, provenance=wanted.provenance, **bins)
+    bins: dict[str, Any] = {name: value for name, value in options.settings.items() if name == "bins"}
+    if options.public is None or options.provenance is None:
+        return Discretisation(options.spec, **bins)
+    return Discretisation.from_public(options.spec, options.public.columns, provenance=options.provenance, **bins)

@@ -9,7 +9,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from tacit.study.words import refused
+from tacit.study.words import option_error
 
 if TYPE_CHECKING:
     from tacit.data.trajectories import Trajectories
@@ -54,7 +54,7 @@ SYMPTOMS = (0, "symptoms")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Synthesis:
+class SynthesisJob:
     """What is learned, and what is written of it.
 
     Args:
@@ -82,62 +82,64 @@ class Synthesis:
     format: RowsFormat
     world: str | None = None
     holdout: Path | None = None
-    look: bool = False
+    diagnose: bool = False
     compares: bool
     resume: bool
     out: Path | None
     track: Path | None
-    of_folder: str | None = None
+    folder_option: str | None = None
     watch: Stopwatch
     command: str = "synthesize"
     page: Callable[[Release[Any], Sequences, Trajectories], Report] | None = None
 
     @cached_property
-    def others(self) -> Trajectories | None:
+    def other_records(self) -> Trajectories | None:
         """The records that nothing is learned from."""
         from tacit.data.trajectories import Trajectories
 
         return None if self.holdout is None else Trajectories.open(self.holdout)
 
 
-def publish(asked: Synthesis, run: RunFolder, learned: Release[Any]) -> Sequences:
+def publish(job: SynthesisJob, run: RunFolder, learned: Release[Any]) -> Sequences:
     """Write certificate and synthetic dataset into the run's folder, and return what is in the dataset."""
     from tacit.evaluation.sequences import Sequences
     from tacit.study.folder import certify
 
-    value, place, stitches = learned.value, run.inside(ROWS[asked.format]), None
+    value, place, stitches = learned.value, run.resolve(ROWS[job.format]), None
     certify(run, learned.certificate)
-    settings: dict[str, Any] = {"seed": asked.seed, **({} if asked.device == "cpu" else {"device": asked.device})}
-    title = f"Sampling {asked.count:,} {drawn_by(value)} and writing the dataset"
-    with asked.watch.phase(SAMPLING), asked.account.narrator.progress(title):
+    settings: dict[str, Any] = {"seed": job.seed, **({} if job.device == "cpu" else {"device": job.device})}
+    title = f"Sampling {job.count:,} {sample_kind(value)} and writing the dataset"
+    with job.watch.phase(SAMPLING), job.account.narrator.progress(title):
         if hasattr(value, "sample_trajectories"):
-            from tacit.methods.synthesis.trajectories.algorithm import as_trajectories
+            from tacit.methods.synthesis.trajectories.algorithm import to_trajectories
 
-            stitched = value.sample_trajectories(asked.count, **settings)
-            data, stitches = as_trajectories(stitched, value.encoder), stitched.stitches
+            stitched = value.sample_trajectories(job.count, **settings)
+            data, stitches = to_trajectories(stitched, value.encoder), stitched.stitches
         else:
-            data = value.sample(asked.count, **settings)
+            data = value.sample(job.count, **settings)
         if not place.exists():
-            write_rows(data, place, asked.format, learned.certificate)
+            write_rows(data, place, job.format, learned.certificate)
     return Sequences.of(data, stitches)
 
 
-def look(asked: Synthesis, run: RunFolder, vault: Vault, drawn: Sequences) -> None:
+def run_diagnostics(job: SynthesisJob, run: RunFolder, vault: Vault, drawn: Sequences) -> None:
     """The curator's own figures, under private/, noted in the ledger."""
     from tacit.evaluation.report import tables
     from tacit.study.folder import say_private
 
-    run.inside("private")
-    others = None if asked.others is None else asked.others.columns
+    run.resolve("private")
+    others = None if job.other_records is None else job.other_records.columns
 
     def compare(real: Mapping[str, Any]) -> dict[str, float]:
-        return tables.curators(vault.spec, drawn.columns, real, others, seed=asked.seed)
+        return tables.curator_figures(vault.spec, drawn.columns, real, others, seed=job.seed)
 
     vault.nonprivate(compare, reason=LOOK, folder=run.path)
-    say_private(run, asked.account.narrator)
+    say_private(run, job.account.narrator)
 
 
-def write(asked: Synthesis, run: RunFolder, learned: Release[Any], drawn: Sequences | None, data: Trajectories) -> None:
+def write(
+    job: SynthesisJob, run: RunFolder, learned: Release[Any], drawn: Sequences | None, data: Trajectories
+) -> None:
     """Write the rows, where they were not drawn before, and the report.
 
     Raises:
@@ -146,22 +148,22 @@ def write(asked: Synthesis, run: RunFolder, learned: Release[Any], drawn: Sequen
     from tacit.study.folder import finish
 
     try:
-        drawn = publish(asked, run, learned) if drawn is None else drawn
-        if asked.page is not None:
-            finish(run, asked.page(learned, drawn, data))
+        drawn = publish(job, run, learned) if drawn is None else drawn
+        if job.page is not None:
+            finish(run, job.page(learned, drawn, data))
         else:
-            with asked.account.narrator.progress("Measuring and writing the report"):
-                contents = _contents(asked, learned, drawn, data)
-                costs = (size_of(learned), *(asked.watch.costs() if asked.compares else ()))
-                finish(run, report(learned, run.path.name, asked.count, contents, costs))
+            with job.account.narrator.progress("Measuring and writing the report"):
+                contents = _contents(job, learned, drawn, data)
+                costs = (size_of(learned), *(job.watch.costs() if job.compares else ()))
+                finish(run, report(learned, run.path.name, job.count, contents, costs))
     except ModuleNotFoundError:
         saved = "The release is saved and nothing is lost: install the package and repeat with --resume."
-        asked.account.narrator.warn(saved)
+        job.account.narrator.warn(saved)
         raise
-    close(asked, run, learned)
+    say_outputs(job, run, learned)
 
 
-def _contents(asked: Synthesis, learned: Release[Any], drawn: Sequences, data: Trajectories) -> dict[str, Any]:
+def _contents(job: SynthesisJob, learned: Release[Any], drawn: Sequences, data: Trajectories) -> dict[str, Any]:
     """What a report shows: private records are never compared with, only simulated ones."""
     from tacit.evaluation.neighbours import nearest_records
     from tacit.evaluation.report import tables
@@ -169,36 +171,36 @@ def _contents(asked: Synthesis, learned: Release[Any], drawn: Sequences, data: T
     from tacit.evaluation.sequences import Sequences
     from tacit.study import simulators
 
-    seed, synthetic = asked.seed, drawn.columns
-    real = data.columns if asked.compares else None
+    seed, synthetic = job.seed, drawn.columns
+    real = data.columns if job.compares else None
     contents = tables.sections(data.spec, synthetic, real, seed=seed)
-    world = None if asked.world in (None, CLINIC) else simulators.plane_world(str(asked.world))
+    world = None if job.world in (None, CLINIC) else simulators.plane_world(str(job.world))
     scores = contents.get("scores", ())
     if world is not None:
-        scores += tables.physics(world, synthetic, ())
+        scores += tables.physics_scores(world, synthetic, ())
         panels: list[tuple[str, Any, tables.Table]] = [("Synthetic rows", "synthetic", synthetic)]
         if real is not None:
             panels.insert(0, ("Protected rows", "reference", real))
         contents["map"] = tables.plane_map(world, panels, seed=seed)
-    if drawn_by(learned.value) == "trajectories":
+    if sample_kind(learned.value) == "trajectories":
         whole = tables.whole_trajectories(
             data.spec,
             drawn,
-            Sequences.of(data) if asked.compares else None,
-            None if asked.public is None else Sequences.of(asked.public),
+            Sequences.of(data) if job.compares else None,
+            None if job.public is None else Sequences.of(job.public),
             longest=learned.value.plan.longest,
             seed=seed,
             world=world,
-            **({"state": SYMPTOMS} if asked.world == CLINIC else {}),
+            **({"state": SYMPTOMS} if job.world == CLINIC else {}),
         )
         contents["whole_trajectories"], scores = whole["whole_trajectories"], scores + whole["scores"]
     contents["scores"] = scores
     if real is None:
         return contents
     contents["embedding"] = tables.picture(real, synthetic, seed=seed)
-    if asked.others is not None:
-        contents["nearest"] = nearest_records(synthetic, real, asked.others.columns, seed=seed)
-    cost = Cost(asked.method, "synthetic", tuple(asked.watch.phases.items()), asked.watch.memory())
+    if job.other_records is not None:
+        contents["nearest"] = nearest_records(synthetic, real, job.other_records.columns, seed=seed)
+    cost = Cost(job.method, "synthetic", tuple(job.watch.phases.items()), job.watch.peak_memory())
     return {**contents, "synthesizers": (cost,)}
 
 
@@ -209,7 +211,7 @@ def report(
     from tacit.evaluation.report import Report, synthesis
     from tacit.study.folder import VERIFY
 
-    drawn, certificate = f"{count:,} synthetic {drawn_by(learned.value)}", learned.certificate.to_json()
+    drawn, certificate = f"{count:,} synthetic {sample_kind(learned.value)}", learned.certificate.to_json()
     return Report(
         title=title,
         certificate=certificate,
@@ -234,13 +236,13 @@ def size_of(learned: Release[Any]) -> tuple[str, str]:
     return name, f"{sum(math.prod(array.shape) for array in arrays):,}"
 
 
-def close(asked: Synthesis, run: RunFolder, learned: Release[Any]) -> None:
+def say_outputs(job: SynthesisJob, run: RunFolder, learned: Release[Any]) -> None:
     """Say what was written, what to open and how to verify, and how more is drawn."""
     rows = [f"Dataset  {run.path / name}" for name in ROWS.values() if (run.path / name).exists()]
-    whole = drawn_by(learned.value) == "trajectories"
+    whole = sample_kind(learned.value) == "trajectories"
     more = "10000 --out TRAJECTORIES.parquet" if whole else "1000000 --out ROWS.parquet"
-    asked.account.narrator.say()
-    asked.account.tell(run, *rows, f"More     tacit sample --model {run.path / MODEL} --count {more}")
+    job.account.narrator.say()
+    job.account.tell(run, *rows, f"More     tacit sample --model {run.path / MODEL} --count {more}")
 
 
 def write_rows(data: Trajectories, out: Path, form: RowsFormat, certificate: Certificate) -> None:
@@ -268,7 +270,7 @@ def write_rows(data: Trajectories, out: Path, form: RowsFormat, certificate: Cer
             certificate.save(out / CERTIFICATE)
 
 
-def require_form(form: RowsFormat, count: int, what: str, where: str) -> None:
+def require_format(form: RowsFormat, count: int, what: str, where: str) -> None:
     """Refuse a format whose packages are missing, or that does not hold so many of what is drawn.
 
     Args:
@@ -285,9 +287,9 @@ def require_form(form: RowsFormat, count: int, what: str, where: str) -> None:
 
     require_packages(*PACKAGES[form])
     if form == "minari" and what != "trajectories":
-        from tacit.data.outputs import require_few
+        from tacit.data.outputs import require_few_episodes
 
-        require_few(count, where)
+        require_few_episodes(count, where)
 
 
 def require_folder(out: Path, where: str) -> None:
@@ -298,10 +300,10 @@ def require_folder(out: Path, where: str) -> None:
     """
     if out.suffix.lower() in _FORMS:
         expected = f"the folder of a run, in which the rows will be {' or '.join(_FILES)}"
-        raise refused(where, f"--out ends in {out.suffix}, and a run is a folder", expected, "give --out RUN")
+        raise option_error(where, f"--out ends in {out.suffix}, and a run is a folder", expected, "give --out RUN")
 
 
-def form_of(out: Path, form: RowsFormat | None, where: str) -> RowsFormat:
+def resolve_format(out: Path, form: RowsFormat | None, where: str) -> RowsFormat:
     """What rows are written as: what the option says, or else the ending of the name.
 
     Raises:
@@ -314,10 +316,10 @@ def form_of(out: Path, form: RowsFormat | None, where: str) -> RowsFormat:
     if named is None or form not in (None, named):
         what = f"--out ends in {out.suffix}" + ("" if form is None else f", and --format is {form}")
         expected = f"{', '.join(_FORMS)} for a file of that format, or a folder without an ending"
-        raise refused(where, what, expected, "choose another name")
+        raise option_error(where, what, expected, "choose another name")
     return named
 
 
-def drawn_by(synthesizer: Any) -> str:
+def sample_kind(synthesizer: Any) -> str:
     """What a synthesizer draws: "trajectories" or "rows"."""
     return "trajectories" if hasattr(synthesizer, "sample_trajectories") else "rows"

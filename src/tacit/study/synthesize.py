@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 from tacit.errors import DataError, HardwareError
 from tacit.methods import find_method, list_names, load
 from tacit.study import synthesis_report, words
-from tacit.study.synthesis_report import CLINIC, MODEL, RowsFormat, Synthesis
-from tacit.study.verbs import Request, tracker
+from tacit.study.synthesis_report import CLINIC, MODEL, RowsFormat, SynthesisJob
+from tacit.study.verbs import Request, make_tracker
 
 if TYPE_CHECKING:
     from tacit.data.trajectories import Trajectories
@@ -27,7 +27,7 @@ TRAINING = "Training with privacy"
 """A phase of a run."""
 _COUNTS = {"rows": 100_000, "trajectories": 1_000}
 """Written where no number is asked for."""
-refused, meaningless = partial(words.refused, "synthesize"), partial(words.meaningless, "synthesize")
+option_error, no_effect_error = partial(words.option_error, "synthesize"), partial(words.no_effect_error, "synthesize")
 
 
 def synthesize(
@@ -105,36 +105,38 @@ def synthesize(
         TacitError: a word is wrong, or the ledger does not pay; nothing is spent before the training begins.
     """
     from tacit.data.trajectories import Trajectories
-    from tacit.study.account import Words
+    from tacit.study import synthesis_plans as plans
+    from tacit.study.account import VerbPhrases
     from tacit.study.folder import Stopwatch, require_free, require_packages
-    from tacit.study.synthesis_plans import DIFFUSED, PRIVORL_J, SynthesisWords, candidates_of, choice_of, plan_of
-    from tacit.validation import check
+    from tacit.validation import require_valid
 
     if method not in list_names("synthesize"):
-        raise refused(f"there is no method {method!r}", f"one of {', '.join(list_names('synthesize'))}", "name one")
+        expected = f"one of {', '.join(list_names('synthesize'))}"
+        raise option_error(f"there is no method {method!r}", expected, "name one")
     source = curator.source
-    own = {**settings, "expected_batch_size": expected_batch_size, "curiosity_rate": curiosity_rate}
-    own = {name: value for name, value in own.items() if value is not None}
+    method_settings = {**settings, "expected_batch_size": expected_batch_size, "curiosity_rate": curiosity_rate}
+    method_settings = {name: value for name, value in method_settings.items() if value is not None}
     more = {"public": public, "provenance": provenance, "rows": rows, "trajectories": trajectories}
-    wanted = SynthesisWords(
+    options = plans.SynthesisOptions(
         method=method,
         unit=curator.unit,
         epsilon=epsilon,
-        settings=own,
-        given=(*own, *(name for name, value in more.items() if value is not None)),
+        settings=method_settings,
+        given_names=(*method_settings, *(name for name, value in more.items() if value is not None)),
         paper=paper,
         rake=not no_rake,
         choose=choose,
         provenance=provenance,
         spec=source.spec,
-        each_row=source.kind == "transition",
+        unit_is_row=source.kind == "transition",
     )
-    wanted.require_meaning()
-    if device != "cpu" and method not in DIFFUSED:
-        raise meaningless("--device", f"it with {' or '.join(DIFFUSED)}, the methods that an accelerator makes faster")
+    options.require_meaning()
+    if device != "cpu" and method not in plans.DIFFUSION_METHODS:
+        expected = f"it with {' or '.join(plans.DIFFUSION_METHODS)}, the methods that an accelerator makes faster"
+        raise no_effect_error("--device", expected)
     if nonprivate_diagnostics and curator.lead.ranks is not None:
-        raise meaningless("--nonprivate-diagnostics", "it with one process: none of several holds all records")
-    what = "trajectories" if method == PRIVORL_J else "rows"
+        raise no_effect_error("--nonprivate-diagnostics", "it with one process: none of several holds all records")
+    what = "trajectories" if method == plans.PRIVORL_J else "rows"
     count = next((number for number in (rows, trajectories) if number is not None), _COUNTS[what])
     if count < 1:
         wrong, expected = f"the number of synthetic {what} is below 1", f"--{what} of at least 1"
@@ -143,31 +145,31 @@ def synthesize(
     if out is not None:
         synthesis_report.require_folder(out, "synthesize")
         require_packages("jinja2", "safetensors")
-        synthesis_report.require_form(format, count, what, "synthesize")
+        synthesis_report.require_format(format, count, what, "synthesize")
         require_free(out, resume=resume)
-    _require_records(source, method, world, holdout, look=nonprivate_diagnostics)
+    _require_records(source, method, world, holdout, diagnose=nonprivate_diagnostics)
     if public is not None:
-        _require_others(public, source, "public")
+        _require_other_records(public, source, "public")
     records = None if public is None else Trajectories.open(public)
-    wanted = dataclasses.replace(wanted, public=records)
-    wanted.require_public()
+    options = dataclasses.replace(options, public=records)
+    options.require_public()
 
-    slack, resumes = curator.delta(delta), method in DIFFUSED and not choose and out is not None
-    told = Words(f"{curator.unit.name}s", "synthesis", "learned from", "synthesize")
-    account = curator.account(told, epsilon, slack, resumes=resumes)
-    paid = resume and out is not None and (out / MODEL).exists()
-    if not paid:
-        account.require_alike()
-    check("epsilon", epsilon, 0 < epsilon < math.inf, "a finite number > 0")
-    candidates = candidates_of(wanted)
+    slack, resumes = curator.delta(delta), method in plans.DIFFUSION_METHODS and not choose and out is not None
+    phrases = VerbPhrases(f"{curator.unit.name}s", "synthesis", "learned from", "synthesize")
+    account = curator.account(phrases, epsilon, slack, resumes=resumes)
+    released = resume and out is not None and (out / MODEL).exists()
+    if not released:
+        account.require_same_terms()
+    require_valid("epsilon", epsilon, 0 < epsilon < math.inf, "a finite number > 0")
+    candidates = plans.list_candidates(options)
     with curator.narrator.progress("Calibrating the noise"):
-        plan = choice_of(tuple(candidates.values())) if choose else plan_of(wanted)
+        plan = plans.build_choice_plan(tuple(candidates.values())) if choose else plans.build_plan(options)
         plan = plan.calibrate(unit=curator.unit, epsilon=epsilon, delta=slack)
-    if not paid:
+    if not released:
         account.require_payable(plan, resumed=resume)
-    of_folder = {**more, "world": world, "holdout": holdout, "nonprivate_diagnostics": nonprivate_diagnostics}
-    of_folder = {**of_folder, "resume": resume, "public": None, "provenance": None}
-    asked = Synthesis(
+    needs_folder = {**more, "world": world, "holdout": holdout, "nonprivate_diagnostics": nonprivate_diagnostics}
+    needs_folder = {**needs_folder, "resume": resume, "public": None, "provenance": None}
+    job = SynthesisJob(
         method=method,
         plan=plan,
         account=account,
@@ -179,18 +181,18 @@ def synthesize(
         format=format,
         world=world,
         holdout=holdout,
-        look=nonprivate_diagnostics and not source.simulated,
+        diagnose=nonprivate_diagnostics and not source.simulated,
         compares=source.simulated and curator.lead.ranks is None,
         resume=resume,
         out=out,
         track=track,
-        of_folder=next((name for name, value in of_folder.items() if value), None),
+        folder_option=next((name for name, value in needs_folder.items() if value), None),
         watch=Stopwatch(),
     )
-    return Request(plan, partial(release, curator, asked))
+    return Request(plan, partial(release, curator, job))
 
 
-def release(curator: Curator, asked: Synthesis, options: Mapping[str, Any]) -> Release[Any]:
+def release(curator: Curator, job: SynthesisJob, options: Mapping[str, Any]) -> Release[Any]:
     """Open the records, reserve, train, release, sample and save.
 
     Args:
@@ -205,83 +207,83 @@ def release(curator: Curator, asked: Synthesis, options: Mapping[str, Any]) -> R
     from tacit import hub
     from tacit.study.folder import RunFolder
 
-    if asked.out is None and asked.of_folder is not None:
-        raise meaningless(asked.of_folder, "it with --out, the folder of a run")
+    if job.out is None and job.folder_option is not None:
+        raise no_effect_error(job.folder_option, "it with --out, the folder of a run")
     narrator, learned, drawn = curator.narrator, None, None
     with narrator.progress("Opening the records"):
-        data, _ = curator.source.open(), asked.others
-        if asked.method == "privorl-j":
+        data, _ = curator.source.open(), job.other_records
+        if job.method == "privorl-j":
             data.require_ends()
-    with RunFolder.wanted(asked.out, asked.command, options, resume=asked.resume) as run:
-        if run is not None and run.inside(MODEL).exists():
-            learned = hub.load(run.inside(MODEL))
+    with RunFolder.attempt_optional(job.out, job.command, options, resume=job.resume) as run:
+        if run is not None and run.resolve(MODEL).exists():
+            learned = hub.load(run.resolve(MODEL))
         if run is not None and run.read()["finished"] and learned is not None:
             narrator.say("The run was finished already.")
-            synthesis_report.close(asked, run, learned)
+            synthesis_report.say_outputs(job, run, learned)
             return learned
-        if learned is None or asked.look:
-            ledger = asked.account.opened(run)
-            with ledger as opened, curator.lead.vault(data, opened, tracker(asked.track)) as vault:
+        if learned is None or job.diagnose:
+            ledger = job.account.open_ledger(run)
+            with ledger as opened, curator.lead.vault(data, opened, make_tracker(job.track)) as vault:
                 if learned is None:
-                    fit, settings = _fit(curator, asked, run)
-                    title = f"{TRAINING}, a secret number of times" if asked.candidates else TRAINING
-                    with asked.watch.phase(TRAINING), narrator.progress(title) as advance:
-                        shown = {} if asked.candidates else {"progress": advance}
-                        learned = fit(asked.plan, vault, **settings, **shown)
-                    if asked.candidates:
-                        best = asked.candidates[learned.choice.candidate]
-                        narrator.say(f"Chosen of {len(asked.candidates):,} candidates: {best}")
+                    fit, settings = _fit(curator, job, run)
+                    title = f"{TRAINING}, a secret number of times" if job.candidates else TRAINING
+                    with job.watch.phase(TRAINING), narrator.progress(title) as advance:
+                        shown = {} if job.candidates else {"progress": advance}
+                        learned = fit(job.plan, vault, **settings, **shown)
+                    if job.candidates:
+                        best = job.candidates[learned.choice.candidate]
+                        narrator.say(f"Chosen of {len(job.candidates):,} candidates: {best}")
                     if run is not None:
-                        hub.save(learned, run.inside(MODEL))
+                        hub.save(learned, run.resolve(MODEL))
                         run.remove(CHECKPOINT)  # which a release needs no more
-                if run is not None and asked.look:
-                    drawn = synthesis_report.publish(asked, run, learned)
-                    synthesis_report.look(asked, run, vault, drawn)
+                if run is not None and job.diagnose:
+                    drawn = synthesis_report.publish(job, run, learned)
+                    synthesis_report.run_diagnostics(job, run, vault, drawn)
         if run is not None:
-            synthesis_report.write(asked, run, learned, drawn, data)
+            synthesis_report.write(job, run, learned, drawn, data)
     return learned
 
 
-def _fit(curator: Curator, asked: Synthesis, run: RunFolder | None) -> tuple[Any, dict[str, Any]]:
+def _fit(curator: Curator, job: SynthesisJob, run: RunFolder | None) -> tuple[Any, dict[str, Any]]:
     """What learns by the plan, and its settings; networks are trained on the public records first."""
-    from tacit.study.synthesis_plans import DIFFUSED
+    from tacit.study.synthesis_plans import DIFFUSION_METHODS
 
-    plan, method = asked.plan, find_method("synthesize", asked.method)
+    plan, method = job.plan, find_method("synthesize", job.method)
     starts: dict[Any, Any] = {}
-    if asked.public is not None and method.public == "training":
-        with asked.watch.phase("Public pre-training"):
-            for one in plan.candidates if asked.candidates else (plan,):
+    if job.public is not None and method.public == "training":
+        with job.watch.phase("Public pre-training"):
+            for one in plan.candidates if job.candidates else (plan,):
                 if one.pretraining not in starts:
-                    starts[one.pretraining] = _start(curator, asked, one, asked.public)
-    if asked.candidates:
+                    starts[one.pretraining] = _start(curator, job, one, job.public)
+    if job.candidates:
         from tacit.methods import synthesis
 
-        attempt = partial(synthesis.fit, pretrained=starts or None, device=asked.device)
+        attempt = partial(synthesis.fit, pretrained=starts or None, device=job.device)
         return load(find_method("synthesize", "choose").fit), {"attempt": attempt, "judge": synthesis.Closeness()}
     settings: dict[str, Any] = {"pretrained": starts[plan.pretraining]} if starts else {}
-    if asked.method in DIFFUSED:
-        folder = None if run is None else run.inside(CHECKPOINT)
-        settings |= {"folder": folder, "resume": asked.resume, "device": asked.device}
+    if job.method in DIFFUSION_METHODS:
+        folder = None if run is None else run.resolve(CHECKPOINT)
+        settings |= {"folder": folder, "resume": job.resume, "device": job.device}
     else:
-        settings["seed"] = asked.seed
+        settings["seed"] = job.seed
     return load(method.fit), settings
 
 
-def _start(curator: Curator, asked: Synthesis, plan: Any, public: Trajectories) -> Any:
+def _start(curator: Curator, job: SynthesisJob, plan: Any, public: Trajectories) -> Any:
     """The starting point from public records that the plan declares."""
     from tacit.methods import synthesis
     from tacit.methods.synthesis import trajectories
 
     spec = curator.source.spec
     with curator.narrator.progress("Training on the public records") as advance:
-        settings: dict[str, Any] = {"seed": asked.seed, "progress": advance}
-        if asked.method == "privorl-j":
-            worlds = public if plan.local_context is None else public.by_unit()
+        settings: dict[str, Any] = {"seed": job.seed, "progress": advance}
+        if job.method == "privorl-j":
+            worlds = public if plan.local_context is None else public.split_by_unit()
             encoder = trajectories.public_encoder(spec, worlds)
-            return trajectories.pretrain(plan, encoder, worlds, device=asked.device, **settings)
+            return trajectories.pretrain(plan, encoder, worlds, device=job.device, **settings)
         encoder = synthesis.Encoder.from_public(spec, public.columns)
-        if asked.method == "privorl":
-            return synthesis.pretrain(plan, encoder, public.columns, device=asked.device, **settings)
+        if job.method == "privorl":
+            return synthesis.pretrain(plan, encoder, public.columns, device=job.device, **settings)
         from tacit.methods.synthesis.baselines.pate_gan import pretrain_gan
 
         return pretrain_gan(plan, encoder, public.columns, **settings)
@@ -303,7 +305,7 @@ def _require_machine(method: str, device: str) -> None:
         raise HardwareError(error.what, where=error.where, expected=error.expected, remedy=remedy) from error
 
 
-def _require_records(source: Source, method: str, world: str | None, holdout: Path | None, *, look: bool) -> None:
+def _require_records(source: Source, method: str, world: str | None, holdout: Path | None, *, diagnose: bool) -> None:
     """Refuse what is wrong with the records as far as their public parts tell."""
     if world is not None:
         _require_world(world, source)
@@ -312,13 +314,13 @@ def _require_records(source: Source, method: str, world: str | None, holdout: Pa
         expected = "records whose units own whole episodes, such as an episode or a patient"
         remedy = "import them again with such a unit, or take --method privorl for single rows"
         raise DataError(what, where=source.name, expected=expected, remedy=remedy)
-    if holdout is not None and not (source.simulated or look):
+    if holdout is not None and not (source.simulated or diagnose):
         what = "distances to private records are not differentially private"
         expected = "it with simulated records, or with --nonprivate-diagnostics, for the curator alone"
         remedy = "leave --holdout out, or add --nonprivate-diagnostics"
         raise DataError(what, where="--holdout", expected=expected, remedy=remedy)
     if holdout is not None:
-        _require_others(holdout, source, "other")
+        _require_other_records(holdout, source, "other")
 
 
 def _require_world(name: str, source: Source) -> None:
@@ -335,7 +337,7 @@ def _require_world(name: str, source: Source) -> None:
         raise DataError(what, where="--world", expected=expected, remedy="choose another world, or leave --world out")
 
 
-def _require_others(path: Path, source: Source, what: str) -> None:
+def _require_other_records(path: Path, source: Source, what: str) -> None:
     """Refuse further records that are the private ones, or of other fields."""
     from tacit.data.store import read_spec
 
@@ -343,7 +345,7 @@ def _require_others(path: Path, source: Source, what: str) -> None:
         [(type(space).__name__, space.size) for space in (spec.observation, spec.action)]
         for spec in (read_spec(path)[0], source.spec)
     ]
-    if shapes[0] != shapes[1] or (source.place is not None and path.samefile(source.place)):
+    if shapes[0] != shapes[1] or (source.path is not None and path.samefile(source.path)):
         what = f"the {what} records are the private ones, or of other fields"
         expected = "other records, with observations and actions of the same kind and width"
         raise DataError(what, where=str(path), expected=expected, remedy="choose records of the same problem")

@@ -16,19 +16,19 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from tacit.errors import FileError, LedgerError
 from tacit.study import words
-from tacit.study.narration import Narrator, Quiet
-from tacit.study.verbs import Request, alone, settings_of, tracker
+from tacit.study.narration import Narrator, SilentNarrator
+from tacit.study.verbs import Request, make_tracker, settings_of, standalone_verb
 from tacit.units import Relation, Unit
 
 if TYPE_CHECKING:
     from tacit.evaluation.report.learning import Role
-    from tacit.methods.policy_gradient import AnyPlan, Learned
+    from tacit.methods.policy_gradient import AnyPlan, TrainedPolicies
     from tacit.methods.policy_gradient.recipes import Recipe
     from tacit.privacy.certificate.certificate import Release
     from tacit.study.folder import RunFolder
-    from tacit.study.people import Enrolled
+    from tacit.study.people import EnrolledPeople
 
-    Shown = tuple[str, Role, AnyPlan]
+    ReportRow = tuple[str, Role, AnyPlan]
     """A row of the report: its label, what it is, its plan."""
 
 FOLDER, CHECKPOINT, TENSORBOARD, LEDGER, PRIVATE = "policy", "checkpoint", "tensorboard", "ledger", "private"
@@ -46,10 +46,10 @@ _OWN = {"gradient": ("critic", "paper"), "votes": ("directions", "episode_length
 """Words that belong to one method only, beside the fields of its plan."""
 _LEFT = (("critic", "recipe"), ("correlation", "recipe"))
 """Words that leave the choice to the environment's recipe."""
-refused, meaningless = partial(words.refused, "train"), partial(words.meaningless, "train")
+option_error, no_effect_error = partial(words.option_error, "train"), partial(words.no_effect_error, "train")
 
 
-@alone
+@standalone_verb
 def train(
     environment: str | Any,
     *,
@@ -80,7 +80,7 @@ def train(
     track: Path | None = None,
     narrator: Narrator | None = None,
     **settings: Any,
-) -> Request[Learned]:
+) -> Request[TrainedPolicies]:
     """Learn a policy from simulated people met once each, with differential privacy.
 
     Args:
@@ -130,78 +130,80 @@ def train(
     Raises:
         TacitError: a word is wrong; nothing is spent before people are met.
     """
-    given = {name: value for name, value in locals().items() if name != "settings"} | settings
-    given = {name: value for name, value in given.items() if value is not None and value is not False}
-    given = {name: value for name, value in given.items() if (name, value) not in _LEFT}
-    from tacit.methods.policy_gradient import Votes
+    arguments = {name: value for name, value in locals().items() if name != "settings"} | settings
+    arguments = {name: value for name, value in arguments.items() if value is not None and value is not False}
+    arguments = {name: value for name, value in arguments.items() if (name, value) not in _LEFT}
+    from tacit.methods.policy_gradient import VotesPlan
     from tacit.study.folder import SIMULATED, RunFolder, require_free
 
-    options = settings_of(None, inspect.unwrap(train), given, *REPORTS)
+    options = settings_of(None, inspect.unwrap(train), arguments, *REPORTS)
     options["environment"] = getattr(getattr(environment, "spec", None), "id", environment)
-    narrator = Quiet() if narrator is None else narrator
-    _require_sound(method, given)
+    narrator = SilentNarrator() if narrator is None else narrator
+    _require_consistent(method, arguments)
     for name in ("resume", "tensorboard"):
-        if name in given and out is None:
-            raise meaningless(name, "it with --out")
+        if name in arguments and out is None:
+            raise no_effect_error(name, "it with --out")
     if out is not None:
         require_free(out, resume=resume)
         if (out / "run.json").exists():
-            RunFolder(out).require_same("train", options)
+            RunFolder(out).require_same_settings("train", options)
         _require_register(out, resume=resume)
     if tensorboard:
         import_module("tensorboard")  # a missing package is reported before a round
     with narrator.progress("Opening the environment"):
-        people = _opened(environment, given)
+        people = _open_people(environment, arguments)
     with narrator.progress("Calibrating the noise"):
-        plan = _plan(people, given, settings)
-        shown = _shown(people, plan, given, settings)  # what the report needs is refused before anybody is met, too
+        plan = _plan(people, arguments, settings)
+        # What the report needs is refused before anybody is met, too.
+        shown = _report_plans(people, plan, arguments, settings)
     left, often = users - plan.rounds * plan.users, participations
     met = "are met" if often == 1 else f"contributions, at most {often} of each of {plan.unit.size:,} people"
     numbers = f"{plan.rounds:,} round(s) of {plan.users:,} people: {plan.rounds * plan.users:,} {met}"
     numbers += f" ({left:,} of the --users do not fill a round)." if left else "."
-    if isinstance(plan, Votes) and plan.answers == "randomized":
-        numbers += f" {plan.responses().chance:.1%} of the votes are turned round."
+    if isinstance(plan, VotesPlan) and plan.answers == "randomized":
+        numbers += f" {plan.responses().flip_probability:.1%} of the votes are turned round."
     elif plan.correlation != "tree":  # whose noise goes up and down from round to round
         first, last = (f"{plan.noise_at(k, of=plan.rounds):.3g}" for k in (0, plan.rounds - 1))
         spread = first if first == last else f"{first} (first) to {last} (last)"
         numbers += f" Noise of a round: {spread} times the most that one contribution counts."
     nothing = (PROMISES_NOTHING,) if math.isinf(plan.epsilon or 0.0) else ()
 
-    def carry_out(_: Mapping[str, Any]) -> Release[Learned]:
-        learn = partial(_learn, people, plan, given, narrator)
+    def carry_out(_: Mapping[str, Any]) -> Release[TrainedPolicies]:
+        learn = partial(_learn, people, plan, arguments, narrator)
         if out is None:
             with tempfile.TemporaryDirectory() as folder:
                 (Path(folder) / "run").mkdir()
                 return learn(RunFolder(Path(folder) / "run"))
         with RunFolder.attempt(out, "train", options, resume=resume) as run:
-            return _release(learn, people, shown, given, narrator, run)
+            return _release(learn, people, shown, arguments, narrator, run)
 
     return Request(plan, carry_out, (*nothing, numbers, f"The people {SIMULATED}"))
 
 
-def _require_sound(method: str, given: Mapping[str, Any]) -> None:
+def _require_consistent(method: str, arguments: Mapping[str, Any]) -> None:
     """Refuse words that no environment and no recipe could make use of."""
     from tacit.privacy.accounting.bounds import MAX_EPSILON
 
-    words.require_least("train", given, users=1, users_per_round=1, participations=1, runs=1, evaluate=2, seed=0)
-    words.require_least("train", given, horizon=1, repeat=1, directions=1, episode_length=1)
-    words.require_meaning("train", given, words.of_others("train", method, _OWN))
+    words.require_minimum("train", arguments, users=1, users_per_round=1, participations=1, runs=1, evaluate=2, seed=0)
+    words.require_minimum("train", arguments, horizon=1, repeat=1, directions=1, episode_length=1)
+    words.require_meaning("train", arguments, words.foreign_options("train", method, _OWN))
     most = f"> 0 and at most {MAX_EPSILON:g}"
-    rules = [("epsilon", given["epsilon"], 0 < given["epsilon"] <= MAX_EPSILON, f"a number {most}")]
-    rules += [("compare", each, 0 < each <= MAX_EPSILON, f"numbers {most}") for each in given["compare"]]
-    rules += [("delta", given["delta"], 0 < given["delta"] < 1, "a number in (0, 1)")]
-    for name in ("clip_norm", "radius"):
-        rules += [(name, given[name], 0 < given[name] < math.inf, "a finite number > 0")] if name in given else []
-    gamma = given.get("gamma", 0.0)
+    rules = [("epsilon", arguments["epsilon"], 0 < arguments["epsilon"] <= MAX_EPSILON, f"a number {most}")]
+    rules += [("compare", each, 0 < each <= MAX_EPSILON, f"numbers {most}") for each in arguments["compare"]]
+    rules += [("delta", arguments["delta"], 0 < arguments["delta"] < 1, "a number in (0, 1)")]
+    sizes = [(name, arguments[name]) for name in ("clip_norm", "radius") if name in arguments]
+    rules += [(name, size, 0 < size < math.inf, "a finite number > 0") for name, size in sizes]
+    gamma = arguments.get("gamma", 0.0)
     rules += [("gamma", gamma, 0 <= gamma <= 1, "a number in [0, 1]")]
     for name, value, sound, expected in rules:
         if not sound:
-            raise refused(f"{words.named(name)} is {value:g}", expected, "give such a number, or leave it out")
-    if "paper" in given and {"critic", "correlation"} & given.keys():
+            what = f"{words.option_flag(name)} is {value:g}"
+            raise option_error(what, expected, "give such a number, or leave it out")
+    if "paper" in arguments and {"critic", "correlation"} & arguments.keys():
         what, expected = "the published recipe has a critic and a noise of its own", "--paper without them"
-        raise refused(what, expected, "leave --critic and --correlation out")
-    if given.get("critic") == "private" and gamma == 1:
-        raise refused("--critic private with --gamma 1", "a --gamma below 1", "give --gamma 0.99")
+        raise option_error(what, expected, "leave --critic and --correlation out")
+    if arguments.get("critic") == "private" and gamma == 1:
+        raise option_error("--critic private with --gamma 1", "a --gamma below 1", "give --gamma 0.99")
 
 
 def _require_register(out: Path, *, resume: bool) -> None:
@@ -228,56 +230,56 @@ def _key_path(out: Path) -> Path:
     return out.with_name(f"{out.name}.key")
 
 
-def _opened(environment: str | Any, given: Mapping[str, Any]) -> Enrolled:
+def _open_people(environment: str | Any, arguments: Mapping[str, Any]) -> EnrolledPeople:
     """The people of an environment, with its recipe; nobody is met."""
-    from tacit.study.environments import LONGEST, ROBOTS, TACITS_OWN, OwnDomain, own, public_spec, read_bounds
-    from tacit.study.people import Enrolled
+    from tacit.study import environments as envs
+    from tacit.study.people import EnrolledPeople
 
-    declared = read_bounds(given.get("bounds"))
-    if declared is not None and environment in TACITS_OWN:
+    declared = envs.read_bounds(arguments.get("bounds"))
+    if declared is not None and environment in envs.TACITS_OWN:
         expected = f"none: {environment} has bounds of its own"
-        raise refused(f"--bounds with {environment}", expected, "leave --bounds out")
-    builtin = own(environment) if declared is None and isinstance(environment, str) else None
+        raise option_error(f"--bounds with {environment}", expected, "leave --bounds out")
+    builtin = envs.builtin_simulator(environment) if declared is None and isinstance(environment, str) else None
     if builtin is not None:
         name = str(environment)
         domain, spec, limit = builtin
     else:
-        opened = OwnDomain(environment, known=TACITS_OWN)
-        name, domain, spec, limit = opened.name, opened, public_spec(opened, declared), opened.limit or LONGEST
-        opened.try_out(given["seed"])
-    horizon = given.get("horizon", limit)
-    if given.get("repeat", 1) > horizon:
+        opened = envs.UserDomain(environment, known=envs.TACITS_OWN)
+        name, domain, spec = opened.name, opened, envs.public_spec(opened, declared)
+        limit = opened.limit or envs.LONGEST
+        opened.try_out(arguments["seed"])
+    horizon = arguments.get("horizon", limit)
+    if arguments.get("repeat", 1) > horizon:
         expected = f"at most the longest episode, {horizon} steps"
-        raise refused(f"--repeat is {given['repeat']}", expected, "give a smaller --repeat")
-    recipe = _recipe(name if builtin is not None else None, spec, horizon, given)
+        raise option_error(f"--repeat is {arguments['repeat']}", expected, "give a smaller --repeat")
+    recipe = _recipe(name if builtin is not None else None, spec, horizon, arguments)
     recipe.policy.require_fit(spec)
-    return Enrolled(name, domain, spec, recipe, fast=builtin is not None and name not in ROBOTS)
+    return EnrolledPeople(name, domain, spec, recipe, fast=builtin is not None and name not in envs.ROBOTS)
 
 
-def _recipe(name: str | None, spec: Any, horizon: int, given: Mapping[str, Any]) -> Recipe:
+def _recipe(name: str | None, spec: Any, horizon: int, arguments: Mapping[str, Any]) -> Recipe:
     """The recipe of a known task, or the one of any other, with the words that were given."""
     from tacit.methods.policy_gradient import PolicyGradientPlan, recipes
 
-    known, general = {"gradient": (recipes.NAMED, recipes.general), "votes": (recipes.VOTED, recipes.general_votes)}[
-        given["method"]
-    ]
+    ours = {"gradient": (recipes.NAMED, recipes.general_recipe), "votes": (recipes.VOTED, recipes.general_votes)}
+    known, general = ours[arguments["method"]]
     builder: Any = known.get(name or "", general)
     takes = inspect.signature(builder).parameters
-    users = given.get("users_per_round", takes["users"].default)
-    chosen: dict[str, Any] = {"repeat": given["repeat"]} if "repeat" in given else {}
-    if "policy" in given:
-        chosen["hidden"] = words.hidden("train", given["policy"], "log-linear")
-    elif "paper" in given and builder is not general and "hidden" in takes:
+    users = arguments.get("users_per_round", takes["users"].default)
+    chosen: dict[str, Any] = {"repeat": arguments["repeat"]} if "repeat" in arguments else {}
+    if "policy" in arguments:
+        chosen["hidden"] = words.hidden_widths("train", arguments["policy"], "log-linear")
+    elif "paper" in arguments and builder is not general and "hidden" in takes:
         chosen["hidden"] = PAPERS
     if builder is general:
-        recipe: Recipe = builder(spec, horizon=horizon, rounds=_rounds(given, users), users=users, **chosen)
+        recipe: Recipe = builder(spec, horizon=horizon, rounds=_rounds(arguments, users), users=users, **chosen)
         return recipe
     unsupported = ", ".join("--policy" if each == "hidden" else f"--{each}" for each in chosen.keys() - takes.keys())
     if unsupported:
         what = f"the recipe of {name} has no choice of {unsupported}"
-        raise refused(what, "options that the recipe has", f"leave {unsupported} out")
-    recipe = builder(rounds=_rounds(given, users), users=users, **chosen)
-    if "horizon" not in given:
+        raise option_error(what, "options that the recipe has", f"leave {unsupported} out")
+    recipe = builder(rounds=_rounds(arguments, users), users=users, **chosen)
+    if "horizon" not in arguments:
         return recipe
     plan = recipe.plan
     if isinstance(plan, PolicyGradientPlan):
@@ -285,72 +287,75 @@ def _recipe(name: str | None, spec: Any, horizon: int, given: Mapping[str, Any])
     return dataclasses.replace(recipe, horizon=horizon, plan=plan)
 
 
-def _rounds(given: Mapping[str, Any], users: int) -> int:
+def _rounds(arguments: Mapping[str, Any], users: int) -> int:
     """How many rounds of so many people there are: at least one, and as many as a person may take part in."""
-    rounds, often = given["users"] // users, given["participations"]
+    rounds, often = arguments["users"] // users, arguments["participations"]
     if rounds < 1:
         expected, remedy = f"at least the people of one round, {users}", "give more --users, or fewer --users-per-round"
-        raise refused(f"--users is {given['users']}", expected, remedy)
+        raise option_error(f"--users is {arguments['users']}", expected, remedy)
     if often > rounds:
         expected = "at most one participation in a round"
         remedy = f"give --participations of at most {rounds}, or more --users"
-        raise refused(f"--participations is {often}, of {rounds} round(s)", expected, remedy)
+        raise option_error(f"--participations is {often}, of {rounds} round(s)", expected, remedy)
     return int(rounds)
 
 
-def _plan(people: Enrolled, given: Mapping[str, Any], settings: Mapping[str, Any]) -> Any:
+def _plan(people: EnrolledPeople, arguments: Mapping[str, Any], settings: Mapping[str, Any]) -> Any:
     """The calibrated plan; that of the paper is priced, since no noise makes its epsilon finite."""
-    from tacit.methods.policy_gradient import PolicyGradientPlan, Votes, recipes
+    from tacit.methods.policy_gradient import PolicyGradientPlan, VotesPlan, recipes
     from tacit.study.environments import ROBOTS
 
-    plan, often = people.recipe.plan, given["participations"]
+    plan, often = people.recipe.plan, arguments["participations"]
     own = ("directions", "episode_length", "correlation", "participations")
-    changes = {**settings, **{name: given[name] for name in own if name in given}}
+    changes = {**settings, **{name: arguments[name] for name in own if name in arguments}}
     if "clip_norm" in changes:
         changes["most_noise"] = None
     plan = dataclasses.replace(plan, **changes)
-    if isinstance(plan, Votes):
+    if isinstance(plan, VotesPlan):
         plan.require_room(people.recipe.policy.parameters)
-    if "critic" in given and isinstance(plan, PolicyGradientPlan):
-        plan = recipes.with_critic(plan, given["critic"])
-    unit, delta = Unit(given["unit"], given["relation"], -(-given["users"] // often)), given["delta"]
-    private = plan.calibrate(unit=unit, epsilon=given["epsilon"], delta=delta)
-    if "paper" not in given:
+    if "critic" in arguments and isinstance(plan, PolicyGradientPlan):
+        plan = recipes.with_critic(plan, arguments["critic"])
+    unit, delta = Unit(arguments["unit"], arguments["relation"], -(-arguments["users"] // often)), arguments["delta"]
+    private = plan.calibrate(unit=unit, epsilon=arguments["epsilon"], delta=delta)
+    if "paper" not in arguments:
         return private
     setting: Literal["mujoco", "dosing", "control"] = "control"
     if people.name in ROBOTS or people.name.startswith("dosing"):
         setting = "mujoco" if people.name in ROBOTS else "dosing"
     published = PolicyGradientPlan.paper(setting, noise_multiplier=private.noise_multiplier)
-    users = given.get("users_per_round", published.users)
-    published = dataclasses.replace(published, users=users, rounds=_rounds(given, users), **changes)
+    users = arguments.get("users_per_round", published.users)
+    published = dataclasses.replace(published, users=users, rounds=_rounds(arguments, users), **changes)
     return published.account(unit=unit, delta=delta)
 
 
-def _shown(people: Enrolled, released: AnyPlan, given: Mapping[str, Any], settings: Mapping[str, Any]) -> list[Shown]:
+def _report_plans(
+    people: EnrolledPeople, released: AnyPlan, arguments: Mapping[str, Any], settings: Mapping[str, Any]
+) -> list[ReportRow]:
     """What the report shows, the largest epsilon first.
 
     The published recipe is compared with this library's, whose guarantee holds, and the labels say so.
     """
-    from tacit.study.people import noise_alone, without_noise
+    from tacit.study.people import noise_only_plan, noiseless_plan
 
-    epsilon, paper = given["epsilon"], "paper" in given
-    guarded, of = {name: value for name, value in given.items() if name != "paper"}, "corrected recipe" if paper else ""
+    epsilon, paper = arguments["epsilon"], "paper" in arguments
+    guarded = {name: value for name, value in arguments.items() if name != "paper"}
+    of = "corrected recipe" if paper else ""
     caption = "the published recipe, released" if paper else f"epsilon {epsilon:g}, released"
     private: list[tuple[float, str, Role, AnyPlan]] = [(epsilon, caption, "released", released)]
-    for other in sorted(set(given["compare"])):
+    for other in sorted(set(arguments["compare"])):
         plan = _plan(people, {**guarded, "epsilon": other}, settings)
         private.append((other, f"{of}{', ' if of else ''}epsilon {other:g}", "compared", plan))
-    rows: list[Shown] = [(label, role, plan) for _, label, role, plan in sorted(private, key=lambda row: -row[0])]
+    rows: list[ReportRow] = [(label, role, plan) for _, label, role, plan in sorted(private, key=lambda row: -row[0])]
     if not people.fast:
         return rows
     plan = _plan(people, guarded, settings) if paper else released
-    ceiling: Shown = (f"{of or 'the same'} without noise", "ceiling", without_noise(plan))
-    return [ceiling, *rows, (f"{of}{', ' if of else ''}noise alone", "floor", noise_alone(plan))]
+    ceiling: ReportRow = (f"{of or 'the same'} without noise", "ceiling", noiseless_plan(plan))
+    return [ceiling, *rows, (f"{of}{', ' if of else ''}noise alone", "floor", noise_only_plan(plan))]
 
 
 def _learn(
-    people: Enrolled, plan: AnyPlan, given: Mapping[str, Any], narrator: Narrator, run: RunFolder
-) -> Release[Learned]:
+    people: EnrolledPeople, plan: AnyPlan, arguments: Mapping[str, Any], narrator: Narrator, run: RunFolder
+) -> Release[TrainedPolicies]:
     """The run that is released; taken up where it was interrupted."""
     from tacit import hub, plain_files
     from tacit.methods.policy_gradient import fit
@@ -361,33 +366,38 @@ def _learn(
     from tacit.privacy.vault.user_vault import UserVault
 
     unit, epsilon, delta = plan.unit, plan.epsilon, plan.delta
-    plain_files.private_folder(run.inside(PRIVATE))
-    budget = epsilon if math.isfinite(epsilon) else given["epsilon"]  # nothing else is ever charged
+    plain_files.make_private_folder(run.resolve(PRIVATE))
+    budget = epsilon if math.isfinite(epsilon) else arguments["epsilon"]  # nothing else is ever charged
     with ExitStack() as stack:
-        ledger = stack.enter_context(Ledger(run.inside(LEDGER), unit, epsilon=budget, delta=delta))
-        register = stack.enter_context(Register(run.inside(PRIVATE) / REGISTER, key=_key_path(run.path)))
+        ledger = stack.enter_context(Ledger(run.resolve(LEDGER), unit, epsilon=budget, delta=delta))
+        register = stack.enter_context(Register(run.resolve(PRIVATE) / REGISTER, key=_key_path(run.path)))
         advance = stack.enter_context(narrator.progress("Enrolling people"))
         identity = plans.plan_id(plan)
         begun = any(summary.id == identity for summary in ledger.plans())
         met = ledger.claimed(identity, POLICY) if begun else 0
-        users = people.users(plan, seed=given["seed"], rounds=met, population=unit.size)
+        users = people.users(plan, seed=arguments["seed"], rounds=met, population=unit.size)
         release = fit(
             plan,
-            UserVault(users, ledger, register, tracker=tracker(given.get("track"))),
+            UserVault(users, ledger, register, tracker=make_tracker(arguments.get("track"))),
             people.recipe.policy,
-            seed=given["seed"],
-            folder=run.inside(CHECKPOINT),
-            resume="resume" in given,
+            seed=arguments["seed"],
+            folder=run.resolve(CHECKPOINT),
+            resume="resume" in arguments,
             progress=advance,
         )
-    hub.save(release, run.inside(FOLDER), notes=people.notes())
+    hub.save(release, run.resolve(FOLDER), notes=people.notes())
     run.remove(CHECKPOINT)
     return release
 
 
 def _release(
-    learn: Any, people: Enrolled, shown: list[Shown], given: Mapping[str, Any], narrator: Narrator, run: RunFolder
-) -> Release[Learned]:
+    learn: Any,
+    people: EnrolledPeople,
+    shown: list[ReportRow],
+    arguments: Mapping[str, Any],
+    narrator: Narrator,
+    run: RunFolder,
+) -> Release[TrainedPolicies]:
     """Learn, or take up what was learned; measure returns on people whom no training met; report."""
     from tacit import hub
     from tacit.evaluation.report import Report, learning
@@ -396,19 +406,22 @@ def _release(
 
     watch, say, folder = Stopwatch(), narrator.say, run.path
     finished = run.read()["finished"]
-    release: Release[Learned] = hub.load(run.inside(FOLDER)) if finished or run.inside(FOLDER).exists() else learn(run)
+    saved = run.resolve(FOLDER)
+    release: Release[TrainedPolicies] = hub.load(saved) if finished or saved.exists() else learn(run)
     if finished:
         say("The run was finished already.")
     else:
         certify(run, release.certificate)
-        seed, runs, evaluate, rows, curves, error = given["seed"] + FRESH, given["runs"], given["evaluate"], [], [], 0.0
+        seed, runs, evaluate = arguments["seed"] + FRESH, arguments["runs"], arguments["evaluate"]
+        rows, curves, error = [], [], 0.0
         for label, role, plan in shown:
             value = release.value
             if role != "released":
                 with narrator.progress(f"Training {runs} more ({label})") as advance:
-                    value = fresh.repeated(people, plan, runs=runs, seed=seed, advance=advance)
+                    value = fresh.repeat_runs(people, plan, runs=runs, seed=seed, advance=advance)
             with narrator.progress(f"Playing with {evaluate:,} fresh people ({label})"):
-                row, curve, spread = fresh.measured(people, value, label, role, evaluate=evaluate, seed=seed + FRESH)
+                measured = fresh.measure_returns(people, value, label, role, evaluate=evaluate, seed=seed + FRESH)
+            row, curve, spread = measured
             rows.append(row)
             curves.append(curve)
             error = spread if role == "released" else error
@@ -424,9 +437,9 @@ def _release(
             outcomes=rows,
             curves=curves,
         )
-        if "tensorboard" in given:
+        if "tensorboard" in arguments:
             run.remove(TENSORBOARD)
-            fresh.write_scalars(run.inside(TENSORBOARD), release, curves)
+            fresh.write_scalars(run.resolve(TENSORBOARD), release, curves)
         costs, title = (size, *watch.costs()), folder.name
         finish(run, Report(title=title, certificate=certificate, sections=sections, verify=VERIFY, costs=costs))
     say()
@@ -436,6 +449,6 @@ def _release(
     say(f"Budget   tacit ledger show {folder / LEDGER}")
     say(f"Key      {_key_path(folder)} (of the register of contributions: keep it, and not with the run)")
     say(f"Keep     {folder / LEDGER} and {folder / PRIVATE}, too, with you: neither is to be published")
-    if "tensorboard" in given:
+    if "tensorboard" in arguments:
         say(f"Scalars  tensorboard --logdir {folder / TENSORBOARD}")
     return release

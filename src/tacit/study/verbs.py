@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeVar,
 
 from tacit.errors import PlanError
 from tacit.methods import Task, list_names
-from tacit.study.narration import Quiet, in_python
-from tacit.study.words import offered
+from tacit.study.narration import SilentNarrator, translate_options
+from tacit.study.words import method_options
 
 if TYPE_CHECKING:
     from tacit.privacy.certificate.certificate import Release
@@ -55,14 +55,14 @@ def verb(ask: Callable[Concatenate[Curator, P], Request[Value]]) -> Callable[Con
     return method
 
 
-def alone(ask: Callable[P, Request[Value]]) -> Callable[P, Release[Value]]:
+def standalone_verb(ask: Callable[P, Request[Value]]) -> Callable[P, Release[Value]]:
     """The function that says what a request without a study promises, and carries it out: there are no records."""
 
     @functools.wraps(ask)
     def function(*args: P.args, **kwargs: P.kwargs) -> Release[Value]:
-        narrator: Any = kwargs.get("narrator") or Quiet()
-        with in_python(narrator):
-            words: Any = plain(ask, kwargs)
+        narrator: Any = kwargs.get("narrator") or SilentNarrator()
+        with translate_options(narrator):
+            words: Any = normalise_words(ask, kwargs)
             request = ask(*args, **words)
             narrator.say(str(request))
             return request.carry_out({})
@@ -70,14 +70,14 @@ def alone(ask: Callable[P, Request[Value]]) -> Callable[P, Release[Value]]:
     return function
 
 
-def plain(ask: Callable[..., Any], words: Mapping[str, Any]) -> dict[str, Any]:
+def normalise_words(ask: Callable[..., Any], words: Mapping[str, Any]) -> dict[str, Any]:
     """Words as a command line would give them: paths of texts, and tuples of lists or of one text.
 
     Raises:
         PlanError: a word is not one of the verb's, nor of any plan of its methods.
     """
     known, task = inspect.signature(ask).parameters, cast(Task, ask.__name__)
-    options = {option for name in list_names(task) for option in offered(task, name)}
+    options = {option for name in list_names(task) for option in method_options(task, name)}
     made = dict(words)
     for name, value in words.items():
         if name not in known and name not in options:
@@ -105,11 +105,11 @@ def settings_of(
     more = bound.arguments.get("settings", {})
     never = {"out", "format", "resume", "track", "narrator", "settings", *left_out}
     names = list(bound.arguments)[len(before) :]
-    said = {name: _told(bound.arguments[name]) for name in names if name not in never}
-    return {**({} if curator is None else curator.settings), **said, **more}
+    settings = {name: _plain_setting(bound.arguments[name]) for name in names if name not in never}
+    return {**({} if curator is None else curator.settings), **settings, **more}
 
 
-def _told(value: Any) -> Any:
+def _plain_setting(value: Any) -> Any:
     """A word as a file of options has it; of an object, a release by its plan, what it is."""
     if value is None or isinstance(value, bool | int | float | str | tuple | Path):
         return value
@@ -117,7 +117,7 @@ def _told(value: Any) -> Any:
     return f"<{type(value).__name__}{'' if certificate is None else f' of plan {certificate.plan_id}'}>"
 
 
-def tracker(track: Path | None) -> JsonLines | None:
+def make_tracker(track: Path | None) -> JsonLines | None:
     """What the vault of a run shows its released values to.
 
     Raises:

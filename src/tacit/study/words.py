@@ -11,33 +11,33 @@ from tacit.errors import PlanError
 from tacit.parameters import Parameter
 
 
-def named(option: str) -> str:
+def option_flag(option: str) -> str:
     """`--some-name` of a field's name."""
     return f"--{option.removeprefix('--').replace('_', '-')}"
 
 
-def in_words(names: Sequence[str]) -> str:
+def join_names(names: Sequence[str]) -> str:
     """a, b and c."""
     return " and ".join(part for part in (", ".join(names[:-1]), names[-1]) if part)
 
 
-def offered(task: methods.Task, method: str) -> Mapping[str, Parameter]:
+def method_options(task: methods.Task, method: str) -> Mapping[str, Parameter]:
     """The fields of a method's plan that are options, by name."""
-    return parameters.offered(methods.complete(methods.find_method(task, method).plan))
+    return parameters.plan_options(methods.complete(methods.find_method(task, method).plan))
 
 
-def refused(where: str, what: str, expected: str, remedy: str) -> PlanError:
+def option_error(where: str, what: str, expected: str, remedy: str) -> PlanError:
     """Options that cannot be used."""
     return PlanError(what, where=where, expected=expected, remedy=remedy)
 
 
-def meaningless(where: str, option: str, expected: str) -> PlanError:
+def no_effect_error(where: str, option: str, expected: str) -> PlanError:
     """An option that has no effect beside the others."""
-    name = named(option)
+    name = option_flag(option)
     return PlanError(f"{name} has no meaning here", where=where, expected=expected, remedy=f"leave {name} out")
 
 
-def of_others(task: methods.Task, method: str, own: Mapping[str, Sequence[str]]) -> dict[str, str]:
+def foreign_options(task: methods.Task, method: str, extra: Mapping[str, Sequence[str]]) -> dict[str, str]:
     """Words that other methods of a task have, with what they would need.
 
     Args:
@@ -50,23 +50,23 @@ def of_others(task: methods.Task, method: str, own: Mapping[str, Sequence[str]])
     """
     names = methods.list_names(task)
     if method not in names:
-        raise refused(task, f"there is no method {method!r}", f"one of {', '.join(names)}", "name one")
-    known = {each: {*own.get(each, ()), *offered(task, each)} for each in names}
+        raise option_error(task, f"there is no method {method!r}", f"one of {', '.join(names)}", "name one")
+    known = {each: {*extra.get(each, ()), *method_options(task, each)} for each in names}
     return dict.fromkeys(set().union(*known.values()) - known[method], f"a method that has it, not {method}")
 
 
-def require_meaning(where: str, given: Mapping[str, Any], useless: Mapping[str, str]) -> None:
+def require_meaning(where: str, arguments: Mapping[str, Any], useless: Mapping[str, str]) -> None:
     """Refuse the first word that has no effect beside the others: `useless` says what it would need.
 
     Raises:
         PlanError: there is one.
     """
-    for name in sorted(useless.keys() & given.keys()):
-        raise meaningless(where, name, useless[name])
+    for name in sorted(useless.keys() & arguments.keys()):
+        raise no_effect_error(where, name, useless[name])
 
 
 @dataclass(frozen=True)
-class Missing:
+class MissingOption:
     """An option that the others make necessary, and that is not there.
 
     Args:
@@ -80,33 +80,34 @@ class Missing:
     remedy: str
 
 
-def require_given(where: str, missing: Sequence[Missing]) -> None:
+def require_options(where: str, missing: Sequence[MissingOption]) -> None:
     """Refuse a request in which options are missing, all of them in one sentence.
 
     Raises:
         PlanError: there is one.
     """
     if len(missing) == 1:
-        raise refused(where, f"{missing[0].name} is missing", missing[0].expected, missing[0].remedy)
+        raise option_error(where, f"{missing[0].name} is missing", missing[0].expected, missing[0].remedy)
     if missing:
         expected = "; ".join(f"{option.name}, {option.expected}" for option in missing)
-        raise refused(where, f"{in_words([option.name for option in missing])} are missing", expected, "give them all")
+        what = f"{join_names([option.name for option in missing])} are missing"
+        raise option_error(where, what, expected, "give them all")
 
 
-def require_least(where: str, given: Mapping[str, Any], **least: int) -> None:
+def require_minimum(where: str, arguments: Mapping[str, Any], **minimums: int) -> None:
     """Refuse whole numbers that are too small.
 
     Raises:
         PlanError: the first such word.
     """
-    for name, number in least.items():
-        value: int | None = given.get(name)
+    for name, number in minimums.items():
+        value: int | None = arguments.get(name)
         if value is not None and value < number:
             expected, remedy = f"a whole number >= {number}", "give such a number, or leave it out"
-            raise refused(where, f"{named(name)} is {value}", expected, remedy)
+            raise option_error(where, f"{option_flag(name)} is {value}", expected, remedy)
 
 
-def hidden(where: str, text: str, none: str) -> tuple[int, ...]:
+def hidden_widths(where: str, text: str, none: str) -> tuple[int, ...]:
     """Widths of hidden layers ("64-64") of a policy; `none` is the word for no layers.
 
     Raises:
@@ -115,5 +116,5 @@ def hidden(where: str, text: str, none: str) -> tuple[int, ...]:
     widths = () if text == none else tuple(text.split("-"))
     if not all(width.isascii() and width.isdigit() and 1 <= int(width) <= 4_096 for width in widths):
         expected = f'"{none}", or the widths of hidden layers ("64-64")'
-        raise refused(where, f"--policy is {text!r}", expected, "write it so")
+        raise option_error(where, f"--policy is {text!r}", expected, "write it so")
     return tuple(int(width) for width in widths)

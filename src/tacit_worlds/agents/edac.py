@@ -24,10 +24,10 @@ from torch import Tensor
 from tacit_worlds.agents.offline import (
     Batch,
     Count,
-    LearningStep,
     Members,
     NotNegative,
     OfflineConfig,
+    OfflineLearner,
     OfflinePolicies,
     Positive,
     Share,
@@ -40,13 +40,13 @@ from tacit_worlds.agents.perceptrons import (
     Layers,
     backward,
     forward,
+    forward_critics,
     input_slopes,
-    judge,
     layer_slopes,
-    network,
+    network_outputs,
     parameter_slopes,
     product,
-    where_on,
+    relu_backward,
 )
 
 __all__ = ["EdacConfig", "OfflinePolicies", "Watch", "train", "train_tables"]
@@ -69,27 +69,27 @@ class EdacConfig(OfflineConfig):
     """first weight of the policy's entropy; it then keeps the entropy near minus the width of an action."""
     target_rate: Share = 0.02
 
-    def learner(self, members: Members) -> LearningStep:
+    def learner(self, members: Members) -> OfflineLearner:
         """N critics with their targets, the policy and the weight of its entropy."""
-        d, d_a, hidden = members.observation, members.action, (self.width, self.width)
+        d, d_a, hidden = members.input_width, members.action_width, (self.width, self.width)
         q = members.networks((d + d_a, *hidden, 1), copies=self.critics)
         policy, target = members.networks((d, *hidden, 2 * d_a)), q.copy()
         level = torch.full_like(policy.theta[:, :1], math.log(self.temperature))
-        noises = members.normal((2, self.batch, d_a))
+        noises = members.draw_normals((2, self.batch, d_a))
 
         def step(number: int, batch: Batch) -> tuple[Tensor, Tensor, Tensor]:
-            now, following = next(noises).unbind(1)
+            noise, next_noise = next(noises).unbind(1)
             temperature = level.exp()
-            climb, log_chance = policy_gradient(policy.layers, q.layers, temperature, batch, now)
-            descent = critic_gradient(q.layers, target.layers, policy.layers, temperature, batch, following, self)
-            return descent, climb, d_a - log_chance
+            policy_slope, log_probability = policy_gradient(policy.layers, q.layers, temperature, batch, noise)
+            critic_slope = critic_gradient(q.layers, target.layers, policy.layers, temperature, batch, next_noise, self)
+            return critic_slope, policy_slope, d_a - log_probability
 
         *below, weight, bias = policy.layers
-        return LearningStep(
+        return OfflineLearner(
             [q.theta, policy.theta, level],
             [*below, weight[..., :d_a], bias[..., :d_a]],
             step,
-            lambda number: target.approach(q, self.target_rate),
+            lambda number: target.soft_update(q, self.target_rate),
         )
 
 
@@ -103,25 +103,25 @@ def critic_gradient(
     """
     s, a, r, s_next, alive = batch
     members, rows, actions = a.shape
-    following, log_chance = act(network(policy, s_next, norm=False), noise)
-    least = judge(target, s_next, following, norm=False).outputs.view(members, -1, rows).amin(1)
-    goal = torch.addcmul(r, alive, least - temperature * log_chance, value=config.discount)
-    found = judge(q, s, a, norm=False)
-    slopes = layer_slopes(q, found, torch.ones_like(found.outputs))
+    next_actions, log_probability = act(network_outputs(policy, s_next, norm=False), noise)
+    lowest_value = forward_critics(target, s_next, next_actions, norm=False).outputs.view(members, -1, rows).amin(1)
+    td_target = torch.addcmul(r, alive, lowest_value - temperature * log_probability, value=config.discount)
+    critics = forward_critics(q, s, a, norm=False)
+    slopes = layer_slopes(q, critics, torch.ones_like(critics.outputs))
     slope = input_slopes(q, slopes, actions)
-    error = found.outputs.view(members, -1, rows) - goal[:, None]
-    by_value = (2.0 / rows) * error.view_as(found.outputs)
-    by_slope = config.diversity * by_cosines(slope.view(members, -1, rows, actions)).view_as(slope)
+    td_error = critics.outputs.view(members, -1, rows) - td_target[:, None]
+    by_value = (2.0 / rows) * td_error.view_as(critics.outputs)
+    by_slope = config.diversity * cosine_gradient(slope.view(members, -1, rows, actions)).view_as(slope)
 
-    pairs, *hidden = found.entering
+    pairs, *hidden = critics.inputs
     entering = [torch.addcmul(F.pad(by_slope, (s.shape[-1], 0)), pairs, by_value)]
     for units, weight in zip(hidden, (q[0][:, -actions:], *q[2:-2:2]), strict=True):
-        by_slope = where_on(units, product(by_slope, weight))
+        by_slope = relu_backward(units, product(by_slope, weight))
         entering.append(torch.addcmul(by_slope, units, by_value))
     return parameter_slopes(entering, slopes, by_value)
 
 
-def by_cosines(slope: Tensor) -> Tensor:
+def cosine_gradient(slope: Tensor) -> Tensor:
     """Derivatives [K, N, B, d_a] of the cosines between the slopes of each two critics, of the same shape.
 
     Of their sum over pairs / (N - 1), a mean over the batch; sum_{i != j} <u_i, u_j> of unit vectors has the derivative
@@ -140,18 +140,19 @@ def policy_gradient(
     """Of the mean temperature log pi(a|s) - min_j Q_j(s, a), [K, P], and the mean log pi(a|s), [K, 1]."""
     s = batch[0]
     members, rows, actions = noise.shape
-    found = forward(policy, s, norm=False)
-    chosen, log_chance = act(found.outputs, noise)
-    judged = judge(q, s, chosen, norm=False)
-    values = judged.outputs.view(members, -1, rows)
+    actor_trace = forward(policy, s, norm=False)
+    policy_actions, log_probability = act(actor_trace.outputs, noise)
+    critics = forward_critics(q, s, policy_actions, norm=False)
+    values = critics.outputs.view(members, -1, rows)
     by_value = torch.zeros_like(values).scatter_(1, values.min(1, keepdim=True).indices, -1.0 / rows)
-    by_action = input_slopes(q, layer_slopes(q, judged, by_value.view_as(judged.outputs)), actions)
+    by_action = input_slopes(q, layer_slopes(q, critics, by_value.view_as(critics.outputs)), actions)
     share = temperature[..., None] / rows
-    by_before = by_action.view(members, -1, rows, actions).sum(1) * (1.0 - chosen.square()) + 2.0 * share * chosen
-    log_std = found.outputs[..., actions:]
+    by_action = by_action.view(members, -1, rows, actions).sum(1)
+    by_before = by_action * (1.0 - policy_actions.square()) + 2.0 * share * policy_actions
+    log_std = actor_trace.outputs[..., actions:]
     held = log_std.clamp(*_LOG_STD)
     by_log_std = (by_before * held.exp() * noise - share) * (log_std == held)
-    return backward(policy, found, torch.cat([by_before, by_log_std], -1)), log_chance.mean(-1, keepdim=True)
+    return backward(policy, actor_trace, torch.cat([by_before, by_log_std], -1)), log_probability.mean(-1, keepdim=True)
 
 
 def act(outputs: Tensor, noise: Tensor) -> tuple[Tensor, Tensor]:
@@ -163,7 +164,7 @@ def act(outputs: Tensor, noise: Tensor) -> tuple[Tensor, Tensor]:
     """
     mean, log_std = outputs.chunk(2, -1)
     log_std = log_std.clamp(*_LOG_STD)
-    before = mean + log_std.exp() * noise
-    slope = 2.0 * (math.log(2.0) - before - F.softplus(-2.0 * before))  # of tanh, its logarithm
+    pre_tanh = mean + log_std.exp() * noise
+    slope = 2.0 * (math.log(2.0) - pre_tanh - F.softplus(-2.0 * pre_tanh))  # of tanh, its logarithm
     density = -0.5 * noise.square() - log_std - 0.5 * math.log(2.0 * math.pi) - slope
-    return torch.tanh(before), density.sum(-1)
+    return torch.tanh(pre_tanh), density.sum(-1)

@@ -19,10 +19,10 @@ from tacit_worlds.agents.offline import (
     Batch,
     Count,
     Inside,
-    LearningStep,
     Members,
     NotNegative,
     OfflineConfig,
+    OfflineLearner,
     OfflinePolicies,
     Positive,
     Share,
@@ -31,7 +31,7 @@ from tacit_worlds.agents.offline import (
     train,
     train_tables,
 )
-from tacit_worlds.agents.perceptrons import Layers, backward, forward, network
+from tacit_worlds.agents.perceptrons import Layers, backward, forward, network_outputs
 
 __all__ = ["IqlConfig", "OfflinePolicies", "Watch", "train", "train_tables"]
 
@@ -55,16 +55,16 @@ class IqlConfig(OfflineConfig):
     layer_norm: bool = True
     """LayerNorm before every ReLU of Q and V; the paper has none."""
 
-    def learner(self, members: Members) -> LearningStep:
+    def learner(self, members: Members) -> OfflineLearner:
         """Two critics with their targets, V and the policy."""
-        d, d_a, hidden = members.observation, members.action, (self.width, self.width)
+        d, d_a, hidden = members.input_width, members.action_width, (self.width, self.width)
         q, value = members.networks((d + d_a, *hidden, 1), copies=2), members.networks((d, *hidden, 1))
         policy, target = members.networks((d, *hidden, d_a)), q.copy()
-        return LearningStep(
+        return OfflineLearner(
             [q.theta, value.theta, policy.theta],
             policy.layers,
             lambda number, batch: gradients(q.layers, target.layers, value.layers, policy.layers, batch, self),
-            lambda number: target.approach(q, self.target_rate),
+            lambda number: target.soft_update(q, self.target_rate),
         )
 
 
@@ -79,17 +79,19 @@ def gradients(
     s, a, r, s_next, alive = batch
     norm, rows = config.layer_norm, s.shape[1]
     pairs = torch.cat([s, a], -1).repeat_interleave(2, dim=0)
-    least = network(target, pairs, norm=norm).view(len(s), 2, rows).amin(1)
-    goal = torch.addcmul(r, alive, network(value, s_next, norm=norm)[..., 0], value=config.discount)
-    values, known, played = forward(q, pairs, norm=norm), forward(value, s, norm=norm), forward(policy, s, norm=False)
+    lowest_value = network_outputs(target, pairs, norm=norm).view(len(s), 2, rows).amin(1)
+    td_target = torch.addcmul(r, alive, network_outputs(value, s_next, norm=norm)[..., 0], value=config.discount)
+    critics, value_trace = forward(q, pairs, norm=norm), forward(value, s, norm=norm)
+    actor_trace = forward(policy, s, norm=False)
 
-    surplus = least - known.outputs[..., 0]
-    above = torch.where(surplus > 0, config.expectile, 1.0 - config.expectile)
-    error = values.outputs.view(len(s), 2, rows) - goal[:, None]
-    advantage = surplus / (surplus.std(-1, keepdim=True) + 1e-6)
+    residual = lowest_value - value_trace.outputs[..., 0]
+    expectile_weight = torch.where(residual > 0, config.expectile, 1.0 - config.expectile)
+    td_error = critics.outputs.view(len(s), 2, rows) - td_target[:, None]
+    advantage = residual / (residual.std(-1, keepdim=True) + 1e-6)
     weight = (config.inverse_temperature * advantage).exp().clamp(max=config.weight_cap)
-    action = torch.tanh(played.outputs)
-    by_q = (2.0 / rows) * error.view(-1, rows, 1)
-    by_value = (-2.0 / rows) * (above * surplus)[..., None]
+    action = torch.tanh(actor_trace.outputs)
+    by_q = (2.0 / rows) * td_error.view(-1, rows, 1)
+    by_value = (-2.0 / rows) * (expectile_weight * residual)[..., None]
     by_policy = (2.0 / rows) * weight[..., None] * (action - a) * (1.0 - action.square())
-    return (backward(q, values, by_q), backward(value, known, by_value), backward(policy, played, by_policy))
+    value_slope = backward(value, value_trace, by_value)
+    return backward(q, critics, by_q), value_slope, backward(policy, actor_trace, by_policy)

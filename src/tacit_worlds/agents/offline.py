@@ -22,7 +22,7 @@ from torch import Tensor
 
 from tacit.errors import DataError, PlanError
 from tacit.hardware import torch_device
-from tacit_worlds.agents.perceptrons import Layers, Stack
+from tacit_worlds.agents.perceptrons import Layers, NetworkStack
 
 Columns = Mapping[str, npt.NDArray[Any]]
 
@@ -31,8 +31,8 @@ Columns = Mapping[str, npt.NDArray[Any]]
 class Limit:
     """What a number must be, in words, and whether it is."""
 
-    words: str
-    sound: Callable[[float], bool]
+    description: str
+    holds: Callable[[float], bool]
 
 
 Count = Annotated[int, Limit("a whole number of at least 1", lambda value: value >= 1 and value == int(value))]
@@ -49,9 +49,9 @@ def require_limits(config: object) -> None:
     for name, hint in get_type_hints(type(config), include_extras=True).items():
         value = getattr(config, name)
         for limit in getattr(hint, "__metadata__", ()):
-            if not isinstance(value, numbers.Real) or not math.isfinite(value) or not limit.sound(float(value)):
+            if not isinstance(value, numbers.Real) or not math.isfinite(value) or not limit.holds(float(value)):
                 what, remedy = f"{name} is {value!r}", f"choose another {name}"
-                raise PlanError(what, where=type(config).__name__, expected=limit.words, remedy=remedy)
+                raise PlanError(what, where=type(config).__name__, expected=limit.description, remedy=remedy)
 
 
 @dataclass(frozen=True)
@@ -61,10 +61,10 @@ class TrainingTable:
     rows: Tensor
     mean: npt.NDArray[np.float32]
     scale: npt.NDArray[np.float32]
-    action: int
+    action_width: int
 
     @classmethod
-    def of(cls, columns: Columns, device: torch.device, where: str) -> Self:
+    def from_columns(cls, columns: Columns, device: torch.device, where: str) -> Self:
         arrays = {
             name: np.asarray(columns.get(name, ()))
             for name in ("observations", "actions", "rewards", "next_observations", "terminations")
@@ -73,7 +73,7 @@ class TrainingTable:
             what = "the actions are whole numbers, of a discrete space"
             remedy = "train a discrete agent instead (tacit.agents.discrete_offline)"
             raise DataError(what, where=where, expected="continuous actions [T, d_a] in [-1, 1]", remedy=remedy)
-        if wrong := _wrong(arrays):
+        if wrong := _find_fault(arrays):
             raise DataError(
                 wrong,
                 where=where,
@@ -81,18 +81,16 @@ class TrainingTable:
                 "terminations [T]",
                 remedy="pass the columns of one Trajectories with continuous observations and actions",
             )
-        s, a, r, s_next, end = (column.astype(np.float32, copy=False) for column in arrays.values())
+        s, a, r, s_next, terminated = (column.astype(np.float32, copy=False) for column in arrays.values())
         mean, scale = s.mean(axis=0, dtype=np.float64), _scale(s)
-        level = 0.0 if end.any() else r.mean(dtype=np.float64)
-        table = np.concatenate(
-            [(s - mean) / scale, a, ((r - level) / _scale(r))[:, None], (s_next - mean) / scale, 1.0 - end[:, None]],
-            axis=1,
-            dtype=np.float32,
-        )
+        level = 0.0 if terminated.any() else r.mean(dtype=np.float64)
+        reward, alive = ((r - level) / _scale(r))[:, None], 1.0 - terminated[:, None]
+        parts = [(s - mean) / scale, a, reward, (s_next - mean) / scale, alive]
+        table = np.concatenate(parts, axis=1, dtype=np.float32)
         return cls(torch.from_numpy(table).to(device), mean.astype(np.float32), scale.astype(np.float32), a.shape[1])
 
 
-def _wrong(columns: Columns) -> str | None:
+def _find_fault(columns: Columns) -> str | None:
     """What is wrong with the first column that cannot be learned from."""
     for name, column in columns.items():
         flat = name in ("rewards", "terminations")
@@ -169,7 +167,7 @@ class RandomFourier:
         return torch.stack([torch.randn(dimensions, self.count, generator=g) * width for g in generators])
 
 
-def with_waves(states: Tensor, frequencies: Tensor | None) -> Tensor:
+def with_fourier_features(states: Tensor, frequencies: Tensor | None) -> Tensor:
     """States [K, B, d] and, beside them, their features: [K, B, d + 2 F]."""
     if frequencies is None:
         return states
@@ -177,7 +175,7 @@ def with_waves(states: Tensor, frequencies: Tensor | None) -> Tensor:
     return torch.cat([states, angles.sin(), angles.cos()], -1)
 
 
-def with_waves_of_arrays(
+def with_fourier_arrays(
     states: npt.NDArray[np.float32], frequencies: npt.NDArray[np.float32]
 ) -> npt.NDArray[np.float32]:
     """The same of arrays."""
@@ -215,7 +213,7 @@ class OfflinePolicies:
         arrays = self.arrays
         x = (np.asarray(observations, dtype=np.float32) - arrays["mean"]) / arrays["scale"]
         if "frequencies" in arrays:
-            x = with_waves_of_arrays(np.broadcast_to(x, (self.members, *x.shape[-2:])), arrays["frequencies"])
+            x = with_fourier_arrays(np.broadcast_to(x, (self.members, *x.shape[-2:])), arrays["frequencies"])
         depth = sum(name.startswith("weight") for name in arrays)
         for i in range(depth):
             x = x @ arrays[f"weight{i}"] + arrays[f"bias{i}"]
@@ -243,7 +241,7 @@ class Watch:
 
 
 @dataclass(frozen=True)
-class LearningStep:
+class OfflineLearner:
     """What an agent brings to the loop.
 
     Args:
@@ -257,7 +255,7 @@ class LearningStep:
     parameters: list[Tensor]
     policy: Layers
     step: Callable[[int, Batch], Sequence[Tensor | None]]
-    follow: Callable[[int], None]
+    update_targets: Callable[[int], None]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -285,7 +283,7 @@ class OfflineConfig(ABC):
         require_limits(self)
 
     @abstractmethod
-    def learner(self, members: Members) -> LearningStep:
+    def learner(self, members: Members) -> OfflineLearner:
         """The agent's networks and gradients."""
 
 
@@ -321,19 +319,19 @@ class Members:
             what, expected = "there is nothing to train", "at least one table and one seed"
             raise PlanError(what, where=where, expected=expected, remedy="pass seeds= one number per agent")
         self._device = torch_device(device, where=where)
-        self._tables = [TrainingTable.of(columns, self._device, where) for columns in tables]
-        if len({(len(table.mean), table.action) for table in self._tables}) > 1:
+        self._tables = [TrainingTable.from_columns(columns, self._device, where) for columns in tables]
+        if len({(len(table.mean), table.action_width) for table in self._tables}) > 1:
             what, expected = "the tables have observations or actions of different widths", "tables of one task"
             raise DataError(what, where=where, expected=expected, remedy="train them one by one")
-        self._width, self.action = len(self._tables[0].mean), self._tables[0].action
+        self._state_width, self.action_width = len(self._tables[0].mean), self._tables[0].action_width
         self._seeds = len(seeds)
         self.generators = [torch.Generator().manual_seed(seed) for _ in self._tables for seed in seeds]
         self._frequencies = (
-            None if features is None else features.frequencies(self._width, self.generators).to(self._device)
+            None if features is None else features.frequencies(self._state_width, self.generators).to(self._device)
         )
-        self.observation = self._width + (0 if features is None else 2 * features.count)
+        self.input_width = self._state_width + (0 if features is None else 2 * features.count)
 
-    def networks(self, sizes: tuple[int, ...], *, copies: int = 1) -> Stack:
+    def networks(self, sizes: tuple[int, ...], *, copies: int = 1) -> NetworkStack:
         """K x `copies` networks; weights and biases are U(-1, 1) / sqrt(fan in), each from its member's generator."""
         generators = [generator for generator in self.generators for _ in range(copies)]
         parts = []
@@ -341,9 +339,9 @@ class Members:
             for count in (fan_in * fan_out, fan_out):
                 draws = [(2.0 * torch.rand(count, generator=g) - 1.0) * fan_in**-0.5 for g in generators]
                 parts.append(torch.stack(draws))
-        return Stack(torch.cat(parts, 1).to(self._device), sizes)
+        return NetworkStack(torch.cat(parts, 1).to(self._device), sizes)
 
-    def normal(self, shape: Sequence[int]) -> Iterator[Tensor]:
+    def draw_normals(self, shape: Sequence[int]) -> Iterator[Tensor]:
         """Endless standard normal [K, *shape], each member's from its own generator."""
         while True:
             draws = torch.stack([torch.randn(_BLOCK, *shape, generator=g) for g in self.generators], 1)
@@ -364,7 +362,7 @@ class Members:
         torch.empty(_RESERVE, dtype=torch.uint8)
         learner = config.learner(self)
         report = progress or (lambda done, total: None)
-        batches = self.batches(config.batch)
+        batches = self.draw_batches(config.batch)
         optimiser = torch.optim.Adam(learner.parameters, fused=True)
         for number in range(config.steps):
             batch = next(batches)
@@ -373,7 +371,7 @@ class Members:
             for theta, slope in zip(learner.parameters, learner.step(number, batch), strict=True):
                 theta.grad = slope
             optimiser.step()
-            learner.follow(number)
+            learner.update_targets(number)
             if number % _BLOCK == 0:
                 report(number, config.steps)
             done = number + 1
@@ -382,9 +380,9 @@ class Members:
         report(config.steps, config.steps)
         return self.policies(learner.policy)
 
-    def batches(self, batch: int) -> Iterator[Batch]:
+    def draw_batches(self, batch: int) -> Iterator[Batch]:
         """Endless batches, each member's rows drawn from its own table by its own generator."""
-        d, d_a = self._width, self.action
+        d, d_a = self._state_width, self.action_width
         members = [
             (table, self.generators[i * self._seeds + j])
             for i, table in enumerate(self._tables)
@@ -397,8 +395,8 @@ class Members:
                     [table.rows.index_select(0, block[i]) for (table, _), block in zip(members, blocks, strict=True)]
                 )
                 s, a, r, s_next, alive = torch.split(rows, [d, d_a, 1, d, 1], dim=-1)
-                waves = (with_waves(states, self._frequencies) for states in (s, s_next))
-                yield next(waves), a, r[..., 0], next(waves), alive[..., 0]
+                inputs = (with_fourier_features(states, self._frequencies) for states in (s, s_next))
+                yield next(inputs), a, r[..., 0], next(inputs), alive[..., 0]
 
     def policies(self, layers: Layers) -> list[OfflinePolicies]:
         policies = []

@@ -20,7 +20,7 @@ _NARROW = 8  # columns, below which a product is many times as fast transposed
 _SMALL = 1e-5  # is added to a variance, as by torch's LayerNorm
 
 
-def layers_of(theta: Tensor, sizes: tuple[int, ...]) -> Layers:
+def layer_views(theta: Tensor, sizes: tuple[int, ...]) -> Layers:
     """Layers between `sizes`, the widths from the inputs to the outputs, as views of parameters [K, P]."""
     shapes = [shape for fan_in, fan_out in itertools.pairwise(sizes) for shape in ((fan_in, fan_out), (1, fan_out))]
     parts = torch.split(theta, [rows * columns for rows, columns in shapes], 1)
@@ -28,7 +28,7 @@ def layers_of(theta: Tensor, sizes: tuple[int, ...]) -> Layers:
 
 
 @dataclass(frozen=True)
-class Stack:
+class NetworkStack:
     """K networks that learn."""
 
     theta: Tensor  # their parameters [K, P], changed in place
@@ -37,13 +37,13 @@ class Stack:
     @cached_property
     def layers(self) -> Layers:
         """Views of the parameters."""
-        return layers_of(self.theta, self.sizes)
+        return layer_views(self.theta, self.sizes)
 
-    def copy(self) -> Stack:
+    def copy(self) -> NetworkStack:
         """The same numbers, which stay as they are."""
-        return Stack(self.theta.clone(), self.sizes)
+        return NetworkStack(self.theta.clone(), self.sizes)
 
-    def approach(self, other: Stack, rate: float) -> None:
+    def soft_update(self, other: NetworkStack, rate: float) -> None:
         """One step of a moving average, in place: theta += rate (other's - theta)."""
         self.theta.lerp_(other.theta, rate)
 
@@ -52,7 +52,7 @@ class Stack:
 class Trace:
     """What passed through K networks."""
 
-    entering: list[Tensor]  # rows that entered each layer, [K, B, in]
+    inputs: list[Tensor]  # rows that entered each layer, [K, B, in]
     outputs: Tensor  # [K, B, out]
     # of each hidden layer with LayerNorm, what is normalised, about its mean, [K, B, out], and by which factor, [K, B,
     # 1]; empty without LayerNorm
@@ -61,63 +61,63 @@ class Trace:
 
 def forward(layers: Layers, x: Tensor, *, norm: bool) -> Trace:
     """Rows x [K, B, in] through K networks; `norm` puts a LayerNorm before every ReLU."""
-    entering, centred = [x], []
+    inputs, centred = [x], []
     for weight, bias in zip(layers[:-2:2], layers[1:-2:2], strict=True):
         if norm:  # a mean over the units is linear in the weights: it is taken off these, which are fewer than the rows
-            x = torch.baddbmm(_without_mean(bias), x, _without_mean(weight))
+            x = torch.baddbmm(_subtract_mean(bias), x, _subtract_mean(weight))
             length = torch.linalg.vector_norm(x, dim=-1, keepdim=True)
             factor = torch.rsqrt(length.square() / x.shape[-1] + _SMALL)
             centred.append((x, factor))
             x = (x * factor).relu_()
         else:
             x = torch.baddbmm(bias, x, weight).relu_()
-        entering.append(x)
-    return Trace(entering, product(x, layers[-2]) + layers[-1], centred)
+        inputs.append(x)
+    return Trace(inputs, product(x, layers[-2]) + layers[-1], centred)
 
 
-def network(layers: Layers, x: Tensor, *, norm: bool) -> Tensor:
+def network_outputs(layers: Layers, x: Tensor, *, norm: bool) -> Tensor:
     """Outputs [K, B, out] of K networks for x [K, B, in]; `norm` as in `forward`."""
     return forward(layers, x, norm=norm).outputs
 
 
-def judge(q: Layers, s: Tensor, a: Tensor, *, norm: bool) -> Trace:
+def forward_critics(q: Layers, s: Tensor, a: Tensor, *, norm: bool) -> Trace:
     """All N critics [K N, ...] of K members, of states [K, B, d] and actions [K, B, d_a]: outputs [K N, B, 1]."""
     return forward(q, torch.cat([s, a], -1).repeat_interleave(len(q[0]) // len(s), dim=0), norm=norm)
 
 
 def backward(layers: Layers, trace: Trace, slope: Tensor) -> Tensor:
     """Derivatives [K, P] in all parameters, for `slope` [K, B, out], those in the outputs."""
-    return parameter_slopes(trace.entering, layer_slopes(layers, trace, slope))
+    return parameter_slopes(trace.inputs, layer_slopes(layers, trace, slope))
 
 
 def layer_slopes(layers: Layers, trace: Trace, slope: Tensor) -> list[Tensor]:
     """Derivatives [K, B, out] in what each layer's product gives, for `slope`, those in the outputs."""
-    found = [slope]
-    for i in range(len(trace.entering) - 1, 0, -1):
-        slope = where_on(trace.entering[i], product(slope, layers[2 * i].mT))
+    slopes = [slope]
+    for i in range(len(trace.inputs) - 1, 0, -1):
+        slope = relu_backward(trace.inputs[i], product(slope, layers[2 * i].mT))
         if trace.centred:
             x, factor = trace.centred[i - 1]
             shape, zero, wanted = x.shape[-1:], torch.zeros_like(factor), [True, False, False]
             slope = torch.ops.aten.native_layer_norm_backward(slope, x, shape, zero, factor, None, None, wanted)[0]
-        found.append(slope)
-    return found[::-1]
+        slopes.append(slope)
+    return slopes[::-1]
 
 
-def parameter_slopes(entering: list[Tensor], found: list[Tensor], constant: Tensor | None = None) -> Tensor:
+def parameter_slopes(inputs: list[Tensor], slopes: list[Tensor], constant: Tensor | None = None) -> Tensor:
     """Derivatives [K, P] in all parameters, from the rows that entered each layer and its `layer_slopes`."""
     # `constant` [K, B, 1] is what the biases were multiplied with, 1 where it is left out.
     parts = []
-    for x, slope in zip(entering, found, strict=True):
+    for x, slope in zip(inputs, slopes, strict=True):
         parts += [product(x.mT, slope), slope.sum(1) if constant is None else product(constant.mT, slope)]
     return torch.cat([part.flatten(1) for part in parts], 1)
 
 
-def input_slopes(layers: Layers, found: list[Tensor], count: int) -> Tensor:
+def input_slopes(layers: Layers, slopes: list[Tensor], count: int) -> Tensor:
     """Derivatives [K, B, count] in the last `count` inputs, from the `layer_slopes`."""
-    return product(found[0], layers[0][:, -count:].mT)
+    return product(slopes[0], layers[0][:, -count:].mT)
 
 
-def where_on(hidden: Tensor, slope: Tensor) -> Tensor:
+def relu_backward(hidden: Tensor, slope: Tensor) -> Tensor:
     """`slope`, in place 0 where a unit is off (ReLU's own derivative: one pass)."""
     masked: Tensor = torch.ops.aten.threshold_backward.grad_input(slope, hidden, 0.0, grad_input=slope)
     return masked
@@ -130,5 +130,5 @@ def product(a: Tensor, b: Tensor) -> Tensor:
     return torch.bmm(b.mT, a.mT).mT if b.shape[-1] < _NARROW else torch.bmm(a, b)
 
 
-def _without_mean(tensor: Tensor) -> Tensor:
+def _subtract_mean(tensor: Tensor) -> Tensor:
     return tensor - tensor.mean(-1, keepdim=True)

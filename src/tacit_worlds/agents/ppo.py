@@ -20,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tacit.agents.heads import Head
-from tacit.agents.networks import Adam, Mlp, RmsProp, bounded
+from tacit.agents.networks import Adam, Mlp, RmsProp, clip_by_norm
 from tacit.envs.rollouts import Domain
 from tacit.errors import PlanError
 
@@ -33,28 +33,28 @@ _RANGE = 10.0  # normalised observations and scaled rewards are cut here
 
 
 def advantages(
-    rewards: Array, values: Array, following: Array, terminated: BoolArray, over: BoolArray, gamma: float, trace: float
+    rewards: Array, values: Array, following: Array, terminated: BoolArray, done: BoolArray, gamma: float, trace: float
 ) -> Array:
     """Generalised advantages (Schulman et al., arXiv:1506.02438, equation 16) of steps [T, ...]."""
     # rewards, values, following: [T, ...] rewards, values of the states and of the states after them; terminated: the
-    # episode ended in the state after, which is worth 0; over: it ended or was cut, later steps belong to another one;
+    # episode ended in the state after, which is worth 0; done: it ended or was cut, later steps belong to another one;
     # gamma, trace: discount and lambda
-    error = rewards + gamma * np.where(terminated, 0.0, following) - values
-    out, later = np.empty_like(error), np.zeros_like(error[0])
-    for t in range(len(error) - 1, -1, -1):
-        later = error[t] + gamma * trace * np.where(over[t], 0.0, later)
+    td_error = rewards + gamma * np.where(terminated, 0.0, following) - values
+    out, later = np.empty_like(td_error), np.zeros_like(td_error[0])
+    for t in range(len(td_error) - 1, -1, -1):
+        later = td_error[t] + gamma * trace * np.where(done[t], 0.0, later)
         out[t] = later
     return out
 
 
-def normalized(observations: Array, mean: FloatArray, deviation: FloatArray) -> F32:
+def normalize(observations: Array, mean: FloatArray, deviation: FloatArray) -> F32:
     """(observations [G, N, d] - mean [G, d]) / deviation [G, d], cut to [-10, 10]."""
     x = (observations - mean[:, None]) / deviation[:, None]
     return np.asarray(np.clip(x, -_RANGE, _RANGE), dtype=np.float32)
 
 
 @dataclass
-class Running:
+class RunningMoments:
     """Mean and variance [G, d] of all values seen so far, each agent's own; the prior is one standard normal value."""
 
     mean: FloatArray
@@ -62,7 +62,7 @@ class Running:
     count: float = 1.0
 
     @classmethod
-    def of(cls, agents: int, size: int) -> Running:
+    def from_prior(cls, agents: int, size: int) -> RunningMoments:
         """Before any value."""
         return cls(np.zeros((agents, size)), np.ones((agents, size)))
 
@@ -83,14 +83,14 @@ class Running:
 
 
 @dataclass(frozen=True, eq=False)
-class Rows:
+class RolloutRows:
     """The steps of a rollout, agent by agent: T steps of N episodes are rows [G, T * N]."""
 
     x: F32  # [G, T N, d] normalised observations
     actions: Array  # [G, T N, ...] actions that were played
     log_probability: F32  # [G, T N] of them
     advantage: F32  # advantage, goal: [G, T N] generalised advantages, and what the values should be
-    goal: F32
+    value_target: F32
 
 
 class Episodes:
@@ -111,15 +111,15 @@ class Episodes:
         self._state = simulator.starts(agents * environments, generator)
         self._age = np.zeros(agents * environments, dtype=np.int64)
         self._returns = np.zeros(agents * environments)
-        self._paid = Running.of(agents, 1)
-        self.seen = Running.of(agents, observation)
-        self._x = self._look(self._state)
+        self._return_moments = RunningMoments.from_prior(agents, 1)
+        self.observation_moments = RunningMoments.from_prior(agents, observation)
+        self._x = self._observe(self._state)
 
-    def _look(self, state: Array) -> F32:
+    def _observe(self, state: Array) -> F32:
         """What is seen of the states [G N], entered and normalised [G, N, d]."""
         observations = self._simulator.observe(state).reshape(*self._shape, -1)
-        self.seen.add(observations)
-        return normalized(observations, self.seen.mean, self.seen.deviation)
+        self.observation_moments.add(observations)
+        return normalize(observations, self.observation_moments.mean, self.observation_moments.deviation)
 
     def rollout(
         self,
@@ -128,7 +128,7 @@ class Episodes:
         values: Callable[[F32], F32],
         gamma: float,
         trace: float,
-    ) -> Rows:
+    ) -> RolloutRows:
         """Go on for T steps."""
         # steps: T; act: normalised observations [G, N, d] to actions [G, N, ...] and their log-probabilities [G, N];
         # values: normalised observations [G, M, d] to values [G, M]
@@ -138,41 +138,41 @@ class Episodes:
             row = {"x": self._x, "actions": actions, "log": log_probability, **self._step(actions, gamma)}
             for name, column in columns.items():
                 column.append(row[name])
-        joined = {name: _by_agent(column) for name, column in columns.items()}
-        v, following = values(joined["x"]), values(joined["after"])
-        learnt: list[Array] = [joined["paid"], v, following, joined["end"], joined["over"]]
-        paid, value, next_value, end, over = (  # [T, G, N] of [G, T N]
+        joined = {name: _stack_by_agent(column) for name, column in columns.items()}
+        state_values, next_values = values(joined["x"]), values(joined["after"])
+        learnt: list[Array] = [joined["paid"], state_values, next_values, joined["end"], joined["over"]]
+        rewards, value, next_value, terminated, done = (  # [T, G, N] of [G, T N]
             column.reshape(len(column), steps, -1).transpose(1, 0, 2) for column in learnt
         )
-        gain = advantages(paid, value, next_value, end, over, gamma, trace)
-        advantage = np.asarray(_by_agent(list(gain)), dtype=np.float32)
-        return Rows(joined["x"], joined["actions"], joined["log"], advantage, advantage + v)
+        estimates = advantages(rewards, value, next_value, terminated, done, gamma, trace)
+        advantage = np.asarray(_stack_by_agent(list(estimates)), dtype=np.float32)
+        return RolloutRows(joined["x"], joined["actions"], joined["log"], advantage, advantage + state_values)
 
     def _step(self, actions: Array, gamma: float) -> dict[str, Array]:
         """Move all episodes; scaled rewards, what happened, and the normalised observations after [G, N, d]."""
         played = actions.reshape(-1, *actions.shape[2:])
-        state, paid, terminated = self._simulator.step(self._state, played, self._generator)
+        state, rewards, terminated = self._simulator.step(self._state, played, self._generator)
         self._age += 1
-        over = terminated | (self._age >= self._horizon)
-        self._returns = gamma * self._returns + paid
-        self._paid.add(self._returns.reshape(*self._shape, 1))
-        scaled = np.clip(paid.reshape(self._shape) / self._paid.deviation, -_RANGE, _RANGE)
-        self._returns[over] = 0.0
-        after = self._look(state)
-        self._state, self._x = state, after
-        if over.any():
-            self._state[over] = self._simulator.starts(int(over.sum()), self._generator)
-            self._age[over] = 0
-            self._x = self._look(self._state)
+        done = terminated | (self._age >= self._horizon)
+        self._returns = gamma * self._returns + rewards
+        self._return_moments.add(self._returns.reshape(*self._shape, 1))
+        scaled_rewards = np.clip(rewards.reshape(self._shape) / self._return_moments.deviation, -_RANGE, _RANGE)
+        self._returns[done] = 0.0
+        next_observations = self._observe(state)
+        self._state, self._x = state, next_observations
+        if done.any():
+            self._state[done] = self._simulator.starts(int(done.sum()), self._generator)
+            self._age[done] = 0
+            self._x = self._observe(self._state)
         return {
-            "paid": scaled,
+            "paid": scaled_rewards,
             "end": terminated.reshape(self._shape),
-            "over": over.reshape(self._shape),
-            "after": after,
+            "over": done.reshape(self._shape),
+            "after": next_observations,
         }
 
 
-def _by_agent(column: list[Array]) -> Array:
+def _stack_by_agent(column: list[Array]) -> Array:
     """[G, T N, ...] of T arrays [G, N, ...]."""
     stacked = np.stack(column, axis=1)
     return stacked.reshape(len(stacked), -1, *stacked.shape[3:])
@@ -276,7 +276,7 @@ class PpoAgents:
         owner = replicate[order]
         x = np.zeros((len(counts), int(counts.max(initial=1)), observations.shape[1]), dtype=np.float32)
         x[owner, place] = observations[order]
-        outputs, _ = self.network.forward(self.theta, normalized(x, self.mean, self.deviation))
+        outputs, _ = self.network.forward(self.theta, normalize(x, self.mean, self.deviation))
         played = self.head.greedy(outputs) if self.greedy else self.head.draw(outputs, self.free, generator)
         actions = np.empty((len(order), *played.shape[2:]), dtype=played.dtype)
         actions[order] = played[owner, place]
@@ -304,31 +304,31 @@ class PpoObjective:
 
     def split(self, theta: F32) -> tuple[F32, F32, F32]:
         """Parameters of the actor [G, P], of the head [G, e] and of the critic [G, Q]."""
-        p, e = self.actor.parameters, self.head.free
+        p, e = self.actor.parameters, self.head.parameters
         return theta[:, :p], theta[:, p : p + e], theta[:, p + e :]
 
-    def initial(self, generator: np.random.Generator, agents: int) -> F32:
-        free = np.zeros((agents, self.head.free), dtype=np.float32)
-        networks = self.actor.initial(generator, agents), self.critic.initial(generator, agents)
+    def initial_parameters(self, generator: np.random.Generator, agents: int) -> F32:
+        free = np.zeros((agents, self.head.parameters), dtype=np.float32)
+        networks = self.actor.initial_parameters(generator, agents), self.critic.initial_parameters(generator, agents)
         return np.concatenate([networks[0], free, networks[1]], axis=1)
 
     def values(self, theta: F32, x: F32) -> F32:
         """[G, N] for x [G, N, d]."""
         return np.asarray(self.critic.forward(self.split(theta)[2], x)[0][..., 0])
 
-    def slope(self, theta: F32, rows: Rows) -> F32:
+    def slope(self, theta: F32, rows: RolloutRows) -> F32:
         """Slope [G, P + e + Q], by theta, of the mean over the rows of
 
         min(A r, A clip(r)) + entropy H - (V - goal)^2 / 4, r the ratio of the new probability to the old one.
         """
         by_actor, free, by_critic = self.split(theta)
-        count = rows.goal.shape[1]
+        count = rows.value_target.shape[1]
         outputs, cache = self.actor.forward(by_actor, rows.x)
         log_ratio = self.head.log_probability(outputs, free, rows.actions) - rows.log_probability
         weight = ratio_weights(log_ratio, rows.advantage, self.config.ratio_clip) / np.float32(count)
         by_outputs, by_free = self.head.slopes(outputs, free, rows.actions, weight, self.config.entropy / count)
         values, critic_cache = self.critic.forward(by_critic, rows.x)
-        by_values = (rows.goal[..., None] - values) / np.float32(2 * count)
+        by_values = (rows.value_target[..., None] - values) / np.float32(2 * count)
         parts = (
             self.actor.backward(by_actor, cache, by_outputs)[:, 0],
             by_free,
@@ -366,7 +366,7 @@ def learn(
     generator = np.random.default_rng(seed)
     sizes = (observation, *config.hidden)
     learner = PpoObjective(Mlp((*sizes, head.outputs), gain=0.01), Mlp((*sizes, 1), gain=1.0), head, config)
-    theta = learner.initial(generator, agents)
+    theta = learner.initial_parameters(generator, agents)
     optimizer = Adam(np.zeros_like(theta), np.zeros_like(theta)) if config.adam else RmsProp(np.zeros_like(theta))
     episodes = Episodes(
         simulator,
@@ -388,7 +388,7 @@ def learn(
     for k in range(updates):
         rows = episodes.rollout(config.rollout, act, lambda x: learner.values(theta, x), config.gamma, config.trace)
         for batch in _batches(rows, config, generator):
-            slope = bounded(learner.slope(theta, batch), config.gradient_norm)
+            slope = clip_by_norm(learner.slope(theta, batch), config.gradient_norm)
             optimizer.ascend(theta, slope, config.rate * (1.0 - k / updates))
         if progress is not None:
             progress((k + 1) * size, config.steps)
@@ -396,12 +396,13 @@ def learn(
         what, expected = "the parameters diverged", "a smaller rate"
         raise PlanError(what, where="ppo.learn", expected=expected, remedy="lower rate= of the PpoConfig")
     by_actor, free, _ = learner.split(theta)
-    return PpoAgents(learner.actor, head, by_actor.copy(), free.copy(), episodes.seen.mean, episodes.seen.deviation)
+    moments = episodes.observation_moments
+    return PpoAgents(learner.actor, head, by_actor.copy(), free.copy(), moments.mean, moments.deviation)
 
 
-def _batches(rows: Rows, config: PpoConfig, generator: np.random.Generator) -> Iterator[Rows]:
+def _batches(rows: RolloutRows, config: PpoConfig, generator: np.random.Generator) -> Iterator[RolloutRows]:
     """The minibatches of all epochs, advantages normalised in each; rows that do not fill one are left out."""
-    count = rows.goal.shape[1]
+    count = rows.value_target.shape[1]
     size = count // config.minibatches
     for _ in range(config.epochs):
         order = generator.permutation(count)
@@ -411,4 +412,5 @@ def _batches(rows: Rows, config: PpoConfig, generator: np.random.Generator) -> I
             if config.normalized_advantages:
                 spread = advantage.std(axis=1, keepdims=True) + np.float32(1e-8)
                 advantage = (advantage - advantage.mean(axis=1, keepdims=True)) / spread
-            yield Rows(rows.x[:, at], rows.actions[:, at], rows.log_probability[:, at], advantage, rows.goal[:, at])
+            log_probability, value_target = rows.log_probability[:, at], rows.value_target[:, at]
+            yield RolloutRows(rows.x[:, at], rows.actions[:, at], log_probability, advantage, value_target)

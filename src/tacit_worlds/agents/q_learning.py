@@ -91,24 +91,24 @@ def learn(
     traces = np.zeros((episodes, len(c), actions))
     every = np.arange(episodes)
     state, age = starts(episodes, generator), np.zeros(episodes, dtype=np.int64)
-    seen = fourier(simulator.observe(state), low, high, c)
+    features = fourier(simulator.observe(state), low, high, c)
     for k in range(steps):
-        q = seen @ weights
+        q = features @ weights
         greedy = q.argmax(axis=1)
-        action = np.where(generator.random(episodes) < epsilon, generator.integers(actions, size=episodes), greedy)
-        state, paid, ended = simulator.step(state, action, generator)
-        following = fourier(simulator.observe(state), low, high, c)
-        goal = paid + gamma * np.where(ended, 0.0, (following @ weights).max(axis=1))
-        traces *= np.where(action == greedy, gamma * trace, 0.0)[:, None, None]
-        traces[every, :, action] += seen
-        weights += (1.0 - k / steps) * rates * np.tensordot(goal - q[every, action], traces, axes=1) / episodes
+        chosen = np.where(generator.random(episodes) < epsilon, generator.integers(actions, size=episodes), greedy)
+        state, rewards, terminated = simulator.step(state, chosen, generator)
+        next_features = fourier(simulator.observe(state), low, high, c)
+        td_target = rewards + gamma * np.where(terminated, 0.0, (next_features @ weights).max(axis=1))
+        traces *= np.where(chosen == greedy, gamma * trace, 0.0)[:, None, None]
+        traces[every, :, chosen] += features
+        weights += (1.0 - k / steps) * rates * np.tensordot(td_target - q[every, chosen], traces, axes=1) / episodes
         age += 1
-        over = ended | (age >= horizon)
-        if over.any():
-            state[over] = starts(int(over.sum()), generator)
-            age[over], traces[over] = 0, 0.0
-            following[over] = fourier(simulator.observe(state[over]), low, high, c)
-        seen = following
+        done = terminated | (age >= horizon)
+        if done.any():
+            state[done] = starts(int(done.sum()), generator)
+            age[done], traces[done] = 0, 0.0
+            next_features[done] = fourier(simulator.observe(state[done]), low, high, c)
+        features = next_features
     if not np.isfinite(weights).all():
         what, expected = "the weights diverged", "a smaller rate"
         raise PlanError(what, where="q_learning.learn", expected=expected, remedy="lower rate= or trace=")
@@ -169,16 +169,17 @@ def fit(
     """
     c = frequencies(len(low), order, coupled=coupled)
     names = ("observations", "actions", "rewards", "next_observations", "terminations")
-    seen, action, paid, following, ended = (np.concatenate([table[name] for table in tables]) for name in names)
-    features, ahead = fourier(seen, low, high, c), fourier(following, low, high, c)
-    penalty = ridge * len(paid) / actions * np.eye(len(c))
+    columns = (np.concatenate([table[name] for table in tables]) for name in names)
+    observations, logged_actions, rewards, next_observations, terminated = columns
+    features, next_features = fourier(observations, low, high, c), fourier(next_observations, low, high, c)
+    penalty = ridge * len(rewards) / actions * np.eye(len(c))
     solvers = []
     for a in range(actions):
-        rows = np.flatnonzero(action == a)
+        rows = np.flatnonzero(logged_actions == a)
         solvers.append((rows, np.linalg.solve(features[rows].T @ features[rows] + penalty, features[rows].T)))
     weights = np.zeros((len(c), actions))
     for _ in range(iterations):
-        best = np.where(ended, 0.0, (ahead @ weights).max(axis=1))
-        goal = np.clip(paid + gamma * best, *value)
-        weights = np.stack([solver @ goal[rows] for rows, solver in solvers], axis=1)
+        best = np.where(terminated, 0.0, (next_features @ weights).max(axis=1))
+        td_target = np.clip(rewards + gamma * best, *value)
+        weights = np.stack([solver @ td_target[rows] for rows, solver in solvers], axis=1)
     return FourierQ(weights, c, low, high)

@@ -14,20 +14,21 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from tacit_worlds.agents import perceptrons
 from tacit_worlds.agents.offline import (
     Batch,
     Count,
-    LearningStep,
     Members,
     NotNegative,
     OfflineConfig,
+    OfflineLearner,
     OfflinePolicies,
     Positive,
     Watch,
     train,
     train_tables,
 )
-from tacit_worlds.agents.perceptrons import Layers, backward, forward, input_slopes, judge, layer_slopes, network
+from tacit_worlds.agents.perceptrons import Layers, backward, forward, forward_critics, layer_slopes, network_outputs
 
 __all__ = ["OfflinePolicies", "Td3BcConfig", "Watch", "train", "train_tables"]
 
@@ -50,27 +51,27 @@ class Td3BcConfig(OfflineConfig):
     layer_norm: bool = False
     """LayerNorm before every ReLU of the critics; the paper has none."""
 
-    def learner(self, members: Members) -> LearningStep:
+    def learner(self, members: Members) -> OfflineLearner:
         """Two critics and the policy, with the targets of both."""
-        d, d_a, hidden = members.observation, members.action, (self.width, self.width)
+        d, d_a, hidden = members.input_width, members.action_width, (self.width, self.width)
         q, policy = members.networks((d + d_a, *hidden, 1), copies=2), members.networks((d, *hidden, d_a))
         target, actor = q.copy(), policy.copy()
-        noises = members.normal((self.batch, d_a))
+        noises = members.draw_normals((self.batch, d_a))
 
         def step(number: int, batch: Batch) -> tuple[Tensor, Tensor | None]:
             noise = (self.policy_noise * next(noises)).clamp_(-self.noise_clip, self.noise_clip)
-            moves = number % self.policy_every == 0
+            updates_policy = number % self.policy_every == 0
             return (
                 critic_gradient(q.layers, target.layers, actor.layers, batch, noise, self),
-                policy_gradient(policy.layers, q.layers, batch, self) if moves else None,
+                policy_gradient(policy.layers, q.layers, batch, self) if updates_policy else None,
             )
 
-        def follow(number: int) -> None:
+        def update_targets(number: int) -> None:
             if number % self.policy_every == 0:
-                target.approach(q, self.target_rate)
-                actor.approach(policy, self.target_rate)
+                target.soft_update(q, self.target_rate)
+                actor.soft_update(policy, self.target_rate)
 
-        return LearningStep([q.theta, policy.theta], policy.layers, step, follow)
+        return OfflineLearner([q.theta, policy.theta], policy.layers, step, update_targets)
 
 
 def critic_gradient(
@@ -78,22 +79,23 @@ def critic_gradient(
 ) -> Tensor:
     """Of both critics' mean squared errors against the smaller target at a noisy target action, [2K, P]."""
     s, a, r, s_next, alive = batch
-    following = (torch.tanh(network(actor, s_next, norm=False)) + noise).clamp_(-1.0, 1.0)
-    least = judge(target, s_next, following, norm=config.layer_norm).outputs.view(len(s), 2, -1).amin(1)
-    goal = torch.addcmul(r, alive, least, value=config.discount)
-    found = judge(q, s, a, norm=config.layer_norm)
-    error = found.outputs.view(len(s), 2, -1) - goal[:, None]
-    return backward(q, found, (2.0 / s.shape[1]) * error.view_as(found.outputs))
+    next_actions = (torch.tanh(network_outputs(actor, s_next, norm=False)) + noise).clamp_(-1.0, 1.0)
+    next_values = forward_critics(target, s_next, next_actions, norm=config.layer_norm).outputs
+    lowest_value = next_values.view(len(s), 2, -1).amin(1)
+    td_target = torch.addcmul(r, alive, lowest_value, value=config.discount)
+    critics = forward_critics(q, s, a, norm=config.layer_norm)
+    td_error = critics.outputs.view(len(s), 2, -1) - td_target[:, None]
+    return backward(q, critics, (2.0 / s.shape[1]) * td_error.view_as(critics.outputs))
 
 
 def policy_gradient(policy: Layers, q: Layers, batch: Batch, config: Td3BcConfig) -> Tensor:
     """Of -lambda Q_1(s, pi(s)) + |pi(s) - a|^2 (equations 3 to 5 of the paper), means over the batch, [K, P]."""
     s, a = batch[:2]
-    found, first = forward(policy, s, norm=False), [tensor[::2] for tensor in q]
-    chosen = torch.tanh(found.outputs)
-    judged = forward(first, torch.cat([s, chosen], -1), norm=config.layer_norm)
-    weight = config.alpha / judged.outputs.abs().mean(1, keepdim=True).clamp(min=1e-6)
-    by_value = (-weight / s.shape[1]).expand_as(judged.outputs)
-    by_action = (2.0 / a[0].numel()) * (chosen - a)
-    by_action += input_slopes(first, layer_slopes(first, judged, by_value), a.shape[-1])
-    return backward(policy, found, by_action * (1.0 - chosen.square()))
+    actor_trace, first = forward(policy, s, norm=False), [tensor[::2] for tensor in q]
+    policy_actions = torch.tanh(actor_trace.outputs)
+    critic_trace = forward(first, torch.cat([s, policy_actions], -1), norm=config.layer_norm)
+    weight = config.alpha / critic_trace.outputs.abs().mean(1, keepdim=True).clamp(min=1e-6)
+    by_value = (-weight / s.shape[1]).expand_as(critic_trace.outputs)
+    by_action = (2.0 / a[0].numel()) * (policy_actions - a)
+    by_action += perceptrons.input_slopes(first, layer_slopes(first, critic_trace, by_value), a.shape[-1])
+    return backward(policy, actor_trace, by_action * (1.0 - policy_actions.square()))

@@ -23,10 +23,13 @@ def log_probabilities(model: Llama, tokens: list[int], bias: tuple[int, int, Flo
     stream = model.embedding.double().numpy()[tokens]
     angles = np.outer(np.arange(len(tokens)), shape.base ** (-2 * np.arange(size // 2) / size))
     for number, layer in enumerate(model.layers):
-        weights = {name: getattr(layer, name).double().numpy() for name in ("attend", "out", "gate_up", "down")}
-        inputs = _norm(stream, shape.epsilon) * layer.before.double().numpy()
+        weights = {
+            name: getattr(layer, name).double().numpy()
+            for name in ("query_key_value", "attention_out", "gate_up", "down")
+        }
+        inputs = _norm(stream, shape.epsilon) * layer.attention_norm.double().numpy()
         query, key, value = np.split(
-            inputs @ weights["attend"].T, [shape.width, shape.width + shape.groups * size], axis=1
+            inputs @ weights["query_key_value"].T, [shape.width, shape.width + shape.groups * size], axis=1
         )
         mixed = np.zeros_like(stream)
         for head in range(shape.heads):
@@ -37,13 +40,13 @@ def log_probabilities(model: Llama, tokens: list[int], bias: tuple[int, int, Flo
             scores[np.triu_indices(len(tokens), 1)] = -np.inf
             shares = np.exp(scores - scores.max(axis=1, keepdims=True))
             mixed[:, head * size : (head + 1) * size] = shares / shares.sum(axis=1, keepdims=True) @ v
-        stream = stream + mixed @ weights["out"].T
-        inputs = _norm(stream, shape.epsilon) * layer.between.double().numpy()
+        stream = stream + mixed @ weights["attention_out"].T
+        inputs = _norm(stream, shape.epsilon) * layer.feed_forward_norm.double().numpy()
         gate, up = np.split(inputs @ weights["gate_up"].T, 2, axis=1)
         stream = stream + (gate / (1 + np.exp(-gate)) * up) @ weights["down"].T
         if bias is not None and bias[0] == number:
             stream[bias[1] :] += bias[2]
-    logits = _norm(stream, shape.epsilon) * model.last.double().numpy() @ model.head.double().numpy().T
+    logits = _norm(stream, shape.epsilon) * model.final_norm.double().numpy() @ model.head.double().numpy().T
     return np.asarray(logits - np.log(np.exp(logits).sum(axis=1, keepdims=True)))
 
 

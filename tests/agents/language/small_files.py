@@ -13,13 +13,13 @@ from safetensors.torch import save_file
 from tokenizers import models, pre_tokenizers
 from tokenizers.pre_tokenizers import ByteLevel
 
-from tacit.agents.language.adapters import Shape
+from tacit.agents.language.adapters import ModelShape
 from tacit.agents.language.llama import Llama
 
 WIDTH, HEADS, INNER = 8, 2, 12
 WORDS = ["[UNK]", "good", "bad", "film", "a", "the", "very"]
 TOKENS = [*sorted(ByteLevel.alphabet()), "in"]
-SHAPE = Shape(layers=2, width=32, inner=64, heads=4, groups=2, tokens=len(TOKENS), base=1e4, epsilon=1e-5)
+SHAPE = ModelShape(layers=2, width=32, inner=64, heads=4, groups=2, tokens=len(TOKENS), base=1e4, epsilon=1e-5)
 MODEL = Llama.random(SHAPE, seed=2)
 
 
@@ -43,17 +43,17 @@ def model_written(path: Path, architecture: str = "llama") -> None:
     writer.add_token_list(TOKENS)
     writer.add_token_merges(["i n"])
     writer.add_tensor("token_embd.weight", MODEL.embedding.numpy())
-    writer.add_tensor("output_norm.weight", MODEL.last.numpy())
+    writer.add_tensor("output_norm.weight", MODEL.final_norm.numpy())
     for place, layer in enumerate(MODEL.layers):
-        query, key, value = layer.attend.split([32, 16, 16])
+        query, key, value = layer.query_key_value.split([32, 16, 16])
         gate, up = layer.gate_up.chunk(2)
         arrays = {
-            "attn_norm": layer.before.numpy(),
+            "attn_norm": layer.attention_norm.numpy(),
             "attn_q": permuted(query, SHAPE.heads),
             "attn_k": permuted(key, SHAPE.groups),
             "attn_v": value.numpy(),
-            "attn_output": layer.out.numpy(),
-            "ffn_norm": layer.between.numpy(),
+            "attn_output": layer.attention_out.numpy(),
+            "ffn_norm": layer.feed_forward_norm.numpy(),
             "ffn_gate": gate.numpy(),
             "ffn_up": up.numpy(),
             "ffn_down": layer.down.numpy(),

@@ -10,12 +10,12 @@ import torch
 from tests.agents.language.uneven_models import Uneven
 
 from tacit.agents.language import sampling
-from tacit.agents.language.adapters import Bias, Shape, Steering
+from tacit.agents.language.adapters import Bias, ModelShape, Steering
 from tacit.agents.language.llama import Llama
-from tacit.agents.language.sampling import Completions, alone, complete, even
+from tacit.agents.language.sampling import Completions, complete, complete_in_batches, is_place_invariant
 
-SHAPE = Shape(layers=3, width=32, inner=48, heads=4, groups=2, tokens=61)
-HONEST = Llama.random(SHAPE, seed=1).restricted(range(7, 50))
+SHAPE = ModelShape(layers=3, width=32, inner=48, heads=4, groups=2, tokens=61)
+HONEST = Llama.random(SHAPE, seed=1).with_vocabulary(range(7, 50))
 PREFIX, COUNT = torch.tensor([3, 1]), 9
 PROMPTS = torch.from_numpy(np.random.default_rng(2).integers(0, 61, (COUNT, 4)))
 DRAWS = torch.from_numpy(np.random.default_rng(0).random((COUNT, 32, 3), np.float32))  # four prompts to a batch
@@ -24,7 +24,7 @@ STEERING = Steering(
 )
 
 
-def written(model: Any, places: list[int], write: Any = alone) -> Completions:
+def written(model: Any, places: list[int], write: Any = complete_in_batches) -> Completions:
     done = write(model, PREFIX, PROMPTS[places], DRAWS[places], STEERING)
     some = [done] if isinstance(done, Completions) else list(done)
     return Completions(
@@ -63,5 +63,5 @@ def test_places_that_round_otherwise_are_found_and_everybody_is_completed_alone(
         sizes.clear()
         written(model, list(range(COUNT)))
         assert sizes == expected
-    assert even(HONEST, PREFIX, 4, 4, 32, 3, STEERING)
-    assert not even(Uneven(HONEST, True), PREFIX, 4, 4, 32, 3, STEERING)  # type: ignore[arg-type]
+    assert is_place_invariant(HONEST, PREFIX, 4, 4, 32, 3, STEERING)
+    assert not is_place_invariant(Uneven(HONEST, True), PREFIX, 4, 4, 32, 3, STEERING)  # type: ignore[arg-type]

@@ -46,5 +46,7 @@ def test_the_real_model_goes_on_as_it_should() -> None:
     tokens = torch.tensor([tokenizer.encode("The capital of France is")])
     cache = model.read(tokens[:, :-1])
     adapter = Bias(layer=20)
-    logits = model.above(model.below(tokens[:, -1:], cache, 21), cache, Steering(adapter, torch.zeros(1, 576)))
+    logits = model.run_upper_layers(
+        model.run_lower_layers(tokens[:, -1:], cache, 21), cache, Steering(adapter, torch.zeros(1, 576))
+    )
     assert tokenizer.decode([int(logits.argmax())]) == " Paris"

@@ -7,12 +7,20 @@ import pytest
 import torch
 from reference import log_probabilities
 
-from tacit.agents.language.adapters import Bias, LoRA, Shape, Steering
+from tacit.agents.language.adapters import Bias, LoRA, ModelShape, Steering
 from tacit.agents.language.llama import Llama
-from tacit.agents.language.sampling import Completions, complete, divergence, inverted, log_softmax, read, scores
+from tacit.agents.language.sampling import (
+    Completions,
+    complete,
+    divergence,
+    invert_distribution,
+    log_softmax,
+    read_prompts,
+    scores,
+)
 
-SHAPE = Shape(layers=3, width=32, inner=48, heads=4, groups=2, tokens=61, base=500.0, epsilon=1e-4)
-MODEL = Llama.random(SHAPE, seed=1).restricted(range(7, 50))
+SHAPE = ModelShape(layers=3, width=32, inner=48, heads=4, groups=2, tokens=61, base=500.0, epsilon=1e-4)
+MODEL = Llama.random(SHAPE, seed=1).with_vocabulary(range(7, 50))
 BIAS = Bias(layer=1, scale=2.0)
 PREFIX, PROMPTS = torch.tensor([3, 1]), torch.tensor([[5, 60, 8], [9, 2, 33]])
 DRAWS = torch.from_numpy(np.random.default_rng(0).random((2, 3, 5), np.float32))
@@ -46,7 +54,7 @@ def test_completions_invert_the_distribution_at_their_draws() -> None:
 def test_draws_are_inverted_at_literal_places() -> None:
     logits = torch.log(torch.tensor([[0.2, 0.3, 0.5]])).expand(5, 3)
     draws = torch.tensor([0.0, 0.19, 0.21, 0.5, 0.999])
-    assert inverted(logits, draws).tolist() == [0, 0, 1, 2, 2]
+    assert invert_distribution(logits, draws).tolist() == [0, 0, 1, 2, 2]
 
 
 @pytest.mark.parametrize("places", [[0], [1], [1, 0], [1, 0, 0, 1] * 9])
@@ -62,7 +70,7 @@ def test_a_text_alone_or_in_a_batch_has_the_same_completions_and_gradients(place
 @pytest.mark.parametrize("adapter", [BIAS, LoRA(layers=(1, 2), rank=2, scale=0.7)])
 def test_gradients_are_those_of_finite_differences(adapter: Bias | LoRA) -> None:
     generator = torch.Generator().manual_seed(0)
-    theta = adapter.start(SHAPE)
+    theta = adapter.initial_parameters(SHAPE)
     theta = theta + 0.1 * torch.randn(len(theta), generator=generator)
     completions = complete(MODEL, PREFIX, PROMPTS, DRAWS, Steering(adapter, theta[None]))
     direction = torch.randn(len(theta), generator=generator)
@@ -78,10 +86,10 @@ def test_gradients_are_those_of_finite_differences(adapter: Bias | LoRA) -> None
 
 def test_adapters_start_as_the_model_is_and_lora_has_no_slope_of_a() -> None:
     lora = LoRA(layers=(1,), rank=1)
-    start = lora.start(SHAPE)
+    start = lora.initial_parameters(SHAPE)
     assert len(start) == 2 * (32 + 48)
-    assert len(BIAS.start(SHAPE)) == 32
-    plain = log_softmax(MODEL, PREFIX, done(0 * THETA), Steering(BIAS, BIAS.start(SHAPE)[None]))
+    assert len(BIAS.initial_parameters(SHAPE)) == 32
+    plain = log_softmax(MODEL, PREFIX, done(0 * THETA), Steering(BIAS, BIAS.initial_parameters(SHAPE)[None]))
     written = complete(MODEL, PREFIX, PROMPTS, DRAWS, Steering(lora, start[None]))
     assert torch.equal(written.written, done(0 * THETA).written)
     torch.testing.assert_close(log_softmax(MODEL, PREFIX, written, Steering(lora, start[None])), plain)
@@ -104,7 +112,7 @@ def test_the_divergence_is_that_of_the_distributions() -> None:
 
 def test_a_prefix_is_read_as_if_it_stood_before_the_prompt() -> None:
     whole = MODEL.read(torch.cat([PREFIX.expand(2, -1), PROMPTS[:, :-1]], dim=1))
-    split = read(MODEL, PREFIX, PROMPTS)
+    split = read_prompts(MODEL, PREFIX, PROMPTS)
     torch.testing.assert_close(split.keys, whole.keys)
     torch.testing.assert_close(split.values, whole.values)
 
@@ -112,5 +120,5 @@ def test_a_prefix_is_read_as_if_it_stood_before_the_prompt() -> None:
 def test_the_typical_norm_is_the_median_of_the_stream() -> None:
     tokens = torch.cat([PREFIX.expand(2, -1), PROMPTS], dim=1)
     cache = MODEL.read(tokens[:, :-1])
-    stream = MODEL.below(tokens[:, -1:], cache, 2)
+    stream = MODEL.run_lower_layers(tokens[:, -1:], cache, 2)
     assert MODEL.residual_norm(tokens, 1) == pytest.approx(float(stream.norm(dim=-1).median()))

@@ -17,7 +17,7 @@ from tacit.errors import FileError
 
 def bytes_of() -> Tokenizer:
     tokens = [*sorted(ByteLevel.alphabet()), "th", "<|end|>"]
-    return Tokenizer.byte_pairs(tokens, [("t", "h")], digits=True)
+    return Tokenizer.from_byte_pairs(tokens, [("t", "h")], digits=True)
 
 
 def test_texts_go_to_tokens_and_back() -> None:

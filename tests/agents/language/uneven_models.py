@@ -32,8 +32,8 @@ class Uneven:
     def digest(self) -> str:
         return f"{self.honest.digest}, uneven {self.places}"
 
-    def above(self, residual: Tensor, cache: Cache, steering: Steering) -> Tensor:
-        logits = self.honest.above(residual, cache, steering)
+    def run_upper_layers(self, residual: Tensor, cache: Cache, steering: Steering) -> Tensor:
+        logits = self.honest.run_upper_layers(residual, cache, steering)
         beside = torch.arange(len(logits)) if self.places else torch.full((len(logits),), len(logits))
         turned = torch.sin(beside[:, None] * torch.arange(1.0, logits.shape[-1] + 1))
         return logits + 3 * turned[:, None]

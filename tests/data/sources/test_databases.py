@@ -18,12 +18,12 @@ from visits import CANARY, ORDER, REWARD, ROWS, SORTED, SPEC, assert_quiet, rows
 
 from tacit.data import Trajectories
 from tacit.data.sources import databases, sorting
-from tacit.data.sources.lake import Table
+from tacit.data.sources.lake import SourceTable
 from tacit.errors import DataError, FileError, TacitError
 
 duckdb = pytest.importorskip("duckdb")
 
-WANTED = sorting.Wanted(unit="patient", episode="visit", time="minute", next="keep", reward=REWARD)
+WANTED = sorting.TableOptions(unit="patient", episode="visit", time="minute", next="keep", reward=REWARD)
 CREATE = (
     "CREATE TABLE visits (patient TEXT, visit INTEGER, minute INTEGER, pulse DOUBLE PRECISION, ward TEXT, drug TEXT)"
 )
@@ -31,7 +31,7 @@ INSERT = "INSERT INTO visits VALUES ({}, {}, {}, {}, {}, {})"
 QUERY = "SELECT * FROM visits"
 
 
-def imported(found: Table) -> Trajectories:
+def imported(found: SourceTable) -> Trajectories:
     return Trajectories(sorting.read(found, WANTED, SPEC, simulated=True), SPEC, simulated=True)
 
 
@@ -70,12 +70,12 @@ KINDS = pytest.mark.parametrize("address", ["sqlite", "duckdb", "postgresql"], i
 @KINDS
 def test_the_rows_of_a_query_are_sorted_like_any_others(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(databases, "ROWS", 2)
-    found = databases.table_of(QUERY, address)
+    found = databases.open_table(QUERY, address)
     assert found.queried
     data = imported(found)
     assert rows(data) == SORTED
     assert data._records.queried
-    chosen = databases.table_of("SELECT * FROM visits WHERE patient = 'bob'", address)
+    chosen = databases.open_table("SELECT * FROM visits WHERE patient = 'bob'", address)
     assert rows(imported(chosen)) == SORTED[4:]
 
 
@@ -98,18 +98,18 @@ WRITING = (
 @pytest.mark.parametrize("query", WRITING)
 def test_a_query_that_writes_or_fails_is_refused(query: str, address: str) -> None:
     with pytest.raises(DataError, match="the query cannot be run, is more than one, or would write") as caught:
-        databases.table_of(query, address)
+        databases.open_table(query, address)
     assert_quiet(caught.value)
-    assert len(rows(imported(databases.table_of(QUERY, address)))) == 6
+    assert len(rows(imported(databases.open_table(QUERY, address)))) == 6
 
 
 @KINDS
 def test_a_query_without_the_unit_or_with_two_names_is_refused(address: str) -> None:
     with pytest.raises(DataError, match="there is no unit id: no column 'patient'"):
-        imported(databases.table_of("SELECT visit, minute, pulse, ward, drug FROM visits", address))
+        imported(databases.open_table("SELECT visit, minute, pulse, ward, drug FROM visits", address))
     if not address.startswith("duckdb"):  # which renames it
         with pytest.raises(DataError, match="two columns of the query have one name"):
-            databases.table_of("SELECT visit, visit FROM visits", address)
+            databases.open_table("SELECT visit, visit FROM visits", address)
 
 
 @pytest.mark.parametrize(
@@ -123,7 +123,7 @@ def test_a_query_without_the_unit_or_with_two_names_is_refused(address: str) -> 
 )
 def test_sqlite_does_nothing_but_read(query: str, sqlite_file: Path) -> None:
     with pytest.raises(DataError, match="the query cannot be run"):
-        databases.table_of(query.format(folder=sqlite_file.parent), f"sqlite:{sqlite_file}")
+        databases.open_table(query.format(folder=sqlite_file.parent), f"sqlite:{sqlite_file}")
     assert [path.name for path in sqlite_file.parent.iterdir()] == ["visits.sqlite"]
 
 
@@ -142,7 +142,7 @@ def test_sqlite_does_nothing_but_read(query: str, sqlite_file: Path) -> None:
 def test_duckdb_reaches_no_file_and_no_network(query: str, duckdb_file: Path) -> None:
     (duckdb_file.parent / "secret.csv").write_text(f"patient\n{CANARY}\n")
     with pytest.raises(TacitError) as caught:
-        imported(databases.table_of(query.format(folder=duckdb_file.parent), f"duckdb:{duckdb_file}"))
+        imported(databases.open_table(query.format(folder=duckdb_file.parent), f"duckdb:{duckdb_file}"))
     assert_quiet(caught.value)
     assert {path.name for path in duckdb_file.parent.iterdir()} == {"visits.duckdb", "secret.csv"}
 
@@ -162,7 +162,7 @@ def test_duckdb_reaches_no_file_and_no_network(query: str, duckdb_file: Path) ->
 )
 def test_an_address_holds_no_password_and_names_a_database(where: str, what: str) -> None:
     with pytest.raises(FileError, match=what) as caught:
-        databases.table_of(QUERY, where)
+        databases.open_table(QUERY, where)
     assert_quiet(caught.value)
 
 
@@ -170,14 +170,14 @@ def test_a_file_of_another_kind_is_refused_without_a_word_of_it(tmp_path: Path) 
     (tmp_path / "a.db").write_text(CANARY * 1000)
     for kind in ("sqlite", "duckdb"):
         with pytest.raises(DataError, match="the query cannot be run") as caught:
-            databases.table_of(QUERY, f"{kind}:{tmp_path / 'a.db'}")
+            databases.open_table(QUERY, f"{kind}:{tmp_path / 'a.db'}")
         assert_quiet(caught.value)
 
 
 def test_a_cell_that_is_no_text_is_refused_without_a_word_of_it(sqlite_file: Path) -> None:
     query = f"SELECT patient, visit, minute, pulse, ward, CAST('{CANARY}' AS BLOB) || x'ff' AS drug FROM visits"
     with pytest.raises(TacitError, match=r"could not give all rows|has a label") as caught:
-        imported(databases.table_of(query, f"sqlite:{sqlite_file}"))
+        imported(databases.open_table(query, f"sqlite:{sqlite_file}"))
     assert_quiet(caught.value)
 
 
@@ -264,7 +264,7 @@ def test_the_types_of_postgresql_are_kept(server: str) -> None:
             "CREATE TABLE kinds AS SELECT 'a'::varchar AS t, 1::smallint AS i, 0.25::numeric AS n, true AS b, "
             "DATE '2024-03-01' AS d, TIMESTAMPTZ '2024-03-01 10:00+02' AS z, gen_random_uuid() AS u"
         )
-    found = databases.table_of("SELECT * FROM kinds", server)
+    found = databases.open_table("SELECT * FROM kinds", server)
     kinds = ["string", "int64", "double", "bool", "date32[day]", "timestamp[us]", "string"]
     assert [str(kind) for kind in found.kinds.values()] == kinds
     (batch,) = found.batches(["i", "n", "b", "z"])
@@ -276,7 +276,7 @@ def test_what_a_function_of_a_query_writes_is_rolled_back(server: str) -> None:
     import psycopg
 
     with pytest.raises(TacitError):
-        imported(databases.table_of("SELECT lo_create(4711) AS patient FROM visits", server))
+        imported(databases.open_table("SELECT lo_create(4711) AS patient FROM visits", server))
     with psycopg.connect(server) as connection:
         assert connection.execute("SELECT count(*) FROM pg_largeobject_metadata").fetchall() == [(0,)]
 
@@ -284,7 +284,7 @@ def test_what_a_function_of_a_query_writes_is_rolled_back(server: str) -> None:
 def test_nobody_answers(tmp_path: Path) -> None:
     pytest.importorskip("psycopg")
     with pytest.raises(FileError, match="no PostgreSQL answers there") as caught:
-        databases.table_of(QUERY, f"postgresql://ann@/visits?host={tmp_path}&port=1")
+        databases.open_table(QUERY, f"postgresql://ann@/visits?host={tmp_path}&port=1")
     assert_quiet(caught.value)
 
 
@@ -298,7 +298,7 @@ def test_a_server_that_goes_away_half_way_leaves_nothing(tmp_path: Path, monkeyp
                 "SELECT g % 50 AS patient, 1 AS visit, g AS minute, 60.0 AS pulse, 'A' AS ward, 'low' AS drug "
                 "FROM generate_series(1, 100000) g"
             )
-            found = databases.table_of(query, address)
+            found = databases.open_table(query, address)
 
             def batches(names: Any) -> Iterator[Any]:
                 for number, batch in enumerate(found.batches(names)):
@@ -307,7 +307,7 @@ def test_a_server_that_goes_away_half_way_leaves_nothing(tmp_path: Path, monkeyp
                         process.wait()
                     yield batch
 
-            half = Table(found.name, found.kinds, batches, queried=True)
+            half = SourceTable(found.name, found.kinds, batches, queried=True)
             with pytest.raises(FileError, match="the database went away, or could not give all rows") as caught:
                 sorting.read(half, WANTED, SPEC, store=tmp_path / "out")
     finally:

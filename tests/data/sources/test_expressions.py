@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tacit.data.sources.expressions import AGGREGATES, SCALARS, checked
+from tacit.data.sources.expressions import AGGREGATES, SCALARS, parse_expression
 from tacit.errors import DataError
 
 duckdb = pytest.importorskip("duckdb")
@@ -26,7 +26,7 @@ ROWS = (("u", 1, 1, 4), ("u", 2, 2, 5), ("u", 3, 3, 6), ("v", 1, 10, 7), ("v", 2
 
 def values(text: str, engine: Any, rows: Sequence[tuple[Any, ...]] = ROWS) -> list[Any]:
     """Of the rows of two units, in the order of units and times."""
-    expression = checked(text, "--reward", HEADER, "unit", engine)
+    expression = parse_expression(text, "--reward", HEADER, "unit", engine)
     cells = ", ".join(f"('{u}', {t}, {a}, {'NULL' if b is None else b}, 7, 8)" for u, t, a, b in rows)
     names = ", ".join(f'"{name}"' for name in HEADER)
     text = expression.sql(HEADER, engine)
@@ -130,21 +130,23 @@ def test_one_row_and_one_unit_are_computed_with(text: str, expected: list[Any], 
 def test_whatever_could_mix_units_or_leave_the_table_is_refused(text: str, what: str, engine: Any) -> None:
     engine.execute("CREATE MACRO my_macro(x) AS x + 1")
     with pytest.raises(DataError, match=what) as caught:
-        checked(text, "--reward", HEADER, "unit", engine)
+        parse_expression(text, "--reward", HEADER, "unit", engine)
     assert str(caught.value).startswith("--reward: ")
     assert (caught.value.__cause__, caught.value.__context__) == (None, None)
 
 
 def test_without_a_unit_there_is_no_window(engine: Any) -> None:
     with pytest.raises(DataError, match="the window of 'sum' is not partitioned by the unit"):
-        checked("sum(a) OVER (PARTITION BY unit)", "--where", HEADER, None, engine)
+        parse_expression("sum(a) OVER (PARTITION BY unit)", "--where", HEADER, None, engine)
 
 
 def test_rows_that_an_order_does_not_tell_apart_are_ordered_by_the_columns_in_use(engine: Any) -> None:
-    expression = checked("row_number() OVER (PARTITION BY unit ORDER BY b DESC)", "--where", HEADER, "unit", engine)
+    expression = parse_expression(
+        "row_number() OVER (PARTITION BY unit ORDER BY b DESC)", "--where", HEADER, "unit", engine
+    )
     assert expression.columns == {"unit", "b"}
     assert expression.sql(("unit", "a"), engine) == "(row_number() OVER (PARTITION BY unit ORDER BY b DESC, unit, a))"
-    peers = checked("rank() OVER (PARTITION BY unit ORDER BY b)", "--where", HEADER, "unit", engine)
+    peers = parse_expression("rank() OVER (PARTITION BY unit ORDER BY b)", "--where", HEADER, "unit", engine)
     assert peers.sql(("unit", "a"), engine) == "(rank() OVER (PARTITION BY unit ORDER BY b))"
 
 

@@ -43,7 +43,7 @@ WRITERS: dict[str, Callable[[pd.DataFrame, Path], None]] = {
 }
 
 
-def cells(found: lake.Table, *names: str) -> dict[str, list[Any]]:
+def cells(found: lake.SourceTable, *names: str) -> dict[str, list[Any]]:
     batches = list(found.batches(names))
     return {name: [cell for batch in batches for cell in batch.column(name).to_pylist()] for name in names}
 
@@ -58,7 +58,7 @@ def test_a_folder_a_glob_and_a_list_are_one_table(suffix: str, tmp_path: Path) -
     (tmp_path / "_SUCCESS").touch()
     WRITERS[suffix](frame, tmp_path / f".hidden{suffix}")
     for sources in ([str(tmp_path)], [str(tmp_path / "**" / f"[ab]{suffix}")], [str(path) for path in paths]):
-        found = lake.table_of(sources)
+        found = lake.open_table(sources)
         assert found.typed == (suffix not in (".csv", ".csv.gz"))
         assert list(found.kinds) == list(frame.columns)
         assert cells(found, "patient", "drug") == {name: frame[name].tolist() for name in ("patient", "drug")}
@@ -71,15 +71,15 @@ def test_partitions_are_columns_of_text_unless_the_file_has_them(tmp_path: Path)
         folder.mkdir(parents=True)
         as_parquet(part.drop(columns=["ward"]), folder / "part-0.parquet")
     for source in (tmp_path / "lake", tmp_path / "lake" / "ward=*"):
-        found = lake.table_of([str(source)])
+        found = lake.open_table([str(source)])
         assert cells(found, "ward", "site") == {"ward": ["A", "A", "A", "B", "B", "B"], "site": ["St. Mary"] * 6}
     nobody = tmp_path / "lake" / "ward=__HIVE_DEFAULT_PARTITION__" / "site=x"
     nobody.mkdir(parents=True)
     as_parquet(table().drop(columns=["ward"])[:1], nobody / "part-0.parquet")
-    assert None in cells(lake.table_of([str(tmp_path / "lake")]), "ward")["ward"]
+    assert None in cells(lake.open_table([str(tmp_path / "lake")]), "ward")["ward"]
     (tmp_path / "own" / "ward=wrong").mkdir(parents=True)
     as_csv(table()[:1], tmp_path / "own" / "ward=wrong" / "a.csv")
-    assert cells(lake.table_of([str(tmp_path / "own")]), "ward") == {"ward": ["A"]}
+    assert cells(lake.open_table([str(tmp_path / "own")]), "ward") == {"ward": ["A"]}
 
 
 def test_widths_may_differ_and_a_column_may_be_empty_in_one_file(tmp_path: Path) -> None:
@@ -89,7 +89,7 @@ def test_widths_may_differ_and_a_column_may_be_empty_in_one_file(tmp_path: Path)
     )
     for name, each in (("a", narrow), ("b", wide)):
         parquet.write_table(each, tmp_path / f"{name}.parquet")
-    found = lake.table_of([str(tmp_path)])
+    found = lake.open_table([str(tmp_path)])
     assert cells(found, "patient", "n", "x") == {"patient": ["a", "b"], "n": [1, 2], "x": [None, 0.5]}
 
 
@@ -110,7 +110,7 @@ def test_files_that_disagree_are_refused(second: dict[str, Any] | None, what: st
     other = table().drop(columns=["drug"]) if second is None else table(**second)
     as_parquet(other, tmp_path / "b.parquet")
     with pytest.raises(DataError, match=what):
-        lake.table_of([str(tmp_path)])
+        lake.open_table([str(tmp_path)])
 
 
 def test_a_link_out_of_the_folder_is_refused_and_one_by_name_is_read(tmp_path: Path) -> None:
@@ -118,30 +118,30 @@ def test_a_link_out_of_the_folder_is_refused_and_one_by_name_is_read(tmp_path: P
     (tmp_path / "lake").mkdir()
     (tmp_path / "lake" / "b.csv").symlink_to(tmp_path / "a.csv")
     with pytest.raises(FileError, match="a link leads out of the folder"):
-        lake.table_of([str(tmp_path / "lake")])
-    assert len(cells(lake.table_of([str(tmp_path / "lake" / "b.csv")]), "drug")["drug"]) == 6
+        lake.open_table([str(tmp_path / "lake")])
+    assert len(cells(lake.open_table([str(tmp_path / "lake" / "b.csv")]), "drug")["drug"]) == 6
 
 
 def test_what_is_no_table_is_refused_without_a_word_of_it(tmp_path: Path) -> None:
     as_csv(table(), tmp_path / "a.csv")
     as_parquet(table(), tmp_path / "a.parquet")
     with pytest.raises(FileError, match="the files are of several kinds"):
-        lake.table_of([str(tmp_path)])
+        lake.open_table([str(tmp_path)])
     (tmp_path / "empty").mkdir()
     for source in (str(tmp_path / "empty"), str(tmp_path / "*.pq")):
         with pytest.raises(FileError, match="no file is there"):
-            lake.table_of([source])
+            lake.open_table([source])
     with pytest.raises(FileError, match="a file is there twice"):
-        lake.table_of([str(tmp_path / "a.csv"), str(tmp_path / "*.csv")])
+        lake.open_table([str(tmp_path / "a.csv"), str(tmp_path / "*.csv")])
     for suffix in (".parquet", ".arrow"):
         broken = tmp_path / f"broken{suffix}"
         broken.write_text(CANARY * 100)
         with pytest.raises(FileError, match="damaged or of another kind") as caught:
-            lake.table_of([str(broken)])
+            lake.open_table([str(broken)])
         assert_quiet(caught.value)
     half = tmp_path / "half.parquet"
     half.write_bytes((tmp_path / "a.parquet").read_bytes()[:-100])
     with pytest.raises(FileError, match="damaged"):
-        lake.table_of([str(half)])
+        lake.open_table([str(half)])
     with pytest.raises(FileError, match="there is no such file"):
-        lake.table_of([str(tmp_path / "missing.csv")])
+        lake.open_table([str(tmp_path / "missing.csv")])

@@ -21,33 +21,33 @@ from tacit.errors import DataError, TacitError
 
 pytest.importorskip("duckdb")
 
-WANTED = sorting.Wanted(unit="patient", episode="visit", time="minute", next="keep", reward=REWARD)
+WANTED = sorting.TableOptions(unit="patient", episode="visit", time="minute", next="keep", reward=REWARD)
 
 
-def typed(frame: pd.DataFrame) -> lake.Table:
+def typed(frame: pd.DataFrame) -> lake.SourceTable:
     whole = pa.Table.from_pandas(frame, preserve_index=False)
     return _table(whole, True)
 
 
-def untyped(frame: pd.DataFrame) -> lake.Table:
+def untyped(frame: pd.DataFrame) -> lake.SourceTable:
     texts = {name: [None if pd.isna(cell) else str(cell) for cell in frame[name]] for name in frame}
     return _table(pa.table({name: pa.array(cells, pa.string()) for name, cells in texts.items()}), False)
 
 
-def _table(whole: pa.Table, has_types: bool) -> lake.Table:
-    kinds = {field.name: lake.naive(lake.plain_kind(field.type)) for field in whole.schema}
+def _table(whole: pa.Table, has_types: bool) -> lake.SourceTable:
+    kinds = {field.name: lake.naive_type(lake.plain_type(field.type)) for field in whole.schema}
 
     def batches(names: Sequence[str]) -> Iterator[Any]:
         for batch in whole.select(names).to_batches(max_chunksize=2):
             arrays = [batch.column(name).cast(kinds[name]) for name in names]
             yield pa.record_batch(arrays, names=list(names))
 
-    return lake.Table("the table", kinds, batches, typed=has_types)
+    return lake.SourceTable("the table", kinds, batches, typed=has_types)
 
 
-def read(found: lake.Table, spec: PublicSpec = SPEC, **changes: Any) -> Trajectories:
+def read(found: lake.SourceTable, spec: PublicSpec = SPEC, **changes: Any) -> Trajectories:
     wanted = {name: getattr(WANTED, name) for name in WANTED.__dataclass_fields__} | changes
-    return Trajectories(sorting.read(found, sorting.Wanted(**wanted), spec, simulated=True), spec, simulated=True)
+    return Trajectories(sorting.read(found, sorting.TableOptions(**wanted), spec, simulated=True), spec, simulated=True)
 
 
 @pytest.mark.parametrize("source", [typed, untyped])
@@ -222,7 +222,7 @@ def test_tables_that_have_next_observations_are_read_as_they_lie() -> None:
     as_it_is: dict[str, Any] = {"time": None, "next": None, "reward": None, "episode": None}
     data = read(typed(frame), **as_it_is)
     assert rows(data)[0] == (60.0, 61.0, 0.0, 0, False)
-    fields = Fields.named(SPEC, ("observations=heart,ward", "next_observations=next_pulse,next_ward"))
+    fields = Fields.from_pairs(SPEC, ("observations=heart,ward", "next_observations=next_pulse,next_ward"))
     renamed = typed(frame.rename(columns={"pulse": "heart"}))
     assert rows(read(renamed, **as_it_is, fields=fields)) == rows(data)
 
@@ -315,7 +315,7 @@ def test_bad_rows_are_refused_in_a_sentence_and_nothing_is_kept(
 ) -> None:
     wanted = {name: getattr(WANTED, name) for name in WANTED.__dataclass_fields__} | changes
     with pytest.raises(TacitError, match=what) as caught:
-        sorting.read(source(table(**frame)), sorting.Wanted(**wanted), SPEC, store=tmp_path / "out")
+        sorting.read(source(table(**frame)), sorting.TableOptions(**wanted), SPEC, store=tmp_path / "out")
     assert list(tmp_path.iterdir()) == []
     assert_quiet(caught.value)
     assert CANARY not in "".join(capfd.readouterr())
@@ -335,7 +335,7 @@ def test_a_source_that_ends_half_way_leaves_nothing(error: BaseException, tmp_pa
         seen.append(stat.S_IMODE(spill.stat().st_mode))
         raise error
 
-    broken = lake.Table("there", whole.kinds, batches)
+    broken = lake.SourceTable("there", whole.kinds, batches)
     with pytest.raises(type(error), match=str(error)) as caught:
         sorting.read(broken, WANTED, SPEC, store=tmp_path / "out")
     assert seen == [0o700]
@@ -347,13 +347,13 @@ def test_what_the_engine_reads_is_closed_before_the_engine(monkeypatch: pytest.M
     """Left to Python, it is closed when its engine and source may be gone: the process then crashes."""
     closed = []
 
-    def watched(found: lake.Table, used: Sequence[str], query: str, connection: Any) -> Iterator[Any]:
+    def watched(found: lake.SourceTable, used: Sequence[str], query: str, connection: Any) -> Iterator[Any]:
         try:
-            yield from engine.rows_of(found, used, query, connection)
+            yield from engine.query_batches(found, used, query, connection)
         finally:
             closed.append(connection.execute("SELECT 1").fetchall())  # raises where the engine is closed
 
-    monkeypatch.setattr(sorting, "rows_of", watched)
+    monkeypatch.setattr(sorting, "query_batches", watched)
     monkeypatch.setattr(engine, "CHUNK", 1)  # more is to come when the first rows are refused
     bad = pd.concat([table().assign(patient=f"{i:04}") for i in range(1_500)], ignore_index=True)
     bad["pulse"] = np.inf
@@ -381,14 +381,16 @@ def test_more_rows_than_the_memory_holds_are_sorted_on_the_disk(
     spec = PublicSpec(
         space_of(Column("pulse", low=30, high=220)), Box((0,), (2,)), Box((0,), (100,)), "declared", terminals=False
     )
-    wanted = sorting.Wanted(
+    wanted = sorting.TableOptions(
         unit="patient",
         time="minute",
         next="keep",
         reward="strlen(note)",
         actions={"": "strlen(note) / 90 + 0 * lag(strlen(note), 1, 90) OVER (PARTITION BY patient ORDER BY minute)"},
     )
-    records = sorting.read(lake.Table("many", kinds, batches), wanted, spec, simulated=True, store=tmp_path / "out")
+    records = sorting.read(
+        lake.SourceTable("many", kinds, batches), wanted, spec, simulated=True, store=tmp_path / "out"
+    )
     np.testing.assert_array_equal(records.columns["observations"][:, 0], 30 + np.arange(count) % 100)
     assert max(spilled) > 0
     assert [path.name for path in tmp_path.iterdir()] == ["out"]

@@ -12,16 +12,16 @@ from numpy.typing import NDArray
 from tokenizers.pre_tokenizers import ByteLevel
 
 from tacit import Ledger, Register, Unit, UserVault
-from tacit.agents.language.adapters import Bias, Shape
+from tacit.agents.language.adapters import Bias, ModelShape
 from tacit.agents.language.llama import Llama
 from tacit.agents.language.models import Tokenizer, Writer
 from tacit.methods.alignment import AlignmentPlan, People
 
-SHAPE = Shape(layers=2, width=32, inner=48, heads=4, groups=2, tokens=256)
+SHAPE = ModelShape(layers=2, width=32, inner=48, heads=4, groups=2, tokens=256)
 UNIT = Unit("author", "add_or_remove", population=1_000)
-TOKENIZER = Tokenizer.byte_pairs(sorted(ByteLevel.alphabet()), [], digits=False)
+TOKENIZER = Tokenizer.from_byte_pairs(sorted(ByteLevel.alphabet()), [], digits=False)
 WORDS = tuple(TOKENIZER.encode("abcdefghijklmnopqrstuvwxyz .,!?'"))
-WRITER = Writer(Llama.random(SHAPE, seed=3).restricted(WORDS), TOKENIZER, "so: ")
+WRITER = Writer(Llama.random(SHAPE, seed=3).with_vocabulary(WORDS), TOKENIZER, "so: ")
 
 
 @dataclass(frozen=True)

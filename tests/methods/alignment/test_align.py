@@ -70,15 +70,15 @@ def test_a_run_promises_what_its_certificate_recomputes(tmp_path: Path) -> None:
     release = alignment.fit(plan, vault_of(people_of(plan, SLOTS), tmp_path), WRITER, reward=Letters())
     assert release.certificate.verify().epsilon <= 8.0
     stated = json.dumps(release.certificate.to_json())
-    for digest in (WRITER.model.digest, Letters().digest, WRITER.words):
+    for digest in (WRITER.model.digest, Letters().digest, WRITER.vocabulary_digest):
         assert digest in stated
     hub.save(release, tmp_path / "saved")
     loaded = hub.load(tmp_path / "saved")
     np.testing.assert_array_equal(loaded.value.iterates, release.value.iterates)
-    back = loaded.value.using(Llama.random(WRITER.model.shape, seed=3), TOKENIZER)
+    back = loaded.value.with_model(Llama.random(WRITER.model.shape, seed=3), TOKENIZER)
     assert back.complete(["abcd"], seed=2) == release.value.complete(["abcd"], seed=2)
     with pytest.raises(PlanError):
-        loaded.value.using(Llama.random(WRITER.model.shape, seed=4), TOKENIZER)
+        loaded.value.with_model(Llama.random(WRITER.model.shape, seed=4), TOKENIZER)
     with pytest.raises(PlanError):
         loaded.value.complete(["abcd"])
     alone = [sys.executable, str(ROOT / "verifier" / "tacit_verify.py"), str(tmp_path / "saved" / "certificate.json")]
@@ -128,19 +128,19 @@ def test_shrinking_reaches_a_divergence_on_public_prompts(tmp_path: Path) -> Non
     prompts = torch.tensor([TOKENIZER.encode(text)[:4] for text in public])
     draws = torch.from_numpy(np.random.default_rng(0).random((40, 1, 6), np.float32))
     whole = value.kl(prompts, draws)
-    shrunk = value.shrunk(public, kl=whole / 3)
+    shrunk = value.limit_kl(public, kl=whole / 3)
     assert 0 < shrunk.share < 1
     assert whole / 6 < shrunk.kl(prompts, draws) <= whole / 3
-    assert value.shrunk(public, kl=2 * whole) is value
+    assert value.limit_kl(public, kl=2 * whole) is value
     for wrong in ({"public_prompts": ["ab"], "kl": 1.0}, {"public_prompts": public, "kl": 0.0}):
         with pytest.raises(PlanError):
-            value.shrunk(**wrong)  # type: ignore[arg-type]
+            value.limit_kl(**wrong)  # type: ignore[arg-type]
 
 
 def test_what_does_not_fit_is_refused_before_anything_is_spent(tmp_path: Path) -> None:
     plan = plan_of().calibrate(unit=UNIT, epsilon=8.0, delta=1e-5)
     vault = vault_of(people_of(plan, SLOTS), tmp_path)
-    other = Writer(Llama.random(WRITER.model.shape, seed=4).restricted(WORDS), TOKENIZER, WRITER.prefix)
+    other = Writer(Llama.random(WRITER.model.shape, seed=4).with_vocabulary(WORDS), TOKENIZER, WRITER.prefix)
     for model, reward in ((other, Letters()), (dataclasses.replace(WRITER, prefix=""), Letters()), (WRITER, None)):
         with pytest.raises(PlanError):
             alignment.fit(plan, vault, model, reward=reward)

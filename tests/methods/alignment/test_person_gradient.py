@@ -17,10 +17,10 @@ from tacit.agents.language.adapters import Steering
 from tacit.agents.language.sampling import log_softmax
 from tacit.errors import DataError, MechanismError
 from tacit.methods.alignment.people import (
+    CompletionActor,
     People,
     PersonGradient,
     ReleasedSteering,
-    Writing,
     advantages,
     split_actions,
     split_observations,
@@ -36,7 +36,7 @@ SLOTS = [f"p{i}" for i in range(9)]
 
 def served(ids: list[str], plan: AlignmentPlan = PLAN, **options: Any) -> Rows:
     people = people_of(plan, ids, **options)
-    return people.serve([ids], Writing(plan, WRITER, Letters(), torch.from_numpy(THETA)))
+    return people.serve([ids], CompletionActor(plan, WRITER, Letters(), torch.from_numpy(THETA)))
 
 
 def added(rows: Rows, plan: AlignmentPlan = PLAN) -> NDArray[np.float64]:
@@ -63,7 +63,7 @@ def test_the_gradient_is_the_sum_of_advantages_times_scores_over_public_constant
 
     def value(moved: float) -> float:
         theta = torch.from_numpy((THETA + moved * direction).astype(np.float32))[None]
-        chances = log_softmax(WRITER.model, WRITER.before, completions, Steering(PLAN.adapter, theta))
+        chances = log_softmax(WRITER.model, WRITER.prefix_tokens, completions, Steering(PLAN.adapter, theta))
         return float((chances.gather(3, completions.written[..., None])[..., 0].double() * weights).sum()) / (2 * 3 * 6)
 
     slope = (value(step) - value(-step)) / (2 * step)
@@ -79,7 +79,9 @@ def test_the_penalty_takes_the_log_ratio_off_the_rewards() -> None:
         completions, _ = split_actions(PLAN, prompts, rows["actions"][person])
         places = completions.written[..., None]
         ours, theirs = (
-            log_softmax(WRITER.model, WRITER.before, completions, Steering(PLAN.adapter, torch.from_numpy(t)[None]))
+            log_softmax(
+                WRITER.model, WRITER.prefix_tokens, completions, Steering(PLAN.adapter, torch.from_numpy(t)[None])
+            )
             for t in (THETA, 0 * THETA)
         )
         ratio = (ours - theirs).gather(3, places).sum(dim=(2, 3))
@@ -138,7 +140,7 @@ def test_people_are_known_by_the_keys_of_their_ids_whatever_these_are(tmp_path: 
     vault = vault_of(people, tmp_path)
     run = vault.reserve(PLAN.calibrate(unit=vault.unit, epsilon=8.0, delta=1e-6))
     for _ in range(PLAN.rounds):
-        vault.enroll(run, Writing(PLAN, WRITER, Letters(), torch.from_numpy(THETA)))
+        vault.enroll(run, CompletionActor(PLAN, WRITER, Letters(), torch.from_numpy(THETA)))
     for odd in (True, 1.5, None, ("a",)):
         with pytest.raises(DataError, match="no id"):
             People(PLAN, WRITER, {odd: own})  # type: ignore[dict-item]
@@ -154,7 +156,7 @@ def test_an_actor_has_no_stream_of_coins_that_all_would_share() -> None:
 
 def test_who_has_too_few_tokens_adds_nothing_and_the_divisor_stays() -> None:
     texts = {"p0": ["ab", "abcdef"], "p1": ["a"]}
-    writing = Writing(PLAN, WRITER, Letters(), torch.from_numpy(THETA))
+    writing = CompletionActor(PLAN, WRITER, Letters(), torch.from_numpy(THETA))
     rows = People(PLAN, WRITER, texts, simulated=True).serve([["p0", "p1"]], writing)
     assert rows["mask"].sum(axis=1).tolist() == [3, 0]
     alone = People(PLAN, WRITER, {"p0": ["abcdef"]}, simulated=True).serve([["p0"]], writing)
@@ -223,11 +225,11 @@ class SharedCritic(_Planted):
 def test_the_vault_refuses_what_couples_people(mistake: type[_Planted]) -> None:
     checks = IsolationChecks(PLAN.spec(WRITER))
     with pytest.raises(MechanismError, match="another unit's rows do, or when others leave"):
-        checks.contribution(PLAN.parts()[0], mistake(PersonGradient(PLAN, WRITER)), ReleasedSteering(THETA))
+        checks.try_contribution(PLAN.parts()[0], mistake(PersonGradient(PLAN, WRITER)), ReleasedSteering(THETA))
 
 
 def test_the_honest_gradient_passes_with_texts_of_full_length() -> None:
     checks = IsolationChecks(PLAN.spec(WRITER))
-    width = checks.contribution(PLAN.parts()[0], PersonGradient(PLAN, WRITER), ReleasedSteering(THETA))
+    width = checks.try_contribution(PLAN.parts()[0], PersonGradient(PLAN, WRITER), ReleasedSteering(THETA))
     assert width == SHAPE.width
-    assert checks.foreign == set()
+    assert checks.foreign_names == set()

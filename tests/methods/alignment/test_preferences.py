@@ -12,9 +12,9 @@ from small import SHAPE, TOKENIZER, UNIT, WRITER
 from tacit import Ledger, Unit, Vault, hub
 from tacit.agents.language.adapters import Bias, Steering
 from tacit.agents.language.llama import Llama
-from tacit.agents.language.sampling import laid_out, log_softmax
+from tacit.agents.language.sampling import encode_completions, log_softmax
 from tacit.errors import DataError, PlanError, PlanExhausted
-from tacit.methods.alignment import PreferencePlan, fit_preferences, pairs_of, rated_pairs
+from tacit.methods.alignment import PreferencePlan, fit_preferences, pair_records, rated_pairs
 from tacit.methods.alignment.people import ReleasedSteering
 from tacit.methods.alignment.preferences import PairGradient
 from tacit.privacy.vault.isolation import IsolationChecks
@@ -47,9 +47,9 @@ def likelihood(pair: tuple[str, str, str], theta: np.ndarray) -> float:
     rows = rows_of([pair], [0], 1)
     prompts = torch.from_numpy(rows["observations"][0, :1]).long()
     written = torch.from_numpy(rows["actions"][0, :1]).long().view(1, 2, 5)
-    done = laid_out(WRITER.model, WRITER.before, prompts, written, BIAS.first)
+    done = encode_completions(WRITER.model, WRITER.prefix_tokens, prompts, written, BIAS.first_layer)
     chances = [
-        log_softmax(WRITER.model, WRITER.before, done, Steering(BIAS, torch.from_numpy(one)[None]))
+        log_softmax(WRITER.model, WRITER.prefix_tokens, done, Steering(BIAS, torch.from_numpy(one)[None]))
         .gather(3, written[..., None])
         .double()
         .sum(dim=(2, 3))[0]
@@ -72,7 +72,7 @@ def test_a_person_adds_the_gradient_of_own_log_likelihood() -> None:
 def test_people_are_apart_and_alone_as_in_a_batch() -> None:
     gradient = PairGradient(PLAN, WRITER)
     checks = IsolationChecks(PLAN.spec(WRITER))
-    assert checks.contribution(PLAN.parts()[0], gradient, ReleasedSteering(THETA)) == SHAPE.width
+    assert checks.try_contribution(PLAN.parts()[0], gradient, ReleasedSteering(THETA)) == SHAPE.width
     together = gradient(rows_of(PAIRS, [0, 1, 2], 3), ReleasedSteering(THETA))
     for place, pair in enumerate(PAIRS):
         np.testing.assert_array_equal(gradient(rows_of([pair], [0], 1), ReleasedSteering(THETA))[0], together[place])
@@ -80,7 +80,7 @@ def test_people_are_apart_and_alone_as_in_a_batch() -> None:
 
 def test_a_run_learns_what_people_prefer_and_is_saved(tmp_path: Path) -> None:
     pairs = [(f"{letter}{letter}{letter}{letter}", "eaeae", "xzxzx") for letter in "abcdefghijklmnop"]
-    data = pairs_of(PLAN, WRITER, [f"p{i}" for i in range(16)], pairs, simulated=True)
+    data = pair_records(PLAN, WRITER, [f"p{i}" for i in range(16)], pairs, simulated=True)
     plan = PreferencePlan.of(
         WRITER, rounds=3, pairs=1, prompt_tokens=4, tokens=5, adapter=BIAS, step=4.0, noise_multiplier=0.0
     ).account(unit=FEW, delta=1e-5)
@@ -94,16 +94,16 @@ def test_a_run_learns_what_people_prefer_and_is_saved(tmp_path: Path) -> None:
     assert after > before + 0.02
     release.certificate.verify()
     hub.save(release, tmp_path / "saved")
-    back = hub.load(tmp_path / "saved").value.using(Llama.random(SHAPE, seed=3), TOKENIZER)
+    back = hub.load(tmp_path / "saved").value.with_model(Llama.random(SHAPE, seed=3), TOKENIZER)
     assert back.complete(["abcd"]) == release.value.complete(["abcd"])
 
 
 def test_what_does_not_fit_is_refused(tmp_path: Path) -> None:
     with pytest.raises(DataError):
-        pairs_of(PLAN, WRITER, ["p0"], [("abcd", "e", "xyzxy")], simulated=True)
+        pair_records(PLAN, WRITER, ["p0"], [("abcd", "e", "xyzxy")], simulated=True)
     with pytest.raises(DataError):
-        pairs_of(PLAN, WRITER, ["p0"], [("abcd", "EEEEE", "xyzxy")], simulated=True)
-    data = pairs_of(PLAN, WRITER, ["p0", "p1"], [("abcd", "eeeee", "xyzxy")] * 2, simulated=True)
+        pair_records(PLAN, WRITER, ["p0"], [("abcd", "EEEEE", "xyzxy")], simulated=True)
+    data = pair_records(PLAN, WRITER, ["p0", "p1"], [("abcd", "eeeee", "xyzxy")] * 2, simulated=True)
     plan = PreferencePlan(pairs=1).calibrate(unit=UNIT, epsilon=1.0, delta=1e-5)
     with Ledger(tmp_path / "ledger", UNIT, epsilon=1.0, delta=1e-5) as ledger, pytest.raises(PlanError):
         fit_preferences(plan, Vault(data, ledger), WRITER)

@@ -11,7 +11,7 @@ import torch
 from numpy.typing import NDArray
 from small import UNIT, WRITER, Letters, plan_of, texts_of, vault_of
 
-from tacit.methods.alignment.people import People, PersonGradient, ReleasedSteering, Writing
+from tacit.methods.alignment.people import CompletionActor, People, PersonGradient, ReleasedSteering
 from tacit.methods.alignment.plan import PART, AlignmentPlan
 from tacit.privacy.noise.correlated import coefficients
 
@@ -39,7 +39,7 @@ def released(texts: Texts, plan: AlignmentPlan, folder: Path) -> tuple[NDArray[n
     run, theta = vault.reserve(plan), np.zeros(32, np.float32)
     sums = []
     for _ in range(plan.rounds):
-        vault.enroll(run, Writing(plan, WRITER, Letters(), torch.from_numpy(theta)))
+        vault.enroll(run, CompletionActor(plan, WRITER, Letters(), torch.from_numpy(theta)))
         sums.append(vault.noisy_sum(run, PART, PersonGradient(plan, WRITER), ReleasedSteering(theta))[0])
     vault._register.close()
     vault.ledger.close()

@@ -13,7 +13,7 @@ from tacit.agents.heads import Categorical
 from tacit.agents.networks import Mlp
 from tacit.agents.policies import Policy
 from tacit.data.trajectories import Trajectories
-from tacit.methods.experts.anchors import Uniform
+from tacit.methods.experts.anchors import UniformAnchors
 from tacit.methods.experts.clones import LinearClone
 from tacit.methods.experts.votes import Votes
 from tacit.privacy.ledger.ledger import Ledger
@@ -74,7 +74,7 @@ def open_vault(folder: Path, logs: dict[str, Any], *, replicates: int = 1, noise
 
 def votes(**fields: Any) -> Votes:
     """Linear clones and a linear policy."""
-    plain: dict[str, Any] = {"anchors": Uniform(low=LOW, high=HIGH, count=200), "policy": POLICY, "rows": 80}
+    plain: dict[str, Any] = {"anchors": UniformAnchors(low=LOW, high=HIGH, count=200), "policy": POLICY, "rows": 80}
     return Votes(**plain | {"clone": LinearClone(features=FEATURES, actions=2)} | fields)
 
 

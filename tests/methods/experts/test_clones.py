@@ -12,7 +12,7 @@ from pole_experts import FEATURES, HIGH, LOW
 
 from tacit.agents.features import OneHot, Quadratic, Scaled
 from tacit.errors import PlanError
-from tacit.methods.experts.clones import Clone, LinearClone, MlpClone, spread
+from tacit.methods.experts.clones import Clone, LinearClone, MlpClone, subsample_rows
 from tacit.serialization import read
 
 LINE = Scaled((-1.0,), (1.0,))
@@ -89,10 +89,10 @@ def test_a_network_clone_learns_what_no_line_separates_however_small_its_states(
 
 def test_rows_are_spread_over_each_experts_own() -> None:
     rows = {"actions": np.arange(24).reshape(3, 8), "mask": np.arange(8) < np.array([[8], [4], [2]])}
-    kept = spread(rows, 4, ("actions",))
+    kept = subsample_rows(rows, 4, ("actions",))
     assert kept["actions"].tolist() == [[0, 2, 4, 6], [8, 9, 10, 11], [16, 17, 17, 17]]
     assert kept["mask"].tolist() == [[True] * 4, [True] * 4, [True, True, False, False]]
-    assert spread(rows, 99, ("actions",))["actions"].shape == (3, 8)
+    assert subsample_rows(rows, 99, ("actions",))["actions"].shape == (3, 8)
 
 
 def test_a_table_of_states_is_a_clone_too() -> None:

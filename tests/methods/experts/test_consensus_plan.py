@@ -45,7 +45,7 @@ def test_the_prefixes_cost_their_share_and_both_stages_the_whole() -> None:
     # as one composition, the two cost less than the sum of both: noise that keeps 4.8 alone would be more than this
     assert cost(training) > 4.8
     assert training.held_out == prefixes.held_out > 0
-    assert plans.bound(ready).epsilon <= 8.0
+    assert plans.certified_bound(ready).epsilon <= 8.0
 
 
 def test_every_noisy_step_pays_for_its_own_sample() -> None:
@@ -63,7 +63,7 @@ def test_without_noisy_steps_the_prefixes_take_all() -> None:
     assert isinstance(prefixes, AboveThreshold)
     assert 0.999 * 3.0 < cost(prefixes) <= 3.0
     assert ready.noise_multiplier is None
-    assert plans.bound(ready).epsilon <= 3.0
+    assert plans.certified_bound(ready).epsilon <= 3.0
 
 
 @pytest.mark.parametrize("fields", [{"trajectories": 0}, {"stable_fraction": 0.0}])
@@ -103,7 +103,7 @@ def test_an_unreachable_threshold_says_what_to_turn() -> None:
 @pytest.mark.parametrize("fraction", [0.0, 0.1, 1 / 3, 0.5, 0.9, 1.0])
 def test_noisy_steps_are_spread_evenly(fraction: float) -> None:
     one = plan(stable_fraction=fraction, steps=97)
-    noisy = np.cumsum([one.private_at(step) for step in range(97)])
+    noisy = np.cumsum([one.is_noisy_step(step) for step in range(97)])
     assert noisy[-1] == one.private_steps == round((1 - fraction) * 97)
     assert (np.abs(noisy - np.arange(1, 98) * one.private_steps / 97) < 1).all()
 

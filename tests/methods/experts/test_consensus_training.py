@@ -18,7 +18,7 @@ from tacit.agents.heads import Categorical
 from tacit.agents.learners import BC, CQL, DQN, Learner
 from tacit.agents.networks import Mlp
 from tacit.agents.policies import Policy
-from tacit.agents.stacked import Stacked
+from tacit.agents.stacked import StackedPolicies
 from tacit.data.trajectories import Trajectories
 from tacit.errors import PlanError, PlanExhausted
 from tacit.methods.experts import training
@@ -62,7 +62,7 @@ def rows(units: int, k: int, seed: int = 0) -> dict[str, Tensor]:
 def test_the_clipped_sum_is_that_of_gradients_taken_one_expert_at_a_time(learner: Learner, k: int) -> None:
     """Double DQN's look at the next observations passes through the same layers, and the book-keeping bears it."""
     mlp = Mlp((1, 8, 6, 3), gain=1.0)
-    agent = Agent(mlp, mlp.initial(np.random.default_rng(1), 1)[0])
+    agent = Agent(mlp, mlp.initial_parameters(np.random.default_rng(1), 1)[0])
     agent.vector.add_(0.1)  # the target is another network now
     objective, some, clip = ExpertLoss(learner, Scaled((-1.0,), (1.0,))), rows(7, k), 0.3
     found = clipped_sum(agent, objective.loss, some, clip)
@@ -83,11 +83,11 @@ def test_an_expert_without_rows_has_no_loss() -> None:
     np.testing.assert_allclose(losses.detach(), [np.log(3.0)] * 3 + [0.0], rtol=1e-6)
 
 
-def stacked(controllers: np.ndarray) -> Stacked:
+def stacked(controllers: np.ndarray) -> StackedPolicies:
     """The policies that logged `pole_experts.columns`."""
     theta = np.zeros((len(controllers), 5, 2), np.float32)
     theta[:, :4, 1] = controllers * HIGH
-    return Stacked.from_mlp(FEATURES, Mlp((4, 2)), theta.reshape(len(theta), -1), FLOOR)
+    return StackedPolicies.from_mlp(FEATURES, Mlp((4, 2)), theta.reshape(len(theta), -1), FLOOR)
 
 
 def vault(folder: Path, *, episodes: int = 6, replicates: int = 1, seed: int = 0, asked: bool = True) -> Vault:

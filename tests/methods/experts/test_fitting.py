@@ -14,7 +14,7 @@ from tacit.agents.heads import Categorical
 from tacit.agents.networks import Mlp
 from tacit.agents.policies import Policy
 from tacit.errors import PlanError
-from tacit.methods.experts.clones import Fit, fit_votes, shares
+from tacit.methods.experts.clones import Fit, fit_votes, vote_probabilities
 
 RNG = np.random.default_rng(0)
 STATES = RNG.uniform(LOW, HIGH, (2, 60, 4)).astype(np.float32)
@@ -46,7 +46,7 @@ def test_cross_entropy_of_a_policy_that_sees_nothing_gives_the_shares() -> None:
 
 def test_votes_are_scaled_to_the_clearest_anchors() -> None:
     clear, even = [0.2, -0.1, -0.1], [0.05, 0.0, -0.05]
-    found = shares(np.array([[clear] * 9 + [even]]))[0]
+    found = vote_probabilities(np.array([[clear] * 9 + [even]]))[0]
     np.testing.assert_allclose(found[0], [1.0, 0.0, 0.0], atol=1e-12)
     np.testing.assert_allclose(found[9], [0.5, 1 / 3, 1 / 6], atol=1e-12)
 
@@ -66,7 +66,7 @@ def test_shares_are_the_nearest_probabilities() -> None:
     votes = np.concatenate(
         [centred(RNG.normal(size=(1, 20, 3))), np.full((1, 200, 3), [2 / 3, -1 / 3, -1 / 3])], axis=1
     )
-    found = shares(votes)[0, :20]
+    found = vote_probabilities(votes)[0, :20]
     grid = np.array([p for p in itertools.product(np.linspace(0, 1, 101), repeat=2) if sum(p) <= 1])
     grid = np.column_stack([grid, 1 - grid.sum(axis=1)])
     for share, vote in zip(found, votes[0, :20], strict=True):

@@ -17,7 +17,7 @@ from tacit.agents.networks import Mlp
 from tacit.agents.policies import Policy
 from tacit.errors import PlanError, PlanExhausted
 from tacit.methods.experts.algorithm import fit
-from tacit.methods.experts.imitation import Gradient, Kept, ReturnWeighted
+from tacit.methods.experts.imitation import ReturnWeighted, WeightedGradient, WeightedRows
 from tacit.methods.experts.learned import ReturnWeight
 from tacit.privacy.vault import plan as plans
 
@@ -51,7 +51,7 @@ def test_an_expert_adds_its_weighted_clipped_mean_slope(policy: Policy) -> None:
     rows, rng = kept(6), np.random.default_rng(1)
     theta = (0.5 * rng.normal(size=(2, policy.parameters))).astype(np.float32)
     state = (theta, plain(policy))
-    loose = Gradient(Kept(10, None), policy, 1e6)(rows, state)
+    loose = WeightedGradient(WeightedRows(10, None), policy, 1e6)(rows, state)
 
     def likelihood(own: Any, i: int) -> float:
         mask = rows["mask"][i]
@@ -65,17 +65,19 @@ def test_an_expert_adds_its_weighted_clipped_mean_slope(policy: Policy) -> None:
         step = (1e-2 * direction).astype(np.float32)
         slope = (likelihood(own + step, i) - likelihood(own - step, i)) / 2e-2
         assert rows["weight"][i] * slope == pytest.approx(loose[i] @ direction, abs=2e-3)
-    tight = Gradient(Kept(10, None), policy, 0.01)(rows, state)
+    tight = WeightedGradient(WeightedRows(10, None), policy, 0.01)(rows, state)
     assert np.linalg.norm(tight, axis=1) == pytest.approx(0.01 * rows["weight"], rel=1e-3)
 
 
 @pytest.mark.parametrize("policy", [POLICY, NETWORK])
 def test_what_an_expert_adds_is_the_same_bits_whoever_the_others_are(policy: Policy) -> None:
-    rows, theta = kept(9), policy.initial(np.random.default_rng(0), 2) + np.float32(0.1)
+    rows, theta = kept(9), policy.initial_parameters(np.random.default_rng(0), 2) + np.float32(0.1)
     state = (theta, plain(policy) * np.random.default_rng(1).random(policy.features.size))
-    whole = Gradient(Kept(10, None), policy, 0.05)(rows, state)
+    whole = WeightedGradient(WeightedRows(10, None), policy, 0.05)(rows, state)
     for some in ([4], [0, 3, 8]):
-        few = Gradient(Kept(10, None), policy, 0.05)({name: column[some] for name, column in rows.items()}, state)
+        few = WeightedGradient(WeightedRows(10, None), policy, 0.05)(
+            {name: column[some] for name, column in rows.items()}, state
+        )
         np.testing.assert_array_equal(few, whole[some])
 
 

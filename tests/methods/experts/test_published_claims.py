@@ -28,7 +28,7 @@ def test_what_the_paper_calls_five(p: float, sigma: float, steps: int, honest: f
     mixed = training(p, sigma)
     assert mixed.published_epsilon(steps, DELTA) == pytest.approx(5.0, abs=1e-4)
     assert mixed.honest_epsilon(steps, DELTA) == pytest.approx(honest, abs=2e-3)
-    assert mixed.limit_epsilon(mixed.noisy(steps), DELTA) == pytest.approx(honest, rel=1e-3)
+    assert mixed.limit_epsilon(mixed.noisy_steps(steps), DELTA) == pytest.approx(honest, rel=1e-3)
     assert honest > 5.0 / math.sqrt(p)
 
 
@@ -48,7 +48,9 @@ def test_the_published_figure_is_no_bound(p: float) -> None:
     mixed = training(p, 3.0)
     for steps in (100, 4_000):
         event = mixed.event(steps)
-        assert event == SelfComposedEvent(PoissonSampledEvent(256 / 3_000, GaussianEvent(3.0)), mixed.noisy(steps))
+        assert event == SelfComposedEvent(
+            PoissonSampledEvent(256 / 3_000, GaussianEvent(3.0)), mixed.noisy_steps(steps)
+        )
         honest = accounting.epsilon(event, delta=DELTA, relation="add_or_remove").epsilon
         assert mixed.published_epsilon(steps, DELTA) < honest
         assert honest == pytest.approx(mixed.honest_epsilon(steps, DELTA), rel=3e-3, abs=1e-3)
@@ -59,8 +61,8 @@ def test_sums_as_published() -> None:
 
 
 def test_edges() -> None:
-    assert training(0.3, 2.0).noisy(10) == 3
-    assert training(0.3, 2.0).noisy(11) == 4
+    assert training(0.3, 2.0).noisy_steps(10) == 3
+    assert training(0.3, 2.0).noisy_steps(11) == 4
     assert training(1.0, 0.2).honest_steps(0.5, DELTA) == 0
     whole = MixedTraining(experts=50, batch=50, noisy_share=1.0, noise_multiplier=9.0)
     assert whole.event(7) == SelfComposedEvent(GaussianEvent(9.0), 7)

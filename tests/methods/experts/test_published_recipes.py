@@ -12,7 +12,7 @@ from pole_experts import DELTA, FEATURES, HIGH, POLICY, UNIT, columns, gains
 from tacit.agents.heads import Categorical
 from tacit.agents.networks import Mlp
 from tacit.agents.policies import Policy
-from tacit.agents.stacked import Stacked
+from tacit.agents.stacked import StackedPolicies
 from tacit.data.trajectories import Trajectories
 from tacit.errors import PlanError
 from tacit.methods import experts
@@ -38,7 +38,9 @@ def plan(task: str, epsilon: float, steps: int | None = None, delta: float = CLO
     """A setting for the paper's 3,000 experts, with inputs of one number."""
     setting = experts.published_setting(task, epsilon)
     policy = Policy(FEATURES, Mlp((4, *setting.hidden, ACTIONS[task])), Categorical(ACTIONS[task]))
-    return experts.paper(setting, policy=policy, unit=GRID, experts=3_000, horizon=200, delta=delta, steps=steps)
+    return experts.published_plan(
+        setting, policy=policy, unit=GRID, experts=3_000, horizon=200, delta=delta, steps=steps
+    )
 
 
 # Steps that the published accounting allows, noisy ones among them, and what they honestly cost.
@@ -57,8 +59,8 @@ def test_the_settings_claim_what_the_paper_does(
     """The certified price of so many steps takes a minute; here the accountant's check stands for it."""
     whole = replace(plan(task, epsilon, 1_000), steps=steps)
     assert whole.private_steps == noisy
-    assert experts.claimed(whole).published == pytest.approx(epsilon, abs=1e-4)
-    found = accounting_checks.mixed(flatten(plans.event(whole)), "add_or_remove", CLOSE_TO_ONE_IN_ALL)
+    assert experts.compare_claims(whole).published == pytest.approx(epsilon, abs=1e-4)
+    found = accounting_checks.mixed_epsilon(flatten(plans.event(whole)), "add_or_remove", CLOSE_TO_ONE_IN_ALL)
     assert found == pytest.approx(honest, abs=0.02)
 
 
@@ -68,8 +70,8 @@ def test_their_certified_price(task: str, epsilon: float, steps: int, noisy: int
     whole = plan(task, epsilon)
     assert (whole.steps, whole.private_steps) == pytest.approx((steps, noisy), rel=1e-6)
     assert whole.epsilon == pytest.approx(honest, abs=0.02)
-    assert plans.bound(whole).epsilon == whole.epsilon
-    claim = experts.claimed(whole)
+    assert plans.certified_bound(whole).epsilon == whole.epsilon
+    claim = experts.compare_claims(whole)
     assert str(claim).startswith(f"The published accounting claims epsilon {epsilon:g}; what holds")
     assert f"is {whole.epsilon:.4g}" in str(claim)
 
@@ -79,7 +81,7 @@ def test_their_certified_price(task: str, epsilon: float, steps: int, noisy: int
 def test_prefixes_alone_cost_less_than_their_sum(task: str, epsilon: float, trajectories: int, honest: float) -> None:
     found = plan(task, epsilon)
     assert (found.steps, found.private_steps, found.trajectories) == (NOISELESS_STEPS, 0, trajectories)
-    claim = experts.claimed(found)
+    claim = experts.compare_claims(found)
     assert claim.published == pytest.approx(epsilon)
     assert claim.honest == found.epsilon == pytest.approx(honest, abs=2e-3)
     assert len(found.parts()) == 1
@@ -89,8 +91,8 @@ def test_prefixes_alone_cost_less_than_their_sum(task: str, epsilon: float, traj
 def test_noise_alone_costs_what_is_claimed(task: str) -> None:
     found = plan(task, 5.0, 2_000)
     assert found.private_steps == 2_000
-    assert not found.asks
-    claim = experts.claimed(found)
+    assert not found.releases_prefixes
+    claim = experts.compare_claims(found)
     assert claim.published == pytest.approx(claim.honest, rel=5e-3)
 
 
@@ -108,10 +110,10 @@ def test_a_plan_has_the_numbers_of_its_setting() -> None:
 
 def test_as_many_steps_as_the_published_accounting_allows() -> None:
     setting = replace(experts.published_setting("cart_pole", 10.0), noise_multiplier=2.0)
-    found = experts.paper(setting, policy=POLICY, unit=GRID, experts=3_000, horizon=200, delta=2e-4)
+    found = experts.published_plan(setting, policy=POLICY, unit=GRID, experts=3_000, horizon=200, delta=2e-4)
     published = MixedTraining(experts=3_000, batch=256, noisy_share=0.1, noise_multiplier=2.0)
     assert published.published_epsilon(found.steps, 1e-4) <= 5.0 < published.published_epsilon(found.steps + 1, 1e-4)
-    claim = experts.claimed(found)
+    claim = experts.compare_claims(found)
     assert claim.published == pytest.approx(10.0, abs=0.01)
     assert claim.honest > 15.0
 
@@ -122,22 +124,24 @@ def test_out_of_reach() -> None:
     with pytest.raises(PlanError, match="no setting for 'cart_pole' at epsilon 3"):
         experts.published_setting("cart_pole", 3.0)
     with pytest.raises(PlanError, match="priced"):
-        experts.claimed(Consensus(policy=POLICY, experts=100))
+        experts.compare_claims(Consensus(policy=POLICY, experts=100))
 
 
 def test_one_runs_and_its_certificate_states_the_honest_epsilon(tmp_path: Path) -> None:
     setting = replace(
         experts.published_setting("cart_pole", 10.0), trajectories=6, noise_multiplier=3.0, batch=60, floor=0.05
     )
-    ready = experts.paper(setting, policy=POLICY, unit=UNIT, experts=200, horizon=40, delta=DELTA * 0.99, steps=300)
+    ready = experts.published_plan(
+        setting, policy=POLICY, unit=UNIT, experts=200, horizon=40, delta=DELTA * 0.99, steps=300
+    )
     controllers = gains(200, spread=0.1)
     theta = np.zeros((200, 5, 2), np.float32)
     theta[:, :4, 1] = controllers * HIGH
-    asked = Stacked.from_mlp(FEATURES, Mlp((4, 2)), theta.reshape(200, -1), 0.05)
+    asked = StackedPolicies.from_mlp(FEATURES, Mlp((4, 2)), theta.reshape(200, -1), 0.05)
     data = Trajectories.from_arrays(**columns(controllers, 6), spec=spec(), simulated=True)
     ledger = Ledger(tmp_path / "one.ledger", UNIT, epsilon=100.0, delta=DELTA)
     release = experts.fit(ready, Vault(data, ledger, experts=asked, noise=SecretNoise.for_tests(0)))
-    claim = experts.claimed(ready)
+    claim = experts.compare_claims(ready)
     assert claim.published != pytest.approx(claim.honest, rel=0.05)
     assert release.certificate.epsilon == pytest.approx(claim.honest, rel=1e-3)
     release.certificate.verify()

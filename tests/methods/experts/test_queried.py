@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from tacit.agents.features import OneHot, Scaled
-from tacit.agents.stacked import Stacked
+from tacit.agents.stacked import StackedPolicies
 from tacit.data.spec import Box, Discrete, PublicSpec
 from tacit.errors import DataError
 from tacit.methods.experts.anchors import require_policies
@@ -17,9 +17,9 @@ from tacit.methods.experts.anchors import require_policies
 SPEC = PublicSpec(Box((-1.0,), (1.0,)), Discrete(2), Box((0.0,), (1.0,)), "declared")
 
 
-def linear(floor: float = 0.1) -> Stacked:
+def linear(floor: float = 0.1) -> StackedPolicies:
     weights = np.array([[[-1.0, 1.0]], [[2.0, -2.0]], [[0.5, -0.5]]], np.float32)
-    return Stacked(Scaled((-1.0,), (1.0,)), (1, 2), ((weights, np.zeros((3, 2), np.float32)),), floor)
+    return StackedPolicies(Scaled((-1.0,), (1.0,)), (1, 2), ((weights, np.zeros((3, 2), np.float32)),), floor)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -35,7 +35,7 @@ class Bent:
         even = np.full((len(observations), 2), 0.5)
         return np.where(np.asarray(which)[:, None] == 1, self.factor * even + [self.other, -self.other], even)
 
-    def chances(self, observations: Any, actions: Any) -> np.ndarray:
+    def likelihoods(self, observations: Any, actions: Any) -> np.ndarray:
         return np.full((self.count, len(observations)), 0.5)
 
 
@@ -46,7 +46,7 @@ def test_sound_policies_pass(floor: float) -> None:
 
 def test_states_may_be_discrete() -> None:
     weights = np.random.default_rng(0).normal(size=(2, 5, 2)).astype(np.float32)
-    known = Stacked(OneHot(5), (5, 2), ((weights, np.zeros((2, 2), np.float32)),))
+    known = StackedPolicies(OneHot(5), (5, 2), ((weights, np.zeros((2, 2), np.float32)),))
     require_policies(known, dataclasses.replace(SPEC, observation=Discrete(5)))
 
 

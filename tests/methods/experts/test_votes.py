@@ -31,11 +31,11 @@ from tacit.data.spec import Box, Discrete, PublicSpec
 from tacit.data.trajectories import Trajectories
 from tacit.errors import PlanError, PlanExhausted
 from tacit.methods.experts.algorithm import fit
-from tacit.methods.experts.anchors import Given, Uniform
+from tacit.methods.experts.anchors import GivenAnchors, UniformAnchors
 from tacit.methods.experts.clones import Fit, LinearClone, MlpClone
 from tacit.methods.experts.imitation import ReturnWeighted
 from tacit.methods.experts.learned import ReturnWeight
-from tacit.methods.experts.votes import CloneBallot, Vote, Votes
+from tacit.methods.experts.votes import AnchorVotes, CloneBallot, Votes
 from tacit.privacy.ledger.ledger import Ledger
 from tacit.privacy.vault import plan as plans
 from tacit.privacy.vault.vault import Vault
@@ -43,7 +43,7 @@ from tacit_worlds.cart_pole import CartPole
 
 WEIGHT = ReturnWeight(low=0.0, high=40.0)
 CLONE = LinearClone(features=FEATURES, actions=2)
-ANCHORS = Uniform(low=LOW, high=HIGH, count=50).points()
+ANCHORS = UniformAnchors(low=LOW, high=HIGH, count=50).points()
 LINE = PublicSpec(Box((-1.0,), (1.0,)), Discrete(3), Box((0.0,), (10.0,)), source="declared")
 
 
@@ -82,7 +82,7 @@ def line_plan(**fields: Any) -> Votes:
     """Votes in the two states 0 and 0.1."""
     features = tacit.policy_gradient.Scaled((-1.0,), (1.0,))
     plain: dict[str, Any] = {
-        "anchors": Given.of(np.array([[0.0], [0.1]])),
+        "anchors": GivenAnchors.of(np.array([[0.0], [0.1]])),
         "clone": LinearClone(features=features, actions=3),
         "policy": Policy(features, Mlp((1, 3), gain=0.0), Categorical(3)),
         "rows": 40,
@@ -95,16 +95,16 @@ def test_everybody_adds_a_vector_of_the_norm_that_the_plan_declares(actions: int
     clone = LinearClone(features=FEATURES, actions=actions)
     rows = ballots(20, clone) | {"weight": np.ones(20)}
     plan = votes(
-        anchors=Uniform(low=LOW, high=HIGH, count=50),
+        anchors=UniformAnchors(low=LOW, high=HIGH, count=50),
         clone=clone,
         policy=Policy(FEATURES, Mlp((4, actions)), Categorical(actions)),
     )
-    found = Vote(CloneBallot(clone, None))(rows, np.stack([ANCHORS, ANCHORS]))
+    found = AnchorVotes(CloneBallot(clone, None))(rows, np.stack([ANCHORS, ANCHORS]))
     (part,) = plan.parts()
     assert part.clip_norm == pytest.approx(math.sqrt(50 * (1 - 1 / actions)))
     np.testing.assert_allclose(np.linalg.norm(found, axis=1), part.clip_norm, rtol=1e-6)
     np.testing.assert_allclose(found.reshape(20, 50, actions).sum(axis=2), 0.0, atol=1e-6)
-    weighted = Vote(CloneBallot(clone, None))(ballots(20, clone), np.stack([ANCHORS, ANCHORS]))
+    weighted = AnchorVotes(CloneBallot(clone, None))(ballots(20, clone), np.stack([ANCHORS, ANCHORS]))
     np.testing.assert_allclose(
         np.linalg.norm(weighted, axis=1), part.clip_norm * ballots(20, clone)["weight"], rtol=1e-6
     )
@@ -113,12 +113,12 @@ def test_everybody_adds_a_vector_of_the_norm_that_the_plan_declares(actions: int
 @pytest.mark.parametrize("clone", [CLONE, MlpClone(features=FEATURES, actions=2, hidden=(7,))])
 def test_a_vote_is_the_same_bits_whoever_the_others_are_and_at_own_anchors(clone: Any) -> None:
     rows, state = ballots(9, clone), np.stack([ANCHORS, -ANCHORS])
-    whole = Vote(CloneBallot(clone, WEIGHT))(rows, state)
+    whole = AnchorVotes(CloneBallot(clone, WEIGHT))(rows, state)
     for some in ([3], [0, 4, 8]):
-        few = Vote(CloneBallot(clone, WEIGHT))({name: column[some] for name, column in rows.items()}, state)
+        few = AnchorVotes(CloneBallot(clone, WEIGHT))({name: column[some] for name, column in rows.items()}, state)
         np.testing.assert_array_equal(few, whole[some])
     for r in range(2):
-        own = Vote(CloneBallot(clone, WEIGHT))(rows, np.stack([state[r]] * 2))[rows["replicate"] == r]
+        own = AnchorVotes(CloneBallot(clone, WEIGHT))(rows, np.stack([state[r]] * 2))[rows["replicate"] == r]
         np.testing.assert_array_equal(own, whole[rows["replicate"] == r])
 
 
@@ -176,7 +176,7 @@ def test_the_noise_is_that_of_the_plan(tmp_path: Path) -> None:
 
 
 def test_further_rounds_ask_where_the_policy_comes(tmp_path: Path) -> None:
-    plan = votes(rounds=2, horizon=40, anchors=Uniform(low=LOW, high=HIGH, count=60))
+    plan = votes(rounds=2, horizon=40, anchors=UniformAnchors(low=LOW, high=HIGH, count=60))
     calibrated = plan.calibrate(unit=UNIT, epsilon=5.0, delta=DELTA)
     vault = open_vault(tmp_path, columns(gains(50)), replicates=2)
     with pytest.raises(PlanError, match="no world"):
@@ -197,7 +197,7 @@ def test_further_rounds_ask_where_the_policy_comes(tmp_path: Path) -> None:
     [
         {},
         {"weight": WEIGHT, "rounds": 3, "fit": Fit(loss="softmax")},
-        {"anchors": Given.of(ANCHORS), "clone": MlpClone(features=Quadratic(LOW, HIGH), actions=2)},
+        {"anchors": GivenAnchors.of(ANCHORS), "clone": MlpClone(features=Quadratic(LOW, HIGH), actions=2)},
     ],
 )
 def test_plans_come_back_from_json(fields: dict[str, Any]) -> None:

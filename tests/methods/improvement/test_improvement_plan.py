@@ -8,7 +8,7 @@ from tacit.data.spec import Box, Discrete, PublicSpec
 from tacit.errors import PlanError
 from tacit.methods.improvement import ImprovementPlan, Problem
 from tacit.privacy.accounting import bounds
-from tacit.privacy.certificate.plan import plan_of as rebuilt
+from tacit.privacy.certificate.plan import plan_from_json as rebuilt
 from tacit.privacy.vault.plan import event, public_fields
 from tacit.units import Unit
 

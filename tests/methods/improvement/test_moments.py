@@ -7,7 +7,7 @@ from small_clinic import MEMORY, PROBLEM, SPEC, columns, courses, padded, plan_o
 from tacit.errors import MechanismError
 from tacit.methods.improvement import ImprovementPlan, Problem
 from tacit.methods.improvement import moments as module
-from tacit.methods.improvement.moments import Joint, LoggedVisits, Look, Scales, grouped, phi, psi
+from tacit.methods.improvement.moments import JointMoments, LoggedVisits, ScaleMoments, Scales, group_sums, phi, psi
 from tacit.privacy.noise.secret import SecretNoise
 from tacit.units import Promise, Unit
 
@@ -40,26 +40,29 @@ def by_hand(course, plan):
 
 def test_moments_are_those_of_a_sum_by_hand():
     plan = calibrated()
-    vectors = Joint(plan, SPEC)(padded(LISTED), STATE)
+    vectors = JointMoments(plan, SPEC)(padded(LISTED), STATE)
     for course, vector in zip(LISTED, vectors, strict=True):
         np.testing.assert_allclose(vector, (1 - 2e-4) * by_hand(course, plan), atol=1e-6)
 
 
 def test_no_vector_is_longer_than_1_and_the_clip_bites():
     rows = padded(LISTED)
-    for vectors in (Joint(calibrated(clip=0.01), SPEC)(rows, STATE), Look(calibrated(), SPEC)(rows, None)):
+    for vectors in (
+        JointMoments(calibrated(clip=0.01), SPEC)(rows, STATE),
+        ScaleMoments(calibrated(), SPEC)(rows, None),
+    ):
         assert np.linalg.norm(vectors, axis=1).max() < 1
-    lengths = np.linalg.norm(Joint(calibrated(clip=0.01), SPEC)(rows, STATE), axis=1)
+    lengths = np.linalg.norm(JointMoments(calibrated(clip=0.01), SPEC)(rows, STATE), axis=1)
     np.testing.assert_allclose(lengths, 1 - 2e-4)
 
 
 def test_sums_are_read_back():
     plan = calibrated(clip=10.0)
-    joint = Joint(plan, SPEC)
+    joint = JointMoments(plan, SPEC)
     vectors = joint(padded(LISTED), STATE)
     read = joint.read(vectors.mean(axis=0), SCALES)
     visits = LoggedVisits.of(padded(LISTED), PROBLEM, MEMORY)
-    features = phi(SCALES.standard(visits.seen, (0,)))
+    features = phi(SCALES.standardise(visits.memories, (0,)))
     for action in (0, 1):
         chosen = features[visits.actions == action]
         np.testing.assert_allclose(read.products[action], chosen.T @ chosen, rtol=1e-4, atol=1e-3)
@@ -80,7 +83,7 @@ def test_where_nothing_follows_a_decision_no_changes_are_asked_for(horizon, gamm
     problem = Problem(gamma=gamma, horizon=horizon, return_range=(-4.0, 2.0))
     unit = Unit("patient", "add_or_remove", len(LISTED))
     plan = ImprovementPlan.of(SPEC, problem, noise_multiplier=1e-9, promise=Promise(unit, 1.0, 1e-4), clip=10.0)
-    joint = Joint(plan, SPEC)
+    joint = JointMoments(plan, SPEC)
     rows = {name: column[:, :horizon] for name, column in padded(LISTED).items()}
     vectors = joint(rows, STATE)
     assert vectors.shape == (len(LISTED), 2 * (6 + 3))
@@ -93,19 +96,21 @@ def test_where_nothing_follows_a_decision_no_changes_are_asked_for(horizon, gamm
 
 @pytest.mark.parametrize(("imitate", "n"), [("linear", 2), ("quadratic", 3)])
 def test_imitation_asks_for_products_alone(imitate, n):
-    joint = Joint(calibrated(clip=10.0, imitate=imitate), SPEC)
+    joint = JointMoments(calibrated(clip=10.0, imitate=imitate), SPEC)
     vectors = joint(padded(LISTED), STATE)
     assert vectors.shape == (len(LISTED), 2 * n * (n + 1) // 2)
     read = joint.read(vectors.mean(axis=0), SCALES)
     visits = LoggedVisits.of(padded(LISTED), PROBLEM, MEMORY)
-    features = phi(SCALES.standard(visits.seen, (0,)))[:, :n]
+    features = phi(SCALES.standardise(visits.memories, (0,)))[:, :n]
     chosen = features[visits.actions == 1]
     np.testing.assert_allclose(read.products[1], chosen.T @ chosen, rtol=1e-4, atol=1e-3)
     assert read.changes.size == read.rewards.size == 0
 
 
 def test_favour_weighs_a_unit_by_its_return_in_the_public_range():
-    alike, favoured = (Joint(calibrated(clip=100.0, favour=power), SPEC)(padded(LISTED), STATE) for power in (0.0, 2.0))
+    alike, favoured = (
+        JointMoments(calibrated(clip=100.0, favour=power), SPEC)(padded(LISTED), STATE) for power in (0.0, 2.0)
+    )
     paid = {(0, 0): -1.0, (0, 1): 0.5, (1, 0): -4.0, (1, 1): 2.0}
     good = np.array([(sum(paid[state, action] for state, action, _, _ in course) + 9) / 14 for course in LISTED])
     np.testing.assert_allclose(favoured, alike * np.clip(good, 0, 1)[:, None] ** 2, rtol=1e-6, atol=1e-9)
@@ -113,11 +118,11 @@ def test_favour_weighs_a_unit_by_its_return_in_the_public_range():
 
 def test_a_look_finds_mean_spread_and_rows():
     rows = padded(LISTED)
-    look = Look(calibrated(), SPEC)
+    look = ScaleMoments(calibrated(), SPEC)
     scales = look.read(look(rows, None).mean(axis=0) / 2)
     visits = LoggedVisits.of(rows, PROBLEM, MEMORY)
-    means = np.array([visits.seen[visits.unit == u].mean() for u in range(len(LISTED))])
-    squares = np.array([(((visits.seen[visits.unit == u] - 0.5) / 1.5) ** 2).mean() for u in range(len(LISTED))])
+    means = np.array([visits.memories[visits.unit == u].mean() for u in range(len(LISTED))])
+    squares = np.array([(((visits.memories[visits.unit == u] - 0.5) / 1.5) ** 2).mean() for u in range(len(LISTED))])
     assert scales.centre[0] == pytest.approx(means.mean(), abs=1e-4)
     spread = 1.5 * np.sqrt(squares.mean() - ((means.mean() - 0.5) / 1.5) ** 2)
     assert scales.spread[0] == pytest.approx(spread, abs=1e-3)
@@ -131,7 +136,7 @@ def test_a_look_finds_mean_spread_and_rows():
 def test_a_look_at_few_of_the_population_is_the_same_look():
     """The public number may be far above how many there are, and a half has half of them: the count divides."""
     rows = padded(LISTED)
-    look = Look(calibrated(), SPEC)
+    look = ScaleMoments(calibrated(), SPEC)
     everybody, few = (look.read(look(rows, None).sum(axis=0) / len(LISTED) * share) for share in (0.5, 0.01))
     assert everybody.units == pytest.approx(len(LISTED) / 2)
     assert few.units == pytest.approx(len(LISTED) / 100, rel=1e-3)
@@ -140,7 +145,7 @@ def test_a_look_at_few_of_the_population_is_the_same_look():
 
 
 def test_a_look_that_is_all_noise_stays_in_range():
-    look = Look(calibrated(), SPEC)
+    look = ScaleMoments(calibrated(), SPEC)
     scales = look.read(np.array([50.0, -9.0, 70.0, -8.0, -3.0, 0.1]))
     assert scales.centre[0] == 2.0  # the upper bound
     assert scales.spread[0] == pytest.approx(0.01 * 1.5, rel=1e-3)
@@ -155,23 +160,23 @@ def test_features_by_hand():
 
 
 def test_grouped_sums_with_an_empty_group():
-    sums = grouped(np.array([2, 0, 2]), np.array([[1.0], [2.0], [4.0]]), 4)
+    sums = group_sums(np.array([2, 0, 2]), np.array([[1.0], [2.0], [4.0]]), 4)
     assert sums.ravel().tolist() == [2.0, 0.0, 5.0, 0.0]
-    assert grouped(np.zeros(0, np.int64), np.zeros((0, 2)), 3).tolist() == [[0.0, 0.0]] * 3
+    assert group_sums(np.zeros(0, np.int64), np.zeros((0, 2)), 3).tolist() == [[0.0, 0.0]] * 3
 
 
 def test_memory_that_crosses_units_is_caught(tmp_path, monkeypatch):
     """A planted mistake: without the starts, a unit's first row remembers the unit before it."""
     from small_clinic import open_vault
 
-    honest = module.Memory.courses
+    honest = module.Memory.memories
     monkeypatch.setattr(
-        module.Memory, "courses", lambda self, seen, after, starts: honest(self, seen, after, starts & False)
+        module.Memory, "memories", lambda self, seen, after, starts: honest(self, seen, after, starts & False)
     )
     vault = open_vault(tmp_path, noise=SecretNoise.for_tests(1))
     plan = plan_of().calibrate(unit=vault.unit, epsilon=1.0, delta=1e-4)
     with pytest.raises(MechanismError):
-        vault.noisy_sum(vault.reserve(plan), "look", Look(plan, vault.spec))
+        vault.noisy_sum(vault.reserve(plan), "look", ScaleMoments(plan, vault.spec))
 
 
 def test_columns_of_the_helper_are_rows_of_the_courses():

@@ -8,11 +8,11 @@ from tacit.data.memory import Memory
 from tacit.data.spec import Box, Discrete, PublicSpec
 from tacit.methods.improvement import ImprovementPlan, Problem
 from tacit.methods.improvement.moments import Moments, Scales, phi, psi
-from tacit.methods.improvement.planning import Model, Standard, advise, clone, points, regressed
+from tacit.methods.improvement.planning import StandardProblem, ValueModel, advise, fit_clone, fit_probabilities, points
 from tacit.units import Promise, Unit
 
 PLANE = PublicSpec(Box((-9.0,) * 3, (9.0,) * 3), Discrete(2), Box((-1.0,), (1.0,)), "declared", propensities=True)
-WIDE = Standard(0.0, -np.inf, np.inf)
+WIDE = StandardProblem(0.0, -np.inf, np.inf)
 UNIT = Unit("patient", "add_or_remove", 40_000)
 
 
@@ -37,7 +37,7 @@ def moments(y, actions, rewards, change=None):
 
 def advantages(found, asked, standard=WIDE):
     y, weight = points(found, 2)
-    return Model.of(found, y, weight, standard, asked).advantages(y, weight)
+    return ValueModel.of(found, y, weight, standard, asked).advantages(y, weight)
 
 
 def scales_of(centre=(0.0, 0.0), spread=(1.0, 1.0)):
@@ -53,7 +53,7 @@ def drawn(seed=0):
 
 def test_a_clone_is_the_linear_discriminant():
     y, actions = drawn()
-    weights = clone(moments(y, actions, np.zeros(len(y))), 2)
+    weights = fit_clone(moments(y, actions, np.zeros(len(y))), 2)
     slopes, constant = weights[1:3, 1] - weights[1:3, 0], weights[0, 1] - weights[0, 0]
     np.testing.assert_allclose(slopes, [2.0, 0.0], atol=0.05)  # log odds of N(1, 1) against N(-1, 1): 2 y
     assert constant == pytest.approx(0.0, abs=0.05)
@@ -67,7 +67,7 @@ def test_imitation_is_the_regression_of_the_actions(imitate):
     n = 3 if imitate == "linear" else 5
     products = full.products[:, :n, :n]
     found = Moments(products, np.zeros((2, n, 0)), np.zeros((2, 0)), full.noise, full.units)
-    weights = regressed(found, 2)
+    weights = fit_probabilities(found, 2)
     expected = np.linalg.lstsq(phi(y)[:, :n], (actions == 1).astype(float), rcond=None)[0]
     np.testing.assert_allclose(weights[:n, 1], expected, atol=2e-3)
     np.testing.assert_allclose(weights.sum(axis=1), [1.0, 0, 0, 0, 0], atol=1e-3)  # probabilities
@@ -81,7 +81,7 @@ def test_noise_draws_a_regression_of_actions_towards_their_shares():
     y, actions = drawn()
     found = moments(y, actions, np.zeros(len(y)))
     loud = Moments(found.products, found.changes, found.rewards, (1e7, 1.0, 1.0), found.units)
-    np.testing.assert_allclose(regressed(loud, 2)[1:], 0.0, atol=0.01)
+    np.testing.assert_allclose(fit_probabilities(loud, 2)[1:], 0.0, atol=0.01)
 
 
 def test_points_have_the_noisy_means():
@@ -131,15 +131,15 @@ def test_the_written_policy_is_the_one_that_was_planned(kappa_scale):
     asked = plan(snr_scale=kappa_scale)
     advised = advise(found, scales, asked, PLANE)
     seen = np.random.default_rng(3).uniform(-9, 9, (500, 3))
-    features = phi(scales.standard(seen, (0, 2)))
-    expected = clone(found, 2)
+    features = phi(scales.standardise(seen, (0, 2)))
+    expected = fit_clone(found, 2)
     played = advised.policy.network.forward(advised.clone, advised.policy.features(seen[None].astype(np.float32)))[0][0]
     np.testing.assert_allclose(played, features @ expected, atol=1e-3)
     if kappa_scale == 1e12:
         np.testing.assert_array_equal(advised.advice, advised.clone)
         assert np.trace(advised.changes) == pytest.approx(1.0)
     else:
-        expected = expected + 50.0 * advantages(found, asked, Standard(0.0, -4.0, 4.0))
+        expected = expected + 50.0 * advantages(found, asked, StandardProblem(0.0, -4.0, 4.0))
         played = advised.policy.network.forward(advised.advice, advised.policy.features(seen[None].astype(np.float32)))
         np.testing.assert_allclose(played[0][0], features @ expected, atol=0.02)
         assert advised.changes[0, 1] > 0.1

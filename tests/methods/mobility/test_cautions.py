@@ -5,14 +5,14 @@ from __future__ import annotations
 import pytest
 
 from tacit.methods.mobility import OneShotPlan, baselines, pategail
-from tacit.methods.mobility.plan import few
+from tacit.methods.mobility.plan import few_people_clause
 from tacit.privacy.sentences import clauses, say
 from tacit.units import Unit
 
 
 @pytest.mark.parametrize(("people", "noise", "said"), [(83, 2.0, True), (200, 2.0, False), (199, 2.0, True)])
 def test_the_rule_is_of_public_numbers(people: int, noise: float, said: bool) -> None:
-    assert bool(few(Unit("person", "add_or_remove", people), noise)) == said
+    assert bool(few_people_clause(Unit("person", "add_or_remove", people), noise)) == said
 
 
 @pytest.mark.parametrize(
@@ -20,13 +20,13 @@ def test_the_rule_is_of_public_numbers(people: int, noise: float, said: bool) ->
     [("server", None, False), ("shared", None, False), ("shared", 10, True), ("device", None, True)],
 )
 def test_noise_of_devices_counts_for_what_it_adds_up_to(noise: str, floor: int | None, said: bool) -> None:
-    assert bool(few(Unit("person", "add_or_remove", 1_000), 2.0, noise, floor)) == said
+    assert bool(few_people_clause(Unit("person", "add_or_remove", 1_000), 2.0, noise, floor)) == said
 
 
 def test_nothing_is_said_before_calibration_and_without_noise() -> None:
-    assert few(None, 2.0) == ()
-    assert few(Unit("person", "add_or_remove", 83), None) == ()
-    assert few(Unit("person", "add_or_remove", 83), 0.0) == ()
+    assert few_people_clause(None, 2.0) == ()
+    assert few_people_clause(Unit("person", "add_or_remove", 83), None) == ()
+    assert few_people_clause(Unit("person", "add_or_remove", 83), 0.0) == ()
 
 
 def test_every_method_says_it() -> None:

@@ -10,7 +10,7 @@ from tacit.data.mobility.grids import RegularGrid, haversine_km
 from tacit.envs.movement import FixedPolicy, play
 from tacit.envs.spaces import JumpLaw
 from tacit.evaluation.movement.measures import jensen_shannon
-from tacit.methods.mobility.places import Distances, JumpSums, smoothed
+from tacit.methods.mobility.places import Distances, JumpSums, smooth_curve
 from tacit.privacy.vault.invented import invented_rows
 
 GRID = RegularGrid(0.0, 0.0, 2.0, 2.0, 0.1)  # cells of 11.1 km
@@ -41,31 +41,34 @@ def test_explores_are_counted_by_distance_and_returns_are_not():
 
 
 def test_decoys_have_jumps_of_norm_at_most_one():
-    sums = JumpSums.sized(GRID)
+    sums = JumpSums.from_grid(GRID)
     rows = invented_rows(spec_of(GRID), 20, 300, seed=1, rows_of="first")
     norms = np.linalg.norm(sums(sums.summary(rows)), axis=1)
     assert ((norms == 0) | (np.abs(norms - 1) < 1e-12)).all()
 
 
 def test_bins_reach_from_below_a_cell_to_the_diagonal():
-    sums = JumpSums.sized(GRID)
+    sums = JumpSums.from_grid(GRID)
     assert sums.size == 16
     assert 8 < sums.edges[0] < 11.1
     assert sums.edges[-1] == pytest.approx(21 * 11.1 * 2**0.5, rel=0.02)
     earth = RegularGrid(-60.0, -180.0, 60.0, 179.0, 1.0)
-    assert JumpSums.sized(earth).edges[-1] == pytest.approx(3000)
-    one = JumpSums.sized(RegularGrid(0.0, 0.0, 0.0, 0.0, 0.1))
+    assert JumpSums.from_grid(earth).edges[-1] == pytest.approx(3000)
+    one = JumpSums.from_grid(RegularGrid(0.0, 0.0, 0.0, 0.0, 0.1))
     assert np.all(np.diff(one.edges) > 0)
 
 
 def test_smoothing_keeps_what_is_certain_and_levels_what_is_not():
     curve = np.exp(-(np.linspace(-2, 2, 16) ** 2))
-    assert smoothed(curve, 0.0) == pytest.approx(curve)
-    assert smoothed(curve, 1e-3) == pytest.approx(curve, abs=5e-3)
-    assert (smoothed(np.array([-1.0, 0.5] * 8), 0.0) >= 0).all()
+    assert smooth_curve(curve, 0.0) == pytest.approx(curve)
+    assert smooth_curve(curve, 1e-3) == pytest.approx(curve, abs=5e-3)
+    assert (smooth_curve(np.array([-1.0, 0.5] * 8), 0.0) >= 0).all()
     rng = np.random.default_rng(0)
     errors = [
-        [np.square(f(curve + noise) - curve).sum() for f in (lambda y: smoothed(y, 0.3), lambda y: np.maximum(y, 0))]
+        [
+            np.square(f(curve + noise) - curve).sum()
+            for f in (lambda y: smooth_curve(y, 0.3), lambda y: np.maximum(y, 0))
+        ]
         for noise in rng.normal(0, 0.3, (30, 16))
     ]
     ours, plain = np.mean(errors, axis=0)
@@ -89,14 +92,14 @@ def test_the_law_of_days_is_read_from_them():
 
 
 def test_nobody_explores():
-    sums = JumpSums.sized(GRID)
+    sums = JumpSums.from_grid(GRID)
     assert sums.read(np.zeros(16), 0.0).probabilities == pytest.approx([1 / 16] * 16)
     assert sum(sums.read(np.full(16, -0.1), 0.1).probabilities) == pytest.approx(1)
 
 
 def test_geolife_jumps_are_close_at_epsilon_two():
     days = geolife()["days"]
-    sums = JumpSums.sized(CHINA)
+    sums = JumpSums.from_grid(CHINA)
     day, slot = np.nonzero(actions(days.cells) == 1)
     km = haversine_km(CHINA.centres(days.cells[day, slot]), CHINA.centres(days.cells[day, slot + 1]))
     counts = np.zeros((PEOPLE, sums.size))

@@ -11,19 +11,19 @@ import pytest
 from tacit.data.mobility.days import Days, symbols
 from tacit.data.mobility.grids import RegularGrid
 from tacit.envs import movement
-from tacit.envs.spaces import Anywhere
+from tacit.envs.spaces import UnboundedSpace
 from tacit.errors import PlanError
 from tacit.evaluation.movement import divergences
 from tacit.methods.mobility import moves
 from tacit.methods.mobility.matching import Matching, match
 from tacit.methods.mobility.moves import Weights, histograms
-from tacit.methods.mobility.simulator import Layout, TablePolicy
+from tacit.methods.mobility.simulator import StateLayout, TablePolicy
 from tacit_worlds.city import city
 
 GRID = RegularGrid(0, 0, 1, 1, 0.1)
 WEIGHTS = Weights()
 QUICK = Matching(rounds=8, days=1_500)
-COARSE, LARGE = Layout(times=4), Layout(times=8, counts=(1, 3, 5, 8), stays=(1, 2, 4, 8))
+COARSE, LARGE = StateLayout(times=4), StateLayout(times=8, counts=(1, 3, 5, 8), stays=(1, 2, 4, 8))
 
 
 @functools.cache
@@ -32,7 +32,7 @@ def people(number: int = 300) -> Days:
     return Days(symbols(days.cells), days.person, GRID)
 
 
-def release(layout: Layout, noise: float, seed: int = 0) -> np.ndarray:
+def release(layout: StateLayout, noise: float, seed: int = 0) -> np.ndarray:
     days = people()
     vectors = histograms(days.cells, days.person, 300, layout) * WEIGHTS.of(layout)
     vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
@@ -40,24 +40,24 @@ def release(layout: Layout, noise: float, seed: int = 0) -> np.ndarray:
 
 
 def scores(policy: movement.MovementPolicy) -> dict[str, float]:
-    cells = movement.play(policy, Anywhere(), np.zeros(4_000, np.int64), np.random.default_rng(9))
-    return divergences.sequence(people(), Days(symbols(cells), np.arange(4_000), GRID))
+    cells = movement.play(policy, UnboundedSpace(), np.zeros(4_000, np.int64), np.random.default_rng(9))
+    return divergences.sequence_divergences(people(), Days(symbols(cells), np.arange(4_000), GRID))
 
 
 @functools.cache
-def fitted(layout: Layout, noise: float) -> TablePolicy:
+def fitted(layout: StateLayout, noise: float) -> TablePolicy:
     return match(release(layout, noise), noise, layout, WEIGHTS, QUICK, seed=1)
 
 
-def table(layout: Layout, noise: float) -> TablePolicy:
+def table(layout: StateLayout, noise: float) -> TablePolicy:
     """What is known before anything is played."""
-    values = moves.unscaled(release(layout, noise), noise, layout, WEIGHTS)
+    values = moves.unscale(release(layout, noise), noise, layout, WEIGHTS)
     return TablePolicy(layout, moves.table(*values, layout)[None])
 
 
 def angle(policy: TablePolicy, noise: float) -> float:
     """Between the vector of played days and the released one, in radians."""
-    days = movement.play(policy, Anywhere(), np.zeros(4_000, np.int64), np.random.default_rng(9))
+    days = movement.play(policy, UnboundedSpace(), np.zeros(4_000, np.int64), np.random.default_rng(9))
     played = histograms(days, np.zeros(4_000, np.int64), 1, policy.layout)[0] * WEIGHTS.of(policy.layout)
     wanted = release(policy.layout, noise)
     return float(np.arccos(played @ wanted / np.linalg.norm(played) / np.linalg.norm(wanted)))
@@ -65,14 +65,14 @@ def angle(policy: TablePolicy, noise: float) -> float:
 
 @pytest.mark.parametrize("layout", [COARSE, LARGE], ids=["fitted", "corrected"])
 @pytest.mark.parametrize("noise", [0.0, 0.005])
-def test_played_days_come_nearer_to_the_release(layout: Layout, noise: float) -> None:
+def test_played_days_come_nearer_to_the_release(layout: StateLayout, noise: float) -> None:
     found = fitted(layout, noise)
     assert angle(found, noise) < 0.75 * angle(table(layout, noise), noise)
     assert found.kinds == 3
 
 
 @pytest.mark.parametrize("layout", [COARSE, LARGE], ids=["fitted", "corrected"])
-def test_days_are_more_like_people_s_than_the_table_s(layout: Layout) -> None:
+def test_days_are_more_like_people_s_than_the_table_s(layout: StateLayout) -> None:
     ours, theirs = scores(fitted(layout, 0.005)), scores(table(layout, 0.005))
     assert ours["SEQ"] < 0.7 * theirs["SEQ"]
     assert ours["SEQ"] < 0.015
@@ -100,7 +100,7 @@ def test_the_fit_is_a_function_of_the_release_and_the_seed() -> None:
 
 def test_a_space_of_new_places_never_comes_back() -> None:
     cells = movement.play(
-        movement.FixedPolicy((0.0, 1.0, 0.0, 0.0, 0.0)), Anywhere(), np.zeros(50), np.random.default_rng(0)
+        movement.FixedPolicy((0.0, 1.0, 0.0, 0.0, 0.0)), UnboundedSpace(), np.zeros(50), np.random.default_rng(0)
     )
     assert (symbols(cells)[:, -1] == 47).all()
 

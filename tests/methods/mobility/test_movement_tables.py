@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from tacit.errors import DataError, PlanError
-from tacit.methods.mobility.simulator import Layout, TablePolicy
+from tacit.methods.mobility.simulator import StateLayout, TablePolicy
 
-LAYOUT = Layout(times=8, counts=(1, 3), stays=(1, 2, 4))
+LAYOUT = StateLayout(times=8, counts=(1, 3), stays=(1, 2, 4))
 
 
 def test_buckets_number_every_state_once() -> None:
@@ -31,7 +31,7 @@ def test_shares_of_time_blocks_count_the_47_steps() -> None:
 )
 def test_layouts_that_are_none_are_refused(fields: dict[str, Any]) -> None:
     with pytest.raises(PlanError, match="layout"):
-        Layout(**fields)
+        StateLayout(**fields)
 
 
 def test_a_policy_looks_up_its_table_and_survives_json() -> None:

@@ -9,11 +9,20 @@ import pytest
 
 from tacit.data.mobility.days import EXPLORE, HOME, STAY
 from tacit.errors import PlanError
-from tacit.methods.mobility.moves import DAY_SIZE, DAY_SIZES, Moves, Vector, Weights, day_bins, histograms, states
-from tacit.methods.mobility.simulator import Layout
+from tacit.methods.mobility.moves import (
+    DAY_SIZE,
+    DAY_SIZES,
+    MoveContribution,
+    MoveHistograms,
+    Weights,
+    day_bins,
+    histograms,
+    states,
+)
+from tacit.methods.mobility.simulator import StateLayout
 from tacit_worlds.city import city
 
-COARSE = Layout(times=1, stays=(1,))
+COARSE = StateLayout(times=1, stays=(1,))
 AWAY, AT_HOME = 0, 1
 OFFICE_DAY = np.array([[7] * 24 + [9] * 16 + [7] * 8])
 DAY_AT_HOME = np.full((1, 48), 5)
@@ -48,7 +57,7 @@ def test_whole_days_fall_into_one_bin_of_each_histogram() -> None:
 
 
 def test_states_know_time_stay_and_home() -> None:
-    layout = Layout(times=2, stays=(1, 2, 4))
+    layout = StateLayout(times=2, stays=(1, 2, 4))
     (found,) = states(OFFICE_DAY, layout)
     assert found[[0, 1, 3, 23]].tolist() == [1, 3, 5, 5]  # at home for 1, 2, 4 and 24 slots
     assert found[[24, 25]].tolist() == [6 + 0, 6 + 2]  # second half of the day, away for 1 and 2
@@ -56,7 +65,7 @@ def test_states_know_time_stay_and_home() -> None:
 
 @pytest.mark.parametrize("days", [1, 3])
 def test_everybody_has_norm_one_however_many_days(days: int) -> None:
-    vector = Vector(COARSE, Weights())
+    vector = MoveHistograms(COARSE, Weights())
     found = vector(rows([np.repeat(OFFICE_DAY, days, axis=0), np.zeros((0, 48), np.int64)]))["vector"]
     assert found.shape == (2, vector.size) == (2, 10 + 59)
     assert np.linalg.norm(found[0]) == pytest.approx(1, abs=1e-12)
@@ -66,7 +75,7 @@ def test_everybody_has_norm_one_however_many_days(days: int) -> None:
 
 
 def test_weights_scale_before_the_norm() -> None:
-    plain, scaled = (Vector(COARSE, Weights(stay=stay, day=0.5)) for stay in (1.0, 0.5))
+    plain, scaled = (MoveHistograms(COARSE, Weights(stay=stay, day=0.5)) for stay in (1.0, 0.5))
     a, b = (vector(rows([OFFICE_DAY]))["vector"][0] for vector in (plain, scaled))
     stay = np.arange(0, 10, 5)
     np.testing.assert_allclose(b[stay] / b[1 + 5], 0.5 * a[stay] / a[1 + 5], atol=1e-12)
@@ -75,7 +84,7 @@ def test_weights_scale_before_the_norm() -> None:
 def test_a_vector_is_the_same_bits_whoever_else_is_there() -> None:
     days = city(6, 3, seed=1).days
     people = [days.cells[days.person == u] for u in range(6)]
-    add = Moves(Vector(Layout(times=4), Weights()))
+    add = MoveContribution(MoveHistograms(StateLayout(times=4), Weights()))
     together = add(add.summary(rows(people)))
     for u in range(6):
         alone = add(add.summary(rows([people[u]])))
@@ -84,7 +93,7 @@ def test_a_vector_is_the_same_bits_whoever_else_is_there() -> None:
 
 def test_names_of_places_do_not_matter() -> None:
     moved = OFFICE_DAY * 1_000 + 3
-    a, b = (histograms(one, np.zeros(1, np.int64), 1, Layout(times=8)) for one in (OFFICE_DAY, moved))
+    a, b = (histograms(one, np.zeros(1, np.int64), 1, StateLayout(times=8)) for one in (OFFICE_DAY, moved))
     np.testing.assert_array_equal(a, b)
 
 

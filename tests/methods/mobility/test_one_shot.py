@@ -14,11 +14,11 @@ from tests.geolife import geolife
 
 from tacit.data.mobility.days import Days
 from tacit.errors import PlanError, PlanExhausted
-from tacit.evaluation.movement.divergences import reference, sequence
+from tacit.evaluation.movement.divergences import reference_divergences, sequence_divergences
 from tacit.methods import mobility
-from tacit.methods.mobility import Layout, Matching, OneShotPlan, Shares, Weights, layout_for
+from tacit.methods.mobility import Matching, OneShotPlan, Shares, StateLayout, Weights, largest_layout
 from tacit.methods.mobility.baselines import BaselinePlan as Baseline
-from tacit.methods.mobility.baselines import replicates as baseline_replicates
+from tacit.methods.mobility.baselines import fit_replicates as baseline_replicates
 from tacit.methods.mobility.moves import MOVES_PART
 from tacit.privacy.accounting import bounds as accounting
 from tacit.privacy.ledger.ledger import Ledger
@@ -55,7 +55,7 @@ def test_the_plan_costs_one_gaussian() -> None:
     plan = calibrated()
     assert plan.noise_multiplier is not None
     assert accounting.mu_gdp(plans.event(plan), "add_or_remove") == pytest.approx(1 / plan.noise_multiplier)
-    assert plans.bound(plan).epsilon <= 2.0
+    assert plans.certified_bound(plan).epsilon <= 2.0
     shares = {part.name: (plan.noise_multiplier / (part.noise_multiplier or 0)) ** 2 for part in plan.parts()}
     assert shares == pytest.approx({"moves": 0.55, "starts": 0.30, "jumps": 0.15})
 
@@ -75,24 +75,31 @@ def test_the_plan_costs_one_gaussian() -> None:
     ],
 )
 def test_the_k_rule(people: int, epsilon: float, states: int) -> None:
-    layout = OneShotPlan.sized(people, epsilon, delta=1e-5).layout
+    layout = OneShotPlan.for_people(people, epsilon, delta=1e-5).layout
     assert layout is not None
     assert layout.size == states
 
 
 def test_the_k_rule_is_about_the_noise_alone() -> None:
-    assert [layout_for(signal).size for signal in (0.0, 15.9, 16.0, 31.9, 32.0, math.inf)] == [6, 6, 24, 24, 48, 768]
+    assert [largest_layout(signal).size for signal in (0.0, 15.9, 16.0, 31.9, 32.0, math.inf)] == [
+        6,
+        6,
+        24,
+        24,
+        48,
+        768,
+    ]
     plan = calibrated()
     signal = PEOPLE / (plan.noise_multiplier or 0) * math.sqrt(0.55)
-    assert plan.layout == layout_for(signal)
-    own = Layout(times=2)
+    assert plan.layout == largest_layout(signal)
+    own = StateLayout(times=2)
     assert calibrated(dataclasses.replace(SIX_DAYS, layout=own)).layout == own
 
 
 def test_local_noise_bears_fewer_states() -> None:
     device = calibrated(dataclasses.replace(SIX_DAYS, noise="device"))
     server = calibrated()
-    assert device.noise_of(MOVES_PART) == pytest.approx(server.noise_of(MOVES_PART) * math.sqrt(PEOPLE), rel=1e-6)
+    assert device.noise_std(MOVES_PART) == pytest.approx(server.noise_std(MOVES_PART) * math.sqrt(PEOPLE), rel=1e-6)
     assert device.layout is not None
     assert device.layout.size == 6
 
@@ -110,7 +117,7 @@ def test_a_simulator_is_released_once_with_its_certificate(tmp_path: Path) -> No
     days = release.value.generate(2_000, seed=1)
     assert days.cells.max() < CITY.grid.size
     np.testing.assert_array_equal(days.cells, release.value.generate(2_000, seed=1).cells)
-    assert sequence(CITY, days)["SEQ"] < 0.03
+    assert sequence_divergences(CITY, days)["SEQ"] < 0.03
     assert release.certificate.epsilon <= 2.0
     with pytest.raises(PlanExhausted):
         mobility.fit(plan, held, grid=CITY.grid)
@@ -118,7 +125,7 @@ def test_a_simulator_is_released_once_with_its_certificate(tmp_path: Path) -> No
 
 def test_replicates_have_noise_of_their_own(tmp_path: Path) -> None:
     plan = calibrated()
-    one, two = mobility.replicates(plan, vault(tmp_path, ledgers=2), grid=CITY.grid)
+    one, two = mobility.fit_replicates(plan, vault(tmp_path, ledgers=2), grid=CITY.grid)
     assert isinstance(one.policy, mobility.TablePolicy)
     assert isinstance(two.policy, mobility.TablePolicy)
     assert not np.array_equal(one.policy.table, two.policy.table)
@@ -131,15 +138,15 @@ def test_the_same_over_devices(tmp_path: Path, noise: Any) -> None:
     plan = calibrated(dataclasses.replace(SIX_DAYS, noise=noise), epsilon=4.0)
     devices = StackedDevices(CITY.trajectories(simulated=True))
     release = mobility.fit(plan, FederatedVault(devices, ledger(tmp_path)), grid=CITY.grid)
-    assert sequence(CITY, release.value.generate(2_000))["SEQ"] < 0.03
-    assert set(mobility.works(plan, CITY.grid)) == {part.name for part in plan.parts()}
+    assert sequence_divergences(CITY, release.value.generate(2_000))["SEQ"] < 0.03
+    assert set(mobility.build_contributions(plan, CITY.grid)) == {part.name for part in plan.parts()}
 
 
 def test_without_people_only_noise_is_left(tmp_path: Path) -> None:
     silent = calibrated(dataclasses.replace(SIX_DAYS, zero_contribution=True))
-    (nothing,) = mobility.replicates(silent, vault(tmp_path), grid=CITY.grid)
-    (something,) = mobility.replicates(calibrated(), vault(tmp_path, seed=1), grid=CITY.grid)
-    far, near = (sequence(CITY, one.generate(2_000))["SEQ"] for one in (nothing, something))
+    (nothing,) = mobility.fit_replicates(silent, vault(tmp_path), grid=CITY.grid)
+    (something,) = mobility.fit_replicates(calibrated(), vault(tmp_path, seed=1), grid=CITY.grid)
+    far, near = (sequence_divergences(CITY, one.generate(2_000))["SEQ"] for one in (nothing, something))
     assert near < 0.5 * far
 
 
@@ -173,7 +180,7 @@ def test_broken_uses_say_what_is_wrong(tmp_path: Path) -> None:
     with pytest.raises(PlanError, match="calibrate the plan"):
         mobility.fit(SIX_DAYS, vault(tmp_path), grid=CITY.grid)
     with pytest.raises(PlanError, match="not days on this grid"):
-        mobility.fit(calibrated(), vault(tmp_path, seed=1), grid=CITY.grid.coarse(2))
+        mobility.fit(calibrated(), vault(tmp_path, seed=1), grid=CITY.grid.coarse_grid(2))
     for fields in ({"days": 0}, {"noise": "all"}, {"floor": 3}, {"weights": Weights(day=0.0)}):
         with pytest.raises(PlanError, match=next(iter(fields))):
             OneShotPlan(**fields)  # type: ignore[arg-type]
@@ -191,13 +198,15 @@ def test_geolife_at_epsilon_two(tmp_path: Path) -> None:
         held = [ledger(tmp_path, f"{seed}-{i}", unit, 1e-5) for i in range(2)]
         return Vault(days.trajectories(simulated=True), held, noise=SecretNoise.for_tests(seed))
 
-    ours = [one.generate(4_000) for one in mobility.replicates(plan, opened(0), grid=days.grid)]
-    table = Baseline(model="table", layout=plan.layout or Layout())
+    ours = [one.generate(4_000) for one in mobility.fit_replicates(plan, opened(0), grid=days.grid)]
+    table = Baseline(model="table", layout=plan.layout or StateLayout())
     table = table.calibrate(unit=unit, epsilon=2.0, delta=1e-5)
     theirs = [one.generate(4_000) for one in baseline_replicates(table, opened(1), grid=days.grid)]
-    found = [sequence(days, one) for one in ours]
+    found = [sequence_divergences(days, one) for one in ours]
     assert np.mean([one["SEQ"] for one in found]) <= 0.022
     assert np.mean([one["DailyLoc"] for one in found]) <= 0.035
     assert np.mean([one["Motif"] for one in found]) <= 0.08
-    assert np.mean([reference(days, one)["I-rank"] for one in ours]) <= 0.010
-    assert np.mean([one["SEQ"] for one in found]) <= 0.85 * np.mean([sequence(days, one)["SEQ"] for one in theirs])
+    assert np.mean([reference_divergences(days, one)["I-rank"] for one in ours]) <= 0.010
+    assert np.mean([one["SEQ"] for one in found]) <= 0.85 * np.mean(
+        [sequence_divergences(days, one)["SEQ"] for one in theirs]
+    )

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
 from tacit.errors import PlanError
-from tacit.methods.mobility.pategail.asking import MOST_RATIO, SPREAD, Smoothed, weights
+from tacit.methods.mobility.pategail.asking import MOST_RATIO, SPREAD, GaussianProcess, weights
 from tacit.methods.mobility.pategail.critics import ACTIONS, Embedding
 
 SIZE = 9
@@ -67,13 +67,13 @@ def pairs(count: int) -> np.ndarray:
 def test_without_noise_smoothing_keeps_what_was_released() -> None:
     codes = pairs(40)
     rewards = np.random.default_rng(1).uniform(-0.3, 0.3, 40)
-    found = Smoothed.of(Embedding(), codes, rewards, np.zeros(40))
+    found = GaussianProcess.of(Embedding(), codes, rewards, np.zeros(40))
     np.testing.assert_allclose(found(codes), rewards, atol=0.02)
 
 
 def test_much_noise_is_smoothed_away() -> None:
     codes, rng = pairs(40), np.random.default_rng(1)
-    noisy = Smoothed.of(Embedding(), codes, rng.normal(scale=10.0, size=40), np.full(40, 100.0))
+    noisy = GaussianProcess.of(Embedding(), codes, rng.normal(scale=10.0, size=40), np.full(40, 100.0))
     assert np.abs(noisy(codes)).max() < 0.3 * SPREAD
 
 
@@ -82,5 +82,5 @@ def test_neighbours_say_together_what_none_says_alone() -> None:
     codes, rng = pairs(200), np.random.default_rng(2)
     truth = 0.2 * (codes % ACTIONS == 0) - 0.05
     noisy = truth + rng.normal(scale=0.2, size=200)
-    found = Smoothed.of(Embedding(), codes, noisy, np.full(200, 0.04))(codes)
+    found = GaussianProcess.of(Embedding(), codes, noisy, np.full(200, 0.04))(codes)
     assert np.square(found - truth).mean() < 0.3 * np.square(noisy - truth).mean()

@@ -96,10 +96,10 @@ def test_spectral_slopes_pass_through_the_norms() -> None:
     theta, x = parameters(critic), rows()
     vectors = np.ones((PEOPLE, sum(critic.hidden) + 1), np.float32)
     for _ in range(200):  # the power iteration has converged
-        met = critic.normalised(theta, vectors)
+        met = critic.normalise(theta, vectors)
     for layer in critic.layers(met):
         np.testing.assert_allclose(np.linalg.norm(layer[:, :-1], 2, axis=(1, 2)), 1.0, atol=1e-3)
-    found = critic.through_norms(theta, met, vectors, critic.slopes(met, x.copy()))
+    found = critic.backprop_norms(theta, met, vectors, critic.slopes(met, x.copy()))
     for u in range(PEOPLE):
         flat = torch.tensor(theta[u], dtype=torch.float64, requires_grad=True)
         loss(critic, flat, *torch.tensor(x[u, :, :-1], dtype=torch.float64).split(BATCH)).backward()

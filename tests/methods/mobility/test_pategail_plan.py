@@ -14,9 +14,9 @@ from tacit.data.mobility.days import SLOTS, Days
 from tacit.data.mobility.grids import RegularGrid
 from tacit.envs.spaces import JumpLaw
 from tacit.errors import PlanError
-from tacit.methods.mobility.pategail import Critic, Embedding, PateGailPlan, Ppo, fit, recipe, works
+from tacit.methods.mobility.pategail import Critic, Embedding, PateGailPlan, Ppo, build_contributions, fit, recipe
 from tacit.methods.mobility.pategail.plan import CRITICS, Kind
-from tacit.methods.mobility.places import Starts
+from tacit.methods.mobility.places import StartDistribution
 from tacit.methods.mobility.simulator import Simulator
 from tacit.privacy.accounting import bounds as accounting
 from tacit.privacy.certificate.certificate import Release
@@ -150,8 +150,8 @@ def test_the_paper_s_mode_runs_and_says_infinite(fields: dict[str, Any], tmp_pat
 def test_given_starts_are_used_and_named(tmp_path: Path) -> None:
     plan = small(starts="given").calibrate(unit=UNIT, epsilon=5.0, delta=DELTA)
     assert [part.name for part in plan.parts()] == [CRITICS]
-    assert set(works(plan, GRID)) == {CRITICS}
-    starts, space = Starts.uniform(GRID), JumpLaw(GRID, (1.0, 5.0), (1.0,))
+    assert set(build_contributions(plan, GRID)) == {CRITICS}
+    starts, space = StartDistribution.uniform(GRID), JumpLaw(GRID, (1.0, 5.0), (1.0,))
     release = run(plan, tmp_path, starts=starts, space=space)
     assert release.value.starts is starts
     assert any("declared public" in words for words in release.certificate.lines("not_covered"))
@@ -174,7 +174,7 @@ def test_an_own_allocation_is_asked_with_public_values(tmp_path: Path) -> None:
 def test_without_noise_a_run_is_that_of_its_seed(tmp_path: Path) -> None:
     """Weights of the policy depend on the devices' own seeds too, which are secret: only the control is repeatable."""
     plan = small(zero_contribution=True, starts="given", noise_multiplier=0.0).account(unit=UNIT, delta=DELTA)
-    starts, space = Starts.uniform(GRID), JumpLaw(GRID, (1.0, 5.0), (1.0,))
+    starts, space = StartDistribution.uniform(GRID), JumpLaw(GRID, (1.0, 5.0), (1.0,))
     found = []
     for name in ("a", "b"):
         (tmp_path / name).mkdir()
@@ -230,7 +230,7 @@ def test_a_plan_refuses_what_cannot_be(fields: dict[str, Any]) -> None:
 def test_arguments_have_to_fit_the_plan(tmp_path: Path) -> None:
     plan = small().calibrate(unit=UNIT, epsilon=1.0, delta=DELTA)
     with pytest.raises(PlanError, match="starts"):
-        run(plan, tmp_path, starts=Starts.uniform(GRID))
+        run(plan, tmp_path, starts=StartDistribution.uniform(GRID))
     with pytest.raises(PlanError, match="allocate"):
         run(plan, tmp_path, allocate=lambda pilot, share: share)
     with pytest.raises(PlanError, match="people"):

@@ -13,9 +13,9 @@ from hypothesis.extra import numpy as arrays
 
 from tacit.errors import PlanError
 from tacit.methods.mobility.pategail import PateGailPlan
-from tacit.methods.mobility.pategail.asking import laplace_weights, of_probability, padded
+from tacit.methods.mobility.pategail.asking import laplace_weights, log_rewards, pad_rows
 from tacit.methods.mobility.pategail.plan import CRITICS, MOST_WEIGHT
-from tacit.methods.mobility.pategail.rewards import LEAST, LocalCritics, laplace_noise, weights_of
+from tacit.methods.mobility.pategail.rewards import LEAST, LocalCritics, laplace_noise, sensitivity_weights
 from tacit.privacy.sentences import clauses, say
 from tacit.units import Unit
 
@@ -55,7 +55,7 @@ def test_noise_that_devices_draw_by_their_critics_has_no_epsilon() -> None:
         label = plan.label()
         assert any("draws the noise" in say(line, "person") for line in clauses(label.not_covered))
         assert [say(line, "person").split(":")[0] for line in clauses(label.covered)] == ["nothing"]
-        assert plan.noise_of(CRITICS) == pytest.approx(math.sqrt(2 * 83))
+        assert plan.noise_std(CRITICS) == pytest.approx(math.sqrt(2 * 83))
         work = plan.work()
         assert isinstance(work, LocalCritics)
         assert work.own_noise == ("sensitive" if sensitivity else "even")
@@ -87,12 +87,12 @@ def test_weighted_rewards_stay_within_what_is_paid_for(pilot: Any, rewards: Any)
 def test_what_looked_real_gets_more_noise() -> None:
     """Weights 1.05, 0.55 and 0.05 over their mean of 0.55: scales of b / 1.909, b and 11 b."""
     np.testing.assert_allclose(laplace_weights(np.array([-0.5, 0.0, 0.5])), [1.05 / 0.55, 1.0, 0.05 / 0.55])
-    np.testing.assert_allclose(weights_of(np.array([-0.7, 0.0, 0.7])), [1.05, 0.55, LEAST])
+    np.testing.assert_allclose(sensitivity_weights(np.array([-0.7, 0.0, 0.7])), [1.05, 0.55, LEAST])
 
 
 def test_a_discriminator_s_reward_is_minus_its_logarithm() -> None:
     """-log(1 - R) for R = 0, 1/2 and everything from 0.95 on, between -1/2 and 1/2."""
-    found = of_probability(np.array([-0.5, 0.0, 0.45, 2.0]))
+    found = log_rewards(np.array([-0.5, 0.0, 0.45, 2.0]))
     np.testing.assert_allclose(found, [-0.5, math.log(2) / math.log(20) - 0.5, 0.5, 0.5])
 
 
@@ -105,8 +105,8 @@ def test_noise_from_seeds_is_laplace_s() -> None:
 
 
 def test_few_lengths_occur() -> None:
-    lengths = {len(padded(np.ones((count, 2)))) for count in range(1, 4_000)}
+    lengths = {len(pad_rows(np.ones((count, 2)))) for count in range(1, 4_000)}
     assert len(lengths) <= 14
-    found = padded(np.ones(300, np.int64))
+    found = pad_rows(np.ones(300, np.int64))
     assert found.dtype == np.int64
     assert (found.sum(), len(found)) == (300, 512)

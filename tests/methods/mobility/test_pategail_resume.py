@@ -18,7 +18,7 @@ from tacit.errors import FileError, LedgerError, PlanError, PlanExhausted, Tacit
 from tacit.methods.mobility.pategail import Critic, PateGailPlan, Ppo, fit
 from tacit.methods.mobility.pategail.algorithm import RunState
 from tacit.methods.mobility.pategail.plan import CRITICS
-from tacit.methods.mobility.places import JUMPS, STARTS, Starts
+from tacit.methods.mobility.places import JUMPS, STARTS, StartDistribution
 from tacit.methods.mobility.simulator import Simulator
 from tacit.privacy.certificate.certificate import Release
 from tacit.privacy.ledger.ledger import Ledger
@@ -31,7 +31,7 @@ from tacit.units import Unit
 PEOPLE, DELTA, ROUNDS = 12, 1e-3, 5
 UNIT = Unit("person", "add_or_remove", PEOPLE)
 GRID = RegularGrid(30.0, 100.0, 30.45, 100.45, 0.05)
-GIVEN = {"starts": Starts.uniform(GRID), "space": JumpLaw(GRID, (1.0, 5.0), (1.0,))}
+GIVEN = {"starts": StartDistribution.uniform(GRID), "space": JumpLaw(GRID, (1.0, 5.0), (1.0,))}
 
 
 def small(kind: str = "table", **fields: Any) -> PateGailPlan:
@@ -164,7 +164,7 @@ def test_a_crash_between_a_claim_and_its_checkpoint_costs_the_round(
     plan, real = calibrated("samples", memory=0.5), RunState.save
 
     def crash(self: RunState, *arguments: Any) -> None:
-        if self.asking.heard == 2:
+        if self.server.rounds_answered == 2:
             raise Stop
         real(self, *arguments)
 
@@ -229,7 +229,7 @@ def test_a_run_of_which_no_round_was_kept_releases_nothing(tmp_path: Path, monke
     plan, real = calibrated(rounds=1), RunState.save
 
     def crash(self: RunState, *arguments: Any) -> None:
-        if self.asking.heard:
+        if self.server.rounds_answered:
             raise Stop
         real(self, *arguments)
 

@@ -15,18 +15,18 @@ from tacit.data.mobility import days
 from tacit.data.mobility.days import Days, spec_of
 from tacit.data.mobility.grids import RegularGrid
 from tacit.errors import PlanError
-from tacit.methods.mobility.pategail.critics import ACTIONS, DECISIONS, Critic, Embedding, cells_of
+from tacit.methods.mobility.pategail.critics import ACTIONS, DECISIONS, Critic, Embedding, cell_indices
 from tacit.methods.mobility.pategail.rewards import (
     CHUNK,
     Calibration,
     LinearCritic,
     LocalCritics,
-    codes_of,
+    append_square,
     moments,
-    own_codes,
-    with_square,
+    pair_codes,
+    person_codes,
 )
-from tacit.methods.mobility.simulator import Layout
+from tacit.methods.mobility.simulator import StateLayout
 from tacit.privacy.vault.invented import invented_rows
 
 GRID = RegularGrid(0.0, 0.0, 0.9, 0.9, 0.1)
@@ -53,7 +53,7 @@ def rows(people: int = PEOPLE, seed: int = 0) -> dict[str, np.ndarray]:
 def public(seed: int = 9, width: int = 7) -> dict[str, np.ndarray]:
     """Twenty public days, ten pairs that are asked, and slopes."""
     rng = np.random.default_rng(seed)
-    codes, at = np.unique(codes_of(rng.integers(0, 5, (20, days.SLOTS)), EMBEDDING), return_inverse=True)
+    codes, at = np.unique(pair_codes(rng.integers(0, 5, (20, days.SLOTS)), EMBEDDING), return_inverse=True)
     query = np.concatenate([rng.choice(len(codes), 8, replace=False), [-1, -1]])
     return {
         "codes": codes,
@@ -127,14 +127,14 @@ def test_own_pairs_are_those_of_the_labels() -> None:
     cells = np.random.default_rng(0).integers(0, 4, (5, days.SLOTS))
     people = Days(cells, np.array([0, 0, 1, 1, 1]), GRID)
     columns = people.trajectories(simulated=True)
-    found, count = own_codes(stacked(columns, 2, 3), EMBEDDING)
+    found, count = person_codes(stacked(columns, 2, 3), EMBEDDING)
     assert count.tolist() == [2 * DECISIONS, 3 * DECISIONS]
     first = found[0, : count[0]].reshape(2, DECISIONS)
     np.testing.assert_array_equal(first % ACTIONS, days.actions(cells[:2]))
     slot, places, stay, home = EMBEDDING.parts(first // ACTIONS)
     np.testing.assert_array_equal(slot, np.tile(np.arange(DECISIONS), (2, 1)))
-    np.testing.assert_array_equal(places, days.distinct(cells[:2])[:, :-1])
-    np.testing.assert_array_equal(stay, np.minimum(days.stays(cells[:2])[:, :-1], EMBEDDING.longest))
+    np.testing.assert_array_equal(places, days.distinct_counts(cells[:2])[:, :-1])
+    np.testing.assert_array_equal(stay, np.minimum(days.stay_lengths(cells[:2])[:, :-1], EMBEDDING.longest))
     np.testing.assert_array_equal(home, days.symbols(cells[:2])[:, :-1] == 0)
 
 
@@ -177,26 +177,26 @@ def test_calibration_forgets_the_scale_down_to_the_floor() -> None:
 def test_the_second_moment_is_free(rewards: Any, raw: Any) -> None:
     """The norm of weighted (r, 2 (r^2 - 1/4)) is at most sqrt(B) / 2, and two people's are at most twice that apart."""
     weights = raw * np.sqrt(6) / np.linalg.norm(raw)
-    answers = with_square(rewards) * np.tile(weights, 2)
+    answers = append_square(rewards) * np.tile(weights, 2)
     assert np.linalg.norm(answers, axis=1).max() <= np.sqrt(6) / 2 + 1e-12
     assert np.linalg.norm(answers[0] - answers[1]) <= np.sqrt(6) + 1e-12
 
 
 def test_moments_are_the_mean_and_the_variance() -> None:
     rewards = np.random.default_rng(0).uniform(-0.5, 0.5, (50, 4))
-    mean, variance = moments(with_square(rewards).mean(axis=0))
+    mean, variance = moments(append_square(rewards).mean(axis=0))
     np.testing.assert_allclose(mean, rewards.mean(axis=0))
     np.testing.assert_allclose(variance, rewards.var(axis=0))
 
 
 def test_a_table_is_the_mean_of_samples() -> None:
-    layout, seeds = Layout(), np.arange(PEOPLE, dtype=np.uint64)
+    layout, seeds = StateLayout(), np.arange(PEOPLE, dtype=np.uint64)
     table, samples = work("table", layout=layout), work("samples")
     question = asked(samples)
     question["query"], question["weights"] = np.arange(len(question["codes"])), np.ones(len(question["codes"]))
     each, _ = samples(samples.begin(rows(), seeds), question, seeds)
     mean, _ = table(table.begin(rows(), seeds), asked(table), seeds)
-    cell = cells_of(layout, EMBEDDING, question["codes"])
+    cell = cell_indices(layout, EMBEDDING, question["codes"])
     counts = np.bincount(question["rows"], minlength=len(cell))
     for k in np.unique(cell):
         np.testing.assert_allclose(mean[:, k], each[:, cell == k] @ counts[cell == k] / counts[cell == k].sum())
@@ -215,13 +215,13 @@ def test_a_gradient_is_slopes_times_rewards() -> None:
 def test_a_linear_critic_is_the_difference_of_shares() -> None:
     one, seeds, everybody = LinearCritic(embedding=EMBEDDING), np.arange(PEOPLE, dtype=np.uint64), rows()
     answer, _ = one(one.begin(everybody, seeds), asked(one), seeds)
-    codes, count = own_codes(everybody, EMBEDDING)
+    codes, count = person_codes(everybody, EMBEDDING)
     made = asked(one)["codes"][asked(one)["rows"]]
     size = one.layout.size * ACTIONS
     u = 5
-    mine = np.bincount(cells_of(one.layout, EMBEDDING, codes[u, : count[u]]), minlength=size) / count[u]
+    mine = np.bincount(cell_indices(one.layout, EMBEDDING, codes[u, : count[u]]), minlength=size) / count[u]
     np.testing.assert_allclose(
-        answer[u], mine - np.bincount(cells_of(one.layout, EMBEDDING, made), minlength=size) / len(made)
+        answer[u], mine - np.bincount(cell_indices(one.layout, EMBEDDING, made), minlength=size) / len(made)
     )
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from tacit.data.mobility import days
 from tacit.envs import movement
-from tacit.envs.spaces import Anywhere
+from tacit.envs.spaces import UnboundedSpace
 from tacit.errors import PlanError
 from tacit.methods.mobility.pategail.critics import ACTIONS, DECISIONS, Embedding
 from tacit.methods.mobility.pategail.training import Ppo, PpoLearner
@@ -23,7 +23,7 @@ def reward(codes: np.ndarray, action: int) -> np.ndarray:
 
 def share(learner: PpoLearner, action: int, *, averaged: bool = False) -> float:
     policy = learner.table(averaged=averaged)
-    cells = movement.play(policy, Anywhere(), np.zeros(200, np.int64), np.random.default_rng(5))
+    cells = movement.play(policy, UnboundedSpace(), np.zeros(200, np.int64), np.random.default_rng(5))
     return float((days.actions(cells) == action).mean())
 
 
@@ -61,9 +61,9 @@ def test_slopes_are_the_policy_gradient() -> None:
     for day in range(3):
         for t in range(DECISIONS):
             to_come = sum(config.gamma ** (k - t) * each[day, k] for k in range(t, DECISIONS))
-            at = played.at[day, t]
-            score = np.eye(ACTIONS)[played.actions[day, t]] - played.old[at]
-            x = np.append(EMBEDDING.embedded_states(played.states[at]), 1.0)
+            at = played.state_index[day, t]
+            score = np.eye(ACTIONS)[played.actions[day, t]] - played.old_probabilities[at]
+            x = np.append(EMBEDDING.embed_states(played.states[at]), 1.0)
             expected += to_come * np.outer(x, score)
     np.testing.assert_allclose(found, expected.ravel() / 3, atol=1e-9)
 
@@ -75,8 +75,8 @@ def test_advantages_are_generalised() -> None:
     learner.phi[:] = 0.0
     played = learner.play(4, np.random.default_rng(1))
     rewards = np.random.default_rng(2).normal(size=(4, DECISIONS))
-    x = EMBEDDING.embedded_states(played.states)[None]
-    found, goals = learner._advantages(x, played.at, rewards)
+    x = EMBEDDING.embed_states(played.states)[None]
+    found, goals = learner._advantages(x, played.state_index, rewards)
     factor = (config.gamma * config.trace) ** np.arange(DECISIONS)
     for t in (0, 20, DECISIONS - 1):
         np.testing.assert_allclose(found[:, t], rewards[:, t:] @ factor[: DECISIONS - t])
@@ -90,21 +90,23 @@ def test_a_step_of_distinct_states_is_that_of_all_rows() -> None:
     learner = PpoLearner(config, EMBEDDING)
     learner.theta += np.random.default_rng(0).normal(scale=0.3, size=learner.theta.shape).astype(np.float32)
     played = learner.play(20, np.random.default_rng(1))
-    other = played.old * np.random.default_rng(3).uniform(0.5, 1.5, played.old.shape)  # so that some ratios are clipped
-    played = replace(played, old=other / other.sum(axis=1, keepdims=True))
+    other = played.old_probabilities * np.random.default_rng(3).uniform(
+        0.5, 1.5, played.old_probabilities.shape
+    )  # so that some ratios are clipped
+    played = replace(played, old_probabilities=other / other.sum(axis=1, keepdims=True))
     rewards = np.random.default_rng(2).normal(size=(20, DECISIONS))
-    x = EMBEDDING.embedded_states(played.states)
-    advantages, _ = learner._advantages(x[None], played.at, rewards)
+    x = EMBEDDING.embed_states(played.states)
+    advantages, _ = learner._advantages(x[None], played.state_index, rewards)
     advantages = (advantages - advantages.mean()) / (advantages.std() + 1e-8)
 
     flat = torch.tensor(learner.theta[0], dtype=torch.float64, requires_grad=True)
     weight = flat.view(EMBEDDING.state_size + 1, ACTIONS)
-    rows = torch.tensor(x[played.at.ravel()], dtype=torch.float64)
+    rows = torch.tensor(x[played.state_index.ravel()], dtype=torch.float64)
     logits = rows @ weight[:-1] + weight[-1]
-    logits = logits.masked_fill(~torch.tensor(played.possible[played.at.ravel()]), -torch.inf)
+    logits = logits.masked_fill(~torch.tensor(played.possible[played.state_index.ravel()]), -torch.inf)
     chosen = torch.tensor(played.actions.ravel())
     new = torch.softmax(logits, dim=1)[torch.arange(len(chosen)), chosen]
-    ratio = new / torch.tensor(played.old[played.at, played.actions].ravel())
+    ratio = new / torch.tensor(played.old_probabilities[played.state_index, played.actions].ravel())
     a = torch.tensor(advantages.ravel())
     torch.minimum(ratio * a, ratio.clamp(0.8, 1.2) * a).mean().backward()
 

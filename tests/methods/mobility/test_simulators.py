@@ -14,11 +14,11 @@ from tacit.data.mobility.grids import RegularGrid
 from tacit.envs import movement
 from tacit.envs.spaces import JumpLaw
 from tacit.errors import DataError
-from tacit.methods.mobility.places import Starts
-from tacit.methods.mobility.simulator import Layout, Simulator, TablePolicy
+from tacit.methods.mobility.places import StartDistribution
+from tacit.methods.mobility.simulator import Simulator, StateLayout, TablePolicy
 
 GRID = RegularGrid(0, 0, 0.3, 0.3, 0.01)
-LAYOUT = Layout(times=2)
+LAYOUT = StateLayout(times=2)
 
 
 def simulator(**fields: Any) -> Simulator:
@@ -26,7 +26,7 @@ def simulator(**fields: Any) -> Simulator:
     parts: dict[str, Any] = {
         "grid": GRID,
         "policy": TablePolicy(LAYOUT, table),
-        "starts": Starts.uniform(GRID),
+        "starts": StartDistribution.uniform(GRID),
         "space": JumpLaw(GRID, (1.0, 3.0, 9.0), (0.7, 0.3)),
     }
     return Simulator(**(parts | fields))

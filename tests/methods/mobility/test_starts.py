@@ -13,8 +13,8 @@ from tacit.data.mobility.grids import H3Grid, RegularGrid
 from tacit.errors import DataError
 from tacit.evaluation.movement.measures import jensen_shannon
 from tacit.methods.mobility import blocks
-from tacit.methods.mobility.blocks import Level, spread
-from tacit.methods.mobility.places import CLIP, STARTS, Homes, HomeSums, Starts
+from tacit.methods.mobility.blocks import Level, estimate_probabilities
+from tacit.methods.mobility.places import CLIP, STARTS, Homes, HomeSums, StartDistribution
 from tacit.privacy.ledger.ledger import Ledger
 from tacit.privacy.mechanisms.device_sums import sum_over_all
 from tacit.privacy.vault import plan as plans
@@ -120,12 +120,12 @@ def test_both_vaults_release_the_mean_of_the_vectors(tmp_path, federated):
 
 def test_blocks_follow_the_noise_and_nothing_else():
     assert blocks.side_km(RegularGrid(-0.05, 0.0, 0.05, 1.0, 0.01)) == pytest.approx(1.112, abs=1e-3)
-    sizes = [HomeSums.sized(CHINA, 83, noise).factor for noise in (1e-3, 0.01, 0.044, 0.1, 0.5)]
+    sizes = [HomeSums.for_people(CHINA, 83, noise).factor for noise in (1e-3, 0.01, 0.044, 0.1, 0.5)]
     assert sizes == sorted(sizes)
-    assert HomeSums.sized(CHINA, 83, 0.044) == HomeSums(CHINA, 83, 10, 8)
-    assert HomeSums.sized(city.GRID, 9_481, 4e-4) == HomeSums(city.GRID, 9_481, 5, None)
-    assert HomeSums.sized(city.GRID, 83, 0.0).factor == 1
-    wide = HomeSums.sized(CHINA, 100_000, 0.0)
+    assert HomeSums.for_people(CHINA, 83, 0.044) == HomeSums(CHINA, 83, 10, 8)
+    assert HomeSums.for_people(city.GRID, 9_481, 4e-4) == HomeSums(city.GRID, 9_481, 5, None)
+    assert HomeSums.for_people(city.GRID, 83, 0.0).factor == 1
+    wide = HomeSums.for_people(CHINA, 100_000, 0.0)
     assert wide.size * 100_000 <= blocks.NUMBERS < CHINA.size * 100_000
 
 
@@ -153,7 +153,7 @@ def test_a_town_is_found_in_a_large_country_and_noise_is_not_a_town():
 
 
 def test_reading_looks_at_the_mean_and_the_noise_alone():
-    sums = HomeSums.sized(GRID, 50, 0.05)
+    sums = HomeSums.for_people(GRID, 50, 0.05)
     mean = np.random.default_rng(0).normal(0.1, 0.05, sums.size)
     one, other = sums.read(mean, 0.05), sums.read(mean[None], 0.05)
     assert (one.probabilities == other.probabilities).all()
@@ -169,7 +169,7 @@ def test_cells_add_up_to_their_parents():
         Level(coarse + rng.normal(0, 0.01, 4), 0.01, np.zeros(4, np.int64)),
         Level(fine + rng.normal(0, 0.01, 100), 0.01, parent),
     ]
-    found = spread(levels, np.full(100, 0.01))
+    found = estimate_probabilities(levels, np.full(100, 0.01))
     assert np.bincount(parent, found) == pytest.approx(coarse, abs=0.03)
     assert found[30] == pytest.approx(0.3, abs=0.03)
 
@@ -185,7 +185,7 @@ def test_a_declared_box_holds_what_nobody_is_seen_to_hold():
         for s in (sums, HomeSums(GRID, 10, 1, None))
     ]
     assert np.mean(held[0]) > 0.7 > 0.4 > np.mean(held[1])
-    uniform = Starts.uniform(GRID, box=box)
+    uniform = StartDistribution.uniform(GRID, box=box)
     assert uniform.probabilities.max() == 0.25
     assert set(uniform.draw(200, np.random.default_rng(0)).tolist()) == {0, 1, 10, 11}
     with pytest.raises(DataError, match="holds no block"):
@@ -195,7 +195,7 @@ def test_a_declared_box_holds_what_nobody_is_seen_to_hold():
 def test_city_homes_of_ten_thousand_people_are_close_at_epsilon_two():
     made = city.city(9_481, 4, seed=1)
     noise = 1 / (0.502 * 0.3**0.5 * 9_481)  # mu of epsilon 2 at delta 1e-5, three tenths of rho
-    sums = HomeSums.sized(made.days.grid, 9_481, noise)
+    sums = HomeSums.for_people(made.days.grid, 9_481, noise)
     truth = np.bincount(made.days.cells[:, 0], minlength=made.days.grid.size).astype(float)
     homes = homes_of(made.days, 9_481)
     cells = np.arange(made.days.grid.size)
@@ -212,8 +212,8 @@ def test_city_homes_of_ten_thousand_people_are_close_at_epsilon_two():
 def test_geolife_homes_are_found_at_epsilon_two():
     days = geolife()["days"]
     noise = 1 / (0.502 * 0.3**0.5 * PEOPLE)
-    sums, homes = HomeSums.sized(CHINA, PEOPLE, noise), homes_of(days, PEOPLE)
-    truth = np.bincount(CHINA.coarsen(days.cells[:, 0], 10), minlength=CHINA.coarse(10).size).astype(float)
+    sums, homes = HomeSums.for_people(CHINA, PEOPLE, noise), homes_of(days, PEOPLE)
+    truth = np.bincount(CHINA.coarsen(days.cells[:, 0], 10), minlength=CHINA.coarse_grid(10).size).astype(float)
     assert sums.factor == 10
     apart = [jensen_shannon(truth, sums.read(noisy(sums, homes, noise, s), noise).probabilities) for s in range(10)]
     assert np.mean(apart) < 0.19
@@ -226,13 +226,13 @@ def test_geolife_homes_are_found_at_epsilon_two():
 def test_drawn_blocks_have_their_probabilities_and_homes_stay_the_same():
     p = np.zeros(25)
     p[[0, 7, 24]] = 0.5, 0.3, 0.2
-    starts = Starts(GRID, 2, p, homes=40)
+    starts = StartDistribution(GRID, 2, p, homes=40)
     first, again = (starts.draw(20_000, np.random.default_rng(seed)) for seed in (0, 1))
     share = np.bincount(GRID.coarsen(first, 2), minlength=25) / 20_000
     assert share == pytest.approx(p, abs=0.015)
     assert set(first.tolist()) == set(again.tolist())
     assert len(starts.draw(0, np.random.default_rng(0))) == 0
-    anew = Starts(GRID, 2, p).draw(20_000, np.random.default_rng(0))
+    anew = StartDistribution(GRID, 2, p).draw(20_000, np.random.default_rng(0))
     assert np.bincount(anew, minlength=100).max() == pytest.approx(20_000 * 0.125, rel=0.1)
 
 
@@ -240,27 +240,27 @@ def test_zipf_weights_the_homes_of_a_block():
     large = RegularGrid(0.0, 0.0, 9.99, 9.99, 0.01)
     p = np.zeros(100)
     p[3] = 1.0
-    counts = np.bincount(Starts(large, 100, p, homes=3).draw(60_000, np.random.default_rng(0)))
+    counts = np.bincount(StartDistribution(large, 100, p, homes=3).draw(60_000, np.random.default_rng(0)))
     assert np.sort(counts)[::-1][:3] / 60_000 == pytest.approx([6 / 11, 3 / 11, 2 / 11], abs=0.01)
 
 
 def test_starts_go_to_json_and_back():
     starts = HomeSums(GRID, 9, 2, None).read(np.random.default_rng(0).normal(0.1, 0.1, 25), 0.1)
-    back = Starts.from_json(starts.to_json())
+    back = StartDistribution.from_json(starts.to_json())
     assert back.probabilities == pytest.approx(starts.probabilities, rel=1e-7)
     draws = [s.draw(200, np.random.default_rng(5)).tolist() for s in (starts, back)]
     assert draws[0] == draws[1]
     for broken in ({}, {**starts.to_json(), "blocks": [99]}, {**starts.to_json(), "homes": -1}):
         with pytest.raises(DataError):
-            Starts.from_json(broken)
+            StartDistribution.from_json(broken)
     with pytest.raises(DataError, match="no distribution"):
-        Starts(GRID, 2, np.full(25, 0.05))
+        StartDistribution(GRID, 2, np.full(25, 0.05))
 
 
 def test_starts_on_hexagons():
     pytest.importorskip("h3")
     grid = H3Grid(39.8, 116.2, 40.0, 116.5, 8)
-    sums = HomeSums.sized(grid, 30, 0.01)
+    sums = HomeSums.for_people(grid, 30, 0.01)
     assert sums.factor >= 1
     truth = grid.size // 2
     homes = {"homes": np.full((30, 1), truth)}
@@ -270,7 +270,7 @@ def test_starts_on_hexagons():
 
 
 def test_uniform_starts_of_a_large_grid_are_uniform_blocks():
-    starts = Starts.uniform(CHINA, box=(39.4, 115.8, 40.6, 117.2))
+    starts = StartDistribution.uniform(CHINA, box=(39.4, 115.8, 40.6, 117.2))
     cells = starts.draw(4_000, np.random.default_rng(0))
     latitude, longitude = CHINA.centres(cells).T
     assert (starts.factor, len(np.unique(starts.probabilities))) == (10, 2)

@@ -19,7 +19,7 @@ from small_mdp import (
 
 from tacit.data.spec import Box
 from tacit.errors import PlanError, PlanExhausted
-from tacit.methods.off_policy_evaluation.algorithm import behaviour_used, fit
+from tacit.methods.off_policy_evaluation.algorithm import fit, used_behaviour
 from tacit.methods.off_policy_evaluation.behaviour_model import (
     BehaviourGram,
     BehaviourModel,
@@ -30,11 +30,11 @@ from tacit.methods.off_policy_evaluation.features import Fourier, OneHot
 from tacit.methods.off_policy_evaluation.fitted_q import DoublyRobust, FittedQ
 from tacit.methods.off_policy_evaluation.gpope import Gpope
 from tacit.methods.off_policy_evaluation.importance import ImportanceSampling
-from tacit.methods.off_policy_evaluation.policies import Behaviour, Modelled, Tabular
+from tacit.methods.off_policy_evaluation.policies import Behaviour, ModelledPolicy, Tabular
 from tacit.methods.off_policy_evaluation.residual import ResidualRegression
 from tacit.methods.off_policy_evaluation.scores import FIT, MODELLED
 from tacit.methods.off_policy_evaluation.targets import BehaviourPolicy
-from tacit.privacy.certificate.plan import contradictions, plan_of
+from tacit.privacy.certificate.plan import contradictions, plan_from_json
 
 EPISODES, _ = enumerate_episodes()
 ROWS = padded(EPISODES)
@@ -85,7 +85,7 @@ def test_without_noise_the_model_is_the_behaviour_policy_mixed_with_the_uniform_
     model = BehaviourModel(features=features, floor=0.2, tau=3.0)
     plan = ImportanceSampling(problem=PROBLEM, behaviour_model=model)
     found = fit(plan.calibrate(unit=vault.unit, epsilon=20.0, delta=1e-5), vault, TARGET).value
-    policy = behaviour_used(plan, found, TARGET, None, vault)
+    policy = used_behaviour(plan, found, TARGET, None, vault)
     expected = 0.8 * BEHAVIOUR.table + 0.1
     np.testing.assert_allclose(policy.probabilities(np.arange(2)), expected, atol=0.03)
 
@@ -94,7 +94,7 @@ def test_the_floor_holds_for_any_weights():
     policy = BehaviourModel(features=OneHot(2), floor=0.1).policy(np.array([[900.0, -900.0], [0.0, 0.0]]))
     np.testing.assert_allclose(policy.probabilities(np.arange(2)), [[0.95, 0.05], [0.5, 0.5]])
     with pytest.raises(PlanError):
-        Modelled(TARGET, 1.5)
+        ModelledPolicy(TARGET, 1.5)
 
 
 @pytest.mark.parametrize("plan", estimators(MODEL), ids=lambda plan: type(plan).__name__)
@@ -124,7 +124,7 @@ def test_an_evaluation_of_records_without_propensities(plan, tmp_path):
     assert not any("logged propensities" in line for line in released.certificate.lines("assumptions"))
     record = released.certificate.to_json()
     assert record["plan"]["behaviour_model"]["share"] == 0.3
-    assert plan_of(record["method"], record["plan"]).behaviour_model == MODEL
+    assert plan_from_json(record["method"], record["plan"]).behaviour_model == MODEL
     with pytest.raises(PlanExhausted):
         fit(plan, vault, TARGET)
 
@@ -135,11 +135,11 @@ def test_a_certificate_whose_share_was_edited_is_refused(tmp_path):
     released = fit(plan.calibrate(unit=vault.unit, epsilon=1.0, delta=1e-5), vault, TARGET)
     record = released.certificate.to_json()
     model = {**record["plan"]["behaviour_model"], "share": 0.4}
-    plan = plan_of(record["method"], {**record["plan"], "behaviour_model": model})
+    plan = plan_from_json(record["method"], {**record["plan"], "behaviour_model": model})
     fields = [field for field, _ in contradictions(record, plan)]
     assert "assumptions" in fields
     assert "parts[0].noise_multiplier" in fields
-    assert not list(contradictions(record, plan_of(record["method"], record["plan"])))
+    assert not list(contradictions(record, plan_from_json(record["method"], record["plan"])))
 
 
 def test_a_model_that_would_not_be_used_is_refused_before_anything_is_paid(tmp_path):

@@ -20,10 +20,10 @@ from tacit.errors import PlanError, PlanExhausted
 from tacit.methods.off_policy_evaluation.algorithm import fit
 from tacit.methods.off_policy_evaluation.features import OneHot
 from tacit.methods.off_policy_evaluation.fitted_q import DoublyRobust, DoublyRobustScore, QFunction
-from tacit.methods.off_policy_evaluation.logged import logged
+from tacit.methods.off_policy_evaluation.logged import cut_episodes
 from tacit.methods.off_policy_evaluation.policies import Behaviour
 from tacit.methods.off_policy_evaluation.problem import Problem
-from tacit.methods.off_policy_evaluation.scores import nonnegative
+from tacit.methods.off_policy_evaluation.scores import bound_scores
 from tacit.privacy.noise.secret import SecretNoise
 
 EPISODES, CHANCES = enumerate_episodes()
@@ -33,7 +33,7 @@ LIMITS = (-5.42, 2.71)
 
 def scored(weights, rows=ROWS, problem=PROBLEM):
     q = QFunction(OneHot(2), np.asarray(weights), TARGET, LIMITS, 0.3)
-    return 0.3 + 2.0 * DoublyRobustScore(problem, 2.0)(logged(rows, problem, TARGET), q)
+    return 0.3 + 2.0 * DoublyRobustScore(problem, 2.0)(cut_episodes(rows, problem, TARGET), q)
 
 
 @pytest.mark.parametrize("weights", [np.zeros((2, 2)), [[1.0, -1.0], [0.5, 2.0]], [[-4.0, 2.0], [2.5, -5.0]]])
@@ -43,7 +43,7 @@ def test_the_mean_score_is_the_value_for_any_q(weights):
 
 def test_a_good_q_takes_most_of_the_variance_away():
     good = REWARDS + 0.9 * (1 - ENDS) * (MOVES @ [0.9, 0.3])
-    plain = nonnegative(logged(ROWS, PROBLEM, TARGET), PROBLEM, SPEC)[0]
+    plain = bound_scores(cut_episodes(ROWS, PROBLEM, TARGET), PROBLEM, SPEC)[0]
 
     def variance(values):
         return CHANCES @ values**2 - (CHANCES @ values) ** 2

@@ -8,7 +8,7 @@ import pytest
 from tacit.data.spec import Box
 from tacit.errors import PlanError
 from tacit.methods.off_policy_evaluation import FittedQ, Problem
-from tacit.methods.off_policy_evaluation.features import Custom, Fourier, OneHot, try_features
+from tacit.methods.off_policy_evaluation.features import CustomFeatures, Fourier, OneHot, try_features
 from tacit.privacy.vault.plan import public_fields
 
 
@@ -60,7 +60,7 @@ def test_a_number_alone_is_one_dimension():
 
 
 def test_the_users_own_features_come_behind_a_constant():
-    own = Custom(f"{HERE}:squares", width=2)
+    own = CustomFeatures(f"{HERE}:squares", width=2)
     assert own(np.array([[2.0, 3.0]])).tolist() == [[1, 4, 9]]
     assert own.size == 3
     assert own.constant(7.0).tolist() == [7, 0, 0]
@@ -68,8 +68,8 @@ def test_the_users_own_features_come_behind_a_constant():
 
 def test_features_of_another_width_are_refused_and_what_is_not_finite_counts_as_zero():
     with pytest.raises(PlanError, match="another shape"):
-        Custom(f"{HERE}:squares", width=3)(np.zeros((4, 2)))
-    values = Custom(f"{HERE}:broken", width=2)(np.zeros((4, 2)))
+        CustomFeatures(f"{HERE}:squares", width=3)(np.zeros((4, 2)))
+    values = CustomFeatures(f"{HERE}:broken", width=2)(np.zeros((4, 2)))
     assert np.isfinite(values).all()
     assert (values[:, 1:] == 0).any()
 
@@ -82,8 +82,8 @@ def test_features_of_another_width_are_refused_and_what_is_not_finite_counts_as_
         lambda: Fourier(5, (0.0, 0.0), (1.0,)),
         lambda: Fourier(5, (0.0,), (0.0,)),
         lambda: Fourier(5, (0.0,) * 6, (1.0,) * 6),
-        lambda: Custom("nowhere:nothing", 1),
-        lambda: Custom(f"{HERE}:squares", 0),
+        lambda: CustomFeatures("nowhere:nothing", 1),
+        lambda: CustomFeatures(f"{HERE}:squares", 0),
     ],
 )
 def test_parameters_out_of_range_are_refused(make):
@@ -92,7 +92,7 @@ def test_parameters_out_of_range_are_refused(make):
 
 
 def test_maps_come_back_from_json():
-    for one in (OneHot(3), Fourier(2, (0.0, 1.0), (2.0, 3.0), coupled=False), Custom(f"{HERE}:squares", 2)):
+    for one in (OneHot(3), Fourier(2, (0.0, 1.0), (2.0, 3.0), coupled=False), CustomFeatures(f"{HERE}:squares", 2)):
         plan = FittedQ(problem=Problem(gamma=0.9, horizon=3), features=one)
         assert FittedQ.from_json(json.loads(json.dumps(public_fields(plan)))) == plan
     for wrong in ({"kind": "tiles", "n": 3}, {"kind": "one_hot", "size": 3}):

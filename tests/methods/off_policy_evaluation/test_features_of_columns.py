@@ -11,7 +11,7 @@ from tacit.data.spec import space_of
 from tacit.methods.off_policy_evaluation.features import AnyFeatures, Fourier
 from tacit.privacy.vault.invented import edge_rows, invented_rows
 from tacit.serialization import read, to_json
-from tacit.study.policies import features_of
+from tacit.study.policies import resolve_features
 
 SPEC = PublicSpec(
     observation=space_of(
@@ -26,7 +26,7 @@ SPEC = PublicSpec(
 
 
 def test_labels_have_indicators_behind_the_waves() -> None:
-    phi = features_of("fourier:1", SPEC, "--features")
+    phi = resolve_features("fourier:1", SPEC, "--features")
     assert phi == Fourier(1, (30, 0, 0), (200, 2, 99), labels=(0, 3, 0))
     assert phi.size == 4 + 3
     found = phi(np.array([[30, 2, 0], [115, 0, 99]], np.float32))

@@ -39,8 +39,8 @@ from tacit.methods.off_policy_evaluation.fitted_q import (
     Transitions,
 )
 from tacit.methods.off_policy_evaluation.gpope import Gpope
-from tacit.methods.off_policy_evaluation.importance import ImportanceSampling, Overlap
-from tacit.methods.off_policy_evaluation.logged import logged
+from tacit.methods.off_policy_evaluation.importance import ImportanceSampling, OverlapPlan
+from tacit.methods.off_policy_evaluation.logged import cut_episodes
 from tacit.methods.off_policy_evaluation.policies import Behaviour
 from tacit.methods.off_policy_evaluation.problem import Problem
 from tacit.methods.off_policy_evaluation.residual import ResidualRegression
@@ -153,7 +153,7 @@ def test_start_values_are_means_over_episodes():
     rows = padded([[(0, 0, 0, True), (1, 1, 0, False), (0, 1, 1, False)]])
     rows["starts"][0, 1] = True
     problem = Problem(gamma=0.9, horizon=3, episodes_per_unit=2)
-    log = logged(rows, problem, TARGET)
+    log = cut_episodes(rows, problem, TARGET)
     mean = ((0.9 * 1 + 0.1 * 2) + (0.2 * -1 + 0.8 * 0)) / 2
     assert QStartValue(problem, 2.0)(log, q)[0] == pytest.approx((mean - 0.5) / 2)
 
@@ -186,7 +186,7 @@ def test_records_without_propensities_give_the_value_alone(tmp_path):
     q = QFunction(OneHot(2), np.array(released.value.diagnostics["q_weights"]), TARGET, LIMITS, 0.0)
     here, after = q.v(np.array([0, 1])), exact_q(TARGET)
     np.testing.assert_allclose(here, (TARGET.table * after).sum(axis=1), atol=0.3)
-    log = logged(ROWS, PROBLEM, Behaviour())
+    log = cut_episodes(ROWS, PROBLEM, Behaviour())
     ends = (log.alive & (log.step == PROBLEM.horizon - 1) & ~log.terminations).any(axis=1)
     last = ROWS["next_observations"][:, PROBLEM.horizon - 1]
     each = here[ROWS["observations"][:, 0]] - PROBLEM.gamma**PROBLEM.horizon * ends * here[last]
@@ -201,7 +201,7 @@ def test_records_without_propensities_give_the_value_alone(tmp_path):
         ResidualRegression(problem=PROBLEM, features=OneHot(2), on_policy=False),
         Gpope(problem=PROBLEM, features=OneHot(2)),
         SufficientStatistics(problem=PROBLEM, features=OneHot(2), clip_norm=1.0),
-        Overlap(problem=PROBLEM),
+        OverlapPlan(problem=PROBLEM),
     ],
 )
 def test_methods_that_weigh_refuse_records_without_propensities_and_name_both_ways_out(plan, tmp_path):

@@ -4,7 +4,14 @@ import numpy as np
 import pytest
 from scipy.integrate import quad
 
-from tacit.methods.off_policy_evaluation.statistics import Gram, nonnegative, read_gram, symmetric, update, upper
+from tacit.methods.off_policy_evaluation.statistics import (
+    Gram,
+    read_gram,
+    symmetric_matrix,
+    truncated_moments,
+    update,
+    upper_triangle,
+)
 
 
 @pytest.mark.parametrize("seen", [-3.0, -0.5, 0.0, 0.7, 4.0])
@@ -14,15 +21,15 @@ def test_a_sign_narrows_what_was_seen(seen):
         for k in range(3)
     )
     mean, square = mean / total, square / total
-    found_mean, found_variance = nonnegative(np.array([seen]), 0.5)
+    found_mean, found_variance = truncated_moments(np.array([seen]), 0.5)
     assert found_mean[0] == pytest.approx(mean, rel=1e-5)
     assert found_variance[0] == pytest.approx(square - mean**2, rel=1e-4)
 
 
 def test_far_from_zero_and_without_noise_nothing_changes():
-    mean, variance = nonnegative(np.array([5.0]), 0.1)
+    mean, variance = truncated_moments(np.array([5.0]), 0.1)
     assert (mean[0], variance[0]) == (pytest.approx(5.0), pytest.approx(0.01))
-    mean, variance = nonnegative(np.array([-1.0, 0.0, 2.0]), 1e-12)
+    mean, variance = truncated_moments(np.array([-1.0, 0.0, 2.0]), 1e-12)
     assert mean == pytest.approx([0.0, 0.0, 2.0], abs=1e-11)
     assert np.isfinite(variance).all()
 
@@ -39,7 +46,7 @@ def test_without_noise_the_error_is_found_exactly():
     generator = np.random.default_rng(0)
     root = generator.normal(size=(4, 4))
     matrix, d = root @ root.T, generator.normal(size=4)
-    gram = read_gram(upper(matrix), 0.0, tabular=False, n=4)
+    gram = read_gram(upper_triangle(matrix), 0.0, tabular=False, n=4)
     change, after = update(gram, np.eye(4), matrix @ d, 0.0)
     assert change == pytest.approx(d, rel=1e-3)
     assert np.abs(after).max() < 1e-3
@@ -56,7 +63,7 @@ def test_the_noise_of_a_released_triangle_acts_as_said():
     generator, n, noise = np.random.default_rng(1), 5, 0.3
     root = generator.normal(size=(n, n))
     covariance = root @ root.T
-    errors = [symmetric(noise * generator.normal(size=n * (n + 1) // 2), n) for _ in range(20_000)]
+    errors = [symmetric_matrix(noise * generator.normal(size=n * (n + 1) // 2), n) for _ in range(20_000)]
     d = generator.multivariate_normal(np.zeros(n), covariance, size=len(errors))
     moved = np.einsum("kij,kj->ki", np.array(errors), d)
     expected = Gram(np.eye(n), np.ones(n), noise, False).spread(covariance)
@@ -65,7 +72,7 @@ def test_the_noise_of_a_released_triangle_acts_as_said():
 
 def test_a_released_triangle_becomes_a_positive_matrix():
     matrix = np.array([[2.0, 0.5, 0.0], [0.5, 1.0, 0.0], [0.0, 0.0, -0.5]])
-    gram = read_gram(upper(matrix), 0.01, tabular=False, n=3)
+    gram = read_gram(upper_triangle(matrix), 0.01, tabular=False, n=3)
     assert np.linalg.eigvalsh(gram.matrix).min() >= 0
     assert gram.matrix[:2, :2] == pytest.approx(matrix[:2, :2], abs=1e-3)
-    assert symmetric(upper(matrix), 3) == pytest.approx(matrix)
+    assert symmetric_matrix(upper_triangle(matrix), 3) == pytest.approx(matrix)

@@ -111,7 +111,7 @@ def test_without_noise_and_clip_it_finds_the_true_values() -> None:
 
 
 def test_the_papers_noise_costs_twenty_times_what_it_says() -> None:
-    plan = Gpope.published(**BASE, population=1000, steps=1000, epsilon=1.0, delta=1e-5)
+    plan = Gpope.paper(**BASE, population=1000, steps=1000, epsilon=1.0, delta=1e-5)
     assert plan.sigma == pytest.approx(0.574, abs=1e-3)
     priced = plan.account(unit=unit_of(1000), delta=1e-5)
     assert 20.8 <= priced.epsilon <= 21.5
@@ -149,13 +149,15 @@ def test_the_sampled_modes_sample_as_they_say() -> None:
 def test_public_defaults() -> None:
     spec = chain.spec()
     plan = Gpope(**BASE, steps=50, value_share=0.0, noise_multiplier=1.0, promise=promised(1000))
-    assert plan.clip_of(spec) == 0.01
-    assert plan.step_size_of(spec) == pytest.approx(math.sqrt(39) / (0.01 * 50)), "the noise is small: the way is bound"
+    assert plan.resolve_clip(spec) == 0.01
+    assert plan.resolve_step_size(spec) == pytest.approx(math.sqrt(39) / (0.01 * 50)), (
+        "the noise is small: the way is bound"
+    )
     loud = Gpope(**BASE, steps=50, value_share=0.0, noise_multiplier=100.0, promise=promised(1000))
-    assert loud.step_size_of(spec) == pytest.approx(1000 / (8 * 0.01 * 100 * math.sqrt(50) * math.sqrt(50)))
+    assert loud.resolve_step_size(spec) == pytest.approx(1000 / (8 * 0.01 * 100 * math.sqrt(50) * math.sqrt(50)))
     fourier = Fourier(order=3, low=(0.0,), high=(1.0,))
-    assert Gpope(problem=PROBLEM, features=fourier).clip_of(spec) == pytest.approx(0.02)
-    assert Gpope(**BASE, clip_norm=0.3, step_size=2.0).step_size_of(spec) == 2.0
+    assert Gpope(problem=PROBLEM, features=fourier).resolve_clip(spec) == pytest.approx(0.02)
+    assert Gpope(**BASE, clip_norm=0.3, step_size=2.0).resolve_step_size(spec) == 2.0
 
 
 @pytest.mark.parametrize("mode", ["full_batch", "poisson", "paper"])

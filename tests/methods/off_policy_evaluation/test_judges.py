@@ -17,7 +17,7 @@ from tacit.methods.off_policy_evaluation.algorithm import Estimator, fit
 from tacit.methods.off_policy_evaluation.features import OneHot
 from tacit.methods.off_policy_evaluation.fitted_q import DoublyRobust, FittedQ
 from tacit.methods.off_policy_evaluation.gpope import Gpope
-from tacit.methods.off_policy_evaluation.importance import ImportanceSampling, Overlap
+from tacit.methods.off_policy_evaluation.importance import ImportanceSampling, OverlapPlan
 from tacit.methods.off_policy_evaluation.policies import Behaviour, Callable, DiscretePolicy, LinearQ, Tabular, Uniform
 from tacit.methods.off_policy_evaluation.problem import Evaluation
 from tacit.methods.off_policy_evaluation.residual import ResidualRegression
@@ -29,7 +29,7 @@ from tacit.privacy.ledger.folds import FOLDS, Fold
 from tacit.privacy.mechanisms.sums import PoissonSum
 from tacit.privacy.sentences import Label
 from tacit.privacy.vault import plan as plans
-from tacit.privacy.vault.origins import Origin, known_by_digest
+from tacit.privacy.vault.origins import Origin, has_digest
 from tacit.privacy.vault.vault import Vault
 
 PLAN = ImportanceSampling(problem=PROBLEM)
@@ -59,7 +59,7 @@ def learned(
     vault: Vault, fold: Fold | None, policy: DiscretePolicy = TARGET, epsilon: float = 1.0
 ) -> Release[DiscretePolicy]:
     """A policy as a method would release it that read this fold alone, or everybody."""
-    plan = calibrated(vault, dataclasses.replace(PLAN, fold=fold), epsilon).about(Behaviour())
+    plan = calibrated(vault, dataclasses.replace(PLAN, fold=fold), epsilon).with_target(Behaviour())
     return run_through(vault, plan, policy)
 
 
@@ -120,7 +120,7 @@ def test_a_policy_whose_origin_nobody_declared_has_no_interval_once_there_is_a_r
 
 def test_a_policy_of_before_the_first_release_may_come_again(tmp_path: Path) -> None:
     vault = open_vault(tmp_path)
-    first = fit(calibrated(vault, Overlap(problem=PROBLEM)), vault, TARGET)
+    first = fit(calibrated(vault, OverlapPlan(problem=PROBLEM)), vault, TARGET)
     second = fit(calibrated(vault), vault, Tabular(TARGET.table.copy()))
     assert first.value.standing is second.value.standing is None
     assert second.value.interval is not None
@@ -202,7 +202,7 @@ def test_the_scores_of_the_two_folds_are_those_of_everybody(tmp_path: Path) -> N
     plan, found = dataclasses.replace(calibrated(vault, epsilon=5.0), clip=10.0), []
     for fold in (None, 0, 1):
         own = dataclasses.replace(plan, fold=fold)
-        own = own.about(TARGET, None, Origin.public())
+        own = own.with_target(TARGET, None, Origin.public())
         run = vault.reserve(own)
         found.append(own.estimate(vault, run, TARGET, None).value)
     everybody, first, second = found
@@ -214,17 +214,17 @@ def test_a_clip_that_the_noise_chose_is_chosen_again_for_half_of_the_units(tmp_p
     plan = calibrated(vault, epsilon=4.0)
     on_fold = calibrated(vault, dataclasses.replace(PLAN, fold=1), epsilon=4.0)
     assert plan.clip > on_fold.clip
-    assert plan.on(1) == on_fold
+    assert plan.with_fold(1) == on_fold
     own = calibrated(vault, dataclasses.replace(PLAN, clip=2.5), epsilon=4.0)
-    assert (own.on(1).clip, own.on(1).fold) == (2.5, 1)
+    assert (own.with_fold(1).clip, own.with_fold(1).fold) == (2.5, 1)
 
 
 def test_methods_that_need_everybody_stay_as_they_are() -> None:
     both, sampled = DoublyRobust(problem=PROBLEM, features=OneHot(2)), ImportanceSampling(problem=PROBLEM)
-    assert both.on(1) is both
-    assert both.judges == {1}
-    assert sampled.judges == {0, 1}
-    assert sampled.on(1).judges == {1}
+    assert both.with_fold(1) is both
+    assert both.judging_folds == {1}
+    assert sampled.judging_folds == {0, 1}
+    assert sampled.with_fold(1).judging_folds == {1}
     with pytest.raises(PlanError, match="fold"):
         dataclasses.replace(both, fold=1)
 
@@ -250,7 +250,7 @@ def test_a_policy_from_both_folds_is_taught_by_both_unless_the_ledger_saw_it_in_
     run = vault.reserve(plans.account(GivenParts((first, second)), unit=vault.unit, delta=1e-5))
     vault.noisy_sum(run, "on 0", Ones())
     if fixed_first:
-        vault.fix(run, TARGET)
+        vault.record_policy(run, TARGET)
     vault.noisy_sum(run, "on 1", Ones())
     release = vault.release(run, TARGET, label=Label(("sums",), (), ()))
     assert vault.ledger.plans()[0].taught_by == ("fold 0" if fixed_first else "everybody")
@@ -299,9 +299,9 @@ class Quiet(ImportanceSampling):
         (GivenParts((HALF,)), True),
         (SelectionPlan(candidates=(SynthesisPlan(),)), False),
         (SelectionPlan(candidates=(SynthesisPlan(), Quiet(problem=PROBLEM))), True),
-        (SelectionPlan(candidates=(SynthesisPlan(),), judge=Overlap(problem=PROBLEM)), True),
+        (SelectionPlan(candidates=(SynthesisPlan(),), judge=OverlapPlan(problem=PROBLEM)), True),
         (SynthesisPlan(), False),
-        (Overlap(problem=PROBLEM), True),
+        (OverlapPlan(problem=PROBLEM), True),
     ],
     ids=str,
 )
@@ -325,16 +325,16 @@ def test_a_callback_of_the_users_own_counts_as_an_evaluation(tmp_path: Path, cal
 
 
 def test_a_function_may_change_behind_its_name() -> None:
-    assert known_by_digest(TARGET)
-    assert known_by_digest(None)
-    assert known_by_digest(LinearQ(OneHot(2), np.zeros((2, 2))))
-    assert not known_by_digest(Callable("json:loads", 2))
+    assert has_digest(TARGET)
+    assert has_digest(None)
+    assert has_digest(LinearQ(OneHot(2), np.zeros((2, 2))))
+    assert not has_digest(Callable("json:loads", 2))
 
 
 def test_a_plan_that_was_reserved_early_and_run_late_comes_after_what_was_seen_meanwhile(tmp_path: Path) -> None:
     vault = open_vault(tmp_path, distinct=True)
     early = calibrated(vault, dataclasses.replace(PLAN, fold=0), 1.0)
-    early = early.about(Behaviour())
+    early = early.with_target(Behaviour())
     vault.reserve(early)
     fit(calibrated(vault, dataclasses.replace(PLAN, fold=1), 1.5), vault, Uniform(2), origin=Origin.public())
     interval = fit(calibrated(vault), vault, run_through(vault, early, TARGET)).value.interval
@@ -357,7 +357,7 @@ def test_a_class_of_the_users_own_is_new_every_time_since_it_may_read_what_chang
         assert interval is not None
         return interval.level
 
-    assert not known_by_digest(own(0.5))
+    assert not has_digest(own(0.5))
     assert level(own(0.5), 1.0) == 0.95
     assert level(Uniform(2), 1.0) == pytest.approx(0.975)
     assert level(own(0.4), 1.1) == pytest.approx(1 - 0.05 / 3)  # the name is that of the first one

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from tacit.errors import PlanError
-from tacit.methods.off_policy_evaluation.logged import logged, within_horizon
+from tacit.methods.off_policy_evaluation.logged import cut_episodes, horizon_values
 from tacit.methods.off_policy_evaluation.policies import Behaviour, Tabular
 from tacit.methods.off_policy_evaluation.problem import Problem
 
@@ -30,7 +30,7 @@ PROBLEM = Problem(gamma=0.9, horizon=4, episodes_per_unit=2)
 
 
 def test_episodes_steps_and_successors():
-    log = logged(rows(), PROBLEM, Behaviour())
+    log = cut_episodes(rows(), PROBLEM, Behaviour())
     assert log.alive.astype(int).tolist() == [[1, 1, 1, 1, 1, 0], [1, 1, 1, 1, 0, 0]]
     assert log.step.tolist() == [[0, 1, 2, 0, 1, 2], [0, 1, 2, 3, 4, 5]]
     assert log.follows.astype(int).tolist() == [[1, 1, 0, 1, 0, 0], [1, 1, 1, 0, 0, 0]]
@@ -41,21 +41,21 @@ def test_episodes_steps_and_successors():
 
 
 def test_later_episodes_are_cut():
-    log = logged(rows(), Problem(gamma=0.9, horizon=6, episodes_per_unit=1), Behaviour())
+    log = cut_episodes(rows(), Problem(gamma=0.9, horizon=6, episodes_per_unit=1), Behaviour())
     assert log.alive.astype(int).tolist() == [[1, 1, 1, 0, 0, 0], [1] * 6]
     assert log.episodes.tolist() == [1, 1]
 
 
 def test_ratios_from_propensities_and_from_a_known_behaviour():
-    log = logged(rows(), PROBLEM, TARGET)
+    log = cut_episodes(rows(), PROBLEM, TARGET)
     assert log.ratio[0] == pytest.approx([1.8, 2.0, 0.2, 0.2, 0.0, 1.0])
     known = Tabular(np.array([[0.3, 0.7], [0.5, 0.5]]))
-    assert logged(rows(), PROBLEM, TARGET, known).ratio[0] == pytest.approx([3.0, 2.0, 1 / 7, 1 / 7, 0.0, 1.0])
+    assert cut_episodes(rows(), PROBLEM, TARGET, known).ratio[0] == pytest.approx([3.0, 2.0, 1 / 7, 1 / 7, 0.0, 1.0])
 
 
 def test_ratios_stay_finite_where_the_behaviour_is_impossible():
     impossible = Tabular(np.array([[0.0, 1.0], [0.0, 1.0]]))
-    log = logged(rows(), PROBLEM, TARGET, impossible)
+    log = cut_episodes(rows(), PROBLEM, TARGET, impossible)
     assert log.ratio[0, 0] == pytest.approx(np.exp(50.0))
     assert np.isfinite(log.ratio).all()
 
@@ -63,27 +63,27 @@ def test_ratios_stay_finite_where_the_behaviour_is_impossible():
 def test_without_propensities_there_are_no_ratios():
     without = rows()
     del without["propensities"]
-    logged(without, PROBLEM, Behaviour())
+    cut_episodes(without, PROBLEM, Behaviour())
     with pytest.raises(PlanError, match="behaviour policy is unknown"):
-        logged(without, PROBLEM, TARGET)
+        cut_episodes(without, PROBLEM, TARGET)
 
 
 def test_the_rows_themselves_are_left_alone():
     given = rows()
     given["starts"][:, 0] = False
     before = {name: column.copy() for name, column in given.items()}
-    logged(given, PROBLEM, TARGET)
+    cut_episodes(given, PROBLEM, TARGET)
     assert all(np.array_equal(given[name], column) for name, column in before.items())
 
 
 def test_an_episode_that_the_rows_may_not_hold_does_not_count():
     """Two episodes of 2 steps at most from 4 rows: after one of 3 rows, the next could only be seen in part."""
     columns = {name: column[:, :4] for name, column in rows().items()}
-    log = logged(columns, Problem(gamma=0.9, horizon=2, episodes_per_unit=2), Behaviour())
+    log = cut_episodes(columns, Problem(gamma=0.9, horizon=2, episodes_per_unit=2), Behaviour())
     assert log.alive.astype(int).tolist() == [[1, 1, 0, 0], [1, 1, 0, 0]]
     assert log.episodes.tolist() == [1, 1]
     columns["starts"] = np.array([[1, 0, 1, 0], [1, 1, 0, 0]], bool)
-    log = logged(columns, Problem(gamma=0.9, horizon=2, episodes_per_unit=2), Behaviour())
+    log = cut_episodes(columns, Problem(gamma=0.9, horizon=2, episodes_per_unit=2), Behaviour())
     assert log.alive.astype(int).tolist() == [[1, 1, 1, 1], [1, 1, 1, 0]]
     assert log.episodes.tolist() == [2, 2]
 
@@ -91,9 +91,9 @@ def test_an_episode_that_the_rows_may_not_hold_does_not_count():
 def test_what_comes_after_the_horizon_is_taken_off_the_value():
     """Unit 0: two episodes that stay below the horizon. Unit 1 reaches it: V(s_0) - 0.9^4 V(s_4)."""
     here, after = np.full((2, 6), 10.0), np.full((2, 6), 20.0)
-    found = within_horizon(logged(rows(), PROBLEM, Behaviour()), PROBLEM, here, after)
+    found = horizon_values(cut_episodes(rows(), PROBLEM, Behaviour()), PROBLEM, here, after)
     assert found == pytest.approx([10.0, 10.0 - 0.9**4 * 20.0])
     ended = rows()
     ended["terminations"][1, 3] = True
-    found = within_horizon(logged(ended, PROBLEM, Behaviour()), PROBLEM, here, after)
+    found = horizon_values(cut_episodes(ended, PROBLEM, Behaviour()), PROBLEM, here, after)
     assert found == pytest.approx([10.0, 10.0])

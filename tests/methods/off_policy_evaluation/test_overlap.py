@@ -9,7 +9,7 @@ from small_mdp import BEHAVIOUR, PROBLEM, TARGET, enumerate_episodes, open_vault
 
 from tacit.errors import PlanError, PlanExhausted
 from tacit.methods.off_policy_evaluation.algorithm import fit
-from tacit.methods.off_policy_evaluation.importance import Overlap, WeightVector, read_overlap
+from tacit.methods.off_policy_evaluation.importance import OverlapPlan, WeightVector, read_overlap
 from tacit.methods.off_policy_evaluation.policies import Behaviour, Tabular
 from tacit.methods.off_policy_evaluation.scores import FIT
 from tacit.methods.off_policy_evaluation.targets import BehaviourPolicy
@@ -17,7 +17,7 @@ from tacit.privacy.noise.secret import SecretNoise
 
 EPISODES, CHANCES = enumerate_episodes()
 ROWS = padded(EPISODES)
-PLAN = Overlap(problem=PROBLEM, noise_multiplier=1e-6)
+PLAN = OverlapPlan(problem=PROBLEM, noise_multiplier=1e-6)
 UNITS = 10_000
 
 
@@ -87,7 +87,7 @@ def test_wrong_propensities_are_found_out():
 
 def test_intervals_contain_the_truth_under_noise(tmp_path):
     vault = open_vault(tmp_path, units=4000, seed=1, noise=SecretNoise.for_tests(1))
-    plan = Overlap(problem=PROBLEM, largest_weight=20.0).calibrate(unit=vault.unit, epsilon=1.0, delta=1e-5)
+    plan = OverlapPlan(problem=PROBLEM, largest_weight=20.0).calibrate(unit=vault.unit, epsilon=1.0, delta=1e-5)
     released = fit(plan, vault, TARGET)
     found, weight = released.value.diagnostics, final_weights(TARGET)
     size = 4000 * (CHANCES @ weight) ** 2 / (CHANCES @ weight**2)
@@ -111,11 +111,11 @@ def test_all_noise_gives_finite_numbers_in_range():
 
 
 def test_what_has_no_probabilities_and_bad_values_are_refused(tmp_path):
-    plan = Overlap(problem=PROBLEM).calibrate(unit=unit_of(500), epsilon=1.0, delta=1e-5)
+    plan = OverlapPlan(problem=PROBLEM).calibrate(unit=unit_of(500), epsilon=1.0, delta=1e-5)
     with pytest.raises(PlanError, match="probabilities"):
         fit(plan, open_vault(tmp_path), Behaviour())
     known = BehaviourPolicy(BEHAVIOUR, source="declared")
     assert fit(plan, open_vault(tmp_path, name="b"), TARGET, behaviour=known).value.diagnostics["words"]
     for wrong in ({"edges": (1.0,)}, {"edges": (1.0, 0.0)}, {"largest_weight": 0.5}, {"largest_ratio": math.inf}):
         with pytest.raises(PlanError):
-            Overlap(problem=PROBLEM, **wrong)
+            OverlapPlan(problem=PROBLEM, **wrong)

@@ -8,7 +8,15 @@ from small_mdp import TARGET
 from tacit.agents.features import Scaled
 from tacit.errors import FileError, PlanError
 from tacit.methods.off_policy_evaluation.features import Fourier, OneHot
-from tacit.methods.off_policy_evaluation.policies import Callable, LinearQ, Modelled, Network, Tabular, Uniform, on_rows
+from tacit.methods.off_policy_evaluation.policies import (
+    Callable,
+    LinearQ,
+    ModelledPolicy,
+    Network,
+    Tabular,
+    Uniform,
+    row_probabilities,
+)
 
 HERE = "tests_policies"
 
@@ -31,7 +39,7 @@ def unnormalised(observations):
 def test_uniform_and_tables():
     assert Uniform(4).probabilities(np.zeros((2, 3))).tolist() == [[0.25] * 4] * 2
     assert TARGET.probabilities(np.array([1, 0, 5])).tolist() == [[0.2, 0.8], [0.9, 0.1], [0.5, 0.5]]
-    assert TARGET.chosen(np.array([[1, 0, 5]]), np.array([[1, 1, 0]])).tolist() == [[0.8, 0.1, 0.5]]
+    assert TARGET.action_probabilities(np.array([[1, 0, 5]]), np.array([[1, 1, 0]])).tolist() == [[0.8, 0.1, 0.5]]
 
 
 def test_softmax_and_epsilon_greedy_over_a_linear_value():
@@ -108,7 +116,7 @@ def tied(kind: str):
         "hidden": Network(((hidden, np.zeros(64)), (weight, np.zeros(6))), activation="tanh", greedy=True),
         "softmax": Network(((hidden, np.zeros(64)), (weight, np.zeros(6))), features=scaled),
         "linear": LinearQ(scaled, weight.T, kind="epsilon_greedy"),
-        "modelled": Modelled(LinearQ(waves, np.tile(weight.T[:1], (65, 1))), 0.1),
+        "modelled": ModelledPolicy(LinearQ(waves, np.tile(weight.T[:1], (65, 1))), 0.1),
         "function": Callable(f"{HERE}:by_batch", 6),
         "somebody's": Foreign(),
     }[kind]
@@ -130,8 +138,8 @@ def by_batch(observations):
 @pytest.mark.parametrize("kind", ["greedy", "hidden", "softmax", "linear", "modelled", "function", "somebody's"])
 def test_what_a_policy_does_in_a_row_does_not_depend_on_others(kind):
     policy, rows = tied(kind), np.random.default_rng(2).normal(size=(99, 64)).astype(np.float32)
-    whole = on_rows(policy, rows)
+    whole = row_probabilities(policy, rows)
     assert not (whole[:, 5] > whole[:, 0]).any() or kind in ("function", "somebody's")
     for start in range(1, 99):
-        assert np.array_equal(on_rows(policy, rows[start:]), whole[start:])
-    assert on_rows(policy, rows[:0]).shape == (0, 6)
+        assert np.array_equal(row_probabilities(policy, rows[start:]), whole[start:])
+    assert row_probabilities(policy, rows[:0]).shape == (0, 6)

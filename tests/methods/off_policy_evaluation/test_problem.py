@@ -28,11 +28,11 @@ def test_rows_are_those_of_every_counting_episode():
     ("bounds", "expected"), [((-1.0, 2.0), (-1.75, 3.5)), ((1.0, 2.0), (0.0, 3.5)), ((-2.0, -1.0), (-3.5, 0.0))]
 )
 def test_the_range_follows_from_the_rewards_with_an_ended_episode_worth_nothing(bounds, expected):
-    assert Problem(gamma=0.5, horizon=3).range(spec(*bounds)) == expected
+    assert Problem(gamma=0.5, horizon=3).value_range(spec(*bounds)) == expected
 
 
 def test_a_declared_range_is_taken_as_it_is():
-    assert Problem(gamma=0.5, horizon=3, return_range=(0, 1)).range(spec(-1.0, 2.0)) == (0.0, 1.0)
+    assert Problem(gamma=0.5, horizon=3, return_range=(0, 1)).value_range(spec(-1.0, 2.0)) == (0.0, 1.0)
 
 
 @pytest.mark.parametrize(

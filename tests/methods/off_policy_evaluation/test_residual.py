@@ -27,18 +27,18 @@ from tacit.data.trajectories import Trajectories
 from tacit.errors import PlanError, PlanExhausted
 from tacit.methods.off_policy_evaluation.algorithm import fit
 from tacit.methods.off_policy_evaluation.features import Fourier, OneHot, Smoothness
-from tacit.methods.off_policy_evaluation.logged import logged
+from tacit.methods.off_policy_evaluation.logged import cut_episodes
 from tacit.methods.off_policy_evaluation.policies import Behaviour, Uniform
 from tacit.methods.off_policy_evaluation.problem import Problem
 from tacit.methods.off_policy_evaluation.residual import (
-    Centre,
-    Ranges,
-    Residual,
+    CentreScore,
+    RangeIndicator,
     ResidualRegression,
-    Shares,
-    Size,
+    ResidualShares,
+    ResidualSize,
+    ResidualStatistics,
+    ResidualVector,
     StartValue,
-    Statistics,
 )
 from tacit.methods.off_policy_evaluation.statistics import BellmanStatistics, apply, constant
 from tacit.methods.off_policy_evaluation.targets import BehaviourPolicy
@@ -99,8 +99,10 @@ def test_calibration_is_that_of_the_gaussian_mechanism():
 def test_a_low_budget_trusts_the_centre_more(epsilon, centre, tau):
     plan = OFF.calibrate(unit=PATIENTS, epsilon=epsilon, delta=1e-5)  # 1,000 / 3.73 = 268 and 1,000 / 30.7 = 33
     assert (plan.shares.centre, plan.tau) == (centre, tau)
-    own = dataclasses.replace(OFF, shares=Shares(gram=0.3), tau=0.4).calibrate(unit=PATIENTS, epsilon=0.1, delta=1e-5)
-    assert (own.shares, own.tau) == (Shares(gram=0.3), 0.4)
+    own = dataclasses.replace(OFF, shares=ResidualShares(gram=0.3), tau=0.4).calibrate(
+        unit=PATIENTS, epsilon=0.1, delta=1e-5
+    )
+    assert (own.shares, own.tau) == (ResidualShares(gram=0.3), 0.4)
 
 
 @pytest.mark.parametrize(
@@ -111,8 +113,8 @@ def test_a_low_budget_trusts_the_centre_more(epsilon, centre, tau):
         {"multiplier": 0.0},
         {"tau": math.inf},
         {"level": 0.2},
-        {"shares": Shares(gram=0.9)},
-        {"shares": Shares(scale=0.0)},
+        {"shares": ResidualShares(gram=0.9)},
+        {"shares": ResidualShares(scale=0.0)},
         {"features": Fourier(1, 0, 1), "prior": Smoothness(3.0)},
     ],
 )
@@ -125,7 +127,7 @@ def test_values_out_of_range_are_refused(fields):
 
 
 def summary(policy=TARGET, features=OneHot(2)):  # noqa: B008
-    return Statistics(BellmanStatistics(PROBLEM, policy, None, features))
+    return ResidualStatistics(BellmanStatistics(PROBLEM, policy, None, features))
 
 
 def rows():
@@ -141,11 +143,11 @@ def test_returns_without_ratios():
 
 def test_a_return_is_scaled_from_the_range_and_cut():
     stats = {"returns": np.array([-1.0, 0.5, 2.0, 99.0])}
-    assert Centre(summary())(stats, (-1.0, 2.0))[:, 0] == pytest.approx([-1, 0, 1, 1])
+    assert CentreScore(summary())(stats, (-1.0, 2.0))[:, 0] == pytest.approx([-1, 0, 1, 1])
 
 
 def test_halvings_of_the_widest_range():
-    found = Ranges(summary(), 8.0)({"largest": np.array([99.0, 8.0, 4.1, 4.0, 1.0, 1e-30, 0.0])}, None)
+    found = RangeIndicator(summary(), 8.0)({"largest": np.array([99.0, 8.0, 4.1, 4.0, 1.0, 1e-30, 0.0])}, None)
     assert found.argmax(axis=1).tolist() == [0, 0, 0, 1, 3, 23, 23]
     assert (found.sum(axis=1) == 1).all()
 
@@ -154,13 +156,13 @@ def test_residuals_in_multiples_of_the_clip_and_their_sizes():
     stats = summary()(rows())
     theta = np.array([0.3, -0.2])
     x = constant(stats) - apply(stats, theta)
-    assert Residual(summary())(stats, (theta, 0.5)) == pytest.approx(x / 0.5)
-    assert Size(summary())(stats, (theta, 100.0))[:, 0] == pytest.approx(np.linalg.norm(x, axis=1) / 100)
-    assert Size(summary())(stats, (theta, 1e-6))[:, 0].tolist() == [1.0, 1.0]
+    assert ResidualVector(summary())(stats, (theta, 0.5)) == pytest.approx(x / 0.5)
+    assert ResidualSize(summary())(stats, (theta, 100.0))[:, 0] == pytest.approx(np.linalg.norm(x, axis=1) / 100)
+    assert ResidualSize(summary())(stats, (theta, 1e-6))[:, 0].tolist() == [1.0, 1.0]
 
 
 def test_the_value_of_first_states():
-    log, longer = logged(rows(), PROBLEM, Behaviour()), Problem(gamma=0.9, horizon=50)
+    log, longer = cut_episodes(rows(), PROBLEM, Behaviour()), Problem(gamma=0.9, horizon=50)
     assert StartValue(longer, OneHot(2), (-1.0, 3.0))(log, np.array([2.0, 0.0])).tolist() == [0.5, 0.5]
     assert StartValue(longer, OneHot(2), (-1.0, 3.0))(log, np.array([99.0, 0.0])).tolist() == [1.0, 1.0]
 
@@ -274,7 +276,7 @@ def test_a_plan_is_for_one_kind_of_policy_and_one_run(tmp_path):
 
 def test_bounds_follow_the_sign_of_the_rewards():
     spec = PublicSpec(observation=Discrete(2), action=Discrete(2), reward=Box((-3.0,), (-1.0,)), source="declared")
-    assert Problem(gamma=0.0, horizon=5).range(spec) == (-3.0, 0.0)
+    assert Problem(gamma=0.0, horizon=5).value_range(spec) == (-3.0, 0.0)
     stats = summary()(padded(enumerate_episodes()[0]))
     assert (stats["largest"] <= 1e-6 + 2.0 * PROBLEM.discounted_length).all()
 

@@ -24,7 +24,7 @@ from tacit.data.spec import Box, Discrete, PublicSpec
 from tacit.errors import PlanError
 from tacit.methods.off_policy_evaluation import scores
 from tacit.methods.off_policy_evaluation.importance import ImportanceSampling
-from tacit.methods.off_policy_evaluation.logged import logged
+from tacit.methods.off_policy_evaluation.logged import cut_episodes
 from tacit.methods.off_policy_evaluation.policies import Behaviour
 from tacit.methods.off_policy_evaluation.problem import Problem
 from tacit.methods.off_policy_evaluation.scores import ScoreVector
@@ -40,14 +40,14 @@ def vector_of(policy, *, clip=1.0, problem=PROBLEM, spec=SPEC, point=None):
 
 def test_the_enumeration_is_a_distribution_and_its_mean_return_is_exact():
     assert CHANCES.sum() == pytest.approx(1)
-    log = logged(ROWS, PROBLEM, Behaviour())
+    log = cut_episodes(ROWS, PROBLEM, Behaviour())
     assert CHANCES @ scores.returns(log, 0.9) == pytest.approx(exact_value(BEHAVIOUR), abs=1e-6)
 
 
 @pytest.mark.parametrize("policy", [TARGET, BEHAVIOUR])
 def test_expectations_of_the_two_scores_are_the_value_exactly(policy):
     """E X_low = J - c_low D and E X_high = c_high D - J with terminations and rewards of both signs."""
-    low, high = scores.nonnegative(logged(ROWS, PROBLEM, policy), PROBLEM, SPEC)
+    low, high = scores.bound_scores(cut_episodes(ROWS, PROBLEM, policy), PROBLEM, SPEC)
     assert (low >= 0).all()
     assert (high >= 0).all()
     assert CHANCES @ low == pytest.approx(exact_value(policy) + 2 * LENGTH, abs=1e-5)
@@ -55,10 +55,10 @@ def test_expectations_of_the_two_scores_are_the_value_exactly(policy):
 
 
 def test_truncated_episodes_can_only_lower_both_scores():
-    log = logged(ROWS, PROBLEM, TARGET)
-    low, high = scores.nonnegative(log, PROBLEM, SPEC)
+    log = cut_episodes(ROWS, PROBLEM, TARGET)
+    low, high = scores.bound_scores(log, PROBLEM, SPEC)
     cut = {**ROWS, "mask": ROWS["mask"] & (np.arange(3) < 2)}
-    cut_low, cut_high = scores.nonnegative(logged(cut, PROBLEM, TARGET), PROBLEM, SPEC)
+    cut_low, cut_high = scores.bound_scores(cut_episodes(cut, PROBLEM, TARGET), PROBLEM, SPEC)
     assert (cut_low <= low + 1e-12).all()
     assert (cut_high <= high + 1e-12).all()
     assert CHANCES @ cut_low < CHANCES @ low - 0.1
@@ -69,12 +69,12 @@ def test_weights_start_anew_with_each_episode_and_units_average_their_episodes()
     first, second = [(0, 0, 0, True)], [(1, 1, 0, False), (0, 1, 1, True)]
     rows = padded([first + second], Problem(gamma=0.9, horizon=6))
     rows["starts"][0, 1] = True
-    log = logged(rows, problem, TARGET)
+    log = cut_episodes(rows, problem, TARGET)
     np.testing.assert_allclose(scores.weights(log)[0, :3], [0.9 / 0.6, 0.8 / 0.5, 0.8 / 0.5 * 0.1 / 0.4], rtol=1e-6)
     assert log.ratio[0, 2] == pytest.approx(0.1 / 0.4)  # the records stay as they are
     assert scores.returns(log, 0.9)[0] == pytest.approx((1.0 + (-0.25 + 0.9 * -2.0)) / 2)
-    apart = scores.nonnegative(logged(padded([first, second]), PROBLEM, TARGET), PROBLEM, SPEC)
-    both = scores.nonnegative(log, problem, SPEC)
+    apart = scores.bound_scores(cut_episodes(padded([first, second]), PROBLEM, TARGET), PROBLEM, SPEC)
+    both = scores.bound_scores(log, problem, SPEC)
     np.testing.assert_allclose([one[0] for one in both], [one.mean() for one in apart], rtol=1e-6)
 
 
@@ -82,7 +82,7 @@ def test_weights_are_capped_at_every_step() -> None:
     ones = np.ones((2, 4))
     ratio = np.array([[2.0, 3.0, 0.5, 1.0], [1e14, 1e14, 1e-3, 2.0]])
     log = dataclasses.replace(
-        logged(padded([[(0, 0, 0, True)]] * 2, Problem(gamma=0.9, horizon=4)), PROBLEM, TARGET),
+        cut_episodes(padded([[(0, 0, 0, True)]] * 2, Problem(gamma=0.9, horizon=4)), PROBLEM, TARGET),
         ratio=ratio,
         alive=ones > 0,
         starts=np.arange(4) + 0 * ones == 0,
@@ -114,9 +114,9 @@ def test_weights_of_one_are_never_clipped_within_the_range(return_range):
     problem = Problem(gamma=0.9, horizon=3, return_range=return_range)
     vector = vector_of(BEHAVIOUR, problem=problem)
     rows = padded(EPISODES, problem)
-    pair = np.stack(scores.nonnegative(logged(rows, problem, BEHAVIOUR), problem, SPEC), axis=1)
-    inside = np.abs(scores.returns(logged(rows, problem, Behaviour()), 0.9) + 0.4) < 0.5
-    u = pair / np.array(vector.units()[1])
+    pair = np.stack(scores.bound_scores(cut_episodes(rows, problem, BEHAVIOUR), problem, SPEC), axis=1)
+    inside = np.abs(scores.returns(cut_episodes(rows, problem, Behaviour()), 0.9) + 0.4) < 0.5
+    u = pair / np.array(vector.offsets_and_scales()[1])
     assert inside.sum() > 5
     assert np.linalg.norm(u[inside], axis=1).max() <= 1 + 1e-9
 
@@ -146,10 +146,10 @@ def test_a_clip_lowers_pdis_and_leaves_wpdis_much_closer():
 def test_a_normal_interval_around_the_clipped_mean_does_not_cover():
     """The control: without noise and with 10,000 units, mean +- 1.96 standard errors misses; ours does not."""
     vector, units = vector_of(TARGET, clip=0.6), 10_000
-    u = vector(ROWS, None)[:, 0] / (scores.FIT * math.sqrt(scores.SHARES[0])) * vector.units()[1][0]
+    u = vector(ROWS, None)[:, 0] / (scores.FIT * math.sqrt(scores.SHARES[0])) * vector.offsets_and_scales()[1][0]
     mean = CHANCES @ u
     error = math.sqrt((CHANCES @ u**2 - mean**2) / units)
-    assert vector.units()[0][0] + mean + 1.96 * error < exact_value(TARGET)
+    assert vector.offsets_and_scales()[0][0] + mean + 1.96 * error < exact_value(TARGET)
     assert exact_scores(vector, units).interval(0.95).high > exact_value(TARGET)
 
 
@@ -213,7 +213,7 @@ def test_a_range_that_the_rewards_cannot_reach_is_refused():
     spec = PublicSpec(Discrete(2), Discrete(2), Box((0.0,), (1.0,)), "declared")
     vector = vector_of(TARGET, problem=Problem(gamma=0.9, horizon=3, return_range=(-5.0, -1.0)), spec=spec)
     with pytest.raises(PlanError, match="return_range"):
-        vector.units()
+        vector.offsets_and_scales()
 
 
 def test_the_rewards_of_the_example_have_both_signs():

@@ -8,10 +8,10 @@ from small_mdp import PROBLEM, SPEC, TARGET, enumerate_episodes, exact_value, op
 
 from tacit.errors import PlanError, PlanExhausted
 from tacit.methods.off_policy_evaluation import selection
-from tacit.methods.off_policy_evaluation.logged import logged
+from tacit.methods.off_policy_evaluation.logged import cut_episodes
 from tacit.methods.off_policy_evaluation.policies import Behaviour, Tabular, Uniform
-from tacit.methods.off_policy_evaluation.scores import nonnegative, returns
-from tacit.methods.off_policy_evaluation.selection import Candidate, CandidateScores, Selection
+from tacit.methods.off_policy_evaluation.scores import bound_scores, returns
+from tacit.methods.off_policy_evaluation.selection import Candidate, CandidateScores, PolicySelection
 from tacit.privacy.certificate.certificate import Release
 from tacit.privacy.sentences import clause
 
@@ -25,7 +25,7 @@ CANDIDATES = (
 
 
 def plan_for(vault, epsilon=1.0, **fields):
-    plan = Selection(problem=PROBLEM, candidates=CANDIDATES, spec=SPEC, **fields)
+    plan = PolicySelection(problem=PROBLEM, candidates=CANDIDATES, spec=SPEC, **fields)
     return plan.calibrate(unit=vault.unit, epsilon=epsilon, delta=1e-5)
 
 
@@ -51,13 +51,13 @@ def test_at_a_tiny_epsilon_it_is_a_lottery(tmp_path):
 
 def test_scores_are_the_clipped_returns_of_each_candidate():
     rows = padded(enumerate_episodes()[0])
-    policies = tuple(candidate.known for candidate in CANDIDATES)
+    policies = tuple(candidate.target for candidate in CANDIDATES)
     scores = CandidateScores(PROBLEM, policies, None, SPEC, 2.0)(rows)["scores"]
-    low, _ = nonnegative(logged(rows, PROBLEM, WORST), PROBLEM, SPEC)
+    low, _ = bound_scores(cut_episodes(rows, PROBLEM, WORST), PROBLEM, SPEC)
     length = PROBLEM.discounted_length
     np.testing.assert_allclose(scores[:, 0], low / (2 * 3 * length))
     ended = rows["terminations"].any(axis=1) | rows["mask"][:, -1]
-    plain = returns(logged(rows, PROBLEM, Behaviour()), 0.9) + 2 * length
+    plain = returns(cut_episodes(rows, PROBLEM, Behaviour()), 0.9) + 2 * length
     np.testing.assert_allclose(scores[ended, 2], plain[ended] / (2 * 3 * length), rtol=1e-6, atol=1e-12)
 
 
@@ -75,7 +75,7 @@ def test_a_release_counts_as_a_candidate_of_its_own_ledger_only(tmp_path):
     other.release_once(run, "choice")
     made = other.release(run, TARGET, label=earlier.label((clause("candidate", words="target", policy="released"),)))
     foreign = Candidate(name="learned", policy=made)
-    assert foreign.known is TARGET
+    assert foreign.target is TARGET
     plan = dataclasses.replace(plan_for(vault), candidates=(foreign, CANDIDATES[0]))
     with pytest.raises(PlanError, match="another ledger"):
         selection.fit(plan, vault)
@@ -100,10 +100,10 @@ def test_one_plan_one_choice_and_bounds_as_recorded(tmp_path):
 def test_bad_plans_are_refused():
     for candidates in ((), CANDIDATES[:1], (CANDIDATES[0], CANDIDATES[0])):
         with pytest.raises(PlanError, match="candidates"):
-            Selection(problem=PROBLEM, candidates=candidates, spec=SPEC)
+            PolicySelection(problem=PROBLEM, candidates=candidates, spec=SPEC)
     with pytest.raises(PlanError, match="name"):
         Candidate(name=" ", policy=TARGET)
-    plan = Selection(problem=PROBLEM, candidates=CANDIDATES, spec=SPEC)
+    plan = PolicySelection(problem=PROBLEM, candidates=CANDIDATES, spec=SPEC)
     with pytest.raises(PlanError, match="epsilon"):
         plan.calibrate(unit=unit_of(100), epsilon=0.0, delta=1e-5)
     with pytest.raises(PlanError, match="calibrated"):

@@ -8,7 +8,7 @@ from tacit.methods.off_policy_evaluation.features import Fourier, OneHot
 from tacit.methods.off_policy_evaluation.gpope import direction
 from tacit.methods.off_policy_evaluation.policies import Behaviour
 from tacit.methods.off_policy_evaluation.problem import Problem
-from tacit.methods.off_policy_evaluation.statistics import BellmanStatistics, apply, constant, gram_norm, upper
+from tacit.methods.off_policy_evaluation.statistics import BellmanStatistics, apply, constant, gram_norm, upper_triangle
 
 FOURIER = Fourier(order=2, low=(0.0,), high=(1.0,))
 TWO = Problem(gamma=0.9, horizon=4, episodes_per_unit=2)
@@ -106,7 +106,7 @@ def test_residual_returns_are_those_of_a_plain_loop(features, trace):
     for unit in range(6):
         x, gram = by_loops(rows, unit, features, theta, trace)
         assert found[unit] == pytest.approx(x, abs=1e-4)
-        flat = np.diag(gram) if features.tabular else upper(gram)
+        flat = np.diag(gram) if features.tabular else upper_triangle(gram)
         assert stats["gram"][unit] == pytest.approx(flat, abs=1e-5)
 
 
@@ -187,5 +187,5 @@ def test_on_policy_needs_no_propensities():
 
 def test_upper_triangles_keep_the_norm():
     matrix = np.array([[1.0, 2.0], [2.0, 5.0]])
-    assert upper(matrix) == pytest.approx([1.0, 2.0 * np.sqrt(2), 5.0])
-    assert np.linalg.norm(upper(matrix)) == pytest.approx(np.linalg.norm(matrix))
+    assert upper_triangle(matrix) == pytest.approx([1.0, 2.0 * np.sqrt(2), 5.0])
+    assert np.linalg.norm(upper_triangle(matrix)) == pytest.approx(np.linalg.norm(matrix))

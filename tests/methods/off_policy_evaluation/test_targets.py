@@ -10,7 +10,7 @@ from tacit.methods.off_policy_evaluation.algorithm import fit
 from tacit.methods.off_policy_evaluation.importance import ImportanceSampling
 from tacit.methods.off_policy_evaluation.policies import Behaviour, Callable, Tabular, Uniform
 from tacit.methods.off_policy_evaluation.problem import Problem
-from tacit.methods.off_policy_evaluation.targets import BehaviourPolicy, described, resolve, resolve_behaviour
+from tacit.methods.off_policy_evaluation.targets import BehaviourPolicy, describe_policy, resolve, resolve_behaviour
 from tacit.privacy.certificate.certificate import Release
 from tacit.privacy.sentences import policy as said
 
@@ -76,17 +76,17 @@ def test_records_without_propensities_need_a_behaviour_policy(tmp_path):
 
 
 def test_certificates_name_the_policy():
-    assert said(described(Behaviour())) == "the policy that made the records"
-    assert said(described(TARGET)) == "a public Tabular policy over 2 actions, fixed without these records"
-    assert "json:loads" in said(described(Callable("json:loads", 2)))
+    assert said(describe_policy(Behaviour())) == "the policy that made the records"
+    assert said(describe_policy(TARGET)) == "a public Tabular policy over 2 actions, fixed without these records"
+    assert "json:loads" in said(describe_policy(Callable("json:loads", 2)))
 
 
 def test_a_plan_is_about_one_policy():
     plan = ImportanceSampling(problem=Problem(gamma=0.9, horizon=3))
-    about = {plan.about(policy).target for policy in (Behaviour(), Uniform(2), TARGET, BEHAVIOUR)}
+    about = {plan.with_target(policy).target for policy in (Behaviour(), Uniform(2), TARGET, BEHAVIOUR)}
     assert len(about) == 4
-    assert plan.about(Tabular(TARGET.table.copy())).target == plan.about(TARGET).target
-    assert plan.about(TARGET, BEHAVIOUR).target != plan.about(TARGET).target
+    assert plan.with_target(Tabular(TARGET.table.copy())).target == plan.with_target(TARGET).target
+    assert plan.with_target(TARGET, BEHAVIOUR).target != plan.with_target(TARGET).target
 
 
 def test_a_second_policy_may_be_evaluated_by_the_same_plan_and_each_is_charged(tmp_path):

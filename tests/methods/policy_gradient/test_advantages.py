@@ -10,7 +10,7 @@ import pytest
 from tacit.agents.features import Quadratic, Scaled
 from tacit.methods.policy_gradient.contributions import (
     Advantages,
-    own_fit,
+    fit_person_values,
     residual_rewards,
     standardise,
     traces,
@@ -99,7 +99,7 @@ def test_lambda_one_is_the_return_minus_the_value() -> None:
 def test_the_own_fit_solves_a_penalised_least_squares_problem() -> None:
     rows = slots([([0] * 5, None)], [([0] * 2, None)])
     targets = np.where(rows["mask"], np.random.default_rng(3).normal(size=(2, 6)), 0.0)
-    fitted = own_fit(rows, targets, Quadratic((-1.0,), (1.0,)), 0.01)
+    fitted = fit_person_values(rows, targets, Quadratic((-1.0,), (1.0,)), 0.01)
     for u, n in enumerate((5, 2)):
         x = rows["observations"][u, :n, 0].astype(np.float64)
         design = np.stack([np.ones(n), x, x**2], axis=1)
@@ -125,7 +125,7 @@ def test_all_together() -> None:
     assert not found[0].any()  # who stands adds nothing
     assert found[1, :4].mean() == pytest.approx(0.0, abs=1e-9)
     assert found[1, :4].std() == pytest.approx(1.0, abs=1e-6)
-    assert found == pytest.approx(whole.finished(rows, whole.errors(rows)))
+    assert found == pytest.approx(whole.finish(rows, whole.errors(rows)))
 
 
 @pytest.mark.parametrize("own", [None, SCALED])

@@ -8,9 +8,9 @@ import pytest
 from tacit.agents.features import OneHot, Quadratic, Scaled
 from tacit.agents.heads import Categorical, Gaussian
 from tacit.agents.networks import Mlp
-from tacit.agents.policies import Policy, Value
+from tacit.agents.policies import Policy, ValueFunction
 from tacit.data.spec import Box, Discrete, PublicSpec
-from tacit.methods.policy_gradient.contributions import Advantages, CriticGradient, EpisodeGradient, Released, blocks
+from tacit.methods.policy_gradient.contributions import Advantages, CriticGradient, EpisodeGradient, RoundInputs, blocks
 from tacit.privacy.mechanisms.base import Contribution
 from tacit.privacy.mechanisms.sums import UserSum
 from tacit.privacy.vault.invented import invented_rows
@@ -21,7 +21,7 @@ BOX = PublicSpec(Box(LOW, HIGH), Discrete(3), Box((-1.0,), (1.0,)), "declared")
 DOSES = PublicSpec(Box(LOW, HIGH), Box((0.0,), (1.0,)), Box((-1.0,), (1.0,)), "declared")
 PLACES = PublicSpec(Discrete(4), Discrete(3), Box((-1.0,), (1.0,)), "declared")
 DEEP = Policy(Scaled(LOW, HIGH), Mlp((2, 5, 3), gain=1.0), Categorical(3))
-CRITIC = Value(Quadratic(LOW, HIGH), Mlp((5, 1), gain=1.0))
+CRITIC = ValueFunction(Quadratic(LOW, HIGH), Mlp((5, 1), gain=1.0))
 OWN = Advantages(gamma=0.9, reward_rate=0.5, own=Quadratic(LOW, HIGH))
 PLAIN = Advantages(gamma=0.9, standardised=False)
 
@@ -31,11 +31,13 @@ def people(spec: PublicSpec, units: int = 6) -> dict[str, np.ndarray]:
     return rows | {"replicate": np.arange(units) // (units // 2)}
 
 
-def released(policy: Policy, critic: Value | None = None, stretch: tuple[float, float] = (1.0, 1.0)) -> Released:
+def released(
+    policy: Policy, critic: ValueFunction | None = None, stretch: tuple[float, float] = (1.0, 1.0)
+) -> RoundInputs:
     rng = np.random.default_rng(0)
-    theta = policy.initial(rng, 2) + 0.1 * rng.normal(size=(2, policy.parameters)).astype(np.float32)
-    phi = None if critic is None else critic.network.initial(rng, 2)
-    return Released(theta, phi, np.array(stretch))
+    theta = policy.initial_parameters(rng, 2) + 0.1 * rng.normal(size=(2, policy.parameters)).astype(np.float32)
+    phi = None if critic is None else critic.network.initial_parameters(rng, 2)
+    return RoundInputs(theta, phi, np.array(stretch))
 
 
 def test_one_gradient_is_the_weighted_score_summed_over_own_rows() -> None:
@@ -108,8 +110,8 @@ def test_contributions_pass_the_trial_on_decoys(
 ) -> None:
     part = UserSum(name="policy", steps=2, users=2, clip_norm=1.0, rows_per_unit=LENGTH)
     trials = IsolationChecks(spec)
-    assert trials.contribution(part, contribution, released(policy, CRITIC)) == width
-    assert trials.foreign == set()
+    assert trials.try_contribution(part, contribution, released(policy, CRITIC)) == width
+    assert trials.foreign_names == set()
 
 
 def test_blocks_hold_everybody_once_in_groups_of_equal_length() -> None:

@@ -11,7 +11,7 @@ from tacit.agents.networks import Mlp
 from tacit.agents.policies import Policy
 from tacit.data.spec import Box, Discrete, PublicSpec
 from tacit.errors import PlanError
-from tacit.methods.policy_gradient.contributions import Released
+from tacit.methods.policy_gradient.contributions import RoundInputs
 from tacit.methods.policy_gradient.fisher import FisherSum, PrivateFisher, PublicFisher, scores, spectrum
 from tacit.privacy.vault.invented import invented_rows
 from tacit.privacy.vault.isolation import IsolationChecks
@@ -21,9 +21,9 @@ TABULAR = Policy(OneHot(STATES), Mlp((STATES, 2), gain=0.0), Categorical(2))
 NETWORK = Policy(Scaled((-1.0,) * 3, (1.0,) * 3), Mlp((3, 16, 16, 2), gain=1.0), Categorical(2))
 
 
-def released(policy: Policy, replicates: int, seed: int) -> Released:
+def released(policy: Policy, replicates: int, seed: int) -> RoundInputs:
     theta = np.random.default_rng(seed).normal(0, 0.7, (replicates, policy.parameters)).astype(np.float32)
-    return Released(theta, None, np.ones(replicates))
+    return RoundInputs(theta, None, np.ones(replicates))
 
 
 def information(policy: Policy, theta: np.ndarray, seen: np.ndarray) -> np.ndarray:
@@ -94,7 +94,7 @@ def test_the_sum_is_each_persons_own_bounded_mean(form: str) -> None:
     clip = plan.part(steps=5, users=6, rows_per_unit=5).clip_norm
     assert (bounded <= clip * (1 + 1e-9)).all()
     assert bounded.max() > 0.4 * clip
-    assert IsolationChecks(spec).contribution(
+    assert IsolationChecks(spec).try_contribution(
         plan.part(steps=5, users=3, rows_per_unit=5), plan.contribution(policy), state
     )
 

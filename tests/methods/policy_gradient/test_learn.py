@@ -14,7 +14,7 @@ from user_cases import open_user_vault
 from tacit.agents.features import OneHot
 from tacit.agents.heads import Categorical
 from tacit.agents.networks import Mlp
-from tacit.agents.policies import Policy, Value
+from tacit.agents.policies import Policy, ValueFunction
 from tacit.envs.serving import SimulatedUsers
 from tacit.errors import PlanError, PlanExhausted
 from tacit.methods.policy_gradient import recipes
@@ -31,7 +31,7 @@ from tacit_worlds.river_swim import spec as river
 
 UNIT = Unit("swimmer", "add_or_remove", 10_000)
 SOFTMAX = Policy(OneHot(6), Mlp((6, 2), gain=0.0), Categorical(2))
-CRITIC = Value(OneHot(6), Mlp((6, 1), gain=0.0))
+CRITIC = ValueFunction(OneHot(6), Mlp((6, 1), gain=0.0))
 
 
 class Silent(SecretNoise):

@@ -11,15 +11,15 @@ from torch import nn
 from tacit.agents.features import Scaled
 from tacit.agents.heads import Categorical, Gaussian
 from tacit.agents.networks import Mlp
-from tacit.agents.policies import Policy, Value
+from tacit.agents.policies import Policy, ValueFunction
 from tacit.agents.torch_network import TorchNetwork
 from tacit.data.spec import Box, Discrete, PublicSpec
 from tacit.errors import PlanError
-from tacit.methods.policy_gradient.contributions import Advantages, Released
+from tacit.methods.policy_gradient.contributions import Advantages, RoundInputs
 from tacit.methods.policy_gradient.local_updates import CriticUpdates, LocalTraining, LocalUpdates
 from tacit.privacy.vault.invented import invented_rows
 from tacit.privacy.vault.isolation import require_pure_form
-from tacit.privacy.vault.removal import Harness, Stacked
+from tacit.privacy.vault.removal import Harness, VectorViews
 
 LOW, HIGH = (-1.0, -2.0, 0.0), (1.0, 2.0, 4.0)
 DISCRETE = PublicSpec(observation=Box(LOW, HIGH), action=Discrete(3), reward=Box((-1.0,), (1.0,)), source="physics")
@@ -29,7 +29,7 @@ CONTINUOUS = PublicSpec(
 SCALED = Scaled(LOW, HIGH)
 SOFTMAX = Policy(SCALED, Mlp((3, 8, 8, 3), gain=1.0), Categorical(3))
 NORMAL = Policy(SCALED, Mlp((3, 8, 2), gain=1.0), Gaussian((-1.0,) * 2, (2.0,) * 2, (0.5, 0.0), 0.7, learned_std=True))
-CRITIC = Value(SCALED, Mlp((3, 6, 1), gain=1.0))
+CRITIC = ValueFunction(SCALED, Mlp((3, 6, 1), gain=1.0))
 REWARDS = Advantages(gamma=0.0, standardised=False)  # with gamma 0 the returns are the rewards
 TRAINING = LocalTraining(learning_rate=3e-3, epochs=3, minibatches=4)
 
@@ -41,8 +41,8 @@ def _rows(spec, people, length, seed=0):
 
 def _state(policy, round_=0, previous=None, stretch=(1.0, 1.0)):
     generator = np.random.default_rng(0)
-    theta, phi = policy.initial(generator, 2), CRITIC.network.initial(generator, 2)
-    return Released(theta, phi, np.array(stretch), round_, previous)
+    theta, phi = policy.initial_parameters(generator, 2), CRITIC.network.initial_parameters(generator, 2)
+    return RoundInputs(theta, phi, np.array(stretch), round_, previous)
 
 
 class _Peer(nn.Module):
@@ -197,10 +197,10 @@ def test_a_module_is_trained_as_the_hand_written_network_is():
     rows = _rows(DISCRETE, 5, 9)
     by_hand = LocalUpdates(Policy(SCALED, Mlp((3, 4, 3)), Categorical(3)), REWARDS, TRAINING, entropy=0.1)
     module = dataclasses.replace(by_hand, policy=Policy(SCALED, net, Categorical(3)))
-    theta = net.initial(np.random.default_rng(0), 2)
+    theta = net.initial_parameters(np.random.default_rng(0), 2)
     np.testing.assert_array_equal(theta[0, places], flat)
-    expected = by_hand(rows, Released(np.tile(flat, (2, 1)), None, np.ones(2)))
-    sent = module(rows, Released(theta, None, np.ones(2)))
+    expected = by_hand(rows, RoundInputs(np.tile(flat, (2, 1)), None, np.ones(2)))
+    sent = module(rows, RoundInputs(theta, None, np.ones(2)))
     np.testing.assert_allclose(sent[:, places], expected, rtol=0, atol=1e-6)
 
 
@@ -230,9 +230,9 @@ def test_they_pass_the_vaults_isolation_checks(policy, spec):
         require_pure_form(update, where="test")
 
         def vectors(rows, units, update=update):
-            return Stacked.clipped(update({**rows, "replicate": np.zeros(len(units), np.int64)}, state), 1.0)
+            return VectorViews.clipped(update({**rows, "replicate": np.zeros(len(units), np.int64)}, state), 1.0)
 
-        Harness(vectors, spec, 20, "first", 1, where="test").at_length()
+        Harness(vectors, spec, 20, "first", 1, where="test").try_at_length()
 
 
 def test_a_person_sends_the_same_bits_whoever_else_is_there():

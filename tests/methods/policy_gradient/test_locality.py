@@ -14,13 +14,13 @@ import pytest
 from locality_cases import CHANGES, LOCAL, MET, PLANS, VOTED, plan, run, same
 
 from tacit.methods.policy_gradient.plan import Local, PolicyGradientPlan
-from tacit.methods.policy_gradient.votes import Votes
+from tacit.methods.policy_gradient.votes import VotesPlan
 from tacit.privacy.vault.removal import Harness
 
 
 @pytest.mark.parametrize("learner", [*PLANS.values(), VOTED], ids=[*PLANS, "votes"])
 def test_nothing_but_releases_reaches_later_meetings(
-    learner: PolicyGradientPlan | Votes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    learner: PolicyGradientPlan | VotesPlan, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     before = run(tmp_path, learner, monkeypatch)
     for change in CHANGES:

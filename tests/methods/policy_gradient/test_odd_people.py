@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from tacit.envs.serving import SimulatedUsers
-from tacit.methods.policy_gradient import Learned, Policy, PolicyGradientPlan, fit
+from tacit.methods.policy_gradient import Policy, PolicyGradientPlan, TrainedPolicies, fit
 from tacit.privacy.ledger.ledger import Ledger
 from tacit.privacy.ledger.register import Register
 from tacit.privacy.vault.user_vault import UserVault
@@ -49,7 +49,7 @@ class Tampered:
         return rows
 
 
-def learned(folder: Path, users: Tampered) -> Learned:
+def learned(folder: Path, users: Tampered) -> TrainedPolicies:
     folder.mkdir()
     with (
         Ledger(folder / "ledger", UNIT, epsilon=1.0, delta=1e-4) as ledger,

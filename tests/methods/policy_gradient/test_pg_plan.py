@@ -132,10 +132,10 @@ def test_the_papers_settings(setting: Any, clip: float, steps: int, trace: float
 def test_schedules_by_hand() -> None:
     linear = PolicyGradientPlan(rounds=4, step=2.0)
     assert [linear.step_at(k) for k in range(4)] == [2.0, 1.5, 1.0, 0.5]
-    assert [linear.averaged(k) for k in range(4)] == [False, False, True, True]
+    assert [linear.is_averaged(k) for k in range(4)] == [False, False, True, True]
     assert dataclasses.replace(linear, schedule="constant").step_at(3) == 2.0
-    assert dataclasses.replace(linear, average=0.25).averaged(2) is False
-    assert all(dataclasses.replace(linear, average=1.0).averaged(k) for k in range(4))
+    assert dataclasses.replace(linear, average=0.25).is_averaged(2) is False
+    assert all(dataclasses.replace(linear, average=1.0).is_averaged(k) for k in range(4))
     stairs = PolicyGradientPlan(rounds=200, step=12.0, schedule=Staircase(factor=5.0, every=50, least=0.2))
     assert [stairs.step_at(k) for k in (0, 49, 50, 100, 150)] == pytest.approx([12, 12, 2.4, 0.48, 0.2])
 

@@ -18,7 +18,7 @@ from tacit.agents.policies import Policy
 from tacit.envs.gym_domain import GymDomain
 from tacit.envs.serving import SimulatedUsers
 from tacit.errors import PlanError, PlanExhausted
-from tacit.methods.policy_gradient import Ramp, Votes, fit, recipes, votes
+from tacit.methods.policy_gradient import Ramp, VotesPlan, fit, recipes, votes
 from tacit.units import Unit
 from tacit_worlds.cart_pole import CartPole
 from tacit_worlds.cart_pole import spec as pole
@@ -81,19 +81,21 @@ def test_votes_that_do_not_count_add_nothing_and_fewer_are_stretched() -> None:
 
 
 def test_directions_are_orthonormal_and_a_function_of_public_numbers() -> None:
-    drawn = votes.directions(plan(), 6, 2, 3)
+    drawn = votes.draw_directions(plan(), 6, 2, 3)
     assert drawn.shape == (2, PEOPLE, DIRECTIONS, 6)
     assert np.einsum("rnpd,rnqd->rnpq", drawn, drawn) == pytest.approx(
         np.broadcast_to(np.eye(DIRECTIONS), (2, PEOPLE, DIRECTIONS, DIRECTIONS)), abs=1e-12
     )
-    assert np.array_equal(drawn[:1], votes.directions(plan(), 6, 1, 3))  # also where other replicates are not there
-    for other in (votes.directions(plan(), 6, 2, 4), votes.directions(plan(seed=1), 6, 2, 3)):
+    assert np.array_equal(
+        drawn[:1], votes.draw_directions(plan(), 6, 1, 3)
+    )  # also where other replicates are not there
+    for other in (votes.draw_directions(plan(), 6, 2, 4), votes.draw_directions(plan(seed=1), 6, 2, 3)):
         assert np.abs(np.einsum("rnpd,rnpd->rnp", drawn, other)).max() < 1 - 1e-6
     assert np.abs(np.einsum("pd,pd->p", drawn[0, 0], drawn[0, 1])).max() < 1 - 1e-6
 
 
 def test_directions_point_everywhere_alike() -> None:
-    drawn = votes.directions(plan(users=4_000, directions=1), 3, 1, 0)[0, :, 0]
+    drawn = votes.draw_directions(plan(users=4_000, directions=1), 3, 1, 0)[0, :, 0]
     assert (drawn**2).mean(axis=0) == pytest.approx(np.full(3, 1 / 3), abs=0.03)  # 6 standard deviations
     assert drawn.T @ drawn / len(drawn) == pytest.approx(np.eye(3) / 3, abs=0.03)
 
@@ -160,7 +162,7 @@ def test_a_resumed_run_asks_for_the_same_directions(tmp_path: Path) -> None:
     assert len(later.actors) == ROUNDS - 3
     moved = later.actors[0].acting.theta.reshape(PEOPLE, DIRECTIONS, 2, -1)
     steps = (moved[:, :, 0] - moved[:, :, 1]) / (2 * plan().radius)
-    assert steps == pytest.approx(votes.directions(plan(), POLICY.parameters, 1, 3)[0], abs=1e-5)
+    assert steps == pytest.approx(votes.draw_directions(plan(), POLICY.parameters, 1, 3)[0], abs=1e-5)
     release.certificate.verify()
 
 
@@ -194,9 +196,12 @@ def test_people_who_do_not_come_leave_the_others_their_places(tmp_path: Path) ->
 @pytest.mark.parametrize("domain", [CartPole(), GymDomain("CartPole-v1")], ids=["batched", "Gymnasium"])
 def test_any_environment_is_played_in_episodes_of_public_length(domain: Any) -> None:
     users = SimulatedUsers(domain, pole(), horizon=500, seed=1)
-    policy, voted = Policy.default(pole(), ()), Votes(rounds=1, users=3, directions=2, episode_length=30, radius=0.1)
-    asked = votes.VoteDirections(votes.directions(voted, policy.parameters, 1, 0))
-    actor = votes.tried(voted, policy, policy.initial(np.random.default_rng(0), 1), asked, 0)
+    policy, voted = (
+        Policy.default(pole(), ()),
+        VotesPlan(rounds=1, users=3, directions=2, episode_length=30, radius=0.1),
+    )
+    asked = votes.VoteDirections(votes.draw_directions(voted, policy.parameters, 1, 0))
+    actor = votes.trial_actor(voted, policy, policy.initial_parameters(np.random.default_rng(0), 1), asked, 0)
     rows = users.serve(users.arrive(3), actor)
     ends = (rows["terminations"] | rows["truncations"]) & rows["mask"]
     assert rows["mask"].shape == (3, 120)
@@ -217,7 +222,7 @@ def test_a_policy_with_too_few_parameters_is_refused(tmp_path: Path) -> None:
 def test_the_price_is_one_gaussian_whatever_the_votes_are() -> None:
     unit = Unit("rider", "add_or_remove", 1_600)
     few, many = (
-        Votes(rounds=100, users=16, directions=p).calibrate(unit=unit, epsilon=8.0, delta=1e-5) for p in (1, 9)
+        VotesPlan(rounds=100, users=16, directions=p).calibrate(unit=unit, epsilon=8.0, delta=1e-5) for p in (1, 9)
     )
     assert few.noise_multiplier == many.noise_multiplier == pytest.approx(0.600, abs=5e-4)
     assert (few.bound, many.bound) == (1.0, 3.0)

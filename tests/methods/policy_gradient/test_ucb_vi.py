@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tacit.envs.rollouts import Timed
+from tacit.envs.rollouts import TimedDomain
 from tacit.envs.serving import SimulatedUsers
 from tacit.errors import PlanError, PlanExhausted
 from tacit.methods.policy_gradient.ucb_vi import EpisodeVisits, TabularPolicies, UcbVi, fit, plan_policy
@@ -26,9 +26,9 @@ PLAN = UcbVi(states=6, actions=2, horizon=20, rounds=120, bonus=1.0)
 
 
 @contextlib.contextmanager
-def met(folder: Path, plan: UcbVi, replicates: int = 2, river: Timed | None = None) -> Iterator[UserVault]:
+def met(folder: Path, plan: UcbVi, replicates: int = 2, river: TimedDomain | None = None) -> Iterator[UserVault]:
     """A vault of swimmers."""
-    domain = river or Timed(RIVER, 6, 20)
+    domain = river or TimedDomain(RIVER, 6, 20)
     people = SimulatedUsers(domain, domain.spec(river_swim.spec()), horizon=20, replicates=replicates, seed=4)
     (folder / "ledgers").mkdir()
     (folder / "away").mkdir()
@@ -46,7 +46,7 @@ def met(folder: Path, plan: UcbVi, replicates: int = 2, river: Timed | None = No
 
 def known(visits: float) -> np.ndarray:
     """Counters after so many visits of every pair, without any chance or noise."""
-    moves, paid = RIVER.model()
+    moves, paid = RIVER.transition_model()
     return np.concatenate([(visits * moves).ravel(), (visits * paid).ravel()])[None]
 
 
@@ -125,7 +125,7 @@ def test_the_counters_carry_the_noise_of_the_plan(tmp_path: Path, correlation: s
         release = fit(plan, vault)
     assert release.certificate.epsilon == pytest.approx(2.0, rel=1e-3)
     counts = release.value.counters[:, :72].reshape(12, 6, 2, 6)
-    moves, _ = RIVER.model()
+    moves, _ = RIVER.transition_model()
     assert plan.noise_multiplier is not None
     scale = plan.noise_multiplier * np.sqrt(2) * 20
     alone = counts[:, moves == 0] / scale
@@ -136,7 +136,10 @@ def test_the_counters_carry_the_noise_of_the_plan(tmp_path: Path, correlation: s
 
 def test_people_of_another_kind_are_refused(tmp_path: Path) -> None:
     plan = PLAN.calibrate(unit=Unit("person", "add_or_remove", 1_000), epsilon=1.0, delta=1e-5)
-    with met(tmp_path, plan, river=Timed(RIVER, 6, 19)) as vault, pytest.raises(PlanError, match="126 observations"):
+    with (
+        met(tmp_path, plan, river=TimedDomain(RIVER, 6, 19)) as vault,
+        pytest.raises(PlanError, match="126 observations"),
+    ):
         fit(plan, vault)
 
 

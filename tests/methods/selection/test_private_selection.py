@@ -62,12 +62,12 @@ CALIBRATED = functools.cache(
 
 def test_every_run_has_the_noise_with_which_the_whole_keeps_the_promise() -> None:
     plan = CALIBRATED()
-    assert plans.bound(plan).epsilon <= 8.0
-    assert plans.bound(plan).epsilon == pytest.approx(8.0, rel=2e-3)
+    assert plans.certified_bound(plan).epsilon <= 8.0
+    assert plans.certified_bound(plan).epsilon == pytest.approx(8.0, rel=2e-3)
     alone = SMALL.calibrate(unit=UNIT, epsilon=8.0, delta=DELTA)
     for one in plan.candidates:
         assert one.noise_multiplier > alone.noise_multiplier
-        assert plans.bound(one).epsilon <= one.epsilon
+        assert plans.certified_bound(one).epsilon <= one.epsilon
         assert 2.0 < one.epsilon < 6.0
     assert "the best of a secret number of runs" in str(plan)
 

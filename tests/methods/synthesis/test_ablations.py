@@ -12,7 +12,7 @@ import torch
 from tacit.data.trajectories import Trajectories
 from tacit.errors import PlanError
 from tacit.methods import synthesis
-from tacit.methods.synthesis.ablations import NAMES, Name, ablation, curious, pretrained_only
+from tacit.methods.synthesis.ablations import NAMES, Name, ablation, pretrained_synthesizer, with_curiosity
 from tacit.privacy.ledger.ledger import Ledger
 from tacit.privacy.vault.plan import public_fields
 from tacit.privacy.vault.vault import Vault
@@ -38,7 +38,7 @@ def difference(one: synthesis.TransitionsPlan, other: synthesis.TransitionsPlan)
 
 
 def test_each_changes_one_thing() -> None:
-    curiosity = curious(PLAN, synthesis.Curiosity())
+    curiosity = with_curiosity(PLAN, synthesis.Curiosity())
     assert difference(changed("NonPre"), PLAN) == {"pretraining"}
     assert changed("NonPre").pretraining is None
     assert difference(changed("NonCur", curiosity), PLAN) == set()
@@ -87,7 +87,7 @@ def test_without_noise_nothing_is_promised_and_nothing_is_clipped(tmp_path: Path
 
 def test_the_control_that_saw_public_rows_alone() -> None:
     start = synthesis.pretrain(PLAN, synthesis.Encoder.from_bounds(maze.spec(LAYOUT)), COLUMNS, seed=0)
-    weights = pretrained_only(PLAN, start).weights
+    weights = pretrained_synthesizer(PLAN, start).weights
     assert all(torch.equal(weights[name], start.average[name]) for name in start.average)
 
 

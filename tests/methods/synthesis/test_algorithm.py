@@ -229,7 +229,7 @@ def test_what_generated_rows_add_is_bounded_by_their_number() -> None:
     plan = plan_of(curiosity=settings)
     model = synthesis.pretrain(plan, synthesis.Encoder.from_bounds(maze.spec(LAYOUT)), None, seed=0).model(plan)
     objective = diffusion.Denoising(model.encoder, plan.noise_multiplicity, plan.P_mean, plan.P_std)
-    added = pretraining.Generated(model, objective, plan, settings).gradient(0)
+    added = pretraining.GeneratedGradient(model, objective, plan, settings).gradient(0)
     assert 0 < added.norm() <= 20 / 1_000
     assert added.norm() > 0.2 * 20 / 1_000
 

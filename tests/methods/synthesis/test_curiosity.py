@@ -8,7 +8,7 @@ import torch
 from tacit.methods.synthesis import pretraining
 from tacit.methods.synthesis.encoding import Encoder
 from tacit.methods.synthesis.plan import Curiosity, TransitionsPlan
-from tacit.methods.synthesis.pretraining import NoveltyScore, Pool, initial_model, most_novel, replace
+from tacit.methods.synthesis.pretraining import NoveltyScore, Pool, initial_model, most_novel, replace_rows
 from tacit_worlds import maze
 
 
@@ -66,7 +66,7 @@ def test_the_target_never_moves() -> None:
 
 def test_replace_gives_way_to_the_most_novel(seen: NoveltyScore) -> None:
     real, generated = torch.zeros(10, 4), torch.cat([rows(7, 1.0, 1), rows(3, -2.0, 2)])
-    mixed = replace(real, generated, seen, Curiosity(mode="replace", rate=0.39))
+    mixed = replace_rows(real, generated, seen, Curiosity(mode="replace", rate=0.39))
     assert mixed.shape == (10, 4)
     assert torch.equal(mixed[:7], real[:7])
     assert {tuple(row) for row in mixed[7:].tolist()} == {tuple(row) for row in generated[7:].tolist()}
@@ -83,7 +83,7 @@ def test_the_predictor_learns_after_it_has_scored() -> None:
 
 def test_rate_zero_keeps_the_real_batch(seen: NoveltyScore) -> None:
     real = rows(8, 0.0, 6)
-    assert torch.equal(replace(real, rows(8, -2.0, 7), seen, Curiosity(rate=0.0)), real)
+    assert torch.equal(replace_rows(real, rows(8, -2.0, 7), seen, Curiosity(rate=0.0)), real)
 
 
 def test_a_pool_is_drawn_once_an_epoch_and_gives_distinct_novel_rows(monkeypatch: pytest.MonkeyPatch) -> None:

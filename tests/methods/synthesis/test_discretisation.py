@@ -49,7 +49,7 @@ def test_rows_come_back_inside_their_bins_and_on_their_bounds(cut: Discretisatio
     assert np.abs(rows["actions"] - ROWS["actions"]).max() <= widest + 1e-6
     for bound in (-1.0, 1.0):  # a clipped action is an atom, and stays one
         np.testing.assert_array_equal(rows["actions"] == bound, ROWS["actions"] == bound)
-    low, high = MAZE.observation.single()
+    low, high = MAZE.observation.float32_bounds()
     assert ((rows["next_observations"] >= low) & (rows["next_observations"] <= high)).all()
     same = codes_of(cut, rows)[:, :7] == codes[:, :7]
     assert same.mean() > 0.999  # float32 may round a value onto an edge

@@ -17,7 +17,7 @@ from tacit.methods import synthesis
 from tacit.methods.synthesis import trajectories
 from tacit.methods.synthesis.discretisation import Discretisation
 from tacit.methods.synthesis.encoding import Encoder, groups
-from tacit.methods.synthesis.raking import Raking, codes_of
+from tacit.methods.synthesis.raking import Raking, cell_codes
 from tacit.privacy.ledger.ledger import Ledger
 from tacit.privacy.mechanisms.marginals import DIFFERENCES
 from tacit.privacy.vault.vault import Vault
@@ -100,7 +100,7 @@ def test_bins_are_labels_and_whole_numbers() -> None:
     assert ("actions", 1, 5) in names  # 0 to 4, one bin each
     assert [index for column, index, _ in names if column == DIFFERENCES] == [0, 1]
     real = rows(2_000)
-    codes = np.stack(codes_of([(axis,) for axis in cut.axes], real), axis=1).astype(np.int32)
+    codes = np.stack(cell_codes([(axis,) for axis in cut.axes], real), axis=1).astype(np.int32)
     back = cut.decode(codes, np.random.default_rng(0))
     np.testing.assert_array_equal(back["observations"][:, 2:], real["observations"][:, 2:])
     np.testing.assert_array_equal(back["next_observations"][:, 2:], real["next_observations"][:, 2:])

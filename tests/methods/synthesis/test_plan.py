@@ -10,15 +10,15 @@ from typing import Any
 import pytest
 
 from tacit.errors import PlanError
-from tacit.methods.synthesis.plan import Curiosity, Pretraining, Sampler, TransitionsPlan, scheduled
+from tacit.methods.synthesis.plan import Curiosity, Pretraining, Sampler, TransitionsPlan, scheduled_rate
 from tacit.units import Promise, Unit
 
 
 def test_schedule_literals() -> None:
-    cosine = [scheduled(8.0, step, 6, 2, "cosine") for step in range(6)]
+    cosine = [scheduled_rate(8.0, step, 6, 2, "cosine") for step in range(6)]
     assert cosine == pytest.approx([4.0, 8.0, 8.0, 6.828427, 4.0, 1.171573])
-    assert [scheduled(8.0, step, 6, 2, "constant") for step in range(6)] == [4.0, 8.0, 8.0, 8.0, 8.0, 8.0]
-    assert scheduled(8.0, 0, 6, 0, "cosine") == 8.0
+    assert [scheduled_rate(8.0, step, 6, 2, "constant") for step in range(6)] == [4.0, 8.0, 8.0, 8.0, 8.0, 8.0]
+    assert scheduled_rate(8.0, 0, 6, 0, "cosine") == 8.0
 
 
 def test_plan_uses_its_schedule() -> None:

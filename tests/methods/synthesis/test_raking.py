@@ -20,15 +20,15 @@ from tacit.methods.synthesis.raking import (
     Histograms,
     NoisyHistograms,
     Raking,
-    codes_of,
-    effective,
-    raked,
-    resampled,
-    shrunk,
+    cell_codes,
+    effective_size,
+    rake_weights,
+    resample,
+    shrink_table,
 )
 from tacit.privacy.ledger.ledger import Ledger
 from tacit.privacy.mechanisms.releases import Axis
-from tacit.privacy.mechanisms.tallies import vectors_of
+from tacit.privacy.mechanisms.tallies import contribution_vectors
 from tacit.privacy.noise.secret import SecretNoise
 from tacit.privacy.vault.plan import plan_id, public_fields
 from tacit.privacy.vault.vault import Vault
@@ -61,15 +61,15 @@ def rows_of(observations: Any, actions: Any, mask: Any) -> dict[str, np.ndarray]
 
 def test_a_unit_adds_the_mean_of_its_rows_whatever_their_number() -> None:
     rows = rows_of([[0.1, 0.2, 0.9], [0.9, 0.0, 0.0]], [[0, 1, 1], [1, 0, 0]], [[True] * 3, [True, False, False]])
-    added = vectors_of(Histograms(((HALVES,), (HALVES, ACTIONS))), rows, None)
+    added = contribution_vectors(Histograms(((HALVES,), (HALVES, ACTIONS))), rows, None)
     np.testing.assert_allclose(added, np.array([[2, 1, 1, 1, 0, 1], [0, 3, 0, 0, 0, 3]]) / 3)
     nobody = rows_of(np.zeros((1, 2)), np.zeros((1, 2)), np.zeros((1, 2), bool))
-    assert vectors_of(Histograms(((HALVES,),)), nobody, None).tolist() == [[0, 0]]
+    assert contribution_vectors(Histograms(((HALVES,),)), nobody, None).tolist() == [[0, 0]]
 
 
 def test_what_lies_on_an_edge_or_outside_has_a_cell() -> None:
     columns = rows_of([-1.0, 0.0, 0.5, 1.0, 2.0], [0] * 5, [True] * 5)
-    np.testing.assert_array_equal(codes_of([(HALVES,)], columns)[0], [0, 0, 1, 1, 1])
+    np.testing.assert_array_equal(cell_codes([(HALVES,)], columns)[0], [0, 0, 1, 1, 1])
 
 
 def test_default_tables_follow_from_the_spec() -> None:
@@ -123,7 +123,7 @@ def test_the_noise_of_the_histograms_is_tied_to_that_of_the_gradients() -> None:
     assert (histograms.name, histograms.steps, histograms.sampling_rate) == (PART, 1, 1.0)
     assert histograms.noise_multiplier == pytest.approx(3 * 4.0 / (0.2 * math.sqrt(100)))
     assert histograms.clip_norm == pytest.approx(0.3 * math.sqrt(8))
-    sampled = dataclasses.replace(raking, steps=25, sampling_rate=0.1).beside(gradients)
+    sampled = dataclasses.replace(raking, steps=25, sampling_rate=0.1).tied_part(gradients)
     assert sampled.noise_multiplier == pytest.approx(3 * 4.0 * (0.1 * 5) / (0.2 * 10))
     calibrated = plan.calibrate(unit=UNIT, epsilon=3.0, delta=1e-4)
     alone = dataclasses.replace(plan, raking=None).calibrate(unit=UNIT, epsilon=3.0, delta=1e-4)
@@ -145,7 +145,7 @@ def test_very_many_units_are_met_in_samples() -> None:
     assert (few.steps, few.sampling_rate) == (1, 1.0)
     assert (many.steps, many.sampling_rate) == (100, 0.01)
     gradients = synthesis.TransitionsPlan(noise_multiplier=4.0).parts()[0]
-    one, sampled = few.beside(gradients).noise_multiplier, many.beside(gradients).noise_multiplier
+    one, sampled = few.tied_part(gradients).noise_multiplier, many.tied_part(gradients).noise_multiplier
     assert one is not None
     assert sampled == pytest.approx(one / 10)  # the rate * sqrt(steps) of either
 
@@ -154,32 +154,32 @@ def test_weights_bring_the_tables_to_their_goals() -> None:
     rng = np.random.default_rng(0)
     codes = [rng.integers(0, 3, 5_000), rng.integers(0, 4, 5_000)]
     goals = [np.array([0.7, 0.2, 0.1]), np.array([0.1, 0.2, 0.3, 0.4])]
-    weights = raked(codes, goals, 30)
+    weights = rake_weights(codes, goals, 30)
     for code, goal in zip(codes, goals, strict=True):
         np.testing.assert_allclose(np.bincount(code, weights), goal, atol=1e-6)
-    assert 1 < effective(weights) < 5_000
-    assert effective(np.full(10, 0.1)) == pytest.approx(10)
+    assert 1 < effective_size(weights) < 5_000
+    assert effective_size(np.full(10, 0.1)) == pytest.approx(10)
 
 
 def test_goals_where_no_row_lies_are_left_to_the_others() -> None:
-    weights = raked([np.array([0, 0, 1])], [np.array([0.25, 0.25, 0.5])], 3)
+    weights = rake_weights([np.array([0, 0, 1])], [np.array([0.25, 0.25, 0.5])], 3)
     np.testing.assert_allclose(weights, [0.25, 0.25, 0.5])
-    np.testing.assert_allclose(raked([np.array([0, 0])], [np.array([0.0, 1.0])], 3), [0.5, 0.5])
+    np.testing.assert_allclose(rake_weights([np.array([0, 0])], [np.array([0.0, 1.0])], 3), [0.5, 0.5])
 
 
 def test_resampling_keeps_every_weight_up_to_one_row() -> None:
     weights = np.array([0.5, 0.0, 0.3, 0.2])
-    drawn = resampled(weights, 1_000, np.random.default_rng(1))
+    drawn = resample(weights, 1_000, np.random.default_rng(1))
     assert np.abs(np.bincount(drawn, minlength=4) - 1_000 * weights).max() <= 1
 
 
 def test_noise_alone_moves_nothing_and_a_clear_difference_stays() -> None:
     own, rng = np.full(100, 0.01), np.random.default_rng(2)
     noise = 0.02 * rng.standard_normal(100)
-    assert np.abs(shrunk(own + noise, own, 0.02) - own).sum() < 0.3 * np.abs(noise).sum()
+    assert np.abs(shrink_table(own + noise, own, 0.02) - own).sum() < 0.3 * np.abs(noise).sum()
     other = np.r_[np.full(50, 0.02), np.zeros(50)]
-    np.testing.assert_allclose(shrunk(other, own, 1e-4), other, atol=1e-5)
-    np.testing.assert_allclose(shrunk(own, own, 0.1), own)
+    np.testing.assert_allclose(shrink_table(other, own, 1e-4), other, atol=1e-5)
+    np.testing.assert_allclose(shrink_table(own, own, 0.1), own)
 
 
 # -- with a vault -----------------------------------------------------------------------------------------------------

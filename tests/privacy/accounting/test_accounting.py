@@ -285,7 +285,7 @@ def test_disagreeing_accountants_are_refused(monkeypatch: pytest.MonkeyPatch) ->
     honest = accounting.epsilon(event, delta=1e-6, relation="add_or_remove").epsilon
     for wrong in (0.97 * honest, 1.03 * honest):
         certified.epsilon.cache_clear()
-        row = accounting_table.Row("liar", lambda leaves, relation, delta, wrong=wrong: wrong)
+        row = accounting_table.AccountingRule("liar", lambda leaves, relation, delta, wrong=wrong: wrong)
         monkeypatch.setitem(accounting_table.TABLE, ("poisson_gaussian", "add_or_remove"), row)  # type: ignore[arg-type]
         with pytest.raises(AccountingError, match="disagree"):
             accounting.epsilon(event, delta=1e-6, relation="add_or_remove")
@@ -377,9 +377,9 @@ def test_round_up_never_rounds_down(value: float, up: float) -> None:
 
 def test_leaves_are_composed_once(monkeypatch: pytest.MonkeyPatch) -> None:
     calls: list[Any] = []
-    real = poisson_step.pessimistic
-    monkeypatch.setattr(poisson_step, "pessimistic", lambda *a: (calls.append(a), real(*a))[1])
+    real = poisson_step.pessimistic_pld
+    monkeypatch.setattr(poisson_step, "pessimistic_pld", lambda *a: (calls.append(a), real(*a))[1])
     step = PoissonSampledEvent(0.0123, GaussianEvent(3.21))
     leaves = flatten(both(*[step] * 500))
-    accountants.pessimistic(leaves, "add_or_remove", spread=1e-2)
+    accountants.pessimistic_pld(leaves, "add_or_remove", spread=1e-2)
     assert len(calls) == 1

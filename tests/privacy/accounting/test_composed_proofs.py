@@ -248,13 +248,13 @@ def test_too_many_different_sums_of_losses_are_refused() -> None:
 def test_a_lie_of_either_side_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     certified.epsilon.cache_clear()
     event = composed([(0.31, 1e-6, 10)], GaussianEvent(2.0))
-    whole = approximate.pessimistic
-    monkeypatch.setattr(approximate, "pessimistic", lambda leaves, interval: whole(((leaves[0][0], 5),), interval))
-    accountants._pessimistic.cache_clear()
+    whole = approximate.pessimistic_pld
+    monkeypatch.setattr(approximate, "pessimistic_pld", lambda leaves, interval: whole(((leaves[0][0], 5),), interval))
+    accountants._pessimistic_pld.cache_clear()
     for one in (event, composed([(0.31, 1e-6, 10)])):
         with pytest.raises(AccountingError, match="disagree"):
             accounting.epsilon(one, delta=1e-4, relation="add_or_remove")
-    accountants._pessimistic.cache_clear()
+    accountants._pessimistic_pld.cache_clear()
     certified.epsilon.cache_clear()
 
 

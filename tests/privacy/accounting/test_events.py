@@ -24,10 +24,10 @@ from tacit.privacy.accounting.events import (
     SampledWithoutReplacementEvent,
     SelfComposedEvent,
     ZcdpEvent,
+    compose_parallel,
     event_from_json,
     event_to_json,
     flatten,
-    parallel,
 )
 
 G = GaussianEvent
@@ -88,20 +88,20 @@ def test_parallel_is_the_gaussian_of_the_largest_precision() -> None:
         ComposedEvent([G(4.0), Fixed(7, 7, G(4.0))]),
     ]
     for events in (sets, sets[::-1]):
-        found = parallel(events)
+        found = compose_parallel(events)
         assert isinstance(found, G)
         assert found.noise_multiplier == pytest.approx(math.sqrt(4 / 3), rel=1e-15)
-    assert parallel([G(2.0), G(0.0)]) == NonPrivateEvent()
+    assert compose_parallel([G(2.0), G(0.0)]) == NonPrivateEvent()
 
 
 def test_parallel_with_a_concentrated_event_is_the_largest_rho() -> None:
     """A Gaussian at noise 2 and two steps of rho 0.1 (0.125 + 0.2) dominate one step of rho 0.3."""
     one = ComposedEvent([G(2.0), SelfComposedEvent(ZcdpEvent(0.1), 2)])
     for events in ([one, ZcdpEvent(0.3)], [ZcdpEvent(0.3), one]):
-        found = parallel(events)
+        found = compose_parallel(events)
         assert isinstance(found, ZcdpEvent)
         assert found.rho == pytest.approx(0.325, rel=1e-12)
-    assert parallel([G(1.0), ZcdpEvent(0.3)]).rho == pytest.approx(0.5, rel=1e-15)
+    assert compose_parallel([G(1.0), ZcdpEvent(0.3)]).rho == pytest.approx(0.5, rel=1e-15)
 
 
 def test_no_laplace_noise_is_no_privacy_and_its_kinds_stay_apart() -> None:
@@ -127,7 +127,7 @@ def test_no_laplace_noise_is_no_privacy_and_its_kinds_stay_apart() -> None:
 )
 def test_only_plain_gaussians_run_in_parallel(events: list[Event]) -> None:
     with pytest.raises(AccountingError, match="event"):
-        parallel(events)
+        compose_parallel(events)
 
 
 def gaussian(sigma: Any) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tacit.errors import PlanError
-from tacit.privacy.accounting.filters import Charge, RdpOrder, Total, admits, rdp_to_epsilon, spent, written
+from tacit.privacy.accounting.filters import Charge, RdpOrder, Total, admits, exact_decimal, rdp_to_epsilon, spent
 
 positive = st.floats(min_value=5e-324, max_value=1e6)
 small = st.floats(min_value=0.0, max_value=1e-3)
@@ -48,19 +48,19 @@ def test_sum_is_exact_and_never_above(costs: list[tuple[float, float]], epsilon:
 )
 def test_rdp_conversion_is_the_published_formula_rounded_up(rdp: float, order: float, delta: float) -> None:
     formula = rdp + math.log1p(-1 / order) - (math.log(delta) + math.log(order)) / (order - 1)
-    ours = float(rdp_to_epsilon(written(rdp), order, delta))
+    ours = float(rdp_to_epsilon(exact_decimal(rdp), order, delta))
     assert ours == pytest.approx(max(0.0, formula), rel=1e-9, abs=1e-9)
 
 
 def test_rdp_conversion_against_dp_accounting() -> None:
     theirs, _ = compute_epsilon([16.0], [0.8], 1e-6)
-    assert float(rdp_to_epsilon(written(0.8), 16.0, 1e-6)) == pytest.approx(theirs, rel=1e-12)
+    assert float(rdp_to_epsilon(exact_decimal(0.8), 16.0, 1e-6)) == pytest.approx(theirs, rel=1e-12)
 
 
 def test_rdp_conversion_bounds_the_gaussian_hockey_stick() -> None:
     # Gaussian of multiplier 2: (a, a/8)-RDP; its exact delta(epsilon) must lie below 1e-5 at the converted epsilon.
     for order in (4.0, 16.0, 64.0):
-        e = float(rdp_to_epsilon(written(order / 8), order, 1e-5))
+        e = float(rdp_to_epsilon(exact_decimal(order / 8), order, 1e-5))
         mu = 0.5
         phi = lambda x: 0.5 * math.erfc(-x / math.sqrt(2))  # noqa: E731
         assert phi(mu / 2 - e / mu) - math.exp(e) * phi(-mu / 2 - e / mu) <= 1e-5

@@ -106,14 +106,14 @@ def test_the_pair_has_the_stated_profile_and_is_a_distribution() -> None:
         p, other = (present, absent) if epsilon >= 0 else (absent, present)
         stated = hockey_stick(p, other, epsilon, x[1] - x[0])
         assert masses @ np.maximum(-np.expm1(epsilon - losses), 0) == pytest.approx(stated, rel=1e-4, abs=1e-9)
-        found = fixed_size.pessimistic(q, sigma, interval).get_delta_for_epsilon(epsilon)
+        found = fixed_size.pessimistic_pld(q, sigma, interval).get_delta_for_epsilon(epsilon)
         assert stated - 1e-9 <= found <= stated * 1.001 + 1e-6
 
 
 @pytest.mark.parametrize(("q", "sigma", "interval"), [(1e-3, 1.0, 1e-2), (0.3, 0.5, 0.05), (0.9, 3.0, 2e-3)])
 def test_the_grid_is_that_of_connect_the_dots(q: float, sigma: float, interval: float) -> None:
     """The published algorithm takes second differences of delta; splitting each cell gives the same masses."""
-    found = fixed_size.pessimistic(q, sigma, interval)._pmf_remove
+    found = fixed_size.pessimistic_pld(q, sigma, interval)._pmf_remove
     epsilon = (found._lower_loss + np.arange(found.size)) * interval
     size = np.expm1(np.abs(epsilon))
     x = 1 + sigma**2 / 2 * np.log1p(size / q)

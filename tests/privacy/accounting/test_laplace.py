@@ -134,9 +134,9 @@ def test_a_mu_for_every_epsilon_and_a_test_that_it_bounds() -> None:
     mu = accounting.mu_gdp(event, "add_or_remove")
     assert mu == pytest.approx(math.hypot(1, 10 * laplace.mu(1 / 8.3)))
     assert accounting.mu_gdp(event, "add_or_remove", delta=1e-5) <= mu
-    missed = float(tradeoff.missed(event, "add_or_remove", delta=1e-5, false_alarms=np.array([0.05]))[0])
+    missed = float(tradeoff.miss_rates(event, "add_or_remove", delta=1e-5, false_alarms=np.array([0.05]))[0])
     assert norm.sf(norm.ppf(0.05) + mu) <= missed < 0.54
-    weak = float(tradeoff.missed(numbers(0.1), "add_or_remove", delta=1e-5, false_alarms=np.array([1e-6]))[0])
+    weak = float(tradeoff.miss_rates(numbers(0.1), "add_or_remove", delta=1e-5, false_alarms=np.array([1e-6]))[0])
     assert weak == pytest.approx(1 - 1e-6 * math.exp(10), abs=1e-4)
 
 

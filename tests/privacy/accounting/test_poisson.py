@@ -29,7 +29,7 @@ def masses(pmf: PLDPmf) -> dict[int, float]:
 @pytest.mark.parametrize(("q", "sigma"), CASES)
 def test_the_grid_is_that_of_dp_accounting(q: float, sigma: float, relation: Relation) -> None:
     interval = max(q, 0.02) / sigma / 20
-    ours = poisson.pessimistic(q, sigma, relation, interval)
+    ours = poisson.pessimistic_pld(q, sigma, relation, interval)
     theirs = privacy_loss_distribution.from_gaussian_mechanism(
         sigma, value_discretization_interval=interval, sampling_prob=q, neighboring_relation=THEIRS[relation]
     )
@@ -44,7 +44,7 @@ def test_the_grid_is_that_of_dp_accounting(q: float, sigma: float, relation: Rel
 def test_its_delta_on_the_grid_is_that_of_the_half_line(q: float, sigma: float) -> None:
     """Where epsilon = k * interval: P[X > x] under the mixture less exp(epsilon) times that under N(0, sigma^2)."""
     interval = 0.01
-    distribution = poisson.pessimistic(q, sigma, "add_or_remove", interval)
+    distribution = poisson.pessimistic_pld(q, sigma, "add_or_remove", interval)
     for epsilon in (0.1, 0.4, 1.0):
         x = 0.5 + sigma**2 * math.log1p(math.expm1(epsilon) / q)
         absent, present = (0.5 * math.erfc((x - centre) / sigma / math.sqrt(2)) for centre in (0, 1))
@@ -54,7 +54,7 @@ def test_its_delta_on_the_grid_is_that_of_the_half_line(q: float, sigma: float) 
 
 @pytest.mark.parametrize(("q", "relation"), [(0.5, "add_or_remove"), (1.0, "add_or_remove"), (0.008, "replace_one")])
 def test_deltas_at_once_are_those_of_dp_accounting(q: float, relation: Relation) -> None:
-    distribution = poisson.pessimistic(q, 1.4, relation, 0.01).self_compose(3)
+    distribution = poisson.pessimistic_pld(q, 1.4, relation, 0.01).self_compose(3)
     epsilons = np.append(np.linspace(0.0, 2.0, 401), 50.0)  # on the grid of losses, between, and beyond all of them
     theirs = distribution.get_delta_for_epsilon(epsilons)
     np.testing.assert_allclose(accountants.deltas(distribution, epsilons), theirs, rtol=1e-12, atol=1e-16)

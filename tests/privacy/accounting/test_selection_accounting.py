@@ -33,9 +33,9 @@ from tacit.privacy.accounting.events import (
     event_to_json,
     flatten,
 )
-from tacit.privacy.accounting.selection import expected_runs, tightened
+from tacit.privacy.accounting.selection import expected_runs, tighten
 from tacit.privacy.noise.secret import SecretNoise
-from tacit.privacy.vault.selection import number_of_runs
+from tacit.privacy.vault.selection import draw_run_count
 
 LAWS: tuple[Law, ...] = ("logarithmic", "geometric")
 SAMPLED = SelfComposedEvent(PoissonSampledEvent(0.02, GaussianEvent(1.5)), 500)
@@ -96,7 +96,7 @@ class TestSelectionOfSamples(SelectionContract):
 @pytest.mark.parametrize("stop", [2, 10, 100])
 def test_the_law_of_the_number_of_runs(stop: int, law: Law) -> None:
     noise, draws = SecretNoise.for_tests(1), 4_000
-    counts = Counter(number_of_runs(stop, law, noise) for _ in range(draws))
+    counts = Counter(draw_run_count(stop, law, noise) for _ in range(draws))
     most = next(k for k in range(1, 10_000) if draws * probability(np.arange(k, 20_000), stop, law).sum() < 8)
     expected = draws * probability(np.arange(1, most), stop, law)
     keep = expected >= 5
@@ -179,7 +179,7 @@ def test_quadrature_agrees_with_the_series_which_is_above_it_between_whole_order
 
 def test_smaller_epsilons_from_larger_ones() -> None:
     grid = np.array([0.0, 0.5, 1.0])
-    found = tightened(grid, np.array([1.0, 0.3, 0.0]))
+    found = tighten(grid, np.array([1.0, 0.3, 0.0]))
     pure = approximate.delta(flatten(EpsilonDeltaEvent(1.0, 0.0)), grid)
     assert found == pytest.approx(np.minimum(pure, [1.0, 0.3, 0.0]))
 

@@ -17,7 +17,7 @@ STEP = PoissonSampledEvent(RATE, GAUSSIAN)
 
 
 def missed(event: Event) -> np.ndarray:
-    return trade_off.missed(event, "add_or_remove", delta=DELTA, false_alarms=ALARMS)
+    return trade_off.miss_rates(event, "add_or_remove", delta=DELTA, false_alarms=ALARMS)
 
 
 def of_one_step(alarms: np.ndarray) -> np.ndarray:

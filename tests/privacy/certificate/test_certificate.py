@@ -26,7 +26,7 @@ from tacit.privacy.certificate import canonical as certificate_json
 from tacit.privacy.certificate import fields as certificate_fields
 from tacit.privacy.certificate.certificate import Certificate, Release, schema
 from tacit.privacy.certificate.markdown import mechanisms
-from tacit.privacy.mechanisms.base import OwnProof, certified
+from tacit.privacy.mechanisms.base import OwnProof, certificate_parts
 from tacit.privacy.mechanisms.releases import Axis, NoisyHistogram
 from tacit.privacy.mechanisms.sums import FixedSizeSum, PoissonSum
 from tacit.privacy.sentences import LISTS
@@ -34,11 +34,11 @@ from tacit.units import Unit
 
 UNIT = Unit("patient", "add_or_remove", 100_000)
 BINS = Axis("observations", 0, tuple(float(edge) for edge in range(9)))
-(DENOISER,) = certified(
+(DENOISER,) = certificate_parts(
     [PoissonSum(name="denoiser", steps=300, sampling_rate=0.02, clip_norm=1.5, noise_multiplier=1.2, rows_per_unit=4)]
 )
-(HISTOGRAM,) = certified([NoisyHistogram(name="starts", axes=(BINS,), noise_multiplier=40.0)])
-(FIXED_SIZE,) = certified(
+(HISTOGRAM,) = certificate_parts([NoisyHistogram(name="starts", axes=(BINS,), noise_multiplier=40.0)])
+(FIXED_SIZE,) = certificate_parts(
     [
         FixedSizeSum(
             name="gradient",
@@ -52,7 +52,7 @@ BINS = Axis("observations", 0, tuple(float(edge) for edge in range(9)))
         )
     ]
 )
-HALVES = certified(
+HALVES = certificate_parts(
     [
         PoissonSum(
             name=f"half {fold}",
@@ -67,7 +67,7 @@ HALVES = certified(
         for fold in (0, 1)
     ]
 )
-(OWN_PROOF,) = certified(
+(OWN_PROOF,) = certificate_parts(
     [OwnProof(kind="smooth_sensitivity", name="regression", epsilon=0.8, delta=1e-7, rows_per_unit=40)]
 )
 TRAJECTORY = {"unit": Unit("trajectory", "replace_one", 5_000), "epsilon_target": None, "audit": None}

@@ -17,8 +17,8 @@ from tacit.privacy.certificate import fields as certificate_fields
 from tacit.privacy.certificate.certificate import schema
 from tacit.privacy.certificate.markdown import mechanisms
 from tacit.privacy.mechanisms.above_threshold import AboveThreshold
-from tacit.privacy.mechanisms.base import certified
-from tacit.privacy.mechanisms.kinds import part_of
+from tacit.privacy.mechanisms.base import certificate_parts
+from tacit.privacy.mechanisms.kinds import part_from_json
 from tacit.privacy.mechanisms.sums import PoissonSum
 from tacit.privacy.mechanisms.thresholds import KappaStop, PMin
 from tacit.units import Unit
@@ -65,7 +65,7 @@ EXPERTS: dict[str, Any] = {
 
 
 def stated(*parts: AboveThreshold | PoissonSum) -> list[dict[str, Any]]:
-    return certified(parts)
+    return certificate_parts(parts)
 
 
 SETS = {
@@ -145,8 +145,8 @@ def test_of_clones_it_protects_all_of_a_log_and_needs_no_floor_or_environment() 
 def test_what_a_part_takes_for_granted_cannot_be_left_out(field: str) -> None:
     built = build(parts=SETS["logs"], **EXPERTS)
     required = {
-        "assumptions": part_of(SETS["logs"][0]).assumptions(),
-        "not_protected": part_of(SETS["logs"][0]).not_protected(),
+        "assumptions": part_from_json(SETS["logs"][0]).assumptions(),
+        "not_protected": part_from_json(SETS["logs"][0]).not_protected(),
     }[field]
     for words in required:
         record = built.to_json()

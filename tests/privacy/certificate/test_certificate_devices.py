@@ -14,7 +14,7 @@ from tacit.privacy.accounting import table as accounting_table
 from tacit.privacy.accounting.events import flatten
 from tacit.privacy.certificate import fields as certificate_fields
 from tacit.privacy.certificate.certificate import schema
-from tacit.privacy.mechanisms.base import certified
+from tacit.privacy.mechanisms.base import certificate_parts
 from tacit.privacy.mechanisms.device_sums import DeviceSum, LaplaceSum
 from tacit.privacy.mechanisms.sums import PoissonSum
 from tacit.units import Relation, Unit
@@ -35,7 +35,7 @@ SETS: dict[str, tuple[Any, ...]] = {
 
 
 def stated(name: str) -> list[dict[str, Any]]:
-    return certified(SETS[name])
+    return certificate_parts(SETS[name])
 
 
 def people(relation: Relation = "add_or_remove") -> dict[str, Any]:
@@ -94,7 +94,7 @@ def test_what_is_taken_for_granted_is_said() -> None:
 def test_the_published_noise_is_certified_with_its_large_epsilon() -> None:
     """Noise 0.01 on means of 83 people: not private by any standard, but told."""
     part = LaplaceSum(name="queries", steps=50, size=141, bound=0.5, noise_multiplier=0.01 * 83 / 0.5)
-    plain = certified([part])
+    plain = certificate_parts([part])
     unit = Unit("person", "replace_one", 83)
     built = build(parts=plain, **(people() | {"unit": unit, "delta": 1e-5, "budget": (5_000.0, 1e-3)}))
     assert 3_850 <= built.epsilon <= 3_930

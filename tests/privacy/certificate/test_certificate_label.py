@@ -12,8 +12,8 @@ from test_certificate import DENOISER, build
 from tacit.cli import main
 from tacit.errors import CertificateError
 from tacit.privacy.certificate.certificate import Certificate
-from tacit.privacy.certificate.markdown import guarantees, label, model
-from tacit.privacy.mechanisms.base import certified
+from tacit.privacy.certificate.markdown import guarantees, label, trust_model
+from tacit.privacy.mechanisms.base import certificate_parts
 from tacit.privacy.mechanisms.device_sums import DeviceSum, LaplaceSum
 
 ASKED = (
@@ -76,11 +76,11 @@ def test_without_a_promise_it_promises_nothing() -> None:
 
 def test_who_is_trusted_follows_from_the_parts() -> None:
     summed = {"name": "sum", "steps": 1, "devices": 100, "clip_norm": 1.0, "noise_multiplier": 1.0}
-    local, shared = (certified([DeviceSum(noise=noise, **summed)])[0] for noise in ("device", "shared"))  # type: ignore[arg-type]
-    numbers = certified([LaplaceSum(name="sum", steps=1, size=2, bound=1.0, noise_multiplier=9.0)])[0]
-    assert model([local, numbers]) == "Local"
-    assert model([shared]) == "Federated"
-    assert model([DENOISER]) == model([local, DENOISER]) == "Central"
+    local, shared = (certificate_parts([DeviceSum(noise=noise, **summed)])[0] for noise in ("device", "shared"))  # type: ignore[arg-type]
+    numbers = certificate_parts([LaplaceSum(name="sum", steps=1, size=2, bound=1.0, noise_multiplier=9.0)])[0]
+    assert trust_model([local, numbers]) == "Local"
+    assert trust_model([shared]) == "Federated"
+    assert trust_model([DENOISER]) == trust_model([local, DENOISER]) == "Central"
 
 
 def test_the_command_prints_it_and_refuses_an_edited_certificate(

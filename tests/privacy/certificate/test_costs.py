@@ -54,7 +54,7 @@ def fitting(record: Record) -> Record:
     try:
         event = event_from_json(record["event"])
         unit = Unit(*(record["unit"][name] for name in ("name", "relation", "population")))
-        return record | fields.from_parts(unit, event, record)
+        return record | fields.derive_status(unit, event, record)
     except TacitError:
         return record
 

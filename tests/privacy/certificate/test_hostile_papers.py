@@ -14,7 +14,7 @@ from test_certificate import build
 from tacit.errors import CertificateError, LedgerError
 from tacit.privacy.certificate.certificate import Certificate
 from tacit.privacy.ledger.register import Register
-from tacit.privacy.ledger.state import GENESIS, canonical
+from tacit.privacy.ledger.state import GENESIS, canonical_json
 from tacit.privacy.ledger.store import read_entries
 
 
@@ -45,7 +45,7 @@ def test_a_line_with_the_right_code_and_no_entry_is_refused(entry: object, tmp_p
     key.chmod(0o600)
     head, lines = GENESIS, ""
     for value in ({"kind": "create", "name": "n", "version": 1}, entry):
-        text = canonical(value)
+        text = canonical_json(value)
         of_lines = hmac.digest(secret, b"lines", "sha256")
         head = hmac.digest(of_lines, f"{head}\n{text}".encode(), "sha256").hex()
         lines += f"{text} {head}\n"

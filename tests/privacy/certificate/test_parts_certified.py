@@ -11,8 +11,8 @@ from vault_cases import GivenParts
 from tacit.errors import PlanError
 from tacit.privacy.accounting.events import flatten
 from tacit.privacy.certificate import fields as certificate_fields
-from tacit.privacy.mechanisms.base import Part, certified
-from tacit.privacy.mechanisms.kinds import part_of
+from tacit.privacy.mechanisms.base import Part, certificate_parts
+from tacit.privacy.mechanisms.kinds import part_from_json
 from tacit.privacy.mechanisms.releases import Axis, NoisyHistogram
 from tacit.privacy.mechanisms.smooth_sensitivity import Visits, WeightedStates
 from tacit.privacy.mechanisms.sums import FixedSizeSum, PoissonSum
@@ -62,15 +62,15 @@ PARTS: dict[str, tuple[Part, ...]] = {
 @pytest.mark.parametrize("parts", PARTS.values(), ids=PARTS.keys())
 def test_a_certificate_of_real_parts_verifies(parts: tuple[Part, ...]) -> None:
     event = plans.event(GivenParts(parts))
-    stated: Any = certified(parts)
+    stated: Any = certificate_parts(parts)
     assert flatten(certificate_fields.parts_event(stated)) == flatten(event)
     assert build(parts=stated, event=event, **TRAJECTORY).verify().private
 
 
 @pytest.mark.parametrize("part", [FIXED, POISSON, FRAGMENTS, *HALVES], ids=lambda part: part.name)
 def test_a_part_is_rebuilt_as_it_was_and_nothing_else_is_taken_for_one(part: Part) -> None:
-    stated: Any = certified([part])[0]
-    assert part_of(stated) == part
+    stated: Any = certificate_parts([part])[0]
+    assert part_from_json(stated) == part
     for edited in (
         stated | {"hidden": 1},
         stated | {"rows": "some"},
@@ -79,4 +79,4 @@ def test_a_part_is_rebuilt_as_it_was_and_nothing_else_is_taken_for_one(part: Par
         {name: value for name, value in stated.items() if name != "clip_norm"},
     ):
         with pytest.raises(PlanError):
-            part_of(edited)
+            part_from_json(edited)

@@ -38,7 +38,7 @@ def added(*values: float, apart: bool = False) -> GradientSum:
     total = GradientSum(PARAMETERS)
     for value in values:
         if apart:
-            total.next_chunk()
+            total.start_chunk()
         total.add([({name: name}, Constant(value)) for name in SHAPES], torch.ones(1), None)
     return total
 
@@ -46,7 +46,7 @@ def added(*values: float, apart: bool = False) -> GradientSum:
 def test_the_sum_comes_out_by_parameter_and_without_padding() -> None:
     total = added(1.0, 2.0)
     assert {name: tuple(view.shape) for name, view in total.views().items()} == SHAPES
-    assert total.flat().tolist() == [3.0] * (15 + 1 + 64 + 7)
+    assert total.to_vector().tolist() == [3.0] * (15 + 1 + 64 + 7)
 
 
 def test_every_parameter_begins_at_a_cache_line() -> None:
@@ -56,19 +56,19 @@ def test_every_parameter_begins_at_a_cache_line() -> None:
 
 def test_nothing_added_is_zero_and_what_memory_held_is_never_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch, "empty", lambda *size, **options: torch.full(size, torch.nan, **options))
-    assert not GradientSum(PARAMETERS).flat().any()
-    assert added(1.0).flat().tolist() == [1.0] * 87
+    assert not GradientSum(PARAMETERS).to_vector().any()
+    assert added(1.0).to_vector().tolist() == [1.0] * 87
     assert added(1.0, 2.0, apart=True)._sums().sum() == 3 * 87  # padding is zero
-    assert added(1.0, 2.0, apart=True).flat().tolist() == [3.0] * 87
+    assert added(1.0, 2.0, apart=True).to_vector().tolist() == [3.0] * 87
 
 
 def test_chunks_are_added_in_float64() -> None:
     small = 2.0**-26
-    assert added(1.0, *[small] * 8).flat()[0] == 1.0
-    assert added(1.0, *[small] * 8, apart=True).flat()[0] == 1.0 + 2.0**-23
+    assert added(1.0, *[small] * 8).to_vector()[0] == 1.0
+    assert added(1.0, *[small] * 8, apart=True).to_vector()[0] == 1.0 + 2.0**-23
     far = added(2.0**30, 1.0, -(2.0**30), apart=True)
-    assert far.flat()[0] == 1.0
-    assert added(2.0**30, 1.0, -(2.0**30)).flat()[0] == 0.0
+    assert far.to_vector()[0] == 1.0
+    assert added(2.0**30, 1.0, -(2.0**30)).to_vector()[0] == 0.0
 
 
 @pytest.mark.parametrize("apart", [False, True])

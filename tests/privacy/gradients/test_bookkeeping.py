@@ -138,8 +138,8 @@ def test_a_precision_of_a_backend_alone_is_refused_in_our_words() -> None:
     code = (
         "import torch; torch.backends.mkldnn.matmul.fp32_precision = 'bf16'\n"
         "from tacit.errors import MechanismError\n"
-        "from tacit.privacy.gradients.clipped_sums import require_apart\n"
-        "try: require_apart(torch.nn.Linear(1, 1))\n"
+        "from tacit.privacy.gradients.clipped_sums import require_separate_units\n"
+        "try: require_separate_units(torch.nn.Linear(1, 1))\n"
         "except MechanismError as error: print(error)"
     )
     said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout

@@ -53,6 +53,6 @@ def test_what_vmap_cannot_run_is_refused_in_one_sentence() -> None:
 
 def test_one_unit_needs_at_least_its_gradient_twice() -> None:
     model = Convolution()
-    size = bookkeeping.bytes_of_one_unit(model, squared_loss, {"x": torch.randn(1, 4, 10), "y": torch.randn(1, 3)})
+    size = bookkeeping.functional_unit_bytes(model, squared_loss, {"x": torch.randn(1, 4, 10), "y": torch.randn(1, 3)})
     parameters = sum(p.numel() for p in model.parameters())
     assert 8 * parameters < size < 8 * parameters + 10_000

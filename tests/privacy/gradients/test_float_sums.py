@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from tacit.privacy.gradients import clipping, layers
 from tacit.privacy.gradients.accumulator import UNITS_PER_CHUNK, GradientSum
-from tacit.privacy.gradients.layers import Table
+from tacit.privacy.gradients.layers import LearnedTable
 
 CLIP = 1.0
 MOST = 1 + 1e-6
@@ -44,7 +44,7 @@ KINDS: dict[str, tuple[nn.Module, Callable[[Tensor], Rows]]] = {
     "bias alone": (nn.Linear(6, 5).requires_grad_(False), linear(1)),
     "layer norm": (nn.LayerNorm(8), wide),
     "embedding": (nn.Embedding(3, 4), table_rows),
-    "table": (Table(8), wide),
+    "table": (LearnedTable(8), wide),
 }
 KINDS["bias alone"][0].bias.requires_grad_(True)
 
@@ -59,7 +59,7 @@ def total(kind: str, sizes: list[np.ndarray]) -> np.ndarray:
             a, g = rows(torch.from_numpy(chunk).float())
             part = layers.contribution(module, a, g, len(chunk), frozenset(parameters))
             weights = clipping.coefficients(part.squares.sqrt(), CLIP).float()
-            sums.next_chunk()
+            sums.start_chunk()
             sums.add([({name: name for name in parameters}, part)], weights, None)
     return np.asarray(sums._sums(), np.float64).copy()
 

@@ -29,7 +29,7 @@ from torch import Tensor, nn
 from tacit.errors import MechanismError
 from tacit.privacy.gradients import clipped_sums as gradients
 from tacit.privacy.gradients.accumulator import GradientSum
-from tacit.privacy.gradients.clipped_sums import add_clipped, assign_gradient, clipped_sum, trainable
+from tacit.privacy.gradients.clipped_sums import add_clipped, assign_gradient, clipped_sum, trainable_parameters
 
 Case = tuple[nn.Module, Loss, dict[str, Tensor]]
 
@@ -82,10 +82,10 @@ def test_sums_of_disjoint_batches_add_up(name: str) -> None:
     model, loss, rows = case(name)
     clip = middle_clip(model, loss, rows)
     first, second = ({key: tensor[part] for key, tensor in rows.items()} for part in (slice(0, 2), slice(2, 9)))
-    sums = GradientSum(trainable(model))
+    sums = GradientSum(trainable_parameters(model))
     for piece in (first, second):
         add_clipped(sums, model, loss, piece, clip)
-    assert relative(sums.flat(), clipped_sum(model, loss, rows, clip).double()) <= 5e-6
+    assert relative(sums.to_vector(), clipped_sum(model, loss, rows, clip).double()) <= 5e-6
 
 
 def test_chunks_follow_the_memory() -> None:

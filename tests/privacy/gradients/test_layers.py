@@ -2,7 +2,15 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from tacit.privacy.gradients.layers import Dense, Outer, Segments, Table, contribution, row_squares, supported
+from tacit.privacy.gradients.layers import (
+    DenseGradients,
+    LearnedTable,
+    OuterProduct,
+    Segments,
+    contribution,
+    is_supported,
+    row_squares,
+)
 
 BOTH = frozenset({"weight", "bias"})
 
@@ -12,7 +20,8 @@ def rows(*shape: int, seed: int = 0) -> Tensor:
 
 
 @pytest.mark.parametrize(
-    ("count", "kind"), [(1, Outer), (2, Outer), (8, Outer), (9, Dense), (40, Dense)]
+    ("count", "kind"),
+    [(1, OuterProduct), (2, OuterProduct), (8, OuterProduct), (9, DenseGradients), (40, DenseGradients)],
 )  # 9 * 9 * (20 + 20) > 8 * 20 * 20
 def test_linear_takes_the_cheapest_form_and_all_agree(count: int, kind: type) -> None:
     a, g = rows(5, count, 20), rows(5, count, 20, seed=1)
@@ -40,7 +49,7 @@ def test_the_gram_form_never_understates_rows_that_cancel() -> None:
     result = contribution(nn.Linear(64, 64), a.flatten(0, 1), g.flatten(0, 1), 6, BOTH)
     exact = (g.double().transpose(1, 2) @ a.double()).square().sum((1, 2)) + g.double().sum(1).square().sum(1)
     spread = 2 * (a[:, 0].double().norm(dim=1) ** 2 + 1).sqrt() * g[:, 0].double().norm(dim=1)
-    assert isinstance(result, Outer)
+    assert isinstance(result, OuterProduct)
     assert (result.squares >= exact * (1 - 1e-5)).all()
     torch.testing.assert_close(result.squares[:2], exact[:2], rtol=1e-5, atol=0)  # cancelled to 5 % and 0.5 %
     torch.testing.assert_close(result.squares[4:].sqrt(), 1e-3 * spread[4:], rtol=1e-3, atol=0)
@@ -59,7 +68,7 @@ def test_layer_norm_by_hand() -> None:
     a = torch.tensor([[1.0, 3.0], [0.0, 4.0]])
     g = torch.tensor([[2.0, 5.0], [1.0, 1.0]])
     result = contribution(module, a, g, 1, BOTH)
-    assert isinstance(result, Dense)
+    assert isinstance(result, DenseGradients)
     torch.testing.assert_close(result.gradients["weight"], torch.tensor([[-3.0, 6.0]]))
     torch.testing.assert_close(result.gradients["bias"], torch.tensor([[3.0, 6.0]]))
     assert result.squares.tolist() == pytest.approx([9 + 36 + 9 + 36])
@@ -81,11 +90,11 @@ def test_embedding_by_hand() -> None:
 
 
 def test_table_adds_and_sums_its_gradient_over_the_unit() -> None:
-    table = Table(3, 2)
+    table = LearnedTable(3, 2)
     x = rows(4, 3, 2)
     torch.testing.assert_close(table(x), x + table.weight)
     result = contribution(table, x, x, 2, frozenset({"weight"}))
-    assert isinstance(result, Dense)
+    assert isinstance(result, DenseGradients)
     torch.testing.assert_close(result.gradients["weight"], torch.stack([x[0] + x[1], x[2] + x[3]]))
     with pytest.raises(ValueError, match="does not end in"):
         table(rows(4, 3, 1))
@@ -95,8 +104,8 @@ def test_only_exact_classes_with_their_own_parameters_are_supported() -> None:
     class Scaled(nn.Linear):
         pass
 
-    assert supported(nn.Linear(2, 2))
-    assert supported(Table(2))
-    assert not supported(Scaled(2, 2))
-    assert not supported(nn.Conv1d(2, 2, 1))
-    assert not supported(nn.utils.parametrizations.weight_norm(nn.Linear(2, 2)))
+    assert is_supported(nn.Linear(2, 2))
+    assert is_supported(LearnedTable(2))
+    assert not is_supported(Scaled(2, 2))
+    assert not is_supported(nn.Conv1d(2, 2, 1))
+    assert not is_supported(nn.utils.parametrizations.weight_norm(nn.Linear(2, 2)))

@@ -15,10 +15,10 @@ from scipy.stats import norm
 
 from tacit.errors import BudgetExceeded, PlanError
 from tacit.privacy.accounting.filters import Charge, RdpOrder
-from tacit.privacy.ledger.folds import FOLDS, Balance, Fold, alone, folds_of, places, teacher
+from tacit.privacy.ledger.folds import FOLDS, Balance, Fold, part_folds, plan_folds, single_fold, teacher_name
 from tacit.privacy.ledger.ledger import Ledger
 from tacit.privacy.ledger.state import POLICY
-from tacit.privacy.mechanisms.base import certified
+from tacit.privacy.mechanisms.base import certificate_parts
 from tacit.privacy.mechanisms.device_sums import LaplaceSum
 from tacit.privacy.mechanisms.sums import FixedSizeSum, PoissonSum
 from tacit.units import Relation, Unit
@@ -28,7 +28,7 @@ RELATIONS: tuple[Relation, ...] = ("add_or_remove", "replace_one")
 
 def part(fold: Fold | None, rate: float = 1.0, name: str = "s") -> dict[str, Any]:
     """A sum as the ledger writes it down."""
-    return certified(
+    return certificate_parts(
         [PoissonSum(name=name, steps=3, sampling_rate=rate, clip_norm=1.0, noise_multiplier=2.0, fold=fold)]
     )[0]
 
@@ -55,11 +55,11 @@ def test_a_plan_lies_where_all_of_its_parts_do() -> None:
         ([part(0), part(None)], None, None, "everybody"),
         ([], None, None, "everybody"),
     ):
-        found = folds_of(parts)
+        found = plan_folds(parts)
         assert found == (None if folds is None else frozenset(folds))
-        assert (alone(found), teacher(found)) == (pays, who)
-    assert places([part(1), part(0), part(1)]) == (1, 0, 1)
-    assert places([part(None), part(1)]) is None
+        assert (single_fold(found), teacher_name(found)) == (pays, who)
+    assert part_folds([part(1), part(0), part(1)]) == (1, 0, 1)
+    assert part_folds([part(None), part(1)]) is None
 
 
 def test_a_policy_is_taught_by_the_folds_that_had_been_read_when_the_ledger_first_saw_it(tmp_path: Path) -> None:
@@ -86,14 +86,14 @@ def test_what_is_not_proved_for_a_fold_counts_as_over_everybody() -> None:
     laplace = LaplaceSum(name="s", steps=1, bound=1.0, size=2, noise_multiplier=1.0)
     for stated in (
         {**part(None, rate=0.5), "fold": 0},
-        {**certified([fixed])[0], "fold": 0},
-        {**certified([laplace])[0], "fold": 0},
+        {**certificate_parts([fixed])[0], "fold": 0},
+        {**certificate_parts([laplace])[0], "fold": 0},
         {**part(0), "fold": True},
         {**part(0), "fold": 2},
         {**part(0), "kind": "of my own"},
         "fold 0",
     ):
-        assert folds_of([stated]) is None
+        assert plan_folds([stated]) is None
 
 
 # -- what it costs -----------------------------------------------------------------------------------------------------
@@ -172,7 +172,7 @@ def test_the_balance_is_the_sum_over_the_plans_of_a_fold(
 ) -> None:
     balance = Balance.empty(relation, "sum")
     for epsilon, delta, fold in plans:
-        balance = balance.plus(Charge(epsilon, delta), fold)
+        balance = balance.with_charge(Charge(epsilon, delta), fold)
     finite = [plan for plan in plans if plan[0] < math.inf]
     for fold in FOLDS:
         own = [Fraction(repr(epsilon)) for epsilon, _, at in finite if at in (None, fold)]
@@ -180,7 +180,7 @@ def test_the_balance_is_the_sum_over_the_plans_of_a_fold(
         assert (balance.totals[fold].cost, balance.totals[fold].delta) == (sum(own), sum(deltas))
         assert balance.admits(1.0, 1e-4) <= (sum(own) <= 1 and sum(deltas) <= Fraction(1, 10**4))
     for epsilon, delta, at in plans:
-        balance = balance.minus(Charge(epsilon, delta), at)
+        balance = balance.without_charge(Charge(epsilon, delta), at)
     assert balance == Balance.empty(relation, "sum")
 
 
@@ -215,7 +215,7 @@ def test_a_full_balance_keeps_the_promise_to_whoever_comes_goes_or_moves(relatio
             dearer, share = far * math.hypot(max(m), both), 1e-6
             epsilon = brentq(lambda e, mu=dearer, d=share: gaussian_delta(mu, e) - d, 0.0, 80.0, xtol=1e-12)
             fold: Fold | None = {0: 0, 1: 1}.get(int(reach))  # type: ignore[assignment]
-            more = balance.plus(Charge(float(epsilon) + 1e-9, share), fold)
+            more = balance.with_charge(Charge(float(epsilon) + 1e-9, share), fold)
             if more.admits(budget, delta):
                 balance, plans = more, [*plans, (m, both)]
         assert plans

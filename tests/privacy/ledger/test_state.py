@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from tacit.errors import BudgetExceeded, LedgerError, PlanError, PlanExhausted, TacitError
 from tacit.privacy.accounting.filters import Charge, Composition, RdpOrder, Total, rdp_to_epsilon
-from tacit.privacy.ledger.state import Entry, LedgerState, PlanSummary, Terms, canonical, link, replay
+from tacit.privacy.ledger.state import Entry, LedgerState, PlanSummary, Terms, canonical_json, link, replay
 from tacit.units import Unit
 
 UNIT = Unit("patient", "add_or_remove", 1000)
@@ -231,7 +231,7 @@ def test_the_hash_is_that_of_the_whole_entry_as_json(kind: str, seq: int, payloa
         {"kind": kind, "payload": payload, "seq": seq, "time": "now"}, sort_keys=True, separators=(",", ":")
     )
     expected = hashlib.sha256(f"{'7' * 64}\n{body}".encode("ascii")).hexdigest()
-    assert link("7" * 64, seq, "now", kind, canonical(payload)) == expected
+    assert link("7" * 64, seq, "now", kind, canonical_json(payload)) == expected
 
 
 @pytest.mark.parametrize(

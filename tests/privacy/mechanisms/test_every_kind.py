@@ -15,7 +15,7 @@ import pytest
 from tacit.evaluation.audits.running import CASES
 from tacit.privacy.accounting.events import event_to_json
 from tacit.privacy.certificate.certificate import schema
-from tacit.privacy.mechanisms.base import Proved, Sum
+from tacit.privacy.mechanisms.base import ProvedMechanism, Sum
 from tacit.privacy.mechanisms.kinds import PARTS
 
 ROOT = Path(__file__).parents[3]
@@ -69,7 +69,7 @@ def test_the_form_of_every_kind_follows_from_its_fields() -> None:
         names = {field.name for field in dataclasses.fields(kind)}  # type: ignore[arg-type]
         assert {"kind", "name"} <= names
         assert not {"certified", "from_certified", "contribution", "sampler"} & set(dir(kind))
-        assert schema()["$defs"].keys() >= {kind.__name__} or issubclass(kind, Proved)
+        assert schema()["$defs"].keys() >= {kind.__name__} or issubclass(kind, ProvedMechanism)
 
 
 @pytest.mark.parametrize("kind", EVIDENCE)

@@ -13,7 +13,7 @@ from scipy.stats import chi2
 
 from tacit.errors import PlanError
 from tacit.privacy.accounting import bounds as accounting
-from tacit.privacy.mechanisms.base import certified
+from tacit.privacy.mechanisms.base import certificate_parts
 from tacit.privacy.mechanisms.releases import GRID, NoisyMaximum
 from tacit.privacy.noise.secret import SecretNoise
 from tacit.units import Relation, Unit
@@ -87,8 +87,8 @@ def test_without_units_all_are_alike_and_with_many_the_best_wins() -> None:
 def test_its_event_is_pure_and_its_certificate_says_so() -> None:
     own = mechanism(1.5)
     assert accounting.epsilon(own.event, delta=1e-9, relation="replace_one").epsilon == pytest.approx(1.5, abs=1e-6)
-    assert certified([own])[0]["delta"] == 0.0
-    assert certified([own])[0]["kind"] == "noisy_max"
+    assert certificate_parts([own])[0]["delta"] == 0.0
+    assert certificate_parts([own])[0]["kind"] == "noisy_max"
     assert own.size == 3
 
 

@@ -14,8 +14,8 @@ from scipy import stats
 from tacit import Unit
 from tacit.errors import PlanError
 from tacit.privacy.accounting import bounds
-from tacit.privacy.mechanisms.base import certified
-from tacit.privacy.mechanisms.kinds import part_of
+from tacit.privacy.mechanisms.base import certificate_parts
+from tacit.privacy.mechanisms.kinds import part_from_json
 from tacit.privacy.mechanisms.responses import RandomizedResponses
 from tacit.privacy.noise.secret import SecretNoise
 
@@ -31,10 +31,10 @@ def part(**fields: Any) -> RandomizedResponses:
 def test_each_answer_is_turned_round_with_the_stated_chance(m: float) -> None:
     asked, count = part(noise_multiplier=m), 40_000
     given_ = np.repeat([[1.0], [-1.0], [0.0], [math.nan], [math.inf], [-math.inf]], count, axis=1)
-    released = asked.randomized(given_, SecretNoise.for_tests(3))
+    released = asked.randomize(given_, SecretNoise.for_tests(3))
     assert released.dtype == np.int8
-    assert asked.chance == pytest.approx(1 / (1 + math.exp(1 / m)))
-    for row, chance in zip(released, (1 - asked.chance, asked.chance, *[0.5] * 4), strict=True):
+    assert asked.flip_probability == pytest.approx(1 / (1 + math.exp(1 / m)))
+    for row, chance in zip(released, (1 - asked.flip_probability, asked.flip_probability, *[0.5] * 4), strict=True):
         ups = int((row == 1).sum())
         assert ups + int((row == -1).sum()) == count
         assert stats.binomtest(ups, count, chance).pvalue > 1e-6
@@ -53,24 +53,24 @@ class Given(SecretNoise):
 
 
 def test_the_bound_is_never_below_the_chance() -> None:
-    q = part().chance
+    q = part().flip_probability
     below, above = math.floor(math.ldexp(q, 62)), math.ceil(math.ldexp(q, 62) * (1 + 2.0**-39)) + 1
-    released = part().randomized(np.ones(4), Given([0, below, above, (1 << 62) - 1]))
+    released = part().randomize(np.ones(4), Given([0, below, above, (1 << 62) - 1]))
     assert released.tolist() == [-1, -1, 1, 1]
-    coins = part().randomized(np.zeros(2), Given([(1 << 61) - 1, 1 << 61]))
+    coins = part().randomize(np.zeros(2), Given([(1 << 61) - 1, 1 << 61]))
     assert coins.tolist() == [-1, 1]
 
 
 @given(st.floats(1 / 500, 1e5))
 def test_no_two_answers_are_further_apart_than_the_price_of_one(m: float) -> None:
-    q = part(noise_multiplier=m).chance
+    q = part(noise_multiplier=m).flip_probability
     ratios = [one / other for one in (1 - q, 0.5, q) for other in (1 - q, 0.5, q)]
     assert math.log(max(ratios)) <= 1 / m * (1 + 1e-9)
 
 
 @pytest.mark.parametrize(("m", "answers"), [(0.625, 5), (2.0, 3), (1.0, 1)])
 def test_who_is_left_out_costs_at_most_that(m: float, answers: int) -> None:
-    delta, q = 1e-5, part(noise_multiplier=m).chance
+    delta, q = 1e-5, part(noise_multiplier=m).flip_probability
     found = bounds.epsilon(
         part(noise_multiplier=m, answers=answers).event, delta=delta, relation="add_or_remove"
     ).epsilon
@@ -82,7 +82,7 @@ def test_who_is_left_out_costs_at_most_that(m: float, answers: int) -> None:
 
 @pytest.mark.parametrize(("m", "answers"), [(0.625, 5), (2.0, 3), (1.0, 1)])
 def test_the_price_is_that_of_all_answers_of_a_person(m: float, answers: int) -> None:
-    delta, q = 1e-5, part(noise_multiplier=m).chance
+    delta, q = 1e-5, part(noise_multiplier=m).flip_probability
     found = bounds.epsilon(part(noise_multiplier=m, answers=answers).event, delta=delta, relation="replace_one").epsilon
     kept = np.arange(answers + 1)
     loss = (2 * kept - answers) / m
@@ -104,13 +104,13 @@ def test_several_meetings_cost_several_times() -> None:
 
 
 def test_certificates_state_and_rebuild_it() -> None:
-    stated = certified([part()])[0]
-    assert part_of(stated) == part()
+    stated = certificate_parts([part()])[0]
+    assert part_from_json(stated) == part()
     assert "turned round with probability 0.167982" in part().describe(UNIT)
     assert "fair coin" in part().describe(UNIT)
-    assert part_of(stated | {"participations": 2}) == part(participations=2)
+    assert part_from_json(stated | {"participations": 2}) == part(participations=2)
     assert not np.isfinite(bounds.epsilon(part(noise_multiplier=0.0).event, delta=1e-5, relation="replace_one").epsilon)
-    assert part(noise_multiplier=0.0).randomized(np.array([1.0, -1.0]), SecretNoise()).tolist() == [1, -1]
+    assert part(noise_multiplier=0.0).randomize(np.array([1.0, -1.0]), SecretNoise()).tolist() == [1, -1]
 
 
 @pytest.mark.parametrize(

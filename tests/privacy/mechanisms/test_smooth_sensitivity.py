@@ -14,8 +14,8 @@ from scipy import stats
 from tacit.errors import PlanError
 from tacit.privacy.accounting.events import EpsilonDeltaEvent
 from tacit.privacy.gradients.clipping import SLACK
-from tacit.privacy.mechanisms.base import certified
-from tacit.privacy.mechanisms.kinds import part_of
+from tacit.privacy.mechanisms.base import certificate_parts
+from tacit.privacy.mechanisms.kinds import part_from_json
 from tacit.privacy.mechanisms.releases import Axis
 from tacit.privacy.mechanisms.smooth_sensitivity import RegularisedLoss, Visits, WeightedStates
 from tacit.privacy.noise.secret import SecretNoise
@@ -186,9 +186,9 @@ def test_no_records_is_noise_of_the_largest_scale() -> None:
 def test_the_certificate_and_the_event_say_the_same() -> None:
     part = RegularisedLoss(**SMALL, ridge=30.0)
     assert part.event == EpsilonDeltaEvent(1.0, 0.01)
-    (said,) = certified([part])
+    (said,) = certificate_parts([part])
     assert (said["kind"], said["epsilon"], said["delta"]) == ("smooth_sensitivity", 1.0, 0.01)
-    assert part_of(said).event == part.event
+    assert part_from_json(said).event == part.event
 
 
 @pytest.mark.parametrize(
@@ -218,7 +218,7 @@ def test_noise_far_above_the_public_grid_leaves_no_lattice_of_its_own() -> None:
     mechanism = WeightedStates(**SMALL)
     least = mechanism.scale(np.full(2, 1e5))
     scale, grid, noise = 2.0**17 * least, 2.0 ** (math.frexp(least)[1] - 11), SecretNoise.for_tests(1)
-    released = mechanism._noisy(np.full(20_000, 0.3), scale, least, noise)
+    released = mechanism._add_noise(np.full(20_000, 0.3), scale, least, noise)
 
     def on_lattice(theta: float) -> float:
         drawn = (released - theta) / (scale * (1 + SLACK))

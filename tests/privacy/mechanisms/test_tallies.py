@@ -11,7 +11,7 @@ import pytest
 
 from tacit.errors import MechanismError
 from tacit.privacy.gradients.clipping import SLACK, clip_rows
-from tacit.privacy.mechanisms.tallies import clipped_tallies, vectors_of
+from tacit.privacy.mechanisms.tallies import clipped_tallies, contribution_vectors
 
 
 @dataclass(frozen=True)
@@ -78,7 +78,7 @@ def test_one_of_many_rows_moves_their_sum_by_a_clip() -> None:
 def test_padded_units_have_the_same_vectors() -> None:
     mask = np.array([[True, True, False], [True, False, False], [False] * 3])
     cells = np.array([[[0, 1], [2, 1], [9, 9]], [[1, 0], [9, 9], [9, 9]], [[9, 9]] * 3])
-    found = vectors_of(Given((3, 2)), {"cells": cells, "mask": mask, "replicate": np.zeros(3, int)}, None)
+    found = contribution_vectors(Given((3, 2)), {"cells": cells, "mask": mask, "replicate": np.zeros(3, int)}, None)
     np.testing.assert_array_equal(found, [[0.5, 0, 0.5, 0, 1], [0, 1, 0, 1, 0], [0] * 5])
 
 

@@ -14,28 +14,28 @@ from tacit.privacy.mechanisms.thresholds import (
     KappaStop,
     PMin,
     Thresholds,
-    epsilon_of,
     expected_length,
-    least_held_out,
-    longest,
+    longest_prefix,
     optimise,
     overflow,
     overflow_delta,
+    smallest_holdout,
     tail,
+    trajectory_epsilon,
 )
 
 
 def test_epsilon_of_the_two_floors() -> None:
-    thresholds = Thresholds(safe=50.0, threshold=100.0, threshold_scale=4.0, step_scale=2.0)
+    thresholds = Thresholds(safe_count=50.0, threshold=100.0, threshold_scale=4.0, step_scale=2.0)
     floored = 1 / 4 + 1 / 2 + math.log(1 + 0.8 / (0.1 * 50))
     stopped = 1 / 4 + math.log(math.exp(1 / 2) + 1 / (0.25 * 50))
-    assert epsilon_of(thresholds, PMin(0.1), actions=3, experts=1000) == pytest.approx(floored)
-    assert epsilon_of(thresholds, KappaStop(0.25), actions=3, experts=1000) == pytest.approx(stopped)
+    assert trajectory_epsilon(thresholds, PMin(0.1), actions=3, experts=1000) == pytest.approx(floored)
+    assert trajectory_epsilon(thresholds, KappaStop(0.25), actions=3, experts=1000) == pytest.approx(stopped)
 
 
 def test_the_other_direction_counts_where_it_is_the_larger() -> None:
-    thresholds = Thresholds(safe=1e9, threshold=1e9, threshold_scale=1e6, step_scale=10.0)
-    assert epsilon_of(thresholds, PMin(0.5), actions=2, experts=2) == pytest.approx(0.1 + math.log(2))
+    thresholds = Thresholds(safe_count=1e9, threshold=1e9, threshold_scale=1e6, step_scale=10.0)
+    assert trajectory_epsilon(thresholds, PMin(0.5), actions=2, experts=2) == pytest.approx(0.1 + math.log(2))
 
 
 @pytest.mark.parametrize(("b1", "b2"), [(3, 3), (3, 5), (7, 2), (1, 1), (40, 41)])
@@ -87,16 +87,16 @@ def test_the_planning_table(epsilon, trajectories, floor, actions, threshold, le
     public = {"actions": actions, "experts": 3000}
     found = optimise(floor, **public, epsilon=epsilon, delta=1 / 6000 / trajectories)
     assert threshold - 3 <= found.threshold <= threshold
-    assert longest(found, floor, **public, horizon=200) == length
+    assert longest_prefix(found, floor, **public, horizon=200) == length
 
 
 @pytest.mark.parametrize("floor", [PMin(0.01), PMin(0.25), KappaStop(0.02), KappaStop(0.5)])
 @pytest.mark.parametrize("epsilon", [0.05, 0.3, 2.0])
 def test_the_promise_is_kept_exactly_and_on_the_grid(floor, epsilon: float) -> None:
     found = optimise(floor, actions=3, experts=100_000, epsilon=epsilon, delta=1e-7)
-    assert epsilon_of(found, floor, actions=3, experts=100_000) <= epsilon
-    assert tail(found.threshold_scale, found.step_scale, found.threshold - found.safe - 1) <= 1e-7
-    for number in (found.safe, found.threshold, found.threshold_scale, found.step_scale):
+    assert trajectory_epsilon(found, floor, actions=3, experts=100_000) <= epsilon
+    assert tail(found.threshold_scale, found.step_scale, found.threshold - found.safe_count - 1) <= 1e-7
+    for number in (found.safe_count, found.threshold, found.threshold_scale, found.step_scale):
         assert number * GRID == int(number * GRID)
 
 
@@ -159,16 +159,16 @@ def test_a_floor_of_another_kind_is_refused() -> None:
 
 
 def test_the_longest_prefix_by_hand() -> None:
-    thresholds = Thresholds(safe=1.0, threshold=700.0, threshold_scale=4.0, step_scale=4.0)
+    thresholds = Thresholds(safe_count=1.0, threshold=700.0, threshold_scale=4.0, step_scale=4.0)
     kept = [1000 * 0.9**k >= 700 for k in range(1, 30)]
-    assert longest(thresholds, PMin(0.05), actions=3, experts=1000, horizon=50) == sum(kept) == 3
-    assert longest(thresholds, PMin(0.05), actions=3, experts=1000, horizon=2) == 2
-    assert longest(thresholds, KappaStop(0.1), actions=3, experts=1000, horizon=50) == 50
-    assert longest(thresholds, KappaStop(0.1), actions=3, experts=699, horizon=50) == 0
+    assert longest_prefix(thresholds, PMin(0.05), actions=3, experts=1000, horizon=50) == sum(kept) == 3
+    assert longest_prefix(thresholds, PMin(0.05), actions=3, experts=1000, horizon=2) == 2
+    assert longest_prefix(thresholds, KappaStop(0.1), actions=3, experts=1000, horizon=50) == 50
+    assert longest_prefix(thresholds, KappaStop(0.1), actions=3, experts=699, horizon=50) == 0
 
 
 def test_the_expected_length_by_simulation() -> None:
-    thresholds = Thresholds(safe=1.0, threshold=700.0, threshold_scale=80.0, step_scale=120.0)
+    thresholds = Thresholds(safe_count=1.0, threshold=700.0, threshold_scale=80.0, step_scale=120.0)
     rng = np.random.default_rng(5)
     for floor, agreement in ((PMin(0.01), 1.0), (KappaStop(0.05), 0.98)):
         often, rare = (0.98, 0.01) if isinstance(floor, PMin) else (1.0, 0.0)
@@ -184,7 +184,7 @@ def test_the_expected_length_by_simulation() -> None:
 
 
 def test_sure_agreement_without_stops_lasts_to_the_horizon() -> None:
-    sure = Thresholds(safe=1.0, threshold=10.0, threshold_scale=1.0, step_scale=1.0)
+    sure = Thresholds(safe_count=1.0, threshold=10.0, threshold_scale=1.0, step_scale=1.0)
     stopped = sum(0.9**k for k in range(1, 21))
     assert expected_length(sure, KappaStop(0.1), actions=2, experts=10**6, horizon=20) == pytest.approx(stopped)
 
@@ -199,7 +199,7 @@ def test_overflow_is_above_the_chance_of_it() -> None:
 
 
 def test_the_reserve_is_the_smallest_that_pays() -> None:
-    found = least_held_out(25, 3000, 10.0, 1e-6, most=10**6)
+    found = smallest_holdout(25, 3000, 10.0, 1e-6, limit=10**6)
     assert overflow_delta(25, found, 3000, 10.0) <= 1e-6 < overflow_delta(25, found - 1, 3000, 10.0)
     assert overflow_delta(25, 4, 3000, 2.0) == pytest.approx(2 * (1 + math.exp(2)) * overflow(25, 4, 3000))
-    assert least_held_out(3, 2, 10.0, 1e-12, most=10**6) == 3  # as many as there are draws: no overflow at all
+    assert smallest_holdout(3, 2, 10.0, 1e-12, limit=10**6) == 3  # as many as there are draws: no overflow at all

@@ -157,4 +157,4 @@ def test_refined_words_fill_their_cell_of_the_tail_uniformly(kernel, word):
 
 def test_without_the_compiled_module_there_is_no_compiled_kernel(monkeypatch):
     monkeypatch.setitem(sys.modules, "tacit.privacy.noise._gaussian", None)
-    assert box_muller._compiled("gaussian") is None
+    assert box_muller._load_kernel("gaussian") is None

@@ -71,10 +71,10 @@ class Tape:
 def test_noise_is_c_inverse_z(correlation: Correlation, decay: tuple[float, ...], steps: int) -> None:
     z = np.random.default_rng(0).standard_normal((steps, 5)).astype(np.float32)
     noise = CorrelatedNoise(correlation, steps, 2, decay, Tape(z))
-    drawn = np.stack([noise.next(5, 3.0) for _ in range(steps)])
+    drawn = np.stack([noise.next_noise(5, 3.0) for _ in range(steps)])
     expected = 3.0 * sensitivity(correlation, steps, 2, decay) * np.linalg.solve(dense(correlation, steps, decay), z)
     np.testing.assert_allclose(drawn, expected, rtol=1e-5, atol=1e-5)
-    assert noise.left == 0
+    assert noise.steps_left == 0
 
 
 @pytest.mark.parametrize(("correlation", "decay"), CASES)
@@ -157,7 +157,7 @@ def test_drawn_running_sums_have_that_spread() -> None:
     noise = CorrelatedNoise("toeplitz", 500, 1, (1.0,), SecretNoise.for_tests(3))
     total, squares = np.zeros(4000), []
     for _ in range(500):
-        step = noise.next(4000, 2.0)
+        step = noise.next_noise(4000, 2.0)
         total += step
         squares.append(float(np.mean(total**2)) / 4)
     assert math.sqrt(squares[-1]) == pytest.approx(3.04, rel=0.05)
@@ -178,7 +178,7 @@ def test_noise_matched_to_momentum_ends_below_noise_matched_to_sums() -> None:
 
 def test_independent_noise_costs_the_root_of_the_participations() -> None:
     noise = CorrelatedNoise("independent", 40, 9, (1.0,), SecretNoise.for_tests(4))
-    drawn = np.stack([noise.next(2000, 1.0) for _ in range(40)])
+    drawn = np.stack([noise.next_noise(2000, 1.0) for _ in range(40)])
     assert drawn.std() == pytest.approx(3.0, rel=0.02)
     assert abs(np.corrcoef(drawn[0], drawn[1])[0, 1]) < 0.1
 
@@ -200,22 +200,22 @@ def test_parameters_out_of_range_are_refused(correlation: Correlation, steps: in
 @pytest.mark.parametrize("correlation", ["independent", "toeplitz", "tree"])
 def test_steps_and_size_are_kept(correlation: Correlation) -> None:
     noise = CorrelatedNoise(correlation, 3, 1, (1.0,), SecretNoise())
-    noise.next(4, 1.0)
+    noise.next_noise(4, 1.0)
     with pytest.raises(MechanismError):
-        noise.next(5, 1.0)
+        noise.next_noise(5, 1.0)
     for bad in (math.nan, -1.0, math.inf):
         with pytest.raises(PlanError):
-            noise.next(4, bad)
-    assert noise.left == 2
-    assert not noise.next(4, 0.0).any()
-    noise.next(4, 1.0)
+            noise.next_noise(4, bad)
+    assert noise.steps_left == 2
+    assert not noise.next_noise(4, 0.0).any()
+    noise.next_noise(4, 1.0)
     with pytest.raises(MechanismError):
-        noise.next(4, 1.0)
+        noise.next_noise(4, 1.0)
 
 
 def test_it_cannot_be_copied_or_told() -> None:
     noise = CorrelatedNoise("toeplitz", 3, 1, (1.0,), SecretNoise())
-    noise.next(2, 1.0)
+    noise.next_noise(2, 1.0)
     for attempt in (pickle.dumps, copy.copy, copy.deepcopy):
         with pytest.raises(MechanismError):
             attempt(noise)
@@ -225,13 +225,13 @@ def test_it_cannot_be_copied_or_told() -> None:
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="forks")
 def test_a_forked_child_cannot_draw_a_step_that_its_parent_draws_too() -> None:
     noise = CorrelatedNoise("toeplitz", 3, 1, (1.0,), SecretNoise())
-    noise.next(2, 1.0)
+    noise.next_noise(2, 1.0)
 
     def child() -> None:
         try:
-            noise.next(2, 1.0)
+            noise.next_noise(2, 1.0)
         except MechanismError as error:
             raise LedgerError("refused", where="", expected="", remedy="") from error
 
     assert in_child(child) == 3
-    noise.next(2, 1.0)
+    noise.next_noise(2, 1.0)

@@ -66,7 +66,7 @@ def test_a_coin_of_a_product() -> None:
     draw = SecretNoise.for_tests(1).integers
     size = 200_000
     fractions = tuple((np.full(size, a), np.full(size, b)) for a, b in ((2, 3), (4, 5)))
-    heads = discrete._one_in_exp_of_product(draw, fractions, size).mean()
+    heads = discrete._bernoulli_exp_product(draw, fractions, size).mean()
     assert heads == pytest.approx(math.exp(-8 / 15), abs=5 * math.sqrt(0.25 / size))
 
 

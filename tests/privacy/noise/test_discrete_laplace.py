@@ -7,7 +7,7 @@ import pytest
 from scipy.stats import chisquare
 
 from tacit.errors import PlanError
-from tacit.privacy.noise.discrete import _one_in_exp
+from tacit.privacy.noise.discrete import _bernoulli_exp
 from tacit.privacy.noise.secret import SecretNoise
 
 
@@ -43,7 +43,7 @@ def test_one_in_exp_by_the_probability_of_every_coin(numerator: int, denominator
             bounds.append(int(high[0]))
             return high - 1 if len(bounds) > heads or numerator == 0 else np.zeros(1, np.int64)
 
-        happened = bool(_one_in_exp(draw, np.array([numerator]), denominator)[0])
+        happened = bool(_bernoulli_exp(draw, np.array([numerator]), denominator)[0])
         chances = [numerator / bound for bound in bounds]
         path = math.prod(chances[:-1]) * (1 - chances[-1])
         total += path * happened * (len(bounds) == heads + 1)

@@ -7,7 +7,7 @@ import pytest
 from scipy import stats
 
 from tacit.errors import PlanError
-from tacit.privacy.noise.secret import SecretNoise, padded, poisson_sample, rows_within_units
+from tacit.privacy.noise.secret import SecretNoise, pad_rows, poisson_sample, rows_within_units
 
 
 class Exponentials(SecretNoise):
@@ -117,7 +117,7 @@ def test_a_small_unit_gives_all_its_rows_and_pads_with_its_own_first():
     found = rows_within_units(OFFSETS, np.array([2, 0]), 4, SecretNoise())
     np.testing.assert_array_equal(found[0], [6, 7, 0])
     np.testing.assert_array_equal(found[1], [2, 1])
-    positions, mask = padded(*found, 4)
+    positions, mask = pad_rows(*found, 4)
     np.testing.assert_array_equal(positions, [[6, 7, 6, 6], [0, 0, 0, 0]])
     np.testing.assert_array_equal(mask, [[True, True, False, False], [True, False, False, False]])
 
@@ -143,9 +143,9 @@ def test_the_draws_of_two_units_are_independent():
 
 
 def test_no_units_and_exactly_full_units():
-    positions, mask = padded(*rows_within_units(OFFSETS, np.array([], np.int64), 3, SecretNoise()), 3)
+    positions, mask = pad_rows(*rows_within_units(OFFSETS, np.array([], np.int64), 3, SecretNoise()), 3)
     assert positions.shape == mask.shape == (0, 3)
-    positions, mask = padded(*rows_within_units(OFFSETS, np.array([3]), 3, SecretNoise()), 3)
+    positions, mask = pad_rows(*rows_within_units(OFFSETS, np.array([3]), 3, SecretNoise()), 3)
     np.testing.assert_array_equal(positions, [[8, 9, 10]])
     assert mask.all()
 

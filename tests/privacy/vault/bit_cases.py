@@ -27,8 +27,8 @@ from tacit.privacy.gradients.clipping import clip_rows
 from tacit.privacy.ledger.ledger import Ledger
 from tacit.privacy.mechanisms.base import Part
 from tacit.privacy.mechanisms.device_sums import DeviceSum, LaplaceSum
-from tacit.privacy.mechanisms.kinds import Selection
-from tacit.privacy.mechanisms.marginals import Choice, Dependence, Marginal, Marginals
+from tacit.privacy.mechanisms.kinds import PrivateSelection
+from tacit.privacy.mechanisms.marginals import Dependence, Marginal, MarginalChoice, Marginals
 from tacit.privacy.mechanisms.releases import Axis, NoisyHistogram, NoisyMaximum
 from tacit.privacy.mechanisms.responses import RandomizedResponses
 from tacit.privacy.mechanisms.smooth_sensitivity import RegularisedLoss, Visits, WeightedStates
@@ -178,7 +178,7 @@ def summed(
 ) -> Numbers:
     vault = opened(folder, there)
     run = _admitted(vault, dataclasses.replace(part, noise_multiplier=sigma))
-    return doors(vault, run) * part.expected(vault.unit)
+    return doors(vault, run) * part.divisor(vault.unit)
 
 
 # -- single releases, marginals, votes
@@ -255,7 +255,7 @@ PAIRS = 32
 QUERIES: dict[str, Any] = {
     "counts": Marginal((0,), 1),
     "distances": Dependence(((0, 1),) * PAIRS, 1),
-    "choice": Choice(((0,), (1,)), (np.array([PEOPLE - 1.0, 0.0]), np.zeros(16)), (1.0, 1.0), (0.0, 60.0), 1),
+    "choice": MarginalChoice(((0,), (1,)), (np.array([PEOPLE - 1.0, 0.0]), np.zeros(16)), (1.0, 1.0), (0.0, 60.0), 1),
 }
 QUANTA = 16
 
@@ -334,7 +334,7 @@ def best(folder: Path, there: bool) -> Numbers:
     vault = _opened(folder, there)
     candidates = (SumPlan(steps=1, noise_multiplier=sigma) for sigma in (SIGMA, 1.5 * SIGMA))
     alone = tuple(plans.account(one, unit=vault.unit, delta=1e-4) for one in candidates)
-    part = Selection(name="best", candidates=alone, judge=None, stop=2, law="geometric")
+    part = PrivateSelection(name="best", candidates=alone, judge=None, stop=2, law="geometric")
     return np.asarray(vault.select(_admitted(vault, part), "best", OneSum(), First()).value)
 
 

@@ -56,7 +56,7 @@ class Steppers:
     def disagreements(self, observations: Any, actions: Any) -> Any:
         return self.greedy(observations) != actions
 
-    def chances(self, observations: Any, actions: Any) -> Any:
+    def likelihoods(self, observations: Any, actions: Any) -> Any:
         return np.where(self.disagreements(observations, actions), self.floor, 1 - self.floor)
 
     def probabilities(self, observations: Any, which: Any) -> Any:

@@ -17,11 +17,11 @@ from vault_cases import unit_of
 
 from tacit.agents.features import Scaled
 from tacit.agents.networks import Mlp
-from tacit.agents.policies import Policy, Value
+from tacit.agents.policies import Policy, ValueFunction
 from tacit.envs import serving
 from tacit.methods.policy_gradient.algorithm import fit
 from tacit.methods.policy_gradient.plan import Local, PolicyGradientPlan
-from tacit.methods.policy_gradient.votes import Votes
+from tacit.methods.policy_gradient.votes import VotesPlan
 from tacit.privacy.noise import lattice
 from tacit.privacy.noise.secret import SecretNoise
 from tacit.privacy.vault.user_vault import UserVault
@@ -30,8 +30,8 @@ from tacit_worlds import cart_pole
 ROUNDS, PEOPLE, HORIZON, MET = 5, 5, 24, 1
 SCALED = Scaled(cart_pole.LOW, cart_pole.HIGH)
 SMALL = Policy.default(cart_pole.spec(), hidden=(4,))
-CRITIC = Value(SCALED, Mlp((4, 3, 1), gain=1.0))
-CRITIC_START = CRITIC.network.initial(np.random.default_rng(0), 1)[0]
+CRITIC = ValueFunction(SCALED, Mlp((4, 3, 1), gain=1.0))
+CRITIC_START = CRITIC.network.initial_parameters(np.random.default_rng(0), 1)[0]
 LOCAL = Local(epochs=2, minibatches=2, learning_rate=0.01, seeded=True)
 
 Rows = dict[str, np.ndarray]
@@ -107,7 +107,7 @@ def watched(vault: UserVault, seen: Seen, held: np.ndarray | None, patch: pytest
 
 def run(
     folder: Path,
-    plan: PolicyGradientPlan | Votes,
+    plan: PolicyGradientPlan | VotesPlan,
     patch: pytest.MonkeyPatch,
     *,
     change: str = "",
@@ -144,5 +144,7 @@ PLANS = {
     "local updates": plan(critic="none", local=LOCAL, correlation="tree"),
     "local updates, private critic": plan(critic="private", local=LOCAL, participations=2),
 }
-VOTED = Votes(rounds=ROUNDS, users=PEOPLE, directions=2, episode_length=HORIZON // 4, radius=0.5, noise_multiplier=0.05)
+VOTED = VotesPlan(
+    rounds=ROUNDS, users=PEOPLE, directions=2, episode_length=HORIZON // 4, radius=0.5, noise_multiplier=0.05
+)
 CHANGES = ("falls", "earns otherwise", "is elsewhere", "sends no numbers", "does not answer")

@@ -13,12 +13,12 @@ from vault_cases import Rewards, SumPlan, open_vault, unit_of
 from tacit.errors import MechanismError
 from tacit.privacy.accounting.events import Law
 from tacit.privacy.mechanisms.base import Part
-from tacit.privacy.mechanisms.kinds import Selection
+from tacit.privacy.mechanisms.kinds import PrivateSelection
 from tacit.privacy.noise.secret import SecretNoise
 from tacit.privacy.vault import plan as plans
 from tacit.privacy.vault.base import Run
 from tacit.privacy.vault.plan import PrivatePlan
-from tacit.privacy.vault.selection import Selected
+from tacit.privacy.vault.selection import BestRun
 from tacit.privacy.vault.vault import Vault
 
 DELTA = 1e-4
@@ -37,7 +37,9 @@ class Best(PrivatePlan):
     number: int = 0
 
     def parts(self) -> tuple[Part, ...]:
-        return (Selection(name="best", candidates=self.candidates, judge=self.judge, stop=self.stop, law=self.law),)
+        return (
+            PrivateSelection(name="best", candidates=self.candidates, judge=self.judge, stop=self.stop, law=self.law),
+        )
 
 
 @dataclass(frozen=True)
@@ -78,11 +80,11 @@ def opened(folder: Path, *, name: str = "a", **fields: Any) -> tuple[Vault, Best
 
 def repeated(
     folder: Path, times: int, attempt: Any, *, name: str = "a", noise: SecretNoise | None = None, **fields: Any
-) -> list[Selected | None]:
+) -> list[BestRun | None]:
     """The best of one kind of sum, many times under plans of their own; None where nothing was released."""
     vault = open_vault(folder, [[0.0]], unit=unit_of(1_000), name=name, noise=noise)
     plan = best_of(vault, SumPlan(steps=1, noise_multiplier=2.0), delta=1e-6, **fields)
-    found: list[Selected | None] = []
+    found: list[BestRun | None] = []
     for number in range(times):
         run = vault.reserve(dataclasses.replace(plan, number=number))
         try:

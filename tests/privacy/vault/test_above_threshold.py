@@ -28,7 +28,7 @@ from expert_cases import (
 
 from tacit.errors import DataError, MechanismError, PlanError, PlanExhausted
 from tacit.privacy.mechanisms.above_threshold import stable_lengths
-from tacit.privacy.mechanisms.base import certified
+from tacit.privacy.mechanisms.base import certificate_parts
 from tacit.privacy.mechanisms.thresholds import KappaStop, PMin
 from tacit.privacy.noise.secret import SecretNoise
 from tacit.privacy.vault.records import Reader
@@ -79,7 +79,7 @@ def test_a_floor_lets_the_count_fall_by_its_power() -> None:
     experts = Steppers(np.full(200, 1e6), floor=0.05)
     assert stable_lengths(one, experts, drawn, Still()).tolist() == [expected] * 2
     soft = Steppers(np.full(200, 1e6), floor=float("nan"))
-    object.__setattr__(soft, "chances", lambda o, a: np.full((200, len(a)), 0.95))
+    object.__setattr__(soft, "likelihoods", lambda o, a: np.full((200, len(a)), 0.95))
     assert stable_lengths(one, soft, drawn, Still()).tolist() == [expected] * 2
 
 
@@ -90,7 +90,7 @@ def test_chances_that_are_none_count_as_zero(value: float) -> None:
     steps = np.arange(10, dtype=np.float32)[None, :, None]
     drawn = {"observations": steps, "actions": np.ones((1, 10), np.int64), "mask": np.ones((1, 10), bool)}
     odd = Steppers(np.full(200, 1e6), floor=float("nan"))
-    object.__setattr__(odd, "chances", lambda o, a: np.full((200, len(a)), value))
+    object.__setattr__(odd, "likelihoods", lambda o, a: np.full((200, len(a)), value))
     assert stable_lengths(one, odd, drawn, Still()).tolist() == [0]
 
 
@@ -122,7 +122,7 @@ def test_pool_and_reserve_share_no_episode(tmp_path: Path) -> None:
     assert r >= 2
     vault = vault_of(tmp_path, logs(150, episodes=r + 3), Steppers(np.full(150, 1e6)), noise=Still())
     pool = everything(held_out=r, clip_norm=2.0, rows_per_unit=400, rows="first")
-    assert certified([pool])[0]["held_out"] == r
+    assert certificate_parts([pool])[0]["held_out"] == r
     (prefixes,) = vault.above_threshold(vault.reserve(plan_of(one)), "consensus")
     drawn = set(np.rint(prefixes.columns["rewards"] * 100).astype(int).tolist())
     rest = vault.noisy_sum(vault.reserve(plan_of(pool)), "sum", Names())[0] * EXPERTS.size
@@ -138,21 +138,25 @@ def test_a_reserve_depends_on_nothing_but_the_number_of_episodes() -> None:
     own = [8, 5, 8, 3, 8]
     few, many = (Reader(logs(n, episodes=own[:n]), SecretNoise()) for n in (3, 5))
     for reader in (few, many):
-        rows = reader.pool(5, "key").rows(np.arange(2), 400, "first")
+        rows = reader.without_holdout(5, "key").rows(np.arange(2), 400, "first")
         assert [len(np.unique(rows["rewards"][u, rows["mask"][u]])) for u in range(2)] == [3, 3]
-    kept = [np.unique(r.pool(5, "key").rows(np.arange(2), 400, "first")["rewards"][1]) for r in (few, many)]
+    kept = [np.unique(r.without_holdout(5, "key").rows(np.arange(2), 400, "first")["rewards"][1]) for r in (few, many)]
     assert np.array_equal(*kept)
-    assert (few.pool(5, "key").units, many.pool(5, "key").units, many.pool(9, "key").units) == (2, 3, 0)
+    assert (
+        few.without_holdout(5, "key").units,
+        many.without_holdout(5, "key").units,
+        many.without_holdout(9, "key").units,
+    ) == (2, 3, 0)
 
 
 def test_an_expert_that_is_drawn_again_gives_another_episode_and_then_nothing() -> None:
     reader = Reader(logs(1, episodes=4), SecretNoise())
-    drawn, usable = reader.held_out(4, 20, "key", 4)
+    drawn, usable = reader.draw_holdouts(4, 20, "key", 4)
     assert sorted(np.rint(drawn["rewards"][:, 0] * 100).astype(int)) == [0, 1, 2, 3]
     assert usable.tolist() == [True]
-    drawn, _ = reader.held_out(4, 20, "key", 5)
+    drawn, _ = reader.draw_holdouts(4, 20, "key", 5)
     assert not drawn["mask"].any()
-    drawn, usable = Reader(logs(3, episodes=[4, 2, 3]), SecretNoise()).held_out(3, 5, "key", 3)
+    drawn, usable = Reader(logs(3, episodes=[4, 2, 3]), SecretNoise()).draw_holdouts(3, 5, "key", 3)
     assert usable.tolist() == [True, False, True]
     assert drawn["mask"].shape == (3, 5)
 
@@ -163,7 +167,7 @@ def test_an_expert_with_too_few_episodes_is_not_counted_either(tmp_path: Path) -
     vault = vault_of(tmp_path, logs(190, episodes=[r] * 100 + [r - 1] * 90), Steppers(np.full(190, 1e6)), noise=Still())
     assert one.thresholds.threshold <= 100
     run = vault.reserve(plan_of(part(experts=100)))
-    usable = vault._records.reader().held_out(r, 20, "k", 4)[1]
+    usable = vault._records.reader().draw_holdouts(r, 20, "k", 4)[1]
     assert usable.sum() == 100
     (prefixes,) = vault.above_threshold(run, "consensus")
     assert prefixes.lengths.tolist() == [20] * 4
@@ -269,7 +273,7 @@ def test_the_call_must_fit_the_source(tmp_path: Path) -> None:
             cloned.above_threshold(run, "consensus", **given)
     with pytest.raises(MechanismError, match="another unit's rows"):
         cloned.above_threshold(run, "consensus", clone=Whole(), world=Counting())
-    assert not cloned.touched(run)
+    assert not cloned.has_started(run)
 
 
 @pytest.mark.parametrize("floor", [0.0, 0.01, 0.6])
@@ -279,12 +283,12 @@ def test_policies_below_the_declared_floor_are_refused_before_the_claim(tmp_path
     run = vault.reserve(plan_of(part(floor=PMin(0.05))))
     with pytest.raises(MechanismError, match="floor"):
         vault.above_threshold(run, "consensus")
-    assert not vault.touched(run)
+    assert not vault.has_started(run)
     cloned = vault_of(tmp_path, logs(150), name="cloned")
     run = cloned.reserve(plan_of(part(source="clones", rows_per_unit=100, floor=PMin(0.05))))
     with pytest.raises(MechanismError, match="floor"):
         cloned.above_threshold(run, "consensus", clone=Cloned(), world=Counting())
-    assert not cloned.touched(run)
+    assert not cloned.has_started(run)
 
 
 def test_a_floor_that_nobody_knows_is_an_assumption_of_logs_alone() -> None:

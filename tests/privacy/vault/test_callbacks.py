@@ -18,9 +18,9 @@ from tacit.errors import MechanismError
 from tacit.privacy.mechanisms.releases import Axis
 from tacit.privacy.mechanisms.smooth_sensitivity import Visits
 from tacit.privacy.vault.invented import edge_rows
-from tacit.privacy.vault.isolation import foreign
-from tacit.privacy.vault.removal import Harness, Stacked
-from tacit.validation import check
+from tacit.privacy.vault.isolation import foreign_names
+from tacit.privacy.vault.removal import Harness, VectorViews
+from tacit.validation import require_valid
 
 RARE = np.float32(9.8765)
 
@@ -37,7 +37,7 @@ class Logarithm:
 def test_a_warning_behind_the_door_is_neither_shown_nor_raised(tmp_path: Path, strict: bool) -> None:
     vault = open_vault(tmp_path, [[1.0], [float(RARE)]], noise=Silent())
     run = vault.reserve(priced(vault, noise_multiplier=1.0))
-    vault._checks.contribution(run.sum_part("sum"), Logarithm(), None)
+    vault._checks.try_contribution(run.sum_part("sum"), Logarithm(), None)
     with warnings.catch_warnings(record=True) as said, np.errstate(all="raise" if strict else "warn"):
         warnings.simplefilter("error" if strict else "always")
         value = vault.noisy_sum(run, "sum", Logarithm())
@@ -50,7 +50,7 @@ class Telling:
     """Passes a record to a check of tacit's, which repeats it."""
 
     def __call__(self, rows: Mapping[str, np.ndarray], state: Any) -> np.ndarray:
-        check("reward", rows["rewards"].max(), bool((rows["rewards"] != RARE).all()), "another one")
+        require_valid("reward", rows["rewards"].max(), bool((rows["rewards"] != RARE).all()), "another one")
         return rows["rewards"]
 
 
@@ -70,15 +70,15 @@ class Table:
         return np.zeros((499, 1))[rows["observations"][:, 0]]
 
 
-def table(rows: Mapping[str, np.ndarray], units: np.ndarray) -> Stacked:
-    return Stacked([Table()(rows, units)])
+def table(rows: Mapping[str, np.ndarray], units: np.ndarray) -> VectorViews:
+    return VectorViews([Table()(rows, units)])
 
 
 def test_a_callback_that_fails_at_the_edge_of_the_bounds_fails_on_decoys() -> None:
     spec = dataclasses.replace(SPEC, observation=Discrete(500), difference=None)
     with pytest.raises(IndexError):
-        Harness(table, spec, 1, "drawn", 1, where="sum").at_length()
-    Harness(table, dataclasses.replace(spec, observation=Discrete(499)), 1, "drawn", 1, where="sum").at_length()
+        Harness(table, spec, 1, "drawn", 1, where="sum").try_at_length()
+    Harness(table, dataclasses.replace(spec, observation=Discrete(499)), 1, "drawn", 1, where="sum").try_at_length()
 
 
 def test_the_edges_are_the_ends_the_middle_and_every_discrete_value() -> None:
@@ -105,12 +105,12 @@ class Holding:
 
 
 def test_whatever_a_callback_holds_is_named_and_what_can_grow_is_refused(tmp_path: Path) -> None:
-    assert foreign(Holding((Holding(Model()), Logarithm, np.float32(1), 2))) == {"Holding", "Model", "Logarithm"}
-    assert foreign(Visits((Axis("observations", 0, (0.0, 1.0)),), 0.9, 3, 0.0, 1.0)) == set()
+    assert foreign_names(Holding((Holding(Model()), Logarithm, np.float32(1), 2))) == {"Holding", "Model", "Logarithm"}
+    assert foreign_names(Visits((Axis("observations", 0, (0.0, 1.0)),), 0.9, 3, 0.0, 1.0)) == set()
     vault = open_vault(tmp_path, [[1.0]])
     run = vault.reserve(priced(vault, noise_multiplier=1.0))
     for held in ([], {}, set(), (1, Holding([]))):
         with pytest.raises(MechanismError, match="can carry state"):
             vault.noisy_sum(run, "sum", Holding(held))
     vault.noisy_sum(run, "sum", Holding(Model()))
-    assert vault._checks.foreign == {"Holding", "Model"}
+    assert vault._checks.foreign_names == {"Holding", "Model"}

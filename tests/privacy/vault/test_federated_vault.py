@@ -30,7 +30,14 @@ from tacit.errors import DataError, LedgerError, MechanismError, PlanError, Plan
 from tacit.privacy.accounting import bounds as accounting
 from tacit.privacy.accounting.events import LaplaceEvent, SelfComposedEvent
 from tacit.privacy.ledger.ledger import Ledger
-from tacit.privacy.mechanisms.device_sums import DeviceSum, LaplaceSum, admissible, answers, released, sum_over_all
+from tacit.privacy.mechanisms.device_sums import (
+    DeviceSum,
+    LaplaceSum,
+    answers,
+    is_admissible,
+    release_mean,
+    sum_over_all,
+)
 from tacit.privacy.mechanisms.sums import PoissonSum
 from tacit.privacy.noise.secret import SecretNoise
 from tacit.privacy.vault import plan as plans
@@ -84,7 +91,7 @@ def test_the_noise_has_the_declared_size(kind: str) -> None:
     if kind == "laplace":
         part = dataclasses.replace(part, size=size)
     total = answers(part, np.zeros((PEOPLE, size)), noise).sum(axis=0)
-    spread = released(part, total, UNIT, noise).std()
+    spread = release_mean(part, total, UNIT, noise).std()
     expected = {"laplace": math.sqrt(2), "device": math.sqrt(PEOPLE)}.get(kind, 1.0) * 3.0 / PEOPLE
     assert spread == pytest.approx(expected, rel=0.06)  # five standard errors, or more
 
@@ -95,7 +102,7 @@ def test_an_answer_is_bounded_whatever_it_holds(kind: str, wild: float) -> None:
     part = dataclasses.replace(PARTS[kind], noise_multiplier=0.0)
     vectors = np.array([[0.25, 0.0, 0.5], [wild, 0.125, 0.0]])
     sent = answers(part, vectors, SecretNoise())
-    mean = [released(part, row, UNIT, SecretNoise()) * PEOPLE for row in sent]
+    mean = [release_mean(part, row, UNIT, SecretNoise()) * PEOPLE for row in sent]
     assert mean[0] == pytest.approx(vectors[0], abs=1e-4)
     bound = np.abs(mean[1]).max() if kind == "laplace" else np.linalg.norm(mean[1])
     assert bound <= 1.0 + 1e-12
@@ -134,8 +141,8 @@ class Fewer:
     def enter(self, population: int) -> object:
         return self._devices.enter(population)
 
-    def sums(self, query: Query) -> Answer:
-        return Answer(self._devices.sums(query).total, self._answered)
+    def ask(self, query: Query) -> Answer:
+        return Answer(self._devices.ask(query).total, self._answered)
 
 
 def test_too_few_answers_abort_the_step_which_stays_charged(tmp_path: Path) -> None:
@@ -165,7 +172,7 @@ def test_a_work_that_couples_people_is_refused_before_a_step_is_claimed(tmp_path
     run = vault.reserve(priced("server", 4.0))
     with pytest.raises(MechanismError, match="another unit's"):
         vault.noisy_sum(run, "sum", Coupled(), PUBLIC)
-    assert not vault.touched(run)
+    assert not vault.has_started(run)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -181,7 +188,7 @@ def test_no_work_writes_into_public_arrays(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="read-only"):
         vault.noisy_sum(run, "sum", Writing(), PUBLIC | {"scratch": scratch})
     assert not scratch.any()
-    assert not vault.touched(run)
+    assert not vault.has_started(run)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -198,7 +205,7 @@ DECOYS = frozenset[float]()
 def test_nothing_of_a_failure_on_records_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     vault = vault_of(tmp_path)
     run = vault.reserve(priced("server", 4.0))
-    monkeypatch.setattr(type(vault._checks), "work", lambda *_: 3)
+    monkeypatch.setattr(type(vault._checks), "try_work", lambda *_: 3)
     with pytest.raises(MechanismError, match=r"ValueError.*nothing was released") as refused:
         vault.noisy_sum(run, "sum", Failing(), PUBLIC)
     assert "hers" not in str(refused.value)
@@ -248,7 +255,7 @@ def test_records_enter_one_vault_and_answer_it_alone(tmp_path: Path) -> None:
     asked = Query("plan", part, 0, Remembering(), PUBLIC, 3)
     for _ in ("before", "after"):
         with pytest.raises(DataError, match="does not come from the vault"):
-            devices.sums(asked)
+            devices.ask(asked)
         with pytest.raises(DataError, match="copied"):
             copy.deepcopy(devices)
         if devices._key is None:
@@ -310,8 +317,8 @@ def test_an_answer_is_bounded_in_all_numbers_together() -> None:
     assert sent[2] == pytest.approx(given[2], abs=1e-6)
     assert not sent[3].any()
     steps = 2**20
-    assert admissible(TOGETHER, 4, np.array([steps, steps, 0, 0]))
-    assert not admissible(TOGETHER, 4, np.array([steps, steps, 1, 0]))
+    assert is_admissible(TOGETHER, 4, np.array([steps, steps, 0, 0]))
+    assert not is_admissible(TOGETHER, 4, np.array([steps, steps, 1, 0]))
 
 
 def test_numbers_that_are_bounded_together_cost_as_many_at_their_bound() -> None:
@@ -346,7 +353,7 @@ def test_one_call_makes_a_sum_that_fits_for_any_number_of_people(people: int) ->
         plan = plans.calibrate(OnePlan(part=part), unit=unit, epsilon=2.0, delta=1e-6)
         assert plan.epsilon == 2.0
         (found,) = plan.parts()
-        assert found.expected(unit) == people
+        assert found.divisor(unit) == people
 
 
 @pytest.mark.parametrize("floor", [1, 10, 900])
@@ -381,7 +388,7 @@ def test_devices_add_up_to_what_one_process_sums(kind: str, tmp_path: Path) -> N
     part: Any = run.sum_part("sum")
     for step in range(2):
         sent = [one.answer(one.plan_id, "sum", step, PUBLIC, 3) for one in everybody]
-        together = released(part, np.sum(sent, axis=0), UNIT, SecretNoise())
+        together = release_mean(part, np.sum(sent, axis=0), UNIT, SecretNoise())
         assert together == pytest.approx(vault.noisy_sum(run, "sum", Remembering(), PUBLIC)[0], abs=1e-12)
 
 

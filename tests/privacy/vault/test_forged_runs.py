@@ -26,7 +26,7 @@ def test_a_run_with_another_plan_inside_is_refused(tmp_path: Path) -> None:
     forged = dataclasses.replace(run, plan=dataclasses.replace(run.plan, noise_multiplier=1e-3))  # type: ignore[type-var]
     with pytest.raises(LedgerError, match="not as this vault admitted it"):
         vault.noisy_sum(forged, "sum", Rewards())
-    assert not vault.touched(run)
+    assert not vault.has_started(run)
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
@@ -34,7 +34,7 @@ def test_a_forked_child_cannot_run_the_parents_block(tmp_path: Path) -> None:
     vault = open_vault(tmp_path, [[1.0]])
     run = vault.reserve(priced(vault, noise_multiplier=30.0, steps=1000))
     vault.noisy_sum(run, "sum", Rewards())
-    assert not vault.at_block_end(run, "sum")
+    assert not vault.is_block_end(run, "sum")
     read, write = os.pipe()
     if os.fork() == 0:
         try:
@@ -80,7 +80,7 @@ def test_autocast_around_the_door_is_refused(tmp_path: Path) -> None:
     run = vault.reserve(priced(vault, noise_multiplier=1.0))
     with torch.autocast("cpu", dtype=torch.bfloat16), pytest.raises(MechanismError, match="autocast"):
         vault.noisy_gradient(run, "sum", [torch.nn.Linear(1, 1)], Regression())
-    assert not vault.touched(run)
+    assert not vault.has_started(run)
 
 
 def test_a_scale_that_float32_noise_cannot_hold_is_refused() -> None:

@@ -22,7 +22,7 @@ from tacit.privacy.vault import removal
 from tacit.privacy.vault.base import Label
 from tacit.privacy.vault.devices import StackedDevices
 from tacit.privacy.vault.federated_vault import FederatedVault
-from tacit.privacy.vault.removal import CROWDS, Harness, Stacked, _exchanges
+from tacit.privacy.vault.removal import CROWDS, Harness, VectorViews, _exchanges
 
 Rows = Mapping[str, np.ndarray]
 RARE = np.float32(9.8765)
@@ -44,11 +44,11 @@ def test_crowds_are_smaller_where_many_would_take_too_much(
     monkeypatch.setattr(removal, "MOST_HELD", units_held * (4 + 8 + 4 + 4 + 3 * 1 + 4))  # six columns, mask, result
     seen = set[int]()
 
-    def contributions(rows: Rows, units: np.ndarray) -> Stacked:
+    def contributions(rows: Rows, units: np.ndarray) -> VectorViews:
         seen.add(len(units))
-        return Stacked([rows["rewards"][:, 0]])
+        return VectorViews([rows["rewards"][:, 0]])
 
-    Harness(contributions, SPEC, 1, "drawn", 1, where="sum").at_length()
+    Harness(contributions, SPEC, 1, "drawn", 1, where="sum").try_at_length()
     assert {1, 2, 5, max(crowds)} <= crowds <= seen
     assert max(seen) == max(crowds)
 
@@ -108,7 +108,7 @@ def test_units_are_coupled_in_no_crowd(tmp_path: Path, callback: Any) -> None:
     run = vault.reserve(priced(vault, noise_multiplier=1.0))
     with pytest.raises(MechanismError, match="another unit's rows do, or when others leave"):
         vault.noisy_sum(run, "sum", callback)
-    assert not vault.touched(run)
+    assert not vault.has_started(run)
 
 
 @dataclass(frozen=True)
@@ -160,8 +160,8 @@ class Tried:
 def test_the_same_structure_is_tried_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     vault = open_vault(tmp_path, [[1.0]])
     run = vault.reserve(priced(vault, noise_multiplier=1.0))
-    real, tried = Harness.at_length, list[str]()
-    monkeypatch.setattr(Harness, "at_length", lambda self: (tried.append("at length"), real(self))[1])
+    real, tried = Harness.try_at_length, list[str]()
+    monkeypatch.setattr(Harness, "try_at_length", lambda self: (tried.append("at length"), real(self))[1])
     for state in (np.zeros(2), np.ones(2), {"a": np.ones(2)}, {"a": np.zeros(2)}, np.ones(2, int), np.zeros(2)):
         vault.noisy_sum(run, "sum", Tried(), state)
     assert len(tried) == 3
@@ -191,8 +191,8 @@ def _named_alike(centre: bool) -> Any:
 def test_another_vault_tries_at_length_what_is_new_in_the_process_alone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    at_length, tried = Harness.at_length, list[str]()
-    monkeypatch.setattr(Harness, "at_length", lambda self: (tried.append("at length"), at_length(self))[1])
+    at_length, tried = Harness.try_at_length, list[str]()
+    monkeypatch.setattr(Harness, "try_at_length", lambda self: (tried.append("at length"), at_length(self))[1])
 
     def in_a_vault_of_its_own(callback: Any) -> None:
         (folder := tmp_path / str(len(list(tmp_path.iterdir())))).mkdir()
@@ -410,7 +410,7 @@ def test_what_keeps_rows_is_refused_before_a_step_is_claimed(
     run = vault.reserve(priced(vault, noise_multiplier=1.0))
     with pytest.raises(MechanismError, match=f"{type(callback).__name__} changed between two calls"):
         vault.noisy_sum(run, "sum", callback)
-    assert not vault.touched(run)
+    assert not vault.has_started(run)
     vault.noisy_sum(run, "sum", Rewards())  # it saw invented rows alone: others may go on
 
 
@@ -469,7 +469,7 @@ def test_a_layer_that_keeps_rows_is_refused(tmp_path: Path, place: Any) -> None:
     run = vault.reserve(priced(vault, noise_multiplier=1.0))
     with pytest.raises(MechanismError, match="Sequential changed between two calls"):
         vault.noisy_gradient(run, "sum", [nn.Sequential(Keeper(place), nn.Tanh())], Regression())
-    assert not vault.touched(run)
+    assert not vault.has_started(run)
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ from vault_cases import Regression, Silent, open_vault, priced, records, unit_of
 
 from tacit.errors import MechanismError
 from tacit.privacy.ledger.ledger import Ledger
-from tacit.privacy.vault.isolation import draws_in_blocks
+from tacit.privacy.vault.isolation import draw_in_blocks
 from tacit.privacy.vault.vault import Vault
 
 
@@ -144,7 +144,7 @@ def test_models_and_losses_that_mix_units_are_refused_before_a_step_is_claimed(
     run = vault.reserve(priced(vault, noise_multiplier=1.0))
     with pytest.raises(MechanismError, match=message):
         vault.noisy_gradient(run, "sum", [model], objective)
-    assert not vault.touched(run)
+    assert not vault.has_started(run)
 
 
 @pytest.mark.usefixtures("no_lattice")
@@ -213,11 +213,11 @@ def test_draws_cannot_depend_on_how_many_units_are_there(tmp_path: Path) -> None
 
 def test_draws_of_several_blocks_are_other_draws() -> None:
     generator = torch.Generator().manual_seed(3)
-    both = draws_in_blocks(Regression(), generator, 7, 2, 3)["jitter"]
+    both = draw_in_blocks(Regression(), generator, 7, 2, 3)["jitter"]
     assert both.shape == (7, 2, 1)
     assert both.unique().numel() == 14
-    assert draws_in_blocks(Regression(), generator, 0, 2, 3) == {}
-    assert draws_in_blocks(Regression(), torch.Generator().manual_seed(3), 2, 2, 3)["jitter"].equal(both[:2])
+    assert draw_in_blocks(Regression(), generator, 0, 2, 3) == {}
+    assert draw_in_blocks(Regression(), torch.Generator().manual_seed(3), 2, 2, 3)["jitter"].equal(both[:2])
 
 
 class Places(nn.Module):

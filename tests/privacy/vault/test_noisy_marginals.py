@@ -24,7 +24,7 @@ from tacit.privacy.accounting.events import GaussianEvent, flatten
 from tacit.privacy.certificate.certificate import Certificate
 from tacit.privacy.certificate.markdown import mechanisms
 from tacit.privacy.ledger.ledger import Ledger
-from tacit.privacy.mechanisms.marginals import Cells, Choice, Dependence, Marginal, Marginals
+from tacit.privacy.mechanisms.marginals import Cells, Dependence, Marginal, MarginalChoice, Marginals
 from tacit.privacy.mechanisms.releases import Axis
 from tacit.privacy.noise.secret import SecretNoise
 from tacit.privacy.vault import plan as plans
@@ -92,7 +92,9 @@ def test_noise_has_the_law_of_its_quanta(tmp_path: Path, quanta: int) -> None:
 def test_choices_follow_the_exponential_mechanism(tmp_path: Path) -> None:
     vault, run = opened(tmp_path, [[-5.0]] * 3 + [[7.0]], steps=12_000, noise_multiplier=8.0)
     expected = (np.array([1.0, 0.0, 0.0]), np.zeros(3), np.zeros(3))  # distances 3 + 0, 4, 4
-    query = Choice(((0,), (0,), (2,)), (expected[0], expected[1], expected[2]), (1.0, 0.5, 1.0), (0.0, 0.0, 2.0), 4)
+    query = MarginalChoice(
+        ((0,), (0,), (2,)), (expected[0], expected[1], expected[2]), (1.0, 0.5, 1.0), (0.0, 0.0, 2.0), 4
+    )
     chosen = np.bincount([vault.noisy_marginals(run, "cells", query)[0] for _ in range(3_000)], minlength=3)
     scores = np.array([3.0, 2.0, 2.0])
     law = np.exp(scores * 2 * math.sqrt(4) / 8.0 / 2)
@@ -157,10 +159,10 @@ def test_with_choices_the_concentration_is_what_is_certified() -> None:
         Marginal((0,), 101),
         Dependence((), 1),
         Dependence(((0,),), 1),
-        Choice(((0,),), (np.zeros(3),), (1.0,), (0.0,), 1),
-        Choice(((0,), (1,)), (np.zeros(3), np.zeros(2)), (1.0, 1.0), (0.0, 0.0), 1),
-        Choice(((0,), (1,)), (np.zeros(3), np.zeros(3)), (1.0, 0.0), (0.0, 0.0), 1),
-        Choice(((0,), (1,)), (np.zeros(3), np.full(3, np.nan)), (1.0, 1.0), (0.0, 0.0), 1),
+        MarginalChoice(((0,),), (np.zeros(3),), (1.0,), (0.0,), 1),
+        MarginalChoice(((0,), (1,)), (np.zeros(3), np.zeros(2)), (1.0, 1.0), (0.0, 0.0), 1),
+        MarginalChoice(((0,), (1,)), (np.zeros(3), np.zeros(3)), (1.0, 0.0), (0.0, 0.0), 1),
+        MarginalChoice(((0,), (1,)), (np.zeros(3), np.full(3, np.nan)), (1.0, 1.0), (0.0, 0.0), 1),
         Marginal([0], 1),  # type: ignore[arg-type]
         "all of it",
     ],
@@ -174,7 +176,7 @@ def test_queries_that_do_not_fit_take_nothing(tmp_path: Path, query: Any) -> Non
 
 def test_without_choices_none_may_be_asked(tmp_path: Path) -> None:
     vault, run = opened(tmp_path, choices=False)
-    query = Choice(((0,), (1,)), (np.zeros(3), np.zeros(3)), (1.0, 1.0), (0.0, 0.0), 1)
+    query = MarginalChoice(((0,), (1,)), (np.zeros(3), np.zeros(3)), (1.0, 1.0), (0.0, 0.0), 1)
     with pytest.raises(MechanismError, match="choices=True"):
         vault.noisy_marginals(run, "cells", query)
 
@@ -252,7 +254,7 @@ def test_no_public_number_drowns_the_randomness_of_a_choice(
     weights: tuple[float, float],
     offsets: tuple[float, float],
 ) -> None:
-    query = Choice(((0,), (0,)), (expected, np.zeros(3)), weights, offsets, 1)
+    query = MarginalChoice(((0,), (0,)), (expected, np.zeros(3)), weights, offsets, 1)
     vault, run = opened(tmp_path, [[1.0]] * units, noise_multiplier=sigma, steps=60)
     with contextlib.suppress(MechanismError):  # refused, which is as good
         drawn = {int(vault.noisy_marginals(run, "cells", query)[0]) for _ in range(60)}
@@ -277,7 +279,7 @@ class Single:
 @pytest.mark.parametrize("units", [63, 65])
 def test_estimates_in_float32_leave_counts_in_float64(tmp_path: Path, units: int) -> None:
     expected: Any = Single([0.0, 2.0**31, 0.0])  # float32 has numbers 128 apart there
-    query = Choice(((0,), (0,)), (expected, np.asarray(expected, np.float64)), (1.0, 1.0), (0.0, 0.0), 1)
+    query = MarginalChoice(((0,), (0,)), (expected, np.asarray(expected, np.float64)), (1.0, 1.0), (0.0, 0.0), 1)
     vault = open_vault(tmp_path, [[1.0]] * units, unit=unit_of(100))
     run = vault.reserve(plans.account(GivenParts((part(noise_multiplier=5.0),)), unit=vault.unit, delta=1e-4))
     drawn = [

@@ -221,7 +221,7 @@ def test_callbacks_that_couple_units_are_refused_before_a_step_is_claimed(
     run = vault.reserve(priced(vault, noise_multiplier=1.0))
     with pytest.raises(MechanismError, match=message):
         vault.noisy_sum(run, "sum", callback)
-    assert not vault.touched(run)
+    assert not vault.has_started(run)
 
 
 def test_a_certificate_needs_an_admitted_run(tmp_path: Path) -> None:
@@ -240,7 +240,7 @@ def test_a_callback_that_changes_between_calls_is_refused(tmp_path: Path) -> Non
     run = vault.reserve(priced(vault, noise_multiplier=1.0))
     with pytest.raises((MechanismError, TypeError)):
         vault.noisy_sum(run, "sum", Counting(([],)))
-    assert not vault.touched(run)
+    assert not vault.has_started(run)
 
 
 @dataclass(frozen=True)
@@ -264,7 +264,7 @@ def test_a_failure_behind_the_door_shows_nothing_and_keeps_the_step_claimed(tmp_
         chain = chain.__cause__ or chain.__context__  # type: ignore[assignment]
     assert "7.25" not in seen
     assert "ValueError" in seen
-    assert vault.touched(run)
+    assert vault.has_started(run)
 
 
 def test_missing_relation_or_population_is_refused() -> None:

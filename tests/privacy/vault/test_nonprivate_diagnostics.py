@@ -8,20 +8,20 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tacit.privacy.vault.vault import keep
+from tacit.privacy.vault.vault import write_look
 
 
 def test_long_reasons_that_begin_alike_have_files_of_their_own(tmp_path: Path) -> None:
     long = "how many of those who came in spring were given the second treatment "
     for value, reason in enumerate(("A look!", long + "first", long + "later", long + "later")):
-        keep(value, reason, tmp_path)
+        write_look(value, reason, tmp_path)
     files = sorted((tmp_path / "private").iterdir())
     assert next(path.name for path in files) == "a-look.json"
     assert [json.loads(path.read_text())["result"] for path in files] in ([0, 1, 3], [0, 3, 1])
 
 
 def test_numbers_that_are_not_finite_are_null_with_their_places(tmp_path: Path) -> None:
-    keep(
+    write_look(
         {"error": np.float64("nan"), "share": 0.5, "rows": np.array([1.0, np.inf]), "few": (1, None)},
         "a look",
         tmp_path,
@@ -34,4 +34,4 @@ def test_numbers_that_are_not_finite_are_null_with_their_places(tmp_path: Path) 
     assert told["result"] == {"error": None, "share": 0.5, "rows": [1.0, None], "few": [1, None]}
     assert told["null"] == "no finite number: result.error is nan, result.rows.1 is inf"
     with pytest.raises(TypeError, match="set cannot be written"):
-        keep({1}, "another", tmp_path)
+        write_look({1}, "another", tmp_path)

@@ -48,13 +48,13 @@ def test_a_sampled_plan_is_put_into_words_by_its_own_trade_off() -> None:
 
 def test_an_epsilon_that_no_certificate_could_state_is_refused_before_anything_is_charged() -> None:
     fits = plans.calibrate(SumPlan(steps=1), unit=UNIT, epsilon=400.0, delta=1e-6)
-    assert plans.bound(fits).epsilon <= 400.0
+    assert plans.certified_bound(fits).epsilon <= 400.0
     assert accounting.profile(plans.event(fits), "add_or_remove")
     with pytest.raises(PlanError, match="epsilon is too large for a certificate, which also states it at deltas down"):
         plans.calibrate(SumPlan(steps=1), unit=UNIT, epsilon=470.0, delta=1e-6)
     large = dataclasses.replace(fits, promise=Promise(UNIT, 485.0, 1e-6), noise_multiplier=0.0375)
     with pytest.raises(PlanError, match="choose a smaller epsilon"):
-        plans.bound(large)
+        plans.certified_bound(large)
 
 
 @pytest.mark.parametrize(

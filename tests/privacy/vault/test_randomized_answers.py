@@ -14,7 +14,7 @@ from vault_cases import unit_of
 from vote_cases import DIRECTIONS, PEOPLE, POLICY, ROUNDS, Some, plan
 
 from tacit.errors import LedgerError, MechanismError, PlanError
-from tacit.methods.policy_gradient import Votes, fit, votes
+from tacit.methods.policy_gradient import VotesPlan, fit, votes
 from tacit.privacy.certificate.certificate import Release
 from tacit.privacy.mechanisms.responses import RandomizedResponses
 from tacit.privacy.noise.secret import SecretNoise
@@ -171,7 +171,7 @@ def test_what_only_sums_have_is_refused() -> None:
 
 
 def test_a_run_is_certified_at_the_price_of_its_answers(tmp_path: Path) -> None:
-    drawn = Votes(
+    drawn = VotesPlan(
         rounds=ROUNDS, users=PEOPLE, directions=DIRECTIONS, episode_length=4, radius=0.5, answers="randomized"
     )
     voted = drawn.calibrate(unit=unit_of(1_000), epsilon=6.0, delta=1e-4)
@@ -185,9 +185,9 @@ def test_a_run_is_certified_at_the_price_of_its_answers(tmp_path: Path) -> None:
 
 def test_the_mean_of_randomised_votes_is_the_ballots() -> None:
     voted, noise = plan(answers="randomized", noise_multiplier=1.0), SecretNoise.for_tests(5)
-    asked = votes.VoteDirections(votes.directions(voted, POLICY.parameters, 1, 0))
+    asked = votes.VoteDirections(votes.draw_directions(voted, POLICY.parameters, 1, 0))
     answers = np.random.default_rng(2).choice([-1.0, 0.0, 1.0], (1, PEOPLE, DIRECTIONS))
-    found = [votes.mean(voted, voted.responses().randomized(answers, noise), asked)[0] for _ in range(4_000)]
+    found = [votes.estimate_mean(voted, voted.responses().randomize(answers, noise), asked)[0] for _ in range(4_000)]
     exact = np.einsum("np,npd->d", answers[0], asked.directions[0]) / PEOPLE
     error = np.std(found, axis=0) / np.sqrt(len(found))
     assert (np.abs(np.mean(found, axis=0) - exact) < 6 * error).all()

@@ -87,7 +87,7 @@ class Scaled:
 def test_a_summary_is_made_once_and_serves_every_step_and_sample(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(isolation, "strangers", lambda *_: [])  # as if it were tacit's own, tried once
+    monkeypatch.setattr(isolation, "find_foreign", lambda *_: [])  # as if it were tacit's own, tried once
     for rate in (1.0, 0.5):
         vault = open_vault(tmp_path, [[1.0, 2.0], [3.0], [0.5]], noise=Silent(), name=f"{rate}")
         plan = plans.account(
@@ -96,7 +96,7 @@ def test_a_summary_is_made_once_and_serves_every_step_and_sample(
             delta=1e-4,
         )
         run = vault.reserve(plan)
-        vault._checks.contribution(plan.parts()[0], Scaled(), 10.0)
+        vault._checks.try_contribution(plan.parts()[0], Scaled(), 10.0)
         calls.clear()
         sums = [vault.noisy_sum(run, "sum", Scaled(), 10.0)[0, 0] * vault.unit.size * rate for _ in range(10)]
         assert calls == [3]
@@ -109,7 +109,7 @@ def test_a_summary_is_made_once_and_serves_every_step_and_sample(
 def test_a_single_large_sum_is_made_piece_by_piece_and_keeps_no_summary(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(isolation, "strangers", lambda *_: [])  # as if it were tacit's own, tried once
+    monkeypatch.setattr(isolation, "find_foreign", lambda *_: [])  # as if it were tacit's own, tried once
     for name, value in (("BLOCK", 2), ("SUMMED_BYTES", 1)):
         monkeypatch.setattr(vault_records, name, value)
     part = summed(steps=1, clip_norm=100.0, rows_per_unit=2, rows="first")
@@ -117,7 +117,7 @@ def test_a_single_large_sum_is_made_piece_by_piece_and_keeps_no_summary(
         monkeypatch.setattr(vault_records, "KEPT_BYTES", most)
         vault = open_vault(tmp_path, [[1.0, 2.0], [3.0], [0.5]], noise=Silent(), name=name)
         run = vault.reserve(plans.account(GivenParts((part,)), unit=vault.unit, delta=1e-4))
-        vault._checks.contribution(part, Scaled(), 10.0)
+        vault._checks.try_contribution(part, Scaled(), 10.0)
         calls.clear()
         assert vault.noisy_sum(run, "sum", Scaled(), 10.0)[0, 0] * vault.unit.size == pytest.approx(0.65, abs=1e-2)
         assert calls == made
@@ -188,7 +188,7 @@ class Counted:
 
 
 def test_a_sum_of_vectors_is_made_of_some_units_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(isolation, "strangers", lambda *_: [])  # as if it were tacit's own, which gets all at once
+    monkeypatch.setattr(isolation, "find_foreign", lambda *_: [])  # as if it were tacit's own, which gets all at once
     units = [[float(i % 10)] for i in range(3_000)]
     vault = open_vault(tmp_path, units, unit=unit_of(4_000), noise=Silent())
     run = vault.reserve(priced(vault, noise_multiplier=1.0, steps=2))
@@ -199,7 +199,7 @@ def test_a_sum_of_vectors_is_made_of_some_units_at_a_time(tmp_path: Path, monkey
 
 
 def test_rows_are_counted_some_at_a_time_and_no_unit_is_cut(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(isolation, "strangers", lambda *_: [])  # as if it were tacit's own, which gets all at once
+    monkeypatch.setattr(isolation, "find_foreign", lambda *_: [])  # as if it were tacit's own, which gets all at once
     units = [[float(i % 10)] * (1 + i % 3) for i in range(3_000)]
     vault = open_vault(tmp_path, units, unit=unit_of(4_000), noise=Silent())
     run = vault.reserve(priced(vault, noise_multiplier=1.0, steps=2, rows_per_unit=2))
@@ -237,8 +237,8 @@ def test_a_tally_in_which_units_meet_is_refused_and_so_are_fragments(tmp_path: P
         vault.noisy_sum(run, "sum", Meeting())
     fragments = summed(name="fragments", horizon=2)
     with pytest.raises(MechanismError, match="fragments would be counted"):
-        vault._checks.contribution(fragments, Counted(), None)
-    assert not vault.touched(run)
+        vault._checks.try_contribution(fragments, Counted(), None)
+    assert not vault.has_started(run)
 
 
 # -- halves -------------------------------------------------------------------------------------------------------
@@ -283,7 +283,7 @@ def test_with_ids_a_half_is_a_function_of_the_id_alone() -> None:
 
 def test_folds_of_a_pool_are_those_of_its_own_units() -> None:
     reader = Reader(episodes(), SecretNoise())
-    pool = reader.pool(1, "key")
+    pool = reader.without_holdout(1, "key")
     owners = np.flatnonzero(reader.episodes_per_unit() > 1)
     assert 0 < len(owners) < reader.units
     np.testing.assert_array_equal(pool.folds("a"), reader.folds("a")[owners])

@@ -54,7 +54,7 @@ def test_a_coupled_sum_is_refused_before_a_step_is_claimed(tmp_path: Path, callb
     run = vault.reserve(priced(vault, noise_multiplier=1.0))
     with pytest.raises(MechanismError, match=r"another unit's rows do|changed between|different results"):
         vault.noisy_sum(run, "sum", callback)
-    assert not vault.touched(run)
+    assert not vault.has_started(run)
 
 
 @pytest.mark.parametrize("callback", UNDONE, ids=named)
@@ -92,7 +92,7 @@ def test_gradients_that_meet_are_refused_before_a_step_is_claimed(tmp_path: Path
     run = vault.reserve(priced(vault, noise_multiplier=1.0))
     with pytest.raises(MechanismError, match="another unit"):
         vault.noisy_gradient(run, "sum", [nn.Linear(1, 1)], Backward(how))
-    assert not vault.touched(run)
+    assert not vault.has_started(run)
 
 
 @pytest.mark.filterwarnings("ignore:the parameter")
@@ -142,7 +142,7 @@ def test_nothing_is_left_in_a_state(tmp_path: Path, log: Any) -> None:
     said = "changed between" if log is None else "the state of a callback holds a"
     with pytest.raises(MechanismError, match=said):
         vault.noisy_sum(run, "sum", Logged(), state)
-    assert not vault.touched(run)
+    assert not vault.has_started(run)
     assert state == {"log": log}
     assert log in ([], None) or float(getattr(log, "value", 0.0)) == 0.0
 

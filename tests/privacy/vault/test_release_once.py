@@ -112,7 +112,7 @@ def test_what_a_mechanism_asks_of_a_callback_is_tried_and_named(tmp_path: Path) 
         if scores == Crowd():
             with pytest.raises(MechanismError, match="another unit's rows do"):
                 vault.release_once(run, "best")
-            assert not vault.touched(run)
+            assert not vault.has_started(run)
         else:
             assert vault.release_once(run, "best")[0, 0] in (0, 1)
             certificate = vault.release(run, 0, label=Label((), (), ())).certificate

@@ -11,7 +11,7 @@ from bit_attack import RIGHT, Case, guessed_right
 from bit_cases import CASES
 
 from tacit.privacy.mechanisms.base import SingleRelease
-from tacit.privacy.mechanisms.device_sums import WhoAdds
+from tacit.privacy.mechanisms.device_sums import NoiseAdder
 from tacit.privacy.mechanisms.kinds import PARTS
 from tacit.privacy.mechanisms.marginals import Query
 from tacit.privacy.noise.correlated import Correlation
@@ -24,7 +24,7 @@ def test_every_kind_of_part_has_a_case() -> None:
     covered = {case.covers for case in CASES}
     assert covered >= {
         *get_args(Correlation),
-        *get_args(WhoAdds),
+        *get_args(NoiseAdder),
         *get_args(Query),
         *(kind for kind in PARTS if issubclass(kind, SingleRelease)),
     }

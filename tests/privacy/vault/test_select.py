@@ -150,7 +150,7 @@ def test_what_could_keep_runs_is_refused_before_anything_is_claimed(tmp_path: Pa
     vault, _, run = opened(tmp_path)
     with pytest.raises(MechanismError):
         vault.select(run, "best", attempt, Itself())
-    assert not vault.touched(run)
+    assert not vault.has_started(run)
 
 
 def test_functions_of_tacit_may_be_run_with_their_starting_point() -> None:

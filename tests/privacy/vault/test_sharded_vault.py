@@ -20,7 +20,7 @@ from tacit.errors import DataError, LedgerError, MechanismError, PlanError
 from tacit.privacy.gradients.clipped_sums import assign_gradient
 from tacit.privacy.ledger.ledger import Ledger
 from tacit.privacy.mechanisms.sums import FixedSizeSum, PoissonSum
-from tacit.privacy.noise.lattice import counted, finest, on_lattice, step
+from tacit.privacy.noise.lattice import combine_shares, count_in_units, share_unit, step
 from tacit.privacy.noise.secret import SecretNoise
 from tacit.privacy.vault.base import Label
 from tacit.privacy.vault.sharded_vault import ShardedVault, require_room
@@ -97,13 +97,13 @@ def test_every_rank_has_the_weights_of_each_step(tmp_path: Path) -> None:
 
 def test_shares_are_counted_and_rounded_once() -> None:
     """Whole numbers of three ranks against rounding the exact sum: 0.4 + 0.4 + 0.4 steps are one step, not none."""
-    grid, unit = step(2.0), finest(2.0, 1.0)
+    grid, unit = step(2.0), share_unit(2.0, 1.0)
     assert unit == grid / 1048576
     share = np.empty(3, np.int64)
-    counted(np.array([0.4, -0.4, 10.25]) * grid, unit, share)
-    assert on_lattice(3 * share, 2.0, 1.0).tolist() == [grid, -grid, 31 * grid]
-    counted(np.array([0.25]), finest(0.0, 1.0), share[:1])
-    assert on_lattice(share[:1], 0.0, 1.0).tolist() == [0.25]
+    count_in_units(np.array([0.4, -0.4, 10.25]) * grid, unit, share)
+    assert combine_shares(3 * share, 2.0, 1.0).tolist() == [grid, -grid, 31 * grid]
+    count_in_units(np.array([0.25]), share_unit(0.0, 1.0), share[:1])
+    assert combine_shares(share[:1], 0.0, 1.0).tolist() == [0.25]
 
 
 def test_the_certificate_names_the_ranks_and_recomputes(tmp_path: Path) -> None:
@@ -197,13 +197,13 @@ def test_a_rank_that_fails_burns_the_step_and_ends_the_vault(tmp_path: Path) -> 
 def test_a_share_lies_under_the_sum_before_a_record_is_added(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each rank's sum begins with its noise: no process ever holds the sum of its shard alone."""
     begun: list[float] = []
-    added = VectorStep.added
+    added = VectorStep.add_samples
 
     def watched(self: Any, records: Any, noise: Any, sums: Any, expected: float) -> Any:
         begun.append(float(sums[0, 0]))
         return added(self, records, noise, sums, expected)
 
-    monkeypatch.setattr(VectorStep, "added", watched)
+    monkeypatch.setattr(VectorStep, "add_samples", watched)
     together(tmp_path, dealt(PEOPLE, 2), lambda vault: vault.noisy_sum(reserved(vault), "sum", Rewards()))
     assert len(begun) == 2
     assert 0 not in begun

@@ -8,8 +8,8 @@ import warnings
 import numpy as np
 import pytest
 
-from tacit.privacy.vault.isolation import behind
-from tacit.privacy.vault.silence import quiet
+from tacit.privacy.vault.isolation import run_silently
+from tacit.privacy.vault.silence import silence_warnings
 
 
 def test_steps_of_four_threads_show_nothing() -> None:
@@ -18,7 +18,7 @@ def test_steps_of_four_threads_show_nothing() -> None:
 
     def run() -> None:
         for _ in range(400):
-            behind("step", step)
+            run_silently("step", step)
 
     with warnings.catch_warnings(record=True) as shown:
         warnings.simplefilter("always")
@@ -33,7 +33,7 @@ def test_steps_of_four_threads_show_nothing() -> None:
 def test_a_thread_that_a_step_begins_is_silent_too() -> None:
     with warnings.catch_warnings(record=True) as shown:
         warnings.simplefilter("always")
-        with quiet():
+        with silence_warnings():
             thread = threading.Thread(target=lambda: warnings.warn("a value", UserWarning, stacklevel=1))
             thread.start()
             thread.join()
@@ -46,7 +46,7 @@ def test_filters_that_are_set_within_a_step_hold_no_further() -> None:
             warnings.simplefilter("ignore")
         warnings.warn("a value", UserWarning, stacklevel=1)
 
-    behind("step", step)
+    run_silently("step", step)
     with pytest.warns(UserWarning, match="a public one"):
         warnings.warn("a public one", UserWarning, stacklevel=1)
     with pytest.raises(RuntimeWarning):
@@ -54,7 +54,7 @@ def test_filters_that_are_set_within_a_step_hold_no_further() -> None:
 
 
 def test_a_step_that_fails_ends_the_silence() -> None:
-    with pytest.raises(ZeroDivisionError), quiet():
+    with pytest.raises(ZeroDivisionError), silence_warnings():
         raise ZeroDivisionError
     with pytest.warns(UserWarning, match="a public one"):
         warnings.warn("a public one", UserWarning, stacklevel=1)

@@ -160,14 +160,14 @@ def test_public_rows_that_do_not_fit_take_nothing(tmp_path: Path, fake: torch.Te
         vault.teacher_votes(run, "votes", Encode(), fake)
     with pytest.raises(MechanismError, match="rows to vote on"):
         vault.teacher_votes(run, "votes", Encode(), FAKE, against=fake[:0])
-    assert not vault.touched(run)
+    assert not vault.has_started(run)
 
 
 def test_callbacks_that_couple_units_are_refused(tmp_path: Path) -> None:
     vault, run = opened(tmp_path, [[1.0]] * 9)
     with pytest.raises(MechanismError):
         vault.teacher_votes(run, "votes", Whitened(), FAKE[:, :1])
-    assert not vault.touched(run)
+    assert not vault.has_started(run)
 
 
 @pytest.mark.parametrize(
@@ -192,7 +192,7 @@ def test_numbers_of_another_type_take_nothing(tmp_path: Path, fake: torch.Tensor
     for given, against in ((fake, None), (FAKE, fake)):
         with pytest.raises(MechanismError, match="rows to vote on"):
             vault.teacher_votes(run, "votes", Encode(), given, against=against)
-    assert not vault.touched(run)
+    assert not vault.has_started(run)
 
 
 def test_teachers_learn_where_nobody_else_does(tmp_path: Path) -> None:

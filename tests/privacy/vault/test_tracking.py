@@ -123,7 +123,7 @@ def test_people_met_online_are_shown_as_they_left(tmp_path: Path) -> None:
 def test_prefixes_and_selections_have_figures_of_their_own() -> None:
     prefixes = [Prefixes({}, np.array([3, 0])), Prefixes({}, np.array([4, 1]))]
     assert figures("consensus", prefixes) == {"consensus/count": 3.0, "consensus/steps": 8.0}
-    chosen = vaults.Selected(object(), 2, 0.25)
+    chosen = vaults.BestRun(object(), 2, 0.25)
     assert figures("best", chosen) == {"best/candidate": 2.0, "best/score": 0.25}
     assert figures("none", np.zeros((1, 0))) == {"none/length": 0.0, "none/largest": 0.0}
 
@@ -235,7 +235,7 @@ def test_only_the_base_of_vaults_touches_the_tracker() -> None:
             if isinstance(node, ast.FunctionDef):
                 touched = any(isinstance(n, ast.Attribute) and n.attr == "_tracker" for n in ast.walk(node))
                 places += [f"{path.name}:{node.name}"] if touched else []
-    assert places == ["base.py:__init__", "base.py:_reserved", "base.py:_out"]
+    assert places == ["base.py:__init__", "base.py:_admit", "base.py:_track_release"]
 
 
 # -- where it goes ----------------------------------------------------------------------------------------------------

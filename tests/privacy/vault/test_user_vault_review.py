@@ -18,7 +18,7 @@ from user_cases import LENGTH, Earned, Scripted, open_user_vault, priced, user_s
 from vault_cases import Silent, unit_of
 
 from tacit.agents.heads import Categorical
-from tacit.data.visits import Visit, rows_of
+from tacit.data.visits import Visit, visit_rows
 from tacit.errors import CertificateError, LedgerError, MechanismError, PlanError, PlanExhausted
 from tacit.privacy.certificate import canonical as certificate_json
 from tacit.privacy.certificate.certificate import Certificate
@@ -78,7 +78,7 @@ def test_a_register_rolled_back_to_the_middle_of_a_claimed_block_is_refused(tmp_
             shutil.copy(tmp_path / "ledgers" / name, tmp_path / name)
         vault.enroll(run, STILL)
         vault.noisy_sum(run, "policy", Earned())
-    assert not vault.at_block_end(run, "policy")
+    assert not vault.is_block_end(run, "policy")
     closed(vault)
     for name in files:
         shutil.copy(tmp_path / name, tmp_path / "ledgers" / name)
@@ -262,7 +262,7 @@ class Bounding:
 
     def __call__(self, rows: Mapping[str, np.ndarray], state: Any) -> np.ndarray:
         most = float(rows["rewards"].max())
-        clipping.checked_clip(-most if most == SECRET else 1.0)
+        clipping.require_clip(-most if most == SECRET else 1.0)
         return Earned()(rows, state)
 
 
@@ -415,7 +415,7 @@ class Deployed(Scripted):
     def serve(self, people: Sequence[Sequence[str]], actor: Any) -> dict[str, np.ndarray]:
         good = Visit(observations=np.zeros((3, 1)), actions=np.zeros(2), rewards=np.ones(2))
         broken = Visit(observations=np.zeros((3, 2)), actions=np.zeros(2), rewards=np.ones(2))
-        return rows_of({"ann": good, "bob": broken}, people, self.spec, LENGTH)
+        return visit_rows({"ann": good, "bob": broken}, people, self.spec, LENGTH)
 
 
 def test_a_person_who_sends_another_width_counts_as_zero(tmp_path: Path) -> None:

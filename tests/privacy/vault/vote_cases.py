@@ -16,7 +16,7 @@ from tacit.agents.networks import Mlp
 from tacit.agents.policies import Policy
 from tacit.data.spec import Box, PublicSpec
 from tacit.envs.serving import SimulatedUsers
-from tacit.methods.policy_gradient import Votes, fit
+from tacit.methods.policy_gradient import VotesPlan, fit
 
 SPEC = PublicSpec(
     observation=Box((-1.0,) * 2, (1.0,) * 2),
@@ -71,12 +71,12 @@ class Some(SimulatedUsers):
         return np.einsum("up,upd->ud", signs, (steps[:, :, 0] - steps[:, :, 1]) / (2 * radius))
 
 
-def plan(**fields: Any) -> Votes:
+def plan(**fields: Any) -> VotesPlan:
     few: dict[str, Any] = {"rounds": ROUNDS, "users": PEOPLE, "directions": DIRECTIONS, "episode_length": LENGTH}
-    return Votes(**few | {"radius": 0.5, "noise_multiplier": 1.0} | fields).account(unit=unit_of(1_000), delta=1e-4)
+    return VotesPlan(**few | {"radius": 0.5, "noise_multiplier": 1.0} | fields).account(unit=unit_of(1_000), delta=1e-4)
 
 
-def steps_of(folder: Path, users: Some, voted: Votes) -> np.ndarray:
+def steps_of(folder: Path, users: Some, voted: VotesPlan) -> np.ndarray:
     """N times each round's released mean without noise, [T, R, P]."""
     folder.mkdir(parents=True, exist_ok=True)
     vault = open_user_vault(folder, users, noise=Silent(), unit=unit_of(1_000))  # type: ignore[arg-type]

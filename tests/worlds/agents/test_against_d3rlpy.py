@@ -47,7 +47,7 @@ def rows() -> dict[str, np.ndarray]:
 def peer(name: str, members: Members) -> Any:
     """d3rlpy's agent with our hyper-parameters."""
     agent = d3rlpy_agents.learner(OURS[name][1])
-    agent.create_impl((members.observation,), members.action)
+    agent.create_impl((members.input_width,), members.action_width)
     return agent
 
 
@@ -89,7 +89,7 @@ def ending(rows: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
 
 def test_losses_of_iql_are_equal(rows: dict[str, np.ndarray]) -> None:
     members = Members([ending(rows)], [0], "cpu", "test")
-    batch, own = next(members.batches(BATCH)), peer("iql", members)
+    batch, own = next(members.draw_batches(BATCH)), peer("iql", members)
     modules, given = own.impl.modules, minibatch(batch)
     for module in modules.targ_q_funcs:  # targets of their own, else both sides would hide a mistake
         nn.init.normal_(linear(module)[-1].weight)
@@ -104,7 +104,7 @@ def test_losses_of_iql_are_equal(rows: dict[str, np.ndarray]) -> None:
 
 def test_losses_of_td3_bc_are_equal(rows: dict[str, np.ndarray], monkeypatch: pytest.MonkeyPatch) -> None:
     members = Members([ending(rows)], [0], "cpu", "test")
-    batch, own = next(members.batches(BATCH)), peer("td3_bc", members)
+    batch, own = next(members.draw_batches(BATCH)), peer("td3_bc", members)
     modules, given, config = own.impl.modules, minibatch(batch), OURS["td3_bc"][1]
     for module in (*modules.targ_q_funcs, modules.targ_policy):
         nn.init.normal_(linear(module)[-1].weight)
@@ -140,7 +140,7 @@ def _learnt_there(name: str, steps: int, rows: dict[str, np.ndarray], seed: int)
     d3rlpy.seed(seed)
     members = Members([rows], [seed], "cpu", "test")
     own = peer(name, members)
-    for step, batch in enumerate(islice(members.batches(BATCH), steps)):
+    for step, batch in enumerate(islice(members.draw_batches(BATCH), steps)):
         own.impl.update(minibatch(batch), step)
     (policy,) = members.policies(stacked([own.impl.modules.policy]))
     return evaluate(RING, policy, starts="all", seed=950, episodes=100)

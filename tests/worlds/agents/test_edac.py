@@ -27,7 +27,7 @@ def test_the_critics_gradient_needs_no_second_differentiation(hidden: tuple[int,
 def test_cosines_are_those_of_all_pairs() -> None:
     slope = torch.randn(2, 4, 6, 3, generator=torch.Generator().manual_seed(2), dtype=torch.float64).requires_grad_()
     (expected,) = torch.autograd.grad(losses.cosines(slope), slope)
-    torch.testing.assert_close(edac.by_cosines(slope.detach()), expected, rtol=1e-6, atol=1e-9)
+    torch.testing.assert_close(edac.cosine_gradient(slope.detach()), expected, rtol=1e-6, atol=1e-9)
     assert float(losses.cosines(slope[:1, :1].detach().expand(1, 5, 6, 3))) == pytest.approx(5.0)
 
 

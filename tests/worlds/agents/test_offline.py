@@ -13,7 +13,7 @@ import torch
 
 from tacit.errors import DataError, PlanError
 from tacit_worlds.agents import edac, iql, offline, td3_bc
-from tacit_worlds.agents.perceptrons import network
+from tacit_worlds.agents.perceptrons import network_outputs
 
 Columns = dict[str, npt.NDArray[Any]]
 AGENTS: dict[str, tuple[ModuleType, Callable[..., Any]]] = {
@@ -204,11 +204,11 @@ def test_bad_settings_are_refused(name: str, change: dict[str, Any]) -> None:
 def test_rewards_keep_their_level_where_rows_end() -> None:
     """A shift of all rewards would change what a long life is worth."""
     columns = corridor()
-    _, _, r, _, alive = next(offline.Members([columns], [0], "cpu", "test").batches(4_000))
+    _, _, r, _, alive = next(offline.Members([columns], [0], "cpu", "test").draw_batches(4_000))
     assert abs(float(r.mean())) < 0.05
     assert float(alive.min()) == 1.0
     columns["terminations"] = np.arange(6_000) % 10 == 0
-    _, _, r, _, alive = next(offline.Members([columns], [0], "cpu", "test").batches(4_000))
+    _, _, r, _, alive = next(offline.Members([columns], [0], "cpu", "test").draw_batches(4_000))
     expected = columns["rewards"].mean() / columns["rewards"].std()
     assert float(r.mean()) == pytest.approx(expected, abs=0.06)
     assert float(alive.mean()) == pytest.approx(0.9, abs=0.03)
@@ -220,15 +220,15 @@ def test_policies_play_what_was_trained() -> None:
     _, second = members.policies(layers)
     x = np.array([[0.3], [-0.7]], np.float32)
     scaled = torch.from_numpy((x - second.arrays["mean"][:1]) / second.arrays["scale"][:1]).repeat(4, 1, 1)
-    expected = torch.tanh(network(layers, scaled, norm=False)).numpy()[2:]
+    expected = torch.tanh(network_outputs(layers, scaled, norm=False)).numpy()[2:]
     np.testing.assert_allclose(second.act(x), expected, rtol=1e-5)
 
 
 def test_noise_belongs_to_members() -> None:
-    noise = offline.Members([bandit(0.5)], [3, 4], "cpu", "test").normal((2, 5))
+    noise = offline.Members([bandit(0.5)], [3, 4], "cpu", "test").draw_normals((2, 5))
     drawn = torch.stack([next(noise) for _ in range(70)])
     assert drawn.shape == (70, 2, 2, 5)
-    other = offline.Members([bandit(0.5)], [4], "cpu", "test").normal((2, 5))
+    other = offline.Members([bandit(0.5)], [4], "cpu", "test").draw_normals((2, 5))
     torch.testing.assert_close(drawn[:, 1], torch.stack([next(other)[0] for _ in range(70)]))
     assert 0.9 < float(drawn.std()) < 1.1
 

@@ -7,7 +7,7 @@ import torch
 from tests.worlds.agents import losses
 
 from tacit_worlds.agents import perceptrons
-from tacit_worlds.agents.perceptrons import Stack
+from tacit_worlds.agents.perceptrons import NetworkStack
 
 
 @pytest.mark.parametrize("norm", [False, True])
@@ -15,7 +15,7 @@ from tacit_worlds.agents.perceptrons import Stack
 def test_networks_are_the_textbook_s(outputs: int, norm: bool) -> None:
     layers = losses.random_layers(2, 3, 8, 8, outputs)
     x = torch.randn(2, 5, 3, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
-    stacked = perceptrons.network(layers, x, norm=norm)
+    stacked = perceptrons.network_outputs(layers, x, norm=norm)
     for k in range(2):
         h = x[k]
         for i, (weight, bias) in enumerate(zip(layers[::2], layers[1::2], strict=True)):
@@ -61,7 +61,7 @@ def test_biases_that_are_multiplied_with_a_column_of_their_own() -> None:
 
 
 def test_layers_are_views_of_the_parameters_and_follow_them() -> None:
-    stack = Stack(torch.arange(22.0).view(2, 11), (2, 2, 1, 1))
+    stack = NetworkStack(torch.arange(22.0).view(2, 11), (2, 2, 1, 1))
     assert [list(layer.shape) for layer in stack.layers] == [
         [2, 2, 2],
         [2, 1, 2],
@@ -74,5 +74,5 @@ def test_layers_are_views_of_the_parameters_and_follow_them() -> None:
     follower = stack.copy()
     stack.theta.add_(1.0)
     assert stack.layers[1][0].tolist() == [[5.0, 6.0]]
-    follower.approach(stack, 0.25)
+    follower.soft_update(stack, 0.25)
     assert follower.layers[1][0].tolist() == [[4.25, 5.25]]

@@ -19,11 +19,11 @@ from tacit_worlds.agents.ppo import (
     PpoAgents,
     PpoConfig,
     PpoObjective,
-    Rows,
-    Running,
+    RolloutRows,
+    RunningMoments,
     advantages,
     learn,
-    normalized,
+    normalize,
     ratio_weights,
 )
 from tacit_worlds.cart_pole import CartPole
@@ -52,7 +52,7 @@ def test_the_bound_on_the_ratio_is_in_force_only_where_it_lowers_the_objective()
     assert ratio_weights(log_ratio, gain, None)[0] == pytest.approx([1.5, 0.5, -1.5, -0.5, 2.2])
 
 
-def rows_for(head: Head, agents: int, count: int, generator: np.random.Generator) -> Rows:
+def rows_for(head: Head, agents: int, count: int, generator: np.random.Generator) -> RolloutRows:
     """Rows whose old probabilities differ enough from the new ones for the bound to be in force on some."""
     if isinstance(head, Categorical):
         actions: Array = generator.integers(head.actions, size=(agents, count))
@@ -62,15 +62,15 @@ def rows_for(head: Head, agents: int, count: int, generator: np.random.Generator
         old = -0.5 * np.square(actions).sum(axis=2) - np.log(2.0 * np.pi) + generator.normal(0.0, 0.5, (agents, count))
     draw = [generator.normal(size=(agents, count)).astype(np.float32) for _ in range(2)]
     x = generator.normal(size=(agents, count, 3)).astype(np.float32)
-    return Rows(x, actions, old.astype(np.float32), *draw)
+    return RolloutRows(x, actions, old.astype(np.float32), *draw)
 
 
-def through_torch(objective: PpoObjective, theta: Array, rows: Rows, config: PpoConfig) -> Array:
+def through_torch(objective: PpoObjective, theta: Array, rows: RolloutRows, config: PpoConfig) -> Array:
     """The slope of one agent's objective by automatic differentiation; theta [P + e + Q], rows of one agent."""
     parameters = torch.tensor(theta, dtype=torch.float64, requires_grad=True)
     x, gain, goal, old = (
         torch.tensor(column, dtype=torch.float64)
-        for column in (rows.x, rows.advantage, rows.goal, rows.log_probability)
+        for column in (rows.x, rows.advantage, rows.value_target, rows.log_probability)
     )
     at = 0
 
@@ -84,10 +84,10 @@ def through_torch(objective: PpoObjective, theta: Array, rows: Rows, config: Ppo
         return out
 
     outputs = network(objective.actor)
-    free = parameters[at : at + objective.head.free]
-    at += objective.head.free
+    free = parameters[at : at + objective.head.parameters]
+    at += objective.head.parameters
     values = network(objective.critic)[:, 0]
-    if objective.head.free:
+    if objective.head.parameters:
         normal = torch.distributions.Normal(outputs + torch.tensor(GAUSSIAN.mean), free.exp())
         logs = normal.log_prob(torch.tensor(rows.actions, dtype=torch.float64)).sum(1)
         entropy = normal.entropy().sum(1)
@@ -109,26 +109,26 @@ def test_the_slope_is_that_of_automatic_differentiation(head: Head, clip: float 
     generator = np.random.default_rng(0)
     config = replace(SMALL, ratio_clip=clip, entropy=0.1)
     objective = PpoObjective(Mlp((3, 8, head.outputs), gain=1.0), Mlp((3, 8, 1), gain=1.0), head, config)
-    theta = objective.initial(generator, 2)
+    theta = objective.initial_parameters(generator, 2)
     theta += generator.normal(0.0, 0.1, theta.shape).astype(np.float32)
     rows = rows_for(head, 2, 40, generator)
     slope = objective.slope(theta, rows)
     for g in range(2):
-        own = Rows(rows.x[g], rows.actions[g], rows.log_probability[g], rows.advantage[g], rows.goal[g])
+        own = RolloutRows(rows.x[g], rows.actions[g], rows.log_probability[g], rows.advantage[g], rows.value_target[g])
         assert slope[g] == pytest.approx(through_torch(objective, theta[g], own, config), abs=2e-6)
 
 
 def test_running_statistics_are_those_of_all_values_and_the_prior_one() -> None:
     generator = np.random.default_rng(2)
     values = generator.normal(3.0, 2.0, (2, 60, 3))
-    running = Running.of(2, 3)
+    running = RunningMoments.from_prior(2, 3)
     for part in np.split(values, 4, axis=1):
         running.add(part)
     mean = values.sum(axis=1) / 61.0
     second = (np.square(values).sum(axis=1) + 1.0) / 61.0
     assert running.mean == pytest.approx(mean)
     assert running.variance == pytest.approx(second - mean**2)
-    assert normalized(np.array([[[1.0], [900.0]]]), np.array([[3.0]]), np.array([[2.0]])).ravel().tolist() == [-1, 10]
+    assert normalize(np.array([[[1.0], [900.0]]]), np.array([[3.0]]), np.array([[2.0]])).ravel().tolist() == [-1, 10]
 
 
 class Stairs:

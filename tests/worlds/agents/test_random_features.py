@@ -8,7 +8,7 @@ import torch
 
 from tacit.errors import PlanError
 from tacit_worlds.agents import edac, iql, offline, td3_bc
-from tacit_worlds.agents.offline import RandomFourier, with_waves, with_waves_of_arrays
+from tacit_worlds.agents.offline import RandomFourier, with_fourier_arrays, with_fourier_features
 
 
 def generators(*seeds: int) -> list[torch.Generator]:
@@ -26,11 +26,11 @@ def test_frequencies_have_the_bandwidth_of_their_dimension_and_belong_to_a_membe
 def test_waves_stand_beside_the_state() -> None:
     states = torch.tensor([[[1.0, 2.0]], [[0.5, 0.0]]])
     frequencies = torch.tensor([[[1.0], [0.5]], [[2.0], [3.0]]])
-    found = with_waves(states, frequencies)
+    found = with_fourier_features(states, frequencies)
     expected = [[[1.0, 2.0, np.sin(2.0), np.cos(2.0)]], [[0.5, 0.0, np.sin(1.0), np.cos(1.0)]]]
     np.testing.assert_allclose(found, expected, rtol=1e-6)
-    np.testing.assert_allclose(with_waves_of_arrays(states.numpy(), frequencies.numpy()), expected, rtol=1e-6)
-    assert with_waves(states, None) is states
+    np.testing.assert_allclose(with_fourier_arrays(states.numpy(), frequencies.numpy()), expected, rtol=1e-6)
+    assert with_fourier_features(states, None) is states
 
 
 @pytest.mark.parametrize(

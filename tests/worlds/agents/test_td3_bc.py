@@ -34,7 +34,7 @@ def mlp(layers: list[torch.Tensor], k: int, x: torch.Tensor) -> torch.Tensor:
 def test_critics_regress_to_the_smaller_target_at_a_noisy_action() -> None:
     stack = members([0, 1])
     q, target = (stack.networks((5, 4, 1), copies=2).layers for _ in range(2))
-    actor, rows = stack.networks((3, 4, 2)).layers, next(stack.batches(8))
+    actor, rows = stack.networks((3, 4, 2)).layers, next(stack.draw_batches(8))
     noise = torch.full((2, 8, 2), 0.4)
     expected = torch.zeros(())
     for k in range(2):
@@ -51,7 +51,7 @@ def test_critics_regress_to_the_smaller_target_at_a_noisy_action() -> None:
 def test_the_policy_climbs_the_first_critic_and_stays_near_the_data() -> None:
     stack = members([0, 1])
     q, actor = stack.networks((5, 4, 1), copies=2).layers, stack.networks((3, 4, 2)).layers
-    rows = next(stack.batches(8))
+    rows = next(stack.draw_batches(8))
     expected = torch.zeros(())
     for k in range(2):
         s, a = rows[0][k], rows[1][k]

@@ -14,14 +14,14 @@ from typing import Literal, NamedTuple
 import torch
 from torch import Tensor
 
-from tacit.validation import check, positive, whole
+from tacit.validation import require_positive, require_valid, require_whole
 
 Matrix = Literal["up", "down"]
 """Of a feed-forward layer."""
 
 
 @dataclass(frozen=True)
-class Shape:
+class ModelShape:
     """Public sizes of a model.
 
     Args:
@@ -58,24 +58,26 @@ class Bias:
     scale: float = 240.0
 
     def __post_init__(self) -> None:
-        whole(0, layer=self.layer)
-        positive(scale=self.scale)
+        require_whole(0, layer=self.layer)
+        require_positive(scale=self.scale)
 
     @property
-    def first(self) -> int:
+    def first_layer(self) -> int:
         """The first layer whose inputs depend on the parameters."""
         return self.layer + 1
 
-    def start(self, shape: Shape) -> Tensor:
+    def initial_parameters(self, shape: ModelShape) -> Tensor:
         """The first parameters [P], at which the model is as it was."""
-        check("layer", self.layer, self.layer < shape.layers, f"one of the model's {shape.layers}")
+        require_valid("layer", self.layer, self.layer < shape.layers, f"one of the model's {shape.layers}")
         return torch.zeros(shape.width)
 
-    def enter(self, theta: Tensor, residual: Tensor) -> Tensor:
+    def steer_residual(self, theta: Tensor, residual: Tensor) -> Tensor:
         """The residual stream [B, n, width] before layer `first`, for parameters [B or 1, P]."""
         return residual + self.scale * theta[:, None]
 
-    def beside(self, theta: Tensor, layer: int, name: Matrix, inputs: Tensor, shape: Shape) -> Tensor | float:
+    def output_update(
+        self, theta: Tensor, layer: int, name: Matrix, inputs: Tensor, shape: ModelShape
+    ) -> Tensor | float:
         """What is added to the outputs of a feed-forward matrix: nothing."""
         return 0.0
 
@@ -100,19 +102,20 @@ class LoRA:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        check("layers", self.layers, 0 < len(set(self.layers)) == len(self.layers), "different layers")
-        whole(0, **{f"layers[{place}]": layer for place, layer in enumerate(self.layers)})
-        whole(rank=self.rank)
-        positive(scale=self.scale)
+        require_valid("layers", self.layers, 0 < len(set(self.layers)) == len(self.layers), "different layers")
+        require_whole(0, **{f"layers[{place}]": layer for place, layer in enumerate(self.layers)})
+        require_whole(rank=self.rank)
+        require_positive(scale=self.scale)
 
     @property
-    def first(self) -> int:
+    def first_layer(self) -> int:
         """The first layer that the parameters change."""
         return min(self.layers)
 
-    def start(self, shape: Shape) -> Tensor:
+    def initial_parameters(self, shape: ModelShape) -> Tensor:
         """The first parameters [P], at which the model is as it was."""
-        check("layers", self.layers, max(self.layers) < shape.layers, f"below {shape.layers}, the model's layers")
+        expected = f"below {shape.layers}, the model's layers"
+        require_valid("layers", self.layers, max(self.layers) < shape.layers, expected)
         generator = torch.Generator().manual_seed(self.seed)
         parts = []
         for _ in self.layers:
@@ -121,11 +124,13 @@ class LoRA:
                 parts += [drawn, torch.zeros(outputs * self.rank)]
         return torch.cat(parts)
 
-    def enter(self, theta: Tensor, residual: Tensor) -> Tensor:
+    def steer_residual(self, theta: Tensor, residual: Tensor) -> Tensor:
         """The residual stream [B, n, width] before layer `first`, as it is."""
         return residual
 
-    def beside(self, theta: Tensor, layer: int, name: Matrix, inputs: Tensor, shape: Shape) -> Tensor | float:
+    def output_update(
+        self, theta: Tensor, layer: int, name: Matrix, inputs: Tensor, shape: ModelShape
+    ) -> Tensor | float:
         """What is added to the outputs [B, n, out] of a feed-forward matrix, for parameters [B or 1, P]."""
         if layer not in self.layers:
             return 0.0

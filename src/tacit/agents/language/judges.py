@@ -24,9 +24,9 @@ from torch.nn.functional import gelu, layer_norm, linear
 from tacit import plain_files
 from tacit.errors import FileError
 
-LONGEST = 128
+MAX_TOKENS = 128
 """Tokens of a text that are read."""
-TOGETHER = 256
+BATCH_TOKENS = 256
 """Tokens that are passed through the encoder at once, at least one text's."""
 HEAD = "head.json"
 """The file of a judge's head, beside the encoder's `model.safetensors`, `config.json` and `tokenizer.json`."""
@@ -76,12 +76,12 @@ class TextEncoder:
             import tokenizers
             from safetensors.torch import load_file
 
-            config = json.loads(plain_files.text(folder / "config.json"))
-            inner = tokenizers.Tokenizer.from_str(plain_files.text(folder / "tokenizer.json"))
+            config = json.loads(plain_files.read_text(folder / "config.json"))
+            inner = tokenizers.Tokenizer.from_str(plain_files.read_text(folder / "tokenizer.json"))
             inner.no_padding()
-            inner.enable_truncation(LONGEST)
+            inner.enable_truncation(MAX_TOKENS)
             model = folder / "model.safetensors"
-            if not plain_files.plain(model):
+            if not plain_files.is_plain_file(model):
                 raise ValueError("no file of weights")
             weights = {name: part.float() for name, part in load_file(model).items() if part.is_floating_point()}
             with model.open("rb") as file:
@@ -101,14 +101,14 @@ class TextEncoder:
         rows: list[Tensor] = []
         begin = 0
         for end in range(1, len(ids) + 1):
-            if end == len(ids) or sum(map(len, ids[begin : end + 1])) > TOGETHER:
-                rows.append(self._embedded(ids[begin:end]))
+            if end == len(ids) or sum(map(len, ids[begin : end + 1])) > BATCH_TOKENS:
+                rows.append(self._embed(ids[begin:end]))
                 begin = end
         if not rows:
             return np.zeros((0, self.width))
         return torch.cat(rows).double().numpy()
 
-    def _embedded(self, ids: Sequence[Sequence[int]]) -> Tensor:
+    def _embed(self, ids: Sequence[Sequence[int]]) -> Tensor:
         lengths = torch.tensor([len(one) for one in ids])
         text = torch.arange(len(ids)).repeat_interleave(lengths)
         places = torch.cat([torch.arange(len(one)) for one in ids])
@@ -116,20 +116,20 @@ class TextEncoder:
         hidden = weights["embeddings.word_embeddings.weight"][torch.tensor([i for one in ids for i in one])]
         hidden = hidden + weights["embeddings.position_embeddings.weight"][places]
         hidden = self._norm(hidden + weights["embeddings.token_type_embeddings.weight"][0], "embeddings.LayerNorm")
-        apart = text[:, None] != text
+        other_text = text[:, None] != text
         for place in range(self._layers):
-            hidden = self._layer(hidden, apart, f"encoder.layer.{place}")
+            hidden = self._layer(hidden, other_text, f"encoder.layer.{place}")
         total = torch.zeros(len(ids), hidden.shape[1]).index_add_(0, text, hidden)
         mean: Tensor = total / lengths[:, None]
         scaled: Tensor = mean / torch.linalg.vector_norm(mean, dim=1, keepdim=True)
         return scaled
 
-    def _layer(self, hidden: Tensor, apart: Tensor, name: str) -> Tensor:
+    def _layer(self, hidden: Tensor, other_text: Tensor, name: str) -> Tensor:
         query, key, value = (
             self._linear(hidden, f"{name}.attention.self.{part}").view(len(hidden), self._heads, -1).transpose(0, 1)
             for part in ("query", "key", "value")
         )
-        scores = (query @ key.transpose(1, 2) / math.sqrt(query.shape[2])).masked_fill(apart, -math.inf)
+        scores = (query @ key.transpose(1, 2) / math.sqrt(query.shape[2])).masked_fill(other_text, -math.inf)
         mixed = (scores.softmax(-1) @ value).transpose(0, 1).reshape(len(hidden), -1)
         between = self._norm(
             hidden + self._linear(mixed, f"{name}.attention.output.dense"), f"{name}.attention.output.LayerNorm"
@@ -163,7 +163,7 @@ class TextJudge:
     @property
     def digest(self) -> str:
         """SHA-256 of the encoder's and of the head."""
-        return hashlib.sha256(f"{self.encoder.digest} {_head(self)}".encode()).hexdigest()
+        return hashlib.sha256(f"{self.encoder.digest} {_head_json(self)}".encode()).hexdigest()
 
     def __call__(self, texts: Sequence[str]) -> NDArray[np.float64]:
         """See `Reward`: log-odds [n]."""
@@ -182,20 +182,20 @@ class TextJudge:
         """
         from scipy.optimize import minimize
 
-        rows, good = encoder(texts), np.asarray(labels, np.float64)
+        rows, targets = encoder(texts), np.asarray(labels, np.float64)
 
         def loss(theta: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
             odds = rows @ theta[:-1] + theta[-1]
-            error = 1 / (1 + np.exp(-odds)) - good
+            error = 1 / (1 + np.exp(-odds)) - targets
             slopes = np.append(rows.T @ error + penalty * theta[:-1], error.sum())
-            return float((np.logaddexp(0, odds) - good * odds).sum() + penalty / 2 * theta[:-1] @ theta[:-1]), slopes
+            return float((np.logaddexp(0, odds) - targets * odds).sum() + penalty / 2 * theta[:-1] @ theta[:-1]), slopes
 
-        found = minimize(loss, np.zeros(rows.shape[1] + 1), jac=True, method="L-BFGS-B", options={"maxiter": 500}).x
-        return cls(encoder, found[:-1], float(found[-1]))
+        solution = minimize(loss, np.zeros(rows.shape[1] + 1), jac=True, method="L-BFGS-B", options={"maxiter": 500}).x
+        return cls(encoder, solution[:-1], float(solution[-1]))
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the head to a JSON file; in the encoder's folder, `load` finds it as head.json."""
-        Path(path).write_text(_head(self) + "\n", encoding="utf-8")
+        Path(path).write_text(_head_json(self) + "\n", encoding="utf-8")
 
     @classmethod
     def load(cls, folder: str | os.PathLike[str], head: str | os.PathLike[str] | None = None) -> TextJudge:
@@ -210,7 +210,7 @@ class TextJudge:
         """
         encoder, path = TextEncoder.load(folder), Path(folder) / HEAD if head is None else Path(head)
         try:
-            values = json.loads(plain_files.text(path))
+            values = json.loads(plain_files.read_text(path))
             slope = np.array(values["slope"], np.float64)
             if slope.shape != (encoder.width,) or not np.isfinite(slope).all():
                 raise ValueError("another width")
@@ -221,5 +221,5 @@ class TextJudge:
             raise FileError(what, where=str(path), expected=expected, remedy=remedy) from error
 
 
-def _head(judge: TextJudge) -> str:
+def _head_json(judge: TextJudge) -> str:
     return json.dumps({"slope": judge.slope.tolist(), "offset": judge.offset})

@@ -20,7 +20,7 @@ from torch import Tensor
 from torch.nn.functional import linear, silu
 
 from tacit import plain_files
-from tacit.agents.language.adapters import Shape, Steering
+from tacit.agents.language.adapters import ModelShape, Steering
 from tacit.agents.language.models import Cache, Tokenizer
 from tacit.errors import FileError
 
@@ -35,8 +35,8 @@ def load(path: str | os.PathLike[str]) -> tuple[Llama, Tokenizer]:
         FileError: the file is missing, damaged, or of another architecture than Llama's with tied embeddings.
     """
     path = Path(path)
-    if not plain_files.plain(path):
-        raise _unsuited(path, "there is no such file")
+    if not plain_files.is_plain_file(path):
+        raise _file_error(path, "there is no such file")
     try:
         import gguf
     except ImportError as error:
@@ -60,11 +60,11 @@ def load(path: str | os.PathLike[str]) -> tuple[Llama, Tokenizer]:
         model = Llama.of(shape, weight("token_embd.weight"), layers, weight("output_norm.weight"), digest)
         return model, _tokenizer(fields)
     except (ValueError, KeyError, IndexError, TypeError, OSError, AttributeError, RuntimeError) as error:
-        raise _unsuited(path, "the file is damaged, or of another architecture") from error
+        raise _file_error(path, "the file is damaged, or of another architecture") from error
 
 
-def _shape(fields: Mapping[str, Any]) -> Shape:
-    return Shape(
+def _shape(fields: Mapping[str, Any]) -> ModelShape:
+    return ModelShape(
         layers=fields["llama.block_count"],
         width=fields["llama.embedding_length"],
         inner=fields["llama.feed_forward_length"],
@@ -76,22 +76,22 @@ def _shape(fields: Mapping[str, Any]) -> Shape:
     )
 
 
-def _layer(weight: Callable[[str], Tensor], place: int, shape: Shape) -> LlamaLayer:
-    def named(name: str) -> Tensor:
+def _layer(weight: Callable[[str], Tensor], place: int, shape: ModelShape) -> LlamaLayer:
+    def block_weight(name: str) -> Tensor:
         return weight(f"blk.{place}.{name}.weight")
 
-    query, key = _unpermuted(named("attn_q"), shape.heads), _unpermuted(named("attn_k"), shape.groups)
+    query, key = _unpermute(block_weight("attn_q"), shape.heads), _unpermute(block_weight("attn_k"), shape.groups)
     return LlamaLayer(
-        before=named("attn_norm"),
-        attend=torch.cat([query, key, named("attn_v")]),
-        out=named("attn_output"),
-        between=named("ffn_norm"),
-        gate_up=torch.cat([named("ffn_gate"), named("ffn_up")]),
-        down=named("ffn_down"),
+        attention_norm=block_weight("attn_norm"),
+        query_key_value=torch.cat([query, key, block_weight("attn_v")]),
+        attention_out=block_weight("attn_output"),
+        feed_forward_norm=block_weight("ffn_norm"),
+        gate_up=torch.cat([block_weight("ffn_gate"), block_weight("ffn_up")]),
+        down=block_weight("ffn_down"),
     )
 
 
-def _unpermuted(matrix: Tensor, heads: int) -> Tensor:
+def _unpermute(matrix: Tensor, heads: int) -> Tensor:
     """Rows in the order of the paper's halves: the format keeps each pair of a rotation side by side."""
     return matrix.view(heads, -1, 2, matrix.shape[1]).transpose(1, 2).reshape(matrix.shape)
 
@@ -100,12 +100,12 @@ def _tokenizer(fields: Mapping[str, Any]) -> Tokenizer:
     if fields["tokenizer.ggml.model"] != "gpt2":
         raise ValueError("another tokenizer")
     merges = [tuple(merge.split(" ")) for merge in fields["tokenizer.ggml.merges"]]
-    return Tokenizer.byte_pairs(
+    return Tokenizer.from_byte_pairs(
         fields["tokenizer.ggml.tokens"], merges, digits=fields["tokenizer.ggml.pre"] == "smollm"
     )
 
 
-def _unsuited(path: Path, what: str) -> FileError:
+def _file_error(path: Path, what: str) -> FileError:
     expected = "a GGUF file of a Llama model with tied embeddings and byte pairs, such as SmolLM2-135M"
     remedy = "name such a file, or pass a model of your own to the method"
     return FileError(what, where=str(path), expected=expected, remedy=remedy)
@@ -115,10 +115,10 @@ def _unsuited(path: Path, what: str) -> FileError:
 class LlamaLayer:
     """Weights of one layer, [outputs, inputs] each: queries, keys and values in one matrix, gate and up in another."""
 
-    before: Tensor
-    attend: Tensor
-    out: Tensor
-    between: Tensor
+    attention_norm: Tensor
+    query_key_value: Tensor
+    attention_out: Tensor
+    feed_forward_norm: Tensor
     gate_up: Tensor
     down: Tensor
 
@@ -137,36 +137,36 @@ class Llama:
         digest: SHA-256.
     """
 
-    shape: Shape
+    shape: ModelShape
     embedding: Tensor
     layers: tuple[LlamaLayer, ...]
-    last: Tensor
+    final_norm: Tensor
     vocabulary: Tensor
     head: Tensor
     digest: str
 
     @classmethod
-    def of(cls, shape: Shape, embedding: Tensor, layers: Sequence[LlamaLayer], last: Tensor, digest: str) -> Self:
+    def of(cls, shape: ModelShape, embedding: Tensor, layers: Sequence[LlamaLayer], last: Tensor, digest: str) -> Self:
         """A model that writes its whole vocabulary."""
         return cls(shape, embedding, tuple(layers), last, torch.arange(len(embedding)), embedding, digest)
 
     @classmethod
-    def random(cls, shape: Shape, seed: int = 0) -> Self:
+    def random(cls, shape: ModelShape, seed: int = 0) -> Self:
         """A model with drawn weights, for tests and examples."""
         generator = torch.Generator().manual_seed(seed)
 
-        def drawn(outputs: int, inputs: int) -> Tensor:
+        def draw_matrix(outputs: int, inputs: int) -> Tensor:
             return torch.randn(outputs, inputs, generator=generator) / math.sqrt(inputs)
 
-        width, kept = shape.width, shape.width // shape.heads * shape.groups
+        width, key_width = shape.width, shape.width // shape.heads * shape.groups
         layers = [
             LlamaLayer(
                 torch.ones(width),
-                drawn(width + 2 * kept, width),
-                drawn(width, width),
+                draw_matrix(width + 2 * key_width, width),
+                draw_matrix(width, width),
                 torch.ones(width),
-                drawn(2 * shape.inner, width),
-                drawn(width, shape.inner),
+                draw_matrix(2 * shape.inner, width),
+                draw_matrix(width, shape.inner),
             )
             for _ in range(shape.layers)
         ]
@@ -174,53 +174,53 @@ class Llama:
         digest = hashlib.sha256(embedding.numpy().tobytes() + repr(shape).encode()).hexdigest()
         return cls.of(shape, embedding, layers, torch.ones(width), digest)
 
-    def restricted(self, vocabulary: Sequence[int]) -> Self:
+    def with_vocabulary(self, vocabulary: Sequence[int]) -> Self:
         """See `LanguageModel`."""
         kept = torch.as_tensor(vocabulary, dtype=torch.int64)
         return replace(self, vocabulary=kept, head=self.embedding[kept].contiguous())
 
     @torch.no_grad()
-    def read(self, tokens: Tensor, after: Cache | None = None) -> Cache:
+    def read(self, tokens: Tensor, past: Cache | None = None) -> Cache:
         """See `LanguageModel`."""
         size = self.shape.width // self.shape.heads
         empty = torch.empty(self.shape.layers, len(tokens), self.shape.groups, tokens.shape[1], size)
-        cache = Cache(empty, torch.empty_like(empty), 0) if after is None else after.repeated(1, tokens.shape[1])
+        cache = Cache(empty, torch.empty_like(empty), 0) if past is None else past.repeat(1, tokens.shape[1])
         if tokens.shape[1]:
-            self._through(self.embedding[tokens], cache, range(self.shape.layers), None)
+            self._run_layers(self.embedding[tokens], cache, range(self.shape.layers), None)
         return replace(cache, length=cache.length + tokens.shape[1])
 
     @torch.no_grad()
-    def below(self, tokens: Tensor, cache: Cache, first: int) -> Tensor:
+    def run_lower_layers(self, tokens: Tensor, cache: Cache, first: int) -> Tensor:
         """See `LanguageModel`."""
-        return self._through(self.embedding[tokens], cache, range(first), None)
+        return self._run_layers(self.embedding[tokens], cache, range(first), None)
 
-    def above(self, residual: Tensor, cache: Cache, steering: Steering) -> Tensor:
+    def run_upper_layers(self, residual: Tensor, cache: Cache, steering: Steering) -> Tensor:
         """See `LanguageModel`."""
-        entered = steering.adapter.enter(steering.theta, residual)
-        behind = self._through(entered, cache, range(steering.adapter.first, self.shape.layers), steering)
-        return linear(_norm(behind, self.last, self.shape.epsilon), self.head)
+        steered = steering.adapter.steer_residual(steering.theta, residual)
+        hidden = self._run_layers(steered, cache, range(steering.adapter.first_layer, self.shape.layers), steering)
+        return linear(_norm(hidden, self.final_norm, self.shape.epsilon), self.head)
 
     @torch.no_grad()
     def residual_norm(self, tokens: Tensor, layer: int) -> float:
         """Median norm of the residual stream behind a layer, at the last of public tokens [B, n]."""
-        behind = self.below(tokens[:, -1:], self.read(tokens[:, :-1]), layer + 1)
-        return float(behind.norm(dim=-1).median())
+        hidden = self.run_lower_layers(tokens[:, -1:], self.read(tokens[:, :-1]), layer + 1)
+        return float(hidden.norm(dim=-1).median())
 
-    def _through(self, residual: Tensor, cache: Cache, places: range, steering: Steering | None) -> Tensor:
+    def _run_layers(self, residual: Tensor, cache: Cache, places: range, steering: Steering | None) -> Tensor:
         """The residual stream [B, n, width] behind these layers."""
         n, end = residual.shape[1], cache.length + residual.shape[1]
         angles = _angles(self.shape, cache.length, end)
         future = torch.ones(n, end, dtype=torch.bool).triu(cache.length + 1)
         for place in places:
             layer = self.layers[place]
-            inputs = _norm(residual, layer.before, self.shape.epsilon)
-            query, key, value = self._heads(linear(inputs, layer.attend), angles)
-            key, value = cache.extended(place, key, value)
-            residual = residual + linear(_attention(query, key, value, future), layer.out)
+            inputs = _norm(residual, layer.attention_norm, self.shape.epsilon)
+            query, key, value = self._split_heads(linear(inputs, layer.query_key_value), angles)
+            key, value = cache.extend(place, key, value)
+            residual = residual + linear(_attention(query, key, value, future), layer.attention_out)
             residual = residual + self._feed_forward(place, layer, residual, steering)
         return residual
 
-    def _heads(self, joint: Tensor, angles: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor, Tensor]:
+    def _split_heads(self, joint: Tensor, angles: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor, Tensor]:
         """Queries [B, groups, heads / groups, n, size], keys and values [B, groups, n, size]."""
         texts, n, _ = joint.shape
         size, groups = self.shape.width // self.shape.heads, self.shape.groups
@@ -228,23 +228,23 @@ class Llama:
         query, key, value = torch.split(joint, [self.shape.width, kept, kept], dim=-1)
         query = query.view(texts, n, groups, -1, size).permute(0, 2, 3, 1, 4)
         key, value = (part.view(texts, n, groups, size).transpose(1, 2) for part in (key, value))
-        return _rotated(query, angles), _rotated(key, angles), value
+        return _rotate(query, angles), _rotate(key, angles), value
 
     def _feed_forward(self, place: int, layer: LlamaLayer, residual: Tensor, steering: Steering | None) -> Tensor:
-        inputs = _norm(residual, layer.between, self.shape.epsilon)
+        inputs = _norm(residual, layer.feed_forward_norm, self.shape.epsilon)
         gate, up = linear(inputs, layer.gate_up).chunk(2, dim=-1)
         if steering is None:
             return linear(silu(gate) * up, layer.down)
         adapter, theta = steering
-        hidden = silu(gate) * (up + adapter.beside(theta, place, "up", inputs, self.shape))
-        return linear(hidden, layer.down) + adapter.beside(theta, place, "down", hidden, self.shape)
+        hidden = silu(gate) * (up + adapter.output_update(theta, place, "up", inputs, self.shape))
+        return linear(hidden, layer.down) + adapter.output_update(theta, place, "down", hidden, self.shape)
 
 
 def _norm(residual: Tensor, weight: Tensor, epsilon: float) -> Tensor:
     return residual * torch.rsqrt(residual.square().mean(-1, keepdim=True) + epsilon) * weight
 
 
-def _angles(shape: Shape, first: int, end: int) -> tuple[Tensor, Tensor]:
+def _angles(shape: ModelShape, first: int, end: int) -> tuple[Tensor, Tensor]:
     """Cosines and sines [end - first, size / 2] of the rotary angles of these places."""
     size = shape.width // shape.heads
     rates = shape.base ** (-torch.arange(0, size, 2, dtype=torch.float64) / size)
@@ -252,7 +252,7 @@ def _angles(shape: Shape, first: int, end: int) -> tuple[Tensor, Tensor]:
     return angles.cos().float(), angles.sin().float()
 
 
-def _rotated(part: Tensor, angles: tuple[Tensor, Tensor]) -> Tensor:
+def _rotate(part: Tensor, angles: tuple[Tensor, Tensor]) -> Tensor:
     cosine, sine = angles
     left, right = part.chunk(2, dim=-1)
     return torch.cat([left * cosine - right * sine, right * cosine + left * sine], dim=-1)

@@ -1,7 +1,7 @@
 """What a language model offers here: frozen weights, a cache of what was read, and logits of a public vocabulary.
 
 Tokens of what a model reads are whole numbers below `shape.tokens`. Tokens that it writes are places in a public
-vocabulary: a model that is `restricted` to V tokens gives V logits.
+vocabulary: a model that is `with_vocabulary` to V tokens gives V logits.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Any, Protocol, Self
 import torch
 from torch import Tensor
 
-from tacit.agents.language.adapters import Shape, Steering
+from tacit.agents.language.adapters import ModelShape, Steering
 
 
 class Tokenizer:
@@ -33,7 +33,7 @@ class Tokenizer:
         self.special = frozenset(special)
 
     @classmethod
-    def byte_pairs(cls, tokens: Sequence[str], merges: Sequence[tuple[str, str]], *, digits: bool) -> Self:
+    def from_byte_pairs(cls, tokens: Sequence[str], merges: Sequence[tuple[str, str]], *, digits: bool) -> Self:
         """GPT-2's byte pairs; with `digits` each digit is a token of its own."""
         import tokenizers
         from tokenizers import decoders, models, pre_tokenizers
@@ -69,19 +69,19 @@ class Writer:
     prefix: str = ""
 
     @cached_property
-    def before(self) -> Tensor:
+    def prefix_tokens(self) -> Tensor:
         """Tokens [m] of the prefix."""
         return torch.tensor(self.tokenizer.encode(self.prefix), dtype=torch.int64)
 
     @cached_property
-    def words(self) -> str:
+    def vocabulary_digest(self) -> str:
         """SHA-256 of the vocabulary."""
         return hashlib.sha256(json.dumps(self.model.vocabulary.tolist()).encode()).hexdigest()
 
     def texts(self, prompts: Tensor, written: Tensor) -> list[str]:
         """Prompts [B, n] with what was written behind them [B, T] (places in the vocabulary), as texts."""
-        whole = torch.cat([prompts, self.model.vocabulary[written]], dim=1)
-        return [self.tokenizer.decode(tokens) for tokens in whole.tolist()]
+        token_rows = torch.cat([prompts, self.model.vocabulary[written]], dim=1)
+        return [self.tokenizer.decode(tokens) for tokens in token_rows.tolist()]
 
 
 def vocabulary(tokenizer: Tokenizer, public: Iterable[str], size: int) -> tuple[int, ...]:
@@ -105,7 +105,7 @@ class Cache:
     values: Tensor
     length: int  # how many tokens were read
 
-    def extended(self, layer: int, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
+    def extend(self, layer: int, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
         """Keys and values of a layer with those of n tokens more, [B, heads, length + n, size]."""
         # A cache with room keeps them, where no gradient is recorded.
         end = self.length + key.shape[2]
@@ -117,13 +117,13 @@ class Cache:
         self.values[layer, :, :, self.length : end] = value
         return self.keys[layer, :, :, :end], self.values[layer, :, :, :end]
 
-    def repeated(self, times: int, room: int) -> Cache:
+    def repeat(self, times: int, room: int) -> Cache:
         """The same of [B * times] texts, each text `times` in a row, with places for `room` tokens more."""
-        keys, values = (_wider(part[:, :, :, : self.length], times, room) for part in (self.keys, self.values))
+        keys, values = (_widen(part[:, :, :, : self.length], times, room) for part in (self.keys, self.values))
         return Cache(keys, values, self.length)
 
 
-def _wider(part: Tensor, times: int, room: int) -> Tensor:
+def _widen(part: Tensor, times: int, room: int) -> Tensor:
     layers, texts, heads, length, size = part.shape
     wide = torch.empty(layers, texts * times, heads, length + room, size)
     wide[:, :, :, :length] = part.repeat_interleave(times, dim=1)
@@ -134,7 +134,7 @@ class LanguageModel(Protocol):
     """A causal language model with frozen float32 weights on the CPU."""
 
     @property
-    def shape(self) -> Shape:
+    def shape(self) -> ModelShape:
         """Its sizes."""
 
     @property
@@ -145,22 +145,22 @@ class LanguageModel(Protocol):
     def vocabulary(self) -> Tensor:
         """Tokens that it may write, [V] int64; logits stand in this order."""
 
-    def restricted(self, vocabulary: Sequence[int]) -> Self:
+    def with_vocabulary(self, vocabulary: Sequence[int]) -> Self:
         """The same model, which writes these tokens alone."""
 
-    def read(self, tokens: Tensor, after: Cache | None = None) -> Cache:
+    def read(self, tokens: Tensor, past: Cache | None = None) -> Cache:
         """What later tokens attend to: tokens [B, n], behind those of a cache of B texts. No adapter steers them."""
 
     def residual_norm(self, tokens: Tensor, layer: int) -> float:
         """Median norm of the residual stream behind a layer, at the last of public tokens [B, n]: a `Bias.scale`."""
 
-    def below(self, tokens: Tensor, cache: Cache, first: int) -> Tensor:
+    def run_lower_layers(self, tokens: Tensor, cache: Cache, first: int) -> Tensor:
         """What the layers before `first` make of the tokens [B, n] int64 behind a cache: [B, n, width].
 
         No adapter whose first layer is `first` changes it.
         """
 
-    def above(self, residual: Tensor, cache: Cache, steering: Steering) -> Tensor:
+    def run_upper_layers(self, residual: Tensor, cache: Cache, steering: Steering) -> Tensor:
         """Logits [B, n, V] of what follows each token, from what `below` made of the tokens behind a cache.
 
         The logits of a text depend on that text, its cache and its row of the steering alone, and are differentiable in

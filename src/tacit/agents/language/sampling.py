@@ -17,11 +17,11 @@ from torch import Tensor
 from tacit.agents.language.adapters import Adapter, Steering
 from tacit.agents.language.models import Cache, LanguageModel
 
-LEAST = 16
+MIN_ROWS = 16
 """Rows of a product at least; from here on the products of a row are the same, bit for bit, in batches of any size."""
-TOGETHER = 128
+BATCH_COMPLETIONS = 128
 """Completions that `alone` writes at once."""
-_EVEN: dict[tuple[object, ...], bool] = {}
+_PLACE_INVARIANT: dict[tuple[object, ...], bool] = {}
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,16 +50,16 @@ def complete(model: LanguageModel, prefix: Tensor, prompts: Tensor, draws: Tenso
         draws: [B, K, T] in [0, 1): K completions of T tokens a prompt.
         steering: from the last token of the prompt on; what stands before it is read as it is. Parameters [1, P].
     """
-    given, times, length = draws.shape
-    kept, _, written = zip(*_steps(model, prefix, prompts, draws, steering), strict=True)
+    count, times, length = draws.shape
+    residuals, _, written = zip(*_steps(model, prefix, prompts, draws, steering), strict=True)
     return Completions(
         prompts,
-        torch.stack(written, dim=1).view(-1, times, length)[:given],
-        torch.cat(kept, dim=1).view(-1, times, length, kept[0].shape[-1])[:given],
+        torch.stack(written, dim=1).view(-1, times, length)[:count],
+        torch.cat(residuals, dim=1).view(-1, times, length, residuals[0].shape[-1])[:count],
     )
 
 
-def alone(
+def complete_in_batches(
     model: LanguageModel, prefix: Tensor, prompts: Tensor, draws: Tensor, steering: Steering
 ) -> Iterator[Completions]:
     """Completions as those of `complete`, which are the same, bit for bit, whoever else is asked for.
@@ -74,22 +74,22 @@ def alone(
     Yields:
         Completions of some prompts after another.
     """
-    given, times, length = draws.shape
-    size = max(1, TOGETHER // times)
+    count, times, length = draws.shape
+    size = max(1, BATCH_COMPLETIONS // times)
     sizes = len(model.vocabulary), len(prefix), prompts.shape[1], times, length
     key = (model.digest, *sizes, steering.adapter, torch.get_num_threads())
-    if key not in _EVEN:
-        _EVEN[key] = even(model, prefix, prompts.shape[1], size, times, length, steering)
-    size = size if _EVEN[key] else 1
-    for start in range(0, given, size):
-        there = torch.arange(start, min(start + size, given))
-        rows = there[torch.arange(size) % len(there)]
-        done = complete(model, prefix, prompts[rows], draws[rows], steering)
-        yield Completions(done.prompts[: len(there)], done.written[: len(there)], done.residual[: len(there)])
+    if key not in _PLACE_INVARIANT:
+        _PLACE_INVARIANT[key] = is_place_invariant(model, prefix, prompts.shape[1], size, times, length, steering)
+    size = size if _PLACE_INVARIANT[key] else 1
+    for start in range(0, count, size):
+        indices = torch.arange(start, min(start + size, count))
+        rows = indices[torch.arange(size) % len(indices)]
+        done, n = complete(model, prefix, prompts[rows], draws[rows], steering), len(indices)
+        yield Completions(done.prompts[:n], done.written[:n], done.residual[:n])
 
 
 @torch.no_grad()
-def even(
+def is_place_invariant(
     model: LanguageModel, prefix: Tensor, tokens: int, texts: int, times: int, length: int, steering: Steering
 ) -> bool:
     """Whether every place of such a batch gives the same bits, tried on one public prompt in all of them."""
@@ -98,8 +98,8 @@ def even(
     prompts = torch.arange(tokens).remainder(model.shape.tokens).expand(texts, -1)
     draws = torch.linspace(0.05, 0.95, length).expand(texts, times, -1)
     for kept, logits, _ in _steps(model, prefix, prompts, draws, steering):
-        for seen in (kept, logits, _distribution(logits[:, 0])):
-            if not torch.equal(seen, seen[:1].expand_as(seen)):
+        for values in (kept, logits, _cumulative_probabilities(logits[:, 0])):
+            if not torch.equal(values, values[:1].expand_as(values)):
                 return False
     return True
 
@@ -109,22 +109,22 @@ def _steps(
 ) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
     """Token by token: what the lower layers made of the one before, the logits, and the token."""
     # [N, 1, width], [N, 1, V] and [N]. N is the number of texts, filled up, times that of completions.
-    given, times, length = draws.shape
-    rows = filled(given, prompts.shape[1], times)
+    count, times, length = draws.shape
+    rows = batch_indices(count, prompts.shape[1], times)
     draws, last = draws[rows], prompts[rows]
-    cache = read(model, prefix, last).repeated(times, length)
+    cache = read_prompts(model, prefix, last).repeat(times, length)
     token = last[:, -1:].repeat_interleave(times, dim=0)
     flat = draws.reshape(-1, length)
     for t in range(length):
-        kept = model.below(token, cache, steering.adapter.first)
-        logits = model.above(kept, cache, steering)
+        residual = model.run_lower_layers(token, cache, steering.adapter.first_layer)
+        logits = model.run_upper_layers(residual, cache, steering)
         cache = replace(cache, length=cache.length + 1)
-        written = inverted(logits[:, 0], flat[:, t])
-        yield kept, logits, written
+        written = invert_distribution(logits[:, 0], flat[:, t])
+        yield residual, logits, written
         token = model.vocabulary[written][:, None]
 
 
-def filled(texts: int, tokens: int, times: int) -> Tensor:
+def batch_indices(texts: int, tokens: int, times: int) -> Tensor:
     """Which of so many texts stand in a batch: all, and the first ones again where products would be too small.
 
     Args:
@@ -132,29 +132,31 @@ def filled(texts: int, tokens: int, times: int) -> Tensor:
         tokens: of a prompt.
         times: completions of a prompt.
     """
-    return torch.arange(max(texts, -(-LEAST // min(max(1, tokens - 1), times)))) % texts
+    return torch.arange(max(texts, -(-MIN_ROWS // min(max(1, tokens - 1), times)))) % texts
 
 
-def read(model: LanguageModel, prefix: Tensor, prompts: Tensor) -> Cache:
+def read_prompts(model: LanguageModel, prefix: Tensor, prompts: Tensor) -> Cache:
     """The cache [B] of a public prefix [m] and of prompts [B, n] up to their last tokens, which are not read."""
     if not len(prefix):
         return model.read(prompts[:, :-1])
-    return model.read(prompts[:, :-1], model.read(prefix[None]).repeated(len(prompts), 0))
+    return model.read(prompts[:, :-1], model.read(prefix[None]).repeat(len(prompts), 0))
 
 
-def inverted(logits: Tensor, draws: Tensor) -> Tensor:
+def invert_distribution(logits: Tensor, draws: Tensor) -> Tensor:
     """The places [B] at which the distributions of logits [B, V], added up, pass the draws [B]."""
-    total = _distribution(logits)
+    total = _cumulative_probabilities(logits)
     return torch.searchsorted(total, draws[:, None].double(), right=True)[:, 0].clamp(max=logits.shape[-1] - 1)
 
 
-def _distribution(logits: Tensor) -> Tensor:
+def _cumulative_probabilities(logits: Tensor) -> Tensor:
     """Distributions [B, V] of logits, added up."""
     return logits.double().softmax(-1).cumsum(-1)
 
 
 @torch.no_grad()
-def laid_out(model: LanguageModel, prefix: Tensor, prompts: Tensor, written: Tensor, first: int) -> Completions:
+def encode_completions(
+    model: LanguageModel, prefix: Tensor, prompts: Tensor, written: Tensor, first: int
+) -> Completions:
     """Completions [B, K, T] that somebody else wrote, with what the lower layers make of them.
 
     Args:
@@ -165,15 +167,15 @@ def laid_out(model: LanguageModel, prefix: Tensor, prompts: Tensor, written: Ten
     texts, times, length = written.shape
     last = prompts[:, -1:].repeat_interleave(times, dim=0)
     tokens = torch.cat([last, model.vocabulary[written.flatten(0, 1)[:, :-1]]], dim=1)
-    residual = model.below(tokens, read(model, prefix, prompts).repeated(times, length), first)
+    residual = model.run_lower_layers(tokens, read_prompts(model, prefix, prompts).repeat(times, length), first)
     return Completions(prompts, written, residual.view(texts, times, length, -1))
 
 
 def log_softmax(model: LanguageModel, prefix: Tensor, completions: Completions, steering: Steering) -> Tensor:
     """Log-probabilities [B, K, T, V] at the places of completions, differentiable in the steering [1 or B K, P]."""
     texts, times, length, _ = completions.residual.shape
-    cache = read(model, prefix, completions.prompts).repeated(times, 0)
-    logits = model.above(completions.residual.reshape(texts * times, length, -1), cache, steering)
+    cache = read_prompts(model, prefix, completions.prompts).repeat(times, 0)
+    logits = model.run_upper_layers(completions.residual.reshape(texts * times, length, -1), cache, steering)
     return logits.log_softmax(-1).view(texts, times, length, -1)
 
 
@@ -201,7 +203,7 @@ def scores(
 @torch.no_grad()
 def divergence(model: LanguageModel, prefix: Tensor, completions: Completions, steering: Steering) -> Tensor:
     """KL(steered || reference) [B, K, T] of every next token, at the places of completions of the steered model."""
-    start = steering.adapter.start(model.shape)[None]
+    start = steering.adapter.initial_parameters(model.shape)[None]
     ours, theirs = (
         log_softmax(model, prefix, completions, Steering(steering.adapter, theta)) for theta in (steering.theta, start)
     )

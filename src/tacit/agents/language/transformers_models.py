@@ -15,7 +15,7 @@ from typing import Any, Self
 import torch
 from torch import Tensor, nn
 
-from tacit.agents.language.adapters import Bias, Shape, Steering
+from tacit.agents.language.adapters import Bias, ModelShape, Steering
 from tacit.agents.language.models import Cache
 from tacit.errors import PlanError
 
@@ -25,7 +25,7 @@ class CausalModel:
     """A frozen model (see `LanguageModel`)."""
 
     module: Any  # a causal model of `transformers`, in float32 on the CPU
-    shape: Shape  # its sizes
+    shape: ModelShape  # its sizes
     digest: str  # SHA-256 of its weights
     vocabulary: Tensor  # tokens that it writes [V]
 
@@ -37,7 +37,7 @@ class CausalModel:
         for name, weight in sorted(module.state_dict().items()):
             digest.update(name.encode() + weight.contiguous().numpy().tobytes())
         heads = config.num_attention_heads
-        shape = Shape(
+        shape = ModelShape(
             layers=config.num_hidden_layers,
             width=config.hidden_size,
             inner=getattr(config, "intermediate_size", None) or 4 * config.hidden_size,
@@ -47,40 +47,40 @@ class CausalModel:
         )
         return cls(module, shape, digest.hexdigest(), torch.arange(shape.tokens))
 
-    def restricted(self, vocabulary: Sequence[int]) -> Self:
+    def with_vocabulary(self, vocabulary: Sequence[int]) -> Self:
         """See `LanguageModel`."""
         return replace(self, vocabulary=torch.as_tensor(vocabulary, dtype=torch.int64))
 
     @torch.no_grad()
-    def read(self, tokens: Tensor, after: Cache | None = None) -> Cache:
+    def read(self, tokens: Tensor, past: Cache | None = None) -> Cache:
         """See `LanguageModel`."""
         size = self.shape.width // self.shape.heads
         shape = (self.shape.layers, len(tokens), self.shape.groups, tokens.shape[1], size)
-        cache = Cache(torch.empty(shape), torch.empty(shape), 0) if after is None else after.repeated(1, shape[3])
+        cache = Cache(torch.empty(shape), torch.empty(shape), 0) if past is None else past.repeat(1, shape[3])
         if tokens.shape[1]:
-            self._run(self.below(tokens, cache, 0), cache)
+            self._run(self.run_lower_layers(tokens, cache, 0), cache)
         return replace(cache, length=cache.length + tokens.shape[1])
 
     @torch.no_grad()
     def residual_norm(self, tokens: Tensor, layer: int) -> float:
         """See `LanguageModel`."""
-        seen = self.module(tokens, output_hidden_states=True).hidden_states[layer + 1]
-        return float(seen[:, -1].norm(dim=-1).median())
+        hidden = self.module(tokens, output_hidden_states=True).hidden_states[layer + 1]
+        return float(hidden[:, -1].norm(dim=-1).median())
 
     @torch.no_grad()
-    def below(self, tokens: Tensor, cache: Cache, first: int) -> Tensor:
+    def run_lower_layers(self, tokens: Tensor, cache: Cache, first: int) -> Tensor:
         """See `LanguageModel`: the embeddings, since the layers below are run again."""
         embedded: Tensor = self.module.get_input_embeddings()(tokens)
         return embedded
 
-    def above(self, residual: Tensor, cache: Cache, steering: Steering) -> Tensor:
+    def run_upper_layers(self, residual: Tensor, cache: Cache, steering: Steering) -> Tensor:
         """See `LanguageModel`."""
         adapter, theta = steering
-        if not isinstance(adapter, Bias) or adapter.first >= self.shape.layers:
+        if not isinstance(adapter, Bias) or adapter.first_layer >= self.shape.layers:
             what = "the adapter is LoRA, or stands behind the last layer"
             expected, remedy = "a Bias behind an earlier layer", "choose such an adapter, or a model from a GGUF file"
             raise PlanError(what, where="CausalModel", expected=expected, remedy=remedy)
-        with _entered(self._layers()[adapter.first], adapter, theta):
+        with _steer_layer(self._layers()[adapter.first_layer], adapter, theta):
             return self._run(residual, cache)
 
     def _run(self, embedded: Tensor, cache: Cache) -> Tensor:
@@ -90,11 +90,11 @@ class CausalModel:
         past = DynamicCache()
         for layer in range(self.shape.layers if cache.length else 0):
             past.update(cache.keys[layer, :, :, : cache.length], cache.values[layer, :, :, : cache.length], layer)
-        done = self.module(inputs_embeds=embedded, cache=past, use_cache=True)
+        outputs = self.module(inputs_embeds=embedded, cache=past, use_cache=True)
         for layer, kept in enumerate(past.layers):
             new = slice(cache.length, None)
-            cache.extended(layer, kept.keys[:, :, new], kept.values[:, :, new])
-        logits: Tensor = done.logits[..., self.vocabulary]
+            cache.extend(layer, kept.keys[:, :, new], kept.values[:, :, new])
+        logits: Tensor = outputs.logits[..., self.vocabulary]
         return logits
 
     def _layers(self) -> nn.ModuleList:
@@ -105,11 +105,11 @@ class CausalModel:
 
 
 @contextmanager
-def _entered(layer: nn.Module, adapter: Bias, theta: Tensor) -> Iterator[None]:
+def _steer_layer(layer: nn.Module, adapter: Bias, theta: Tensor) -> Iterator[None]:
     """While it lasts, the adapter acts on what enters the layer."""
 
     def enter(_: nn.Module, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
-        return (adapter.enter(theta, inputs[0]), *inputs[1:])
+        return (adapter.steer_residual(theta, inputs[0]), *inputs[1:])
 
     handle = layer.register_forward_pre_hook(enter)
     try:

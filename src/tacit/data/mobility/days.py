@@ -32,13 +32,13 @@ __all__ = [
     "STAY",
     "Days",
     "actions",
-    "before",
     "days_of",
-    "distinct",
-    "motif",
+    "distinct_counts",
+    "motif_classes",
     "motif_sequences",
-    "moves",
-    "stays",
+    "move_counts",
+    "previous_symbols",
+    "stay_lengths",
     "symbols",
 ]
 
@@ -59,7 +59,7 @@ IntArray = npt.NDArray[np.int64]
 
 def symbols(days: npt.ArrayLike) -> IntArray:
     """Cells renamed in order of their first visit in the day, [D, 48]: home = 0, the next new cell 1, and so on."""
-    first = _first_visits(_checked(days))
+    first = _first_visits(_require_days(days))
     new = first == np.arange(SLOTS)
     names = np.cumsum(new, axis=1) - 1
     return np.take_along_axis(names, first, axis=1)
@@ -75,43 +75,43 @@ def actions(days: npt.ArrayLike, *, last: bool = True) -> IntArray:
         days: cells [D, 48].
         last: False counts `LAST` as `RETURN`: the four actions of the papers.
     """
-    named = symbols(days)
-    origin, destination = named[:, :-1], named[:, 1:]
+    places = symbols(days)
+    origin, destination = places[:, :-1], places[:, 1:]
     newest = np.maximum.accumulate(origin, axis=1)
     action = np.where(destination > newest, EXPLORE, RETURN)
     if last:
-        action = np.where(destination == before(days)[:, :-1], LAST, action)
+        action = np.where(destination == previous_symbols(days)[:, :-1], LAST, action)
     action = np.where(destination == 0, HOME, action)
     return np.where(destination == origin, STAY, action).astype(np.int64)
 
 
-def before(days: npt.ArrayLike) -> IntArray:
+def previous_symbols(days: npt.ArrayLike) -> IntArray:
     """Symbol [D, 48] of the place visited just before the present stay, -1 in the day's first stay."""
-    named = symbols(days)
-    start = _stay_starts(named)
-    return np.where(start > 0, np.take_along_axis(named, np.maximum(start - 1, 0), axis=1), -1)
+    places = symbols(days)
+    start = _stay_starts(places)
+    return np.where(start > 0, np.take_along_axis(places, np.maximum(start - 1, 0), axis=1), -1)
 
 
-def distinct(days: npt.ArrayLike) -> IntArray:
+def distinct_counts(days: npt.ArrayLike) -> IntArray:
     """Number of different cells in slots 0 .. t, [D, 48]."""
-    first = _first_visits(_checked(days))
+    first = _first_visits(_require_days(days))
     return np.cumsum(first == np.arange(SLOTS), axis=1)
 
 
-def stays(days: npt.ArrayLike) -> IntArray:
+def stay_lengths(days: npt.ArrayLike) -> IntArray:
     """Number of slots in a row, up to and with t, in the cell of slot t, [D, 48], at least 1."""
-    lengths: IntArray = np.arange(1, SLOTS + 1) - _stay_starts(_checked(days))
+    lengths: IntArray = np.arange(1, SLOTS + 1) - _stay_starts(_require_days(days))
     return lengths
 
 
-def moves(days: npt.ArrayLike) -> IntArray:
+def move_counts(days: npt.ArrayLike) -> IntArray:
     """Number of changes of cell in each day, [D]."""
-    cells = _checked(days)
+    cells = _require_days(days)
     changes: IntArray = np.sum(cells[:, 1:] != cells[:, :-1], axis=1, dtype=np.int64)
     return changes
 
 
-def motif(days: npt.ArrayLike, *, classes: int = MOTIFS) -> IntArray:
+def motif_classes(days: npt.ArrayLike, *, classes: int = MOTIFS) -> IntArray:
     """Class [D] of each day's sequence of stops, by a public list that knows no record.
 
     A stop is a run of at least two slots (1 h) in one cell; shorter runs are left out and stops that then follow one
@@ -127,11 +127,11 @@ def motif(days: npt.ArrayLike, *, classes: int = MOTIFS) -> IntArray:
         DataError: `classes` is out of range.
     """
     sequences = motif_sequences(classes)
-    cells = _checked(days)
+    cells = _require_days(days)
     stops = np.full((len(cells), _LONGEST), -1, dtype=np.int64)
     number = np.zeros(len(cells), dtype=np.int64)
     latest, present = np.zeros(len(cells), dtype=np.int64), np.zeros(len(cells), dtype=bool)
-    lengths = stays(cells)
+    lengths = stay_lengths(cells)
     for t in range(STOP - 1, SLOTS):
         rows = np.flatnonzero(lengths[:, t] == STOP)
         rows = rows[~present[rows] | (latest[rows] != cells[rows, t])]
@@ -143,23 +143,23 @@ def motif(days: npt.ArrayLike, *, classes: int = MOTIFS) -> IntArray:
     used = np.zeros(len(cells), dtype=np.int64)
     for i in range(_LONGEST):
         matches = stops[:, :i] == stops[:, i, None]
-        seen = matches.any(axis=1)
+        is_repeated = matches.any(axis=1)
         earlier = np.take_along_axis(names, matches.argmax(axis=1)[:, None], axis=1)[:, 0] if i else used
-        names[:, i] = np.where(seen, earlier, used)
-        used += ~seen
+        names[:, i] = np.where(is_repeated, earlier, used)
+        used += ~is_repeated
     places = 10 ** np.arange(_LONGEST)
     filled = np.arange(_LONGEST) < number[:, None]
     codes = ((names + 1) * filled * places).sum(axis=1)
     listed = np.array([sum((name + 1) * 10**i for i, name in enumerate(s)) for s in sequences])
     order = np.argsort(listed)
     at = np.minimum(np.searchsorted(listed[order], codes), len(listed) - 1)
-    hit = (listed[order][at] == codes) & (number <= _LONGEST)
-    return np.where(hit, order[at], classes).astype(np.int64)
+    is_listed = (listed[order][at] == codes) & (number <= _LONGEST)
+    return np.where(is_listed, order[at], classes).astype(np.int64)
 
 
 @functools.cache
 def motif_sequences(classes: int = MOTIFS) -> tuple[tuple[int, ...], ...]:
-    """The first sequences of stops of the public list that `motif` follows.
+    """The first sequences of stops of the public list that `motif_classes` follows.
 
     Raises:
         DataError: `classes` is not from 1 to 77, the number of sequences of up to six stops.
@@ -193,15 +193,15 @@ class Days:
     unit_key: UnitKey | None = None
 
     def __post_init__(self) -> None:
-        cells, person = _checked(self.cells), np.asarray(self.person)
+        cells, person = _require_days(self.cells), np.asarray(self.person)
         if person.shape != cells.shape[:1] or person.dtype.kind not in "iu":
-            raise _invalid("person is not one code for each day")
+            raise _days_error("person is not one code for each day")
         if len(cells) and (cells.min() < 0 or cells.max() >= self.grid.size):
-            raise _invalid("a cell is outside the grid")
+            raise _days_error("a cell is outside the grid")
         if len(person) and person.min() < 0:
-            raise _invalid("a code of a person is negative")
+            raise _days_error("a code of a person is negative")
         if len(person) and self.names is not None and person.max() >= len(self.names):
-            raise _invalid("a code has no name")
+            raise _days_error("a code has no name")
         object.__setattr__(self, "cells", cells)
         object.__setattr__(self, "person", person.astype(np.int64))
 
@@ -233,7 +233,7 @@ class Days:
             spec=spec_of(self.grid),
             simulated=simulated,
         )
-        return data if self.names is None else data.named(self.names[present], self.unit_key)
+        return data if self.names is None else data.with_names(self.names[present], self.unit_key)
 
     def __repr__(self) -> str:
         return f"Days(grid={self.grid!r})"
@@ -263,7 +263,7 @@ def days_of(rows: Mapping[str, npt.NDArray[Any]]) -> tuple[IntArray, IntArray]:
         Cells [n, 48] in order of the people and of their days, and the index 0 .. U - 1 of each day's person [n].
     """
     steps = SLOTS - 1
-    seen, after = np.asarray(rows["observations"]), np.asarray(rows["next_observations"])
+    observations, next_observations = np.asarray(rows["observations"]), np.asarray(rows["next_observations"])
     mask = np.asarray(rows["mask"], dtype=np.bool_)
     begins = np.asarray(rows["starts"], dtype=np.bool_) & mask
     people, length = mask.shape
@@ -275,21 +275,22 @@ def days_of(rows: Mapping[str, npt.NDArray[Any]]) -> tuple[IntArray, IntArray]:
     whole &= edges[:, steps - 1 : -1] == edges[:, : length - steps + 1]
     person, at = np.nonzero(whole)
     window = at[:, None] + np.arange(steps)
-    cells = np.concatenate([seen[person[:, None], window], after[person, at + steps - 1][:, None]], axis=1)
+    last = next_observations[person, at + steps - 1]
+    cells = np.concatenate([observations[person[:, None], window], last[:, None]], axis=1)
     return cells.astype(np.int64), person.astype(np.int64)
 
 
 def _sequences() -> Iterator[tuple[int, ...]]:
-    def of(length: int, prefix: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
+    def extend(length: int, prefix: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
         if len(prefix) == length:
             yield prefix
             return
         for name in range(max(prefix, default=-1) + 2):
             if not prefix or name != prefix[-1]:
-                yield from of(length, (*prefix, name))
+                yield from extend(length, (*prefix, name))
 
     for length in count():
-        yield from of(length, ())
+        yield from extend(length, ())
 
 
 def _first_visits(cells: IntArray) -> IntArray:
@@ -311,14 +312,14 @@ def _stay_starts(cells: IntArray) -> IntArray:
     return np.maximum.accumulate(begins, axis=1)
 
 
-def _checked(days: npt.ArrayLike) -> IntArray:
+def _require_days(days: npt.ArrayLike) -> IntArray:
     cells = np.asarray(days)
     if cells.ndim != 2 or cells.shape[1] != SLOTS or cells.dtype.kind not in "iu":
-        raise _invalid("the days are not whole numbers [D, 48]")
+        raise _days_error("the days are not whole numbers [D, 48]")
     return cells.astype(np.int64, copy=False)
 
 
-def _invalid(what: str) -> DataError:
+def _days_error(what: str) -> DataError:
     expected = f"cells [D, {SLOTS}] of the grid as whole numbers, and one code >= 0 of a person for each day"
     remedy = "read the records with tacit.data.mobility, which makes whole days"
     return DataError(what, where="Days", expected=expected, remedy=remedy)

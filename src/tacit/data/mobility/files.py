@@ -17,12 +17,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tacit.data.sources.column_sql import quoted
-from tacit.data.sources.tables import csv_chunks, parquet_chunks, parquet_header, unreadable
+from tacit.data.sources.column_sql import quote
+from tacit.data.sources.tables import csv_chunks, parquet_chunks, parquet_header, unreadable_error
 from tacit.errors import DataError, FileError
-from tacit.plain_files import plain
+from tacit.plain_files import is_plain_file
 
-__all__ = ["SUFFIXES", "columns_of"]
+__all__ = ["SUFFIXES", "read_columns"]
 
 SUFFIXES = (".csv", ".csv.gz", ".parquet", ".gpkg")
 _GEOMETRY = "geometry"
@@ -35,7 +35,7 @@ _WGS84 = (4326, 0)
 _KIND = "a GeoPackage file with one table of points in WGS 84"
 
 
-def columns_of(
+def read_columns(
     path: Path, names: Sequence[str], *, texts: Sequence[str], position: tuple[str, str]
 ) -> Mapping[str, Any]:
     """The columns of one file."""
@@ -46,27 +46,27 @@ def columns_of(
     if suffix == ".parquet":
         return _parquet(path, names, texts, position)
     chunks = list(csv_chunks(path, [name for name in names if name not in texts], texts))
-    return _joined(chunks, names)
+    return _concatenate(chunks, names)
 
 
-def _joined(chunks: Sequence[Mapping[str, Any]], names: Iterable[str]) -> dict[str, Any]:
+def _concatenate(chunks: Sequence[Mapping[str, Any]], names: Iterable[str]) -> dict[str, Any]:
     return {name: np.concatenate([chunk[name] for chunk in chunks]) for name in names if chunks and name in chunks[0]}
 
 
 def _parquet(path: Path, names: Sequence[str], texts: Sequence[str], position: tuple[str, str]) -> dict[str, Any]:
     present = parquet_header(path)
-    pointed = _GEOMETRY in present and not set(position) <= set(present)
-    numbers = [name for name in names if name not in texts and not (pointed and name in position)]
-    whole = [*texts, *([_GEOMETRY] if pointed else ())]
-    columns = _joined(list(parquet_chunks(path, numbers, whole)), (*numbers, *whole))
-    if pointed and _GEOMETRY in columns:
+    has_geometry = _GEOMETRY in present and not set(position) <= set(present)
+    numbers = [name for name in names if name not in texts and not (has_geometry and name in position)]
+    whole = [*texts, *([_GEOMETRY] if has_geometry else ())]
+    columns = _concatenate(list(parquet_chunks(path, numbers, whole)), (*numbers, *whole))
+    if has_geometry and _GEOMETRY in columns:
         columns |= _positions(path, [(blob, 0) for blob in columns.pop(_GEOMETRY)], position)
     return columns
 
 
 def _geopackage(path: Path, names: Sequence[str], position: tuple[str, str]) -> dict[str, Any]:
-    if not plain(path):
-        raise unreadable(path, _KIND)
+    if not is_plain_file(path):
+        raise unreadable_error(path, _KIND)
     if Path(f"{path}-wal").exists():
         what = "another program has the file open, or left it without closing it"
         expected, remedy = "a file that is complete by itself", "close it there, or open and save it again"
@@ -75,15 +75,15 @@ def _geopackage(path: Path, names: Sequence[str], position: tuple[str, str]) -> 
         with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro&immutable=1", uri=True)) as file:
             file.execute("PRAGMA trusted_schema = OFF")
             table, geometry = _features(path, file)
-            present = {str(row[1]) for row in file.execute(f"PRAGMA table_info({quoted(table)})")}
-            pointed = not set(position) <= present
-            asked = [name for name in names if name in present and not (pointed and name in position)]
-            chosen = ", ".join(quoted(name) for name in (*asked, *([geometry] if pointed else ())))
-            rows = file.execute(f"SELECT {chosen} FROM {quoted(table)}").fetchall()
+            present = {str(row[1]) for row in file.execute(f"PRAGMA table_info({quote(table)})")}
+            has_geometry = not set(position) <= present
+            columns_read = [name for name in names if name in present and not (has_geometry and name in position)]
+            chosen = ", ".join(quote(name) for name in (*columns_read, *([geometry] if has_geometry else ())))
+            rows = file.execute(f"SELECT {chosen} FROM {quote(table)}").fetchall()
     except (sqlite3.Error, ValueError, OverflowError):
-        raise unreadable(path, _KIND) from None
-    columns: dict[str, Any] = {name: _column(row[i] for row in rows) for i, name in enumerate(asked)}
-    if pointed and rows:
+        raise unreadable_error(path, _KIND) from None
+    columns: dict[str, Any] = {name: _column(row[i] for row in rows) for i, name in enumerate(columns_read)}
+    if has_geometry and rows:
         columns |= _positions(path, [(row[-1], _header(row[-1])) for row in rows], position)
     return columns
 
@@ -95,7 +95,7 @@ def _features(path: Path, file: sqlite3.Connection) -> tuple[str, str]:
         "JOIN sqlite_master m ON m.name = c.table_name WHERE m.type = 'table' AND m.sql NOT LIKE 'CREATE VIRTUAL%'"
     ).fetchall()
     if len(found) != 1 or found[0][2] not in _WGS84 or str(found[0][3]).upper() not in ("POINT", "GEOMETRY"):
-        raise _unlike(path, "there is no table of points in longitude and latitude, or there are several")
+        raise _points_error(path, "there is no table of points in longitude and latitude, or there are several")
     table, column, *_ = found[0]
     return str(table), str(column)
 
@@ -122,14 +122,14 @@ def _positions(path: Path, blobs: Sequence[tuple[Any, int | None]], position: tu
             continue
         order = "<" if blob[start : start + 1] == b"\x01" else ">"
         if len(blob) < start + 21 or struct.unpack_from(f"{order}I", blob, start + 1)[0] not in _POINTS:
-            raise _unlike(path, f"the geometry of row {i + 1} is no point")
+            raise _points_error(path, f"the geometry of row {i + 1} is no point")
         skipped = 4 if struct.unpack_from(f"{order}I", blob, start + 1)[0] & 0x20000000 else 0
         points[i] = struct.unpack_from(f"{order}dd", blob, start + 5 + skipped)
     latitude, longitude = position
     return {latitude: points[:, 1], longitude: points[:, 0]}
 
 
-def _unlike(path: Path, what: str) -> DataError:
+def _points_error(path: Path, what: str) -> DataError:
     expected = "one table of points in WGS 84 (EPSG:4326), one row a position"
     remedy = "export it so, or write latitude and longitude as columns"
     return DataError(what, where=path.name, expected=expected, remedy=remedy)

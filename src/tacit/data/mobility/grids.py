@@ -39,7 +39,7 @@ class Grid(Protocol):
     def cells(self, lat: npt.ArrayLike, lon: npt.ArrayLike) -> IntArray:
         """Cells [n] of points, -1 for a point outside the grid and for NaN."""
 
-    def coarse(self, factor: int) -> Grid:
+    def coarse_grid(self, factor: int) -> Grid:
         """The coarser public grid, of which each cell is a block of this one."""
 
     def coarsen(self, cells: npt.ArrayLike, factor: int) -> IntArray:
@@ -80,12 +80,12 @@ class RegularGrid:
         numbers = {name: v for name, v in asdict(self).items() if name != "width" or v is not None}
         for name, value in numbers.items():
             if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
-                raise self._invalid(f"{name} is not a finite number")
+                raise self._error(f"{name} is not a finite number")
             object.__setattr__(self, name, float(value))
         if self.step <= 0 or self._width <= 0:
-            raise self._invalid("a step is not positive")
+            raise self._error("a step is not positive")
         if not (-90 <= self.south <= self.north <= 90 and -180 <= self.west <= self.east <= 180):
-            raise self._invalid("the box is empty or not on the earth")
+            raise self._error("the box is empty or not on the earth")
 
     @classmethod
     def of_metres(cls, box: tuple[float, float, float, float], metres: float) -> RegularGrid:
@@ -128,7 +128,7 @@ class RegularGrid:
             cell = np.where(inside, row * self.columns + column, -1.0)
         return cell.astype(np.int64)
 
-    def coarse(self, factor: int) -> RegularGrid:
+    def coarse_grid(self, factor: int) -> RegularGrid:
         """Blocks of `factor` x `factor` cells from the south-west; those of the last row and column may be cut."""
         step, width = self.step * factor, self._width * factor
         south, west = self.south + (factor - 1) / 2 * self.step, self.west + (factor - 1) / 2 * self._width
@@ -161,7 +161,7 @@ class RegularGrid:
         return self.step if self.width is None else self.width
 
     @staticmethod
-    def _invalid(what: str) -> DataError:
+    def _error(what: str) -> DataError:
         expected = "south <= north in [-90, 90], west <= east in [-180, 180] and positive steps, all in degrees"
         remedy = "give the public box of the region, such as RegularGrid(39.4, 115.7, 41.1, 117.4, 0.01)"
         return DataError(what, where="RegularGrid", expected=expected, remedy=remedy)
@@ -179,10 +179,10 @@ def grid_from_json(values: Mapping[str, Any]) -> Grid:
     if kind is not None and set(fields) == set(kind.__dataclass_fields__):
         grid: Grid = kind(**fields)
         return grid
-    raise unreadable("grid", "grid_from_json", f"kind (one of {', '.join(kinds)}) and the fields of that grid")
+    raise grid_json_error("grid", "grid_from_json", f"kind (one of {', '.join(kinds)}) and the fields of that grid")
 
 
-def unreadable(what: str, where: str, expected: str) -> DataError:
+def grid_json_error(what: str, where: str, expected: str) -> DataError:
     """The error of JSON values that are not those of a grid, or of what lies on one."""
     remedy = f"use the JSON that to_json of the {what} wrote"
     return DataError(f"the values are not those of a {what}", where=where, expected=expected, remedy=remedy)
@@ -227,14 +227,14 @@ class H3Grid:
         RegularGrid(self.south, self.west, self.north, self.east, 1.0)  # refuses what is no box
         fine = self.resolution if self.of is None else self.of
         if not all(isinstance(v, int) and not isinstance(v, bool) for v in (fine, self.resolution)):
-            raise self._invalid("a resolution is not a whole number")
+            raise self._error("a resolution is not a whole number")
         if not 0 <= self.resolution <= fine <= 15 or not self.south < self.north or not self.west < self.east:
-            raise self._invalid("a resolution is out of range or the box is empty")
+            raise self._error("a resolution is out of range or the box is empty")
         across = (self.north - self.south) * (self.east - self.west) * _KM**2
         if across / _KM2[fine] > _MOST:
-            raise self._invalid(f"more than {_MOST:,} hexagons are in the box")
+            raise self._error(f"more than {_MOST:,} hexagons are in the box")
         if not len(_hexagons(self)):
-            raise self._invalid("no hexagon has its centre in the box")
+            raise self._error("no hexagon has its centre in the box")
 
     @property
     def size(self) -> int:
@@ -255,13 +255,13 @@ class H3Grid:
         h3 = _h3()
         lat, lon = np.asarray(lat, dtype=np.float64), np.asarray(lon, dtype=np.float64)
         cell = np.full(lat.shape, -1, dtype=np.int64)
-        near = (np.abs(lat) <= 90) & (np.abs(lon) <= 180)
-        points, index = np.unique(np.stack([lat[near], lon[near]], axis=1), axis=0, return_inverse=True)
+        on_earth = (np.abs(lat) <= 90) & (np.abs(lon) <= 180)
+        points, index = np.unique(np.stack([lat[on_earth], lon[on_earth]], axis=1), axis=0, return_inverse=True)
         hexagons = (h3.latlng_to_cell(a, b, self.resolution) for a, b in points.tolist())
-        cell[near] = _places(self, np.fromiter(hexagons, np.uint64, len(points)))[index]
+        cell[on_earth] = _places(self, np.fromiter(hexagons, np.uint64, len(points)))[index]
         return cell
 
-    def coarse(self, factor: int) -> H3Grid:
+    def coarse_grid(self, factor: int) -> H3Grid:
         """The ancestors `factor` resolutions up; the areas are 7^factor times as large.
 
         Raises:
@@ -288,7 +288,7 @@ class H3Grid:
         return {"kind": "h3", **asdict(self)}
 
     @staticmethod
-    def _invalid(what: str) -> DataError:
+    def _error(what: str) -> DataError:
         expected = "a box in degrees, south < north and west < east, and resolutions of H3 from 0 to 15"
         remedy = "give the public box of the region, such as H3Grid(39.4, 115.7, 41.1, 117.4, 8)"
         return DataError(what, where="H3Grid", expected=expected, remedy=remedy)
@@ -314,7 +314,7 @@ def _centres(grid: H3Grid) -> FloatArray:
 
 @functools.lru_cache(maxsize=8)
 def _ancestors(grid: H3Grid, factor: int) -> IntArray:
-    coarse = grid.coarse(factor)
+    coarse = grid.coarse_grid(factor)
     parents = (_h3().cell_to_parent(cell, coarse.resolution) for cell in _hexagons(grid).tolist())
     return _places(coarse, np.fromiter(parents, np.uint64, grid.size))
 

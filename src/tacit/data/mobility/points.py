@@ -68,7 +68,7 @@ class Rules:
         if self.outside not in get_args(Outside) or self.untidy not in get_args(Untidy):
             what, expected = "a policy is unknown", "outside= error or drop, untidy= error or mend"
             raise DataError(what, where="mobility.Rules", expected=expected, remedy="correct the rules")
-        unit_keys.checked(self.unit_key, "mobility.Rules")
+        unit_keys.require_unit_key(self.unit_key, "mobility.Rules")
 
 
 def require_zone(zone: Any, name: str) -> None:
@@ -97,17 +97,17 @@ def whole_days(
     # person: codes [n], rising; start, end: [n] milliseconds since 1970 UTC between which the person was recorded in
     # the cell, equal for a point, `start` rises strictly within a person; offset: [n] milliseconds that local time is
     # ahead of UTC; cell: [n] cells, or `OUTSIDE`; returns: Cells [D, 48] and the codes of their people [D], rising
-    following = np.append(start[1:], np.iinfo(np.int64).max // 2)
-    following[:-1][person[1:] != person[:-1]] = np.iinfo(np.int64).max // 2
-    local, seen = start + offset, np.minimum(end, following - 1) + offset
-    until = np.minimum(following + offset, (seen // _SLOT + 1 + rules.carry) * _SLOT)
-    first = local // _SLOT
+    next_start = np.append(start[1:], np.iinfo(np.int64).max // 2)
+    next_start[:-1][person[1:] != person[:-1]] = np.iinfo(np.int64).max // 2
+    local_start, local_end = start + offset, np.minimum(end, next_start - 1) + offset
+    until = np.minimum(next_start + offset, (local_end // _SLOT + 1 + rules.carry) * _SLOT)
+    first = local_start // _SLOT
     pieces = (until - 1) // _SLOT - first + 1
     row = np.repeat(np.arange(len(start)), pieces)
     slot = first[row] + np.arange(len(row)) - np.repeat(np.cumsum(pieces) - pieces, pieces)
-    length = np.minimum(until[row], (slot + 1) * _SLOT) - np.maximum(local[row], slot * _SLOT)
-    recorded = (slot <= seen[row] // _SLOT) & (cell[row] != OUTSIDE)
-    who, slot, where, recorded = _winners(person[row], slot, cell[row], length, recorded)
+    length = np.minimum(until[row], (slot + 1) * _SLOT) - np.maximum(local_start[row], slot * _SLOT)
+    recorded = (slot <= local_end[row] // _SLOT) & (cell[row] != OUTSIDE)
+    who, slot, where, recorded = _main_cells(person[row], slot, cell[row], length, recorded)
     day = np.stack([who, slot // SLOTS], axis=1)
     new = np.ones(len(day), dtype=np.bool_)
     new[1:] = (day[1:] != day[:-1]).any(axis=1)
@@ -124,26 +124,26 @@ def whole_days(
     return cells[whole], owner[whole]
 
 
-def _winners(
-    who: IntArray, slot: IntArray, cell: IntArray, length: IntArray, recorded: npt.NDArray[np.bool_]
+def _main_cells(
+    person: IntArray, slot: IntArray, cell: IntArray, length: IntArray, recorded: npt.NDArray[np.bool_]
 ) -> tuple[IntArray, IntArray, IntArray, npt.NDArray[np.bool_]]:
     """For each slot of each person the cell with most time, and whether anything was recorded in the slot."""
-    order = np.lexsort((cell, slot, who))
-    who, slot, cell, length, recorded = who[order], slot[order], cell[order], length[order], recorded[order]
-    slots = np.ones(len(who), dtype=np.bool_)
-    slots[1:] = (who[1:] != who[:-1]) | (slot[1:] != slot[:-1])
+    order = np.lexsort((cell, slot, person))
+    person, slot, cell, length, recorded = person[order], slot[order], cell[order], length[order], recorded[order]
+    slots = np.ones(len(person), dtype=np.bool_)
+    slots[1:] = (person[1:] != person[:-1]) | (slot[1:] != slot[:-1])
     cells = slots.copy()
     cells[1:] |= cell[1:] != cell[:-1]
     at = np.flatnonzero(cells)
     if not len(at):
-        return who, slot, cell, recorded
+        return person, slot, cell, recorded
     total = np.add.reduceat(length, at)
     group = np.cumsum(slots)[at] - 1
     best = np.lexsort((cell[at], -total, group))
     heads = np.ones(len(best), dtype=np.bool_)
     heads[1:] = group[best][1:] != group[best][:-1]
     chosen = at[best[heads]]
-    return who[chosen], slot[chosen], cell[chosen], np.logical_or.reduceat(recorded, np.flatnonzero(slots))
+    return person[chosen], slot[chosen], cell[chosen], np.logical_or.reduceat(recorded, np.flatnonzero(slots))
 
 
 UNIX = "unix"
@@ -155,7 +155,7 @@ FloatArray = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Part:
+class PointTable:
     """The rows of one file or frame."""
 
     where: str  # its name in errors
@@ -168,13 +168,13 @@ class Part:
     offset: IntArray | None = None
 
 
-def days_from(parts: Sequence[Part], grid: Grid, rules: Rules) -> Days:
+def build_days(parts: Sequence[PointTable], grid: Grid, rules: Rules) -> Days:
     """The whole days of all parts; a person's rows are in one of them."""
     code_of: dict[str, int] = {}
     kinds: set[str] = set()
     columns: list[list[IntArray]] = [[], [], [], [], []]
     for part in parts:
-        person = _persons(part, code_of, kinds, rules.unit_key)
+        person = _encode_users(part, code_of, kinds, rules.unit_key)
         end = part.start if part.end is None else part.end
         if (end < part.start).any():
             raise _error("a stay ends before it starts", part, "start <= end", "correct the rows", end < part.start)
@@ -198,7 +198,7 @@ def days_from(parts: Sequence[Part], grid: Grid, rules: Rules) -> Days:
     return Days(cells, codes.astype(np.int64), grid, unit_keys.names(code_of)[present], rules.unit_key)
 
 
-def times_of(values: Any, where: str, recorded: str | None, pattern: str | None = None) -> IntArray:
+def parse_times(values: Any, where: str, recorded: str | None, pattern: str | None = None) -> IntArray:
     """Milliseconds [n] since 1970 UTC of recorded times."""
     # values: column of datetimes or texts, with a zone or without, or of numbers (seconds since 1970); recorded: zone
     # of times that carry none, or `UNIX` for numbers, None where all carry one; pattern: `strptime` pattern of the
@@ -210,10 +210,10 @@ def times_of(values: Any, where: str, recorded: str | None, pattern: str | None 
         require_zone(recorded, "recorded")
     if column.dtype.kind in "iuf":
         if recorded != UNIX:
-            raise _no_zone(where, "the times are numbers")
+            raise _zone_error(where, "the times are numbers")
         numbers = column.to_numpy(dtype=np.float64)
-        _refuse(~np.isfinite(numbers), "a time is missing", where)
-        return _sane(np.floor(np.clip(numbers, -_LAST, _LAST) * 1_000).astype(np.int64), where)
+        _refuse_rows(~np.isfinite(numbers), "a time is missing", where)
+        return _require_time_range(np.floor(np.clip(numbers, -_LAST, _LAST) * 1_000).astype(np.int64), where)
     if recorded == UNIX:
         what, expected = "the times are not numbers", f"seconds since 1970 with recorded={UNIX!r}"
         raise DataError(what, where=where, expected=expected, remedy="name the zone of the times in recorded=")
@@ -227,15 +227,15 @@ def times_of(values: Any, where: str, recorded: str | None, pattern: str | None 
         times = pd.to_datetime(text, utc=True, errors="coerce", format=pattern or "ISO8601")
         zoned = text.str.contains(r"\d:\d\d\S*?\s?(?:Z|UTC|[+-]\d\d(?::?\d\d)?)(?:\s|$)", regex=True)
         aware = zoned.to_numpy(dtype=np.bool_)
-    _refuse(times.isna().to_numpy(), "a time is missing or not a time", where)
+    _refuse_rows(times.isna().to_numpy(), "a time is missing or not a time", where)
     if not aware.all() and recorded is None:
-        raise _no_zone(where, "a time has no zone")
+        raise _zone_error(where, "a time has no zone")
     if not aware.all():
         plain = times.dt.tz_localize(None)
         no_summer = np.zeros(len(plain), dtype=np.bool_)
         shifted = plain.dt.tz_localize(recorded, ambiguous=no_summer, nonexistent="shift_forward").dt.tz_convert("UTC")
         times = times.dt.tz_convert("UTC").where(pd.Series(aware), shifted)
-    return _sane(_epoch(times.dt.tz_convert("UTC").dt.tz_localize(None)), where)
+    return _require_time_range(_epoch(times.dt.tz_convert("UTC").dt.tz_localize(None)), where)
 
 
 def _epoch(times: Any) -> IntArray:
@@ -243,8 +243,8 @@ def _epoch(times: Any) -> IntArray:
     return whole
 
 
-def _sane(times: IntArray, where: str) -> IntArray:
-    _refuse((times < 0) | (times >= _LAST * 1_000), "a time is before 1970 or after 2099", where)
+def _require_time_range(times: IntArray, where: str) -> IntArray:
+    _refuse_rows((times < 0) | (times >= _LAST * 1_000), "a time is before 1970 or after 2099", where)
     return times
 
 
@@ -258,14 +258,14 @@ def _offsets(start: IntArray, zone: str) -> IntArray:
     return np.asarray(offset[index], dtype=np.int64)
 
 
-def _persons(part: Part, code_of: dict[str, int], kinds: set[str], unit_key: UnitKey | None) -> IntArray:
+def _encode_users(part: PointTable, code_of: dict[str, int], kinds: set[str], unit_key: UnitKey | None) -> IntArray:
     """Codes [n] of the ids' keys; `code_of` learns the new ones, `kinds` which kinds of ids there are."""
     import pandas as pd
 
     index, ids = pd.factorize(pd.Series(list(part.user), dtype=object), use_na_sentinel=False)
     bad: unit_keys.NoKey | None = None
     try:
-        found, kind = unit_keys.keys(unit_keys.column(ids.tolist()), unit_key)
+        found, kind = unit_keys.keys(unit_keys.as_column(ids.tolist()), unit_key)
         kinds.add(kind)
         if len(kinds) > 1:
             bad = unit_keys.NoKey("is text in one file and a whole number or bytes in another")
@@ -273,57 +273,58 @@ def _persons(part: Part, code_of: dict[str, int], kinds: set[str], unit_key: Uni
         bad = error
     if bad is not None:
         wrong = np.arange(len(ids)) == bad.row
-        _refuse(wrong[index], f"a user id {bad}", part.where)
+        _refuse_rows(wrong[index], f"a user id {bad}", part.where)
     keys = [str(key) for key in found.tolist()]
-    again = np.array([key in code_of for key in keys], dtype=np.bool_)
-    if again.any():
+    repeated = np.array([key in code_of for key in keys], dtype=np.bool_)
+    if repeated.any():
         raise _error(
             "a user also occurs in an earlier file",
             part,
             "all rows of a user in one file",
             "if it is the same user, concatenate the files first; if not, make the ids distinct",
-            again[index],
+            repeated[index],
         )
     codes = np.array([code_of.setdefault(key, len(code_of)) for key in keys], dtype=np.int64)
     return codes[index] if len(codes) else np.zeros(0, dtype=np.int64)
 
 
-def _cells(part: Part, grid: Grid, rules: Rules) -> IntArray:
+def _cells(part: PointTable, grid: Grid, rules: Rules) -> IntArray:
     lat, lon = np.asarray(part.lat, dtype=np.float64), np.asarray(part.lon, dtype=np.float64)
-    _refuse(~(np.isfinite(lat) & np.isfinite(lon)), "a latitude or longitude is missing, NaN or infinite", part.where)
+    absent = ~(np.isfinite(lat) & np.isfinite(lon))
+    _refuse_rows(absent, "a latitude or longitude is missing, NaN or infinite", part.where)
     if not len(lat):
         return np.zeros(0, dtype=np.int64)
     cell = grid.cells(lat, lon)
-    strange = (np.abs(lat) > 90) | (np.abs(lon) > 180)
-    cell[strange] = OUTSIDE
-    out = cell == OUTSIDE
-    if out.all() and (grid.cells(lon, lat) >= 0).any():
+    off_earth = (np.abs(lat) > 90) | (np.abs(lon) > 180)
+    cell[off_earth] = OUTSIDE
+    outside = cell == OUTSIDE
+    if outside.all() and (grid.cells(lon, lat) >= 0).any():
         raise _error(
             "all points are outside the grid, and they are inside with latitude and longitude swapped",
             part,
             "latitudes in lat and longitudes in lon",
             "swap the names of the two columns, or the sides of the grid if its box is the one that is swapped",
         )
-    if not out.any() or rules.outside == "drop":
+    if not outside.any() or rules.outside == "drop":
         return cell
-    if strange.any():
+    if off_earth.any():
         raise _error(
             "a latitude is outside [-90, 90] or a longitude outside [-180, 180]",
             part,
             "degrees, latitudes in lat and longitudes in lon",
             "check whether the two are swapped, correct the rows, or declare Rules(outside='drop')",
-            strange,
+            off_earth,
         )
     raise _error(
         "a point is outside the grid",
         part,
         "points inside the public grid",
         "take a wider public grid, or declare Rules(outside='drop')",
-        out,
+        outside,
     )
 
 
-def _order(part: Part, person: IntArray, rules: Rules) -> IntArray:
+def _order(part: PointTable, person: IntArray, rules: Rules) -> IntArray:
     """Rows by person and time; of repeated times the last row."""
     grouped = np.argsort(person, kind="stable")
     same_person = person[grouped][1:] == person[grouped][:-1]
@@ -350,18 +351,20 @@ def _order(part: Part, person: IntArray, rules: Rules) -> IntArray:
     return order[last]
 
 
-def _refuse(wrong: npt.NDArray[np.bool_], what: str, where: str) -> None:
+def _refuse_rows(wrong: npt.NDArray[np.bool_], what: str, where: str) -> None:
     if wrong.any():
         expected, remedy = "a user, a time, a latitude and a longitude in every row", "correct the row or leave it out"
         raise DataError(what, where=f"{where}, row {int(np.argmax(wrong)) + 1}", expected=expected, remedy=remedy)
 
 
-def _no_zone(where: str, what: str) -> DataError:
+def _zone_error(where: str, what: str) -> DataError:
     expected = f"times with a zone, or recorded= the zone in which they were written ({UNIX!r} for seconds)"
     remedy = "say recorded='UTC' for GPS times in UTC, or the local zone's IANA name"
     return DataError(f"the time zone is missing: {what}", where=where, expected=expected, remedy=remedy)
 
 
-def _error(what: str, part: Part, expected: str, remedy: str, rows: npt.NDArray[np.bool_] | None = None) -> DataError:
+def _error(
+    what: str, part: PointTable, expected: str, remedy: str, rows: npt.NDArray[np.bool_] | None = None
+) -> DataError:
     where = part.where if rows is None else f"{part.where}, row {int(np.argmax(rows)) + 1}"
     return DataError(what, where=where, expected=expected, remedy=remedy)

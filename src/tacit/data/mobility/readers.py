@@ -22,12 +22,12 @@ import numpy.typing as npt
 
 from tacit.data import unit_keys
 from tacit.data.mobility.days import SLOTS, Days
-from tacit.data.mobility.files import columns_of
+from tacit.data.mobility.files import read_columns
 from tacit.data.mobility.grids import Grid
-from tacit.data.mobility.points import UNIX, Part, Rules, days_from, times_of
-from tacit.data.sources.tables import Text, npz_arrays, numbers_of
+from tacit.data.mobility.points import UNIX, PointTable, Rules, build_days, parse_times
+from tacit.data.sources.tables import TextStream, npz_arrays, to_numbers
 from tacit.errors import DataError, FileError
-from tacit.plain_files import inside, plain
+from tacit.plain_files import is_inside, is_plain_file
 from tacit.units import UnitKey
 
 __all__ = ["UNIX", "Rules", "from_cells", "from_checkins", "from_plt", "from_points", "from_skmob", "from_trackintel"]
@@ -67,16 +67,16 @@ def from_points(
     names = (user, time, lat, lon, *(() if offset is None else (offset,)))
     parts = []
     for where, columns in _tables(source, names, texts=(user, time), position=(lat, lon)):
-        ahead = None
+        offsets = None
         if offset is not None:
-            minutes = numbers_of(columns[offset])
+            minutes = to_numbers(columns[offset])
             if not np.isfinite(minutes).all() or (np.abs(minutes) > 16 * 60).any():
-                raise _bad_column(where, offset, "minutes between -960 and 960 in every row")
-            ahead = (minutes * 60_000).astype(np.int64)
-        start = times_of(_times(columns[time], recorded), where, recorded, pattern)
-        point = (numbers_of(columns[lat]), numbers_of(columns[lon]))
-        parts.append(Part(where, columns[user], start, *point, offset=ahead))
-    return days_from(parts, grid, rules)
+                raise _column_error(where, offset, "minutes between -960 and 960 in every row")
+            offsets = (minutes * 60_000).astype(np.int64)
+        start = parse_times(_times(columns[time], recorded), where, recorded, pattern)
+        point = (to_numbers(columns[lat]), to_numbers(columns[lon]))
+        parts.append(PointTable(where, columns[user], start, *point, offset=offsets))
+    return build_days(parts, grid, rules)
 
 
 def from_checkins(source: Any, grid: Grid, rules: Rules, **names: Any) -> Days:
@@ -126,13 +126,14 @@ def from_trackintel(
     stays = "started_at" in columns_of
     times = ("started_at", "finished_at") if stays else ("tracked_at",)
     (_, columns), *_ = _tables(frame, ("user_id", geometry, *times), texts=(), where=where)
-    start, *end = (times_of(columns[name], where, recorded) for name in times)
+    start, *end = (parse_times(columns[name], where, recorded) for name in times)
     points = columns[geometry]
     if hasattr(points, "x") and hasattr(points, "y"):
-        lon, lat = numbers_of(points.x), numbers_of(points.y)
+        lon, lat = to_numbers(points.x), to_numbers(points.y)
     else:
         lon, lat = (np.array([getattr(p, axis, np.nan) for p in points], dtype=np.float64) for axis in "xy")
-    return days_from([Part(where, columns["user_id"], start, lat, lon, end=end[0] if end else None)], grid, rules)
+    part = PointTable(where, columns["user_id"], start, lat, lon, end=end[0] if end else None)
+    return build_days([part], grid, rules)
 
 
 def from_plt(folders: Paths, grid: Grid, rules: Rules) -> Days:
@@ -154,12 +155,12 @@ def from_plt(folders: Paths, grid: Grid, rules: Rules) -> Days:
             raise FileError(what, where=folder.name, expected=expected, remedy=remedy)
         for number, (owner, files) in enumerate(users.items()):
             tables = [_plt(folder, path) for path in files]
-            lat, lon = (np.concatenate([numbers_of(t[i]) for t in tables]) for i in (0, 1))
+            lat, lon = (np.concatenate([to_numbers(t[i]) for t in tables]) for i in (0, 1))
             written = [f"{day} {clock}" for t in tables for day, clock in zip(t[5], t[6], strict=True)]
             where = f"{folder.name}, folder {number + 1}"  # the name of the user's folder is an id
-            start = times_of(written, where, "UTC", "%Y-%m-%d %H:%M:%S")
-            parts.append(Part(where, [owner.name] * len(start), start, lat, lon))
-    return days_from(parts, grid, rules)
+            start = parse_times(written, where, "UTC", "%Y-%m-%d %H:%M:%S")
+            parts.append(PointTable(where, [owner.name] * len(start), start, lat, lon))
+    return build_days(parts, grid, rules)
 
 
 def from_cells(
@@ -191,10 +192,10 @@ def from_cells(
     arrays = npz_arrays(Path(source)) if isinstance(source, (str, os.PathLike)) else dict(source)
     missing = [name for name in (days, user, places) if name is not None and name not in arrays]
     if missing:
-        raise _bad_column(where, missing[0], "an array of that name")
+        raise _column_error(where, missing[0], "an array of that name")
     cells, owner = np.asarray(arrays[days]), np.asarray(arrays[user])
     if cells.ndim != 2 or cells.shape[1] != SLOTS or cells.dtype.kind not in "iu" or owner.shape != cells.shape[:1]:
-        raise _bad_column(where, days, f"whole numbers [D, {SLOTS}] and one user for each day")
+        raise _column_error(where, days, f"whole numbers [D, {SLOTS}] and one user for each day")
     if places is not None:
         points = np.asarray(arrays[places], dtype=np.float64)
         if (
@@ -202,15 +203,15 @@ def from_cells(
             or points.shape[1] != 2
             or (len(cells) and not 0 <= cells.min() <= cells.max() < len(points))
         ):
-            raise _bad_column(where, places, "latitude and longitude [V, 2] of every place of the days")
+            raise _column_error(where, places, "latitude and longitude [V, 2] of every place of the days")
         cell_of = grid.cells(points[:, 0], points[:, 1])
         if (cell_of < 0).any():
-            raise _bad_column(where, places, "places inside the grid, latitude first")
+            raise _column_error(where, places, "places inside the grid, latitude first")
         cells = cell_of[cells]
     try:
-        keys, _ = unit_keys.keys(unit_keys.column(arrays[user]), unit_keys.checked(unit_key, where))
+        keys, _ = unit_keys.keys(unit_keys.as_column(arrays[user]), unit_keys.require_unit_key(unit_key, where))
     except unit_keys.NoKey as error:
-        raise _bad_column(
+        raise _column_error(
             f"{where}, day {error.row + 1}", user, f"an id of one kind for each day: one {error}"
         ) from None
     _, codes, number = np.unique(keys, return_inverse=True, return_counts=True)
@@ -232,10 +233,10 @@ def _tables(
     """(where, name -> column) of the frame, or of each file."""
     if isinstance(source, (str, os.PathLike)) or (isinstance(source, Sequence) and source):
         for path in _paths(source):
-            columns = columns_of(path, names, texts=texts, position=position)
+            columns = read_columns(path, names, texts=texts, position=position)
             absent = [name for name in names if name not in columns]
             if absent:
-                raise _bad_column(path.name, absent[0], "a header with that column, and rows")
+                raise _column_error(path.name, absent[0], "a header with that column, and rows")
             yield path.name, columns
         return
     if not hasattr(source, "columns"):
@@ -243,7 +244,7 @@ def _tables(
         raise DataError("the source is neither a frame nor a file", where=where, expected=expected, remedy=remedy)
     absent = [name for name in names if name not in source.columns]
     if absent:
-        raise _bad_column(where, absent[0], "a column of that name")
+        raise _column_error(where, absent[0], "a column of that name")
     yield where, {name: source[name] for name in names}
 
 
@@ -251,7 +252,7 @@ def _times(column: Any, recorded: str | None) -> Any:
     """The column; where a file has seconds since 1970 as text, as numbers."""
     if recorded != UNIX or np.asarray(column).dtype.kind not in "OU":
         return column
-    numbers = numbers_of(column)
+    numbers = to_numbers(column)
     return numbers if np.isfinite(numbers).any() else column
 
 
@@ -266,8 +267,8 @@ def _plt(folder: Path, path: Path) -> Any:
     import pandas as pd
 
     try:
-        if plain(path) and inside(folder, str(path.relative_to(folder))):
-            with Text(path) as text:
+        if is_plain_file(path) and is_inside(folder, str(path.relative_to(folder))):
+            with TextStream(path) as text:
                 table = pd.read_csv(text, skiprows=6, header=None, usecols=[0, 1, 5, 6], dtype={5: str, 6: str})
             return table[[0, 1, 5, 6]]
     except Exception:  # no list of what the parser raises would be whole, and it may quote a cell
@@ -284,6 +285,6 @@ def _paths(paths: Any) -> list[Path]:
     return sources
 
 
-def _bad_column(where: str, name: str, expected: str) -> DataError:
+def _column_error(where: str, name: str, expected: str) -> DataError:
     what = f"{name!r} is missing or invalid"
     return DataError(what, where=where, expected=expected, remedy="correct the data, or name the column that holds it")

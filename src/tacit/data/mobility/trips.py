@@ -29,7 +29,7 @@ import numpy.typing as npt
 from tacit.data.mobility.days import SLOTS, Days
 from tacit.data.mobility.grids import Grid
 from tacit.errors import DataError
-from tacit.plain_files import new, require_free
+from tacit.plain_files import create_file, require_free
 
 SECONDS = 24 * 3600 // SLOTS
 """Of a slot."""
@@ -91,9 +91,9 @@ def to_geojson(days: Days, path: Path_, *, date: datetime.date = DATE) -> None:
     journeys = trips(days)
     # Unix time of the date's midnight, as if it were UTC
     midnight = int(datetime.datetime(date.year, date.month, date.day, tzinfo=datetime.UTC).timestamp())
-    with _new(path) as file:
+    with _create_text_file(path) as file:
         file.write('{"type":"FeatureCollection","features":[\n')
-        for day, (rows, person) in enumerate(_each(journeys)):
+        for day, (rows, person) in enumerate(_day_slices(journeys)):
             points = np.stack([journeys.lon[rows], journeys.lat[rows], journeys.seconds[rows] + midnight], axis=1)
             line = [[round(lon, 6), round(lat, 6), 0, int(t)] for lon, lat, t in points.tolist()]
             feature = {
@@ -112,9 +112,9 @@ def to_trips_json(days: Days, path: Path_) -> None:
         FileError: the file exists already or cannot be written.
     """
     journeys = trips(days)
-    with _new(path) as file:
+    with _create_text_file(path) as file:
         file.write("[\n")
-        for day, (rows, person) in enumerate(_each(journeys)):
+        for day, (rows, person) in enumerate(_day_slices(journeys)):
             line = np.round(np.stack([journeys.lon[rows], journeys.lat[rows]], axis=1), 6).tolist()
             trip = {"path": line, "timestamps": journeys.seconds[rows].tolist(), "person": person}
             file.write((",\n" if day else "") + json.dumps(trip, separators=(",", ":")))
@@ -191,7 +191,7 @@ def _blocks(days: Days, factor: int | None) -> tuple[Grid, IntArray]:
     """The grid and its cells [D, 48], or their blocks of a factor."""
     if factor is None:
         return days.grid, days.cells
-    return days.grid.coarse(factor), days.grid.coarsen(days.cells.ravel(), factor).reshape(-1, SLOTS)
+    return days.grid.coarse_grid(factor), days.grid.coarsen(days.cells.ravel(), factor).reshape(-1, SLOTS)
 
 
 def clock(slot: int) -> str:
@@ -199,23 +199,23 @@ def clock(slot: int) -> str:
     return f"{slot // 2:02d}:{30 * (slot % 2):02d}"
 
 
-def _each(journeys: Trips) -> Iterator[tuple[slice, int]]:
+def _day_slices(journeys: Trips) -> Iterator[tuple[slice, int]]:
     ends = journeys.starts.tolist()
     for first, last, person in zip(ends, ends[1:], journeys.person.tolist(), strict=False):
         yield slice(first, last), person
 
 
 def _table(path: Path_, names: Sequence[str], lines: Iterable[Sequence[Any]]) -> None:
-    with _new(path) as file:
+    with _create_text_file(path) as file:
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow(names)
         writer.writerows(lines)
 
 
 @contextmanager
-def _new(path: Path_) -> Iterator[IO[str]]:
+def _create_text_file(path: Path_) -> Iterator[IO[str]]:
     """A text file that is there when it is whole, or not at all."""
-    with new(Path(path)) as partial, partial.open("x", encoding="utf-8", newline="") as file:
+    with create_file(Path(path)) as partial, partial.open("x", encoding="utf-8", newline="") as file:
         yield file
 
 
@@ -270,16 +270,16 @@ def to_geoparquet(days: Days, path: str | os.PathLike[str], *, date: datetime.da
         }
     )
     table = table.replace_schema_metadata({"geo": json.dumps(_metadata(boxes))})
-    with new(path) as partial:
+    with create_file(path) as partial:
         parquet.write_table(table, partial, compression="zstd")
 
 
-def well_known_binary(found: Trips) -> list[bytes]:
+def well_known_binary(journeys: Trips) -> list[bytes]:
     """A LineString of each way, as well-known binary."""
-    header = np.zeros(len(found.person), dtype=_HEADER)
-    header["order"], header["kind"], header["points"] = 1, 2, np.diff(found.starts)
-    points = np.stack([found.lon, found.lat], axis=1).astype("<f8")
-    ends = found.starts.tolist()
+    header = np.zeros(len(journeys.person), dtype=_HEADER)
+    header["order"], header["kind"], header["points"] = 1, 2, np.diff(journeys.starts)
+    points = np.stack([journeys.lon, journeys.lat], axis=1).astype("<f8")
+    ends = journeys.starts.tolist()
     return [
         head.tobytes() + points[first:last].tobytes() for head, first, last in zip(header, ends, ends[1:], strict=False)
     ]

@@ -6,7 +6,7 @@ import secrets
 from typing import Any, Literal
 
 from tacit.data.columns import MISSING
-from tacit.data.sources.lake import Table
+from tacit.data.sources.lake import SourceTable
 from tacit.data.sources.steps import MOMENT, TIME, ZONE
 from tacit.data.unit_keys import WHITE
 from tacit.errors import DataError
@@ -19,43 +19,43 @@ PLACE = "tacit column "
 """What the engine's error of a cell that is no number says before the place of the column."""
 
 
-def typed(table: Table, name: str, number: bool) -> str:
+def expression_column(table: SourceTable, name: str, number: bool) -> str:
     """A column as expressions see it: as numbers, where it is texts that ought to be some."""
     if not number:
-        return quoted(name)
-    text, place = f"trim({quoted(name)})", list(table.kinds).index(name)
+        return quote(name)
+    text, place = f"trim({quote(name)})", list(table.kinds).index(name)
     missing = ", ".join(f"'{word}'" for word in sorted(MISSING))
-    made = f"coalesce(TRY_CAST({pointed(table, text)} AS DOUBLE), error('{PLACE}{place}'))"
+    made = f"coalesce(TRY_CAST({with_decimal_point(table, text)} AS DOUBLE), error('{PLACE}{place}'))"
     return f"CASE WHEN {text} IS NULL OR {text} IN ({missing}) THEN NULL ELSE {made} END"
 
 
-def cell(table: Table, name: str, number: bool) -> str:
+def cell(table: SourceTable, name: str, number: bool) -> str:
     """A column as the source has it, but for the decimal commas of numbers."""
-    return pointed(table, raw(name)) if number else raw(name)
+    return with_decimal_point(table, raw_column(name)) if number else raw_column(name)
 
 
-def pointed(table: Table, text: str) -> str:
+def with_decimal_point(table: SourceTable, text: str) -> str:
     """A text whose decimal comma is a point; its points become commas, which no number has."""
     return f"translate({text}, ',.', '.,')" if table.decimal == "," else text
 
 
-def quoted(name: str) -> str:
+def quote(name: str) -> str:
     """A name of a column or table, for SQL."""
     doubled = name.replace('"', '""')
     return f'"{doubled}"'
 
 
-def raw(name: str) -> str:
+def raw_column(name: str) -> str:
     """A column as the source has it; under its own name, a number of a source without types is one."""
-    return quoted(f"{HIDDEN} {name}")
+    return quote(f"{HIDDEN} {name}")
 
 
-def key(of: Keyed) -> str:
+def key(kind: Keyed) -> str:
     """The column of the keys (see `tacit.data.unit_keys`) by which rows are grouped, sorted and seen by windows."""
-    return f"{HIDDEN}{of}"
+    return f"{HIDDEN}{kind}"
 
 
-def key_of(name: str, kind: Any) -> str:
+def key_expression(name: str, kind: Any) -> str:
     """A text that two ids of a column share if and only if their keys are equal (see `tacit.data.unit_keys`), in
     SQL."""
     # For tables that the engine reads by itself. Cells that are no id get some text, or NULL where they are; whoever
@@ -63,7 +63,7 @@ def key_of(name: str, kind: Any) -> str:
     # NULL, the engine would lose the row.
     import pyarrow as pa
 
-    column, types = quoted(name), pa.types
+    column, types = quote(name), pa.types
     if types.is_binary(kind):
         return f"lower(hex({column}))"
     if types.is_floating(kind):
@@ -74,29 +74,29 @@ def key_of(name: str, kind: Any) -> str:
 _WHITE = "concat(" + ", ".join(f"chr({ord(sign)})" for sign in WHITE) + ")"
 
 
-def times(table: Table, name: str) -> dict[str, str]:
+def column_order(table: SourceTable, name: str) -> dict[str, str]:
     """What orders the rows by a column; of texts, numbers, moments, and the zone of these."""
     import pyarrow as pa
 
-    kind, as_it_is = table.kinds[name], raw(name)
+    kind, column = table.kinds[name], raw_column(name)
     types = pa.types
     if types.is_integer(kind) or types.is_floating(kind) or types.is_decimal(kind):
-        return {TIME: as_it_is}
+        return {TIME: column}
     if types.is_timestamp(kind) or types.is_date(kind):
-        return {TIME: f"epoch_{'ns' if getattr(kind, 'unit', '') == 'ns' else 'us'}({as_it_is})"}
+        return {TIME: f"epoch_{'ns' if getattr(kind, 'unit', '') == 'ns' else 'us'}({column})"}
     if not types.is_string(kind):
         what, expected = f"the time column {name!r} is no number and no time", "numbers, dates, or dates with times"
         remedy = "choose another column, or compute a number or a time from it in --time"
         raise DataError(what, where=table.name, expected=expected, remedy=remedy)
-    number = f"trim({as_it_is})"
-    return {**time(as_it_is), TIME: f"TRY_CAST({pointed(table, number)} AS DECIMAL(38, 9))"}
+    number = f"trim({column})"
+    return {**expression_order(column), TIME: f"TRY_CAST({with_decimal_point(table, number)} AS DECIMAL(38, 9))"}
 
 
 _DATE = r"\d{4}[-/]\d{1,2}[-/]\d{1,2}([ T]+\d{1,2}:\d\d(:\d\d(\.\d+)?)?)?"
 """Dates that everybody reads alike; of others, the engine would drop words such as PM, and take days for years."""
 
 
-def time(value: str) -> dict[str, str]:
+def expression_order(value: str) -> dict[str, str]:
     """What orders the rows by an expression or a text: numbers, moments, and the zone of these."""
     text = f"trim(CAST({value} AS VARCHAR))"
     zone = r"\d:\d\d(?::\d\d(?:\.\d+)?)?\s*([Zz]|UTC|[+-]\d\d(?::?\d\d)?)$"

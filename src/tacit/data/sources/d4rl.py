@@ -27,10 +27,10 @@ import numpy as np
 import numpy.typing as npt
 
 from tacit.data.ingest import EACH_EPISODE, EACH_TRANSITION, Ingest
-from tacit.data.sources.hdf5 import opened, texts
-from tacit.data.sources.tables import unreadable
+from tacit.data.sources.hdf5 import decode_texts, open_hdf5
+from tacit.data.sources.tables import unreadable_error
 from tacit.data.spec import PublicSpec
-from tacit.data.store import CHUNK, Array, Records
+from tacit.data.store import CHUNK, Array, StoredRecords
 from tacit.errors import DataError
 from tacit.units import UnitKey
 
@@ -51,7 +51,7 @@ def read(
     unit_key: UnitKey | None,
     simulated: bool,
     store: str | os.PathLike[str] | None,
-) -> Records:
+) -> StoredRecords:
     """See `Trajectories.from_d4rl`."""
     if not isinstance(unit, str) or not unit or (unit == EACH_CHUNK) != (chunk is not None) or (chunk or 2) < 2:
         what = "the unit is missing, or it and chunk= do not fit"
@@ -98,17 +98,17 @@ class _Ends:
 
     @classmethod
     def of(
-        cls, terminal: npt.NDArray[np.bool_], timeout: npt.NDArray[np.bool_], *, following: bool, chunk: int | None
+        cls, terminal: npt.NDArray[np.bool_], timeout: npt.NDArray[np.bool_], *, has_next: bool, chunk: int | None
     ) -> _Ends:
         at = np.arange(len(terminal))
-        cut = timeout.copy()
+        truncated = timeout.copy()
         if chunk is not None:
-            cut |= at % chunk == chunk - 1
-        over = terminal | cut
-        transitions = ~cut & (following | ~terminal) & (at < len(at) - 1)
-        return cls(transitions, terminal, np.concatenate([[0], np.cumsum(over[:-1])]))
+            truncated |= at % chunk == chunk - 1
+        done = terminal | truncated
+        transitions = ~truncated & (has_next | ~terminal) & (at < len(at) - 1)
+        return cls(transitions, terminal, np.concatenate([[0], np.cumsum(done[:-1])]))
 
-    def truncated(self) -> npt.NDArray[np.bool_]:
+    def truncations(self) -> npt.NDArray[np.bool_]:
         """The last kept row of every episode that does not terminate there."""
         at = np.flatnonzero(self.kept)
         last = np.ones(len(at), dtype=bool)
@@ -122,7 +122,7 @@ def _rows(
     path: Path, ids: str | None, horizon: int | None, chunk: int | None, *, terminals: bool = True
 ) -> Iterator[tuple[dict[str, Array], Array]]:
     """Transitions with their places [n] in the recording, a piece of the file at a time."""
-    with opened(path, unreadable(path, KIND)) as file:
+    with open_hdf5(path, unreadable_error(path, KIND)) as file:
         names = ["observations", "actions", "rewards", *([] if ids is None else [ids])]
         fields = {name: _field(file, name, path) for name in (*names, "terminals")}
         fields |= {name: _field(file, name, path) for name in ("timeouts", _NEXT) if name in file}
@@ -140,9 +140,9 @@ def _rows(
                 remedy="declare terminals=True, or correct the data",
             )
         timeout = _timeouts(fields, terminal, horizon, path)
-        following = _NEXT in fields
-        ends = _Ends.of(terminal, timeout, following=following, chunk=chunk)
-        truncated = ends.truncated()
+        has_next = _NEXT in fields
+        ends = _Ends.of(terminal, timeout, has_next=has_next, chunk=chunk)
+        truncated = ends.truncations()
         if not ends.kept.any():
             expected, remedy = "episodes of two rows at least", "check the terminals and timeouts of the file"
             raise DataError("no row is a transition", where=path.name, expected=expected, remedy=remedy)
@@ -152,11 +152,11 @@ def _rows(
                 continue
             at = start + inside
             columns = {name: _piece(fields[name], start, CHUNK, path)[inside] for name in names}
-            seen = _piece(fields[_NEXT], start, CHUNK, path) if following else None
-            seen = _piece(fields["observations"], start + 1, CHUNK, path) if seen is None else seen
-            columns |= {_NEXT: seen[inside], "terminations": terminal[at], "truncations": truncated[at]}
+            source, first = (_NEXT, start) if has_next else ("observations", start + 1)
+            following = _piece(fields[source], first, CHUNK, path)
+            columns |= {_NEXT: following[inside], "terminations": terminal[at], "truncations": truncated[at]}
             if ids is not None:
-                columns["ids"] = texts(columns.pop(ids))
+                columns["ids"] = decode_texts(columns.pop(ids))
             yield columns | {"episode_ids": ends.episode[at]}, at
 
 
@@ -204,5 +204,5 @@ def _piece(field: Any, start: int, length: int, path: Path) -> Array:
     with contextlib.suppress(Exception):  # whatever the library says of damaged records
         values = np.asarray(field[start : start + length])
     if values is None:
-        raise unreadable(path, KIND)
+        raise unreadable_error(path, KIND)
     return values

@@ -16,10 +16,10 @@ from typing import Any
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 from tacit.data import unit_keys
-from tacit.data.sources.lake import Table, naive, plain_kind, quietly
+from tacit.data.sources.lake import SourceTable, naive_type, plain_type, replace_errors
 from tacit.data.store import CHUNK
 from tacit.errors import DataError, FileError, TacitError
-from tacit.plain_files import plain
+from tacit.plain_files import is_plain_file
 
 ROWS = 16_384
 """That are fetched at a time."""
@@ -27,7 +27,7 @@ SCHEMES = ("postgresql", "sqlite", "duckdb")
 _REMEDY = "check the query and the address in the database's own client"
 
 
-def table_of(query: str, address: str) -> Table:
+def open_table(query: str, address: str) -> SourceTable:
     """The rows that one query gives.
 
     Args:
@@ -49,7 +49,7 @@ def table_of(query: str, address: str) -> Table:
         _refuse_password(address)
         return _postgresql(query, address)
     path = Path(unquote(rest.removeprefix("//")))
-    if not plain(path):
+    if not is_plain_file(path):
         raise FileError("there is no such file", where=str(path), expected="a database", remedy="check the path")
     return (_sqlite if scheme == "sqlite" else _duckdb)(query, path)
 
@@ -67,18 +67,18 @@ def _refuse_password(address: str) -> None:
         raise FileError(what, where="--from", expected=expected, remedy=remedy)
 
 
-def _failed(where: str) -> DataError:
+def _query_error(where: str) -> DataError:
     what, expected = "the query cannot be run, is more than one, or would write", "one statement that reads"
     return DataError(what, where=where, expected=expected, remedy=_REMEDY)
 
 
-def _gone(where: str) -> FileError:
+def _lost_error(where: str) -> FileError:
     what = "the database went away, or could not give all rows"
     expected, remedy = "an answer to the whole query", "see that it runs, and import again: nothing was kept"
     return FileError(what, where=where, expected=expected, remedy=remedy)
 
 
-def _named(names: Sequence[str], where: str) -> None:
+def _require_distinct_names(names: Sequence[str], where: str) -> None:
     if len(set(names)) < len(names):
         what, expected = "two columns of the query have one name", "different names"
         raise DataError(what, where=where, expected=expected, remedy="use AS")
@@ -89,64 +89,66 @@ def _named(names: Sequence[str], where: str) -> None:
 _READS = {sqlite3.SQLITE_SELECT, sqlite3.SQLITE_READ, sqlite3.SQLITE_RECURSIVE}
 
 
-def _sqlite(query: str, path: Path) -> Table:
+def _sqlite(query: str, path: Path) -> SourceTable:
     import pyarrow as pa
 
     where = f"sqlite:{path.name}"
-    with quietly(lambda: contextlib.closing(_open_sqlite(path)), _failed(where)) as opened:
-        names = quietly(lambda: [str(part[0]) for part in opened.execute(query).description], _failed(where))
-    _named(names, where)
+    wrong = _query_error(where)
+    with replace_errors(lambda: contextlib.closing(_open_sqlite(path)), wrong) as opened:
+        names = replace_errors(lambda: [str(part[0]) for part in opened.execute(query).description], wrong)
+    _require_distinct_names(names, where)
 
     def batches(wanted: Sequence[str]) -> Iterator[Any]:
-        with contextlib.closing(quietly(lambda: _open_sqlite(path), _gone(where))) as connection:
-            cursor = quietly(lambda: connection.execute(query), _gone(where))
-            yield from _columns(lambda: cursor.fetchmany(ROWS), names, dict.fromkeys(wanted, pa.string()), _gone(where))
+        with contextlib.closing(replace_errors(lambda: _open_sqlite(path), _lost_error(where))) as connection:
+            cursor = replace_errors(lambda: connection.execute(query), _lost_error(where))
+            kinds = dict.fromkeys(wanted, pa.string())
+            yield from _columns(lambda: cursor.fetchmany(ROWS), names, kinds, _lost_error(where))
 
-    return Table(where, dict.fromkeys(names, pa.string()), batches, typed=False, queried=True)
+    return SourceTable(where, dict.fromkeys(names, pa.string()), batches, typed=False, queried=True)
 
 
 def _open_sqlite(path: Path) -> sqlite3.Connection:
     """A connection whose statements read tables and call functions, and do nothing else."""
     connection = sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", uri=True)
 
-    def allowed(action: int, _: str | None, name: str | None, *__: object) -> int:
+    def authorize(action: int, _: str | None, name: str | None, *__: object) -> int:
         harmless = action in _READS or (action == sqlite3.SQLITE_FUNCTION and name != "load_extension")
         return sqlite3.SQLITE_OK if harmless else sqlite3.SQLITE_DENY
 
-    connection.set_authorizer(allowed)
+    connection.set_authorizer(authorize)
     return connection
 
 
 # -- PostgreSQL: a cursor of the server's in a transaction that only reads ---------------------------------------------
 
 
-def _postgresql(query: str, address: str) -> Table:
+def _postgresql(query: str, address: str) -> SourceTable:
     where = "postgresql"
-    with _declared(query, address, _unreachable(), _failed(where)) as cursor:
-        described = cursor.description
-    names = [column.name for column in described]
-    _named(names, where)
-    kinds = {column.name: _kind(column.type_code) for column in described}
+    with _open_cursor(query, address, _unreachable_error(), _query_error(where)) as cursor:
+        columns = cursor.description
+    names = [column.name for column in columns]
+    _require_distinct_names(names, where)
+    kinds = {column.name: _kind(column.type_code) for column in columns}
 
     def batches(wanted: Sequence[str]) -> Iterator[Any]:
-        with _declared(query, address, _gone(where), _gone(where)) as cursor:
+        with _open_cursor(query, address, _lost_error(where), _lost_error(where)) as cursor:
             chosen = {name: kinds[name] for name in wanted}
-            yield from _columns(lambda: cursor.fetchmany(ROWS), names, chosen, _gone(where))
+            yield from _columns(lambda: cursor.fetchmany(ROWS), names, chosen, _lost_error(where))
 
-    return Table(where, {name: naive(kind) for name, kind in kinds.items()}, batches, queried=True)
+    return SourceTable(where, {name: naive_type(kind) for name, kind in kinds.items()}, batches, queried=True)
 
 
 @contextlib.contextmanager
-def _declared(query: str, address: str, absent: TacitError, wrong: TacitError) -> Iterator[Any]:
+def _open_cursor(query: str, address: str, absent: TacitError, wrong: TacitError) -> Iterator[Any]:
     """A cursor of the server's, which takes one statement that reads; whatever it does is rolled back."""
     import psycopg
 
     options = "-c default_transaction_read_only=on -c TimeZone=UTC"
-    connection = quietly(lambda: psycopg.connect(address, options=options), absent)
+    connection = replace_errors(lambda: psycopg.connect(address, options=options), absent)
     cursor = connection.cursor(name="tacit")
     try:
         connection.read_only = True
-        quietly(lambda: cursor.execute(query), wrong)
+        replace_errors(lambda: cursor.execute(query), wrong)
         yield cursor
     finally:
         for part in (cursor, connection):
@@ -154,7 +156,7 @@ def _declared(query: str, address: str, absent: TacitError, wrong: TacitError) -
                 part.close()
 
 
-def _unreachable() -> FileError:
+def _unreachable_error() -> FileError:
     what = "no PostgreSQL answers there, or it lets nobody in"
     expected = "postgresql://USER@HOST:PORT/DATABASE, and the password in the environment (PGPASSWORD)"
     return FileError(what, where="--from", expected=expected, remedy="check the address with psql")
@@ -180,19 +182,20 @@ def _kind(type_code: int) -> Any:
 # -- DuckDB ------------------------------------------------------------------------------------------------------------
 
 
-def _duckdb(query: str, path: Path) -> Table:
+def _duckdb(query: str, path: Path) -> SourceTable:
     where = f"duckdb:{path.name}"
-    with quietly(lambda: contextlib.closing(_open_duckdb(path)), _failed(where)) as connection:
-        schema = quietly(lambda: _relation(connection, query).limit(0).to_arrow_table().schema, _failed(where))
-    _named(schema.names, where)
-    kinds = {field.name: plain_kind(field.type) for field in schema}
+    wrong = _query_error(where)
+    with replace_errors(lambda: contextlib.closing(_open_duckdb(path)), wrong) as connection:
+        schema = replace_errors(lambda: _relation(connection, query).limit(0).to_arrow_table().schema, wrong)
+    _require_distinct_names(schema.names, where)
+    kinds = {field.name: plain_type(field.type) for field in schema}
 
     def batches(wanted: Sequence[str]) -> Iterator[Any]:
-        with contextlib.closing(quietly(lambda: _open_duckdb(path), _gone(where))) as connection:
-            reader = quietly(lambda: _relation(connection, query).to_arrow_reader(CHUNK), _gone(where))
-            yield from arrow_batches(reader, {name: kinds[name] for name in wanted}, _gone(where))
+        with contextlib.closing(replace_errors(lambda: _open_duckdb(path), _lost_error(where))) as connection:
+            reader = replace_errors(lambda: _relation(connection, query).to_arrow_reader(CHUNK), _lost_error(where))
+            yield from arrow_batches(reader, {name: kinds[name] for name in wanted}, _lost_error(where))
 
-    return Table(where, {name: naive(kind) for name, kind in kinds.items()}, batches, queried=True)
+    return SourceTable(where, {name: naive_type(kind) for name, kind in kinds.items()}, batches, queried=True)
 
 
 def _open_duckdb(path: Path) -> Any:
@@ -224,12 +227,12 @@ def arrow_batches(reader: Any, kinds: Mapping[str, Any], wrong: FileError | Data
     """Batches of an Arrow reader, of the columns and types that are asked for."""
     import pyarrow as pa
 
-    def whole(batch: Any) -> Any:
-        arrays = [batch.column(name).cast(naive(kind)) for name, kind in kinds.items()]
+    def cast_batch(batch: Any) -> Any:
+        arrays = [batch.column(name).cast(naive_type(kind)) for name, kind in kinds.items()]
         return pa.record_batch(arrays, names=list(kinds))
 
-    while (batch := quietly(lambda: next(reader, None), wrong)) is not None:
-        yield quietly(partial(whole, batch), wrong)
+    while (batch := replace_errors(lambda: next(reader, None), wrong)) is not None:
+        yield replace_errors(partial(cast_batch, batch), wrong)
 
 
 def _columns(
@@ -245,13 +248,13 @@ def _columns(
         plain = float if kind == pa.float64() else _text if kind == pa.string() else None
         if plain is not None:
             cells = [cell if cell is None else plain(cell) for cell in cells]
-        return pa.array(cells, kind).cast(naive(kind))
+        return pa.array(cells, kind).cast(naive_type(kind))
 
     def batch(rows: Sequence[Sequence[Any]]) -> Any:
         return pa.record_batch([array(rows, name) for name in kinds], names=list(kinds))
 
-    while rows := quietly(fetch, wrong):
-        yield quietly(partial(batch, rows), wrong)
+    while rows := replace_errors(fetch, wrong):
+        yield replace_errors(partial(batch, rows), wrong)
 
 
 def _text(cell: Any) -> str:

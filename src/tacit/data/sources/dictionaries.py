@@ -60,22 +60,24 @@ def from_scope_rl(
         FileError: the folder exists already or cannot be written.
     """
     if last not in get_args(Last):
-        raise _refused("the choice of last rows is unknown", "scope-rl", "last= keep or drop")
+        raise _dictionary_error("the choice of last rows is unknown", "scope-rl", "last= keep or drop")
     names = ("state", "action", "reward", "done", "terminal", *(("pscore",) if spec.propensities else ()))
     columns, rows = _columns(dataset, names, "scope-rl")
-    named = not (unit_ids is None or isinstance(unit_ids, str))
-    columns |= {"unit_ids": _of_length(unit_keys.column(unit_ids), rows, "unit_ids", "scope-rl")} if named else {}
+    has_ids = not (unit_ids is None or isinstance(unit_ids, str))
+    if has_ids:
+        columns["unit_ids"] = _require_length(unit_keys.as_column(unit_ids), rows, "unit_ids", "scope-rl")
     done = columns["done"].astype(np.bool_)
-    kept = _unpadded(dataset, done) if padded else np.ones(rows, np.bool_)
+    kept = _unpadded_rows(dataset, done) if padded else np.ones(rows, np.bool_)
     columns, done = {name: column[kept] for name, column in columns.items()}, done[kept]
     place = np.arange(len(done))
-    ended = done | (place == len(done) - 1)  # a log that ends within an episode cuts it
-    cut = ended & (columns["terminal"].astype(np.bool_) | ~done)
-    columns["next_state"] = columns["state"][np.where(ended, place, place + 1)]
-    columns |= {"terminations": ended & ~cut, "truncations": cut, "episodes": np.cumsum(np.append(False, ended[:-1]))}
+    ends = done | (place == len(done) - 1)  # a log that ends within an episode cuts it
+    truncated = ends & (columns["terminal"].astype(np.bool_) | ~done)
+    columns["next_state"] = columns["state"][np.where(ends, place, place + 1)]
+    episodes = np.cumsum(np.append(False, ends[:-1]))
+    columns |= {"terminations": ends & ~truncated, "truncations": truncated, "episodes": episodes}
     if last == "drop":
-        columns["truncations"] = np.append(cut[1:], False) & ~ended
-        columns = {name: column[~cut] for name, column in columns.items()}
+        columns["truncations"] = np.append(truncated[1:], False) & ~ends
+        columns = {name: column[~truncated] for name, column in columns.items()}
     return Trajectories.from_arrays(
         observations=columns["state"],
         actions=columns["action"],
@@ -84,7 +86,7 @@ def from_scope_rl(
         terminations=columns["terminations"],
         truncations=columns["truncations"],
         propensities=columns.get("pscore"),
-        unit_ids=columns["unit_ids"] if named else unit_ids,
+        unit_ids=columns["unit_ids"] if has_ids else unit_ids,
         episode_ids=columns["episodes"],
         spec=spec,
         unit_name=unit_name,
@@ -110,7 +112,7 @@ def from_obp(
     # feedback: the dictionary, arrays of T rounds, `position` may be None where it is not seen; unit_ids: `(T,)` ids,
     # for instance of users, or `":transition"`, as for `Trajectories.from_arrays`
     if seen not in get_args(Seen):
-        raise _refused("what is seen is unknown", "OBP", "seen= context, position or both")
+        raise _dictionary_error("what is seen is unknown", "OBP", "seen= context, position or both")
     parts = {"context": ("context",), "position": ("position",), "both": ("context", "position")}[seen]
     names = (*parts, "action", "reward", *(("pscore",) if spec.propensities else ()))
     columns, rows = _columns(feedback, names, "OBP")
@@ -137,27 +139,29 @@ def _columns(dictionary: Mapping[str, Any], names: tuple[str, ...], where: str) 
     """The named entries, each an array of as many rows as the reward, and how many these are."""
     missing = [name for name in (*names, "reward") if dictionary.get(name) is None]
     if missing:
-        raise _refused(f"there is no entry {missing[0]!r}", where, f"arrays under {', '.join(names)}")
+        raise _dictionary_error(f"there is no entry {missing[0]!r}", where, f"arrays under {', '.join(names)}")
     rows = len(np.asarray(dictionary["reward"]))
-    return {name: _of_length(dictionary[name], rows, name, where) for name in names}, rows
+    return {name: _require_length(dictionary[name], rows, name, where) for name in names}, rows
 
 
-def _of_length(values: Any, rows: int, name: str, where: str) -> np.ndarray:
+def _require_length(values: Any, rows: int, name: str, where: str) -> np.ndarray:
     array = np.asarray(values)
     if array.shape[:1] != (rows,):
-        raise _refused(f"the entry {name!r} is of another length than the reward", where, "one entry for each row")
+        what = f"the entry {name!r} is of another length than the reward"
+        raise _dictionary_error(what, where, "one entry for each row")
     return array
 
 
-def _unpadded(dataset: Mapping[str, Any], done: np.ndarray) -> np.ndarray:
+def _unpadded_rows(dataset: Mapping[str, Any], done: np.ndarray) -> np.ndarray:
     """Which rows lie at or before the first end of their trajectory, [T]."""
     steps = dataset.get("step_per_trajectory")
     if not isinstance(steps, int | np.integer) or steps < 1 or len(done) % steps:
-        raise _refused("the rows are no whole trajectories", "scope-rl", "step_per_trajectory rows of every trajectory")
+        expected = "step_per_trajectory rows of every trajectory"
+        raise _dictionary_error("the rows are no whole trajectories", "scope-rl", expected)
     ended = done.reshape(-1, int(steps)).cumsum(axis=1)
     return np.asarray(ended - done.reshape(ended.shape) == 0).ravel()
 
 
-def _refused(what: str, where: str, expected: str) -> DataError:
+def _dictionary_error(what: str, where: str, expected: str) -> DataError:
     remedy = "give the dictionary as it was made"
     return DataError(what, where=f"dictionary of {where}", expected=expected, remedy=remedy)

@@ -11,9 +11,9 @@ from collections.abc import Callable, Generator, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from tacit.data.columns import NUMBERS
+from tacit.data.columns import NUMBER_REMEDY
 from tacit.data.sources import column_sql
-from tacit.data.sources.lake import Table
+from tacit.data.sources.lake import SourceTable
 from tacit.data.store import CHUNK
 from tacit.errors import DataError, FileError, TacitError
 
@@ -22,7 +22,7 @@ MEMORY = "400MB"
 
 
 @contextlib.contextmanager
-def opened(store: str | os.PathLike[str] | None) -> Iterator[Any]:
+def open_engine(store: str | os.PathLike[str] | None) -> Iterator[Any]:
     """A DuckDB that reaches nothing but what is handed to it, with a folder of its own to spill to."""
     import duckdb
 
@@ -47,7 +47,7 @@ def opened(store: str | os.PathLike[str] | None) -> Iterator[Any]:
         shutil.rmtree(spill, ignore_errors=True)
 
 
-def rows_of(table: Table, used: Sequence[str], query: str, engine: Any) -> Generator[Any]:
+def query_batches(table: SourceTable, used: Sequence[str], query: str, engine: Any) -> Generator[Any]:
     """Arrow batches of a query over the table, which it calls `source`; to be closed before the engine is."""
     import duckdb
     import pyarrow as pa
@@ -61,7 +61,7 @@ def rows_of(table: Table, used: Sequence[str], query: str, engine: Any) -> Gener
             failed.append(error)
             raise
 
-    def attempted(run: Callable[[], Any], wrong: TacitError) -> Any:
+    def attempt(run: Callable[[], Any], wrong: TacitError) -> Any:
         """What `run` gives; what the engine says of an error quotes cells."""
         kind: type[Exception] = Exception
         named: re.Match[str] | None = None
@@ -74,30 +74,30 @@ def rows_of(table: Table, used: Sequence[str], query: str, engine: Any) -> Gener
         full = issubclass(kind, (duckdb.OutOfMemoryException, duckdb.IOException))
         if named is not None and int(named[1]) < len(table.kinds):
             what = f"the column {list(table.kinds)[int(named[1])]!r} has a cell that is not a number"
-            wrong = DataError(what, where=table.name, expected="finite numbers", remedy=NUMBERS)
-        raise failed[0] if failed else _full(table) if full else wrong
+            wrong = DataError(what, where=table.name, expected="finite numbers", remedy=NUMBER_REMEDY)
+        raise failed[0] if failed else _space_error(table) if full else wrong
 
     schema = pa.schema([(name, table.kinds[name]) for name in used])
     engine.register("source", pa.RecordBatchReader.from_batches(schema, batches()))
-    unfit = _uncomputable("an expression does not fit the types of its columns", table)
-    rows = attempted(lambda: engine.sql(query), unfit)
-    wrong = _uncomputable("a cell cannot be computed with", table)
-    reader = attempted(lambda: rows.to_arrow_reader(CHUNK), wrong)
+    type_error = _computation_error("an expression does not fit the types of its columns", table)
+    rows = attempt(lambda: engine.sql(query), type_error)
+    cell_error = _computation_error("a cell cannot be computed with", table)
+    reader = attempt(lambda: rows.to_arrow_reader(CHUNK), cell_error)
     try:
-        while (batch := attempted(lambda: next(reader, None), wrong)) is not None:
+        while (batch := attempt(lambda: next(reader, None), cell_error)) is not None:
             yield batch
     finally:
         reader.close()  # while there are an engine and a source behind it
 
 
-def _full(table: Table) -> FileError:
+def _space_error(table: SourceTable) -> FileError:
     what = "the rows cannot be sorted in the memory and on the disk that are free"
     expected = "free space beside the folder that is written, for all columns in use"
     remedy = "free some space, or write to another disk; nothing was left behind"
     return FileError(what, where=table.name, expected=expected, remedy=remedy)
 
 
-def _uncomputable(what: str, table: Table) -> DataError:
+def _computation_error(what: str, table: SourceTable) -> DataError:
     return DataError(
         what,
         where=table.name,

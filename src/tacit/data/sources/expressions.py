@@ -89,35 +89,36 @@ class Expression:
         return f"({text.removeprefix('SELECT ')})"
 
 
-def checked(text: str, option: str, header: Sequence[str], unit: str | None, engine: Any) -> Expression:
+def parse_expression(text: str, option: str, header: Sequence[str], unit: str | None, engine: Any) -> Expression:
     """An expression of which each value depends on the rows of one unit alone."""
     # unit: the column of the unit, which every window has to be partitioned by, None allows no window
-    tree = _parsed(text, engine)
-    node = _only_expression(tree)
+    tree = _parse(text, engine)
+    node = _single_expression(tree)
     if node is None:
-        raise _refused(option, "this is no single SQL expression", "an expression such as -abs(pulse - 75) / 145")
+        expected = "an expression such as -abs(pulse - 75) / 145"
+        raise _expression_error(option, "this is no single SQL expression", expected)
     columns: set[str] = set()
-    for what in _faults(_pruned(node), header, unit, columns.add):
-        raise _refused(option, what, "scalar functions of one row, and windows inside a unit", _REMEDY)
+    for what in _faults(_prune(node), header, unit, columns.add):
+        raise _expression_error(option, what, "scalar functions of one row, and windows inside a unit", _REMEDY)
     return Expression(frozenset(columns), tree)
 
 
 _REMEDY = "compute it before the import from public values, or with PARTITION BY the unit"
 
 
-def _parsed(text: str, engine: Any) -> Any:
+def _parse(text: str, engine: Any) -> Any:
     try:
         return json.loads(engine.execute("SELECT json_serialize_sql(?)", [f"SELECT ({text}\n)"]).fetchall()[0][0])
     except Exception:  # what the parser raises of odd texts
         return {}
 
 
-def _only_expression(tree: Any) -> dict[str, Any] | None:
+def _single_expression(tree: Any) -> dict[str, Any] | None:
     """The one expression of a tree that is nothing but SELECT and it."""
-    found = _pruned(tree)
-    if not isinstance(found, dict) or set(found) != {"statements"} or len(found["statements"]) != 1:
+    pruned = _prune(tree)
+    if not isinstance(pruned, dict) or set(pruned) != {"statements"} or len(pruned["statements"]) != 1:
         return None
-    statement = found["statements"][0]
+    statement = pruned["statements"][0]
     node = statement.get("node", {})
     shell = {"type": "SELECT_NODE", "aggregate_handling": "STANDARD_HANDLING"}
     empty = node.get("from_table", {}).get("type") == "EMPTY"
@@ -129,21 +130,21 @@ def _only_expression(tree: Any) -> dict[str, Any] | None:
     return expression
 
 
-def _pruned(value: Any) -> Any:
+def _prune(value: Any) -> Any:
     """The tree without what is empty, which is what a text does not say."""
     if isinstance(value, dict):
-        pairs = ((name, _pruned(part)) for name, part in value.items())
+        pairs = ((name, _prune(part)) for name, part in value.items())
         return {name: part for name, part in pairs if part not in (None, False, "", [], {})}
-    return [_pruned(part) for part in value] if isinstance(value, list) else value
+    return [_prune(part) for part in value] if isinstance(value, list) else value
 
 
 def _faults(
-    node: Any, header: Sequence[str], unit: str | None, see: Callable[[str], None], inside: bool = False
+    node: Any, header: Sequence[str], unit: str | None, add: Callable[[str], None], inside: bool = False
 ) -> Iterator[str]:
     """What is wrong with a pruned tree: its first fault says it all."""
     if isinstance(node, list):
         for part in node:
-            yield from _faults(part, header, unit, see, inside)
+            yield from _faults(part, header, unit, add, inside)
         return
     if not isinstance(node, dict):
         return
@@ -152,14 +153,14 @@ def _faults(
         if extra := set(node) - PARTS - ({"orders"} if inside else set()):
             yield f"{min(extra)!r} is not allowed here"
     else:
-        yield from _faults_of(node, kind, header, unit, see, inside)
+        yield from _faults_of(node, kind, header, unit, add, inside)
     for name, part in node.items():
         if name != "order_bys" or part != {"type": "ORDER_MODIFIER"}:
-            yield from _faults(part, header, unit, see, inside or kind == "WINDOW")
+            yield from _faults(part, header, unit, add, inside or kind == "WINDOW")
 
 
 def _faults_of(
-    node: dict[str, Any], kind: str, header: Sequence[str], unit: str | None, see: Callable[[str], None], inside: bool
+    node: dict[str, Any], kind: str, header: Sequence[str], unit: str | None, add: Callable[[str], None], inside: bool
 ) -> Iterator[str]:
     name = str(node.get("function_name", node.get("type_name", ""))).lower()
     word = name or str(node.get("type", kind)).lower().replace("_", " ")
@@ -177,7 +178,7 @@ def _faults_of(
         names = node["column_names"]
         if names[0] not in header:  # what follows are fields of a column with parts
             yield f"there is no column {'.'.join(map(str, names))[:40]!r}"
-        see(names[0])
+        add(names[0])
     elif kind == "WINDOW":
         yield from _faults_of_window(node, name, unit, inside)
 
@@ -210,5 +211,5 @@ def _settle(node: Any, used: Sequence[str], unit: tuple[str, str] | None) -> Non
         node["orders"] += [{**usual, "expression": {**column, "column_names": [name]}} for name in used]
 
 
-def _refused(option: str, what: str, expected: str, remedy: str = "correct it") -> DataError:
+def _expression_error(option: str, what: str, expected: str, remedy: str = "correct it") -> DataError:
     return DataError(what, where=option, expected=expected, remedy=remedy)

@@ -15,7 +15,7 @@ from tacit.data.ingest import EACH_EPISODE, EACH_TRANSITION, Ingest
 from tacit.data.sources.tables import csv_chunks as csv_chunks
 from tacit.data.sources.tables import csv_header, npz_arrays, parquet_chunks, parquet_description, parquet_header
 from tacit.data.spec import PublicSpec
-from tacit.data.store import Array, Paths, Records, layout
+from tacit.data.store import Array, Paths, StoredRecords, layout
 from tacit.errors import DataError, FileError
 from tacit.units import UnitKey
 
@@ -52,7 +52,7 @@ class Fields:
         return cls(names("observations"), names("next_observations"), names("actions"), names("rewards")[0])
 
     @classmethod
-    def named(cls, spec: PublicSpec, pairs: Sequence[str]) -> Fields:
+    def from_pairs(cls, spec: PublicSpec, pairs: Sequence[str]) -> Fields:
         """`of`, but for the fields of which `pairs` says the columns: "observations=pulse,pressure", "rewards=effect".
 
         Raises:
@@ -125,7 +125,7 @@ def from_parquet(
     """From Parquet files, one transition a row, read in chunks; arguments and errors as in `from_csv`."""
     # Without `spec` the public bounds are those that `to_parquet` wrote into the (first) file. Shards of a
     # `ShardedVault` are read with a `digest_key`: secret bytes that all ranks share.
-    spec = described_spec(paths) if spec is None else spec
+    spec = read_parquet_spec(paths) if spec is None else spec
     where, naming = "Trajectories.from_parquet", fields or Fields.of(spec)
     options = {"unit_key": unit_key, "simulated": simulated, "store": store, "digest_key": digest_key}
     ids = _keys(unit, episode)
@@ -156,12 +156,12 @@ def from_npz(
                 columns["terminations"] = np.zeros(columns["rewards"].shape[:1], dtype=np.bool_)
             for name in _keys(unit, episode):
                 if name not in arrays:
-                    raise _no_column(path, name, "unit" if name == unit else "episode")
+                    raise _missing_column_error(path, name, "unit" if name == unit else "episode")
             ingest.add(columns, arrays.get(unit, unit), None if episode is None else arrays[episode])
         return cls(ingest.finish(), spec, simulated=simulated)
 
 
-def described_spec(paths: Paths) -> PublicSpec:
+def read_parquet_spec(paths: Paths) -> PublicSpec:
     """The public bounds that `to_parquet` wrote into a file, the first of several.
 
     Raises:
@@ -169,12 +169,12 @@ def described_spec(paths: Paths) -> PublicSpec:
         FileError: the file is missing or damaged.
     """
     path = _files(paths, "Trajectories.from_parquet")[0]
-    described = parquet_description(path)
-    if "spec" not in described:
+    description = parquet_description(path)
+    if "spec" not in description:
         expected = "spec= a PublicSpec, or a file that Trajectories.to_parquet wrote"
         remedy = "declare PublicSpec(...) or take it from PublicSpec.from_spaces(...)"
         raise DataError("the public bounds are missing", where=path.name, expected=expected, remedy=remedy)
-    return PublicSpec.from_json(described["spec"], where=path.name)
+    return PublicSpec.from_json(description["spec"], where=path.name)
 
 
 def _read(
@@ -188,19 +188,19 @@ def _read(
     naming: Fields,
     spec: PublicSpec,
     options: Mapping[str, Any],
-) -> Records:
+) -> StoredRecords:
     with Ingest(spec, unit=unit, **options) as ingest:
         columns = naming.columns()
         for path in _files(paths, where):
             ingest.start(f"{where}({path.name!r})")
-            refuse_overlooked(path.name, header(path), naming, spec)
+            refuse_unread_columns(path.name, header(path), naming, spec)
             table: Mapping[str, Array]
-            texts = [name for field, names in columns.items() if declared(spec, field) for name in names]
+            texts = [name for field, names in columns.items() if declared_columns(spec, field) for name in names]
             for table in chunks(path, [name for names in columns.values() for name in names], [*ids, *texts]):
                 part: dict[str, Any] = {}
                 for field, names in columns.items():
                     absent = [name for name in names if name not in table]
-                    known = declared(spec, field)
+                    known = declared_columns(spec, field)
                     if not absent and known:
                         part[field] = {column.name: table[name] for column, name in zip(known, names, strict=True)}
                     elif not absent:
@@ -208,25 +208,25 @@ def _read(
                     elif field == "terminations" and not spec.terminals:
                         part[field] = np.zeros(len(next(iter(table.values()))), dtype=np.bool_)
                     elif field != "truncations" and (field != "propensities" or spec.propensities):
-                        raise _no_column(path, absent[0], field)
+                        raise _missing_column_error(path, absent[0], field)
                 for name in ids:
                     if name not in table:
-                        raise _no_column(path, name, "unit" if name == unit else "episode")
+                        raise _missing_column_error(path, name, "unit" if name == unit else "episode")
                 ingest.add(part, table.get(unit, unit), None if episode is None else table[episode])
         return ingest.finish()
 
 
-def declared(spec: PublicSpec, field: str) -> tuple[Column, ...]:
+def declared_columns(spec: PublicSpec, field: str) -> tuple[Column, ...]:
     """The declared columns of a field, whose cells may be texts or missing."""
     return (spec.spaces[field].columns or ()) if field in spec.spaces else ()
 
 
-def refuse_overlooked(where: str, header: Sequence[str], fields: Fields, spec: PublicSpec) -> None:
+def refuse_unread_columns(where: str, header: Sequence[str], fields: Fields, spec: PublicSpec) -> None:
     """Refuse a column observation_2, say, where the bounds name fewer; columns of chosen names are a choice."""
     usual = Fields.of(spec)
     for field in ("observations", "next_observations", "actions"):
         read = getattr(usual, field)
-        if declared(spec, field):
+        if declared_columns(spec, field):
             continue
         for name in header if read == getattr(fields, field) else ():
             stem, _, number = name.rpartition("_")
@@ -254,7 +254,7 @@ def _files(paths: Paths, where: str) -> list[Path]:
     return files
 
 
-def _no_column(path: Path, name: str, field: str) -> DataError:
+def _missing_column_error(path: Path, name: str, field: str) -> DataError:
     return DataError(
         f"there is no unit id: no column {name!r}" if field == "unit" else f"there is no column {name!r} for {field}",
         where=path.name,

@@ -9,7 +9,7 @@ from typing import Any
 from tacit.data.sources import sorting
 from tacit.data.sources.databases import arrow_batches
 from tacit.data.sources.files import Fields
-from tacit.data.sources.lake import Table, naive, plain_kind, quietly
+from tacit.data.sources.lake import SourceTable, naive_type, plain_type, replace_errors
 from tacit.data.spec import PublicSpec
 from tacit.errors import DataError
 from tacit.units import UnitKey
@@ -67,13 +67,13 @@ def from_frame(
         DataError: the records break a rule of `Trajectories`, a column is missing, or an expression is refused.
         FileError: the folder exists already or cannot be written.
     """
-    made = {"actions": actions or {}, "columns": columns or {}}
-    wanted = sorting.Wanted(unit, episode, time, next, where, qualify, reward, **made, fields=fields, unit_key=unit_key)
-    records = sorting.read(table_of(frame), wanted, spec, simulated=simulated, store=store)
+    named: dict[str, Any] = {"actions": actions or {}, "columns": columns or {}, "fields": fields, "unit_key": unit_key}
+    options = sorting.TableOptions(unit, episode, time, next, where, qualify, reward, **named)
+    records = sorting.read(open_table(frame), options, spec, simulated=simulated, store=store)
     return cls(records, spec, simulated=simulated)
 
 
-def table_of(frame: Any) -> Table:
+def open_table(frame: Any) -> SourceTable:
     """A frame as a table."""
     wrong = DataError(
         "this is no table, or holds cells that Arrow has no type for",
@@ -81,16 +81,16 @@ def table_of(frame: Any) -> Table:
         expected="a table of pandas, Polars, Arrow or DuckDB whose columns each hold one kind of cell",
         remedy="convert the columns that mix kinds, or pass arrays to from_arrays",
     )
-    reader = quietly(lambda: _reader(frame), wrong)
+    reader = replace_errors(lambda: _reader(frame), wrong)
     names = reader.schema.names
     if len(set(names)) < len(names):
         raise DataError("two columns have one name", where=NAME, expected="different names", remedy="rename one")
-    kinds = {field.name: plain_kind(field.type) for field in reader.schema}
+    kinds = {field.name: plain_type(field.type) for field in reader.schema}
 
     def batches(wanted: Sequence[str]) -> Iterator[Any]:
         return arrow_batches(reader, {name: kinds[name] for name in wanted}, wrong)
 
-    return Table(NAME, {name: naive(kind) for name, kind in kinds.items()}, batches)
+    return SourceTable(NAME, {name: naive_type(kind) for name, kind in kinds.items()}, batches)
 
 
 def _reader(frame: Any) -> Any:
@@ -100,6 +100,6 @@ def _reader(frame: Any) -> Any:
     if not hasattr(frame, "__arrow_c_stream__"):
         import narwhals
 
-        known = narwhals.from_native(frame)
-        frame = (known.collect() if isinstance(known, narwhals.LazyFrame) else known).to_arrow()
+        native = narwhals.from_native(frame)
+        frame = (native.collect() if isinstance(native, narwhals.LazyFrame) else native).to_arrow()
     return pa.RecordBatchReader.from_stream(frame)

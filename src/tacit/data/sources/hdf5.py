@@ -16,10 +16,10 @@ import h5py
 import numpy as np
 from h5py._hl.base import phil
 
-from tacit.data.sources.tables import disproportionate
+from tacit.data.sources.tables import is_disproportionate
 from tacit.data.store import Array
 from tacit.errors import FileError
-from tacit.plain_files import plain
+from tacit.plain_files import is_plain_file
 
 if sys.platform != "win32":
     import resource
@@ -29,9 +29,9 @@ _SECONDS, _BYTES_A_SECOND = 1.0, 1e6
 
 
 @contextlib.contextmanager
-def opened(path: Path, damaged: FileError) -> Iterator[h5py.File]:
+def open_hdf5(path: Path, damaged: FileError) -> Iterator[h5py.File]:
     """The file, for reading."""
-    if not plain(path) or (sys.platform != "win32" and not _ends(path)):
+    if not is_plain_file(path) or (sys.platform != "win32" and not _is_readable(path)):
         raise damaged
     file = None
     with contextlib.suppress(Exception):  # whatever the library says of a file that is none
@@ -39,11 +39,11 @@ def opened(path: Path, damaged: FileError) -> Iterator[h5py.File]:
     if file is None:
         raise damaged
     with file:
-        _require_own(file, path, damaged)
+        _require_self_contained(file, path, damaged)
         yield file
 
 
-def _ends(path: Path) -> bool:
+def _is_readable(path: Path) -> bool:
     """Whether the library comes to an end with the file: on some damaged ones it never does, and cannot be stopped."""
     # So a forked child looks through it first, with processor time for so many bytes, and no more.
     with phil, warnings.catch_warnings():  # h5py's lock, so that no other thread holds it in the child
@@ -51,13 +51,13 @@ def _ends(path: Path) -> bool:
         pid = os.fork()
         if pid == 0:
             try:
-                _look(path)
+                _scan(path)
             finally:
                 os._exit(0)  # what is wrong with it the parent finds, and says
     return not os.WIFSIGNALED(os.waitpid(pid, 0)[1])
 
 
-def _look(path: Path) -> None:
+def _scan(path: Path) -> None:
     used = resource.getrusage(resource.RUSAGE_SELF)
     limit = math.ceil(used.ru_utime + used.ru_stime + _SECONDS + path.stat().st_size / _BYTES_A_SECOND)
     resource.setrlimit(resource.RLIMIT_CPU, (limit, limit))
@@ -66,7 +66,7 @@ def _look(path: Path) -> None:
         deque(_problems(file), maxlen=0)
 
 
-def _require_own(file: h5py.File, path: Path, damaged: FileError) -> None:
+def _require_self_contained(file: h5py.File, path: Path, damaged: FileError) -> None:
     """Look at every link and every declaration; nothing is followed or read before."""
     problem = None
     try:
@@ -79,12 +79,12 @@ def _require_own(file: h5py.File, path: Path, damaged: FileError) -> None:
 
 
 def _problems(file: h5py.File) -> Iterator[tuple[str, str]]:
-    seen, waiting = set(), [file["/"]]
-    while waiting:
-        group = waiting.pop()
-        if (place := h5py.h5o.get_info(group.id).addr) in seen:
+    visited, pending = set(), [file["/"]]
+    while pending:
+        group = pending.pop()
+        if (place := h5py.h5o.get_info(group.id).addr) in visited:
             continue
-        seen.add(place)
+        visited.add(place)
         for name in group:
             link = group.get(name, getlink=True)
             if isinstance(link, h5py.ExternalLink):
@@ -92,15 +92,15 @@ def _problems(file: h5py.File) -> Iterator[tuple[str, str]]:
             elif isinstance(link, h5py.HardLink):
                 node = group[name]
                 if isinstance(node, h5py.Group):
-                    waiting.append(node)
+                    pending.append(node)
                 elif isinstance(node, h5py.Dataset):
                     if node.is_virtual or node.external:
                         yield name, "lies in another file"
-                    if disproportionate(node.nbytes, node.id.get_storage_size()):
+                    if is_disproportionate(node.nbytes, node.id.get_storage_size()):
                         yield name, "declares far more than the file holds"
 
 
-def texts(values: Array) -> Array:
+def decode_texts(values: Array) -> Array:
     """Ids [n] as they were meant: HDF5 has its texts as bytes. What is no UTF-8 stays bytes."""
     if values.dtype.kind not in "SO":
         return values

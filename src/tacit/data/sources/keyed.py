@@ -9,12 +9,12 @@ from typing import Any
 from tacit.data import unit_keys
 from tacit.data.sources import column_sql
 from tacit.data.sources.column_sql import Keyed
-from tacit.data.sources.lake import Table
+from tacit.data.sources.lake import SourceTable
 from tacit.errors import DataError
 from tacit.units import UnitKey
 
 
-def keyed(table: Table, ids: Mapping[Keyed, str], unit_key: UnitKey | None) -> Table:
+def add_keys(table: SourceTable, ids: Mapping[Keyed, str], unit_key: UnitKey | None) -> SourceTable:
     """The table with the keys of its units and episodes as further columns, made before the engine sees a row."""
     # So what sorts, groups and windows go by is what becomes the unit, whatever the engine makes of a text.
     import pyarrow as pa
@@ -29,30 +29,30 @@ def keyed(table: Table, ids: Mapping[Keyed, str], unit_key: UnitKey | None) -> T
             expected = f"a column of ids: {name!r} has another type"
             remedy = f"name another column with {of}=, or write the ids as text"
             raise DataError(what, where=table.name, expected=expected, remedy=remedy)
-        kinds[column_sql.key(of)] = kind if whole(kind) else pa.string()
+        kinds[column_sql.key(of)] = kind if are_keys(kind) else pa.string()
 
     def batches(names: Sequence[str]) -> Iterator[Any]:
         own = [name for name in names if name not in sources]
         for batch in table.batches(own):
             arrays = {name: batch.column(name) for name in own}
-            made = {column: keys_of(arrays[name], law) for column, (name, law) in sources.items() if column in names}
-            yield pa.record_batch([{**arrays, **made}[name] for name in names], names=list(names))
+            arrays |= {key: column_keys(arrays[name], law) for key, (name, law) in sources.items() if key in names}
+            yield pa.record_batch([arrays[name] for name in names], names=list(names))
 
     return dataclasses.replace(table, kinds=kinds, batches=batches)
 
 
-def keys_of(column: Any, law: UnitKey | None) -> Any:
+def column_keys(column: Any, unit_key: UnitKey | None) -> Any:
     """The keys of an Arrow column of ids; null where there is none, which is refused once rows are chosen."""
     import pyarrow as pa
 
-    if whole(column.type):
+    if are_keys(column.type):
         return column
     column = column.dictionary_encode()
-    keys = pa.array([unit_keys.key_or_none(cell, law) for cell in column.dictionary.to_pylist()], pa.string())
+    keys = pa.array([unit_keys.key_or_none(cell, unit_key) for cell in column.dictionary.to_pylist()], pa.string())
     return keys.take(column.indices)
 
 
-def whole(kind: Any) -> bool:
+def are_keys(kind: Any) -> bool:
     """Whether ids of this type are their own keys."""
     import pyarrow as pa
 

@@ -14,7 +14,7 @@ from urllib.parse import unquote
 from tacit.data.sources import tables
 from tacit.data.store import CHUNK
 from tacit.errors import DataError, FileError, TacitError
-from tacit.plain_files import inside, plain
+from tacit.plain_files import is_inside, is_plain_file
 
 T = TypeVar("T")
 SUFFIXES: Mapping[str, str] = {
@@ -33,7 +33,7 @@ NOBODY = "__HIVE_DEFAULT_PARTITION__"
 
 
 @dataclass(frozen=True)
-class Table:
+class SourceTable:
     """A table that is read once, a batch at a time."""
 
     name: str  # for errors
@@ -45,7 +45,7 @@ class Table:
     decimal: str = "."  # what stands before the decimals of numbers that are texts, "." or ","
 
 
-def quietly(read: Callable[[], T], wrong: TacitError) -> T:
+def replace_errors(read: Callable[[], T], wrong: TacitError) -> T:
     """What `read` returns; any complaint of another library, which may quote a cell, becomes `wrong`, without it."""
     try:
         return read()
@@ -56,13 +56,13 @@ def quietly(read: Callable[[], T], wrong: TacitError) -> T:
     raise wrong
 
 
-def listed(sources: Sequence[str]) -> list[tuple[Path, dict[str, str]]]:
+def list_files(sources: Sequence[str]) -> list[tuple[Path, dict[str, str]]]:
     """The files of some sources, sorted by name within each, and the Hive partition that each lies in."""
     found: list[tuple[Path, dict[str, str]]] = []
     for source in sources:
         exact = os.path.exists(source) or not glob.has_magic(source)
         matches = [source] if exact else sorted(glob.glob(source, recursive=True))
-        files = [file for match in matches for file in _inside(Path(match))]
+        files = [file for match in matches for file in _files_below(Path(match))]
         if not files:
             what, expected = "no file is there", f"files that are called {', '.join(SUFFIXES)}"
             raise FileError(what, where=source, expected=expected, remedy="check the folder, or the pattern")
@@ -75,37 +75,37 @@ def listed(sources: Sequence[str]) -> list[tuple[Path, dict[str, str]]]:
     return found
 
 
-def _inside(path: Path) -> list[Path]:
+def _files_below(path: Path) -> list[Path]:
     """The files in a folder and below it, or the file itself."""
     if not path.is_dir():
         return [path]
-    names = [file.relative_to(path) for file in sorted(path.rglob("*")) if kind_of(file) and not file.is_dir()]
-    shown = [name for name in names if not any(part.startswith((".", "_")) for part in name.parts)]
-    if not all(inside(path, str(name)) for name in shown):
+    names = [file.relative_to(path) for file in sorted(path.rglob("*")) if file_kind(file) and not file.is_dir()]
+    visible = [name for name in names if not any(part.startswith((".", "_")) for part in name.parts)]
+    if not all(is_inside(path, str(name)) for name in visible):
         remedy = "put the file itself there, or name it"
         raise FileError("a link leads out of the folder", where=str(path), expected="plain files", remedy=remedy)
-    return [path / name for name in shown]
+    return [path / name for name in visible]
 
 
-def kind_of(path: Path) -> str | None:
+def file_kind(path: Path) -> str | None:
     """csv, parquet or arrow, by the name."""
     name = path.name.lower()
     return next((kind for suffix, kind in SUFFIXES.items() if name.endswith(suffix)), None)
 
 
-def table_of(sources: Sequence[str], style: tables.Style = tables.PLAIN) -> Table:
+def open_table(sources: Sequence[str], style: tables.Style = tables.PLAIN) -> SourceTable:
     """The files of some sources as one table.
 
     Args:
-        sources: see `listed`.
+        sources: see `list_files`.
         style: how CSV files are written.
 
     Raises:
         FileError: there is no such file, or it is damaged.
         DataError: the files are of several kinds, have two columns of one name, or differ in the types of a column.
     """
-    files = listed(sources)
-    kinds = {kind_of(path) for path, _ in files}
+    files = list_files(sources)
+    kinds = {file_kind(path) for path, _ in files}
     if len(kinds) != 1 or None in kinds:
         expected, remedy = f"files of one kind, called {', '.join(SUFFIXES)}", "import one kind at a time"
         raise FileError("the files are of several kinds, or of none", where="sources", expected=expected, remedy=remedy)
@@ -115,15 +115,15 @@ def table_of(sources: Sequence[str], style: tables.Style = tables.PLAIN) -> Tabl
         expected, remedy = "CSV files", "leave --separator, --decimal, --encoding and --missing out"
         raise DataError(what, where="sources", expected=expected, remedy=remedy)
     reader = partial(_csv, style=style) if kind == "csv" else _READERS[kind]
-    headers = [(path, header_of(path, style), partition) for path, partition in files]
+    headers = [(path, read_header(path, style), partition) for path, partition in files]
     parts = [(path, {k: v for k, v in part.items() if k not in header}) for path, header, part in headers]
     first, *others = [
         (path, header | _texts(part)) for (path, part), (_, header, _) in zip(parts, headers, strict=True)
     ]
-    agreed = _agreed(first, others)
-    return Table(
+    agreed = _common_types(first, others)
+    return SourceTable(
         name=first[0].name if not others else f"{len(files)} files",
-        kinds={name: naive(kind) for name, kind in agreed.items()},
+        kinds={name: naive_type(kind) for name, kind in agreed.items()},
         batches=lambda names: (
             batch for part in parts for batch in _batches(*part, reader, {name: agreed[name] for name in names})
         ),
@@ -132,7 +132,7 @@ def table_of(sources: Sequence[str], style: tables.Style = tables.PLAIN) -> Tabl
     )
 
 
-def header_of(path: Path, style: tables.Style = tables.PLAIN) -> dict[str, Any]:
+def read_header(path: Path, style: tables.Style = tables.PLAIN) -> dict[str, Any]:
     """Names of a file's columns -> Arrow types; texts, where the format has none.
 
     Raises:
@@ -141,22 +141,22 @@ def header_of(path: Path, style: tables.Style = tables.PLAIN) -> dict[str, Any]:
     """
     import pyarrow.parquet as pq
 
-    kind = kind_of(path)
+    kind = file_kind(path)
     if kind == "csv":
         return _texts(tables.csv_header(path, style))
     read = (lambda: pq.read_schema(path)) if kind == "parquet" else (lambda: _reader(path).schema)
-    if kind is None or not plain(path):
-        raise tables.unreadable(path, f"a file that is called {', '.join(SUFFIXES)}")
-    schema = quietly(read, tables.unreadable(path, _IN_WORDS[kind]))
+    if kind is None or not is_plain_file(path):
+        raise tables.unreadable_error(path, f"a file that is called {', '.join(SUFFIXES)}")
+    schema = replace_errors(read, tables.unreadable_error(path, _IN_WORDS[kind]))
     if len(set(schema.names)) < len(schema.names):
         raise DataError("two columns have one name", where=path.name, expected="different names", remedy="rename one")
-    return {field.name: plain_kind(field.type) for field in schema}
+    return {field.name: plain_type(field.type) for field in schema}
 
 
 _IN_WORDS = {"csv": tables.CSV, "parquet": "a Parquet file", "arrow": "an Arrow IPC file"}
 
 
-def plain_kind(kind: Any) -> Any:
+def plain_type(kind: Any) -> Any:
     """The Arrow type as which a column is read: one width for whole numbers, for floats and for texts."""
     # Whole numbers of 64 bits without a sign are decimals. Times with a zone are read in UTC. Files may differ in
     # widths, and nowhere else.
@@ -164,7 +164,7 @@ def plain_kind(kind: Any) -> Any:
 
     types = pa.types
     if types.is_dictionary(kind):
-        return plain_kind(kind.value_type)
+        return plain_type(kind.value_type)
     if types.is_integer(kind):
         return pa.decimal128(20, 0) if types.is_uint64(kind) else pa.int64()
     if types.is_floating(kind):
@@ -178,33 +178,33 @@ def plain_kind(kind: Any) -> Any:
     return kind
 
 
-def naive(kind: Any) -> Any:
+def naive_type(kind: Any) -> Any:
     """The type of a column as the engine has it: without a time zone, which it would read by its own settings."""
     import pyarrow as pa
 
     return pa.timestamp(kind.unit) if pa.types.is_timestamp(kind) else kind
 
 
-def _agreed(first: tuple[Path, dict[str, Any]], others: Sequence[tuple[Path, dict[str, Any]]]) -> dict[str, Any]:
+def _common_types(first: tuple[Path, dict[str, Any]], others: Sequence[tuple[Path, dict[str, Any]]]) -> dict[str, Any]:
     """The types that all files have; those of a column that is empty in one file are those of the next."""
     import pyarrow as pa
 
-    agreed, unsigned = dict(first[1]), plain_kind(pa.uint64())
+    agreed, unsigned = dict(first[1]), plain_type(pa.uint64())
     for path, kinds in others:
         for name, kind in kinds.items():
-            unlike = name in agreed and kind not in (agreed[name], pa.null())
-            if unlike and pa.types.is_null(agreed[name]):
+            differs = name in agreed and kind not in (agreed[name], pa.null())
+            if differs and pa.types.is_null(agreed[name]):
                 agreed[name] = kind
-            elif unlike and {agreed[name], kind} == {pa.int64(), unsigned}:
+            elif differs and {agreed[name], kind} == {pa.int64(), unsigned}:
                 agreed[name] = unsigned
-            elif unlike:
-                raise _disagree(path, f"the column {name!r} has another type than in the files before")
+            elif differs:
+                raise _mismatch_error(path, f"the column {name!r} has another type than in the files before")
         if absent := [name for name in agreed if name not in kinds]:
-            raise _disagree(path, f"there is no column {absent[0]!r}, which the files before have")
+            raise _mismatch_error(path, f"there is no column {absent[0]!r}, which the files before have")
     return agreed
 
 
-def _disagree(path: Path, what: str) -> DataError:
+def _mismatch_error(path: Path, what: str) -> DataError:
     remedy = "write the files alike, times in one zone and whole numbers never as decimals, or import them apart"
     return DataError(what, where=path.name, expected="files that agree on names and types", remedy=remedy)
 
@@ -213,18 +213,18 @@ def _batches(path: Path, partition: Mapping[str, str], reader: Reader, names: Ma
     """Record batches of a file, of the types that are asked for."""
     import pyarrow as pa
 
-    own = {name: kind for name, kind in names.items() if name not in partition}
-    wrong = tables.unreadable(path, _IN_WORDS[str(kind_of(path))])
+    file_types = {name: kind for name, kind in names.items() if name not in partition}
+    wrong = tables.unreadable_error(path, _IN_WORDS[str(file_kind(path))])
 
-    def whole(columns: Mapping[str, Any], rows: int) -> Any:
-        known = {key: None if partition[key] == NOBODY else partition[key] for key in names if key not in own}
+    def build_batch(columns: Mapping[str, Any], rows: int) -> Any:
+        known = {key: None if partition[key] == NOBODY else partition[key] for key in names if key not in file_types}
         texts = {key: pa.array([value] * rows, pa.string()) for key, value in known.items()}
-        arrays = {name: columns[name].cast(naive(kind)) for name, kind in own.items()} | texts
+        arrays = {name: columns[name].cast(naive_type(kind)) for name, kind in file_types.items()} | texts
         return pa.record_batch([arrays[name] for name in names], names=list(names))
 
-    batches = quietly(lambda: reader(path, list(own)), wrong)
-    while (batch := quietly(lambda: next(batches, None), wrong)) is not None:
-        yield quietly(partial(whole, *batch), wrong)
+    batches = replace_errors(lambda: reader(path, list(file_types)), wrong)
+    while (batch := replace_errors(lambda: next(batches, None), wrong)) is not None:
+        yield replace_errors(partial(build_batch, *batch), wrong)
 
 
 def _csv(path: Path, names: Sequence[str], style: tables.Style) -> Iterator[tuple[dict[str, Any], int]]:
@@ -232,10 +232,11 @@ def _csv(path: Path, names: Sequence[str], style: tables.Style) -> Iterator[tupl
 
     for chunk in tables.csv_chunks(path, [], names or tables.csv_header(path, style)[:1], style):
         texts = {name: pa.array(cells, pa.string()) for name, cells in chunk.items()}
-        yield {name: _known(cells, style.missing) for name, cells in texts.items()}, len(next(iter(texts.values())))
+        rows = len(next(iter(texts.values())))
+        yield {name: _null_missing(cells, style.missing) for name, cells in texts.items()}, rows
 
 
-def _known(texts: Any, missing: Sequence[str]) -> Any:
+def _null_missing(texts: Any, missing: Sequence[str]) -> Any:
     """An Arrow array of texts, where those that say that nothing is known are null."""
     import pyarrow as pa
     import pyarrow.compute as pc
@@ -247,7 +248,7 @@ def _known(texts: Any, missing: Sequence[str]) -> Any:
 
 
 def _parquet(path: Path, names: Sequence[str]) -> Iterator[tuple[dict[str, Any], int]]:
-    with tables.parquet_file(path) as file:
+    with tables.open_parquet(path) as file:
         for batch in file.iter_batches(batch_size=CHUNK, columns=names):
             yield {name: batch.column(name) for name in names}, batch.num_rows
 

@@ -15,12 +15,12 @@ import minari
 import numpy as np
 
 from tacit.data.ingest import EACH_EPISODE, EACH_TRANSITION, Ingest
-from tacit.data.sources.hdf5 import opened, texts
+from tacit.data.sources.hdf5 import decode_texts, open_hdf5
 from tacit.data.spec import PublicSpec
-from tacit.data.store import CHUNK, Array, Records
-from tacit.data.unit_keys import column
+from tacit.data.store import CHUNK, Array, StoredRecords
+from tacit.data.unit_keys import as_column
 from tacit.errors import DataError, FileError
-from tacit.plain_files import inside, plain
+from tacit.plain_files import is_inside, is_plain_file
 from tacit.units import UnitKey
 
 NEXT, PROPENSITY = "next_observation", "propensity"
@@ -45,7 +45,7 @@ def read(
     simulated: bool,
     root: str | os.PathLike[str] | None,
     store: str | os.PathLike[str] | None,
-) -> tuple[PublicSpec, Records]:
+) -> tuple[PublicSpec, StoredRecords]:
     """See `Trajectories.from_minari`."""
     if not isinstance(unit, str) or not unit:
         what, expected = "there is no unit id", "unit= a key of the episode metadata or the infos"
@@ -64,7 +64,7 @@ def read(
         propensity = PROPENSITY
     with Ingest(spec, simulated=simulated, store=store, unit=unit, unit_key=unit_key) as ingest:
         ingest.start(where)
-        waiting: list[dict[str, Array]] = []
+        pending: list[dict[str, Array]] = []
         rows = done = 0
         for index, (metadata, episode) in enumerate(_episodes(loaded, where)):
             place = f"{where}, episode {index + 1}"
@@ -75,17 +75,17 @@ def read(
             packed = bool(notes.get("packed"))
             part["episode"] = done + np.arange(length) if packed else np.full(length, done)
             done += length if packed else 1
-            waiting.append(part)
+            pending.append(part)
             rows += length
             if rows >= CHUNK:
-                _flush(ingest, waiting, unit)
-                waiting, rows = [], 0
-        if waiting:
-            _flush(ingest, waiting, unit)
+                _flush(ingest, pending, unit)
+                pending, rows = [], 0
+        if pending:
+            _flush(ingest, pending, unit)
         return spec, ingest.finish()
 
 
-def overlooked(dataset_id: str, root: str | os.PathLike[str] | None) -> str | None:
+def find_propensity_key(dataset_id: str, root: str | os.PathLike[str] | None) -> str | None:
     """A key of the first episode's infos that is called like propensities, or None; no value is looked at."""
     infos = next(iter(_episodes(_load(dataset_id, root), dataset_id)))[1]["infos"] or {}
     return next((key for key in infos if "propens" in key.lower()), None)
@@ -103,7 +103,7 @@ def _episodes(dataset: minari.MinariDataset, where: str) -> Iterator[tuple[Mappi
         except Exception:
             damaged = True
         if damaged:
-            raise _unreadable(where)
+            raise _unreadable_error(where)
         if pair is None:
             return
         yield pair
@@ -136,10 +136,10 @@ def _columns(
     where: str,
 ) -> dict[str, Array]:
     length = len(episode["rewards"])
-    space, seen = _observations(dataset.observation_space, observation, where), episode["observations"]
-    observations = _flat(seen if observation is None else seen[observation], space, where)
+    space, values = _observations(dataset.observation_space, observation, where), episode["observations"]
+    observations = _flatten(values if observation is None else values[observation], space, where)
     part = {name: np.asarray(episode[name]) for name in ("rewards", "terminations", "truncations")}
-    part["actions"] = _flat(episode["actions"], dataset.action_space, where)
+    part["actions"] = _flatten(episode["actions"], dataset.action_space, where)
     sizes = {len(part["actions"]), len(part["terminations"]), len(part["truncations"]), length}
     if length == 0 or sizes != {length} or len(observations) != length + 1:
         what = "the episode is empty" if length == 0 else "the episode is ragged"
@@ -160,7 +160,7 @@ def _unit(
 ) -> Array:
     value = _lookup(metadata, unit)
     if value is None and packed:
-        return texts(_info(infos, unit, length, where).astype(object))
+        return decode_texts(_info(infos, unit, length, where).astype(object))
     if value is None:
         value = _lookup(infos, unit)
     if value is None or isinstance(value, Mapping):
@@ -168,7 +168,8 @@ def _unit(
         remedy = "name the key of the protected unit with unit=, or add it to the dataset"
         raise DataError(what, where=where, expected=expected, remedy=remedy)
     one = isinstance(value, (str, bytes)) or np.ndim(value) == 0
-    values = texts(column([value] if one else value).astype(object))  # of arrays alone, texts and bytes would be joined
+    # Of arrays alone, texts and bytes would be joined.
+    values = decode_texts(as_column([value] if one else value).astype(object))
     if values.ndim != 1 or len(values) == 0 or not bool(np.all(values == values[0])):
         what, expected = "the unit id is not constant within an episode", "one unit for each episode"
         remedy = "split the episode where the unit changes, or protect the unit that owns all of it"
@@ -215,10 +216,10 @@ def _observations(space: gymnasium.Space[Any], key: str | None, where: str) -> g
     return space.spaces[key]
 
 
-def _flat(values: Any, space: gymnasium.Space[Any], where: str) -> Array:
+def _flatten(values: Any, space: gymnasium.Space[Any], where: str) -> Array:
     """`(n, d)` of a box or a `Dict` of boxes (in its own order), `(n,)` of a discrete space."""
     if isinstance(space, gymnasium.spaces.Dict):
-        return np.concatenate([_flat(values[key], part, where) for key, part in space.spaces.items()], axis=-1)
+        return np.concatenate([_flatten(values[key], part, where) for key, part in space.spaces.items()], axis=-1)
     if not isinstance(space, (gymnasium.spaces.Box, gymnasium.spaces.Discrete)):
         what, expected = "the space is of a kind that is not supported", "a Box, a Discrete or a Dict of boxes"
         raise DataError(what, where=where, expected=expected, remedy="flatten it first and write the dataset again")
@@ -226,31 +227,32 @@ def _flat(values: Any, space: gymnasium.Space[Any], where: str) -> Array:
     return array if isinstance(space, gymnasium.spaces.Discrete) else array.reshape(len(array), math.prod(space.shape))
 
 
-def _flush(ingest: Ingest, waiting: list[dict[str, Array]], unit: str) -> None:
-    joined = {name: np.concatenate([part[name] for part in waiting]) for name in waiting[0]}
+def _flush(ingest: Ingest, pending: list[dict[str, Array]], unit: str) -> None:
+    joined = {name: np.concatenate([part[name] for part in pending]) for name in pending[0]}
     episodes = joined.pop("episode")
     ingest.add(joined, joined.pop("unit", unit), episodes)
 
 
 def _load(dataset_id: str, root: str | os.PathLike[str] | None) -> minari.MinariDataset:
-    check_id(dataset_id)
+    require_dataset_id(dataset_id)
     dataset: minari.MinariDataset | None = None
-    with datasets_folder(root) as folder:
+    with use_datasets_folder(root) as folder:
         parts = folder / dataset_id / "data"
         if parts.is_dir():
-            if not all(plain(parts / name) and inside(folder, f"{dataset_id}/data/{name}") for name in _PARTS):
-                raise _unreadable(dataset_id)
-            with opened(parts / _PARTS[0], _unreadable(f"Trajectories.from_minari({dataset_id!r})")):
+            inner = [f"{dataset_id}/data/{name}" for name in _PARTS]
+            if not all(is_plain_file(folder / name) and is_inside(folder, name) for name in inner):
+                raise _unreadable_error(dataset_id)
+            with open_hdf5(parts / _PARTS[0], _unreadable_error(f"Trajectories.from_minari({dataset_id!r})")):
                 pass  # looked through before anything is read: nothing in it leads elsewhere
         with contextlib.suppress(Exception):
             loaded = minari.load_dataset(dataset_id, download=False)
             dataset = loaded if loaded.spec.dataset_id else None  # made of the metadata when it is asked for
     if dataset is None:
-        raise _unreadable(dataset_id)
+        raise _unreadable_error(dataset_id)
     return dataset
 
 
-def check_id(dataset_id: str) -> None:
+def require_dataset_id(dataset_id: str) -> None:
     suffix = Path(dataset_id).suffix
     if suffix and not _ID.fullmatch(dataset_id):
         what = f"files of the kind {suffix} are not read"
@@ -263,7 +265,7 @@ def check_id(dataset_id: str) -> None:
 
 
 @contextlib.contextmanager
-def datasets_folder(root: str | os.PathLike[str] | None) -> Iterator[Path]:
+def use_datasets_folder(root: str | os.PathLike[str] | None) -> Iterator[Path]:
     """Points Minari to another folder of datasets meanwhile; yields the folder."""
     before = os.environ.get("MINARI_DATASETS_PATH")
     try:
@@ -279,7 +281,7 @@ def datasets_folder(root: str | os.PathLike[str] | None) -> Iterator[Path]:
             os.environ["MINARI_DATASETS_PATH"] = before
 
 
-def _unreadable(where: str) -> FileError:
+def _unreadable_error(where: str) -> FileError:
     what, expected = "the dataset is missing, truncated or of another kind", "a local Minari dataset in HDF5"
     remedy = "download or write it again, or say where it is with root= or MINARI_DATASETS_PATH"
     return FileError(what, where=where, expected=expected, remedy=remedy)

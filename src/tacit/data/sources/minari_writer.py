@@ -29,16 +29,16 @@ import minari
 import numpy as np
 from minari.data_collector import EpisodeBuffer
 
-from tacit.data.sources.minari import NEXT, PACKED, PROPENSITY, check_id, datasets_folder
+from tacit.data.sources.minari import NEXT, PACKED, PROPENSITY, require_dataset_id, use_datasets_folder
 from tacit.data.spec import Discrete, PublicSpec, Space
-from tacit.data.store import CHUNK, Array, Records
+from tacit.data.store import CHUNK, Array, StoredRecords
 from tacit.errors import FileError
 
 UNIT = "unit"
 
 
 def write(
-    records: Records,
+    records: StoredRecords,
     spec: PublicSpec,
     dataset_id: str,
     *,
@@ -48,8 +48,8 @@ def write(
     root: str | os.PathLike[str] | None,
 ) -> Path:
     """See `Trajectories.to_minari`; `ends` says which rows end a chain, shape `(T,)`, and None packs the rows."""
-    check_id(dataset_id)
-    with datasets_folder(root) as base:
+    require_dataset_id(dataset_id)
+    with use_datasets_folder(root) as base:
         final = base / dataset_id
         if final.exists():
             expected, remedy = "an id that is still free", "raise the version at its end, or delete the old dataset"
@@ -57,10 +57,10 @@ def write(
         staging = base / f".partial-{secrets.token_hex(4)}"
         failed: str | None = None
         try:
-            with datasets_folder(staging):
+            with use_datasets_folder(staging):
                 _create(records, spec, dataset_id, certificate, description, ends)
             final.parent.mkdir(parents=True, exist_ok=True)
-            _name_spaces(staging, base, dataset_id)
+            _move_namespaces(staging, base, dataset_id)
             os.rename(staging / dataset_id, final)
         except OSError as error:
             failed = error.strerror or "unknown reason"
@@ -74,7 +74,7 @@ def write(
 
 
 def _create(
-    records: Records,
+    records: StoredRecords,
     spec: PublicSpec,
     dataset_id: str,
     certificate: Mapping[str, Any] | None,
@@ -114,7 +114,7 @@ def _create(
     dataset.storage.update_metadata(notes)
 
 
-def _buffer(records: Records, span: slice, units: Array | None) -> EpisodeBuffer:
+def _buffer(records: StoredRecords, span: slice, units: Array | None) -> EpisodeBuffer:
     """An episode of these rows: a chain, or, with their units, rows without a common history."""
     part = {name: np.array(column[span]) for name, column in records.columns.items()}
     infos: dict[str, Array] = {}
@@ -138,11 +138,11 @@ def _buffer(records: Records, span: slice, units: Array | None) -> EpisodeBuffer
 def _space(space: Space) -> gymnasium.Space[Any]:
     if isinstance(space, Discrete):
         return gymnasium.spaces.Discrete(space.n)
-    low, high = space.single()
+    low, high = space.float32_bounds()
     return gymnasium.spaces.Box(low, high, dtype=np.float32)
 
 
-def _name_spaces(staging: Path, base: Path, dataset_id: str) -> None:
+def _move_namespaces(staging: Path, base: Path, dataset_id: str) -> None:
     """Carries over the metadata file of every namespace of the id that is new to the folder."""
     for parent in Path(dataset_id).parents:
         name = parent / "namespace_metadata.json"

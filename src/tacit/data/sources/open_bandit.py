@@ -20,11 +20,11 @@ import numpy as np
 
 from tacit.data.ingest import EACH_TRANSITION, Ingest
 from tacit.data.sources.files import csv_chunks
-from tacit.data.sources.tables import unreadable
+from tacit.data.sources.tables import unreadable_error
 from tacit.data.spec import Box, Discrete, PublicSpec
 from tacit.data.trajectories import Trajectories
 from tacit.errors import DataError, FileError
-from tacit.plain_files import inside
+from tacit.plain_files import is_inside
 
 Campaign = Literal["all", "men", "women"]
 Policy = Literal["random", "bts"]
@@ -43,7 +43,7 @@ def spec(campaign: Campaign = "men") -> PublicSpec:
         DataError: there is no such campaign.
     """
     if campaign not in ITEMS:
-        raise _unknown("campaign", get_args(Campaign))
+        raise _choice_error("campaign", get_args(Campaign))
     return PublicSpec(
         observation=Discrete(POSITIONS),
         action=Discrete(ITEMS[campaign]),
@@ -85,11 +85,11 @@ def read(
     """
     bounds = spec(campaign)
     if policy not in get_args(Policy):
-        raise _unknown("policy", get_args(Policy))
-    root, name = _installed() if folder is None else Path(folder), f"{policy}/{campaign}/{campaign}.csv"
+        raise _choice_error("policy", get_args(Policy))
+    root, name = _find_installed() if folder is None else Path(folder), f"{policy}/{campaign}/{campaign}.csv"
     path = root / name
-    if not inside(root, name):
-        raise unreadable(path, "a CSV file in the folder itself")
+    if not is_inside(root, name):
+        raise unreadable_error(path, "a CSV file in the folder itself")
     with Ingest(bounds, simulated=False, store=store) as ingest:
         ingest.start(f"open_bandit.read({path.name!r})")
         for table in csv_chunks(path, _COLUMNS, ()):
@@ -111,7 +111,7 @@ def read(
         return Trajectories(ingest.finish(), bounds, simulated=False)
 
 
-def _installed() -> Path:
+def _find_installed() -> Path:
     try:
         return Path(str(importlib.metadata.distribution("obp").locate_file("obp/dataset/obd")))
     except importlib.metadata.PackageNotFoundError:
@@ -122,6 +122,6 @@ def _installed() -> Path:
     raise FileError(what, where="open_bandit.read", expected=expected, remedy=remedy)
 
 
-def _unknown(what: str, choices: tuple[str, ...]) -> DataError:
+def _choice_error(what: str, choices: tuple[str, ...]) -> DataError:
     expected, remedy = f"one of {', '.join(choices)}", f"choose one of these as the {what}"
     return DataError(f"the {what} is unknown", where="open_bandit", expected=expected, remedy=remedy)

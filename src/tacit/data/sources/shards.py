@@ -23,9 +23,9 @@ from typing import Any, Literal
 from tacit import plain_files
 from tacit.data.ingest import EACH_EPISODE, EACH_TRANSITION
 from tacit.data.sources import column_sql, lake
-from tacit.data.sources.column_sql import quoted
+from tacit.data.sources.column_sql import quote
 from tacit.data.sources.files import Fields
-from tacit.data.sources.tables import parquet_file
+from tacit.data.sources.tables import open_parquet
 from tacit.data.spec import PublicSpec
 from tacit.data.store import FORMAT, read_spec, read_unit, read_unit_key
 from tacit.data.trajectories import Trajectories
@@ -42,7 +42,7 @@ class Shards:
     folder: Path  # where they are
     count: int  # how many
     episode: str | None  # name of the column with the episode id, if there is one
-    fields: tuple[str, ...]  # names of columns where they are not the usual ones, as `Fields.named` takes them
+    fields: tuple[str, ...]  # names of columns where they are not the usual ones, as `Fields.from_pairs` takes them
     exact: bool = False  # whether ids that differ by case or form alone are different units; else they are refused
 
     def read(self, rank: int, ranks: int, *, digest_key: bytes | None, store: Path) -> Trajectories:
@@ -71,7 +71,7 @@ class Shards:
             unit=unit,
             spec=spec,
             episode=self.episode,
-            fields=Fields.named(spec, self.fields),
+            fields=Fields.from_pairs(spec, self.fields),
             unit_key="exact" if self.exact else None,
             simulated=simulated,
             store=store,
@@ -80,17 +80,17 @@ class Shards:
         return read
 
 
-def described(folder: Path) -> Shards | None:
+def read_shards(folder: Path) -> Shards | None:
     """The shards of a folder; None where it holds records in one piece.
 
     Raises:
         FileError: `spec.json` is damaged.
     """
     with contextlib.suppress(OSError, ValueError, RecursionError):
-        said = json.loads(plain_files.text(folder / "spec.json"))
-        if isinstance(said, dict) and "shards" in said:
+        metadata = json.loads(plain_files.read_text(folder / "spec.json"))
+        if isinstance(metadata, dict) and "shards" in metadata:
             read_spec(folder)
-            count, episode, fields = said["shards"], said.get("episode"), said.get("fields", [])
+            count, episode, fields = metadata["shards"], metadata.get("episode"), metadata.get("fields", [])
             named = isinstance(episode, str | None) and isinstance(fields, list)
             if type(count) is int and 1 <= count <= _MOST and named and read_unit(folder) is not None:
                 return Shards(folder, count, episode, tuple(map(str, fields)), read_unit_key(folder) == "exact")
@@ -141,20 +141,20 @@ def write(
     if not 1 <= shards <= _MOST:
         expected = f"from 1 to {_MOST:,}, and one a process at least"
         raise PlanError(f"{shards:,} shards", where="shards", expected=expected, remedy="choose another number")
-    Fields.named(spec, fields)
-    files = [path for path, _ in lake.listed(sources)]
-    if any(lake.kind_of(path) != "parquet" for path in files):
+    Fields.from_pairs(spec, fields)
+    files = [path for path, _ in lake.list_files(sources)]
+    if any(lake.file_kind(path) != "parquet" for path in files):
         what, expected = "a source is no Parquet file", ".parquet files"
         raise FileError(what, where="shards", expected=expected, remedy="write them as Parquet")
-    header = lake.header_of(files[0])
+    header = lake.read_header(files[0])
     for column in (unit, *filter(None, (episode, time))):
         if column not in header:
             remedy = "name one of the file's columns"
             raise DataError(f"there is no column {column!r}", where=files[0].name, expected="it", remedy=remedy)
-    with _appearing(out) as partial:
-        whose = column_sql.key_of(unit, header[unit])
-        course = None if episode is None else column_sql.key_of(episode, header[episode])
-        order = [] if time is None else [whose, *([] if course is None else [course]), quoted(time)]
+    with _create_folder(out) as partial:
+        whose = column_sql.key_expression(unit, header[unit])
+        course = None if episode is None else column_sql.key_expression(episode, header[episode])
+        order = [] if time is None else [whose, *([] if course is None else [course]), quote(time)]
         _copy(files, partial, key_of=whose, shards=shards, order=order, memory=memory)
         public = {"simulated": simulated, "owner": "id", "unit": unit, "spec": spec.to_json()}
         public |= {} if unit_key is None else {"unit_key": unit_key}
@@ -176,7 +176,7 @@ def _copy(files: Sequence[Path], folder: Path, *, key_of: str, shards: int, orde
     # A row without an id goes to the first shard, where reading it is refused.
     shard = f"coalesce(hash({_text(key)} || {key_of}, {_text(key)}) % {shards}, 0)"
     sorting = f"ORDER BY {', '.join(order)}" if order else ""
-    with contextlib.closing(lake.quietly(duckdb.connect, wrong)) as connection:
+    with contextlib.closing(lake.replace_errors(duckdb.connect, wrong)) as connection:
         spill = folder / "spill"
         spill.mkdir(mode=0o700)
         settings = {"temp_directory": os.fspath(spill), "memory_limit": memory, "preserve_insertion_order": "true"}
@@ -188,7 +188,7 @@ def _copy(files: Sequence[Path], folder: Path, *, key_of: str, shards: int, orde
             )
             target = _text(os.fspath(folder / _NAME.format(number)))
             statement = f"COPY ({rows}) TO {target} (FORMAT parquet, COMPRESSION zstd)"
-            lake.quietly(partial(connection.execute, statement), wrong)
+            lake.replace_errors(partial(connection.execute, statement), wrong)
     shutil.rmtree(spill)
     written = [folder / _NAME.format(number) for number in range(shards)]
     if sum(map(_rows, written)) != sum(map(_rows, files)):
@@ -196,12 +196,12 @@ def _copy(files: Sequence[Path], folder: Path, *, key_of: str, shards: int, orde
 
 
 def _rows(path: Path) -> int:
-    with parquet_file(path) as file:
+    with open_parquet(path) as file:
         return int(file.metadata.num_rows)
 
 
 @contextlib.contextmanager
-def _appearing(out: Path) -> Iterator[Path]:
+def _create_folder(out: Path) -> Iterator[Path]:
     """A hidden folder beside `out`, which takes its name when all is written and is removed if anything fails."""
     plain_files.require_free(out)
     partial = out.with_name(f".{out.name}.partial-{secrets.token_hex(4)}")

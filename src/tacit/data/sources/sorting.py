@@ -17,15 +17,15 @@ import numpy as np
 from tacit.data.ingest import EACH_EPISODE, EACH_TRANSITION, Ingest
 from tacit.data.sources import column_sql
 from tacit.data.sources.column_sql import Keyed
-from tacit.data.sources.engine import opened, rows_of
-from tacit.data.sources.expressions import Expression, checked
-from tacit.data.sources.files import Fields, declared, refuse_overlooked
-from tacit.data.sources.keyed import keyed, whole
-from tacit.data.sources.lake import Table
-from tacit.data.sources.steps import MOMENT, TIME, ZONE, Block, in_order, with_next
-from tacit.data.sources.tables import numbers_of
+from tacit.data.sources.engine import open_engine, query_batches
+from tacit.data.sources.expressions import Expression, parse_expression
+from tacit.data.sources.files import Fields, declared_columns, refuse_unread_columns
+from tacit.data.sources.keyed import add_keys, are_keys
+from tacit.data.sources.lake import SourceTable
+from tacit.data.sources.steps import MOMENT, TIME, ZONE, Block, number_episodes, with_next
+from tacit.data.sources.tables import to_numbers
 from tacit.data.spec import PublicSpec
-from tacit.data.store import Array, Records
+from tacit.data.store import Array, StoredRecords
 from tacit.errors import DataError
 from tacit.units import UnitKey
 
@@ -33,7 +33,7 @@ Next = Literal["keep", "drop"]
 
 
 @dataclass(frozen=True)
-class Wanted:
+class TableOptions:
     """What is made of a table."""
 
     unit: str  # column of the unit's id, or `EACH_TRANSITION` or `EACH_EPISODE`
@@ -64,7 +64,7 @@ class Wanted:
         return self.episode if self.unit == EACH_EPISODE else self.unit
 
     @property
-    def keyed(self) -> dict[Keyed, str]:
+    def key_columns(self) -> dict[Keyed, str]:
         """The columns of ids, by what they are ids of."""
         whose = None if self.unit in (EACH_TRANSITION, EACH_EPISODE) else self.unit
         named: dict[Keyed, str | None] = {"unit": whose, "episode": self.episode}
@@ -84,13 +84,13 @@ class Wanted:
 
 
 def read(
-    table: Table,
-    wanted: Wanted,
+    table: SourceTable,
+    options: TableOptions,
     spec: PublicSpec,
     *,
     simulated: bool = False,
     store: str | os.PathLike[str] | None = None,
-) -> Records:
+) -> StoredRecords:
     """The records in a table, checked and clipped like those of any other source.
 
     Raises:
@@ -98,38 +98,38 @@ def read(
             rule of `Trajectories`.
         FileError: the source cannot be read to its end, or the folder exists or cannot be written.
     """
-    _check(table, wanted)
-    refuse_overlooked(table.name, tuple(table.kinds), wanted.fields or Fields.of(spec), spec)
-    unit, law = wanted.keyed.get("unit"), wanted.unit_key
-    with Ingest(spec, simulated=simulated, store=store, unit=unit, queried=table.queried, unit_key=law) as ingest:
+    _require_readable(table, options)
+    refuse_unread_columns(table.name, tuple(table.kinds), options.fields or Fields.of(spec), spec)
+    unit, unit_key = options.key_columns.get("unit"), options.unit_key
+    with Ingest(spec, simulated=simulated, store=store, unit=unit, queried=table.queried, unit_key=unit_key) as ingest:
         ingest.start(table.name, numbered=False)
-        with opened(store) as engine, contextlib.ExitStack() as held:
-            query, names = _query(table, wanted, spec, engine)
-            made = _blocks(keyed(table, wanted.keyed, wanted.unit_key), query, names, spec, engine)
-            blocks: Iterator[Block] = held.enter_context(
-                contextlib.closing(made)
+        with open_engine(store) as engine, contextlib.ExitStack() as stack:
+            query, names = _query(table, options, spec, engine)
+            reader = _blocks(add_keys(table, options.key_columns, options.unit_key), query, names, spec, engine)
+            blocks: Iterator[Block] = stack.enter_context(
+                contextlib.closing(reader)
             )  # else Python closes it when it likes
-            if wanted.times:
-                blocks = in_order(blocks, table.name)
-            if wanted.next is not None:
-                blocks = with_next(blocks, drop=wanted.next == "drop")
+            if options.times:
+                blocks = number_episodes(blocks, table.name)
+            if options.next is not None:
+                blocks = with_next(blocks, drop=options.next == "drop")
             for block in blocks:
                 columns = {name: block[name] for name in _FIELDS if name in block}
-                units = block.get("unit", wanted.unit)
-                ingest.add(columns, units, block.get("number", block["episode"]) if wanted.episode else None)
+                units = block.get("unit", options.unit)
+                ingest.add(columns, units, block.get("number", block["episode"]) if options.episode else None)
         return ingest.finish()
 
 
 _FIELDS = ("observations", "actions", "rewards", "next_observations", "terminations", "truncations", "propensities")
 
 
-def _check(table: Table, wanted: Wanted) -> None:
-    words = [(name, "time") for name in wanted.times if name.isidentifier()]  # all others are expressions
-    for name, meaning in ((wanted.unit, "unit"), (wanted.episode, "episode"), *words):
+def _require_readable(table: SourceTable, options: TableOptions) -> None:
+    words = [(name, "time") for name in options.times if name.isidentifier()]  # all others are expressions
+    for name, meaning in ((options.unit, "unit"), (options.episode, "episode"), *words):
         if name is not None and name not in (EACH_TRANSITION, EACH_EPISODE) and name not in table.kinds:
-            raise _missing(table, name, meaning)
-    apart = wanted.owner is None  # then no other row is of the same unit
-    if (wanted.next is not None and not wanted.times) or (wanted.times and apart):
+            raise _missing_column_error(table, name, meaning)
+    apart = options.owner is None  # then no other row is of the same unit
+    if (options.next is not None and not options.times) or (options.times and apart):
         what = "the order of an episode's rows is not defined"
         expected = "the column of the time, and that of the unit, or of episodes that are units"
         remedy = "name them with time= and unit= or episode= (in a command --time, --unit and --episode)"
@@ -139,7 +139,7 @@ def _check(table: Table, wanted: Wanted) -> None:
         raise DataError(what, where=table.name, expected=expected, remedy="rename one of them")
 
 
-def _missing(table: Table, name: str, meaning: str) -> DataError:
+def _missing_column_error(table: SourceTable, name: str, meaning: str) -> DataError:
     what = f"there is no unit id: no column {name!r}" if meaning == "unit" else f"no column {name!r} for {meaning}"
     remedies = {
         "next_observations": "let time= and next= build it (in a command --time and --next)",
@@ -162,24 +162,27 @@ REWARD = (
 
 # -- the query ---------------------------------------------------------------------------------------------------------
 
-_KEPT = column_sql.quoted(f"{column_sql.HIDDEN}kept")
+_KEPT = column_sql.quote(f"{column_sql.HIDDEN}kept")
 Names = dict[str, list[tuple[str, str]]]
 """Field -> (name in the spec or "", name in the query's result) of each of its columns."""
+Expressions = Mapping[tuple[str, str], Expression]
 
 
-def _query(table: Table, wanted: Wanted, spec: PublicSpec, engine: Any) -> tuple[tuple[str, tuple[str, ...]], Names]:
+def _query(
+    table: SourceTable, options: TableOptions, spec: PublicSpec, engine: Any
+) -> tuple[tuple[str, tuple[str, ...]], Names]:
     """The query, the columns that it reads, and where its results go."""
-    fields = wanted.fields or Fields.of(spec)
-    made, where, qualify = _expressions(table, wanted, spec, fields, engine)
-    columns = _columns(table, wanted, spec, fields, made)
+    fields = options.fields or Fields.of(spec)
+    expressions, where, qualify = _expressions(table, options, spec, fields, engine)
+    columns = _columns(table, options, spec, fields, expressions)
     moments = {
-        text: _expression(text, "--time", table, wanted, engine) for text in wanted.times if text not in table.kinds
+        text: _expression(text, "--time", table, options, engine) for text in options.times if text not in table.kinds
     }
-    by = (wanted.owner, wanted.episode, *wanted.times)
+    by = (options.owner, options.episode, *options.times)
     direct = [source for pairs in columns.values() for _, source in pairs if isinstance(source, str)]
-    read = {name for expression in (*made.values(), *moments.values(), *where, *qualify) for name in expression.columns}
+    read = {name for made in (*expressions.values(), *moments.values(), *where, *qualify) for name in made.columns}
     used = tuple(name for name in table.kinds if name in {*by, *direct, *read})
-    hidden = {of: column_sql.quoted(column_sql.key(of)) for of in wanted.keyed}
+    hidden = {of: column_sql.quote(column_sql.key(of)) for of in options.key_columns}
     numbers = set() if table.typed else _numbers(spec, fields)
     selected: list[str] = []
     names: Names = {}
@@ -188,38 +191,38 @@ def _query(table: Table, wanted: Wanted, spec: PublicSpec, engine: Any) -> tuple
             if isinstance(source, str):
                 text = column_sql.cell(table, source, source in numbers)
             else:
-                text = source.sql(used, engine, wanted.partition)
+                text = source.sql(used, engine, options.partition)
             names.setdefault(target, []).append((known, f"c{len(selected)}"))
             selected.append(f"{text} AS c{len(selected)}")
     keys: dict[str, list[str]] = {}
     for of, column in hidden.items():
-        texts = not whole(table.kinds[wanted.keyed[of]])
+        texts = not are_keys(table.kinds[options.key_columns[of]])
         selected.append(f"{column} AS {of}")
         keys[of] = [f"strlen({of})", of] if texts else [of]
     times: dict[str, str] = {}
-    for i, name in enumerate(wanted.times):
+    for i, name in enumerate(options.times):
         if name in moments:
-            made_of = column_sql.time(moments[name].sql(used, engine, wanted.partition))
+            made_of = column_sql.expression_order(moments[name].sql(used, engine, options.partition))
         else:
-            made_of = column_sql.times(table, name)
+            made_of = column_sql.column_order(table, name)
         times |= {f"{part}_{i}": text for part, text in made_of.items()}
     selected += [f"{text} AS {name}" for name, text in times.items()]
-    raw = [f"{column_sql.quoted(name)} AS {column_sql.raw(name)}" for name in used]
-    typed = [f"{column_sql.typed(table, name, name in numbers)} AS {column_sql.quoted(name)}" for name in used]
+    raw = [f"{column_sql.quote(name)} AS {column_sql.raw_column(name)}" for name in used]
+    typed = [f"{column_sql.expression_column(table, of, of in numbers)} AS {column_sql.quote(of)}" for of in used]
     inner = f"SELECT {', '.join([*raw, *typed, *hidden.values()])} FROM source"
     for condition in where:
-        test = condition.sql(used, engine, wanted.partition)
+        test = condition.sql(used, engine, options.partition)
         inner = f"SELECT * EXCLUDE ({_KEPT}) FROM (SELECT *, {test} AS {_KEPT} FROM ({inner})) WHERE {_KEPT}"
     chosen = f"SELECT {', '.join(selected)} FROM ({inner})"
     for condition in qualify:
-        test = condition.sql(used, engine, wanted.partition)
+        test = condition.sql(used, engine, options.partition)
         kept = f"SELECT {', '.join(selected)}, {test} AS {_KEPT} FROM ({inner})"
         chosen = f"SELECT * EXCLUDE ({_KEPT}) FROM ({kept}) WHERE {_KEPT}"
-    query = _ordered(chosen, keys, [name for name in times if not name.startswith(ZONE)])
-    return (query, (*used, *map(column_sql.key, wanted.keyed))), names
+    query = _order_query(chosen, keys, [name for name in times if not name.startswith(ZONE)])
+    return (query, (*used, *map(column_sql.key, options.key_columns))), names
 
 
-def _ordered(query: str, keys: Mapping[str, Sequence[str]], times: Sequence[str]) -> str:
+def _order_query(query: str, keys: Mapping[str, Sequence[str]], times: Sequence[str]) -> str:
     """The rows by unit, then by episode in the order in which these begin, then by time; as they come without times."""
     if not times:
         return query
@@ -231,24 +234,24 @@ def _ordered(query: str, keys: Mapping[str, Sequence[str]], times: Sequence[str]
     return f"SELECT * FROM ({query}) ORDER BY {', '.join([*unit, *episode, *times])}"
 
 
-def _expression(text: str, option: str, table: Table, wanted: Wanted, engine: Any) -> Expression:
-    return checked(text, option, tuple(table.kinds), wanted.owner, engine)
+def _expression(text: str, option: str, table: SourceTable, options: TableOptions, engine: Any) -> Expression:
+    return parse_expression(text, option, tuple(table.kinds), options.owner, engine)
 
 
 def _expressions(
-    table: Table, wanted: Wanted, spec: PublicSpec, fields: Fields, engine: Any
+    table: SourceTable, options: TableOptions, spec: PublicSpec, fields: Fields, engine: Any
 ) -> tuple[dict[tuple[str, str], Expression], list[Expression], list[Expression]]:
     """Checked expressions by field and name in the spec, and those of the rows that are read and kept."""
 
-    def check(text: str, option: str) -> Expression:
-        return _expression(text, option, table, wanted, engine)
+    def parse(text: str, option: str) -> Expression:
+        return _expression(text, option, table, options, engine)
 
-    made: dict[tuple[str, str], Expression] = {}
+    expressions: dict[tuple[str, str], Expression] = {}
     for target, option, given in (
-        ("actions", "--action", wanted.actions),
-        ("observations", "--column", wanted.columns),
+        ("actions", "--action", options.actions),
+        ("observations", "--column", options.columns),
     ):
-        names = [column.name for column in declared(spec, target)] or list(fields.columns()[target])
+        names = [column.name for column in declared_columns(spec, target)] or list(fields.columns()[target])
         for name, text in given.items():
             if (name or names[0]) not in names or (not name and len(names) > 1):
                 what = target.removesuffix("s")
@@ -258,33 +261,33 @@ def _expressions(
                     expected=f"NAME=EXPRESSION with a name of {', '.join(names)}",
                     remedy=f"name the column of the {what} as the spec does",
                 )
-            made[target, name or names[0]] = check(text, f"{option} {name}".strip())
-    if wanted.reward is not None:
-        made["rewards", ""] = check(wanted.reward, "--reward")
-    rows = ((wanted.where, "--where"), (wanted.qualify, "--qualify"))
-    where, qualify = ([] if text is None else [check(text, option)] for text, option in rows)
-    return made, where, qualify
+            expressions[target, name or names[0]] = parse(text, f"{option} {name}".strip())
+    if options.reward is not None:
+        expressions["rewards", ""] = parse(options.reward, "--reward")
+    rows = ((options.where, "--where"), (options.qualify, "--qualify"))
+    where, qualify = ([] if text is None else [parse(text, option)] for text, option in rows)
+    return expressions, where, qualify
 
 
 def _columns(
-    table: Table, wanted: Wanted, spec: PublicSpec, fields: Fields, made: Mapping[tuple[str, str], Expression]
+    table: SourceTable, options: TableOptions, spec: PublicSpec, fields: Fields, expressions: Expressions
 ) -> dict[str, list[tuple[str, str | Expression]]]:
     """Field -> (name in the spec or "", the table's column or an expression) of each of its columns."""
     optional = {"truncations", *(() if spec.terminals else ("terminations",))}
-    left = {"next_observations"} if wanted.next is not None else set()
-    left |= set() if spec.propensities else {"propensities"}
+    skipped = {"next_observations"} if options.next is not None else set()
+    skipped |= set() if spec.propensities else {"propensities"}
     columns: dict[str, list[tuple[str, str | Expression]]] = {}
     for target, named in fields.columns().items():
-        if target in left:
+        if target in skipped:
             continue
-        known = [column.name for column in declared(spec, target)]
+        known = [column.name for column in declared_columns(spec, target)]
         for i, name in enumerate(named):
             key = known[i] if known else name if target in ("actions", "observations") else ""
-            expression = made.get((target, "" if target == "rewards" else key))
+            expression = expressions.get((target, "" if target == "rewards" else key))
             if expression is None and name not in table.kinds:
                 if target in optional:
                     continue
-                raise _missing(table, name, target)
+                raise _missing_column_error(table, name, target)
             columns.setdefault(target, []).append((known[i] if known else "", expression or name))
     return columns
 
@@ -293,7 +296,7 @@ def _numbers(spec: PublicSpec, fields: Fields) -> set[str]:
     """Columns of a table without types that are numbers in expressions, as the spec has them."""
     names: set[str] = set()
     for target, named in fields.columns().items():
-        columns = declared(spec, target)
+        columns = declared_columns(spec, target)
         names |= {name for i, name in enumerate(named) if not columns or columns[i].kind != "category"}
     return names - {fields.terminations, fields.truncations}
 
@@ -302,12 +305,12 @@ def _numbers(spec: PublicSpec, fields: Fields) -> set[str]:
 
 
 def _blocks(
-    table: Table, query: tuple[str, tuple[str, ...]], names: Names, spec: PublicSpec, engine: Any
+    table: SourceTable, query: tuple[str, tuple[str, ...]], names: Names, spec: PublicSpec, engine: Any
 ) -> Generator[Block]:
     """Fields of the rows, with "unit", "episode" and what orders them."""
     text, used = query
     row = 0
-    with contextlib.closing(rows_of(table, used, text, engine)) as batches:
+    with contextlib.closing(query_batches(table, used, text, engine)) as batches:
         for batch in batches:
             block: Block = {"row": np.arange(row, row + batch.num_rows)}
             row += batch.num_rows
@@ -317,22 +320,22 @@ def _blocks(
                 parts = [part for part in batch.schema.names if part.startswith(f"{name}_")]
                 block[name] = {part.removeprefix(f"{name}_"): _numpy(batch.column(part)) for part in parts}
             for target, pairs in names.items():
-                words = {column.name for column in declared(spec, target) if column.kind == "category"}
+                words = {column.name for column in declared_columns(spec, target) if column.kind == "category"}
                 cells = {name: _cells(batch.column(name), target, table, known not in words) for known, name in pairs}
-                if declared(spec, target):
+                if declared_columns(spec, target):
                     block[target] = {known: cells[name] for known, name in pairs}
                 elif target in ("terminations", "truncations"):
                     block[target] = _flags(cells[pairs[0][1]], target, table)
                 else:
                     plain = [cells[name] for _, name in pairs]  # NaN, which is refused, of what is no number
-                    numbers = [part if part.dtype != object else numbers_of(part) for part in plain]
+                    numbers = [part if part.dtype != object else to_numbers(part) for part in plain]
                     block[target] = np.stack(numbers, axis=1)
             if "terminations" not in block:
                 block["terminations"] = np.zeros(batch.num_rows, np.bool_)
             yield block
 
 
-def _cells(column: Any, target: str, table: Table, numbers: bool) -> Array:
+def _cells(column: Any, target: str, table: SourceTable, numbers: bool) -> Array:
     """An Arrow column of a field; decimals are floats, and so are texts that ought to be numbers and all are."""
     import pyarrow as pa
 
@@ -366,12 +369,12 @@ def _numpy(column: Any) -> Array:
     return np.array([*column.to_pylist(), None], dtype=object)[:-1]
 
 
-def _flags(cells: Array, target: str, table: Table) -> Array:
+def _flags(cells: Array, target: str, table: SourceTable) -> Array:
     """Zeros and ones of cells, which may be words."""
     if cells.dtype == object:
         words = {"true": 1.0, "false": 0.0}
         known = [words.get(cell.strip().lower(), cell) if isinstance(cell, str) else cell for cell in cells.tolist()]
-        cells = numbers_of(np.array([*known, None], dtype=object)[:-1])
+        cells = to_numbers(np.array([*known, None], dtype=object)[:-1])
     if ((cells != 0) & (cells != 1)).any():
         what, remedy = f"{target} is not boolean", "correct the data or leave the row out"
         raise DataError(what, where=table.name, expected="True, False, 0 or 1", remedy=remedy)

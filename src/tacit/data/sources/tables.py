@@ -19,7 +19,7 @@ import numpy as np
 from tacit.data.columns import MISSING
 from tacit.data.store import CHUNK, Array
 from tacit.errors import DataError, FileError
-from tacit.plain_files import plain
+from tacit.plain_files import is_plain_file
 
 KEY = "tacit"
 """Of what tacit says of its rows, in the metadata of a Parquet file or an Arrow table, and in an .npz file."""
@@ -72,7 +72,7 @@ CSV = "a CSV file in UTF-8, or in what --encoding names (such as cp1252)"
 _SEPARATORS = ",;\t|"
 
 
-class Text(io.RawIOBase):
+class TextStream(io.RawIOBase):
     """The bytes of a text table, unpacked where its name ends in .gz (others make a thousand times more of a byte).
 
     Args:
@@ -97,9 +97,9 @@ class Text(io.RawIOBase):
         self._rows, self._width = 0, -1
         self._file: Any = gzip.open(path) if path.suffix.lower() == ".gz" else open(path, "rb")  # noqa: SIM115
         self._line = 0
-        self.rest()
+        self.reset_counts()
 
-    def rest(self) -> None:
+    def reset_counts(self) -> None:
         """A chunk of rows is complete."""
         self._bytes = self._cells = 0
 
@@ -153,16 +153,16 @@ def csv_header(path: Path, style: Style = PLAIN) -> list[str]:
     import pandas as pd
 
     def read() -> Any:
-        with Text(path, style.separator) as text:
+        with TextStream(path, style.separator) as text:
             return pd.read_csv(text, sep=style.separator, nrows=0, index_col=False, encoding=style.encoding)
 
     def first() -> Any:
-        with Text(path, style.separator) as text:
+        with TextStream(path, style.separator) as text:
             options: dict[str, Any] = {"header": None, "nrows": 1, "dtype": str, "keep_default_na": False}
             return pd.read_csv(text, sep=style.separator, index_col=False, encoding=style.encoding, **options)
 
-    names = [str(name) for name in _opened(path, read)]
-    cells = [name for name in _opened(path, first).to_numpy().ravel().tolist() if name]
+    names = [str(name) for name in _replace_errors(path, read)]
+    cells = [name for name in _replace_errors(path, first).to_numpy().ravel().tolist() if name]
     if len(set(cells)) < len(cells):
         raise DataError("two columns have one name", where=path.name, expected="different names", remedy="rename one")
     other = next((sign for sign in _SEPARATORS if sign != style.separator and sign in names[0]), None)
@@ -178,7 +178,7 @@ def csv_header(path: Path, style: Style = PLAIN) -> list[str]:
 def parquet_header(path: Path) -> list[str]:
     import pyarrow.parquet as pq
 
-    return list(_opened(path, lambda: pq.read_schema(path)).names)
+    return list(_replace_errors(path, lambda: pq.read_schema(path)).names)
 
 
 def parquet_description(path: Path) -> dict[str, Any]:
@@ -191,7 +191,7 @@ def parquet_description(path: Path) -> dict[str, Any]:
     """
     import pyarrow.parquet as pq
 
-    footer = _opened(path, lambda: pq.read_metadata(path))
+    footer = _replace_errors(path, lambda: pq.read_metadata(path))
     value = None
     with contextlib.suppress(ValueError, RecursionError):
         value = json.loads((footer.metadata or {}).get(KEY.encode(), b"null"))
@@ -206,8 +206,8 @@ def csv_chunks(
     csv_header(path, style)  # no two columns of one name
     wanted = {*names, *ids}
     row = 0
-    text = _opened(path, lambda: Text(path, style.separator, style.encoding))
-    reader = _opened(
+    text = _replace_errors(path, lambda: TextStream(path, style.separator, style.encoding))
+    reader = _replace_errors(
         path,
         lambda: pd.read_csv(
             text,
@@ -225,8 +225,8 @@ def csv_chunks(
     with text, reader:
         while (table := _next_csv(path, reader)) is not None:
             if text.ragged:
-                raise _ragged(f"{path.name}, row {text.ragged}")
-            text.rest()
+                raise _ragged_error(f"{path.name}, row {text.ragged}")
+            text.reset_counts()
             out: dict[str, Array] = {}
             for name in table.columns:
                 column = table[name]
@@ -234,12 +234,12 @@ def csv_chunks(
                     out[name] = column.astype(object).where(column.notna(), None).to_numpy(dtype=object)
                     continue
                 if column.dtype.kind not in "biuf":
-                    numbers = numbers_of(column.astype(object))
+                    numbers = to_numbers(column.astype(object))
                     if column.notna().all() and set(column.unique()) <= {True, False, "True", "False"}:
                         numbers = (column.astype(str) == "True").to_numpy(dtype=float)
                     bad = np.isnan(numbers)
                     if bad.any():
-                        raise _not_a_number(path, name, row + int(np.argmax(bad)) + 1)
+                        raise _number_error(path, name, row + int(np.argmax(bad)) + 1)
                     out[name] = numbers
                 else:
                     out[name] = column.to_numpy()
@@ -261,13 +261,13 @@ def _next_csv(path: Path, reader: Any) -> Any:
         except Exception:
             failed = "unreadable"
     if failed == "ragged":
-        raise _ragged(path.name)
+        raise _ragged_error(path.name)
     if failed:
-        raise unreadable(path, _kind(path))
+        raise unreadable_error(path, _kind(path))
     return table
 
 
-def _ragged(where: str) -> DataError:
+def _ragged_error(where: str) -> DataError:
     what = "a row has more cells than the header, or a quote is not closed"
     expected, remedy = "rows of equal length", "put cells with a separator or a quote in quotes, or correct the file"
     return DataError(what, where=where, expected=expected, remedy=remedy)
@@ -276,11 +276,11 @@ def _ragged(where: str) -> DataError:
 def parquet_chunks(path: Path, names: Sequence[str], ids: Sequence[str]) -> Iterator[dict[str, Array]]:
     import pyarrow as pa
 
-    with parquet_file(path, ids) as file:
+    with open_parquet(path, ids) as file:
         present = [name for name in dict.fromkeys((*names, *ids)) if name in file.schema_arrow.names]
         for name in present:  # before a page is unpacked: a short dictionary may hold long words
-            if name not in ids and not _numbers(file.schema_arrow.field(name).type):
-                raise _not_a_number(path, name, 1)
+            if name not in ids and not _is_numeric(file.schema_arrow.field(name).type):
+                raise _number_error(path, name, 1)
         batches = file.iter_batches(batch_size=CHUNK, columns=present)
         row = 0
         while True:
@@ -290,7 +290,7 @@ def parquet_chunks(path: Path, names: Sequence[str], ids: Sequence[str]) -> Iter
             except Exception:
                 failed = True
             if failed:
-                raise unreadable(path, _kind(path))
+                raise unreadable_error(path, _kind(path))
             if batch is None:
                 return
             out: dict[str, Array] = {}
@@ -299,7 +299,7 @@ def parquet_chunks(path: Path, names: Sequence[str], ids: Sequence[str]) -> Iter
                 if name not in ids:
                     if column.null_count:
                         first = int(np.argmax(column.is_null().to_numpy(zero_copy_only=False)))
-                        raise _not_a_number(path, name, row + first + 1)
+                        raise _number_error(path, name, row + first + 1)
                     out[name] = column.to_numpy(zero_copy_only=False)
                 elif pa.types.is_dictionary(column.type):  # one object for each different id, however long
                     each = np.array([*column.dictionary.to_pylist(), None], dtype=object)
@@ -314,15 +314,15 @@ def parquet_chunks(path: Path, names: Sequence[str], ids: Sequence[str]) -> Iter
             yield out
 
 
-def _numbers(kind: Any) -> bool:
+def _is_numeric(kind: Any) -> bool:
     import pyarrow as pa
 
     return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_boolean(kind))
 
 
-def parquet_file(path: Path, ids: Sequence[str] = ()) -> Any:
+def open_parquet(path: Path, ids: Sequence[str] = ()) -> Any:
     """The open file, of which texts of ids stay a dictionary."""
-    return _opened(path, lambda: _parquet(path, ids))
+    return _replace_errors(path, lambda: _parquet(path, ids))
 
 
 def _parquet(path: Path, ids: Sequence[str]) -> Any:
@@ -334,9 +334,9 @@ def _parquet(path: Path, ids: Sequence[str]) -> Any:
         raise ValueError("two columns of one name")
     texts = [name for name in ids if name in schema.names and pa.types.is_string(schema.field(name).type)]
     file = pq.ParquetFile(path, read_dictionary=texts)
-    if disproportionate(8 * file.metadata.num_rows * file.metadata.num_columns, path.stat().st_size):
+    if is_disproportionate(8 * file.metadata.num_rows * file.metadata.num_columns, path.stat().st_size):
         file.close()
-        raise _overfull(path)
+        raise _size_error(path)
     return file
 
 
@@ -349,30 +349,30 @@ def npz_arrays(path: Path, names: Sequence[str] | None = None) -> dict[str, Arra
             archive = np.load(file, allow_pickle=False)
             if not isinstance(archive, np.lib.npyio.NpzFile) or archive.zip is None:
                 raise ValueError
-            if any(disproportionate(part.file_size, part.compress_size) for part in archive.zip.infolist()):
-                raise _overfull(path)
+            if any(is_disproportionate(part.file_size, part.compress_size) for part in archive.zip.infolist()):
+                raise _size_error(path)
             found = {name: archive[name] for name in (archive.files if names is None else names) if name in archive}
             if not all(isinstance(array, np.ndarray) for array in found.values()):
                 raise ValueError("a member that is no array comes as its bytes")
             return found
 
-    arrays: dict[str, Array] = _opened(path, load)
+    arrays: dict[str, Array] = _replace_errors(path, load)
     return arrays
 
 
-def _opened(path: Path, read: Any) -> Any:
+def _replace_errors(path: Path, read: Any) -> Any:
     """What `read` returns; any complaint of a parser (which may quote a cell) becomes a `FileError` without it."""
     try:
-        if plain(path):
+        if is_plain_file(path):
             return read()
     except FileError:
         raise
     except Exception:  # no list of what parsers and decompressors raise would be whole
         pass
-    raise unreadable(path, _kind(path))
+    raise unreadable_error(path, _kind(path))
 
 
-def numbers_of(values: Any) -> Array:
+def to_numbers(values: Any) -> Array:
     """The numbers [n] of a column of anything, float64; NaN for what is none, or too large for one."""
     import pandas as pd
 
@@ -384,7 +384,7 @@ def numbers_of(values: Any) -> Array:
     return np.asarray(numbers, dtype=np.float64)
 
 
-def disproportionate(declared: int, stored: int) -> bool:
+def is_disproportionate(declared: int, stored: int) -> bool:
     """Whether this many bytes cannot come out of so few: deflate, the densest coding in use, makes 1,032 of one."""
     return declared > MOST * stored + SPARE
 
@@ -395,22 +395,22 @@ def _kind(path: Path) -> str:
     return {".parquet": "a Parquet file", ".npz": "an .npz file of arrays"}.get(path.suffix.lower(), "a readable file")
 
 
-def _not_a_number(path: Path, name: str, row: int) -> DataError:
+def _number_error(path: Path, name: str, row: int) -> DataError:
     what, expected = f"the column {name!r} has a cell that is not a number", "a finite number in every row"
     remedy = "correct the data or leave the row out; `tacit data import` takes --decimal and --missing"
     return DataError(what, where=f"{path.name}, row {row}", expected=expected, remedy=remedy)
 
 
-def _overfull(path: Path) -> FileError:
+def _size_error(path: Path) -> FileError:
     what, expected = "the file declares far more than it holds", _kind(path)
     return FileError(what, where=str(path), expected=expected, remedy="write the file again")
 
 
-def unreadable(path: Path, kind: str) -> FileError:
+def unreadable_error(path: Path, kind: str) -> FileError:
     """Of a file that is missing, or is none of its kind ("a Parquet file")."""
     what = "the file is damaged or of another kind"
-    if not plain(path):
+    if not is_plain_file(path):
         what = "this is no plain file" if os.path.exists(path) else "there is no such file"
         what = "this is a folder" if os.path.isdir(path) else what
-    remedy = "write the file again" if plain(path) else "check the path"
+    remedy = "write the file again" if is_plain_file(path) else "check the path"
     return FileError(what, where=str(path), expected=kind, remedy=remedy)

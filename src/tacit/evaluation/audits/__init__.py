@@ -12,7 +12,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from tacit.evaluation.audits.findings import FILE, Audited, Finding, beside, load, save, sentences
+from tacit.evaluation.audits.findings import FILE, AuditResult, Finding, load, load_for_certificate, save, sentences
 
 if TYPE_CHECKING:
     from tacit.evaluation.audits.running import FULL as FULL
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 _LATER = ("FULL", "QUICK", "Effort", "audit")
 
-__all__ = ["FILE", "FULL", "QUICK", "Audited", "Effort", "Finding", "audit", "beside", "load", "save", "sentences"]
+__all__ = ["FILE", "AuditResult", "Finding", "load", "load_for_certificate", "save", "sentences", *_LATER]
 
 
 def __getattr__(name: str) -> Any:

@@ -31,20 +31,20 @@ from tacit.privacy.accounting.events import (
     flatten,
     rho,
 )
-from tacit.privacy.accounting.steps import merged, parameters
+from tacit.privacy.accounting.steps import merge_gaussians, parameters
 from tacit.units import Relation
 
 Floats = NDArray[np.float64]
 Law = Callable[[rates.Counts, float], float]
 """The counts of a fixed test, and a confidence -> the epsilon that no mechanism of the law below it lets it exceed."""
 
-FEWEST_SHADOWED = 16
+MIN_SHADOW_RUNS = 16
 """Runs of each world below which no direction is learnt from shadow runs."""
-WIDEST = math.log(4.0)
+MAX_LOG_FACTOR = math.log(4.0)
 """How far from the certified noise, as a logarithm, the noise of a law is looked for."""
 HALVINGS = 7
 """Bisections of that range: they leave 2 % of the noise open."""
-SPREAD = 1e-3
+GRID_SPACING = 1e-3
 """Of the grid of privacy losses, which is pessimistic: what it refutes is refuted."""
 SHORT, FINEST = 1e-2, 5e-5
 """By how much the losses of all steps together are rounded down at most; the finest grid that is affordable."""
@@ -57,7 +57,7 @@ def is_gaussian(event: Event) -> bool:
     return all(isinstance(leaf, GaussianEvent | ZcdpEvent) for leaf, _ in flatten(event))
 
 
-def law_of(event: Event, relation: Relation, delta: float) -> Law | None:
+def noise_law(event: Event, relation: Relation, delta: float) -> Law | None:
     """The law of an event of Gaussian sums, over everybody or over Poisson samples; None of any other event."""
     # Noise that an event states by its concentration alone is taken for Gaussian.
     if is_gaussian(event):
@@ -70,7 +70,7 @@ def law_of(event: Event, relation: Relation, delta: float) -> Law | None:
     sampled = relation == "add_or_remove" and all(
         isinstance(leaf, GaussianEvent | ZcdpEvent | PoissonSampledEvent) for leaf, _ in flatten(event)
     )
-    return (lambda counts, confidence: _sampled(event, counts, delta, confidence)) if sampled else None
+    return (lambda counts, confidence: _sampled_bound(event, counts, delta, confidence)) if sampled else None
 
 
 def choice_law(counts: rates.Counts, confidence: float) -> float:
@@ -79,38 +79,38 @@ def choice_law(counts: rates.Counts, confidence: float) -> float:
     return max(0.0, float(special.logit(hit) - special.logit(false))) if hit > 0 and false < 1 else 0.0
 
 
-def alarms(without: Floats, having: Floats, threshold: float = 0.0) -> rates.Counts:
+def alarm_counts(without: Floats, having: Floats, threshold: float = 0.0) -> rates.Counts:
     """The counts of the test that raises an alarm where a score is above a threshold that was fixed beforehand."""
     above = (int((world > threshold).sum()) for world in (without, having))
     return rates.Counts(next(above), without.size, next(above), having.size)
 
 
-def trained(without: Floats, having: Floats) -> rates.Counts:
+def tuned_alarm_counts(without: Floats, having: Floats) -> rates.Counts:
     """The counts of the test whose threshold every fourth score chose, midway between the two worlds, on the others."""
     # Log-likelihood ratios of sampled sums are not centred between the worlds unless the noise is what it should be.
     chosen = float(np.median(without[::4]) + np.median(having[::4])) / 2
     rest = [np.delete(world, np.s_[::4]) for world in (without, having)]
-    return alarms(rest[0], rest[1], chosen)
+    return alarm_counts(rest[0], rest[1], chosen)
 
 
-def any_mechanism(without: Floats, having: Floats, *, delta: float, confidence: float) -> float:
+def unconditional_bound(without: Floats, having: Floats, *, delta: float, confidence: float) -> float:
     """The bound on epsilon that assumes nothing; half of the scores choose the threshold that the others are put to."""
     return rates.audit(without, having, delta=delta, confidence=confidence).epsilon
 
 
-def many(scores: Floats, present: NDArray[np.bool_], *, delta: float, confidence: float) -> float:
+def one_run_bound(scores: Floats, present: NDArray[np.bool_], *, delta: float, confidence: float) -> float:
     """The bound from one run, or several joined ones, each canary a unit of one of them."""
     return one_run.audit(scores, present, delta=delta, confidence=confidence).epsilon
 
 
-def shadowed(without: Floats, having: Floats) -> tuple[Floats, Floats] | None:
+def shadow_scores(without: Floats, having: Floats) -> tuple[Floats, Floats] | None:
     """Scores of released numbers in a direction that shadow runs taught."""
     # The first half of the runs of each world are shadows: the difference of their means, over the variance of each
     # number, is the direction; the others, untouched, are scored. That is what a model of independent Gaussian numbers
     # (LiRA: Carlini et al., arXiv:2112.03570) makes of them.
     # without, having: [N, P] and [M, P], released numbers; returns: Scores [N - N // 2] and [M - M // 2]; None where
     # there are no numbers, or too few runs
-    if not without.shape[1] or min(len(without), len(having)) < 2 * FEWEST_SHADOWED:
+    if not without.shape[1] or min(len(without), len(having)) < 2 * MIN_SHADOW_RUNS:
         return None
     first = [world[: len(world) // 2] for world in (without, having)]
     mean = [world.mean(axis=0) for world in first]
@@ -130,37 +130,38 @@ def _rates(counts: rates.Counts, confidence: float) -> tuple[float, float]:
     """The least rate of hits and the highest rate of false alarms, together with this confidence."""
     error = (1 - confidence) / 2
     return (
-        rates.lowest_rate(counts.hits, counts.having, error),
-        rates.highest_rate(counts.false_alarms, counts.without, error),
+        rates.lowest_rate(counts.hits, counts.outputs_with, error),
+        rates.highest_rate(counts.false_alarms, counts.outputs_without, error),
     )
 
 
-def _sampled(event: Event, counts: rates.Counts, delta: float, confidence: float) -> float:
+def _sampled_bound(event: Event, counts: rates.Counts, delta: float, confidence: float) -> float:
     """The epsilon of the most noise, in multiples of the event's own, with which the rates are possible."""
     hit, false = _rates(counts, confidence)
 
     def losses(log_factor: float) -> Any:
-        return accountants.pessimistic(flatten(_scaled(event, math.exp(log_factor))), "add_or_remove", spread=SPREAD)
+        scaled = flatten(_scale_noise(event, math.exp(log_factor)))
+        return accountants.pessimistic_pld(scaled, "add_or_remove", spread=GRID_SPACING)
 
-    def refuted(log_factor: float) -> bool:
+    def is_refuted(log_factor: float) -> bool:
         deltas = losses(log_factor).get_delta_for_epsilon(LOSSES)
         grown = np.exp(LOSSES) * false + deltas
         shrunk = 1 - np.exp(-LOSSES) * (1 - deltas - false)
         return bool(hit > np.minimum(grown, shrunk).min())
 
-    if hit <= false or not refuted(WIDEST):
+    if hit <= false or not is_refuted(MAX_LOG_FACTOR):
         return 0.0
-    low, high = -WIDEST, WIDEST
+    low, high = -MAX_LOG_FACTOR, MAX_LOG_FACTOR
     for _ in range(HALVINGS):
         middle = (low + high) / 2
-        low, high = (low, middle) if refuted(middle) else (middle, high)
-    return least_epsilon(_scaled(event, math.exp(high)), delta)
+        low, high = (low, middle) if is_refuted(middle) else (middle, high)
+    return least_epsilon(_scale_noise(event, math.exp(high)), delta)
 
 
 def least_epsilon(event: Event, delta: float) -> float:
     """A lower bound on the epsilon of sums with Gaussian noise, over everybody or over Poisson samples."""
     # Every privacy loss is rounded down to a grid, by `SHORT` in all steps together unless these are very many.
-    leaves = [(parameters(leaf), count) for leaf, count in merged(flatten(event))]
+    leaves = [(parameters(leaf), count) for leaf, count in merge_gaussians(flatten(event))]
     interval = max(SHORT / sum(count for _, count in leaves), FINEST)
     total = None
     for (rate, sigma), count in leaves:
@@ -176,7 +177,7 @@ def least_epsilon(event: Event, delta: float) -> float:
     return float(total.get_epsilon_for_delta(delta))
 
 
-def _scaled(event: Event, factor: float) -> Event:
+def _scale_noise(event: Event, factor: float) -> Event:
     """The event with so many times the noise."""
 
     def noisier(leaf: Leaf) -> GaussianEvent:

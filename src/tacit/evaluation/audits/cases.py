@@ -35,7 +35,7 @@ Columns = dict[str, Any]
 
 
 @dataclass(frozen=True, eq=False)
-class Seen:
+class ObservedRuns:
     """R independent runs."""
 
     scores: Floats  # [R, m], of the canaries, from all that left the vault
@@ -45,7 +45,7 @@ class Seen:
 
 
 @dataclass(frozen=True, eq=False)
-class Asked:
+class RunRequest:
     """What one pass over some runs is to be."""
 
     present: Present  # [m], which canaries are in
@@ -63,15 +63,15 @@ class Case:
     unit: Unit  # whom it protects
     # (epsilon, delta, canaries) -> a calibrated plan that so many canaries can meet
     plan: Callable[[float, float, int], Any]
-    run: Callable[[Any, Asked], Seen]  # makes the runs
-    together: int = 1  # how many runs are made in one pass
+    run: Callable[[Any, RunRequest], ObservedRuns]  # makes the runs
+    runs_per_pass: int = 1  # how many runs are made in one pass
     crowd: int = 0  # how many canaries one run can tell apart; 0 for none
     # how many times as many runs it takes, where what a canary adds is random and the auditor knows its mean
-    more: int = 1
+    run_factor: int = 1
     published: bool = True  # whether the release by itself is attacked too
     # whether the canaries of a crowd share nothing, so that one run is as many runs as there are canaries
-    apart: bool = False
-    law: Law | None = None  # of what is released, where its event does not tell; None is `bounds.law_of`
+    independent_canaries: bool = False
+    law: Law | None = None  # of what is released, where its event does not tell; None is `bounds.noise_law`
     # (plan, factor) -> the plan with so many times the noise; None where scores are linear in noise, so that no other
     # runs are needed to see what less noise would do
     with_noise: Callable[[Any, float], Any] | None = None
@@ -83,67 +83,68 @@ Known = Callable[[int], Trajectories]
 """How many canaries -> the auditor's copy, where it is not the records with all canaries in."""
 
 
-def with_records(
+def vault_runner(
     unit: Unit,
     records: Records,
-    go: Callable[[Any, ScoredVault], Floats],
+    run_method: Callable[[Any, ScoredVault], Floats],
     known: Known | None = None,
     *,
     draws: int = 1,
     blind: frozenset[str] = frozenset(),
-) -> Callable[..., Seen]:
-    """Runs over a `Vault`; `go` runs the method and returns what it published, [R, P]."""
+) -> Callable[..., ObservedRuns]:
+    """Runs over a `Vault`; `run_method` runs the method and returns what it published, [R, P]."""
     # Where gradients have random draws of their own, the auditor expects the mean of so many, and does not look at the
     # parts `blind` at all, whose gradients nobody can foretell.
 
-    def run(plan: Plan, asked: Asked) -> Seen:
-        with ledgers(unit, asked.replicates) as (run_ledgers, _):
-            vault = ScoredVault(records(asked.present), run_ledgers, noise=asked.noise)
-            vault.scorer = _scorer(unit, records, known, asked, draws, blind)
-            published = go(plan, vault)
-            return Seen(vault.scorer.scores(), published)
+    def run(plan: Plan, request: RunRequest) -> ObservedRuns:
+        with open_ledgers(unit, request.replicates) as (run_ledgers, _):
+            vault = ScoredVault(records(request.present), run_ledgers, noise=request.noise)
+            vault.scorer = _make_scorer(unit, records, known, request, draws, blind)
+            published = run_method(plan, vault)
+            return ObservedRuns(vault.scorer.scores(), published)
 
     return run
 
 
-def with_devices(
-    unit: Unit, records: Records, go: Callable[[Any, ScoredDevices], Floats], known: Known | None = None
-) -> Callable[..., Seen]:
+def device_runner(
+    unit: Unit, records: Records, run_method: Callable[[Any, ScoredDevices], Floats], known: Known | None = None
+) -> Callable[..., ObservedRuns]:
     """Runs over a `FederatedVault`, one ledger each."""
 
-    def run(plan: Plan, asked: Asked) -> Seen:
-        with ledgers(unit, 1) as ((ledger,), _):
-            devices = StackedDevices(records(asked.present), noise=asked.noise)
-            vault = ScoredDevices(devices, ledger, noise=asked.noise)
-            vault.scorer = _scorer(unit, records, known, asked)
-            published = go(plan, vault)
-            return Seen(vault.scorer.scores(), published)
+    def run(plan: Plan, request: RunRequest) -> ObservedRuns:
+        with open_ledgers(unit, 1) as ((ledger,), _):
+            devices = StackedDevices(records(request.present), noise=request.noise)
+            vault = ScoredDevices(devices, ledger, noise=request.noise)
+            vault.scorer = _make_scorer(unit, records, known, request)
+            published = run_method(plan, vault)
+            return ObservedRuns(vault.scorer.scores(), published)
 
     return run
 
 
-def with_visitors(
-    unit: Unit, spec: PublicSpec, rows: Callable[[int], Columns], go: Callable[[Any, ScoredUsers], Floats]
-) -> Callable[..., Seen]:
+def visitor_runner(
+    unit: Unit, spec: PublicSpec, rows: Callable[[int], Columns], run_method: Callable[[Any, ScoredUsers], Floats]
+) -> Callable[..., ObservedRuns]:
     """Runs over a `UserVault`; `rows` are those of m canaries in their meeting, [m, L, ...]."""
 
-    def run(plan: Any, asked: Asked) -> Seen:
-        canaries = len(asked.present)
-        with ledgers(unit, asked.replicates) as (run_ledgers, folder):
-            often = min(part.participations for part in plan.parts())
-            visitors = Visitors(rows(canaries), asked.present, spec, asked.replicates, often=often)
+    def run(plan: Any, request: RunRequest) -> ObservedRuns:
+        canaries = len(request.present)
+        with open_ledgers(unit, request.replicates) as (run_ledgers, folder):
+            participations = min(part.participations for part in plan.parts())
+            present, replicates = request.present, request.replicates
+            visitors = Visitors(rows(canaries), present, spec, replicates, participations=participations)
             with Register(folder / "ledgers" / "register", key=folder / "keys" / "key") as register:
-                vault = ScoredUsers(visitors, run_ledgers, register, noise=asked.noise)
+                vault = ScoredUsers(visitors, run_ledgers, register, noise=request.noise)
                 vault.visitors = visitors
-                vault.scorer = CanaryScorer(None, canaries, unit, replicates=asked.replicates, seed=asked.seed)
-                published = go(plan, vault)
-                return Seen(vault.scorer.scores(), published)
+                vault.scorer = CanaryScorer(None, canaries, unit, replicates=request.replicates, seed=request.seed)
+                published = run_method(plan, vault)
+                return ObservedRuns(vault.scorer.scores(), published)
 
     return run
 
 
 @contextlib.contextmanager
-def ledgers(unit: Unit, count: int) -> Iterator[tuple[Sequence[Ledger], Path]]:
+def open_ledgers(unit: Unit, count: int) -> Iterator[tuple[Sequence[Ledger], Path]]:
     """Fresh ledgers in a folder that is removed afterwards, in memory where the system has such a place."""
     ram = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
     with tempfile.TemporaryDirectory(dir=ram, prefix="tacit-audit-") as path, contextlib.ExitStack() as stack:
@@ -155,16 +156,16 @@ def ledgers(unit: Unit, count: int) -> Iterator[tuple[Sequence[Ledger], Path]]:
         yield [stack.enter_context(ledger) for ledger in opened], folder
 
 
-def _scorer(
+def _make_scorer(
     unit: Unit,
     records: Records,
     auditors_copy: Known | None,
-    asked: Asked,
+    request: RunRequest,
     draws: int = 1,
     blind: frozenset[str] = frozenset(),
 ) -> CanaryScorer:
-    canaries = len(asked.present)
+    canaries = len(request.present)
     everybody = records(np.ones(canaries, np.bool_)) if auditors_copy is None else auditors_copy(canaries)
     return CanaryScorer(
-        everybody, canaries, unit, replicates=asked.replicates, seed=asked.seed, draws=draws, blind=blind
+        everybody, canaries, unit, replicates=request.replicates, seed=request.seed, draws=draws, blind=blind
     )

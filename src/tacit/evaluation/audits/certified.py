@@ -22,24 +22,24 @@ from tacit.data.spec import Box, Discrete, PublicSpec
 from tacit.data.trajectories import Trajectories
 from tacit.errors import CertificateError
 from tacit.evaluation.audits import mechanisms
-from tacit.evaluation.audits.cases import Case, Columns, Floats, Present, with_devices, with_records, with_visitors
-from tacit.evaluation.audits.mechanisms import Mechanisms, fitted, with_noise
+from tacit.evaluation.audits.cases import Case, Columns, Floats, Present, device_runner, vault_runner, visitor_runner
+from tacit.evaluation.audits.mechanisms import Mechanisms, resize_part, with_noise
 from tacit.privacy.certificate.certificate import Certificate
 from tacit.privacy.mechanisms.base import Sum
-from tacit.privacy.mechanisms.kinds import part_of
+from tacit.privacy.mechanisms.kinds import part_from_json
 from tacit.privacy.mechanisms.sums import PoissonSum
 from tacit.units import Unit
 
 CROWD = 200
 """How many canaries one run tells apart, at most."""
-TOGETHER = 50
+RUNS_PER_PASS = 50
 """Runs that are made in one pass."""
 NAMES = PublicSpec(observation=Discrete(CROWD + 1), action=Discrete(2), reward=Box((-1.0,), (1.0,)), source="declared")
 """A row says who somebody is, and with which sign she contributes."""
 
 
 @dataclass(frozen=True)
-class Aim:
+class CanaryContribution:
     """What a unit adds: far more than the clip, at the coordinate of its name (in all of them, of Laplace sums)."""
 
     size: int
@@ -54,11 +54,11 @@ class Aim:
         return np.asarray(1e3 * self.clip_norm * sign.astype(np.float64)[:, None] * where)
 
 
-def of_certificate(record: Mapping[str, Any]) -> tuple[Case, tuple[str, ...]]:
+def certificate_case(record: Mapping[str, Any]) -> tuple[Case, tuple[str, ...]]:
     """The case of a certificate, and the parts that it leaves out."""
     certificate = Certificate.from_json(record)
     unit = Unit(certificate.unit["name"], certificate.unit["relation"], certificate.unit["population"])
-    parts = [part_of(stated) for stated in certificate.parts]
+    parts = [part_from_json(stated) for stated in certificate.parts]
     sums = tuple(part for part in parts if isinstance(part, Sum))
     left = tuple(part.name for part in parts if part not in sums)
     if not certificate.private or not sums:
@@ -78,37 +78,37 @@ def case(sums: Sequence[Sum], unit: Unit, *, words: str) -> Case:
     sampled = any(part.participation < 1 for part in sums)
     poisson = unit.relation == "add_or_remove" and all(isinstance(part, PoissonSum) for part in sums)
     if sampled and poisson and unit.size > mechanisms.CROWD:
-        few = Mechanisms(queries=tuple(fitted(part, mechanisms.CROWD) for part in sums))
+        small_plan = Mechanisms(queries=tuple(resize_part(part, mechanisms.CROWD) for part in sums))
         return Case(
             name="doors",
             words=words,
             unit=unit,
-            plan=lambda epsilon, delta, canaries: few.account(unit=unit, delta=delta),
-            run=functools.partial(mechanisms.run, unit, frozenset()),
+            plan=lambda epsilon, delta, canaries: small_plan.account(unit=unit, delta=delta),
+            run=functools.partial(mechanisms.run_crowd, unit, frozenset()),
             crowd=mechanisms.CROWD,
             published=False,
-            apart=True,
+            independent_canaries=True,
             with_noise=with_noise,
         )
     episodes = 1 + max((part.held_out for part in sums), default=0)
 
     def records(present: Present) -> Trajectories:
-        return _records(present, unit, episodes)
+        return _canary_records(present, unit, episodes)
 
     def known(canaries: int) -> Trajectories:
-        return _records(np.ones(canaries, np.bool_), unit, episodes, both=True)
+        return _canary_records(np.ones(canaries, np.bool_), unit, episodes, both=True)
 
     replace = unit.relation == "replace_one"
     crowd = 0 if replace else max(0, min(CROWD, unit.size - 1))
-    together = TOGETHER
+    together = RUNS_PER_PASS
     places = {part.held_by for part in sums}
     if "visitors" in places:
-        crowd = min(crowd, *(math.floor(part.expected(unit)) for part in sums))
-        run = with_visitors(unit, NAMES, _visits, _met)
+        crowd = min(crowd, *(math.floor(part.divisor(unit)) for part in sums))
+        run = visitor_runner(unit, NAMES, _visit_rows, _run_meetings)
     elif "devices" in places:
-        run, together = with_devices(unit, records, _summed, known), 1
+        run, together = device_runner(unit, records, _run_sums, known), 1
     else:
-        run = with_records(unit, records, _summed, known)
+        run = vault_runner(unit, records, _run_sums, known)
     if any(part.laplace for part in sums):
         crowd = 0
     linear = not sampled and not any(part.laplace for part in sums)
@@ -118,41 +118,41 @@ def case(sums: Sequence[Sum], unit: Unit, *, words: str) -> Case:
         unit=unit,
         plan=plan,
         run=run,
-        together=together,
+        runs_per_pass=together,
         crowd=crowd,
         published=False,
         with_noise=None if linear else with_noise,
     )
 
 
-def _aim(part: Sum, canaries: int) -> Aim:
-    return Aim(getattr(part, "size", max(2, canaries)), part.clip_norm, part.laplace)
+def _canary_contribution(part: Sum, canaries: int) -> CanaryContribution:
+    return CanaryContribution(getattr(part, "size", max(2, canaries)), part.clip_norm, part.laplace)
 
 
-def _summed(plan: Mechanisms, vault: Any) -> Floats:
+def _run_sums(plan: Mechanisms, vault: Any) -> Floats:
     run = vault.reserve(plan)
     for part in plan.queries:
-        aim = _aim(part, vault.scorer.canaries)
+        aim = _canary_contribution(part, vault.scorer.canaries)
         for _ in range(part.steps):
             vault.noisy_sum(run, part.name, aim)
     return np.zeros((len(vault.ledgers), 0))
 
 
-def _met(plan: Mechanisms, vault: Any) -> Floats:
+def _run_meetings(plan: Mechanisms, vault: Any) -> Floats:
     run = vault.reserve(plan)
     for _ in range(plan.queries[0].steps):
-        vault.enroll(run, _nothing)
+        vault.enroll(run, _idle_actor)
         for part in plan.queries:
-            vault.noisy_sum(run, part.name, _aim(part, vault.scorer.canaries))
+            vault.noisy_sum(run, part.name, _canary_contribution(part, vault.scorer.canaries))
     return np.zeros((len(vault.ledgers), 0))
 
 
-def _nothing(observations: NDArray[Any], replicate: NDArray[np.int64], generator: np.random.Generator) -> Any:
+def _idle_actor(observations: NDArray[Any], replicate: NDArray[np.int64], generator: np.random.Generator) -> Any:
     """The actor of people whose rows are written down beforehand."""
     return np.zeros(len(observations), np.int64)
 
 
-def _records(present: Present, unit: Unit, episodes: int, *, both: bool = False) -> Trajectories:
+def _canary_records(present: Present, unit: Unit, episodes: int, *, both: bool = False) -> Trajectories:
     """A unit that adds nothing and the canaries, of `episodes` rows each."""
     # Under replacement the canary, who adds +1, stands in the place of one who adds -1; `both` are there, one behind
     # the other, in the auditor's copy.
@@ -176,7 +176,7 @@ def _records(present: Present, unit: Unit, episodes: int, *, both: bool = False)
     )
 
 
-def _visits(canaries: int) -> Columns:
+def _visit_rows(canaries: int) -> Columns:
     shape = (canaries, 1)
     return {
         "observations": np.arange(canaries)[:, None],

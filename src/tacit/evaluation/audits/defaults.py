@@ -15,8 +15,8 @@ from tacit import methods
 from tacit.agents.policies import Policy
 from tacit.data.spec import Box, PublicSpec
 from tacit.evaluation.audits import bounds, certified, mechanisms
-from tacit.evaluation.audits.cases import Asked, Case, Seen
-from tacit.evaluation.audits.mechanisms import Mechanisms, fitted, of_plan, with_noise
+from tacit.evaluation.audits.cases import Case, ObservedRuns, RunRequest
+from tacit.evaluation.audits.mechanisms import Mechanisms, plan_mechanisms, resize_part, with_noise
 from tacit.methods import experts, synthesis
 from tacit.methods import off_policy_evaluation as ope
 from tacit.methods.experts.consensus import CONSENSUS, TRAINING
@@ -33,7 +33,7 @@ from tacit.units import Unit
 
 POPULATION = 2**15
 """Of every unit here; a power of two, by which a division leaves all digits as they are."""
-BRIEF = 100
+SHORT_STEPS = 100
 """Steps of a sampled method at another rate than its own: more would tell no more."""
 ROOM = PublicSpec(
     observation=Box((-1.0,) * 4, (1.0,) * 4),
@@ -51,55 +51,56 @@ PRESENT, STEPS = 1_000, 20
 """How many experts there are at least where consensus prefixes are asked for, and the longest prefix."""
 
 
-def _crowded(name: str, words: str, unit: Unit, plan: Callable[[], Any], *, gradients: tuple[str, ...] = ()) -> Case:
+def _crowd_case(name: str, words: str, unit: Unit, plan: Callable[[], Any], *, gradients: tuple[str, ...] = ()) -> Case:
     """A case of sums and marginals."""
 
-    def calibrated(epsilon: float, delta: float, canaries: int) -> Mechanisms:
+    def prepare(epsilon: float, delta: float, canaries: int) -> Mechanisms:
         whole = plan().calibrate(unit=unit, epsilon=epsilon, delta=delta)
-        return of_plan(whole, functools.partial(fitted, canaries=canaries))
+        return plan_mechanisms(whole, functools.partial(resize_part, canaries=canaries))
 
-    run = functools.partial(mechanisms.run, unit, frozenset(gradients))
+    run = functools.partial(mechanisms.run_crowd, unit, frozenset(gradients))
+    crowd = mechanisms.CROWD
     return Case(
-        name, words, unit, calibrated, run, crowd=mechanisms.CROWD, published=False, apart=True, with_noise=with_noise
+        name, words, unit, prepare, run, crowd=crowd, published=False, independent_canaries=True, with_noise=with_noise
     )
 
 
-def _single(
+def _case(
     name: str,
     words: str,
     unit: Unit,
     plan: Callable[[float, float], Mechanisms],
-    run: Callable[[Unit, Mechanisms, Asked], Seen],
+    run: Callable[[Unit, Mechanisms, RunRequest], ObservedRuns],
     **fields: Any,
 ) -> Case:
     """A case of one canary a run."""
 
-    def calibrated(epsilon: float, delta: float, canaries: int) -> Mechanisms:
+    def calibrate_plan(epsilon: float, delta: float, canaries: int) -> Mechanisms:
         return plan(epsilon, delta)
 
     usual: dict[str, Any] = {"published": False, "with_noise": with_noise}
-    return Case(name, words, unit, calibrated, functools.partial(run, unit), **usual | fields)
+    return Case(name, words, unit, calibrate_plan, functools.partial(run, unit), **usual | fields)
 
 
-def _rate(name: str) -> float | None:
+def _sampling_rate(name: str) -> float | None:
     """The sampling rate that stands after "@" in the name of an audit; None is the method's own."""
     _, at, rate = name.partition("@")
     return float(rate) if at else None
 
 
-def _plan(name: str, **fields: Any) -> Callable[[], Any]:
+def _plan_factory(name: str, **fields: Any) -> Callable[[], Any]:
     """The plan of the method that has an audit of this name."""
     return functools.partial(methods.load(methods.find_audit(name)[0].plan), **fields)
 
 
 def privorl(name: str) -> Case:
     """Synthesis of transitions: noisy gradients on Poisson samples, and histograms of them."""
-    rate = _rate(name)
-    own: dict[str, Any] = {} if rate is None else {"sampling_rate": rate, "steps": BRIEF}
+    rate = _sampling_rate(name)
+    own: dict[str, Any] = {} if rate is None else {"sampling_rate": rate, "steps": SHORT_STEPS}
     raking = synthesis.Raking.of(ROOM, population=POPULATION)
     plan = functools.partial(synthesis.TransitionsPlan, raking=raking, **own)
     words = f"synthesis of transitions, sampling rate {plan().sampling_rate:g}"
-    return _crowded(name, words, TRANSITION, plan, gradients=(DENOISER,))
+    return _crowd_case(name, words, TRANSITION, plan, gradients=(DENOISER,))
 
 
 def people(name: str) -> Case:
@@ -110,12 +111,12 @@ def people(name: str) -> Case:
         return synthesis.TransitionsPlan.for_people(population=POPULATION, epsilon=1.0, raking=raking)
 
     words = f"synthesis of transitions of people, sampling rate {plan().sampling_rate:.3g}"
-    return _crowded(name, words, PERSON, plan, gradients=(DENOISER,))
+    return _crowd_case(name, words, PERSON, plan, gradients=(DENOISER,))
 
 
 def privorl_j(name: str, *, local_context: int | None = None) -> Case:
     """Synthesis of trajectories; with local context the histograms are all that is learned of people."""
-    rate = _rate(name)
+    rate = _sampling_rate(name)
 
     def plan() -> trajectories.TrajectoriesPlan:
         raking = synthesis.Raking.of(ROOM, population=POPULATION)
@@ -127,7 +128,7 @@ def privorl_j(name: str, *, local_context: int | None = None) -> Case:
 
     learns = "" if local_context is None else " conditioned on histograms"
     words = f"synthesis of trajectories{learns}, sampling rate {plan().parts()[0].sampling_rate:.3g}"
-    return _crowded(name, words, PERSON, plan, gradients=(STARTS, FRAGMENTS))
+    return _crowd_case(name, words, PERSON, plan, gradients=(STARTS, FRAGMENTS))
 
 
 local_context = functools.partial(privorl_j, local_context=2)
@@ -136,13 +137,13 @@ local_context = functools.partial(privorl_j, local_context=2)
 def tables(name: str) -> Case:
     """Synthesis from noisy marginals, one of which takes the whole budget."""
     plan = methods.load(methods.find_audit(name)[0].plan).of(Discretisation(ROOM))
-    return _crowded(name, plan.method, TRANSITION, lambda: plan)
+    return _crowd_case(name, plan.method, TRANSITION, lambda: plan)
 
 
 def raking(name: str) -> Case:
     """Synthesis from noisy histograms."""
     plan = synthesis.RakingPlan(raking=synthesis.Raking.of(ROOM))
-    return _crowded(name, plan.method, TRANSITION, lambda: plan)
+    return _crowd_case(name, plan.method, TRANSITION, lambda: plan)
 
 
 def pate_gan(name: str) -> Case:
@@ -150,62 +151,63 @@ def pate_gan(name: str) -> Case:
 
     def plan(epsilon: float, delta: float) -> Mechanisms:
         small = pate_gan_plan.PateGanPlan(steps=10, hold=0, teachers=1, teacher_rate=0.01)
-        return of_plan(small.calibrate(unit=TRANSITION, epsilon=epsilon, delta=delta))
+        return plan_mechanisms(small.calibrate(unit=TRANSITION, epsilon=epsilon, delta=delta))
 
     words = "synthesis of transitions (PATE-GAN): votes of teachers, 10 steps of 600"
-    return _single(name, words, TRANSITION, plan, mechanisms.votes, together=50, more=2, with_noise=None)
+    return _case(name, words, TRANSITION, plan, mechanisms.run_votes, runs_per_pass=50, run_factor=2, with_noise=None)
 
 
-def _evaluated(name: str, method: str, **fields: Any) -> Case:
+def _evaluation_case(name: str, method: str, **fields: Any) -> Case:
     """Off-policy evaluation by noisy sums over everybody."""
-    plan = _plan(name, problem=PROBLEM, **fields)
-    return _crowded(name, f"off-policy evaluation ({method}): noisy sums", PERSON, plan)
+    plan = _plan_factory(name, problem=PROBLEM, **fields)
+    return _crowd_case(name, f"off-policy evaluation ({method}): noisy sums", PERSON, plan)
 
 
-residual = functools.partial(_evaluated, method="residual returns", features=FEATURES, on_policy=True)
-importance = functools.partial(_evaluated, method="importance sampling")
-fqe = functools.partial(_evaluated, method="fitted Q", features=FEATURES)
-dr = functools.partial(_evaluated, method="doubly robust", features=FEATURES)
-ssp = functools.partial(_evaluated, method="DP-LSTD", features=FEATURES, clip_norm=1.0)
-overlap = functools.partial(_evaluated, method="overlap")
+residual = functools.partial(_evaluation_case, method="residual returns", features=FEATURES, on_policy=True)
+importance = functools.partial(_evaluation_case, method="importance sampling")
+fqe = functools.partial(_evaluation_case, method="fitted Q", features=FEATURES)
+dr = functools.partial(_evaluation_case, method="doubly robust", features=FEATURES)
+ssp = functools.partial(_evaluation_case, method="DP-LSTD", features=FEATURES, clip_norm=1.0)
+overlap = functools.partial(_evaluation_case, method="overlap")
 
 
 def visits(name: str) -> Case:
     """Off-policy evaluation by one release with noise of smooth sensitivity."""
-    small = _plan(name, problem=PROBLEM, features=FEATURES)()
+    small = _plan_factory(name, problem=PROBLEM, features=FEATURES)()
 
     def plan(epsilon: float, delta: float) -> Mechanisms:
-        return of_plan(small.calibrate(unit=PERSON, epsilon=epsilon, delta=delta))
+        return plan_mechanisms(small.calibrate(unit=PERSON, epsilon=epsilon, delta=delta))
 
     words = f"off-policy evaluation ({small.method}): one release with noise of smooth sensitivity"
-    return _single(name, words, PERSON, plan, mechanisms.least_squares, together=100, with_noise=None)
+    return _case(name, words, PERSON, plan, mechanisms.run_least_squares, runs_per_pass=100, with_noise=None)
 
 
 def choice(name: str) -> Case:
     """A choice among candidate policies."""
     candidates = (ope.Candidate(name="a", policy=ope.Behaviour()), ope.Candidate(name="b", policy=ope.Uniform(2)))
 
-    def liked(part: NoisyMaximum) -> NoisyMaximum:
-        return dataclasses.replace(part, scores=mechanisms.Liking())
+    def with_liking(part: NoisyMaximum) -> NoisyMaximum:
+        return dataclasses.replace(part, scores=mechanisms.CandidateScores())
 
     def plan(epsilon: float, delta: float) -> Mechanisms:
-        small = ope.Selection(problem=PROBLEM, candidates=candidates, spec=mechanisms.ROWS)
-        return of_plan(small.calibrate(unit=PERSON, epsilon=epsilon, delta=delta), liked)
+        small = ope.PolicySelection(problem=PROBLEM, candidates=candidates, spec=mechanisms.ROWS)
+        return plan_mechanisms(small.calibrate(unit=PERSON, epsilon=epsilon, delta=delta), with_liking)
 
     words = "choice among policies: the exponential mechanism between two"
-    return _single(name, words, PERSON, plan, mechanisms.choice, together=100, more=3, law=bounds.choice_law)
+    run, law = mechanisms.run_choice, bounds.choice_law
+    return _case(name, words, PERSON, plan, run, runs_per_pass=100, run_factor=3, law=law)
 
 
 def dp_sgd(name: str) -> Case:
     """Learning from experts by noisy gradients alone."""
-    rate = _rate(name)
+    rate = _sampling_rate(name)
     batch = experts.Consensus.expected_batch_size if rate is None else round(rate * POPULATION)
-    steps = experts.Consensus.steps if rate is None else BRIEF
+    steps = experts.Consensus.steps if rate is None else SHORT_STEPS
     plan = functools.partial(
         experts.Consensus, policy=DECISIONS, trajectories=0, expected_batch_size=batch, steps=steps
     )
     words = f"learning from experts (DP-SGD), sampling rate {batch / POPULATION:.3g}"
-    return _crowded(name, words, EXPERT, plan, gradients=(TRAINING,))
+    return _crowd_case(name, words, EXPERT, plan, gradients=(TRAINING,))
 
 
 def consensus(name: str) -> Case:
@@ -220,49 +222,49 @@ def consensus(name: str) -> Case:
         return Mechanisms(queries=prefixes).account(unit=EXPERT, delta=delta)
 
     words = "learning from experts (consensus): prefixes above a threshold, without the noisy gradients"
-    return _single(name, words, EXPERT, plan, mechanisms.prefixes, together=50)
+    return _case(name, words, EXPERT, plan, mechanisms.run_prefixes, runs_per_pass=50)
 
 
-def _summed(name: str, words: str, unit: Unit = PERSON, **fields: Any) -> Case:
+def _sums_case(name: str, words: str, unit: Unit = PERSON, **fields: Any) -> Case:
     """A case of the noisy sums of a plan."""
-    return _crowded(name, f"{words}: noisy sums", unit, _plan(name, **fields))
+    return _crowd_case(name, f"{words}: noisy sums", unit, _plan_factory(name, **fields))
 
 
 return_weighted = functools.partial(
-    _summed, words="learning from experts (return-weighted imitation)", unit=EXPERT, policy=DECISIONS
+    _sums_case, words="learning from experts (return-weighted imitation)", unit=EXPERT, policy=DECISIONS
 )
-one_shot = functools.partial(_summed, words="simulators of movement (one shot)")
-epr = functools.partial(_summed, words="simulators of movement (EPR)")
-preferences = functools.partial(_summed, words="alignment of a language model by preferences")
+one_shot = functools.partial(_sums_case, words="simulators of movement (one shot)")
+epr = functools.partial(_sums_case, words="simulators of movement (EPR)")
+preferences = functools.partial(_sums_case, words="alignment of a language model by preferences")
 
 
 def improvement(name: str) -> Case:
     """Improvement of logged decisions."""
     plan = functools.partial(ImprovementPlan.of, ROOM, PROBLEM)
-    return _crowded(name, "improvement of logged decisions: noisy sums", PERSON, plan)
+    return _crowd_case(name, "improvement of logged decisions: noisy sums", PERSON, plan)
 
 
 def pategail(name: str) -> Case:
     """Rewards by people's own critics."""
     plan = functools.partial(recipe, "linear", POPULATION)
-    return _crowded(name, "simulators of movement (PateGAIL++): noisy sums", PERSON, plan)
+    return _crowd_case(name, "simulators of movement (PateGAIL++): noisy sums", PERSON, plan)
 
 
-def _met(name: str, words: str, people: str, **fields: Any) -> Case:
+def _meetings_case(name: str, words: str, people: str, **fields: Any) -> Case:
     """A case of correlated noisy sums over people who are met once; all canaries come in the first round."""
     # people: the field of the plan that says how many come in a round
 
     def plan(epsilon: float, delta: float, canaries: int) -> Mechanisms:
-        whole = _plan(name, **{people: canaries}, **fields)()
-        return of_plan(whole.calibrate(unit=PERSON, epsilon=epsilon, delta=delta))
+        whole = _plan_factory(name, **{people: canaries}, **fields)()
+        return plan_mechanisms(whole.calibrate(unit=PERSON, epsilon=epsilon, delta=delta))
 
-    priced = _plan(name, **{people: 1}, **fields, noise_multiplier=1.0)()
+    priced = _plan_factory(name, **{people: 1}, **fields, noise_multiplier=1.0)()
     case = certified.case(priced.parts(), PERSON, words=f"{words} with people met once: correlated noisy sums")
     return dataclasses.replace(case, name=name, plan=plan, crowd=0)
 
 
-ucb_vi = functools.partial(_met, words="UCB-VI", people="users", states=4, actions=2, horizon=4, rounds=8)
-alignment = functools.partial(_met, words="alignment of a language model", people="people", rounds=4)
+ucb_vi = functools.partial(_meetings_case, words="UCB-VI", people="users", states=4, actions=2, horizon=4, rounds=8)
+alignment = functools.partial(_meetings_case, words="alignment of a language model", people="people", rounds=4)
 
 
 def selection(name: str) -> Case:
@@ -271,7 +273,7 @@ def selection(name: str) -> Case:
     def plan(epsilon: float, delta: float) -> Mechanisms:
         candidates = (synthesis.RakingPlan(raking=synthesis.Raking.of(ROOM)),) * 2
         small = SelectionPlan(candidates=candidates)
-        return of_plan(small.calibrate(unit=TRANSITION, epsilon=epsilon, delta=delta))
+        return plan_mechanisms(small.calibrate(unit=TRANSITION, epsilon=epsilon, delta=delta))
 
     words = "private selection of the best of a secret number of runs"
-    return _single(name, words, TRANSITION, plan, mechanisms.selection, with_noise=None)
+    return _case(name, words, TRANSITION, plan, mechanisms.run_selection, with_noise=None)

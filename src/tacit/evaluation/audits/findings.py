@@ -49,13 +49,13 @@ class Finding:
         return f"{self.runs:,} runs"
 
     @property
-    def best(self) -> float:
+    def lower_bound(self) -> float:
         """The larger of its bounds."""
         return max(self.epsilon, self.by_law or 0.0)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Audited:
+class AuditResult:
     """What was certified, and what was found."""
 
     name: str  # of the case
@@ -75,38 +75,38 @@ class Audited:
     version: str = ""  # of tacit
 
     @property
-    def lower(self) -> float:
+    def lower_bound(self) -> float:
         """The largest lower bound of all."""
-        return max((finding.best for finding in self.findings), default=0.0)
+        return max((finding.lower_bound for finding in self.findings), default=0.0)
 
     @property
-    def best(self) -> Finding:
+    def best_finding(self) -> Finding:
         """The finding that it comes from."""
-        return max(self.findings, key=lambda finding: finding.best)
+        return max(self.findings, key=lambda finding: finding.lower_bound)
 
     @property
-    def stands(self) -> bool:
+    def is_upheld(self) -> bool:
         """Whether no bound is above what was certified."""
-        return self.lower <= self.epsilon
+        return self.lower_bound <= self.epsilon
 
 
-def save(path: Path, audited: tuple[Audited, ...]) -> None:
+def save(path: Path, audited: tuple[AuditResult, ...]) -> None:
     """Write findings as JSON, all or nothing."""
     rows = [dataclasses.asdict(audit) for audit in audited]
     text = json.dumps({"format": FORMAT, "audits": rows}, indent=1, allow_nan=False)
     plain_files.write(path, f"{text}\n")
 
 
-def load(path: Path) -> tuple[Audited, ...]:
+def load(path: Path) -> tuple[AuditResult, ...]:
     """The findings of a file.
 
     Raises:
         FileError: it is missing, damaged or of another kind.
     """
     try:
-        value = json.loads(plain_files.text(path, _LARGEST))
-        audits: tuple[Audited, ...] = serialization.read(tuple[Audited, ...], value["audits"])
-        if value["format"] == FORMAT and all(map(_sound, audits)):
+        value = json.loads(plain_files.read_text(path, _LARGEST))
+        audits: tuple[AuditResult, ...] = serialization.read(tuple[AuditResult, ...], value["audits"])
+        if value["format"] == FORMAT and all(map(_is_valid, audits)):
             return audits
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError, PlanError):
         pass
@@ -115,26 +115,26 @@ def load(path: Path) -> tuple[Audited, ...]:
     raise FileError(what, where=str(path), expected=expected, remedy=remedy)
 
 
-def beside(certificate: Path, digest: str) -> tuple[Audited, ...]:
+def load_for_certificate(certificate: Path, digest: str) -> tuple[AuditResult, ...]:
     """The findings that lie beside a certificate and are about it; nothing where there are none.
 
     Raises:
         FileError: the file is damaged.
     """
     path = certificate.with_name(FILE)
-    if not plain_files.inside(path.parent, FILE) or not path.exists():
+    if not plain_files.is_inside(path.parent, FILE) or not path.exists():
         return ()
     return tuple(audit for audit in load(path) if audit.certificate == digest)
 
 
-def sentences(audited: Audited) -> list[str]:
+def sentences(audited: AuditResult) -> list[str]:
     """What was found, in words."""
-    if not audited.stands:
+    if not audited.is_upheld:
         verdict = "REFUTED: the bound is above what was certified"
     else:
         verdict = "not refuted, which proves nothing"
     lines = [
-        f"Audit of {audited.words}: epsilon is at least {audited.lower:.3g} (with {100 * audited.confidence:g} % "
+        f"Audit of {audited.words}: epsilon is at least {audited.lower_bound:.3g} (with {100 * audited.confidence:g} % "
         f"confidence), and was certified to be at most {audited.epsilon:.4g}: {verdict}."
     ]
     for finding in audited.findings:
@@ -143,13 +143,13 @@ def sentences(audited: Audited) -> list[str]:
             f"  by {WAYS[finding.way]}: at least {finding.epsilon:.3g} whatever the mechanism is{shape}; "
             f"{finding.shape}"
         )
-    lines.append(f"  {detected(audited.power)}")
+    lines.append(f"  {power_sentence(audited.power)}")
     if audited.left_out:
         lines.append(f"  not audited: {', '.join(audited.left_out)}")
     return lines
 
 
-def detected(power: float | None) -> str:
+def power_sentence(power: float | None) -> str:
     """What the audit could see, in words."""
     if power is None:
         return "its power: no noise that was tried is so weak that it would have been refuted"
@@ -164,7 +164,7 @@ WAYS: Mapping[Way, str] = {
 }
 
 
-def _sound(audited: Audited) -> bool:
+def _is_valid(audited: AuditResult) -> bool:
     """Whether there are findings, and all numbers are finite and at least 0."""
     records = (vars(audited), *map(vars, audited.findings))
     numbers = [value for record in records for value in record.values() if isinstance(value, int | float)]

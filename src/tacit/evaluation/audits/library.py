@@ -11,9 +11,9 @@ from tacit.data.mobility.days import SLOTS, Days
 from tacit.data.mobility.grids import RegularGrid
 from tacit.data.spec import Box, Discrete, PublicSpec
 from tacit.data.trajectories import Trajectories
-from tacit.evaluation.audits.cases import Case, Columns, Floats, Present, with_devices, with_records, with_visitors
+from tacit.evaluation.audits.cases import Case, Columns, Floats, Present, device_runner, vault_runner, visitor_runner
 from tacit.evaluation.audits.scoring import ScoredDevices, ScoredUsers, ScoredVault
-from tacit.evaluation.canaries import leaping
+from tacit.evaluation.canaries import leap_histories
 from tacit.methods import experts, mobility, off_policy_evaluation, policy_gradient, synthesis
 from tacit.methods.synthesis import trajectories
 from tacit.methods.synthesis.trajectories.plan import STARTS
@@ -34,10 +34,10 @@ HISTORY = 24
 """Rows of a person's whole history, for the synthesis of trajectories."""
 STATES, DECISIONS, LOUD = 256, 4, 1_000.0
 """Where people are met or watched: places, decisions each of them takes, and what a canary is paid for one."""
-PLACES = PublicSpec(observation=Discrete(STATES), action=Discrete(2), reward=Box((-LOUD,), (LOUD,)), source="declared")
+PLACES_SPEC = PublicSpec(Discrete(STATES), Discrete(2), Box((-LOUD,), (LOUD,)), source="declared")
 SIGNS, LOGGED = 48, 200
 """Numbers an expert sees, and rows of its log."""
-SEEN = PublicSpec(
+SIGNS_SPEC = PublicSpec(
     observation=Box((-1.0,) * SIGNS, (1.0,) * SIGNS), action=Discrete(2), reward=Box((0.0,), (1.0,)), source="declared"
 )
 DEVICES = 40
@@ -57,14 +57,14 @@ def transitions(name: str) -> Case:
         return small.calibrate(unit=unit, epsilon=epsilon, delta=delta)
 
     def records(present: Present) -> Trajectories:
-        return _leapers(present, rows=1)
+        return _leap_records(present, rows=1)
 
-    def go(plan: synthesis.TransitionsPlan, vault: ScoredVault) -> Floats:
+    def run_method(plan: synthesis.TransitionsPlan, vault: ScoredVault) -> Floats:
         value = synthesis.fit(plan, vault).value
         return np.concatenate([np.asarray(w, np.float64).ravel() for w in value.weights.values()])[None]
 
     words = "synthesis of transitions: noisy gradients"
-    return Case(name, words, unit, plan, with_records(unit, records, go, draws=DRAWS), crowd=64)
+    return Case(name, words, unit, plan, vault_runner(unit, records, run_method, draws=DRAWS), crowd=64)
 
 
 def histories(name: str) -> Case:
@@ -89,21 +89,21 @@ def histories(name: str) -> Case:
         return small.calibrate(unit=unit, epsilon=epsilon, delta=delta)
 
     def records(present: Present) -> Trajectories:
-        return _leapers(present, rows=HISTORY)
+        return _leap_records(present, rows=HISTORY)
 
-    def go(plan: trajectories.TrajectoriesPlan, vault: ScoredVault) -> Floats:
+    def run_method(plan: trajectories.TrajectoriesPlan, vault: ScoredVault) -> Floats:
         trajectories.fit(plan, vault)
         return np.zeros((1, 0))
 
     words = "synthesis of trajectories: noisy gradients of fragments"
-    run = with_records(unit, records, go, blind=frozenset({STARTS}))
-    return Case(name, words, unit, plan, run, crowd=32, more=2, published=False)
+    run = vault_runner(unit, records, run_method, blind=frozenset({STARTS}))
+    return Case(name, words, unit, plan, run, crowd=32, run_factor=2, published=False)
 
 
 def online(name: str) -> Case:
     """Policy gradient: a person who is paid a thousand times what others are, in a place of her own."""
     unit = Unit("person", "add_or_remove", 4 * POPULATION)
-    policy = Policy.default(PLACES, hidden=())
+    policy = Policy.default(PLACES_SPEC, hidden=())
 
     def plan(epsilon: float, delta: float, canaries: int) -> policy_gradient.PolicyGradientPlan:
         small = policy_gradient.PolicyGradientPlan(
@@ -111,29 +111,29 @@ def online(name: str) -> Case:
         )
         return small.calibrate(unit=unit, epsilon=epsilon, delta=delta)
 
-    def go(plan: policy_gradient.PolicyGradientPlan, vault: ScoredUsers) -> Floats:
+    def run_method(plan: policy_gradient.PolicyGradientPlan, vault: ScoredUsers) -> Floats:
         return np.asarray(policy_gradient.fit(plan, vault, policy).value.last, np.float64)
 
     words = "policy gradient with people met once: correlated noisy sums"
-    run = with_visitors(unit, PLACES, _decisions, go)
-    return Case(name, words, unit, plan, run, together=100, crowd=STATES)
+    run = visitor_runner(unit, PLACES_SPEC, _decision_rows, run_method)
+    return Case(name, words, unit, plan, run, runs_per_pass=100, crowd=STATES)
 
 
 def ballots(name: str) -> Case:
     """Votes along public directions: a person all of whose votes go one way, along directions of her own place."""
     unit = Unit("person", "add_or_remove", 4 * POPULATION)
-    policy = Policy.default(PLACES, hidden=())
+    policy = Policy.default(PLACES_SPEC, hidden=())
 
-    def plan(epsilon: float, delta: float, canaries: int) -> policy_gradient.Votes:
-        small = policy_gradient.Votes(rounds=4, users=canaries, directions=DECISIONS // 2, episode_length=1)
+    def plan(epsilon: float, delta: float, canaries: int) -> policy_gradient.VotesPlan:
+        small = policy_gradient.VotesPlan(rounds=4, users=canaries, directions=DECISIONS // 2, episode_length=1)
         return small.calibrate(unit=unit, epsilon=epsilon, delta=delta)
 
-    def go(plan: policy_gradient.Votes, vault: ScoredUsers) -> Floats:
+    def run_method(plan: policy_gradient.VotesPlan, vault: ScoredUsers) -> Floats:
         return np.asarray(policy_gradient.fit(plan, vault, policy).value.last, np.float64)
 
     words = "policy search by votes of people met once: correlated noisy sums"
-    run = with_visitors(unit, PLACES, _pairs, go)
-    return Case(name, words, unit, plan, run, together=100, crowd=STATES)
+    run = visitor_runner(unit, PLACES_SPEC, _paired_rows, run_method)
+    return Case(name, words, unit, plan, run, runs_per_pass=100, crowd=STATES)
 
 
 def gpope(name: str) -> Case:
@@ -146,13 +146,13 @@ def gpope(name: str) -> Case:
         small = off_policy_evaluation.Gpope(problem=problem, features=features, steps=4, clip_norm=1.0)
         return small.calibrate(unit=unit, epsilon=epsilon, delta=delta)
 
-    def go(plan: off_policy_evaluation.Gpope, vault: ScoredVault) -> Floats:
+    def run_method(plan: off_policy_evaluation.Gpope, vault: ScoredVault) -> Floats:
         off_policy_evaluation.fit(plan, vault, off_policy_evaluation.Behaviour())
         return np.zeros((len(vault.ledgers), 0))
 
     words = "off-policy evaluation (GPOPE): noisy sums of GTD2 directions"
-    run = with_records(unit, _watched, go)
-    return Case(name, words, unit, plan, run, together=100, crowd=STATES - 1, published=False)
+    run = vault_runner(unit, _decision_records, run_method)
+    return Case(name, words, unit, plan, run, runs_per_pass=100, crowd=STATES - 1, published=False)
 
 
 def evaluation(name: str) -> Case:
@@ -167,14 +167,14 @@ def evaluation(name: str) -> Case:
         )
         return small.calibrate(unit=unit, epsilon=epsilon, delta=delta)
 
-    def go(plan: off_policy_evaluation.ResidualRegression, vault: ScoredVault) -> Floats:
+    def run_method(plan: off_policy_evaluation.ResidualRegression, vault: ScoredVault) -> Floats:
         value = off_policy_evaluation.fit(plan, vault, off_policy_evaluation.Behaviour()).value
         assert value.theta is not None
         assert value.value is not None
         return np.append(value.theta, value.value)[None]
 
     words = "off-policy evaluation (residual returns): noisy sums"
-    return Case(name, words, unit, plan, with_records(unit, _watched, go), crowd=STATES - 1)
+    return Case(name, words, unit, plan, vault_runner(unit, _decision_records, run_method), crowd=STATES - 1)
 
 
 def movement(name: str) -> Case:
@@ -184,20 +184,20 @@ def movement(name: str) -> Case:
 
     def plan(epsilon: float, delta: float, canaries: int) -> mobility.OneShotPlan:
         small = mobility.OneShotPlan(
-            layout=mobility.Layout(times=8), matching=mobility.Matching(rounds=1, days=100), days=DAYS, noise=noise
+            layout=mobility.StateLayout(times=8), matching=mobility.Matching(rounds=1, days=100), days=DAYS, noise=noise
         )
         return small.calibrate(unit=unit, epsilon=epsilon, delta=delta)
 
-    def go(plan: mobility.OneShotPlan, vault: ScoredVault | ScoredDevices) -> Floats:
+    def run_method(plan: mobility.OneShotPlan, vault: ScoredVault | ScoredDevices) -> Floats:
         simulator = mobility.fit(plan, vault, grid=GRID).value
         assert isinstance(simulator.policy, mobility.TablePolicy)
         return simulator.policy.table.reshape(1, -1)
 
     if noise == "server":
         words = "simulators of movement (one shot): noisy sums"
-        return Case(name, words, unit, plan, with_records(unit, _walkers, go), crowd=64)
+        return Case(name, words, unit, plan, vault_runner(unit, _walker_records, run_method), crowd=64)
     words = "simulators of movement, federated: sums with noise shared among the devices"
-    return Case(name, words, unit, plan, with_devices(unit, _walkers, go), crowd=64, more=2)
+    return Case(name, words, unit, plan, device_runner(unit, _walker_records, run_method), crowd=64, run_factor=2)
 
 
 def votes(name: str) -> Case:
@@ -207,35 +207,35 @@ def votes(name: str) -> Case:
 
     def plan(epsilon: float, delta: float, canaries: int) -> experts.Votes:
         small = experts.Votes(
-            anchors=experts.Uniform(low=low, high=high, count=300),
+            anchors=experts.UniformAnchors(low=low, high=high, count=300),
             clone=experts.LinearClone(features=Scaled(low, high), actions=2),
-            policy=Policy.default(SEEN, hidden=()),
+            policy=Policy.default(SIGNS_SPEC, hidden=()),
             fit=experts.Fit(steps=5),
             rows=LOGGED,
         )
         return small.calibrate(unit=unit, epsilon=epsilon, delta=delta)
 
-    def go(plan: experts.Votes, vault: ScoredVault) -> Floats:
+    def run_method(plan: experts.Votes, vault: ScoredVault) -> Floats:
         return np.asarray(experts.fit(plan, vault).value.theta, np.float64)
 
     words = "learning from experts (votes of clones): one noisy sum"
-    return Case(name, words, unit, plan, with_records(unit, _logs, go), together=100, crowd=64)
+    return Case(name, words, unit, plan, vault_runner(unit, _expert_records, run_method), runs_per_pass=100, crowd=64)
 
 
-def _kept(columns: Columns, units: NDArray[np.int64], present: Present) -> tuple[Columns, NDArray[np.int64]]:
+def _select_present(columns: Columns, units: NDArray[np.int64], present: Present) -> tuple[Columns, NDArray[np.int64]]:
     """The rows of unit 0, who is always there, and of the canaries 1 .. m that are present."""
     mask = np.append(True, present)[units]
     return {name: column[mask] for name, column in columns.items()}, units[mask]
 
 
-def _leapers(present: Present, *, rows: int) -> Trajectories:
-    columns: Columns = {n: np.asarray(c) for n, c in leaping(ROOM, 1 + len(present), rows=rows, seed=1).items()}
+def _leap_records(present: Present, *, rows: int) -> Trajectories:
+    columns: Columns = {n: np.asarray(c) for n, c in leap_histories(ROOM, 1 + len(present), rows=rows, seed=1).items()}
     units = columns.pop("unit_ids")
-    table, ids = _kept(columns, units, present)
+    table, ids = _select_present(columns, units, present)
     return Trajectories.from_arrays(**table, unit_ids=ids, spec=ROOM, simulated=True)
 
 
-def _decisions(canaries: int) -> Columns:
+def _decision_rows(canaries: int) -> Columns:
     """Of each canary, decisions in its own place, all of them for the first action and paid for it."""
     shape = (canaries, DECISIONS)
     place = np.repeat(np.arange(canaries)[:, None] % STATES, DECISIONS, axis=1)
@@ -252,27 +252,27 @@ def _decisions(canaries: int) -> Columns:
     }
 
 
-def _pairs(canaries: int) -> Columns:
+def _paired_rows(canaries: int) -> Columns:
     """Of each canary, episodes of one decision, of which the first of a pair is paid for."""
-    columns = _decisions(canaries)
+    columns = _decision_rows(canaries)
     columns["rewards"][:, 1::2] = 0.0
     columns["terminations"][:] = True
     return columns
 
 
-def _watched(present: Present) -> Trajectories:
+def _decision_records(present: Present) -> Trajectories:
     """The same as records, behind somebody who is paid nothing."""
     canaries = len(present)
-    columns = _decisions(canaries + 1)
+    columns = _decision_rows(canaries + 1)
     columns["rewards"][0] = 0.0
     place = np.repeat(np.arange(-1, canaries)[:, None] % STATES, DECISIONS, axis=1)
     columns |= {"observations": place, "next_observations": place}
     columns = {name: column.ravel() for name, column in columns.items() if name != "mask"}
-    table, ids = _kept(columns, np.repeat(np.arange(canaries + 1), DECISIONS), present)
-    return Trajectories.from_arrays(**table, unit_ids=ids, episode_ids=ids, spec=PLACES, simulated=True)
+    table, ids = _select_present(columns, np.repeat(np.arange(canaries + 1), DECISIONS), present)
+    return Trajectories.from_arrays(**table, unit_ids=ids, episode_ids=ids, spec=PLACES_SPEC, simulated=True)
 
 
-def _walkers(present: Present) -> Trajectories:
+def _walker_records(present: Present) -> Trajectories:
     """Days of a person who stays at home, and of canaries who move in slots of their own."""
     canaries = len(present)
     people = np.repeat(np.arange(canaries + 1), DAYS)
@@ -287,19 +287,19 @@ def _walkers(present: Present) -> Trajectories:
     return Days(cells[mask], people[mask], GRID).trajectories(simulated=True)
 
 
-def _logs(present: Present) -> Trajectories:
+def _expert_records(present: Present) -> Trajectories:
     """Logs of one who always acts alike, and of canaries who act by signs of their own."""
     canaries = len(present)
     rng = np.random.default_rng(3)
-    seen = rng.uniform(-1, 1, (canaries + 1, LOGGED, SIGNS)).astype(np.float32)
-    heeded = rng.standard_normal((canaries + 1, SIGNS)).astype(np.float32)
-    heeded[0] = 0
+    observations = rng.uniform(-1, 1, (canaries + 1, LOGGED, SIGNS)).astype(np.float32)
+    sign_weights = rng.standard_normal((canaries + 1, SIGNS)).astype(np.float32)
+    sign_weights[0] = 0
     columns: Columns = {
-        "observations": seen.reshape(-1, SIGNS),
-        "actions": (np.einsum("uls,us->ul", seen, heeded) > 0).astype(np.int64).ravel(),
+        "observations": observations.reshape(-1, SIGNS),
+        "actions": (np.einsum("uls,us->ul", observations, sign_weights) > 0).astype(np.int64).ravel(),
         "rewards": np.zeros((canaries + 1) * LOGGED, np.float32),
-        "next_observations": seen.reshape(-1, SIGNS),
+        "next_observations": observations.reshape(-1, SIGNS),
         "terminations": np.zeros((canaries + 1) * LOGGED, np.bool_),
     }
-    table, ids = _kept(columns, np.repeat(np.arange(canaries + 1), LOGGED), present)
-    return Trajectories.from_arrays(**table, unit_ids=ids, episode_ids=ids, spec=SEEN, simulated=True)
+    table, ids = _select_present(columns, np.repeat(np.arange(canaries + 1), LOGGED), present)
+    return Trajectories.from_arrays(**table, unit_ids=ids, episode_ids=ids, spec=SIGNS_SPEC, simulated=True)

@@ -21,12 +21,12 @@ from torch import Tensor, nn
 
 from tacit.data.spec import Box, Discrete, PublicSpec
 from tacit.data.trajectories import Trajectories
-from tacit.evaluation.audits.cases import Asked, Floats, Present, Seen, ledgers
-from tacit.evaluation.audits.scoring import ratios
+from tacit.evaluation.audits.cases import Floats, ObservedRuns, Present, RunRequest, open_ledgers
+from tacit.evaluation.audits.scoring import log_likelihood_ratios
 from tacit.privacy.gradients.clipping import SLACK
 from tacit.privacy.mechanisms.above_threshold import AboveThreshold
-from tacit.privacy.mechanisms.base import OwnProof, Part, Proved, calibrated
-from tacit.privacy.mechanisms.kinds import Selection
+from tacit.privacy.mechanisms.base import OwnProof, Part, ProvedMechanism, require_calibrated
+from tacit.privacy.mechanisms.kinds import PrivateSelection
 from tacit.privacy.mechanisms.marginals import Marginal, Marginals
 from tacit.privacy.mechanisms.releases import Axis
 from tacit.privacy.mechanisms.sums import PoissonSum
@@ -51,13 +51,13 @@ class Mechanisms(plans.PrivatePlan):
         return self.queries
 
 
-def of_plan(plan: Any, change: Callable[[Any], Any] | None = None) -> Mechanisms:
+def plan_mechanisms(plan: Any, change: Callable[[Any], Any] | None = None) -> Mechanisms:
     """The mechanisms of a method's calibrated plan, under its own promise."""
     parts = plan.parts() if change is None else tuple(change(part) for part in plan.parts())
     return Mechanisms(queries=parts, promise=plan.promise)
 
 
-def fitted(part: Any, canaries: int) -> Any:
+def resize_part(part: Any, canaries: int) -> Any:
     """The part for canaries of one row each, of marginals with one column in which each of them has a bin."""
     # What a part costs does not depend on rows or columns.
     if isinstance(part, Marginals):
@@ -74,18 +74,18 @@ def with_noise(plan: Mechanisms, factor: float) -> Mechanisms:
 
 
 def _with_noise(part: Any, factor: float) -> Any:
-    if isinstance(part, Proved | OwnProof | AboveThreshold):
-        return _costlier(part, factor)
-    if isinstance(part, Selection):
-        return dataclasses.replace(part, candidates=tuple(_noisier(plan, factor) for plan in part.candidates))
-    return _noisier(part, factor)
+    if isinstance(part, ProvedMechanism | OwnProof | AboveThreshold):
+        return _divide_epsilon(part, factor)
+    if isinstance(part, PrivateSelection):
+        return dataclasses.replace(part, candidates=tuple(_scale_noise(plan, factor) for plan in part.candidates))
+    return _scale_noise(part, factor)
 
 
-def _costlier(part: Any, factor: float) -> Any:
+def _divide_epsilon(part: Any, factor: float) -> Any:
     return dataclasses.replace(part, epsilon=part.epsilon / factor)
 
 
-def _noisier(part: Any, factor: float) -> Any:
+def _scale_noise(part: Any, factor: float) -> Any:
     noisier = dataclasses.replace(part, noise_multiplier=factor * part.noise_multiplier)
     return noisier.account(unit=part.unit, delta=part.delta) if hasattr(part, "account") else noisier
 
@@ -101,69 +101,69 @@ PATTERN = torch.tensor([[1.0] * 4, *[[-1.0] * 4] * 7])
 """Public rows that teachers learn against: one is the canary's own, which they take for public unless they hold it."""
 
 
-def votes(unit: Unit, plan: Mechanisms, asked: Asked) -> Seen:
+def run_votes(unit: Unit, plan: Mechanisms, request: RunRequest) -> ObservedRuns:
     """Runs of a part of teachers' votes: only with the canary does its teacher know rows like those it votes on."""
     # A vault takes one ledger here, so a run is a part of a plan that holds as many copies of it as there are runs.
     (part,) = plan.queries
-    copies = tuple(dataclasses.replace(part, name=f"{part.name} {r}") for r in range(asked.replicates))
+    copies = tuple(dataclasses.replace(part, name=f"{part.name} {r}") for r in range(request.replicates))
     many = Mechanisms(queries=copies).account(unit=unit, delta=plan.delta)
-    count, scale = part.teachers, calibrated(part.noise_multiplier, part.name) * math.sqrt(part.queries)
-    scores = np.zeros((asked.replicates, 1))
-    with ledgers(unit, 1) as ((ledger,), _):
-        vault = Vault(rows_of(_units([OTHER], asked)), ledger, noise=asked.noise)
+    count, scale = part.teachers, require_calibrated(part.noise_multiplier, part.name) * math.sqrt(part.queries)
+    scores = np.zeros((request.replicates, 1))
+    with open_ledgers(unit, 1) as ((ledger,), _):
+        vault = Vault(unit_records(_unit_actions([OTHER], request)), ledger, noise=request.noise)
         run = vault.reserve(many)
-        asked_about = PATTERN[:1].expand(part.queries, -1).contiguous()
+        queries = PATTERN[:1].expand(part.queries, -1).contiguous()
         for r, copy in enumerate(copies):
             for _ in range(part.steps):
-                seen = vault.teacher_votes(run, copy.name, Pattern(), asked_about, against=PATTERN)
-                scores[r] += ((seen.double().numpy() * count - 0.5) / scale**2).sum()
-    return Seen(scores, np.zeros((asked.replicates, 0)))
+                answers = vault.teacher_votes(run, copy.name, RowPattern(), queries, against=PATTERN)
+                scores[r] += ((answers.double().numpy() * count - 0.5) / scale**2).sum()
+    return ObservedRuns(scores, np.zeros((request.replicates, 0)))
 
 
-def choice(unit: Unit, plan: Mechanisms, asked: Asked) -> Seen:
+def run_choice(unit: Unit, plan: Mechanisms, request: RunRequest) -> ObservedRuns:
     """Runs of a choice between two candidates, which another unit holds in the balance."""
 
     def score(vault: Vault, run: Any) -> Floats:
         (part,) = plan.queries
         return 0.5 - vault.release_once(run, part.name)
 
-    return _released(unit, plan, asked, [OTHER], score)
+    return _run_release(unit, plan, request, [OTHER], score)
 
 
-def least_squares(unit: Unit, plan: Mechanisms, asked: Asked) -> Seen:
+def run_least_squares(unit: Unit, plan: Mechanisms, request: RunRequest) -> ObservedRuns:
     """Runs of a regression on first visits; the canary visits states where nobody was, and is paid the most."""
 
     def score(vault: Vault, run: Any) -> Floats:
         (part,) = plan.queries
         return np.asarray(vault.release_once(run, part.name).sum(axis=1, keepdims=True), np.float64)
 
-    return _released(unit, plan, asked, [OTHER], score)
+    return _run_release(unit, plan, request, [OTHER], score)
 
 
-def prefixes(unit: Unit, plan: Mechanisms, asked: Asked) -> Seen:
+def run_prefixes(unit: Unit, plan: Mechanisms, request: RunRequest) -> ObservedRuns:
     """Runs of a release of prefixes: with the canary just as many act alike as the threshold asks for."""
     (part,) = plan.queries
-    alike = math.ceil(part.thresholds.threshold) - 1
-    others = [CANARY] * alike + [OTHER] * max(1, part.experts - alike)
+    agreeing = math.ceil(part.thresholds.threshold) - 1
+    others = [CANARY] * agreeing + [OTHER] * max(1, part.experts - agreeing)
 
     def score(vault: Vault, run: Any) -> Floats:
-        released = vault.above_threshold(run, part.name, clone=Herd(), world=Nowhere())
+        released = vault.above_threshold(run, part.name, clone=ConstantClones(), world=SingleStateWorld())
         return np.array([[prefix.lengths.sum()] for prefix in released], np.float64)
 
-    return _released(unit, plan, asked, others, score)
+    return _run_release(unit, plan, request, others, score)
 
 
-def selection(unit: Unit, plan: Mechanisms, asked: Asked) -> Seen:
+def run_selection(unit: Unit, plan: Mechanisms, request: RunRequest) -> ObservedRuns:
     """One run of a selection: the best run is the one that seems most to hold the canary."""
     (part,) = plan.queries
-    with ledgers(unit, 1) as ((ledger,), _):
-        vault = Vault(rows_of(_units([OTHER], asked)), ledger, noise=asked.noise)
-        best = vault.select(vault.reserve(plan), part.name, Summed(), Largest())
-    return Seen(np.array([[best.value]]), np.zeros((1, 0)))
+    with open_ledgers(unit, 1) as ((ledger,), _):
+        vault = Vault(unit_records(_unit_actions([OTHER], request)), ledger, noise=request.noise)
+        best = vault.select(vault.reserve(plan), part.name, StepSum(), LargestValue())
+    return ObservedRuns(np.array([[best.value]]), np.zeros((1, 0)))
 
 
 @dataclass(frozen=True)
-class Pattern:
+class RowPattern:
     """A row as teachers see it: the canary's is the first of `PATTERN`, that of others the second."""
 
     def __call__(self, rows: Mapping[str, NDArray[Any]], state: Any) -> NDArray[np.float32]:
@@ -172,7 +172,7 @@ class Pattern:
 
 
 @dataclass(frozen=True)
-class Liking:
+class CandidateScores:
     """The canary likes candidate 0 as much as may be; everybody else likes candidate 1 half as much."""
 
     def __call__(self, rows: Mapping[str, NDArray[Any]]) -> dict[str, Floats]:
@@ -182,7 +182,7 @@ class Liking:
 
 
 @dataclass(frozen=True)
-class One:
+class CanaryNumber:
     """What a canary adds to a sum of one number: more than the clip."""
 
     clip_norm: float
@@ -193,18 +193,18 @@ class One:
 
 
 @dataclass(frozen=True)
-class Summed:
+class StepSum:
     """A run of a selection: the first part of its plan, summed over all of its steps, in clips."""
 
     def __call__(self, plan: Any, vault: Any) -> float:
         """The sum."""
         run, part = vault.reserve(plan), plan.parts()[0]
-        means = [float(vault.noisy_sum(run, part.name, One(part.clip_norm))[0, 0]) for _ in range(part.steps)]
-        return float(sum(means) * part.expected(vault.unit) / (part.clip_norm * (1 - SLACK)))
+        means = [float(vault.noisy_sum(run, part.name, CanaryNumber(part.clip_norm))[0, 0]) for _ in range(part.steps)]
+        return float(sum(means) * part.divisor(vault.unit) / (part.clip_norm * (1 - SLACK)))
 
 
 @dataclass(frozen=True)
-class Largest:
+class LargestValue:
     """The better run is the one with the larger sum."""
 
     def __call__(self, value: Any, plan: Any, vault: Any) -> float:
@@ -213,20 +213,20 @@ class Largest:
 
 
 @dataclass(frozen=True)
-class Herd:
+class ConstantClones:
     """Clones that always act as their expert did first."""
 
     def __call__(self, rows: Mapping[str, NDArray[Any]]) -> dict[str, Floats]:
         """[U, 1]."""
         return {"parameters": (rows["actions"][:, :1] * rows["mask"][:, :1]).astype(np.float64)}
 
-    def experts(self, parameters: Floats) -> Steady:
+    def experts(self, parameters: Floats) -> ConstantExperts:
         """The policies."""
-        return Steady(parameters[:, 0].astype(np.int64))
+        return ConstantExperts(parameters[:, 0].astype(np.int64))
 
 
 @dataclass(frozen=True, eq=False)
-class Steady:
+class ConstantExperts:
     """m experts with an action each."""
 
     action: NDArray[np.int64]  # [m]
@@ -246,7 +246,7 @@ class Steady:
         """[m, S]."""
         return np.asarray(self.greedy(observations) != actions)
 
-    def chances(self, observations: NDArray[Any], actions: NDArray[Any]) -> Floats:
+    def likelihoods(self, observations: NDArray[Any], actions: NDArray[Any]) -> Floats:
         """[m, S]."""
         return np.where(self.disagreements(observations, actions), 0.0, 1.0)
 
@@ -256,7 +256,7 @@ class Steady:
 
 
 @dataclass(frozen=True)
-class Nowhere:
+class SingleStateWorld:
     """A world of one state, without an end."""
 
     def starts(self, units: int, generator: np.random.Generator) -> NDArray[np.int64]:
@@ -274,7 +274,7 @@ class Nowhere:
         return state
 
 
-def rows_of(units: Sequence[int]) -> Trajectories:
+def unit_records(units: Sequence[int]) -> Trajectories:
     """Units by their action: a canary has a row in every state and is paid for the last one, others have one row."""
     lengths = np.where(np.array(units) == CANARY, STATES, 1)
     owner = np.repeat(np.arange(len(units)), lengths)
@@ -292,17 +292,17 @@ def rows_of(units: Sequence[int]) -> Trajectories:
     )
 
 
-def _released(
-    unit: Unit, plan: Mechanisms, asked: Asked, others: Sequence[int], score: Callable[[Vault, Any], Floats]
-) -> Seen:
+def _run_release(
+    unit: Unit, plan: Mechanisms, request: RunRequest, others: Sequence[int], score: Callable[[Vault, Any], Floats]
+) -> ObservedRuns:
     """Runs side by side, a ledger each."""
-    with ledgers(unit, asked.replicates) as (run_ledgers, _):
-        vault = Vault(rows_of(_units(others, asked)), run_ledgers, noise=asked.noise)
-        return Seen(score(vault, vault.reserve(plan)), np.zeros((asked.replicates, 0)))
+    with open_ledgers(unit, request.replicates) as (run_ledgers, _):
+        vault = Vault(unit_records(_unit_actions(others, request)), run_ledgers, noise=request.noise)
+        return ObservedRuns(score(vault, vault.reserve(plan)), np.zeros((request.replicates, 0)))
 
 
-def _units(others: Sequence[int], asked: Asked) -> list[int]:
-    return [*others, *([CANARY] if asked.present[0] else [])]
+def _unit_actions(others: Sequence[int], request: RunRequest) -> list[int]:
+    return [*others, *([CANARY] if request.present[0] else [])]
 
 
 # Runs with a crowd: every canary adds as much as the part allows, to a coordinate of its own, and nobody else is there:
@@ -321,7 +321,7 @@ LOUD = 1e3
 
 
 @dataclass(frozen=True)
-class Own:
+class CoordinateContribution:
     """What a canary adds to a sum: more than the clip, at the coordinate of its name."""
 
     size: int
@@ -334,7 +334,7 @@ class Own:
 
 
 @dataclass(frozen=True)
-class OwnGradient:
+class EmbeddingObjective:
     """The same as the gradient of an embedding with one number for each canary."""
 
     clip_norm: float
@@ -349,46 +349,46 @@ class OwnGradient:
         return LOUD * self.clip_norm * own
 
 
-def run(unit: Unit, gradients: frozenset[str], plan: Mechanisms, asked: Asked) -> Seen:
+def run_crowd(unit: Unit, gradients: frozenset[str], plan: Mechanisms, request: RunRequest) -> ObservedRuns:
     """One run with a crowd."""
-    data, canaries = crowd(asked.present, plan.queries), len(asked.present)
-    everybody = Reader(crowd(np.ones(canaries, np.bool_), plan.queries), SecretNoise.for_tests(asked.seed))
-    loud, digits = np.zeros(canaries), np.zeros(canaries)
-    with ledgers(unit, 1) as ((ledger,), _):
-        vault = Vault(data, ledger, noise=asked.noise)
+    data, canaries = crowd_records(request.present, plan.queries), len(request.present)
+    everybody = Reader(crowd_records(np.ones(canaries, np.bool_), plan.queries), SecretNoise.for_tests(request.seed))
+    scores, digits = np.zeros(canaries), np.zeros(canaries)
+    with open_ledgers(unit, 1) as ((ledger,), _):
+        vault = Vault(data, ledger, noise=request.noise)
         reserved = vault.reserve(plan)
         for part in plan.queries:
             inside = np.ones(canaries, np.bool_)
             if part.fold is not None:  # known to anybody who knows the canary: a hash of its id
                 inside = everybody.folds(ledger.dataset_id) == part.fold
-            adds, scale, rate = heard(part)
+            adds, scale, rate = canary_signal(part)
             for total in _answers(vault, reserved, part, canaries, part.name in gradients):
-                loud += inside * ratios(total[:, None], np.full((canaries, 1), adds), rate, scale)
-                digits += inside * trailing(total, adds, rate)
-    return Seen(loud[None], np.zeros((1, 0)), digits[None])
+                scores += inside * log_likelihood_ratios(total[:, None], np.full((canaries, 1), adds), rate, scale)
+                digits += inside * digit_ratios(total, adds, rate)
+    return ObservedRuns(scores[None], np.zeros((1, 0)), digits[None])
 
 
-def heard(part: Any) -> tuple[float, float, float]:
+def canary_signal(part: Any) -> tuple[float, float, float]:
     """What a canary adds to one answer, the scale of the noise there, and how probable it is that it takes part."""
     if isinstance(part, Marginals):
-        return 1.0, calibrated(part.noise_multiplier, part.name) / math.sqrt(part.steps), 1.0
-    return part.clip_norm * (1 - SLACK), part.spread, part.sampling_rate
+        return 1.0, require_calibrated(part.noise_multiplier, part.name) / math.sqrt(part.steps), 1.0
+    return part.clip_norm * (1 - SLACK), part.noise_scale, part.sampling_rate
 
 
-def trailing(total: Floats, adds: float, rate: float) -> Floats:
+def digit_ratios(total: Floats, adds: float, rate: float) -> Floats:
     """[M], log-likelihood ratios of the last digits of released sums [M], for canaries that add `adds` at this rate."""
     # A sum that is 2^k times smaller than the canary is a multiple of the canary's last digit if it holds it, and with
     # probability 2^-k if not.
     top = math.frexp(adds)[1]
     zeros = top - np.frexp(total)[1]
-    small = (zeros >= 1) & (total != 0)
-    whole = np.mod(total, 2.0 ** (top - DIGITS - 1)) == 0
+    is_small = (zeros >= 1) & (total != 0)
+    ends_in_zeros = np.mod(total, 2.0 ** (top - DIGITS - 1)) == 0
     chance = 2.0 ** -np.clip(zeros, 0, DIGITS).astype(np.float64)
     seen = np.log((rate + (1 - rate) * chance) / chance)
-    return np.where(small, np.where(whole, seen, math.log(max(1 - rate, 1e-9))), 0.0)
+    return np.where(is_small, np.where(ends_in_zeros, seen, math.log(max(1 - rate, 1e-9))), 0.0)
 
 
-def crowd(present: Present, parts: Sequence[Any]) -> Trajectories:
+def crowd_records(present: Present, parts: Sequence[Any]) -> Trajectories:
     """The canaries that are in; a row says who somebody is."""
     # Each has as many episodes of one row as the parts leave out, and one more.
     episodes = 1 + max(part.held_out for part in parts)
@@ -413,10 +413,10 @@ def _answers(vault: Vault, run: Run, part: Any, canaries: int, gradient: bool) -
         yield vault.noisy_marginals(run, part.name, Marginal((0,), part.steps))
         return
     assert isinstance(part, PoissonSum)
-    expected, model = part.expected(vault.unit), nn.Embedding(canaries, 1)
+    expected, model = part.divisor(vault.unit), nn.Embedding(canaries, 1)
     for _ in range(part.steps):
         if gradient:
-            mean = vault.noisy_gradient(run, part.name, [model], OwnGradient(part.clip_norm))[0]
+            mean = vault.noisy_gradient(run, part.name, [model], EmbeddingObjective(part.clip_norm))[0]
             yield mean.double().numpy() * expected
         else:
-            yield vault.noisy_sum(run, part.name, Own(canaries, part.clip_norm))[0] * expected
+            yield vault.noisy_sum(run, part.name, CoordinateContribution(canaries, part.clip_norm))[0] * expected

@@ -18,15 +18,15 @@ from tacit import methods
 from tacit.errors import AccountingError, PlanError
 from tacit.evaluation.audits import bounds, certified
 from tacit.evaluation.audits.bounds import Floats
-from tacit.evaluation.audits.cases import Asked, Case, Seen
-from tacit.evaluation.audits.findings import Audited, Finding, Way
-from tacit.parallel import mapped
+from tacit.evaluation.audits.cases import Case, ObservedRuns, RunRequest
+from tacit.evaluation.audits.findings import AuditResult, Finding, Way
+from tacit.parallel import parallel_map
 from tacit.privacy.noise.secret import SecretNoise
 from tacit.privacy.vault import plan as plans
 
 Progress = Callable[[int, int], None]
 """Called with (runs done, runs in all)."""
-FEWEST = 8
+MIN_RUNS = 8
 """Fewest runs of a world, and fewest canaries of one run, that an audit is made of."""
 
 
@@ -39,8 +39,8 @@ class Effort:
     crowded: int  # with many canaries
 
     def __post_init__(self) -> None:
-        if min(self.fused, self.single) < FEWEST or self.crowded < 0:
-            what, expected = f"{min(self.fused, self.single)} runs of a world are too few", f"at least {FEWEST}"
+        if min(self.fused, self.single) < MIN_RUNS or self.crowded < 0:
+            what, expected = f"{min(self.fused, self.single)} runs of a world are too few", f"at least {MIN_RUNS}"
             raise PlanError(what, where="audit", expected=expected, remedy="ask for more runs")
 
 
@@ -84,7 +84,7 @@ def audit(
     ray: str | None = None,
     progress: Progress | None = None,
     noise: int | None = None,
-) -> Audited:
+) -> AuditResult:
     """Audit a method of the library with invented records, or the noisy sums of a certificate's plan on canaries.
 
     No record of anybody is read.
@@ -109,18 +109,18 @@ def audit(
     elif source not in CASES:
         what, expected = f"there is no method {source!r}", ", ".join(CASES)
         raise PlanError(what, where="audit", expected=expected, remedy="name one of these")
-    case, left_out = _case(source)
-    plan = _plan(source, epsilon, delta, case.crowd if case.apart else 1)
-    bound, event, relation = plans.bound(plan), plans.event(plan), case.unit.relation
+    case, left_out = _load_case(source)
+    plan = _load_plan(source, epsilon, delta, case.crowd if case.independent_canaries else 1)
+    bound, event, relation = plans.certified_bound(plan), plans.event(plan), case.unit.relation
     assert relation is not None
-    law = case.law or bounds.law_of(event, relation, delta)
+    law = case.law or bounds.noise_law(event, relation, delta)
     centred = case.law is not None or bounds.is_gaussian(event)
-    if case.together > 1 or case.apart:
+    if case.runs_per_pass > 1 or case.independent_canaries:
         jobs, ray = 1, None  # a pass takes less than a process
 
-    def made(todo: Sequence[_Job]) -> Passes:
-        done: list[tuple[_Job, Seen, float]] = []
-        with mapped(_pass, todo, jobs=jobs, address=ray) as results:
+    def run_passes(todo: Sequence[_Job]) -> Passes:
+        done: list[tuple[_Job, ObservedRuns, float]] = []
+        with parallel_map(_run_pass, todo, jobs=jobs, address=ray) as results:
             for job, (seen, seconds) in zip(todo, results, strict=True):
                 done.append((job, seen, seconds))
                 if progress is not None:
@@ -131,41 +131,42 @@ def audit(
         seen = tuple(bool(one) for one in present)
         return _Job(source, epsilon, delta, seen, replicates, seed, None if noise is None else noise + seed)
 
-    first, crowds = list[_Job](), list[_Job]()
-    if not case.apart:  # passes with one canary, which is out in the first half of them and in in the second
-        runs = case.more * (effort.fused if case.together > 1 else effort.single)
-        sizes = [min(case.together, runs - begin) for begin in range(0, runs, case.together)]
+    single_jobs, crowd_jobs = list[_Job](), list[_Job]()
+    if not case.independent_canaries:  # passes with one canary, out in the first half of them and in in the second
+        runs = case.run_factor * (effort.fused if case.runs_per_pass > 1 else effort.single)
+        sizes = [min(case.runs_per_pass, runs - begin) for begin in range(0, runs, case.runs_per_pass)]
         worlds = [(present, size) for present in (False, True) for size in sizes]
-        first = [job((present,), seed, size) for seed, (present, size) in enumerate(worlds)]
-    if case.crowd >= FEWEST:  # passes with many canaries, each of them in by a coin of its own
+        single_jobs = [job((present,), seed, size) for seed, (present, size) in enumerate(worlds)]
+    if case.crowd >= MIN_RUNS:  # passes with many canaries, each of them in by a coin of its own
         coins = np.random.default_rng(secrets.randbits(128) if noise is None else [noise, 1])
-        passes = range(max(effort.crowded, case.apart))
-        crowds = [job(tuple(coins.random(case.crowd) < 0.5), 2**20 + number) for number in passes]
-    alone, crowded = made(first), made(crowds)
-    tests = (1 + case.published) * bool(alone) + (1 + case.apart) * bool(crowded)
-    tests += (law is not None) * (1 + case.apart)
+        passes = range(max(effort.crowded, case.independent_canaries))
+        crowd_jobs = [job(tuple(coins.random(case.crowd) < 0.5), 2**20 + number) for number in passes]
+    single_passes, crowd_passes = run_passes(single_jobs), run_passes(crowd_jobs)
+    tests = (1 + case.published) * bool(single_passes) + (1 + case.independent_canaries) * bool(crowd_passes)
+    tests += (law is not None) * (1 + case.independent_canaries)
     level = _Level(delta, 1 - (1 - confidence) / tests, law, centred)  # so that all bounds hold together
-    findings = (_of_one(alone, level) if alone else []) + (_of_many(crowded, case.apart, level) if crowded else [])
+    findings = _single_findings(single_passes, level) if single_passes else []
+    findings += _crowd_findings(crowd_passes, case.independent_canaries, level) if crowd_passes else []
 
-    def refuted(factor: float) -> bool:
+    def is_refuted(factor: float) -> bool:
         if case.with_noise is None:
-            worlds = [bounds.with_noise(world, factor) for world in _worlds(alone)]
+            worlds = [bounds.with_noise(world, factor) for world in _worlds(single_passes)]
         else:  # the same passes with so many times the noise, and other seeds
             other = 2**24 + round(1e6 * factor)
-            again = made(
+            again = run_passes(
                 [
                     replace(job(one.present, one.seed + other, one.replicates), factor=factor)
-                    for one in (crowds if case.apart else first)
+                    for one in (crowd_jobs if case.independent_canaries else single_jobs)
                 ]
             )
-            if case.apart:  # of canaries that were out, and of those that were in
-                scores, present = _crowd(again, "scores")
+            if case.independent_canaries:  # of canaries that were out, and of those that were in
+                scores, present = _crowd_scores(again, "scores")
                 worlds = [scores[~present], scores[present]]
             else:
                 worlds = _worlds(again)
-        return max(level.by_law(*worlds) or 0.0, level.any_mechanism(*worlds)) > bound.epsilon
+        return max(level.law_bound(*worlds) or 0.0, level.unconditional_bound(*worlds)) > bound.epsilon
 
-    return Audited(
+    return AuditResult(
         name=case.name,
         words=case.words,
         kinds=tuple(dict.fromkeys(part.kind for part in plan.parts())),
@@ -175,7 +176,7 @@ def audit(
         delta=delta,
         confidence=confidence,
         findings=tuple(findings),
-        power=_largest(refuted),
+        power=_largest_refuted(is_refuted),
         left_out=left_out,
         certificate=None if source in CASES else json.loads(source)["digest"],
         version=version("tacit"),
@@ -183,29 +184,29 @@ def audit(
 
 
 @functools.lru_cache(maxsize=4)
-def _case(source: str) -> tuple[Case, tuple[str, ...]]:
+def _load_case(source: str) -> tuple[Case, tuple[str, ...]]:
     if source in CASES:
         return CASES[source](), ()
-    return certified.of_certificate(json.loads(source))
+    return certified.certificate_case(json.loads(source))
 
 
 @functools.lru_cache(maxsize=8)
-def _plan(source: str, epsilon: float, delta: float, canaries: int, factor: float = 1.0) -> Any:
-    case = _case(source)[0]
+def _load_plan(source: str, epsilon: float, delta: float, canaries: int, factor: float = 1.0) -> Any:
+    case = _load_case(source)[0]
     plan = case.plan(epsilon, delta, canaries)
     return plan if factor == 1 or case.with_noise is None else case.with_noise(plan, factor)
 
 
-def _pass(job: _Job) -> tuple[Seen, float]:
+def _run_pass(job: _Job) -> tuple[ObservedRuns, float]:
     """One pass, and its seconds of processor time."""
-    began = time.process_time()
-    plan = _plan(job.source, job.epsilon, job.delta, len(job.present), job.factor)
+    start = time.process_time()
+    plan = _load_plan(job.source, job.epsilon, job.delta, len(job.present), job.factor)
     noise = None if job.noise is None else SecretNoise.for_tests(job.noise)
-    seen = _case(job.source)[0].run(plan, Asked(np.array(job.present), job.replicates, job.seed, noise))
-    return seen, time.process_time() - began
+    observed = _load_case(job.source)[0].run(plan, RunRequest(np.array(job.present), job.replicates, job.seed, noise))
+    return observed, time.process_time() - start
 
 
-Passes = Sequence[tuple[_Job, Seen, float]]
+Passes = Sequence[tuple[_Job, ObservedRuns, float]]
 
 
 @dataclass(frozen=True)
@@ -217,24 +218,25 @@ class _Level:
     law: bounds.Law | None  # None where none is known
     centred: bool  # whether 0 lies midway between the two worlds' log-likelihood ratios, however large the noise is
 
-    def any_mechanism(self, without: Floats, having: Floats) -> float:
+    def unconditional_bound(self, without: Floats, having: Floats) -> float:
         """The bound that assumes nothing."""
-        return bounds.any_mechanism(without, having, delta=self.delta, confidence=self.confidence)
+        return bounds.unconditional_bound(without, having, delta=self.delta, confidence=self.confidence)
 
-    def by_law(self, without: Floats, having: Floats) -> float | None:
+    def law_bound(self, without: Floats, having: Floats) -> float | None:
         """The bound that assumes the law."""
         if self.law is None:
             return None
-        return self.law((bounds.alarms if self.centred else bounds.trained)(without, having), self.confidence)
+        counts = bounds.alarm_counts if self.centred else bounds.tuned_alarm_counts
+        return self.law(counts(without, having), self.confidence)
 
 
-def _largest(refuted: Callable[[float], bool]) -> float | None:
+def _largest_refuted(is_refuted: Callable[[float], bool]) -> float | None:
     """The largest of `FACTORS` at which an audit refutes, by bisection; None if at none that has a price."""
     low, high, largest = 0, len(FACTORS), None
     while low < high:
         middle = (low + high) // 2
         try:
-            found = refuted(FACTORS[middle])
+            found = is_refuted(FACTORS[middle])
         except (AccountingError, PlanError):  # so little noise has no price: look where there is more
             high = middle
             continue
@@ -253,38 +255,38 @@ def _worlds(passes: Passes, what: Literal["scores", "published"] = "scores") -> 
     return [np.concatenate(seen)[:, 0] if what == "scores" else np.concatenate(seen) for seen in having]
 
 
-def _crowd(passes: Passes, statistic: Literal["scores", "digits"]) -> tuple[Floats, NDArray[np.bool_]]:
+def _crowd_scores(passes: Passes, statistic: Literal["scores", "digits"]) -> tuple[Floats, NDArray[np.bool_]]:
     """All canaries' scores, and who of them was in."""
     scores = np.concatenate([getattr(seen, statistic)[0] for _, seen, _ in passes])
     return scores, np.concatenate([np.array(job.present) for job, *_ in passes])
 
 
-def _of_one(passes: Passes, level: _Level) -> list[Finding]:
+def _single_findings(passes: Passes, level: _Level) -> list[Finding]:
     """What one canary shows: by all that left the vault, and by the release alone."""
     worlds = _worlds(passes)
     shared: dict[str, Any] = {"confidence": level.confidence, "runs": sum(map(len, worlds)), "canaries": 1}
-    seconds, by_law = round(sum(seconds for *_, seconds in passes), 1), level.by_law(*worlds)
-    epsilon = level.any_mechanism(*worlds)
+    seconds, by_law = round(sum(seconds for *_, seconds in passes), 1), level.law_bound(*worlds)
+    epsilon = level.unconditional_bound(*worlds)
     findings = [Finding(way="canary", epsilon=epsilon, by_law=by_law, seconds=seconds, **shared)]
-    of_release = bounds.shadowed(*_worlds(passes, "published"))
-    if of_release is not None:
-        epsilon = level.any_mechanism(*of_release)
+    release_scores = bounds.shadow_scores(*_worlds(passes, "published"))
+    if release_scores is not None:
+        epsilon = level.unconditional_bound(*release_scores)
         findings.append(Finding(way="release", epsilon=epsilon, by_law=None, seconds=0.0, **shared))
     return findings
 
 
-def _of_many(passes: Passes, apart: bool, level: _Level) -> list[Finding]:
+def _crowd_findings(passes: Passes, independent: bool, level: _Level) -> list[Finding]:
     """What crowds show; of canaries that share nothing also by the last digits."""
     findings, seconds = [], round(sum(seconds for *_, seconds in passes), 1)
     ways: tuple[tuple[Way, Literal["scores", "digits"]], ...] = (("one run", "scores"), ("digits", "digits"))
-    for way, statistic in ways[: 1 + apart]:
-        scores, present = _crowd(passes, statistic)
+    for way, statistic in ways[: 1 + independent]:
+        scores, present = _crowd_scores(passes, statistic)
         centred = replace(level, centred=level.centred or statistic == "digits")
         findings.append(
             Finding(
                 way=way,
-                epsilon=bounds.many(scores, present, delta=level.delta, confidence=level.confidence),
-                by_law=centred.by_law(scores[~present], scores[present]) if apart else None,
+                epsilon=bounds.one_run_bound(scores, present, delta=level.delta, confidence=level.confidence),
+                by_law=centred.law_bound(scores[~present], scores[present]) if independent else None,
                 confidence=level.confidence,
                 runs=len(passes),
                 canaries=len(scores) // len(passes),

@@ -23,12 +23,12 @@ from torch import Tensor, nn
 
 from tacit.data.spec import PublicSpec
 from tacit.data.trajectories import Trajectories
-from tacit.evaluation.canaries import COIN, LEAST, Drawn
+from tacit.evaluation.canaries import COIN_VARIANCE, MIN_VARIANCE, UnitSampler
 from tacit.privacy.gradients import clipping
 from tacit.privacy.mechanisms.base import Contribution, Objective, Sum, Work
-from tacit.privacy.mechanisms.device_sums import LaplaceSum, numbers_bounded
+from tacit.privacy.mechanisms.device_sums import LaplaceSum, bound_numbers
 from tacit.privacy.mechanisms.sums import PoissonSum, UserSum
-from tacit.privacy.mechanisms.tallies import Tally, vectors_of
+from tacit.privacy.mechanisms.tallies import Tally, contribution_vectors
 from tacit.privacy.noise.correlated import coefficients, sensitivity
 from tacit.privacy.noise.secret import SecretNoise
 from tacit.privacy.vault.base import Run
@@ -37,7 +37,7 @@ from tacit.privacy.vault.federated_vault import FederatedVault
 from tacit.privacy.vault.isolation import IsolationChecks
 from tacit.privacy.vault.memory import outline
 from tacit.privacy.vault.records import Reader
-from tacit.privacy.vault.user_vault import Actor, UserVault
+from tacit.privacy.vault.user_vault import UserActor, UserVault
 from tacit.privacy.vault.vault import Vault
 from tacit.units import Unit
 
@@ -50,8 +50,8 @@ class _Rounds:
     """Of a part over people who are met: what each sum released beyond what others add, and what canaries would add."""
 
     part: UserSum
-    left: list[Floats] = field(default_factory=list)
-    own: list[Floats] = field(default_factory=list)
+    residuals: list[Floats] = field(default_factory=list)
+    contributions: list[Floats] = field(default_factory=list)
 
 
 class CanaryScorer:
@@ -82,133 +82,135 @@ class CanaryScorer:
         self._reader, self._seed = None if known is None else Reader(known, SecretNoise.for_tests(seed)), seed
         self._total = np.zeros((replicates, canaries))
         self._rounds: dict[str, _Rounds] = {}
-        self._drawn: dict[tuple[str, Objective], Drawn] = {}
+        self._samplers: dict[tuple[str, Objective], UnitSampler] = {}
 
-    def saw_sum(self, part: Sum, contribution: Contribution | Tally, state: Any, mean: Floats) -> None:
+    def observe_sum(self, part: Sum, contribution: Contribution | Tally, state: Any, mean: Floats) -> None:
         """One answer of `noisy_sum`, [R, d]."""
         assert self._reader is not None
         replicates, units = len(mean), self._reader.units
-        replicate, asked = np.repeat(np.arange(replicates), units), np.tile(np.arange(units), replicates)
+        replicate, units_asked = np.repeat(np.arange(replicates), units), np.tile(np.arange(units), replicates)
         summary = getattr(contribution, "summary", None)
         rows: Rows
         if summary is None:
-            rows = self._reader.rows(asked, part.rows_per_unit, part.rows, part.horizon)
+            rows = self._reader.rows(units_asked, part.rows_per_unit, part.rows, part.horizon)
         else:
-            rows = self._reader.summaries(summary, asked, part.rows_per_unit)
-        vectors = vectors_of(contribution, {**rows, "replicate": replicate}, state)
+            rows = self._reader.summaries(summary, units_asked, part.rows_per_unit)
+        vectors = contribution_vectors(contribution, {**rows, "replicate": replicate}, state)
         if isinstance(part, LaplaceSum):
-            bounded = numbers_bounded(part, vectors)
+            bounded = bound_numbers(part, vectors)
         else:
             bounded = clipping.clip_rows(vectors, part.clip_norm)
-        self._saw(part, mean, bounded.reshape(replicates, units, -1))
+        self._observe(part, mean, bounded.reshape(replicates, units, -1))
 
-    def saw_gradient(self, part: PoissonSum, models: list[nn.Module], objective: Objective, mean: Floats) -> None:
+    def observe_gradient(self, part: PoissonSum, models: list[nn.Module], objective: Objective, mean: Floats) -> None:
         """One answer of `noisy_gradient`, [R, P]."""
         assert self._known is not None
         if part.name in self._blind:
             return
-        if (part.name, objective) not in self._drawn:
-            self._drawn[part.name, objective] = Drawn(part, objective, self._known, seed=self._seed)
-        drawn = self._drawn[part.name, objective]
+        if (part.name, objective) not in self._samplers:
+            self._samplers[part.name, objective] = UnitSampler(part, objective, self._known, seed=self._seed)
+        sampler = self._samplers[part.name, objective]
         gradients = [
-            torch.stack([torch.stack(list(drawn.gradients(model))) for _ in range(self._draws)]).mean(0)
+            torch.stack([torch.stack(list(sampler.clipped_gradients(model))) for _ in range(self._draws)]).mean(0)
             for model in models
         ]
-        self._saw(part, mean, torch.stack(gradients).double().numpy())
+        self._observe(part, mean, torch.stack(gradients).double().numpy())
 
-    def saw_round(
+    def observe_round(
         self, part: UserSum, rows: Rows, contribution: Contribution | Tally, state: Any, mean: Floats
     ) -> None:
         """One answer of a `UserVault`'s `noisy_sum`, [R, d]."""
         # rows: of those who may be canaries, V of each replicate side by side, V = 0 where nobody of them is met
-        met = self._rounds.setdefault(part.name, _Rounds(part))
+        rounds = self._rounds.setdefault(part.name, _Rounds(part))
         vectors = np.zeros((len(mean), self.canaries, mean.shape[1]))
         if len(rows["replicate"]):
-            asked = vectors_of(contribution, rows, state)
+            asked = contribution_vectors(contribution, rows, state)
             vectors = clipping.clip_rows(asked, part.clip_norm).reshape(vectors.shape)
-        met.left.append(mean * part.users)
-        met.own.append(vectors)
+        rounds.residuals.append(mean * part.users)
+        rounds.contributions.append(vectors)
 
     def scores(self) -> Floats:
         """[R, m], higher where a canary seems to be in."""
         total = self._total.copy()
-        for met in self._rounds.values():
-            total += self._of_rounds(met)
+        for rounds in self._rounds.values():
+            total += self._round_scores(rounds)
         return total
 
-    def _saw(self, part: Sum, mean: Floats, vectors: Floats) -> None:
+    def _observe(self, part: Sum, mean: Floats, vectors: Floats) -> None:
         """One answer [R, d], and what each unit would add, [R, units, d]."""
-        seen, first = mean * part.expected(self._unit), vectors.shape[1] - self.canaries
+        total, first = mean * part.divisor(self._unit), vectors.shape[1] - self.canaries
         rate = part.participation
         absent = np.zeros_like(vectors[:, first])
         if self._unit.relation == "replace_one":
             first, absent = first - 1, vectors[:, first - 1]
-        left = seen - rate * vectors[:, :first].sum(axis=1)
+        residual = total - rate * vectors[:, :first].sum(axis=1)
 
-        def told(vector: Floats) -> Floats:
-            return ratios(left, vector, rate, part.spread, laplace=part.laplace)
+        def vector_ratios(vector: Floats) -> Floats:
+            return log_likelihood_ratios(residual, vector, rate, part.noise_scale, laplace=part.laplace)
 
         if self.canaries > 1 and rate < 1:
             canary_vectors = np.moveaxis(vectors[:, first:], 1, 0)
-            self._total += np.stack([told(vector) for vector in canary_vectors], axis=1)
+            self._total += np.stack([vector_ratios(vector) for vector in canary_vectors], axis=1)
         elif self.canaries > 1:
-            self._total += posterior_means(left, vectors[:, first:], part.spread)
+            self._total += posterior_means(residual, vectors[:, first:], part.noise_scale)
         else:
-            self._total[:, 0] += told(vectors[:, -1]) - told(absent)
+            self._total[:, 0] += vector_ratios(vectors[:, -1]) - vector_ratios(absent)
 
-    def _of_rounds(self, met: _Rounds) -> Floats:
+    def _round_scores(self, rounds: _Rounds) -> Floats:
         """[R, m] of all sums of a part together: each canary is met once, and later noise tells of that meeting's."""
-        part, steps = met.part, len(met.left)
+        part, steps = rounds.part, len(rounds.residuals)
         white = np.eye(steps)
         if part.correlation == "toeplitz":
             column = coefficients(part.steps, part.decay)
             white = np.array([[column[t - s] if t >= s else 0.0 for s in range(steps)] for t in range(steps)])
         scale = sensitivity(part.correlation, part.steps, part.participations, part.decay)
-        noise = scale * part.spread
-        left = np.tensordot(white, np.array(met.left), axes=1)  # [T, R, d], independent noise
-        signals = np.tensordot(white, np.array(met.own), axes=1)  # [T, R, m, d]
+        noise = scale * part.noise_scale
+        residuals = np.tensordot(white, np.array(rounds.residuals), axes=1)  # [T, R, d], independent noise
+        signals = np.tensordot(white, np.array(rounds.contributions), axes=1)  # [T, R, m, d]
         if self.canaries == 1:
-            return np.asarray((((left[:, :, None] - signals / 2) * signals).sum(axis=(0, 3))) / noise**2)
-        flat = np.moveaxis(left, 0, 1).reshape(left.shape[1], -1)
+            return np.asarray((((residuals[:, :, None] - signals / 2) * signals).sum(axis=(0, 3))) / noise**2)
+        flat = np.moveaxis(residuals, 0, 1).reshape(residuals.shape[1], -1)
         return posterior_means(flat, np.moveaxis(signals, 0, 2).reshape(*signals.shape[1:3], -1), noise)
 
 
-def ratios(left: Floats, vector: Floats, rate: float, scale: float, *, laplace: bool = False) -> Floats:
+def log_likelihood_ratios(
+    residual: Floats, vector: Floats, rate: float, scale: float, *, laplace: bool = False
+) -> Floats:
     """[R], log of the densities of what was released with a unit's vector [R, d] in the sum, and without."""
     # left: [R, d], the released sum, less what others add to it; scale: of the noise: a standard deviation, or
     # Laplace's scale
     if laplace:
-        full = (np.abs(left) - np.abs(left - vector)).sum(axis=1) / scale
+        full = (np.abs(residual) - np.abs(residual - vector)).sum(axis=1) / scale
     else:
-        full = ((left - vector / 2) * vector).sum(axis=1) / scale**2
+        full = ((residual - vector / 2) * vector).sum(axis=1) / scale**2
     return np.asarray(full if rate == 1 else np.logaddexp(math.log1p(-rate), math.log(rate) + full))
 
 
-def posterior_means(left: Floats, vectors: Floats, noise: float) -> Floats:
+def posterior_means(residual: Floats, vectors: Floats, noise: float) -> Floats:
     """[R, m], how much of each canary's vector [R, m, d] a noisy sum [R, d] seems to hold, less what was expected."""
     # Each canary is in with probability 1/2.
     means = np.empty(vectors.shape[:2])
-    for r, (seen, canaries) in enumerate(zip(left, vectors, strict=True)):
+    for r, (row, canaries) in enumerate(zip(residual, vectors, strict=True)):
         length = max(float(np.sqrt(np.square(canaries).sum(axis=1)).max()), 1e-300)
-        directions, variance = canaries / length, max(LEAST, (noise / length) ** 2) / COIN
+        directions, variance = canaries / length, max(MIN_VARIANCE, (noise / length) ** 2) / COIN_VARIANCE
         kernel = directions @ directions.T + variance * np.eye(len(canaries))
-        means[r] = np.linalg.solve(kernel, directions @ (seen / length - directions.sum(axis=0) / 2))
+        means[r] = np.linalg.solve(kernel, directions @ (row / length - directions.sum(axis=0) / 2))
     return means
 
 
 # Vaults whose mechanisms are the real ones, and which tell a canary scorer what left them.
 
 
-class TriedOnce(IsolationChecks):
+class CachedChecks(IsolationChecks):
     """Checks of tacit's own objectives, each once a process: an audit opens a vault for every run."""
 
     _passed: ClassVar[set[tuple[object, ...]]] = set()
 
-    def objective(self, part: Sum, model: nn.Module, objective: Objective) -> None:
+    def try_objective(self, part: Sum, model: nn.Module, objective: Objective) -> None:
         """See `IsolationChecks`."""
         key = (self._spec, part, objective, outline(model))
         if key not in self._passed:
-            super().objective(part, model, objective)
+            super().try_objective(part, model, objective)
             self._passed.add(key)
 
 
@@ -219,18 +221,18 @@ class ScoredVault(Vault):
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
-        self._checks = TriedOnce(self.spec)
+        self._checks = CachedChecks(self.spec)
 
     def noisy_sum(self, run: Run, part: str, contribution: Contribution | Tally, state: Any = None) -> Floats:
         """As the real call."""
         mean = super().noisy_sum(run, part, contribution, state)
-        self.scorer.saw_sum(run.sum_part(part), contribution, state, mean)
+        self.scorer.observe_sum(run.sum_part(part), contribution, state, mean)
         return mean
 
     def noisy_gradient(self, run: Run, part: str, models: Sequence[nn.Module], objective: Objective) -> Tensor:
         """As the real call."""
         mean = super().noisy_gradient(run, part, models, objective)
-        self.scorer.saw_gradient(run.part(part, PoissonSum), list(models), objective, mean.double().numpy())
+        self.scorer.observe_gradient(run.part(part, PoissonSum), list(models), objective, mean.double().numpy())
         return mean
 
 
@@ -245,7 +247,7 @@ class ScoredDevices(FederatedVault):
         """As the real call; the work is one without memory."""
         mean = super().noisy_sum(run, part, work, state)
         assert not hasattr(work, "begin")
-        self.scorer.saw_sum(run.sum_part(part), work, state, mean)
+        self.scorer.observe_sum(run.sum_part(part), work, state, mean)
         return mean
 
 
@@ -257,7 +259,7 @@ class Visitors:
         present: [m], who of them comes.
         spec: public bounds.
         replicates: R.
-        often: in how many meetings they come.
+        participations: in how many meetings they come.
     """
 
     simulated = True
@@ -269,22 +271,22 @@ class Visitors:
         spec: PublicSpec,
         replicates: int,
         *,
-        often: int = 1,
+        participations: int = 1,
     ) -> None:
-        self.spec, self.replicates, self.canaries, self.often = spec, replicates, len(present), often
+        self.spec, self.replicates, self.canaries, self.participations = spec, replicates, len(present), participations
         self._rows, self._present, self._meetings = dict(rows), present, 0
 
     def arrive(self, count: int) -> list[list[str]]:
         """The canaries who are present, or people who have no id and so add nothing."""
-        open_, self._meetings = self._meetings < self.often, self._meetings + 1
+        open_, self._meetings = self._meetings < self.participations, self._meetings + 1
         names = [f"canary {i}" if present and open_ else "" for i, present in enumerate(self._present[:count])]
         return [names] * self.replicates
 
-    def serve(self, people: Sequence[Sequence[str]], actor: Actor) -> dict[str, NDArray[Any]]:
+    def serve(self, people: Sequence[Sequence[str]], actor: UserActor) -> dict[str, NDArray[Any]]:
         """What all of them do."""
-        return self.as_if(sum(map(len, people)))
+        return self.canary_rows(sum(map(len, people)))
 
-    def as_if(self, people: int) -> dict[str, NDArray[Any]]:
+    def canary_rows(self, people: int) -> dict[str, NDArray[Any]]:
         """The canaries' rows, again and again for so many people."""
         return {name: np.resize(column, (people, *column.shape[1:])) for name, column in self._rows.items()}
 
@@ -295,18 +297,19 @@ class ScoredUsers(UserVault):
     scorer: CanaryScorer
     visitors: Visitors
 
-    def enroll(self, run: Run, actor: Actor) -> None:
+    def enroll(self, run: Run, actor: UserActor) -> None:
         """As the real one."""
         part = run.sum_part(run.plan.parts()[0].name)
-        met = part.steps - self.steps_left(run, part.name)
+        meetings = part.steps - self.steps_left(run, part.name)
         super().enroll(run, actor)
-        replicate = np.repeat(np.arange(self.replicates), self.visitors.canaries * (met < self.visitors.often))
-        served, everybody = self.visitors.as_if(len(replicate)), np.ones(len(replicate), bool)
+        copies = self.visitors.canaries * (meetings < self.visitors.participations)
+        replicate = np.repeat(np.arange(self.replicates), copies)
+        served, everybody = self.visitors.canary_rows(len(replicate)), np.ones(len(replicate), bool)
         place = np.arange(len(replicate)) % self.visitors.canaries
-        self._as_if = enrolled_rows(served, self.spec, part.rows_per_unit, replicate, everybody, place)
+        self._canary_rows = enrolled_rows(served, self.spec, part.rows_per_unit, replicate, everybody, place)
 
     def noisy_sum(self, run: Run, part: str, contribution: Contribution | Tally, state: Any = None) -> Floats:
         """As the real call."""
         mean = super().noisy_sum(run, part, contribution, state)
-        self.scorer.saw_round(run.part(part, UserSum), self._as_if, contribution, state, mean)
+        self.scorer.observe_round(run.part(part, UserSum), self._canary_rows, contribution, state, mean)
         return mean

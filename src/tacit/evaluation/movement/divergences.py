@@ -16,33 +16,42 @@ import numpy as np
 
 from tacit.data.mobility.days import Days
 from tacit.errors import DataError
-from tacit.evaluation.movement.measures import REFERENCE, ROBUST, SEQUENCE, Counted, Floats, Measure, View, counted
+from tacit.evaluation.movement.measures import (
+    REFERENCE,
+    ROBUST,
+    SEQUENCE,
+    DaysView,
+    Floats,
+    Measure,
+    MeasureCounts,
+    count_measure,
+)
 
 __all__ = [
     "CONTROL",
     "FLOOR",
-    "READABLE",
+    "MAX_READABLE_ERROR",
     "SEQ",
     "SETS",
     "SIMULATED",
-    "Line",
+    "DaysView",
+    "DivergenceRow",
+    "DivergenceTable",
+    "IntervalEstimate",
     "MapAdvice",
-    "Row",
-    "Set",
-    "Table",
-    "Value",
+    "MeasureSummary",
+    "MetricSet",
     "Verdict",
-    "View",
+    "compare_measures",
+    "divergence_table",
     "divergences",
-    "lines",
     "map_advice",
-    "reference",
-    "robust",
-    "sequence",
-    "table",
+    "reference_divergences",
+    "robust_divergences",
+    "sequence_divergences",
 ]
 
-Set = Literal["reference", "sequence", "robust"]
+MetricSet = Literal["reference", "sequence", "robust"]
 SETS: Mapping[str, tuple[Measure, ...]] = {"reference": REFERENCE, "sequence": SEQUENCE, "robust": ROBUST}
 
 SEQ = "SEQ"
@@ -50,7 +59,7 @@ FLOOR = "floor"
 
 
 @dataclass(frozen=True)
-class Value:
+class IntervalEstimate:
     """A divergence and its interval over the real people (both ends equal the value where none was asked for)."""
 
     value: float
@@ -59,23 +68,23 @@ class Value:
 
 
 @dataclass(frozen=True)
-class Row:
+class DivergenceRow:
     """One table of days against the real one."""
 
     name: str  # of the row; `FLOOR` is real people against other real people
-    values: Mapping[str, Value]  # by name of the measure, `SEQ` included with the sequence set
+    values: Mapping[str, IntervalEstimate]  # by name of the measure, `SEQ` included with the sequence set
 
 
 @dataclass(frozen=True)
-class Table:
+class DivergenceTable:
     """Rows of measures."""
 
-    metrics: Set  # the set
+    metrics: MetricSet  # the set
     measures: tuple[str, ...]  # names of the columns
-    rows: tuple[Row, ...]  # the floor, where one was asked for, and then the rows in the order given
+    rows: tuple[DivergenceRow, ...]  # the floor, where one was asked for, and then the rows in the order given
     confidence: float  # of the intervals
 
-    def row(self, name: str) -> Row:
+    def row(self, name: str) -> DivergenceRow:
         """The row of that name.
 
         Raises:
@@ -84,49 +93,49 @@ class Table:
         for row in self.rows:
             if row.name == name:
                 return row
-        raise _refused(f"no row {name!r}", ", ".join(row.name for row in self.rows), "ask for one of these")
+        raise _data_error(f"no row {name!r}", ", ".join(row.name for row in self.rows), "ask for one of these")
 
 
-def reference(real: Days | View, synthetic: Days) -> dict[str, float]:
+def reference_divergences(real: Days | DaysView, synthetic: Days) -> dict[str, float]:
     """The papers' Radius, DailyLoc, Distance, G-rank and I-rank."""
     return divergences(real, synthetic, metrics="reference")
 
 
-def sequence(real: Days | View, synthetic: Days) -> dict[str, float]:
+def sequence_divergences(real: Days | DaysView, synthetic: Days) -> dict[str, float]:
     """DailyLoc, StayLen, HomeArr, ActSlot, NMove, Bigram, Motif and their mean, SEQ."""
     return divergences(real, synthetic, metrics="sequence")
 
 
-def robust(real: Days | View, synthetic: Days) -> dict[str, float]:
+def robust_divergences(real: Days | DaysView, synthetic: Days) -> dict[str, float]:
     """Distance km, Radius km, Visits, Slot visits and OD."""
     return divergences(real, synthetic, metrics="robust")
 
 
-def divergences(real: Days | View, synthetic: Days, *, metrics: Set) -> dict[str, float]:
+def divergences(real: Days | DaysView, synthetic: Days, *, metrics: MetricSet) -> dict[str, float]:
     """Every measure of a set, by name, in nats; 0 is equality.
 
     Args:
-        real: the days to compare with; as a `View`, what is counted of them is counted once for many calls.
+        real: the days to compare with; as a `DaysView`, what is counted of them is counted once for many calls.
         synthetic: the others, on the same grid; the numbers of days may differ.
         metrics: the set.
 
     Raises:
         DataError: a side holds no day, the grids differ, or there is no such set.
     """
-    scored = table(real, {"synthetic": synthetic}, metrics=metrics).rows[0]
+    scored = divergence_table(real, {"synthetic": synthetic}, metrics=metrics).rows[0]
     return {name: value.value for name, value in scored.values.items()}
 
 
-def table(
-    real: Days | View,
+def divergence_table(
+    real: Days | DaysView,
     rows: Mapping[str, Days],
     *,
-    metrics: Set,
+    metrics: MetricSet,
     floors: int = 0,
     bootstrap: int = 0,
     confidence: float = 0.95,
     seed: int = 0,
-) -> Table:
+) -> DivergenceTable:
     """Measures of several tables of days against one real table.
 
     Args:
@@ -147,74 +156,75 @@ def table(
             fewer than two people.
     """
     if metrics not in SETS:
-        raise _refused(f"no set of measures {metrics!r}", " or ".join(get_args(Set)), "choose one of these")
+        raise _data_error(f"no set of measures {metrics!r}", " or ".join(get_args(MetricSet)), "choose one of these")
     measures = SETS[metrics]
-    seen = real if isinstance(real, View) else View(real)
-    if any(days.grid != seen.days.grid for days in rows.values()):
+    real_view = real if isinstance(real, DaysView) else DaysView(real)
+    if any(days.grid != real_view.days.grid for days in rows.values()):
         remedy = "put the days on the grid of the real ones first"
-        raise _refused("the tables of days lie on different grids", "one public grid for all", remedy)
+        raise _data_error("the tables of days lie on different grids", "one public grid for all", remedy)
     if not 0 < confidence < 1 or min(floors, bootstrap) < 0:
         what = f"confidence {confidence!r}, floors {floors!r}, bootstrap {bootstrap!r}"
-        raise _refused(what, "a confidence inside (0, 1) and numbers >= 0", "choose another value")
-    people, owner = np.unique(seen.days.person, return_inverse=True)
+        raise _data_error(what, "a confidence inside (0, 1) and numbers >= 0", "choose another value")
+    people, owner = np.unique(real_view.days.person, return_inverse=True)
     owner = owner.reshape(-1).astype(np.int64)
     if (floors or bootstrap) and len(people) < 2:
         expected = "at least two for a floor or an interval"
-        raise _refused("fewer than two people", expected, "leave out floors and bootstrap")
-    views = [seen, *(View(days) for days in rows.values())]
-    counts = [counted(measure, views, owner if floors or bootstrap else None) for measure in measures]
-    seen.forget()
+        raise _data_error("fewer than two people", expected, "leave out floors and bootstrap")
+    views = [real_view, *(DaysView(days) for days in rows.values())]
+    counts = [count_measure(measure, views, owner if floors or bootstrap else None) for measure in measures]
+    real_view.forget()
     rng = np.random.default_rng(seed)
     names = tuple(measure.name for measure in measures) + ((SEQ,) if metrics == "sequence" else ())
-    entries: list[Row] = []
+    entries: list[DivergenceRow] = []
     if floors:
         splits = np.stack([rng.permutation(len(people)) < len(people) // 2 for _ in range(floors)]).astype(np.float64)
         between = [
-            [count.measure.divergence(count.reweighted(half), count.reweighted(1 - half)) for half in splits]
+            [count.measure.divergence(count.reweight(half), count.reweight(1 - half)) for half in splits]
             for count in counts
         ]
         drawn = _with_mean(np.array(between).T, metrics)
         entries.append(_row(FLOOR, names, drawn.mean(axis=0), drawn, confidence))
-    values = _with_mean(np.stack([_against(count, None) for count in counts], axis=1), metrics)
+    values = _with_mean(np.stack([_divergences(count, None) for count in counts], axis=1), metrics)
     weights = rng.multinomial(len(people), np.full(len(people), 1 / len(people)), size=bootstrap).astype(np.float64)
-    again = np.stack([[_against(count, weight) for count in counts] for weight in weights]) if bootstrap else None
+    samples = np.stack([[_divergences(count, weight) for count in counts] for weight in weights]) if bootstrap else None
     for i, name in enumerate(rows):
-        drawn = values[None, i] if again is None else _with_mean(again[:, :, i], metrics)
+        drawn = values[None, i] if samples is None else _with_mean(samples[:, :, i], metrics)
         entries.append(_row(name, names, values[i], drawn, confidence))
-    return Table(metrics, names, tuple(entries), confidence)
+    return DivergenceTable(metrics, names, tuple(entries), confidence)
 
 
-def _against(count: Counted, weights: Floats | None) -> Floats:
+def _divergences(count: MeasureCounts, weights: Floats | None) -> Floats:
     """Divergence of each further table from the first [rows], its people weighted [P]."""
-    real = count.totals[0] if weights is None else count.reweighted(weights)
+    real = count.totals[0] if weights is None else count.reweight(weights)
     return np.array([count.measure.divergence(real, other) for other in count.totals[1:]])
 
 
-def _with_mean(values: Floats, metrics: Set) -> Floats:
+def _with_mean(values: Floats, metrics: MetricSet) -> Floats:
     """Values [..., measures], with their mean as a last column in the sequence set."""
     return np.concatenate([values, values.mean(axis=-1, keepdims=True)], axis=-1) if metrics == "sequence" else values
 
 
-def _row(name: str, names: tuple[str, ...], values: Floats, drawn: Floats, confidence: float) -> Row:
+def _row(name: str, names: tuple[str, ...], values: Floats, drawn: Floats, confidence: float) -> DivergenceRow:
     tails = np.quantile(drawn - drawn.mean(axis=0), [(1 - confidence) / 2, (1 + confidence) / 2], axis=0)
     low, high = np.maximum(values + tails, 0.0)
-    return Row(name, {n: Value(float(values[i]), float(low[i]), float(high[i])) for i, n in enumerate(names)})
+    estimates = {n: IntervalEstimate(float(values[i]), float(low[i]), float(high[i])) for i, n in enumerate(names)}
+    return DivergenceRow(name, estimates)
 
 
 Verdict = Literal["as close as other people", "farther than other people", "no better than noise"]
 SIMULATED, CONTROL = "simulated", "noise only"
-READABLE = 0.5
+MAX_READABLE_ERROR = 0.5
 """Largest relative error of a square that a reader can use."""
 
 
 @dataclass(frozen=True)
-class Line:
+class MeasureSummary:
     """One measure of a report."""
 
     measure: str  # its name
-    value: Value  # of the simulated days, with its interval over the real people
-    floor: Value  # real people against other real people, with the spread over splits
-    control: Value | None  # of days that are made without any record, or None
+    value: IntervalEstimate  # of the simulated days, with its interval over the real people
+    floor: IntervalEstimate  # real people against other real people, with the spread over splits
+    control: IntervalEstimate | None  # of days that are made without any record, or None
     # "no better than noise" where the value's upper end reaches the control's lower end; else whether its lower end
     # lies below the floor's upper end
     verdict: Verdict
@@ -227,10 +237,10 @@ class MapAdvice:
     map: str  # its name
     cells: int  # how many squares (or pairs of them) it has
     relative_error: float  # the noise of one cell as a multiple of what a mean cell holds
-    usable: bool  # whether that is at most `READABLE`
+    usable: bool  # whether that is at most `MAX_READABLE_ERROR`
     most_cells: int  # of how many cells a map would be readable
 
-    def words(self) -> str:
+    def to_sentence(self) -> str:
         """The advice as a sentence."""
         what = (
             f"{self.map} ({self.cells:,} cells): the noise is {self.relative_error:,.2g} times what a mean cell holds"
@@ -240,16 +250,16 @@ class MapAdvice:
         return f"{what}; do not read single cells. A map of at most {self.most_cells:,} cells can be read."
 
 
-def lines(
+def compare_measures(
     real: Days,
     simulated: Days,
     *,
-    metrics: Set,
+    metrics: MetricSet,
     control: Days | None = None,
     floors: int = 20,
     bootstrap: int = 200,
     seed: int = 0,
-) -> tuple[Line, ...]:
+) -> tuple[MeasureSummary, ...]:
     """Every measure of a set beside its floor and its control.
 
     Args:
@@ -263,12 +273,12 @@ def lines(
         DataError: as `table`; `floors` is 0.
     """
     if floors < 1:
-        raise _refused(f"floors is {floors}", "at least one split of the people", "leave it at 20")
+        raise _data_error(f"floors is {floors}", "at least one split of the people", "leave it at 20")
     days = {SIMULATED: simulated} | ({} if control is None else {CONTROL: control})
-    comparison = table(real, days, metrics=metrics, floors=floors, bootstrap=bootstrap, seed=seed)
+    comparison = divergence_table(real, days, metrics=metrics, floors=floors, bootstrap=bootstrap, seed=seed)
     rows = {row.name: row.values for row in comparison.rows}
     return tuple(
-        _line(name, rows[SIMULATED][name], rows[FLOOR][name], rows.get(CONTROL, {}).get(name))
+        _compare_measure(name, rows[SIMULATED][name], rows[FLOOR][name], rows.get(CONTROL, {}).get(name))
         for name in comparison.measures
     )
 
@@ -291,22 +301,24 @@ def map_advice(noise: float, squares: int) -> tuple[MapAdvice, ...]:
     """
     if not (math.isfinite(noise) and noise >= 0 and squares >= 1):
         expected, remedy = "a finite noise >= 0 and at least one square", "take both from the plan and the public grid"
-        raise _refused(f"noise {noise!r}, squares {squares!r}", expected, remedy)
-    most = int(min(READABLE / noise, 1e12)) if noise > 0 else 10**12
+        raise _data_error(f"noise {noise!r}, squares {squares!r}", expected, remedy)
+    most = int(min(MAX_READABLE_ERROR / noise, 1e12)) if noise > 0 else 10**12
     return tuple(
-        MapAdvice(name, cells, noise * cells, noise * cells <= READABLE, most)
+        MapAdvice(name, cells, noise * cells, noise * cells <= MAX_READABLE_ERROR, most)
         for name, cells in (("visits by half-hour", squares), ("origins and destinations", squares**2))
     )
 
 
-def _line(measure: str, value: Value, floor: Value, control: Value | None) -> Line:
+def _compare_measure(
+    measure: str, value: IntervalEstimate, floor: IntervalEstimate, control: IntervalEstimate | None
+) -> MeasureSummary:
     verdict: Verdict
     if control is not None and value.high >= control.low:
         verdict = "no better than noise"
     else:
         verdict = "as close as other people" if value.low <= floor.high else "farther than other people"
-    return Line(measure, value, floor, control, verdict)
+    return MeasureSummary(measure, value, floor, control, verdict)
 
 
-def _refused(what: str, expected: str, remedy: str) -> DataError:
+def _data_error(what: str, expected: str, remedy: str) -> DataError:
     return DataError(what, where="measures of movement", expected=expected, remedy=remedy)

@@ -24,16 +24,16 @@ from tacit.data.mobility.days import SLOTS, Days
 from tacit.data.mobility.grids import Grid, H3Grid, RegularGrid
 from tacit.errors import DataError
 
-__all__ = ["MOST_TRIPS", "Kind", "Panel", "render"]
+__all__ = ["MAX_TRIPS", "Kind", "Panel", "render"]
 
 Kind = Literal["synthetic", "simulated", "public"]
 """Made by a released simulator, by a simulation that never saw a person, or of people who published their days."""
 
-MOST_PLACES, MOST_VISITS = 20_000, 250_000
+MAX_PLACES, MAX_VISITS = 20_000, 250_000
 """Of one panel: beyond these the cells are joined to larger blocks."""
-MOST_FLOWS = 250
+MAX_FLOWS = 250
 """Pairs of blocks that are drawn, the largest ones."""
-FLOWS_HELD = 0.4
+MIN_FLOW_SHARE = 0.4
 """Of all moves between blocks the drawn pairs hold at least this share: the blocks are as small as that allows."""
 
 IntArray = npt.NDArray[np.int64]
@@ -54,9 +54,9 @@ class Panel:
 
     def __post_init__(self) -> None:
         if self.kind not in get_args(Kind):
-            raise _refused(f"the days are declared as {self.kind!r}", f"one of {', '.join(get_args(Kind))}")
+            raise _data_error(f"the days are declared as {self.kind!r}", f"one of {', '.join(get_args(Kind))}")
         if not len(self.days.cells):
-            raise _refused("there is no day", "at least one day")
+            raise _data_error("there is no day", "at least one day")
 
 
 @dataclass(frozen=True)
@@ -70,23 +70,23 @@ class Levels:
     def of(cls, days: Days) -> Levels:
         """The finest at which a browser can draw the days, and the drawn flows hold enough of the moves."""
         visits = flows = -1
-        for level, (_, cells) in enumerate(blocks(days.grid, days.cells)):
+        for level, (_, cells) in enumerate(block_levels(days.grid, days.cells)):
             if visits < 0:
                 held = np.unique(cells * SLOTS + np.arange(SLOTS))
-                visits = level if len(held) <= MOST_VISITS and len(np.unique(held // SLOTS)) <= MOST_PLACES else -1
+                visits = level if len(held) <= MAX_VISITS and len(np.unique(held // SLOTS)) <= MAX_PLACES else -1
             if flows < 0:
                 _, counts = np.unique(_moves(cells)[2], return_counts=True)
-                flows = level if np.sort(counts)[-MOST_FLOWS:].sum() >= FLOWS_HELD * counts.sum() else -1
+                flows = level if np.sort(counts)[-MAX_FLOWS:].sum() >= MIN_FLOW_SHARE * counts.sum() else -1
             if min(visits, flows) >= 0:
                 break
         return cls(level if visits < 0 else visits, level if flows < 0 else flows)
 
-    def joined(self, other: Levels) -> Levels:
+    def merge(self, other: Levels) -> Levels:
         """The coarser of both, so that two maps can be compared."""
         return Levels(max(self.visits, other.visits), max(self.flows, other.flows))
 
 
-def packed(panel: Panel, levels: Levels, *, trips: int) -> dict[str, Any]:
+def pack_panel(panel: Panel, levels: Levels, *, trips: int) -> dict[str, Any]:
     """The panel's arrays for the page, as JSON values.
 
     Args:
@@ -95,7 +95,7 @@ def packed(panel: Panel, levels: Levels, *, trips: int) -> dict[str, Any]:
         trips: most days whose trips are drawn; taken evenly. Visits and flows count all days.
     """
     days = panel.days.cells
-    grid, cells = blocks_at(panel.days, levels.visits)
+    grid, cells = blocks_of_level(panel.days, levels.visits)
     places, index = np.unique(cells, return_inverse=True)
     index = index.reshape(days.shape)
     outlines = corners(grid, places)
@@ -107,11 +107,11 @@ def packed(panel: Panel, levels: Levels, *, trips: int) -> dict[str, Any]:
         "days": len(days),
         "shown": len(shown),
         "sides": outlines.shape[1],
-        "corners": _array(outlines.ravel()),
-        "trips": _array(index[shown].ravel()),
-        "moving": _array((index[:, 1:] != index[:, :-1]).mean(axis=0)),
-        "visits": {"starts": _array(slots), "where": _array(where), "counts": _array(counts)},
-        "flows": _flows(*blocks_at(panel.days, levels.flows)),
+        "corners": _encode_array(outlines.ravel()),
+        "trips": _encode_array(index[shown].ravel()),
+        "moving": _encode_array((index[:, 1:] != index[:, :-1]).mean(axis=0)),
+        "visits": {"starts": _encode_array(slots), "where": _encode_array(where), "counts": _encode_array(counts)},
+        "flows": _flows(*blocks_of_level(panel.days, levels.flows)),
     }
 
 
@@ -131,10 +131,10 @@ def corners(grid: Grid, cells: npt.ArrayLike) -> FloatArray:
         outlines = [h3.cell_to_boundary(cell) for cell in grid.indexes(cells).tolist()]
         most = max(len(outline) for outline in outlines)
         return np.array([[*outline, *[outline[-1]] * (most - len(outline))] for outline in outlines], dtype=np.float64)
-    raise _refused("the grid is of an unknown kind", "a RegularGrid or an H3Grid")
+    raise _data_error("the grid is of an unknown kind", "a RegularGrid or an H3Grid")
 
 
-def blocks(grid: Grid, cells: IntArray) -> Iterator[tuple[Grid, IntArray]]:
+def block_levels(grid: Grid, cells: IntArray) -> Iterator[tuple[Grid, IntArray]]:
     """The cells on the grid, then on ever coarser ones."""
     yield grid, cells
     if isinstance(grid, H3Grid):
@@ -142,12 +142,12 @@ def blocks(grid: Grid, cells: IntArray) -> Iterator[tuple[Grid, IntArray]]:
     else:
         factors = (2, 3, 5, 8, 12, 20, 30, 50, 80, 120, 200, 500, 1_000, 5_000, 20_000)  # type: ignore[assignment]
     for factor in factors:
-        yield grid.coarse(factor), grid.coarsen(cells.ravel(), factor).reshape(cells.shape)
+        yield grid.coarse_grid(factor), grid.coarsen(cells.ravel(), factor).reshape(cells.shape)
 
 
-def blocks_at(days: Days, level: int) -> tuple[Grid, IntArray]:
+def blocks_of_level(days: Days, level: int) -> tuple[Grid, IntArray]:
     """The grid of a level, and the days on it."""
-    return next(islice(blocks(days.grid, days.cells), level, None))
+    return next(islice(block_levels(days.grid, days.cells), level, None))
 
 
 def _moves(cells: IntArray) -> tuple[IntArray, IntArray, IntArray]:
@@ -171,7 +171,7 @@ def _flows(grid: Grid, cells: IntArray) -> dict[str, Any]:
     slot = np.nonzero(index[:, 1:] != index[:, :-1])[1]
     origins, destinations, pairs = _moves(index)
     keys, first, inverse, counts = np.unique(pairs, return_index=True, return_inverse=True, return_counts=True)
-    largest = np.argsort(-counts, kind="stable")[:MOST_FLOWS]
+    largest = np.argsort(-counts, kind="stable")[:MAX_FLOWS]
     rank = np.full(len(keys), -1, dtype=np.int64)
     rank[largest] = np.arange(len(largest))
     row = rank[inverse.ravel()]
@@ -185,20 +185,20 @@ def _flows(grid: Grid, cells: IntArray) -> dict[str, Any]:
         "profile": profile.ravel(),
     }
     share = float(counts[largest].sum() / max(1, counts.sum()))
-    return {name: _array(values) for name, values in arrays.items()} | {"pairs": len(keys), "share": share}
+    return {name: _encode_array(values) for name, values in arrays.items()} | {"pairs": len(keys), "share": share}
 
 
-def largest_flows(grid: Grid, cells: IntArray, *, most: int) -> tuple[FloatArray, IntArray]:
+def largest_flows(grid: Grid, cells: IntArray, *, limit: int) -> tuple[FloatArray, IntArray]:
     """Latitude and longitude [m, 2, 2] of origin and destination of the largest flows, and their moves [m]."""
     origins, destinations, pairs = _moves(cells)
     _, first, counts = np.unique(pairs, return_index=True, return_counts=True)
-    chosen = np.argsort(-counts, kind="stable")[:most]
+    chosen = np.argsort(-counts, kind="stable")[:limit]
     ends = np.stack([origins[first[chosen]], destinations[first[chosen]]], axis=1)
     centres = corners(grid, ends.ravel()).mean(axis=1) if len(ends) else np.zeros((0, 2))
     return centres.reshape(-1, 2, 2), counts[chosen]
 
 
-def _array(values: npt.NDArray[Any]) -> dict[str, str]:
+def _encode_array(values: npt.NDArray[Any]) -> dict[str, str]:
     """Little-endian bytes of an array in the smallest kind that holds it."""
     if values.dtype.kind == "f":
         kind = "f8"
@@ -208,12 +208,12 @@ def _array(values: npt.NDArray[Any]) -> dict[str, str]:
     return {"kind": kind, "base64": base64.b64encode(values.astype(f"<{kind}").tobytes()).decode()}
 
 
-def _refused(what: str, expected: str) -> DataError:
+def _data_error(what: str, expected: str) -> DataError:
     remedy = "draw what a simulator generated, or days that are declared simulated or public"
     return DataError(what, where="maps", expected=expected, remedy=remedy)
 
 
-MOST_TRIPS = 1_000
+MAX_TRIPS = 1_000
 """Days whose trips are drawn by default."""
 _SCRIPTS = ("data.js", "view.js", "layers.js", "page.js")
 _FOLDER = "tacit.evaluation.movement"
@@ -230,7 +230,7 @@ def render(
     title: str,
     promise: str = "",
     cautions: Sequence[str] = (),
-    trips: int = MOST_TRIPS,
+    trips: int = MAX_TRIPS,
     tiles: str | None = None,
     attribution: str | None = None,
 ) -> str:
@@ -251,12 +251,12 @@ def render(
             is missing or malformed.
     """
     if not 1 <= len(panels) <= 2 or trips < 1:
-        raise _invalid("there is no panel or no trip to draw, or there are more than two panels", "one or two panels")
+        raise _map_error("there is no panel or no trip to draw, or there are more than two panels", "one or two panels")
     background = None if tiles is None else _background(tiles, attribution)
     levels = [Levels.of(panel.days) for panel in panels]
     if panels[0].days.grid == panels[-1].days.grid:
-        levels = [levels[0].joined(levels[-1])] * len(panels)
-    drawn = [packed(panel, level, trips=trips) for panel, level in zip(panels, levels, strict=True)]
+        levels = [levels[0].merge(levels[-1])] * len(panels)
+    drawn = [pack_panel(panel, level, trips=trips) for panel, level in zip(panels, levels, strict=True)]
     data = {"title": title, "panels": drawn, "tiles": background}
     script = "(() => {\n" + "\n".join(_read(name) for name in _SCRIPTS) + "})();\n"
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
@@ -295,9 +295,9 @@ def _background(tiles: str, attribution: str | None) -> dict[str, Any]:
     parts = urlsplit(tiles)
     named = all(f"{{{axis}}}" in tiles for axis in "xyz")
     if parts.scheme not in ("http", "https") or not re.fullmatch(r"[A-Za-z0-9.\-]+(:\d+)?", parts.netloc) or not named:
-        raise _invalid("the address of the tiles is malformed", '"https://HOST/{z}/{x}/{y}.png"')
+        raise _map_error("the address of the tiles is malformed", '"https://HOST/{z}/{x}/{y}.png"')
     if not attribution:
-        raise _invalid("the tiles have no attribution", "the words that their terms ask for")
+        raise _map_error("the tiles have no attribution", "the words that their terms ask for")
     origin = f"{parts.scheme}://{parts.netloc}"
     return {"address": tiles, "origin": origin, "attribution": attribution, "deepest": 18}
 
@@ -306,5 +306,5 @@ def _read(name: str) -> str:
     return resources.files(_FOLDER).joinpath("map_page", name).read_text(encoding="utf-8")
 
 
-def _invalid(what: str, expected: str) -> DataError:
+def _map_error(what: str, expected: str) -> DataError:
     return DataError(what, where="maps.render", expected=expected, remedy="correct the argument")

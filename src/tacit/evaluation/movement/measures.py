@@ -14,7 +14,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.data.mobility.days import HOME, MOTIFS, RETURN, SLOTS, Days, actions, motif, symbols
+from tacit.data.mobility.days import HOME, MOTIFS, RETURN, SLOTS, Days, actions, motif_classes, symbols
 from tacit.data.mobility.grids import haversine_km
 from tacit.errors import DataError
 
@@ -26,7 +26,7 @@ DENSE = 2**24
 
 
 @dataclass(frozen=True, eq=False)
-class View:
+class DaysView:
     """Days as the measures look at them; what is derived is made once."""
 
     days: Days
@@ -66,7 +66,7 @@ class View:
         corner = np.floor(np.round(np.asarray(self.days.grid.centres(cells)) / step, 6)).astype(np.int64)
         return (corner[:, 0] * columns + corner[:, 1])[places]
 
-    def repeated(self, width: int) -> Ints:
+    def day_indices(self, width: int) -> Ints:
         """The day of each of `width` codes a day, flat [D * width]."""
         return np.repeat(np.arange(len(self.days.cells)), width)
 
@@ -85,7 +85,7 @@ class View:
 
 
 @dataclass(frozen=True, eq=False)
-class Tally:
+class CodeCounts:
     """Codes [n], the day each belongs to [n], and how often each counts [n] (None: once)."""
 
     codes: Ints
@@ -98,7 +98,7 @@ class Measure:
     """One divergence between days."""
 
     name: str  # as in tables
-    count: Callable[[View], Tally]  # what is counted
+    count: Callable[[DaysView], CodeCounts]  # what is counted
     size: int | None = None  # codes are 0..size-1; None where their range is open and only those that occur count
     # from the counts [m] of one side to what is compared, e.g. sorted visit probabilities
     vector: Callable[[Floats], Floats] = field(default=lambda counts: counts)
@@ -110,7 +110,7 @@ class Measure:
 
 
 @dataclass(frozen=True, eq=False)
-class Counted:
+class MeasureCounts:
     """The counts of one measure over several tables of days, on common codes."""
 
     measure: Measure  # what was counted
@@ -121,27 +121,27 @@ class Counted:
     code: Ints
     times: Floats
 
-    def reweighted(self, weights: Floats) -> Floats:
+    def reweight(self, weights: Floats) -> Floats:
         """Counts of the first table [m] if person i counted `weights[i]` times."""
         return np.bincount(self.code, weights[self.owner] * self.times, self.totals.shape[1]).astype(np.float64)
 
 
-def counted(measure: Measure, views: Sequence[View], owner: Ints | None) -> Counted:
+def count_measure(measure: Measure, views: Sequence[DaysView], owner: Ints | None) -> MeasureCounts:
     """Count one measure in several tables."""
     # owner: person 0..P-1 of each day of the first table [D], None where nobody is
     counts = [view.counts(measure) for view in views]
     all_codes = np.concatenate([codes for codes, _ in counts]) if measure.size is None else np.arange(measure.size)
-    seen = np.unique(all_codes)
-    totals = np.zeros((len(views), len(seen)))
+    occurring = np.unique(all_codes)
+    totals = np.zeros((len(views), len(occurring)))
     for row, (codes, times) in zip(totals, counts, strict=True):
-        row[np.searchsorted(seen, codes)] = times
+        row[np.searchsorted(occurring, codes)] = times
     none = np.zeros(0, np.int64)
     if owner is None:
-        return Counted(measure, totals, none, none, np.zeros(0))
+        return MeasureCounts(measure, totals, none, none, np.zeros(0))
     tally = measure.count(views[0])
-    keys, at = distinct_codes(owner[tally.day] * len(seen) + np.searchsorted(seen, tally.codes))
+    keys, at = distinct_codes(owner[tally.day] * len(occurring) + np.searchsorted(occurring, tally.codes))
     often = np.bincount(at, tally.times, len(keys)).astype(np.float64)
-    return Counted(measure, totals, keys // len(seen), keys % len(seen), often)
+    return MeasureCounts(measure, totals, keys // len(occurring), keys % len(occurring), often)
 
 
 def distinct_codes(values: Ints) -> tuple[Ints, Ints]:
@@ -185,7 +185,7 @@ SQUARE_DEGREES = 2101.45
 DEGREE_BINS, DAILY_PLACES, RANKS, SHARES = 1000, 50, 20, 50
 
 
-def _bins(values: Floats, low: float, high: float, bins: int) -> tuple[Ints, Ints]:
+def _bin(values: Floats, low: float, high: float, bins: int) -> tuple[Ints, Ints]:
     """The bin of each value and its position, values outside left out; `np.arange` gives one bin less than asked."""
     edges = np.arange(low, high, (high - low) / bins)
     inside = np.flatnonzero((values >= edges[0]) & (values <= edges[-1]))
@@ -193,52 +193,53 @@ def _bins(values: Floats, low: float, high: float, bins: int) -> tuple[Ints, Int
     return np.minimum(index, len(edges) - 2).astype(np.int64), inside
 
 
-def _width(low: float, high: float, bins: int) -> int:
+def _bin_count(low: float, high: float, bins: int) -> int:
     return len(np.arange(low, high, (high - low) / bins)) - 1
 
 
-def _squared_distance(view: View) -> Tally:
+def _squared_distance(view: DaysView) -> CodeCounts:
     step = np.square(np.diff(view.degrees, axis=1)).sum(axis=2)
-    codes, at = _bins(step.ravel(), 0.0, SQUARE_DEGREES, DEGREE_BINS)
-    return Tally(codes, at // step.shape[1])
+    codes, at = _bin(step.ravel(), 0.0, SQUARE_DEGREES, DEGREE_BINS)
+    return CodeCounts(codes, at // step.shape[1])
 
 
-def _squared_radius(view: View) -> Tally:
+def _squared_radius(view: DaysView) -> CodeCounts:
     away = view.degrees - view.degrees.mean(axis=1, keepdims=True)
-    codes, day = _bins(np.square(away).sum(axis=2).mean(axis=1), 0.0, SQUARE_DEGREES, DEGREE_BINS)
-    return Tally(codes, day)
+    codes, day = _bin(np.square(away).sum(axis=2).mean(axis=1), 0.0, SQUARE_DEGREES, DEGREE_BINS)
+    return CodeCounts(codes, day)
 
 
-def _binned_daily_places(view: View) -> Tally:
-    codes, day = _bins((view.symbols.max(axis=1) + 1) / view.symbols.shape[1], 0.0, 1.0, 48)
-    return Tally(codes, day)
+def _binned_daily_places(view: DaysView) -> CodeCounts:
+    codes, day = _bin((view.symbols.max(axis=1) + 1) / view.symbols.shape[1], 0.0, 1.0, 48)
+    return CodeCounts(codes, day)
 
 
-def visits(view: View) -> Tally:
+def visits(view: DaysView) -> CodeCounts:
     """The cell of every slot."""
-    return Tally(view.days.cells.ravel(), view.repeated(view.days.cells.shape[1]))
+    return CodeCounts(view.days.cells.ravel(), view.day_indices(view.days.cells.shape[1]))
 
 
 def _shares(counts: Floats) -> Floats:
     """Histogram [49] of the 50 largest visit probabilities."""
     largest = np.sort(counts)[::-1][:DAILY_PLACES] / counts.sum()
     largest = np.pad(largest, (0, DAILY_PLACES - len(largest)))
-    return np.bincount(_bins(largest, 0.0, 1.0, SHARES)[0], minlength=_width(0.0, 1.0, SHARES)).astype(np.float64)
+    return np.bincount(_bin(largest, 0.0, 1.0, SHARES)[0], minlength=_bin_count(0.0, 1.0, SHARES)).astype(np.float64)
 
 
-def _day_ranks(view: View) -> Tally:
+def _day_ranks(view: DaysView) -> CodeCounts:
     """How many slots of a day are spent in its k-th most visited cell, for k = 0..19."""
-    seen, width = view.symbols, view.symbols.shape[1]
-    days = len(seen)
-    often = np.bincount((seen + np.arange(days)[:, None] * width).ravel(), minlength=days * width).reshape(days, width)
+    day_symbols, width = view.symbols, view.symbols.shape[1]
+    days = len(day_symbols)
+    symbols = (day_symbols + np.arange(days)[:, None] * width).ravel()
+    often = np.bincount(symbols, minlength=days * width).reshape(days, width)
     ranked = -np.sort(-often, axis=1)[:, :RANKS]
-    return Tally(np.tile(np.arange(RANKS), days), view.repeated(RANKS), ranked.ravel().astype(np.int64))
+    return CodeCounts(np.tile(np.arange(RANKS), days), view.day_indices(RANKS), ranked.ravel().astype(np.int64))
 
 
 REFERENCE = (
-    Measure("Radius", _squared_radius, _width(0.0, SQUARE_DEGREES, DEGREE_BINS), smooth=SMOOTH),
-    Measure("DailyLoc", _binned_daily_places, _width(0.0, 1.0, 48), smooth=SMOOTH),
-    Measure("Distance", _squared_distance, _width(0.0, SQUARE_DEGREES, DEGREE_BINS), smooth=SMOOTH),
+    Measure("Radius", _squared_radius, _bin_count(0.0, SQUARE_DEGREES, DEGREE_BINS), smooth=SMOOTH),
+    Measure("DailyLoc", _binned_daily_places, _bin_count(0.0, 1.0, 48), smooth=SMOOTH),
+    Measure("Distance", _squared_distance, _bin_count(0.0, SQUARE_DEGREES, DEGREE_BINS), smooth=SMOOTH),
     Measure("G-rank", visits, None, _shares, smooth=SMOOTH),
     Measure("I-rank", _day_ranks, RANKS, smooth=SMOOTH),
 )
@@ -260,15 +261,15 @@ def distance_bins(kilometres: Floats) -> Ints:
     return np.where(kilometres < 1e-6, 0, 1 + np.minimum(place, BINS - 1).astype(np.int64))
 
 
-def _distance(view: View) -> Tally:
+def _distance(view: DaysView) -> CodeCounts:
     starts, ends = view.degrees[:, :-1].reshape(-1, 2), view.degrees[:, 1:].reshape(-1, 2)
     moved = np.flatnonzero((view.days.cells[:, :-1] != view.days.cells[:, 1:]).ravel())
     codes = np.zeros(len(starts), np.int64)
     codes[moved] = distance_bins(haversine_km(starts[moved], ends[moved]))
-    return Tally(codes, view.repeated(SLOTS - 1))
+    return CodeCounts(codes, view.day_indices(SLOTS - 1))
 
 
-def _radius(view: View) -> Tally:
+def _radius(view: DaysView) -> CodeCounts:
     """Radius of gyration: root mean squared great-circle distance from the day's centre."""
     cells, places = view.cells
     latitude, longitude = np.radians(np.asarray(view.days.grid.centres(cells), np.float64)).T
@@ -278,31 +279,31 @@ def _radius(view: View) -> Tally:
     centre = np.degrees(np.stack([np.arctan2(z, np.hypot(x, y)), np.arctan2(y, x)], axis=1))
     away = haversine_km(view.degrees.reshape(-1, 2), np.repeat(centre, SLOTS, axis=0)).reshape(-1, SLOTS)
     radius = np.sqrt(np.square(away).mean(axis=1))
-    return Tally(distance_bins(np.where(view.symbols.any(axis=1), radius, 0.0)), view.repeated(1))
+    return CodeCounts(distance_bins(np.where(view.symbols.any(axis=1), radius, 0.0)), view.day_indices(1))
 
 
-def _largest(counts: Floats) -> Floats:
+def _largest_counts(counts: Floats) -> Floats:
     largest = np.sort(counts)[::-1][:PLACES]
     return np.pad(largest, (0, PLACES - len(largest)))
 
 
-def _slot_visits(view: View) -> Tally:
+def _slot_visits(view: DaysView) -> CodeCounts:
     """Square and slot together: as every slot has the same mass, the mean of the slots' divergences."""
     squares = view.squares(SLOT_DEGREES)
-    return Tally((squares * SLOTS + np.arange(SLOTS)).ravel(), view.repeated(SLOTS))
+    return CodeCounts((squares * SLOTS + np.arange(SLOTS)).ravel(), view.day_indices(SLOTS))
 
 
-def _trips(view: View) -> Tally:
+def _trips(view: DaysView) -> CodeCounts:
     """Square left and square entered, of the steps that change squares."""
     squares = view.squares(OD_DEGREES)
     day, step = np.nonzero(squares[:, :-1] != squares[:, 1:])
-    return Tally(squares[day, step] * SQUARES + squares[day, step + 1], day)
+    return CodeCounts(squares[day, step] * SQUARES + squares[day, step + 1], day)
 
 
 ROBUST = (
     Measure("Distance km", _distance, BINS + 1),
     Measure("Radius km", _radius, BINS + 1),
-    Measure("Visits", visits, None, _largest),
+    Measure("Visits", visits, None, _largest_counts),
     Measure("Slot visits", _slot_visits),
     Measure("OD", _trips),
 )
@@ -311,40 +312,40 @@ ROBUST = (
 ACTIONS = max(HOME, RETURN) + 1
 
 
-def _daily_places(view: View) -> Tally:
-    return Tally(view.symbols.max(axis=1), view.repeated(1))
+def _daily_places(view: DaysView) -> CodeCounts:
+    return CodeCounts(view.symbols.max(axis=1), view.day_indices(1))
 
 
-def _stays(view: View) -> Tally:
+def _stays(view: DaysView) -> CodeCounts:
     """Lengths of all stays in one cell, 1..48."""
     days = len(view.symbols)
     first = np.ones((days, SLOTS), np.bool_)
     first[:, 1:] = view.symbols[:, 1:] != view.symbols[:, :-1]
     starts = np.flatnonzero(first)
-    return Tally(np.diff(np.append(starts, days * SLOTS)), starts // SLOTS)
+    return CodeCounts(np.diff(np.append(starts, days * SLOTS)), starts // SLOTS)
 
 
-def _home_arrivals(view: View) -> Tally:
+def _home_arrivals(view: DaysView) -> CodeCounts:
     day, slot = np.nonzero(view.actions == HOME)
-    return Tally(slot, day)
+    return CodeCounts(slot, day)
 
 
-def _action_slots(view: View) -> Tally:
+def _action_slots(view: DaysView) -> CodeCounts:
     steps = view.actions.shape[1]
-    return Tally((view.actions * steps + np.arange(steps)).ravel(), view.repeated(steps))
+    return CodeCounts((view.actions * steps + np.arange(steps)).ravel(), view.day_indices(steps))
 
 
-def _moves(view: View) -> Tally:
-    return Tally((np.diff(view.symbols, axis=1) != 0).sum(axis=1), view.repeated(1))
+def _moves(view: DaysView) -> CodeCounts:
+    return CodeCounts((np.diff(view.symbols, axis=1) != 0).sum(axis=1), view.day_indices(1))
 
 
-def _bigrams(view: View) -> Tally:
+def _bigrams(view: DaysView) -> CodeCounts:
     pairs = view.actions[:, :-1] * ACTIONS + view.actions[:, 1:]
-    return Tally(pairs.ravel(), view.repeated(pairs.shape[1]))
+    return CodeCounts(pairs.ravel(), view.day_indices(pairs.shape[1]))
 
 
-def _motifs(view: View) -> Tally:
-    return Tally(motif(view.days.cells), view.repeated(1))
+def _motifs(view: DaysView) -> CodeCounts:
+    return CodeCounts(motif_classes(view.days.cells), view.day_indices(1))
 
 
 SEQUENCE = (

@@ -9,8 +9,8 @@ from typing import Literal
 import numpy as np
 
 from tacit.evaluation.report import blocks, charts
-from tacit.evaluation.report.blocks import Certified, Chart, Facts, Row, Section, Text, grid, tabled
-from tacit.evaluation.report.charts import Kind, Line, number, span, styles
+from tacit.evaluation.report.blocks import Certified, Chart, Facts, Paragraphs, Section, TableRow, make_grid, make_table
+from tacit.evaluation.report.charts import ChartLine, Kind, number, span, styles
 
 Role = Literal["reference", "round", "released", "floor"]
 """The base model; the model after a round; the one that is released; one that was steered by noise alone."""
@@ -18,7 +18,7 @@ _KINDS: dict[str, Kind] = {"reference": "reference", "released": "synthetic"}
 
 
 @dataclass(frozen=True)
-class Wrote:
+class ModelOutcome:
     """What one model wrote on public prompts."""
 
     label: str  # label, role: which model
@@ -31,7 +31,7 @@ class Wrote:
 
 
 def sections(
-    certificate: Certified, *, prompts: int, outcomes: Sequence[Wrote], samples: Sequence[tuple[str, str]] = ()
+    certificate: Certified, *, prompts: int, outcomes: Sequence[ModelOutcome], samples: Sequence[tuple[str, str]] = ()
 ) -> tuple[Section, ...]:
     """What the page of a steered model says besides the promise; no text of a protected person is among it.
 
@@ -42,18 +42,18 @@ def sections(
         samples: public prompts, each completed by the base model and by the released one at the same draws.
     """
     unused = {name for name, value in certificate["plan"].items() if value in (None, "")} | blocks.STATED
-    texts = [Row(before, {"Released model": after}) for before, after in samples]
+    texts = [TableRow(before, {"Released model": after}) for before, after in samples]
     lead = "Public prompts, completed at the same draws."
     return (
-        _answer(prompts, outcomes),
-        _measured(outcomes),
-        Section("Texts", tabled("Base model", texts, words=True), lead, "texts"),
-        blocks.settings(blocks.pairs(certificate, unused), before="any text was read"),
-        blocks.limits(certificate),
+        _answer_section(prompts, outcomes),
+        _outcomes_section(outcomes),
+        Section("Texts", make_table("Base model", texts, words=True), lead, "texts"),
+        blocks.settings_section(blocks.setting_pairs(certificate, unused), before="any text was read"),
+        blocks.limits_section(certificate),
     )
 
 
-def _answer(prompts: int, outcomes: Sequence[Wrote]) -> Section:
+def _answer_section(prompts: int, outcomes: Sequence[ModelOutcome]) -> Section:
     base, row = (next(row for row in outcomes if row.role == role) for role in ("reference", "released"))
     different = f"of neighbouring tokens; the base model {number(base.distinct, 3)}"
     figures = [
@@ -70,29 +70,29 @@ def _answer(prompts: int, outcomes: Sequence[Wrote]) -> Section:
         ]
         went = f"from {number(base.reward, 3)} to {number(row.reward, 3)}"
         hero, headline = "The reward", f"The public reward of what this model writes went {went}."
-    return blocks.opening(headline, (Text(lines), Facts(figures)), eyebrow="What was learned", hero=hero)
+    return blocks.opening_section(headline, (Paragraphs(lines), Facts(figures)), eyebrow="What was learned", hero=hero)
 
 
-def _measured(outcomes: Sequence[Wrote]) -> Section:
+def _outcomes_section(outcomes: Sequence[ModelOutcome]) -> Section:
     rows = []
     for row in outcomes:
         cells = {"Divergence": number(row.kl, 3), "Different pairs": number(row.distinct, 3)}
         if row.reward is not None:
             cells = {"Public reward": f"{number(row.reward, 3)} ± {number(row.error, 2)}"} | cells
-        rows.append(Row(row.label, cells, kind=_KINDS.get(row.role, "control")))
-    met = [row for row in outcomes if row.role != "floor" and row.reward is not None]
-    drawn = grid([_curve(met)] if met else [], wide=True)
+        rows.append(TableRow(row.label, cells, kind=_KINDS.get(row.role, "control")))
+    plotted = [row for row in outcomes if row.role != "floor" and row.reward is not None]
+    drawn = make_grid([_reward_chart(plotted)] if plotted else [], wide=True)
     lead = "Farther from the base model is not better in itself."
-    return Section("What it came to", (*drawn, *tabled("Model", rows)), lead, "measured", before=True)
+    return Section("What it came to", (*drawn, *make_table("Model", rows)), lead, "measured", before=True)
 
 
-def _curve(rows: Sequence[Wrote]) -> Chart:
+def _reward_chart(rows: Sequence[ModelOutcome]) -> Chart:
     style = styles([("public reward", "synthetic")])
     order = sorted(rows, key=lambda row: row.kl)
     kl, reward = (np.array([getattr(row, name) for row in order]) for name in ("kl", "reward"))
     errors = np.array([row.error for row in order])
-    drawn = charts.lines(
-        [Line(style["public reward"], kl, reward, reward - errors, reward + errors)],
+    drawn = charts.line_chart(
+        [ChartLine(style["public reward"], kl, reward, reward - errors, reward + errors)],
         title="; ".join(
             f"{row.label}: reward {number(value, 3)} at {number(row.kl, 3)} nats a token"
             for row, value in zip(order, reward.tolist(), strict=True)

@@ -25,7 +25,7 @@ _SHAPES = re.compile(
 
 
 @dataclass(frozen=True)
-class Text:
+class Paragraphs:
     """Paragraphs of one style."""
 
     lines: Sequence[str]
@@ -84,7 +84,7 @@ class Chart:
 
 
 @dataclass(frozen=True)
-class Row:
+class TableRow:
     """One row of a table, its cells by column: of the release ("synthetic"), of something else, or of neither ("")."""
 
     label: str
@@ -94,11 +94,11 @@ class Row:
 
 
 @dataclass(frozen=True)
-class Table:
+class TableBlock:
     """Rows of figures, or of words; `first` heads their labels."""
 
     first: str
-    rows: Sequence[Row]
+    rows: Sequence[TableRow]
     words: bool = False
 
     @property
@@ -117,7 +117,7 @@ class Banner:
 
 
 @dataclass(frozen=True)
-class Grid:
+class BlockGrid:
     """Blocks side by side under a legend, as many as fit; fewer where they are wide."""
 
     blocks: Sequence[Block]
@@ -125,7 +125,7 @@ class Grid:
     legend: Sequence[Key] = ()
 
 
-Block = Text | Link | Facts | Notes | Chart | Table | Banner | Grid
+Block = Paragraphs | Link | Facts | Notes | Chart | TableBlock | Banner | BlockGrid
 
 
 @dataclass(frozen=True)
@@ -182,22 +182,22 @@ class Report:
         return dataclasses.replace(report, certificate=certificate)
 
 
-def grid(blocks: Sequence[Block], *, wide: bool = False, legend: Sequence[Key] = ()) -> tuple[Grid, ...]:
+def make_grid(blocks: Sequence[Block], *, wide: bool = False, legend: Sequence[Key] = ()) -> tuple[BlockGrid, ...]:
     """A grid of the blocks; none of none."""
-    return (Grid(blocks, wide, legend),) if blocks else ()
+    return (BlockGrid(blocks, wide, legend),) if blocks else ()
 
 
-def tabled(first: str, rows: Sequence[Row], *, words: bool = False) -> tuple[Table, ...]:
+def make_table(first: str, rows: Sequence[TableRow], *, words: bool = False) -> tuple[TableBlock, ...]:
     """A table of the rows; none of none."""
-    return (Table(first, rows, words),) if rows else ()
+    return (TableBlock(first, rows, words),) if rows else ()
 
 
-def opening(headline: str, blocks: Sequence[Block], *, eyebrow: str, hero: str) -> Section:
+def opening_section(headline: str, blocks: Sequence[Block], *, eyebrow: str, hero: str) -> Section:
     """What the page begins with, before the promise."""
     return Section(headline, blocks, id="answer", before=True, hero=hero, eyebrow=eyebrow)
 
 
-def settings(
+def settings_section(
     rows: Sequence[tuple[str, str, str]],
     *released: Block,
     before: str = "any record was read",
@@ -208,7 +208,7 @@ def settings(
     return Section("What was fixed beforehand", (Facts(rows, "pairs"), *released), lead, "settings")
 
 
-def limits(
+def limits_section(
     certificate: Certified,
     *,
     title: str = "What is assumed, and what is not covered",
@@ -220,14 +220,14 @@ def limits(
     lists = [Notes("Covered by the promise", sentences.lines(certificate, "covered"), plain=True)] if covered else []
     lists.append(Notes("Assumed", sentences.lines(certificate, "assumptions"), plain=True))
     lists.append(Notes("Not covered by the promise", sentences.lines(certificate, "not_covered")))
-    return Section(title, grid(lists, wide=not covered), lead, id)
+    return Section(title, make_grid(lists, wide=not covered), lead, id)
 
 
 STATED = frozenset({"unit", "epsilon", "delta"})
 """Fields of every plan that stand elsewhere on the page, as the promise."""
 
 
-def pairs(
+def setting_pairs(
     certificate: Certified, unused: Collection[str] = STATED, *, plan: Mapping[str, Any] | None = None
 ) -> list[tuple[str, str, str]]:
     """(setting, value, what it is) for every field of the certificate's plan, one level deep.
@@ -245,7 +245,7 @@ def pairs(
         doc = _NO_READERS.sub("", docs.get(name, "")).replace("`", "").rstrip(".")
         if name not in unused:
             shown = ((key, part) for key, part in inner.items() if key not in unused)
-            rows += [(key.replace("_", " "), _shown(part), doc if key == name else "") for key, part in shown]
+            rows += [(key.replace("_", " "), _format_setting(part), doc if key == name else "") for key, part in shown]
     return rows
 
 
@@ -253,7 +253,7 @@ _NO_READERS = re.compile(r" ?\(`[^)]*`\)|^see `.*|[;.]? ?None (until|takes|choos
 """Parts of doc lines that say nothing on a page: references to code, and what None means, which a run has replaced."""
 
 
-def _shown(value: Any) -> str:
+def _format_setting(value: Any) -> str:
     if value is None:
         return "default"
     if isinstance(value, bool):

@@ -33,7 +33,7 @@ _BARS = 8
 
 
 @dataclass(frozen=True)
-class Axis:
+class ChartAxis:
     """One axis: its label with the unit, its range, whether it is logarithmic (base 10), or has whole numbers only.
     `marks` are ticks in place of round values; infinity, the last of them, is a place of its own near the end. `names`
     are what the marks 0, 1, ... are called."""
@@ -69,24 +69,24 @@ class Axis:
             first, last = math.ceil(math.log10(self.low) - 1e-9), math.floor(math.log10(self.high) + 1e-9)
             stride = max(1, math.ceil((last - first + 1) / 5))
             return [10.0**power for power in range(last, first - 1, -stride)]
-        step = nice((self.high - self.low) / 4)
+        step = nice_step((self.high - self.low) / 4)
         step = max(1.0, round(step)) if self.whole else step
         first, last = math.ceil(self.low / step - 1e-9), math.floor(self.high / step + 1e-9)
         return [k * step for k in range(first, last + 1)]
 
 
-def nice(value: float) -> float:
+def nice_step(value: float) -> float:
     """The smallest of 1, 2, 2.5, 5 or 10 times a power of ten that is at least `value` (> 0)."""
     power = 10.0 ** math.floor(math.log10(value))
     return next(m * power for m in (1.0, 2.0, 2.5, 5.0, 10.0) if m * power >= value * (1 - 1e-9))
 
 
-def span(label: str, *values: Array) -> Axis:
+def span(label: str, *values: Array) -> ChartAxis:
     """A linear axis that holds all values, with a little room; a single value gets a range of one around it."""
     joined = np.concatenate([np.ravel(v) for v in values])
     low, high = float(joined.min()), float(joined.max())
     room = 0.04 * (high - low) if high > low else 0.5
-    return Axis(label, low - room, high + room)
+    return ChartAxis(label, low - room, high + room)
 
 
 def number(value: float, digits: int | None = None) -> str:
@@ -108,7 +108,7 @@ def number(value: float, digits: int | None = None) -> str:
     return text.replace("-", "−")
 
 
-def upward(value: float) -> str:
+def format_bound(value: float) -> str:
     """A bound for people: four significant digits, rounded up, so that the printed bound holds too."""
     if not math.isfinite(value):
         return "∞"
@@ -123,59 +123,59 @@ def upward(value: float) -> str:
 class Plot:
     """The rectangle of a chart in which values are drawn."""
 
-    x: Axis
-    y: Axis
+    x: ChartAxis
+    y: ChartAxis
     left: float
     top: float
     width: float
     height: float
 
-    def x_of(self, value: float) -> float:
+    def x_position(self, value: float) -> float:
         """The coordinate of a value on the x axis."""
         return self.left + self.width * float(self.x.fraction(value))
 
-    def y_of(self, value: float) -> float:
+    def y_position(self, value: float) -> float:
         """The coordinate of a value on the y axis."""
         return self.top + self.height * (1.0 - float(self.y.fraction(value)))
 
     def path(self, x: Array, y: Array) -> str:
         """Straight lines through the points (x, y), as the `d` of a path."""
-        return "M" + "L".join(f"{fmt(a)} {fmt(b)}" for a, b in self.places(x, y))
+        return "M" + "L".join(f"{fmt(a)} {fmt(b)}" for a, b in self.coordinates(x, y))
 
-    def places(self, x: Array, y: Array) -> list[tuple[float, float]]:
+    def coordinates(self, x: Array, y: Array) -> list[tuple[float, float]]:
         """The coordinates of the points (x, y)."""
         xs = self.left + self.width * self.x.fraction(x)
         ys = self.top + self.height * (1.0 - self.y.fraction(y))
         return list(zip(xs.tolist(), ys.tolist(), strict=True))
 
 
-def frame(title: str, x: Axis, y: Axis, *, height: float) -> tuple[Element, Plot]:
+def frame(title: str, x: ChartAxis, y: ChartAxis, *, height: float) -> tuple[Element, Plot]:
     """An empty chart with grid lines, tick labels and axis labels."""
     svg = canvas(title, height)
     y_ticks = [(tick, number(tick)) for tick in y.ticks()]
     left = 14.0 + 6.4 * max(len(text) for _, text in y_ticks)
     plot = Plot(x, y, left, 26.0, WIDTH - left - 20.0, height - 70.0)
     bottom = plot.top + plot.height
-    write(svg, 0.0, 12.0, shorten(y.label, 42), kind="axis-label")
+    draw_text(svg, 0.0, 12.0, shorten(y.label, 42), kind="axis-label")
     for tick, text in y_ticks:
-        at = plot.y_of(tick)
+        at = plot.y_position(tick)
         SubElement(svg, "path", {"class": "grid", "d": f"M{fmt(left)} {fmt(at)}H{fmt(left + plot.width)}"})
-        write(svg, left - 7.0, at + 4.0, text, anchor="end")
-    ruler(svg, plot)
+        draw_text(svg, left - 7.0, at + 4.0, text, anchor="end")
+    draw_ruler(svg, plot)
     SubElement(svg, "path", {"class": "axis", "d": f"M{fmt(left)} {fmt(bottom)}h{fmt(plot.width)}"})
     return svg, plot
 
 
-def ruler(svg: Element, plot: Plot, *, grid: bool = False) -> None:
+def draw_ruler(svg: Element, plot: Plot, *, grid: bool = False) -> None:
     """The x axis of a plot: marks below it, or grid lines across it, with their numbers and the label."""
     bottom = plot.top + plot.height
     for tick in plot.x.ticks():
-        at = plot.x_of(tick)
+        at = plot.x_position(tick)
         line = f"M{fmt(at)} {fmt(plot.top)}V{fmt(bottom)}" if grid else f"M{fmt(at)} {fmt(bottom)}v4"
         SubElement(svg, "path", {"class": "grid" if grid else "axis", "d": line})
-        write(svg, min(max(at, 14.0), WIDTH - 14.0), bottom + 17.0, plot.x.text(tick), anchor="middle")
+        draw_text(svg, min(max(at, 14.0), WIDTH - 14.0), bottom + 17.0, plot.x.text(tick), anchor="middle")
     middle = plot.left + plot.width / 2
-    write(svg, middle, bottom + 35.0, shorten(plot.x.label, 42), anchor="middle", kind="axis-label")
+    draw_text(svg, middle, bottom + 35.0, shorten(plot.x.label, 42), anchor="middle", kind="axis-label")
 
 
 def canvas(title: str, height: float, *, floor: bool = False) -> Element:
@@ -187,13 +187,13 @@ def canvas(title: str, height: float, *, floor: bool = False) -> Element:
     return svg
 
 
-def dots(svg: Element, plot: Plot, points: Array, style: str) -> None:
+def draw_dots(svg: Element, plot: Plot, points: Array, style: str) -> None:
     """A dot at each of the points [N, 2]."""
-    d = "".join(f"M{fmt(x)} {fmt(y)}h0" for x, y in plot.places(points[:, 0], points[:, 1]))
+    d = "".join(f"M{fmt(x)} {fmt(y)}h0" for x, y in plot.coordinates(points[:, 0], points[:, 1]))
     SubElement(svg, "path", {"class": f"dots {style}", "d": d})
 
 
-def write(
+def draw_text(
     parent: Element,
     x: float,
     y: float,
@@ -235,7 +235,7 @@ def styles(series: Iterable[tuple[str, Kind]]) -> dict[str, str]:
 
 
 @dataclass(frozen=True)
-class Line:
+class ChartLine:
     """One curve: x and y [N], and a band from low to high [N] if both are given; `style` names the colour."""
 
     style: str
@@ -245,7 +245,7 @@ class Line:
     high: Array | None = None
 
 
-def lines(lines: Sequence[Line], *, title: str, x: Axis, y: Axis) -> str:
+def line_chart(lines: Sequence[ChartLine], *, title: str, x: ChartAxis, y: ChartAxis) -> str:
     """Curves with optional confidence bands over shared axes; drawn in order, the last on top."""
     svg, plot = frame(title, x, y, height=230.0)
     for line in lines:
@@ -257,12 +257,12 @@ def lines(lines: Sequence[Line], *, title: str, x: Axis, y: Axis) -> str:
     return markup(svg)
 
 
-def bars(values: Array, *, title: str, x_label: str, y: Axis, first: int = 0) -> str:
+def bar_chart(values: Array, *, title: str, x_label: str, y: ChartAxis, first: int = 0) -> str:
     """One bar from 0 for each of the values [n] of the numbers first .. first + n - 1; a few do not fill the chart."""
     count = len(values)
     room = max(0.0, (_BARS - count) / 2)
     marks = tuple(float(first + k) for k in range(count)) if count <= _BARS else ()
-    x = Axis(x_label, first - 0.5 - room, first + count - 0.5 + room, whole=True, marks=marks)
+    x = ChartAxis(x_label, first - 0.5 - room, first + count - 0.5 + room, whole=True, marks=marks)
     svg, plot = frame(title, x, y, height=230.0)
     width = 0.8 if count <= 100 else 1.0
     for index, value in enumerate(values.tolist(), start=first):
@@ -272,10 +272,10 @@ def bars(values: Array, *, title: str, x_label: str, y: Axis, first: int = 0) ->
     return markup(svg)
 
 
-def surface(values: Array, *, title: str, x: Axis, y: Axis, scale: Axis) -> str:
+def surface_chart(values: Array, *, title: str, x: ChartAxis, y: ChartAxis, scale: ChartAxis) -> str:
     """A surface over a rectangle: one hue, stronger for larger values, with its scale above."""
     # values: [rows, columns] over equal cells, row 0 lies at the lower end of y
-    svg, plot = frame(title, x, Axis(shorten(y.label, 20), y.low, y.high), height=330.0)
+    svg, plot = frame(title, x, ChartAxis(shorten(y.label, 20), y.low, y.high), height=330.0)
     rows, columns = values.shape
     levels = np.minimum((scale.fraction(values) * _LEVELS).astype(int), _LEVELS - 1)
     width, height = plot.width / columns, plot.height / rows
@@ -292,8 +292,8 @@ def surface(values: Array, *, title: str, x: Axis, y: Axis, scale: Axis) -> str:
         strength = {"class": "level", "fill-opacity": fmt(0.06 + 0.94 * level / (_LEVELS - 1))}
         key = f"M{fmt(left + cell * level)} 3h{fmt(cell)}v10h{fmt(-cell)}Z"
         SubElement(svg, "path", {**strength, "d": "".join(boxes) + key, "shape-rendering": "crispEdges"})
-    write(svg, left - 6.0, 12.0, number(scale.low), anchor="end")
-    write(svg, left + 86.0, 12.0, number(scale.high))
+    draw_text(svg, left - 6.0, 12.0, number(scale.low), anchor="end")
+    draw_text(svg, left + 86.0, 12.0, number(scale.high))
     return markup(svg)
 
 
@@ -303,14 +303,14 @@ def vote_mark(action: int) -> tuple[str, str]:
     return f"vote {style}", _MARKS[(action + action // len(_MARKS)) % len(_MARKS)]
 
 
-def votes(
-    positions: Array, choice: NDArray[np.int64], share: Array, *, lowest: float, title: str, x: Axis, y: Axis
+def votes_chart(
+    positions: Array, choice: NDArray[np.int64], share: Array, *, lowest: float, title: str, x: ChartAxis, y: ChartAxis
 ) -> str:
     """One mark for each of N states: its form and colour are the chosen action, its strength the share that chose
     it."""
     # positions: [N, 2]; choice: [N] actions, 0 and above; share: [N], from `lowest` (the weakest mark) to 1
     svg, plot = frame(title, x, y, height=330.0)
-    places = np.array(plot.places(positions[:, 0], positions[:, 1]))
+    places = np.array(plot.coordinates(positions[:, 0], positions[:, 1]))
     strength = np.clip((share - lowest) / (1.0 - lowest), 0.0, 1.0)
     levels = np.minimum((strength * _STRENGTHS).astype(int), _STRENGTHS - 1)
     for level in range(_STRENGTHS):
@@ -324,20 +324,20 @@ def votes(
     return markup(svg)
 
 
-def estimate(value: float, ends: tuple[float, float], written: Sequence[str], *, title: str, x: Axis) -> str:
+def estimate_chart(value: float, ends: tuple[float, float], written: Sequence[str], *, title: str, x: ChartAxis) -> str:
     """A value and its interval on a public range: the range as a track, the interval as a bar, the value as a mark."""
     left, track = 10.0, 46.0
     svg = canvas(title, 116.0)
-    plot = Plot(x, Axis("", 0.0, 1.0), left, track - 6.0, WIDTH - 2 * left, 24.0)
+    plot = Plot(x, ChartAxis("", 0.0, 1.0), left, track - 6.0, WIDTH - 2 * left, 24.0)
     bar = {"y": fmt(track), "height": "14", "rx": "3"}
     SubElement(svg, "rect", {"class": "track", "x": fmt(left), "width": fmt(plot.width), **bar})
-    start, stop = plot.x_of(ends[0]), plot.x_of(ends[1])
+    start, stop = plot.x_position(ends[0]), plot.x_position(ends[1])
     SubElement(svg, "rect", {"class": "span", "x": fmt(start), "width": fmt(max(2.0, stop - start)), **bar})
-    SubElement(svg, "path", {"class": "mark", "d": f"M{fmt(plot.x_of(value))} {fmt(track - 6)}v26"})
-    middle = min(max(plot.x_of(value), 60.0), WIDTH - 60.0)
-    write(svg, middle, 15.0, written[0], anchor="middle", kind="told")
-    write(svg, middle, 32.0, f"{written[1]} to {written[2]}", anchor="middle")
-    ruler(svg, plot)
+    SubElement(svg, "path", {"class": "mark", "d": f"M{fmt(plot.x_position(value))} {fmt(track - 6)}v26"})
+    middle = min(max(plot.x_position(value), 60.0), WIDTH - 60.0)
+    draw_text(svg, middle, 15.0, written[0], anchor="middle", kind="told")
+    draw_text(svg, middle, 32.0, f"{written[1]} to {written[2]}", anchor="middle")
+    draw_ruler(svg, plot)
     return markup(svg)
 
 
@@ -345,7 +345,7 @@ _FEW = 5
 """Labels that have room below an axis."""
 
 
-def histogram(
+def histogram_chart(
     edges: Array,
     reference: Array | None,
     synthetic: Array,
@@ -364,8 +364,8 @@ def histogram(
     """
     top = max(float(np.max(part)) for part in (reference, synthetic) if part is not None)
     few = tuple(labels) if len(labels) <= _FEW else ()
-    x = Axis(x_label, float(edges[0]), float(edges[-1]), marks=tuple(map(float, range(len(few)))), names=few)
-    svg, plot = frame(title, x, Axis(y_label, 0.0, 105.0 * top if top > 0 else 1.0), height=190.0)
+    x = ChartAxis(x_label, float(edges[0]), float(edges[-1]), marks=tuple(map(float, range(len(few)))), names=few)
+    svg, plot = frame(title, x, ChartAxis(y_label, 0.0, 105.0 * top if top > 0 else 1.0), height=190.0)
     steps_x = np.repeat(edges, 2)
     filled = (synthetic, "band synthetic") if reference is None else (reference, "area reference")
     for shares, kind in (filled, (synthetic, "line synthetic")):
@@ -383,10 +383,10 @@ def heat_map(matrix: Array, labels: Sequence[str], *, title: str) -> str:
     svg = canvas(title, top + side * count + foot)
     for i, row in enumerate(matrix):
         y = top + side * i
-        write(svg, left - 6, y + side / 2 + 4, labels[i], anchor="end")
+        draw_text(svg, left - 6, y + side / 2 + 4, labels[i], anchor="end")
         x = left + side * (i + 0.5)
         place = f"rotate(-90 {fmt(x + 4)} {fmt(top + side * count + 8)})"
-        write(svg, x + 4, top + side * count + 8, labels[i], anchor="end", transform=place)
+        draw_text(svg, x + 4, top + side * count + 8, labels[i], anchor="end", transform=place)
         for j, value in enumerate(row):
             size = fmt(0.95 * side)
             box = {"x": fmt(left + side * j), "y": fmt(y), "width": size, "height": size, "rx": "2"}
@@ -397,12 +397,12 @@ def heat_map(matrix: Array, labels: Sequence[str], *, title: str) -> str:
     return markup(svg)
 
 
-def scatter(panels: Sequence[tuple[str, Array]], *, title: str) -> str:
+def scatter_chart(panels: Sequence[tuple[str, Array]], *, title: str) -> str:
     """Points [N, 2] in [0, 1] of each (style, points) in one picture whose axes mean nothing; the last lie on top."""
-    svg, unit = canvas(title, 300.0, floor=True), Axis("", 0.0, 1.0)
+    svg, unit = canvas(title, 300.0, floor=True), ChartAxis("", 0.0, 1.0)
     plot = Plot(unit, unit, 10.0, 10.0, WIDTH - 20.0, 280.0)
     for style, points in panels:
-        dots(svg, plot, points, f"large {style}")
+        draw_dots(svg, plot, points, f"large {style}")
     return markup(svg)
 
 
@@ -410,30 +410,31 @@ Interval = tuple[str, float, float, float]
 """Style, value, low and high end."""
 
 
-def intervals(rows: Sequence[tuple[str, Sequence[Interval]]], *, title: str, x: Axis) -> str:
+def interval_chart(rows: Sequence[tuple[str, Sequence[Interval]]], *, title: str, x: ChartAxis) -> str:
     """Points with intervals, one labelled row each, or several in a row of which the last lies on top."""
     pitch, top, left = 44.0, 6.0, 10.0
     height = pitch * len(rows)
     svg = canvas(title, top + height + 42.0)
-    plot = Plot(x, Axis("", 0.0, 1.0), left, top, WIDTH - 2 * left, height)
-    ruler(svg, plot, grid=True)
+    plot = Plot(x, ChartAxis("", 0.0, 1.0), left, top, WIDTH - 2 * left, height)
+    draw_ruler(svg, plot, grid=True)
     for index, (label, intervals) in enumerate(rows):
         y = top + pitch * index + 30.0
-        write(svg, left, y - 13, shorten(label, 38), kind="row-label")
+        draw_text(svg, left, y - 13, shorten(label, 38), kind="row-label")
         for style, value, low, high in intervals:
-            bar = f"M{fmt(plot.x_of(low))} {fmt(y)}H{fmt(plot.x_of(high))}"
+            bar = f"M{fmt(plot.x_position(low))} {fmt(y)}H{fmt(plot.x_position(high))}"
             SubElement(svg, "path", {"class": f"interval {style}", "d": bar})
-            SubElement(svg, "circle", {"class": f"point {style}", "cx": fmt(plot.x_of(value)), "cy": fmt(y), "r": "5"})
+            cx = fmt(plot.x_position(value))
+            SubElement(svg, "circle", {"class": f"point {style}", "cx": cx, "cy": fmt(y), "r": "5"})
     return markup(svg)
 
 
-def bounds(label: str, lower: float, epsilon: float, *, by: str, style: str, vain: bool = False) -> str:
+def bounds_chart(label: str, lower: float, epsilon: float, *, by: str, style: str, vain: bool = False) -> str:
     """What epsilon can be: at most what is promised, if the promise holds, and at least what is shown."""
     top = 1.15 * max(lower, epsilon)
-    promised = f"Promised{' in vain' if vain else ''}: at most {upward(epsilon)}"
+    promised = f"Promised{' in vain' if vain else ''}: at most {format_bound(epsilon)}"
     shown = f"Shown by the {by}: at least {number(lower)}"
-    return intervals(
+    return interval_chart(
         [(promised, [("reference", epsilon, 0.0, epsilon)]), (shown, [(style, lower, lower, top)])],
         title=f"Privacy loss of {label}: {promised}. {shown}",
-        x=Axis("privacy loss ε", 0.0, top),
+        x=ChartAxis("privacy loss ε", 0.0, top),
     )

@@ -11,13 +11,13 @@ import numpy as np
 
 from tacit.data.spec import Box, Discrete, PublicSpec, Space
 from tacit.evaluation.report import blocks, charts
-from tacit.evaluation.report.blocks import Block, Certified, Chart, Facts, Section, Text, grid, pairs
-from tacit.evaluation.report.charts import Array, Axis, number, span
+from tacit.evaluation.report.blocks import Block, Certified, Chart, Facts, Paragraphs, Section, make_grid, setting_pairs
+from tacit.evaluation.report.charts import Array, ChartAxis, number, span
 from tacit.methods.off_policy_evaluation.problem import Evaluation, Interval
 
 _LINE, _SIDE, _LINES = 121, 41, 24
 """Points of a line, cells of a side of a surface, and lines at most."""
-_MOSTLY = 0.9
+_WIDE_INTERVAL = 0.9
 """An interval this wide, in shares of the range, says next to nothing."""
 _AT_END = 1e-6
 """An estimate this near to an end of the range, in shares of it, is at the end."""
@@ -58,7 +58,7 @@ def sections(
         evaluation: what was released, with the range of its values.
         spec: the public bounds.
         policy: the evaluated policy in words.
-        overlap: how alike it and the behaviour policy are: the diagnostics of a released `Overlap`, or None.
+        overlap: how alike it and the behaviour policy are: the diagnostics of a released `OverlapPlan`, or None.
     """
     # Public numbers that fit into one cell of a table.
     single = {name: figure for name, figure in evaluation.diagnostics.items() if isinstance(figure, int | float)}
@@ -66,15 +66,16 @@ def sections(
     facts = (Facts(rows, "pairs", "Released along with the answer"),) if rows else ()
     plan = certificate["plan"]
     unused = blocks.STATED | ({"prior"} if plan.get("prior") is None else set())
-    if not _finds_range(plan):
+    if not _is_private(plan):
         unused |= {"shares: range"} | ({"shares: centre"} if plan.get("on_policy") is True else set())
+    pairs = setting_pairs(certificate, unused)
     return (
-        _answer(certificate, evaluation, policy),
-        _read(certificate, evaluation),
-        _states(evaluation, spec),
-        _alike(overlap),
-        blocks.settings(pairs(certificate, unused), *facts, resting="The promise and the interval rest"),
-        blocks.limits(certificate, covered=False),
+        _answer_section(certificate, evaluation, policy),
+        _interval_section(certificate, evaluation),
+        _states_section(evaluation, spec),
+        _overlap_section(overlap),
+        blocks.settings_section(pairs, *facts, resting="The promise and the interval rest"),
+        blocks.limits_section(certificate, covered=False),
     )
 
 
@@ -119,8 +120,8 @@ def value_surface(evaluation: Evaluation, spec: PublicSpec) -> ValueSurface | No
     return ValueSurface((first, second), low, high, evaluation.values(points).reshape(_SIDE, _SIDE))
 
 
-def _answer(certificate: Certified, evaluation: Evaluation, policy: str) -> Section:
-    interval, (value, low, high) = evaluation.interval, formatted(evaluation.value, evaluation.interval)
+def _answer_section(certificate: Certified, evaluation: Evaluation, policy: str) -> Section:
+    interval, (value, low, high) = evaluation.interval, format_estimate(evaluation.value, evaluation.interval)
     headline = f"An episode under this policy is worth about {value}."
     if evaluation.value is None:
         headline = "What each state is worth under this policy."
@@ -143,21 +144,23 @@ def _answer(certificate: Certified, evaluation: Evaluation, policy: str) -> Sect
         ends = {"two_sided": f"{low} to {high}", "lower": f"from {low}", "upper": f"up to {high}"}
         kind = "both ends are bounds" if interval.kind == "two_sided" else f"a {interval.kind} bound, on one side"
         figures.append((f"{100 * interval.level:g} % interval", ends[interval.kind], kind))
-    private, (lowest, highest) = _finds_range(certificate["plan"]), (number(end) for end in _limits(evaluation))
+    private = _is_private(certificate["plan"])
+    lowest, highest = (number(end) for end in _value_range(evaluation))
     how = "of values, found privately" if private else "of values, declared without the records"
     figures.append(("Private range" if private else "Public range", f"{lowest} to {highest}", how))
     figures.append(("Method", method.partition("(")[2].rstrip(")") or method, str(certificate["source"])))
     lines = cautions(certificate, evaluation)
-    content: list[Block] = [Text([question]), *([Text(lines, "lead caution")] if lines else []), Facts(figures)]
-    return blocks.opening(headline, content, eyebrow="What the policy is worth", hero="The estimate")
+    caution = [Paragraphs(lines, "lead caution")] if lines else []
+    content: list[Block] = [Paragraphs([question]), *caution, Facts(figures)]
+    return blocks.opening_section(headline, content, eyebrow="What the policy is worth", hero="The estimate")
 
 
-def _limits(evaluation: Evaluation) -> tuple[float, float]:
+def _value_range(evaluation: Evaluation) -> tuple[float, float]:
     assert evaluation.limits is not None, "a released evaluation has the range of its values"
     return evaluation.limits
 
 
-def formatted(value: float | None, interval: Interval | None) -> tuple[str, str, str]:
+def format_estimate(value: float | None, interval: Interval | None) -> tuple[str, str, str]:
     """Value, low and high end with as many digits as the interval's width bears; the ends are rounded outwards."""
     value = 0.0 if value is None else value
     if interval is None:
@@ -168,30 +171,30 @@ def formatted(value: float | None, interval: Interval | None) -> tuple[str, str,
     return number(round(value / unit) * unit), number(low), number(high)
 
 
-def _read(certificate: Certified, evaluation: Evaluation) -> Section:
+def _interval_section(certificate: Certified, evaluation: Evaluation) -> Section:
     interval, content = evaluation.interval, list[Block]()
     if interval is not None and evaluation.value is not None:
-        written = formatted(evaluation.value, interval)
-        drawn = charts.estimate(
+        written = format_estimate(evaluation.value, interval)
+        drawn = charts.estimate_chart(
             evaluation.value,
             (interval.low, interval.high),
             written,
             title=f"Value of the policy: {written[0]}, interval from {written[1]} to {written[2]}, on the public range",
-            x=Axis("value of an episode", *_limits(evaluation)),
+            x=ChartAxis("value of an episode", *_value_range(evaluation)),
         )
-        words = _reading(interval, str(certificate["unit"]["name"]), modelled=_modelled(certificate))
+        words = _interval_sentences(interval, str(certificate["unit"]["name"]), modelled=_has_model(certificate))
         note = "nothing outside it was possible from the start"
-        content = [Chart("On the public range", note, drawn), Text(words, "prose")]
-    return Section("How to read the interval", grid(content, wide=True), id="interval", before=True)
+        content = [Chart("On the public range", note, drawn), Paragraphs(words, "prose")]
+    return Section("How to read the interval", make_grid(content, wide=True), id="interval", before=True)
 
 
 def cautions(certificate: Certified, evaluation: Evaluation) -> list[str]:
     """What to think of before the answer is believed, in sentences; mostly there is nothing."""
-    (low, high), interval, plan = _limits(evaluation), evaluation.interval, certificate["plan"]
+    (low, high), interval, plan = _value_range(evaluation), evaluation.interval, certificate["plan"]
     value, lines = evaluation.value, []
-    if interval is not None and interval.high - interval.low >= _MOSTLY * (high - low):
+    if interval is not None and interval.high - interval.low >= _WIDE_INTERVAL * (high - low):
         lines.append("The interval fills the range, or nearly so: these records do not tell at this epsilon.")
-    if _modelled(certificate):
+    if _has_model(certificate):
         share = number(100 * plan["behaviour_model"]["share"])
         lines.append(
             f"A private model, on which {share} % of the budget was spent, stands for the behaviour policy: the "
@@ -204,21 +207,21 @@ def cautions(certificate: Certified, evaluation: Evaluation) -> list[str]:
     if value is not None and min(value - low, high - value) <= _AT_END * (high - low):
         kind = "declared range"
         if plan["problem"]["return_range"] is None:
-            kind = "range that was found" if _finds_range(plan) else "range that the reward's declared bounds allow"
+            kind = "range that was found" if _is_private(plan) else "range that the reward's declared bounds allow"
         lines.append(f"The estimate is at an end of the range: the {kind} may be too narrow.")
     return lines
 
 
-def _finds_range(plan: Mapping[str, Any]) -> bool:
+def _is_private(plan: Mapping[str, Any]) -> bool:
     return plan.get("range_finder") is True and plan["problem"]["return_range"] is None
 
 
-def _modelled(certificate: Certified) -> bool:
+def _has_model(certificate: Certified) -> bool:
     """Whether a private model stands for the behaviour policy."""
     return certificate["plan"].get("behaviour_model") is not None
 
 
-def _reading(interval: Interval, unit: str, *, modelled: bool) -> list[str]:
+def _interval_sentences(interval: Interval, unit: str, *, modelled: bool) -> list[str]:
     hundred = f"{100 * interval.level:g} of 100"
     truth = "mean of the clipped returns as this model weighs them" if modelled else "policy's true value"
     if interval.kind == "two_sided":
@@ -241,7 +244,7 @@ def _reading(interval: Interval, unit: str, *, modelled: bool) -> list[str]:
     return lines
 
 
-def _states(evaluation: Evaluation, spec: PublicSpec) -> Section:
+def _states_section(evaluation: Evaluation, spec: PublicSpec) -> Section:
     lines, title = value_lines(evaluation, spec), "State by state"
     worth = "What a state is worth when the episode goes on beyond the horizon"
     if evaluation.value is None:
@@ -252,51 +255,51 @@ def _states(evaluation: Evaluation, spec: PublicSpec) -> Section:
     )
     if len(lines) > 1 and not lines[0].discrete:
         lead += " One dimension at a time; the others stay in the middle of their public bounds."
-    drawings = _lines(lines) + _surface(value_surface(evaluation, spec))
+    drawings = _line_charts(lines) + _surface_charts(value_surface(evaluation, spec))
     if len(drawings) == 1:
-        beside = grid([*drawings, Text([lead], "prose")], wide=True)
+        beside = make_grid([*drawings, Paragraphs([lead], "prose")], wide=True)
         return Section(title, beside, id="states", before=True)
-    return Section(title, grid(drawings), lead, "states", before=True)
+    return Section(title, make_grid(drawings), lead, "states", before=True)
 
 
-def _lines(lines: Sequence[ValueLine]) -> list[Chart]:
+def _line_charts(lines: Sequence[ValueLine]) -> list[Chart]:
     drawings, every = [], [line.values for line in lines]  # one scale, so that the dimensions can be compared
     for line in lines:
         ends = f"{number(float(line.values.min()))} to {number(float(line.values.max()))}"
         title = f"Values along {line.label}: {ends}"
         if line.discrete:
-            drawn = charts.bars(line.values, title=title, x_label=line.label, y=span("value", np.zeros(1), line.values))
+            y = span("value", np.zeros(1), line.values)
+            drawn = charts.bar_chart(line.values, title=title, x_label=line.label, y=y)
         else:
-            x = Axis(line.label, float(line.x[0]), float(line.x[-1]))
-            drawn = charts.lines(
-                [charts.Line("synthetic", line.x, line.values)], title=title, x=x, y=span("value", *every)
+            x = ChartAxis(line.label, float(line.x[0]), float(line.x[-1]))
+            drawn = charts.line_chart(
+                [charts.ChartLine("synthetic", line.x, line.values)], title=title, x=x, y=span("value", *every)
             )
         drawings.append(Chart(f"Value by {line.label}", ends, drawn))
     return drawings
 
 
-def _surface(surface: ValueSurface | None) -> list[Chart]:
+def _surface_charts(surface: ValueSurface | None) -> list[Chart]:
     if surface is None:
         return []
     low, high = float(surface.values.min()), float(surface.values.max())
-    x, y = (
-        Axis(label, float(a), float(b)) for label, a, b in zip(surface.labels, surface.low, surface.high, strict=True)
-    )
-    drawn = charts.surface(
+    ends = zip(surface.labels, surface.low, surface.high, strict=True)
+    x, y = (ChartAxis(label, float(a), float(b)) for label, a, b in ends)
+    drawn = charts.surface_chart(
         surface.values,
         title=f"Values over {surface.labels[0]} and {surface.labels[1]}: {number(low)} to {number(high)}",
         x=x,
         y=y,
-        scale=Axis("value", low, high if high > low else low + 1.0),
+        scale=ChartAxis("value", low, high if high > low else low + 1.0),
     )
     return [Chart("Value over the public bounds", "stronger is worth more", drawn)]
 
 
-def _alike(overlap: Mapping[str, Any] | None) -> Section:
+def _overlap_section(overlap: Mapping[str, Any] | None) -> Section:
     content: list[Block] = []
     if overlap is not None:
         weights = {name: np.array(values, np.float64) for name, values in overlap["log10_weights"].items()}
-        drawn = charts.histogram(
+        drawn = charts.histogram_chart(
             weights["edges"],
             None,
             weights["shares"],
@@ -305,10 +308,10 @@ def _alike(overlap: Mapping[str, Any] | None) -> Section:
             y_label="episodes, %",
         )
         chart = Chart("Importance weights", "share of episodes in each bin, noisy", drawn)
-        content = [chart, Text(overlap["words"], "prose")]
+        content = [chart, Paragraphs(overlap["words"], "prose")]
     return Section(
         "How alike the two policies are",
-        grid(content, wide=True),
+        make_grid(content, wide=True),
         "Records tell about the evaluated policy in so far as the behaviour policy acted like it. An episode of weight "
         "1 would have been made as often by either; one of a small weight hardly counts, and a few of large weights "
         "outvote all others.",

@@ -9,17 +9,17 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 
 from tacit.evaluation.fidelity import kolmogorov_smirnov
-from tacit.evaluation.one_run import OneRun, most_that_can_be_found
+from tacit.evaluation.one_run import OneRunBound, max_detectable_epsilon
 from tacit.evaluation.report import charts
-from tacit.evaluation.report.blocks import Chart, Key, Row, Section, Text, grid, tabled
-from tacit.evaluation.report.charts import Array, Axis, Kind, Line, number, upward
+from tacit.evaluation.report.blocks import Chart, Key, Paragraphs, Section, TableRow, make_grid, make_table
+from tacit.evaluation.report.charts import Array, ChartAxis, ChartLine, Kind, format_bound, number
 
 if TYPE_CHECKING:
     from tacit.evaluation.membership import Hits
     from tacit.evaluation.neighbours import NearestRecords
 
-Attacked = Literal["synthetic", "control"]
-_CLOSEST = 1e-3
+AttackedKind = Literal["synthetic", "control"]
+_MIN_DISTANCE = 1e-3
 """Distances below this share of the largest are drawn at the near end of the scale."""
 _QUANTILES = np.linspace(0.0, 1.0, 101)
 
@@ -85,17 +85,17 @@ class Score:
 
 
 @dataclass(frozen=True)
-class Planted:
+class PlantedAudit:
     """What an audit with planted records found, beside what the attacked run promises."""
 
     label: str  # what was attacked ("the released pipeline")
-    kind: Attacked  # "synthetic" for what is released, "control" for a mutation that was made on purpose
-    found: OneRun  # the lower bound on epsilon, and the guesses that it comes from
+    kind: AttackedKind  # "synthetic" for what is released, "control" for a mutation that was made on purpose
+    result: OneRunBound  # the lower bound on epsilon, and the guesses that it comes from
     certified: float  # what the attacked run promises (or, if it is broken, would have promised)
 
 
 @dataclass(frozen=True)
-class Guessed:
+class AttackHits:
     """What a membership attack catches at several rates of false alarms; `meaning` says what it looks at."""
 
     name: str
@@ -108,12 +108,14 @@ class Cost:
     """What a synthesizer takes: seconds of processor time of each phase, and peak memory in bytes."""
 
     label: str
-    kind: Attacked
+    kind: AttackedKind
     seconds: tuple[tuple[str, float], ...]
     memory: float | None = None
 
 
-def distributions(items: Sequence[Histogram], reference: str, counted: str = "rows") -> tuple[list[Chart], list[Key]]:
+def distribution_charts(
+    items: Sequence[Histogram], reference: str, counted: str = "rows"
+) -> tuple[list[Chart], list[Key]]:
     """Charts of distributions, and what their colours stand for."""
     legend: list[Key] = [(f"Synthetic {counted}", "synthetic")]
     if any(item.reference is not None for item in items):
@@ -123,7 +125,7 @@ def distributions(items: Sequence[Histogram], reference: str, counted: str = "ro
 
 def _distribution(item: Histogram, counted: str) -> Chart:
     similarity = "" if item.similarity is None else f"1 − KS = {item.similarity:.3f}"
-    drawn = charts.histogram(
+    drawn = charts.histogram_chart(
         item.edges,
         item.reference,
         item.synthetic,
@@ -135,7 +137,7 @@ def _distribution(item: Histogram, counted: str) -> Chart:
     return Chart(item.column, similarity, drawn)
 
 
-def measured(scores: Sequence[Score], *, title: str, lead: str, id: str) -> Section:
+def scores_section(scores: Sequence[Score], *, title: str, lead: str, id: str) -> Section:
     """A table of measures, with ceiling, controls and other synthesizers where there are any."""
     rivals, controls = (
         dict.fromkeys(name for score in scores for name, _ in getattr(score, kind)) for kind in ("rivals", "controls")
@@ -156,11 +158,11 @@ def measured(scores: Sequence[Score], *, title: str, lead: str, id: str) -> Sect
         cells = {
             name: f"{v:.4f}" if 0 <= v < 10 else number(v) for name in columns if (v := values.get(name)) is not None
         }
-        rows.append(Row(score.measure, cells, score.meaning))
-    return Section(title, tabled("Measure", rows), lead, id)
+        rows.append(TableRow(score.measure, cells, score.meaning))
+    return Section(title, make_table("Measure", rows), lead, id)
 
 
-def pictured(panels: Sequence[Points]) -> Section:
+def picture_section(panels: Sequence[Points]) -> Section:
     """All tables in one picture, and each on its own at the same scale."""
     drawings, legend = [], [(points.label, f"filled {points.kind}") for points in panels]
     if panels:
@@ -168,25 +170,25 @@ def pictured(panels: Sequence[Points]) -> Section:
         low, high = joined.min(axis=0), joined.max(axis=0)
         placed = [(points.kind, (points.positions - low) / np.maximum(high - low, 1e-12)) for points in panels]
         counts = "; ".join(f"{points.label}, {len(points.positions):,} rows" for points in panels)
-        together = charts.scatter(placed, title=f"t-SNE picture of {counts}")
+        together = charts.scatter_chart(placed, title=f"t-SNE picture of {counts}")
         drawings.append(Chart("Together", "one point a row", together))
         for points, place in zip(panels, placed, strict=True):
-            picture = charts.scatter([place], title=f"The same picture, {points.label} alone")
+            picture = charts.scatter_chart([place], title=f"The same picture, {points.label} alone")
             drawings.append(Chart(points.label, f"{len(points.positions):,} rows", picture))
     return Section(
         "All columns in one picture",
-        grid(drawings, legend=legend),
+        make_grid(drawings, legend=legend),
         "t-SNE puts rows that are alike next to each other; the axes and the sizes of gaps mean nothing. In a good "
         "synthetic table both kinds of rows lie in the same places.",
         "picture",
     )
 
 
-def copied(found: NearestRecords | None) -> Section:
+def copies_section(nearest: NearestRecords | None) -> Section:
     """Distances to single records."""
     return Section(
         "Whether anybody was copied",
-        () if found is None else grid(_distances(found)),
+        () if nearest is None else make_grid(_distances(nearest)),
         "Distances from synthetic rows to the nearest single record: to those that were learned from, and to as many "
         "others of the same world. Where the two lines are one, nothing was learned by heart. This is a look, not a "
         "proof; the promise above is proved.",
@@ -194,61 +196,63 @@ def copied(found: NearestRecords | None) -> Section:
     )
 
 
-def _distances(found: NearestRecords) -> tuple[Chart, Text]:
-    share, low, high = map(_percent, (found.nearer.value, found.nearer.low, found.nearer.high))
-    protected, others = (np.quantile(part, _QUANTILES) for part in (found.to_train, found.to_holdout))
+def _distances(nearest: NearestRecords) -> tuple[Chart, Paragraphs]:
+    nearer = nearest.nearer_share
+    share, low, high = map(_format_percent, (nearer.value, nearer.low, nearer.high))
+    protected, others = (np.quantile(part, _QUANTILES) for part in (nearest.to_train, nearest.to_holdout))
     top = max(float(protected[-1]), float(others[-1]), 1e-12)
     ends = ", ".join(
         f"half of the rows have a {name} within {number(float(np.median(distances)))}"
         for name, distances in (("protected one", protected), ("different one", others))
     )
-    drawn = charts.lines(
+    drawn = charts.line_chart(
         [  # the dashed one on top, so that both are seen where they are one
-            Line("synthetic", np.maximum(protected, _CLOSEST * top), 100 * _QUANTILES),
-            Line("control-0", np.maximum(others, _CLOSEST * top), 100 * _QUANTILES),
+            ChartLine("synthetic", np.maximum(protected, _MIN_DISTANCE * top), 100 * _QUANTILES),
+            ChartLine("control-0", np.maximum(others, _MIN_DISTANCE * top), 100 * _QUANTILES),
         ],
         title=f"Distance to the nearest record: {ends}",
-        x=Axis("distance, in standard deviations", _CLOSEST * top, top, log=True),
-        y=Axis("synthetic rows within it, %", 0.0, 100.0),
+        x=ChartAxis("distance, in standard deviations", _MIN_DISTANCE * top, top, log=True),
+        y=ChartAxis("synthetic rows within it, %", 0.0, 100.0),
     )
     legend = [("to a record that was learned from", "synthetic"), ("to one that was not", "control-0")]
     words = (
         f"{share} of the rows are nearer to a record that was learned from.",
         f"The 95 % interval is {low} to {high}; 50 % is what rows have that copy nobody.",
-        f"Rows that equal a record: {found.copies or 'none'} of {len(found.to_train):,}.",
+        f"Rows that equal a record: {nearest.copies or 'none'} of {len(nearest.to_train):,}.",
     )
     chart = Chart("Distance to the nearest record", "share of synthetic rows within it", drawn, legend)
-    return chart, Text(words, "prose")
+    return chart, Paragraphs(words, "prose")
 
 
-def attacked(audits: Sequence[Planted], attacks: Sequence[Guessed]) -> Section:
+def attacks_section(audits: Sequence[PlantedAudit], attacks: Sequence[AttackHits]) -> Section:
     """What planted records and attacks showed, beside what is promised."""
     drawings, planted, guessed = [], [], []
     for audit in audits:
-        synthetic, found = audit.kind == "synthetic", audit.found
+        synthetic, result = audit.kind == "synthetic", audit.result
         style = "synthetic" if synthetic else "control-0"
-        drawn = charts.bounds(audit.label, found.epsilon, audit.certified, by="attack", style=style, vain=not synthetic)
-        drawings.append(Chart(audit.label, f"at {100 * found.confidence:g} % confidence", drawn))
+        vain = not synthetic
+        drawn = charts.bounds_chart(audit.label, result.epsilon, audit.certified, by="attack", style=style, vain=vain)
+        drawings.append(Chart(audit.label, f"at {100 * result.confidence:g} % confidence", drawn))
         # What it would be if every guess about every canary were right: no audit of this size shows more.
-        reach = most_that_can_be_found(found.canaries, confidence=found.confidence)
+        reach = max_detectable_epsilon(result.canaries, confidence=result.confidence)
         cells = {
-            "Right guesses": f"{found.right:,} of {found.guesses:,}",
-            "ε at least": number(found.epsilon),
+            "Right guesses": f"{result.correct:,} of {result.guesses:,}",
+            "ε at least": number(result.epsilon),
             "Most it could show": number(reach),
-            "ε promised": upward(audit.certified),
+            "ε promised": format_bound(audit.certified),
         }
-        note = "the promise is refuted" if found.epsilon > audit.certified else "the promise stands"
-        planted.append(Row(audit.label, cells, note, audit.kind))
+        note = "the promise is refuted" if result.epsilon > audit.certified else "the promise stands"
+        planted.append(TableRow(audit.label, cells, note, audit.kind))
     for attack in attacks:
         cells = {
-            f"Caught at {100 * hit.fpr:g} % false alarms": f"{_percent(hit.tpr.value)} "
-            f"({_percent(hit.tpr.low)} to {_percent(hit.tpr.high)})"
+            f"Caught at {100 * hit.fpr:g} % false alarms": f"{_format_percent(hit.tpr.value)} "
+            f"({_format_percent(hit.tpr.low)} to {_format_percent(hit.tpr.high)})"
             for hit in attack.hits
         }
-        guessed.append(Row(attack.name, cells, attack.meaning))
+        guessed.append(TableRow(attack.name, cells, attack.meaning))
     return Section(
         "Attacked, to see whether the promise stands",
-        (*grid(drawings), *tabled("Planted records", planted), *tabled("Attack", guessed)),
+        (*make_grid(drawings), *make_table("Planted records", planted), *make_table("Attack", guessed)),
         "Attacks that know everything that is released, and the training besides. An attack can refute a promise, and "
         "never prove one: what ε really is lies between what is shown and what is promised. Blind guessing catches as "
         "many as it raises false alarms.",
@@ -256,27 +260,25 @@ def attacked(audits: Sequence[Planted], attacks: Sequence[Guessed]) -> Section:
     )
 
 
-def taken(costs: Sequence[Cost]) -> Section:
+def costs_section(costs: Sequence[Cost]) -> Section:
     """What synthesizers took."""
     rows = []
     for cost in costs:
-        memory = {} if cost.memory is None else {"Peak memory": _memory(cost.memory)}
-        cells = {name: _seconds(seconds) for name, seconds in cost.seconds} | memory
-        rows.append(Row(cost.label, cells, kind=cost.kind))
+        size = cost.memory or 0.0
+        peak = f"{size / 1e9:.1f} GB" if size >= 1e9 else f"{size / 1e6:.0f} MB"
+        memory = {} if cost.memory is None else {"Peak memory": peak}
+        cells = {name: _format_seconds(seconds) for name, seconds in cost.seconds} | memory
+        rows.append(TableRow(cost.label, cells, kind=cost.kind))
     lead = "Processor time and memory on this machine, for the same simulated rows."
-    return Section("What synthesizers take", tabled("Synthesizer", rows), lead, "synthesizers")
+    return Section("What synthesizers take", make_table("Synthesizer", rows), lead, "synthesizers")
 
 
-def _percent(share: float) -> str:
+def _format_percent(share: float) -> str:
     percent = 100.0 * share
     return f"{percent:.1f} %" if percent >= 1 else f"{percent:.2g} %"
 
 
-def _seconds(seconds: float) -> str:
+def _format_seconds(seconds: float) -> str:
     if seconds < 10:
         return "< 0.1 s" if seconds < 0.1 else f"{seconds:.1f} s"
     return f"{seconds / 60:.1f} min" if seconds >= 600 else f"{seconds:.0f} s"
-
-
-def _memory(size: float) -> str:
-    return f"{size / 1e9:.1f} GB" if size >= 1e9 else f"{size / 1e6:.0f} MB"

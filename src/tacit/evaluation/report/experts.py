@@ -11,11 +11,11 @@ import numpy as np
 
 from tacit.errors import DataError
 from tacit.evaluation.report import blocks, charts
-from tacit.evaluation.report.blocks import Block, Certified, Chart, Facts, Row, Section, Text, grid, tabled
-from tacit.evaluation.report.charts import Array, Axis, number, span
+from tacit.evaluation.report.blocks import Block, Certified, Chart, Facts, Paragraphs, Section, TableRow, make_grid
+from tacit.evaluation.report.charts import Array, ChartAxis, number, span
 
 if TYPE_CHECKING:
-    from tacit.methods.experts import Learned
+    from tacit.methods.experts import LearnedPolicies
 
 Level = Literal["logs", "policies"]
 """What of an expert the promise covers: every record that they contributed, or only how they decide."""
@@ -38,7 +38,7 @@ _MARKS = 2_000
 """States in the picture, the first ones of the public anchors."""
 _NEARLY_ALL = 0.9
 """Of the experts: a share from which on the page speaks of agreement."""
-_MUCH = 0.05
+_HIGH_NOISE = 0.05
 """Noise of a share from which on the picture needs a word of caution."""
 _ROLES = {"released": "synthetic", "ceiling": "reference", "floor": "control-0", "experts": "control-1"}
 _LEVELS = {
@@ -135,24 +135,24 @@ def sections(
             f"Measured over {episodes:,} episodes in the public simulator. That costs no privacy, and nothing "
             "was chosen by it."
         )
-    headline, figures = _answer(world, returns, votes, consensus)
-    answer: list[Block] = [Text(lines), *([Facts(figures)] if figures else [])]
+    headline, figures = _answer_figures(world, returns, votes, consensus)
+    answer: list[Block] = [Paragraphs(lines), *([Facts(figures)] if figures else [])]
     return (
-        blocks.opening(headline, answer, eyebrow="What was learned", hero="The policy"),
-        *([] if votes is None else [_agreement(votes, certificate)]),
-        *([] if consensus is None else [_prefixes(consensus, level)]),
-        _compared(world, returns, cut=consensus is not None),
-        blocks.limits(certificate, title=f"Protected: {heading}", lead=reading, id="level"),
-        blocks.settings(settings(certificate)),
+        blocks.opening_section(headline, answer, eyebrow="What was learned", hero="The policy"),
+        *([] if votes is None else [_agreement_section(votes, certificate)]),
+        *([] if consensus is None else [_prefixes_section(consensus, level)]),
+        _returns_section(world, returns, cut=consensus is not None),
+        blocks.limits_section(certificate, title=f"Protected: {heading}", lead=reading, id="level"),
+        blocks.settings_section(plan_settings(certificate)),
     )
 
 
-def _answer(
+def _answer_figures(
     world: str | None, returns: Sequence[PolicyReturn], votes: VotesPicture | None, consensus: ReleasedPrefixes | None
 ) -> tuple[str, list[tuple[str, str, str]]]:
     """The headline and the large figures."""
     headline, figures = "One policy, learned from what many experts do.", []
-    if votes is not None and votes.error <= _MUCH:
+    if votes is not None and votes.error <= _HIGH_NOISE:
         share = number(round(100 * float(np.median(votes.share))))
         headline = f"At half of the public states, at least {share} % of the experts choose alike."
     for row in returns:
@@ -160,7 +160,7 @@ def _answer(
             headline = f"In {world}, an episode under this policy returns about {number(row.mean, 3)}."
             spread = number((row.high - row.low) / 2, 2)
             figures.append(("Return", number(row.mean, 4), f"± {spread} (95 % interval of the mean)"))
-    if votes is not None and votes.error > _MUCH:
+    if votes is not None and votes.error > _HIGH_NOISE:
         note = "in each share of the votes: too much to say at how many of the public states experts agree"
         figures.append(("Noise", f"± {100 * votes.error:.2g} %", note))
     elif votes is not None:
@@ -173,16 +173,16 @@ def _answer(
     return headline, figures
 
 
-def _compared(world: str | None, rows: Sequence[PolicyReturn], *, cut: bool) -> Section:
+def _returns_section(world: str | None, rows: Sequence[PolicyReturn], *, cut: bool) -> Section:
     """What the release returns beside others; no block without others."""
     content: list[Block] = []
     if len(rows) > 1:
-        drawn = charts.intervals(
+        drawn = charts.interval_chart(
             [(row.label, [(_ROLES[row.role], row.mean, row.low, row.high)]) for row in rows],
             title=f"Return of an episode: {'; '.join(f'{row.label} {number(row.mean, 4)}' for row in rows)}",
             x=span("return of an episode", *(np.array([row.low, row.high]) for row in rows)),
         )
-        table = tabled("Policy", [_row(row) for row in rows])
+        table = blocks.make_table("Policy", [_row(row) for row in rows])
         content = [Chart("Returns", f"mean of an episode in {world}", drawn), *table]
     notes: dict[Role, str] = {
         "ceiling": "The same without noise learned from the same experts, with nothing added to any sum"
@@ -191,31 +191,32 @@ def _compared(world: str | None, rows: Sequence[PolicyReturn], *, cut: bool) -> 
         "experts": "Of the experts themselves, the bar holds nine in ten.",
     }
     roles = {row.role for row in rows}
-    said = (notes[role] for role in notes if role in roles)
-    lead = " ".join(["What the policy returns in the public simulator.", *said])
-    return Section("What it returns, and what privacy cost", grid(content, wide=True), lead, "returns", before=True)
+    remarks = (notes[role] for role in notes if role in roles)
+    lead = " ".join(["What the policy returns in the public simulator.", *remarks])
+    title = "What it returns, and what privacy cost"
+    return Section(title, make_grid(content, wide=True), lead, "returns", before=True)
 
 
-def _row(row: PolicyReturn) -> Row:
+def _row(row: PolicyReturn) -> TableRow:
     mean, low, high = (number(value, 4) for value in (row.mean, row.low, row.high))
     kind = "synthetic" if row.role == "released" else "control"
-    return Row(row.label, {"Return": mean, "Range": f"{low} to {high}"}, kind=kind)
+    return TableRow(row.label, {"Return": mean, "Range": f"{low} to {high}"}, kind=kind)
 
 
-def _agreement(votes: VotesPicture, certificate: Certified) -> Section:
+def _agreement_section(votes: VotesPicture, certificate: Certified) -> Section:
     marks = [(f"action {action}", *charts.vote_mark(action)) for action in range(votes.actions)]
     drawings = [
-        Chart("What they choose", "at public states, over two of their dimensions", _choices(votes), marks),
-        Chart("How many choose alike", "blind choices would be at the left end", _shares(votes)),
+        Chart("What they choose", "at public states, over two of their dimensions", _choices_chart(votes), marks),
+        Chart("How many choose alike", "blind choices would be at the left end", _shares_chart(votes)),
     ]
     lead = _votes_lead(votes, certificate)
-    return Section("Where the experts agree", grid(drawings, wide=True), lead, "agreement", before=True)
+    return Section("Where the experts agree", make_grid(drawings, wide=True), lead, "agreement", before=True)
 
 
 def _votes_lead(votes: VotesPicture, certificate: Certified) -> str:
     count, error, population = len(votes.share), 100 * votes.error, int(certificate["unit"]["population"])
     noise = f"Noise moves a share by about ± {error:.2g} percentage points." if error > 0 else "There is no noise."
-    if votes.error > _MUCH:
+    if votes.error > _HIGH_NOISE:
         noise += " With so much of it, single marks say little, and agreement looks larger than it is: look at regions."
     weighed = certificate["plan"].get("weight") is not None
     undecided = (
@@ -229,11 +230,11 @@ def _votes_lead(votes: VotesPicture, certificate: Certified) -> str:
     )
 
 
-def _choices(votes: VotesPicture) -> str:
+def _choices_chart(votes: VotesPicture) -> str:
     choice = votes.choice.astype(int)
     shares = 100 * np.bincount(choice, minlength=votes.actions) / len(choice)
     split = "; ".join(f"action {action} at {share:.0f} %" for action, share in enumerate(shares))
-    return charts.votes(
+    return charts.votes_chart(
         votes.positions,
         choice,
         votes.share,
@@ -244,11 +245,11 @@ def _choices(votes: VotesPicture) -> str:
     )
 
 
-def _shares(votes: VotesPicture) -> str:
+def _shares_chart(votes: VotesPicture) -> str:
     edges = np.linspace(1 / votes.actions, 1.0, _BINS + 1)
     counts, _ = np.histogram(np.clip(votes.share, edges[0], edges[-1]), bins=edges)
     middle = 100 * float(np.median(votes.share))
-    return charts.histogram(
+    return charts.histogram_chart(
         100 * edges,
         None,
         counts / len(votes.share),
@@ -258,15 +259,15 @@ def _shares(votes: VotesPicture) -> str:
     )
 
 
-def _prefixes(consensus: ReleasedPrefixes, level: Level) -> Section:
+def _prefixes_section(consensus: ReleasedPrefixes, level: Level) -> Section:
     lengths = np.sort(consensus.lengths)[::-1]
     count, steps, longest = len(lengths), int(lengths.sum()), float(lengths[0])
-    drawn = charts.bars(
+    drawn = charts.bar_chart(
         lengths,
         title=f"Lengths of {count} released prefixes, from {int(lengths[-1])} to {int(longest)} steps",
         x_label="trajectory, the longest prefix first",
         first=1,
-        y=Axis("steps of the prefix", 0.0, 1.05 * max(1.0, longest), whole=True),
+        y=ChartAxis("steps of the prefix", 0.0, 1.05 * max(1.0, longest), whole=True),
     )
     share = 100 * consensus.threshold / consensus.experts
     figures = [
@@ -275,7 +276,7 @@ def _prefixes(consensus: ReleasedPrefixes, level: Level) -> Section:
         ("Mean prefix", f"{float(lengths.mean()):.3g}", f"steps; the longest has {int(longest):,}"),
     ]
     chart = Chart("Released prefixes", "one bar for each trajectory that was drawn", drawn)
-    content, lead = grid((chart, Facts(figures)), wide=True), _prefixes_lead(consensus, level)
+    content, lead = make_grid((chart, Facts(figures)), wide=True), _prefixes_lead(consensus, level)
     return Section("What went out word for word", content, lead, "consensus", before=True)
 
 
@@ -291,7 +292,7 @@ def _prefixes_lead(consensus: ReleasedPrefixes, level: Level) -> str:
     )
 
 
-def settings(certificate: Certified) -> list[tuple[str, str, str]]:
+def plan_settings(certificate: Certified) -> list[tuple[str, str, str]]:
     """The plan's settings that have an effect: what is of a kind is named by it, a network by its widths."""
     flat: dict[str, Any] = {}
     for name, value in certificate["plan"].items():
@@ -308,13 +309,13 @@ def settings(certificate: Certified) -> list[tuple[str, str, str]]:
             flat[name] = value
     unused = set(_CLOSED) if flat.get("fit: loss") == "squares" and flat.get("policy", "").count("-") == 1 else set()
     unused |= {"horizon", "explore"} if flat.get("rounds") == 1 else set()
-    return blocks.pairs(certificate, unused | blocks.STATED, plan=flat)
+    return blocks.setting_pairs(certificate, unused | blocks.STATED, plan=flat)
 
 
 # What a report shows of a released value.
 
 
-def votes_of(value: Learned, dimensions: Sequence[str] = ()) -> VotesPicture | None:
+def votes_picture(value: LearnedPolicies, dimensions: Sequence[str] = ()) -> VotesPicture | None:
     """The picture of where experts agree, over the two of these dimensions that tell most of their choice."""
     if value.agreement is None:
         return None
@@ -326,7 +327,7 @@ def votes_of(value: Learned, dimensions: Sequence[str] = ()) -> VotesPicture | N
     if states.ndim == 1:
         states, (i, j), names = np.stack([states, np.zeros_like(states)], axis=1), (0, 1), ["state", " "]
     else:
-        (i, j), names = telling(states, shares), list(dimensions)
+        (i, j), names = informative_dimensions(states, shares), list(dimensions)
         if len(names) != states.shape[1]:
             names = [f"observation_{k}" for k in range(states.shape[1])]
     shown = slice(_MARKS)
@@ -341,7 +342,7 @@ def votes_of(value: Learned, dimensions: Sequence[str] = ()) -> VotesPicture | N
     )
 
 
-def telling(states: Array, shares: Array) -> tuple[int, int]:
+def informative_dimensions(states: Array, shares: Array) -> tuple[int, int]:
     """The two dimensions with the largest slopes of a linear fit of the noisy shares, in order."""
     if states.shape[1] < 2:
         return 0, 0
@@ -351,7 +352,7 @@ def telling(states: Array, shares: Array) -> tuple[int, int]:
     return first, second
 
 
-def consensus_of(value: Learned) -> ReleasedPrefixes | None:
+def released_prefixes(value: LearnedPolicies) -> ReleasedPrefixes | None:
     """The lengths of the prefixes that were released, beside the threshold."""
     if value.prefixes is None:
         return None

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tacit.evaluation.report import blocks, charts
-from tacit.evaluation.report.blocks import Certified, Chart, Facts, Row, Section, Text, pairs, tabled
+from tacit.evaluation.report.blocks import Certified, Chart, Facts, Paragraphs, Section, TableRow, make_table
 from tacit.evaluation.report.charts import number, span, styles
 from tacit.methods.improvement.statement import Statement, Verdict
 
@@ -21,7 +21,7 @@ _HEADLINES: dict[Verdict, str] = {
     "too few people": "There are too few people to show what this advice gains.",
     "clone": "No advice is released: the policy is the clone of the records' own decisions.",
 }
-LEAST = 0.005
+MIN_SHARE = 0.005
 """Shares of visits below it are not listed."""
 
 
@@ -34,53 +34,54 @@ def sections(certificate: Certified, value: Improvement, actions: Sequence[str])
         actions: their names.
     """
     return (
-        _answer(value),
-        _differs(value, actions),
-        blocks.settings(pairs(certificate), before="a record was read"),
-        blocks.limits(certificate),
+        _answer_section(value),
+        _differences_section(value, actions),
+        blocks.settings_section(blocks.setting_pairs(certificate), before="a record was read"),
+        blocks.limits_section(certificate),
     )
 
 
-def _answer(value: Improvement) -> Section:
-    said, what = value.statement, "clone" if value.sampled else "advice"
-    returns, gain = said.returns_interval, said.gain_interval
-    share, about = f"{100 * said.advice:.3g} % of the visits", f"about {number(said.gain)}"
+def _answer_section(value: Improvement) -> Section:
+    statement, what = value.statement, "clone" if value.sampled else "advice"
+    returns, gain = statement.returns_interval, statement.gain_interval
+    share, about = f"{100 * statement.advice:.3g} % of the visits", f"about {number(statement.gain)}"
     trust = f"kappa, at a signal-to-noise ratio of {number(value.plan.snr)}"
     figures = [
         (
             "Returns",
-            number(said.returns),
+            number(statement.returns),
             f"of the records' own decisions, {number(returns.low)} to {number(returns.high)}",
         ),
         ("Gain", f"at least {number(gain.low)}", f"where the {what} is followed in {share}; {about}"),
         ("Trust in the model", number(value.plan.kappa), trust),
     ]
-    shown = (Text([str(said)]), Facts(figures), _bounds(said, f"with {what}"), Text([gain.words], "details"))
-    return blocks.opening(_HEADLINES[said.verdict], shown, eyebrow="What is proven", hero="The statement")
+    chart, words = _returns_chart(statement, f"with {what}"), Paragraphs([gain.words], "details")
+    shown = (Paragraphs([str(statement)]), Facts(figures), chart, words)
+    return blocks.opening_section(_HEADLINES[statement.verdict], shown, eyebrow="What is proven", hero="The statement")
 
 
-def _bounds(said: Statement, what: str) -> Chart:
-    low, high = said.returns_interval.low, said.returns_interval.high
+def _returns_chart(statement: Statement, what: str) -> Chart:
+    low, high = statement.returns_interval.low, statement.returns_interval.high
     style = styles([("their own", "reference"), (what, "synthetic")])
-    least = said.returns + said.gain_interval.low
-    drawn = charts.intervals(
+    least = statement.returns + statement.gain_interval.low
+    drawn = charts.interval_chart(
         [
-            ("their own", [(style["their own"], said.returns, low, high)]),
-            (what, [(style[what], said.returns + said.gain, least, said.returns + said.gain)]),
+            ("their own", [(style["their own"], statement.returns, low, high)]),
+            (what, [(style[what], statement.returns + statement.gain, least, statement.returns + statement.gain)]),
         ],
-        title=f"Returns {number(said.returns)}; {what} at least {number(least)}",
-        x=span("return of an episode", np.array([low, high, least, said.returns + said.gain])),
+        title=f"Returns {number(statement.returns)}; {what} at least {number(least)}",
+        x=span("return of an episode", np.array([low, high, least, statement.returns + statement.gain])),
     )
     note = f"the records' own decisions with their interval; {what} the estimate and its lower bound beside them"
     return Chart("Returns", note, drawn)
 
 
-def _differs(value: Improvement, actions: Sequence[str]) -> Section:
+def _differences_section(value: Improvement, actions: Sequence[str]) -> Section:
     changes = np.asarray(value.changes)
     moved = float(changes.sum() - np.trace(changes))
-    places = sorted(zip(*np.nonzero(changes >= LEAST), strict=True), key=lambda place: (changes[place], place))[::-1]
+    places = sorted(zip(*np.nonzero(changes >= MIN_SHARE), strict=True), key=lambda at: (changes[at], at))[::-1]
     rows = [
-        Row(f"{actions[a]} → {actions[b]}", {"Share of visits": f"{100 * changes[a, b]:.1f} %"})
+        TableRow(f"{actions[a]} → {actions[b]}", {"Share of visits": f"{100 * changes[a, b]:.1f} %"})
         for a, b in places
         if a != b
     ]
@@ -96,4 +97,4 @@ def _differs(value: Improvement, actions: Sequence[str]) -> Section:
             "The advice is the clone's most likely action: the noise leaves nothing to be trusted beside the records' "
             "own decisions."
         )
-    return Section("Where the advice differs", (Text([lead]), *tabled("Clone → advice", rows)), id="differs")
+    return Section("Where the advice differs", (Paragraphs([lead]), *make_table("Clone → advice", rows)), id="differs")

@@ -10,8 +10,8 @@ import numpy as np
 
 from tacit.errors import DataError
 from tacit.evaluation.report import blocks, charts
-from tacit.evaluation.report.blocks import Block, Certified, Chart, Facts, Row, Section, Text, grid, tabled
-from tacit.evaluation.report.charts import Array, Kind, Line, number, span, styles
+from tacit.evaluation.report.blocks import Block, Certified, Chart, Facts, Paragraphs, Section, TableRow, make_grid
+from tacit.evaluation.report.charts import Array, ChartLine, Kind, number, span, styles
 
 Role = Literal["released", "compared", "ceiling", "floor"]
 """The run that is released; one at another epsilon; one without noise; one that learned from noise alone."""
@@ -96,15 +96,16 @@ def sections(
             f"Each {name} counts {left}; what one of them did changes this policy no more than is promised below."
         )
     headline = f"In {environment}, an episode under this policy returns about {number(row.mean, 3)}."
+    content = (Paragraphs(lines), Facts(figures))
     return (
-        blocks.opening(headline, (Text(lines), Facts(figures)), eyebrow="What was learned", hero="The return"),
-        _learned(outcomes, curves),
-        blocks.settings(settings(certificate), before="anybody was met"),
-        blocks.limits(certificate),
+        blocks.opening_section(headline, content, eyebrow="What was learned", hero="The return"),
+        _learning_section(outcomes, curves),
+        blocks.settings_section(plan_settings(certificate), before="anybody was met"),
+        blocks.limits_section(certificate),
     )
 
 
-def settings(certificate: Certified) -> list[tuple[str, str, str]]:
+def plan_settings(certificate: Certified) -> list[tuple[str, str, str]]:
     """The plan's settings for people, with the clip that bounds contributions: a smaller one where there is much
     noise."""
     # Settings without effect, and those that stand elsewhere on the page, are left out.
@@ -115,10 +116,10 @@ def settings(certificate: Certified) -> list[tuple[str, str, str]]:
     unused |= set() if plan.get("critic") == "local" else {"ridge"}
     unused |= set() if plan.get("critic") in ("private", "shared") else {"kappa", "critic_step"}
     unused |= {"decay"} if plan["correlation"] != "toeplitz" else set()
-    return blocks.pairs(certificate, unused, plan=used)
+    return blocks.setting_pairs(certificate, unused, plan=used)
 
 
-def _learned(outcomes: Sequence[Outcome], curves: Sequence[LearningCurve]) -> Section:
+def _learning_section(outcomes: Sequence[Outcome], curves: Sequence[LearningCurve]) -> Section:
     """Learning curves and what every setting came to; no block without curves."""
     lead = "Policies that were released on the way, on simulated people whom no training met."
     if any(row.role in ("ceiling", "floor") for row in outcomes):
@@ -127,16 +128,16 @@ def _learned(outcomes: Sequence[Outcome], curves: Sequence[LearningCurve]) -> Se
         )
     if any(row.runs > 1 for row in outcomes):
         lead += " Lines and points are means over runs, bands and bars go from the worst run to the best."
-    drawings = [_curves(curves), *_outcomes(outcomes)] if curves else []
-    table = tabled("Learned with", [_row(row) for row in outcomes])
-    shown: tuple[Block, ...] = (*grid(drawings, wide=True), *table) if drawings else ()
+    drawings = [_curves_chart(curves), *_outcome_charts(outcomes)] if curves else []
+    table = blocks.make_table("Learned with", [_row(row) for row in outcomes])
+    shown: tuple[Block, ...] = (*make_grid(drawings, wide=True), *table) if drawings else ()
     return Section("How it learned, and what privacy cost", shown, lead, "learning", before=True)
 
 
-def _curves(curves: Sequence[LearningCurve]) -> Chart:
+def _curves_chart(curves: Sequence[LearningCurve]) -> Chart:
     style = styles((curve.label, _KINDS.get(curve.role, "control")) for curve in curves)
     lines = [
-        Line(
+        ChartLine(
             style[curve.label],
             curve.people,
             curve.mean,
@@ -145,7 +146,7 @@ def _curves(curves: Sequence[LearningCurve]) -> Chart:
         for curve in curves
     ]
     ends = "; ".join(f"{curve.label} ends at {number(float(curve.mean[-1]))}" for curve in curves)
-    drawn = charts.lines(
+    drawn = charts.line_chart(
         lines[::-1],
         title=f"Return by the number of people met: {ends}",
         x=span("people met", np.zeros(1), *(curve.people for curve in curves)),
@@ -154,11 +155,11 @@ def _curves(curves: Sequence[LearningCurve]) -> Chart:
     return Chart("While learning", "return by the number of people met", drawn, list(style.items()))
 
 
-def _outcomes(rows: Sequence[Outcome]) -> list[Chart]:
+def _outcome_charts(rows: Sequence[Outcome]) -> list[Chart]:
     if len(rows) < 2:
         return []
     style = styles((row.label, _KINDS.get(row.role, "control")) for row in rows)
-    drawn = charts.intervals(
+    drawn = charts.interval_chart(
         [(row.label, [(style[row.label], row.mean, row.low, row.high)]) for row in rows],
         title=f"Return against epsilon: {'; '.join(f'{row.label} {number(row.mean)}' for row in rows)}",
         x=span("return of an episode", *(np.array([row.low, row.high]) for row in rows)),
@@ -166,8 +167,8 @@ def _outcomes(rows: Sequence[Outcome]) -> list[Chart]:
     return [Chart("Against epsilon", "return of the last policy", drawn)]
 
 
-def _row(row: Outcome) -> Row:
+def _row(row: Outcome) -> TableRow:
     spread = f" ({number(row.low)} to {number(row.high)})" if row.runs > 1 else ""
     returns = {"Return": f"{number(row.mean)}{spread}", "Greedy": number(row.greedy)}
     cells = returns | {"Averaged policy": number(row.averaged), "Runs": str(row.runs)}
-    return Row(row.label, cells, kind=_KINDS.get(row.role, "control"))
+    return TableRow(row.label, cells, kind=_KINDS.get(row.role, "control"))

@@ -10,13 +10,13 @@ from xml.etree.ElementTree import Element, SubElement
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.data.mobility.days import SLOTS, Days, distinct, moves
+from tacit.data.mobility.days import SLOTS, Days, distinct_counts, move_counts
 from tacit.data.mobility.grids import Grid
 from tacit.data.mobility.trips import clock
 from tacit.errors import DataError
-from tacit.evaluation.movement.divergences import SEQ, Line, MapAdvice
-from tacit.evaluation.movement.maps import Levels, blocks_at, corners, largest_flows
-from tacit.evaluation.movement.maps import blocks as levels_of
+from tacit.evaluation.movement.divergences import SEQ, MapAdvice, MeasureSummary
+from tacit.evaluation.movement.maps import Levels, blocks_of_level, corners, largest_flows
+from tacit.evaluation.movement.maps import block_levels as levels_of
 from tacit.evaluation.report import blocks, charts
 from tacit.evaluation.report.blocks import (
     Banner,
@@ -25,23 +25,23 @@ from tacit.evaluation.report.blocks import (
     Chart,
     Facts,
     Link,
-    Row,
+    Paragraphs,
     Section,
-    Text,
-    grid,
-    tabled,
+    TableRow,
+    make_grid,
+    make_table,
 )
-from tacit.evaluation.report.charts import WIDTH, Array, Axis, canvas, fmt, markup, number
+from tacit.evaluation.report.charts import WIDTH, Array, ChartAxis, canvas, fmt, markup, number
 from tacit.privacy import sentences
 
 TIMES = (8, 17, 26, 38)
 """Slots that the picture shows: 04:00, 08:30, 13:00 and 19:00."""
-MOST_BLOCKS = 1_200
+MAX_BLOCKS = 1_200
 """Of the picture: a page is no place for more."""
 FLOWS = 120
 _LEVELS = 10
 _HEIGHT = 300.0
-_LEAST = 1e-4
+_MIN_DIVERGENCE = 1e-4
 """Divergences below are drawn at this end of the scale."""
 _MEASURES = {
     SEQ: ("All seven of the order of a day", "their mean"),
@@ -82,7 +82,7 @@ def sections(
     method: str,
     days: int,
     advice: Sequence[MapAdvice] = (),
-    lines: Sequence[Line] = (),
+    lines: Sequence[MeasureSummary] = (),
     picture: Picture | None = None,
     map: str | None = None,
 ) -> tuple[Section, ...]:
@@ -108,11 +108,11 @@ def sections(
         raise DataError(what, where="report", expected="a certificate with simulated = true", remedy=remedy)
     undeclared = {name for name, value in certificate["plan"].items() if value is None}
     return (
-        _answer(certificate, method, days, advice, picture),
-        _where(picture, map),
-        _close(lines, "the simulated people" if simulated else "people"),
-        blocks.settings(blocks.pairs(certificate, blocks.STATED | undeclared)),
-        blocks.limits(certificate),
+        _answer_section(certificate, method, days, advice, picture),
+        _maps_section(picture, map),
+        _closeness_section(lines, "the simulated people" if simulated else "people"),
+        blocks.settings_section(blocks.setting_pairs(certificate, blocks.STATED | undeclared)),
+        blocks.limits_section(certificate),
     )
 
 
@@ -122,24 +122,24 @@ def picture(days: Days) -> Picture:
     Args:
         days: of a released simulator, never of people; at least one.
     """
-    grid, cells = _within(days)
+    grid, cells = _middle_blocks(days)
     places, index = np.unique(cells, return_inverse=True)
     index = index.reshape(cells.shape)
     shares = np.stack([np.bincount(index[:, k], minlength=len(places)) for k in range(len(TIMES))]) / len(cells)
     shown = places >= 0
-    ends, total = largest_flows(*blocks_at(days, Levels.of(days).flows), most=FLOWS)
+    ends, total = largest_flows(*blocks_of_level(days, Levels.of(days).flows), limit=FLOWS)
     return Picture(
         outlines=corners(grid, places[shown]),
         shares=shares[:, shown],
         flows=np.column_stack([ends.reshape(-1, 4), total / len(cells)]),
         moving=(days.cells[:, 1:] != days.cells[:, :-1]).mean(axis=0),
-        places=float(distinct(days.cells)[:, SLOTS - 1].mean()),
-        moves=float(moves(days.cells).mean()),
-        still=float((moves(days.cells) == 0).mean()),
+        places=float(distinct_counts(days.cells)[:, SLOTS - 1].mean()),
+        moves=float(move_counts(days.cells).mean()),
+        still=float((move_counts(days.cells) == 0).mean()),
     )
 
 
-def _within(days: Days) -> tuple[Grid, NDArray[np.int64]]:
+def _middle_blocks(days: Days) -> tuple[Grid, NDArray[np.int64]]:
     """A grid and the blocks [D, len(TIMES)] at `TIMES`, -1 outside the middle of the days."""
     # The middle is the box between the outermost 5 % on each side, with some room; the blocks are the finest of which a
     # page shows no more than it has room for.
@@ -155,12 +155,12 @@ def _within(days: Days) -> tuple[Grid, NDArray[np.int64]]:
         inside &= (values >= low - room) & (values <= high + room)
     levels = levels_of(days.grid, cells)
     grid, joined = next(levels)
-    while len(np.unique(joined[inside])) > MOST_BLOCKS:
+    while len(np.unique(joined[inside])) > MAX_BLOCKS:
         grid, joined = next(levels)
     return grid, np.where(inside, joined, -1)[index].reshape(seen.shape)
 
 
-def _answer(
+def _answer_section(
     certificate: Certified, method: str, days: int, advice: Sequence[MapAdvice], drawn: Picture | None
 ) -> Section:
     headline = "A simulator of people's days, from which any number of days can be drawn."
@@ -168,10 +168,10 @@ def _answer(
         f"Made by {method}.",
         f"What this page shows of movement was counted on {days:,} generated days. Drawing days, however many, "
         "costs no privacy; nobody lived them.",
-        *(_advised(one) for one in advice if one.usable),
+        *(_advice_sentence(one) for one in advice if one.usable),
     ]
-    content: list[Block] = [Text(lines)]
-    if forbidden := unusable(certificate, advice):
+    content: list[Block] = [Paragraphs(lines)]
+    if forbidden := unusable_notes(certificate, advice):
         content.append(Banner("What must not be read from it.", " ".join(forbidden), "simulated"))
     if drawn is not None:
         headline = (
@@ -185,10 +185,10 @@ def _answer(
             ("Staying put", f"{100 * drawn.still:.0f} %", f"of {days:,} days are spent in one cell"),
         ]
         content.append(Facts(figures))
-    return blocks.opening(headline, content, eyebrow="What was made", hero="The simulator")
+    return blocks.opening_section(headline, content, eyebrow="What was made", hero="The simulator")
 
 
-def unusable(certificate: Certified, advice: Sequence[MapAdvice]) -> list[str]:
+def unusable_notes(certificate: Certified, advice: Sequence[MapAdvice]) -> list[str]:
     """What the noise forbids: the certificate's own words first, then the advice on maps."""
     notes = [
         line.removeprefix(_UNUSABLE)
@@ -196,10 +196,10 @@ def unusable(certificate: Certified, advice: Sequence[MapAdvice]) -> list[str]:
         if line.startswith(_UNUSABLE)
     ]
     lines = [line[:1].upper() + line[1:] + ("" if line.endswith(".") else ".") for line in notes]
-    return lines + [_advised(one) for one in advice if not one.usable]
+    return lines + [_advice_sentence(one) for one in advice if not one.usable]
 
 
-def _advised(advice: MapAdvice) -> str:
+def _advice_sentence(advice: MapAdvice) -> str:
     """The advice on one kind of map in a sentence."""
     name = advice.map[:1].upper() + advice.map[1:]
     error = number(advice.relative_error, 2)
@@ -216,19 +216,19 @@ def _advised(advice: MapAdvice) -> str:
     return f"{sentence}; read single {item}s {where} of at most {most} alone."
 
 
-def _where(drawn: Picture | None, map_file: str | None) -> Section:
+def _maps_section(drawn: Picture | None, map_file: str | None) -> Section:
     """Maps of generated days by the time of day, their flows, and their rhythm."""
     lead, drawings = "Made-up people on the public grid, none of them real.", list[Chart]()
     link = [] if map_file is None else [Link(map_file, "The map", "shows their trips by the time of day.")]
     if drawn is not None:
-        drawings = [*_maps(drawn), *_flows(drawn.flows, drawn.outlines), _rhythm(drawn.moving)]
+        drawings = [*_map_charts(drawn), *_flow_charts(drawn.flows, drawn.outlines), _rhythm_chart(drawn.moving)]
         outside = round(100 * (1 - float(drawn.shares.sum(axis=1).mean())), 6)
         lead += f" About {outside:.2g} % of the days are outside these pictures." if outside >= 0.1 else ""
-    return Section("Where generated days are", (*link, *grid(drawings)), lead, "where", before=True)
+    return Section("Where generated days are", (*link, *make_grid(drawings)), lead, "where", before=True)
 
 
-def _maps(drawn: Picture) -> list[Chart]:
-    frame, top = frame_of(drawn.outlines), max(1e-12, float(np.quantile(drawn.shares[drawn.shares > 0], 0.998)))
+def _map_charts(drawn: Picture) -> list[Chart]:
+    frame, top = map_frame(drawn.outlines), max(1e-12, float(np.quantile(drawn.shares[drawn.shares > 0], 0.998)))
     drawings = []
     for slot, shares in zip(TIMES, drawn.shares, strict=True):
         busiest = float(shares.max())
@@ -238,29 +238,29 @@ def _maps(drawn: Picture) -> list[Chart]:
     return drawings
 
 
-def _flows(flows: Array, outlines: Array) -> list[Chart]:
+def _flow_charts(flows: Array, outlines: Array) -> list[Chart]:
     if not len(flows):
         return []
     largest, count = 1000 * float(flows[0, 4]), len(flows)
     title = f"The {count} largest flows between blocks; the widest is {largest:.3g} moves per 1,000 days"
     note = f"the {count} largest flows; the widest is {largest:.3g} per 1,000 days"
-    return [Chart("All day", note, flow_map(flows, frame=frame_of(outlines), title=title))]
+    return [Chart("All day", note, flow_map(flows, frame=map_frame(outlines), title=title))]
 
 
-def _rhythm(moving: Array) -> Chart:
+def _rhythm_chart(moving: Array) -> Chart:
     hours, share = np.arange(1, len(moving) + 1) / 2, 100 * moving
     peak = int(share.argmax())
     most = f"most at {clock(peak + 1)}, {share[peak]:.3g} %"
-    drawn = charts.lines(
-        [charts.Line("synthetic", hours, share)],
+    drawn = charts.line_chart(
+        [charts.ChartLine("synthetic", hours, share)],
         title=f"Share of generated days that change their cell, by time; {most}",
-        x=Axis("hour of the day", 0.0, 24.0, marks=(0.0, 6.0, 12.0, 18.0, 24.0)),
-        y=Axis("change their place, %", 0.0, max(1.0, 1.1 * float(share.max()))),
+        x=ChartAxis("hour of the day", 0.0, 24.0, marks=(0.0, 6.0, 12.0, 18.0, 24.0)),
+        y=ChartAxis("change their place, %", 0.0, max(1.0, 1.1 * float(share.max()))),
     )
     return Chart("Rhythm", "share of the days that change their place", drawn)
 
 
-def _close(lines: Sequence[Line], people: str) -> Section:
+def _closeness_section(lines: Sequence[MeasureSummary], people: str) -> Section:
     """Divergences on one logarithmic scale, and in a table: other people, generated days, noise alone."""
     lead = (
         f"Jensen-Shannon divergences between generated days and those of {people}; less is closer. The floor is what "
@@ -280,18 +280,18 @@ def _close(lines: Sequence[Line], people: str) -> Section:
         cells = {"Generated": f"{line.value.value:.4f}", "Floor": f"{line.floor.value:.4f}"}
         if controlled:
             cells["Noise alone"] = "–" if line.control is None else f"{line.control.value:.4f}"
-        rows.append(Row(name, cells | {"Verdict": line.verdict}, f"{line.measure}: {meaning}"))
-    x = Axis("divergence in nats, 0.69 at most", _LEAST, 1.0, log=True)
+        rows.append(TableRow(name, cells | {"Verdict": line.verdict}, f"{line.measure}: {meaning}"))
+    x = ChartAxis("divergence in nats, 0.69 at most", _MIN_DIVERGENCE, 1.0, log=True)
     title = f"Divergences from the simulated people: {'; '.join(summaries)}"
-    chart = Chart("", "", charts.intervals(drawn, title=title, x=x), legend)
-    content: tuple[Block, ...] = (chart, *tabled("Measure", rows)) if lines else ()
+    chart = Chart("", "", charts.interval_chart(drawn, title=title, x=x), legend)
+    content: tuple[Block, ...] = (chart, *make_table("Measure", rows)) if lines else ()
     return Section("How close they are", content, lead, "close", before=True)
 
 
 def density_map(outlines: Array, shares: Array, *, top: float, frame: Array, title: str) -> str:
     """Blocks as strong as the share of days in them."""
     # outlines: [n, k, 2] latitude and longitude; shares: [n]; frame: [2, 2] south-west and north-east of the map
-    svg, place = _ground(frame, title)
+    svg, place = _empty_map(frame, title)
     levels = np.minimum((_LEVELS * np.cbrt(shares / top)).astype(int), _LEVELS - 1)
     for level in range(_LEVELS):
         at_level = np.flatnonzero((levels == level) & (shares > 0))
@@ -306,7 +306,7 @@ def density_map(outlines: Array, shares: Array, *, top: float, frame: Array, tit
 def flow_map(flows: Array, *, frame: Array, title: str) -> str:
     """Arcs from origins to destinations, bent to the right, as wide as there are moves; a dot is where they end."""
     # flows: [m, 5] latitude and longitude of origin and destination, moves, the largest first
-    svg, place = _ground(frame, title)
+    svg, place = _empty_map(frame, title)
     most = float(flows[:, 4].max(initial=1e-12))
     starts, ends = place(flows[:, None, :2])[:, 0], place(flows[:, None, 2:4])[:, 0]
     for (ax, ay), (bx, by), size in reversed(list(zip(starts, ends, flows[:, 4] / most, strict=True))):
@@ -319,7 +319,7 @@ def flow_map(flows: Array, *, frame: Array, title: str) -> str:
     return markup(svg)
 
 
-def frame_of(outlines: Array) -> Array:
+def map_frame(outlines: Array) -> Array:
     """South-west and north-east [2, 2] of a map on which all outlines [n, k, 2] lie, in the shape of the chart."""
     low, high = outlines.min(axis=(0, 1)), outlines.max(axis=(0, 1))
     wide = math.cos(math.radians((low[0] + high[0]) / 2))
@@ -329,7 +329,7 @@ def frame_of(outlines: Array) -> Array:
     return np.stack([middle - half, middle + half])
 
 
-def _ground(frame: Array, title: str) -> tuple[Element, Callable[[Array], Array]]:
+def _empty_map(frame: Array, title: str) -> tuple[Element, Callable[[Array], Array]]:
     """An empty map, and the coordinates [n, k, 2] of points [n, k, 2] (latitude, longitude) on it."""
     svg = canvas(title, _HEIGHT, floor=True)
 

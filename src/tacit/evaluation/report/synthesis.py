@@ -9,24 +9,24 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 
 from tacit.errors import DataError
-from tacit.evaluation.report import charts
-from tacit.evaluation.report.blocks import Banner, Block, Certified, Chart, Facts, Row, Section, grid, tabled
-from tacit.evaluation.report.charts import Array, Kind, Line, number, span, styles, upward
+from tacit.evaluation.report import blocks, charts
+from tacit.evaluation.report.blocks import Banner, Block, Certified, Chart, Facts, Section, TableRow, make_grid
+from tacit.evaluation.report.charts import Array, ChartLine, Kind, format_bound, number, span, styles
 from tacit.evaluation.report.evidence import (
+    AttackHits,
     Cost,
-    Guessed,
     Histogram,
-    Planted,
+    PlantedAudit,
     Points,
     Score,
-    attacked,
-    copied,
-    distributions,
-    measured,
-    pictured,
-    taken,
+    attacks_section,
+    copies_section,
+    costs_section,
+    distribution_charts,
+    picture_section,
+    scores_section,
 )
-from tacit.evaluation.report.whole_trajectories import Plane, WholeTrajectories, map_chart, trajectories
+from tacit.evaluation.report.whole_trajectories import Plane, WholeTrajectories, map_chart, trajectories_section
 
 if TYPE_CHECKING:
     from tacit.evaluation.neighbours import NearestRecords
@@ -108,8 +108,8 @@ def sections(
     whole_trajectories: WholeTrajectories | None = None,
     embedding: Sequence[Points] = (),
     nearest: NearestRecords | None = None,
-    audits: Sequence[Planted] = (),
-    attacks: Sequence[Guessed] = (),
+    audits: Sequence[PlantedAudit] = (),
+    attacks: Sequence[AttackHits] = (),
     synthesizers: Sequence[Cost] = (),
     unit: str = "normalised return",
 ) -> tuple[Section, ...]:
@@ -145,7 +145,7 @@ def sections(
         "correlation": correlation is not None and correlation.reference is not None,
         "returns": any(row.kind == "reference" for row in returns),
         "curves": any(curve.kind == "reference" for curve in curves),
-        "whole_trajectories": whole_trajectories is not None and whole_trajectories.compared,
+        "whole_trajectories": whole_trajectories is not None and whole_trajectories.has_reference,
         "embedding": any(points.kind == "reference" for points in embedding),
         "nearest": nearest is not None,
         "attacks": bool(audits or attacks),
@@ -158,44 +158,44 @@ def sections(
         remedy = "leave them out: comparisons with private rows are not differentially private"
         raise DataError(what, where="report", expected=expected, remedy=remedy)
     name = _NAMES[reference]
-    columns, legend = distributions(marginals, name)
+    columns, legend = distribution_charts(marginals, name)
     closeness, world = ([score for score in scores if score.public is public] for public in (False, True))
     return (
-        _glance(certificate, drawn, returns, scores, unit),
+        _glance_section(certificate, drawn, returns, scores, unit),
         Section("", () if reference else (_NO_RECORDS,)),
-        _map(map),
-        measured(closeness, title="How close it is", lead="Measures of the synthetic table.", id="closeness"),
-        measured(world, title="Whether it obeys its world", lead=_OF_WORLD, id="world"),
-        Section("Column by column", grid(columns, legend=legend), id="columns"),
-        _together(correlation, name),
-        trajectories(whole_trajectories, name),
-        pictured(embedding),
-        _usefulness(returns, curves, unit),
-        copied(nearest),
-        attacked(audits, attacks),
-        taken(synthesizers),
+        _map_section(map),
+        scores_section(closeness, title="How close it is", lead="Measures of the synthetic table.", id="closeness"),
+        scores_section(world, title="Whether it obeys its world", lead=_OF_WORLD, id="world"),
+        Section("Column by column", make_grid(columns, legend=legend), id="columns"),
+        _correlation_section(correlation, name),
+        trajectories_section(whole_trajectories, name),
+        picture_section(embedding),
+        _usefulness_section(returns, curves, unit),
+        copies_section(nearest),
+        attacks_section(audits, attacks),
+        costs_section(synthesizers),
     )
 
 
-def _glance(
+def _glance_section(
     certificate: Certified, drawn: str, returns: Sequence[Return], scores: Sequence[Score], measure: str
 ) -> Section:
     """What went in, what came out, what is promised and what it is good for."""
     if not drawn:
         return Section("", ())
     unit, simulated = certificate["unit"], certificate.get("simulated") is True
-    epsilon, delta = upward(float(certificate["epsilon"])), number(float(certificate["delta"]))
+    epsilon, delta = format_bound(float(certificate["epsilon"])), number(float(certificate["delta"]))
     into = "simulated records" if simulated else "records, which stay sealed"
     facts = [
         ("What went in", into, f"of a public population of {unit['population']:,}; unit: {unit['name']}"),
         ("What came out", drawn, "and a model that draws more of them at no cost"),
         ("What is promised", f"ε = {epsilon}", f"and δ = {delta}, for every {unit['name']}"),
-        ("What it is good for", *_worth(returns, scores, measure)),
+        ("What it is good for", *_usefulness_figure(returns, scores, measure)),
     ]
     return Section("At a glance", (Facts(facts),), id="glance", before=True)
 
 
-def _worth(returns: Sequence[Return], scores: Sequence[Score], unit: str) -> tuple[str, str]:
+def _usefulness_figure(returns: Sequence[Return], scores: Sequence[Score], unit: str) -> tuple[str, str]:
     """A figure that says how useful the rows are, and what it is; without agents, how near they are."""
     first = next(((row.agent, row.starts) for row in returns), None)
     rows = [row for row in returns if (row.agent, row.starts) == first]
@@ -210,7 +210,7 @@ def _worth(returns: Sequence[Return], scores: Sequence[Score], unit: str) -> tup
     return "not measured here", "try it in your own environment, or compare with public rows"
 
 
-def _map(drawn: PlaneMap | None) -> Section:
+def _map_section(drawn: PlaneMap | None) -> Section:
     drawings = []
     if drawn is not None:
         style = styles((panel.label, panel.kind) for panel in drawn.panels)
@@ -223,10 +223,10 @@ def _map(drawn: PlaneMap | None) -> Section:
         "Positions over the maze. Walls are shaded, the ring is the goal. A good synthetic table fills the corridors "
         "and stays out of the walls."
     )
-    return Section("Where the rows lie", grid(drawings), lead, "map")
+    return Section("Where the rows lie", make_grid(drawings), lead, "map")
 
 
-def _together(pair: Correlation | None, name: str) -> Section:
+def _correlation_section(pair: Correlation | None, name: str) -> Section:
     lead = "Pearson correlation of every pair of columns. Paler is weaker."
     legend = [("rise together", "filled cell-positive"), ("move apart", "filled cell-negative")]
     drawings = []
@@ -239,74 +239,74 @@ def _together(pair: Correlation | None, name: str) -> Section:
         for label, note, matrix in panels:
             drawn = charts.heat_map(matrix, pair.labels, title=f"Correlation matrix, {label}: {note}")
             drawings.append(Chart(label, note, drawn))
-    return Section("How columns move together", grid(drawings, legend=legend), lead, "together")
+    return Section("How columns move together", make_grid(drawings, legend=legend), lead, "together")
 
 
-def _usefulness(returns: Sequence[Return], curves: Sequence[Curve], unit: str) -> Section:
+def _usefulness_section(returns: Sequence[Return], curves: Sequence[Curve], unit: str) -> Section:
     """Returns and learning curves of agents."""
     style = styles([(row.label, row.kind) for row in returns] + [(c.label, c.kind) for c in curves])
     drawings = [
-        _returns(returns, agent, starts, style, unit)
+        _returns_chart(returns, agent, starts, style, unit)
         for agent, starts in dict.fromkeys((row.agent, row.starts) for row in returns)
     ]
     for agent in dict.fromkeys(curve.agent for curve in curves):
-        drawings.append(_curves([curve for curve in curves if curve.agent == agent], agent, style, unit))
+        drawings.append(_curves_chart([curve for curve in curves if curve.agent == agent], agent, style, unit))
     rows = []
     for label in dict.fromkeys(row.label for row in returns):
-        own = [row for row in returns if row.label == label]
-        cells = {_evaluation(row.agent, row.starts): _interval(row) for row in own}
-        rows.append(Row(label, {**cells, "Seeds": str(own[0].seeds or "none")}, kind=own[0].kind))
+        label_rows = [row for row in returns if row.label == label]
+        cells = {_evaluation_name(row.agent, row.starts): _format_interval(row) for row in label_rows}
+        rows.append(TableRow(label, {**cells, "Seeds": str(label_rows[0].seeds or "none")}, kind=label_rows[0].kind))
     lead = (
         "Agents trained on each table alone and evaluated in the environment, final checkpoint only; intervals are "
         "over training seeds."
     )
-    blocks: list[Block] = [*_warning(returns), *grid(drawings), *tabled("Trained on", rows)]
-    return Section("What an agent learns from it", blocks, lead, "usefulness")
+    content: list[Block] = [*_warning_banners(returns), *make_grid(drawings), *blocks.make_table("Trained on", rows)]
+    return Section("What an agent learns from it", content, lead, "usefulness")
 
 
-def _warning(returns: Sequence[Return]) -> tuple[Banner, ...]:
+def _warning_banners(returns: Sequence[Return]) -> tuple[Banner, ...]:
     """Where agents of the reference rows return less than a policy that learns nothing."""
     nothing = {row.starts: row for row in returns if row.seeds == 0}
-    behind = dict.fromkeys(
+    worse_starts = dict.fromkeys(
         row.starts
         for row in returns
         if row.kind == "reference" and row.starts in nothing and row.mean < nothing[row.starts].mean
     )
-    if not behind:
+    if not worse_starts:
         return ()
     text = (
-        f"From {' and from '.join(behind)}, agents of the protected rows return less than a policy that learns "
+        f"From {' and from '.join(worse_starts)}, agents of the protected rows return less than a policy that learns "
         "nothing. So these returns do not show how useful the synthetic rows are."
     )
     return (Banner("These agents have not learned the task.", text, "absent"),)
 
 
-def _evaluation(agent: str, starts: str) -> str:
+def _evaluation_name(agent: str, starts: str) -> str:
     """What a chart of returns, and a column of the table, is called."""
     return f"{agent}, from {starts}" if agent else f"From {starts}"
 
 
-def _interval(row: Return) -> str:
+def _format_interval(row: Return) -> str:
     return number(row.mean) + (f" ({number(row.low)} to {number(row.high)})" if row.seeds else "")
 
 
-def _returns(returns: Sequence[Return], agent: str, starts: str, style: dict[str, str], unit: str) -> Chart:
+def _returns_chart(returns: Sequence[Return], agent: str, starts: str, style: dict[str, str], unit: str) -> Chart:
     rows = [row for row in returns if (row.agent, row.starts) == (agent, starts)]
     shared = [np.array([row.low, row.mean, row.high]) for row in returns if row.agent == agent]
-    name = _evaluation(agent, starts)
-    drawn = charts.intervals(
+    name = _evaluation_name(agent, starts)
+    drawn = charts.interval_chart(
         [(row.label, [(style[row.label], row.mean, row.low, row.high)]) for row in rows],
-        title=f"Return, {name}: {'; '.join(f'{row.label} {_interval(row)}' for row in rows)}",
+        title=f"Return, {name}: {'; '.join(f'{row.label} {_format_interval(row)}' for row in rows)}",
         x=span(unit, np.zeros(1), *shared),
     )
     return Chart(name, "mean and interval over seeds", drawn)
 
 
-def _curves(curves: Sequence[Curve], agent: str, style: dict[str, str], unit: str) -> Chart:
+def _curves_chart(curves: Sequence[Curve], agent: str, style: dict[str, str], unit: str) -> Chart:
     """The learning curves of one way to learn."""
     ends = "; ".join(f"{curve.label} ends at {number(float(curve.mean[-1]))}" for curve in curves)
-    drawn = charts.lines(
-        [Line(style[c.label], c.steps, c.mean, c.low, c.high) for c in reversed(curves)],
+    drawn = charts.line_chart(
+        [ChartLine(style[c.label], c.steps, c.mean, c.low, c.high) for c in reversed(curves)],
         title=f"{agent or 'Return'} over training: {ends}",
         x=span("training steps", *(c.steps for c in curves)),
         y=span(unit, *(part for c in curves for part in (c.low, c.high))),

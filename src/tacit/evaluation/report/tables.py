@@ -24,18 +24,18 @@ from tacit.evaluation.fidelity import (
     uniform_table,
 )
 from tacit.evaluation.neighbours import nearest_records
-from tacit.evaluation.report.charts import Axis, Kind
+from tacit.evaluation.report.charts import ChartAxis, Kind
 from tacit.evaluation.report.evidence import Histogram, Points, Score, histogram
 from tacit.evaluation.report.synthesis import Correlation, Curve, PlaneMap, Return
 from tacit.evaluation.report.whole_trajectories import (
     Drawing,
     WholeTrajectories,
-    lengths_and_returns,
-    plane_of_cells,
+    make_plane,
+    trajectory_histograms,
     trajectory_scores,
 )
 from tacit.evaluation.sequences import SequenceDynamics, Sequences, sequence_dynamics, trajectory_statistics
-from tacit.evaluation.statistics import interval
+from tacit.evaluation.statistics import t_interval
 from tacit.evaluation.trajscore import TrajScore, train_encoder, traj_score
 
 Table = Mapping[str, NDArray[Any]]
@@ -44,14 +44,14 @@ Named = Sequence[tuple[str, Table]]
 _POINTS = 2_500
 _BINS = 40
 """Of a column's histogram."""
-_FEWEST = 16
+_MIN_ROWS = 16
 """Rows of each table that make a picture."""
 _PATHS, _LINES = 6, 5
 """Trajectories in a picture of paths, and of time lines."""
 SYNTHETIC, PROTECTED = "Synthetic trajectories", "Protected trajectories"
-SEEN = 64
+TRAJSCORE_STEPS = 64
 """Steps of a trajectory that TrajScore sees, evenly spread over the longest."""
-FEWEST = 8
+MIN_TRAJECTORIES = 8
 """Trajectories of which a set for TrajScore has more than neighbours."""
 
 
@@ -79,13 +79,13 @@ def sections(
         "correlation": correlation(spec, synthetic, reference, names=names),
     }
     if reference is not None:
-        controls = ignorant(spec, reference, len(synthetic["rewards"]), seed)
-        scores = closeness(synthetic, reference, controls, rivals, seed=seed, spec=spec)
+        controls = control_tables(spec, reference, len(synthetic["rewards"]), seed)
+        scores = closeness_scores(synthetic, reference, controls, rivals, seed=seed, spec=spec)
         parts |= {"reference": "simulated", "scores": scores}
     return parts
 
 
-def ignorant(spec: PublicSpec, reference: Table, rows: int, seed: int) -> Named:
+def control_tables(spec: PublicSpec, reference: Table, rows: int, seed: int) -> Named:
     """Tables that know less than the synthetic one: the reference's columns on their own, and the bounds alone."""
     chosen = np.random.default_rng(seed).integers(len(reference["rewards"]), size=rows)
     sample = {name: np.asarray(reference[name])[chosen] for name in reference}
@@ -136,7 +136,7 @@ def correlation(
     return Correlation(tuple(labels[i] for i in continuous), matrix(synthetic), real)
 
 
-def closeness(
+def closeness_scores(
     synthetic: Table, reference: Table, controls: Named, rivals: Named = (), *, seed: int, spec: PublicSpec
 ) -> tuple[Score, ...]:
     """Marginal and Correlation of the synthetic table and of others, with the real-vs-real ceiling.
@@ -155,7 +155,7 @@ def closeness(
     return _scores(words, lambda table: fidelity(reference, table, spec=spec), synthetic, controls, rivals, best)
 
 
-def physics(world: PlaneWorld, synthetic: Table, controls: Named, rivals: Named = ()) -> tuple[Score, ...]:
+def physics_scores(world: PlaneWorld, synthetic: Table, controls: Named, rivals: Named = ()) -> tuple[Score, ...]:
     """Errors against the world's own simulator, and the share of rows inside walls.
 
     Args:
@@ -183,7 +183,7 @@ def _scores(
 ) -> tuple[Score, ...]:
     """A score for each measure that has a name and a meaning; with a ceiling they need reference rows."""
     measured = measure(synthetic)
-    worse, rivalling = ([(label, measure(table)) for label, table in named] for named in (controls, rivals))
+    control_measures, rival_measures = ([(label, measure(table)) for label, table in own] for own in (controls, rivals))
     return tuple(
         Score(
             name,
@@ -191,8 +191,8 @@ def _scores(
             getattr(measured, key),
             public=best is None,
             ceiling=None if best is None else getattr(best, key),
-            controls=tuple((label, getattr(measures, key)) for label, measures in worse),
-            rivals=tuple((label, getattr(measures, key)) for label, measures in rivalling),
+            controls=tuple((label, getattr(measures, key)) for label, measures in control_measures),
+            rivals=tuple((label, getattr(measures, key)) for label, measures in rival_measures),
         )
         for key, (name, meaning) in words.items()
     )
@@ -212,13 +212,13 @@ def returns(
     rows = []
     for label, kind, policies in agents:
         for starts in world.starts:
-            worth = interval(world.evaluate(policies, starts=starts, seed=seed, episodes=episodes))
+            worth = t_interval(world.evaluate(policies, starts=starts, seed=seed, episodes=episodes))
             mean, low, high = (round(value, 1) for value in worth)
             rows.append(Return(label, kind, f"{starts} starts", mean, low, high, policies.members))
     return tuple(rows)
 
 
-def untaught(world: PlaneWorld, *, seed: int, episodes: int) -> tuple[Return, ...]:
+def untaught_returns(world: PlaneWorld, *, seed: int, episodes: int) -> tuple[Return, ...]:
     """What the world's policy that learns nothing is worth, from the starts of `returns`.
 
     Args:
@@ -226,7 +226,7 @@ def untaught(world: PlaneWorld, *, seed: int, episodes: int) -> tuple[Return, ..
         seed: of the starts.
         episodes: starts of each evaluation.
     """
-    label, policy = world.ignorant
+    label, policy = world.baseline
     rows = []
     for starts in world.starts:
         (worth,) = world.evaluate(policy, starts=starts, seed=seed, episodes=episodes).round(1).tolist()
@@ -249,7 +249,7 @@ def curves(
     worth: dict[tuple[str, Kind], list[tuple[float, float, float]]] = {}
     for _, agents in sorted(stages.items()):
         for label, kind, policies in agents:
-            estimate = interval(world.evaluate(policies, starts=everywhere, seed=seed, episodes=episodes))
+            estimate = t_interval(world.evaluate(policies, starts=everywhere, seed=seed, episodes=episodes))
             worth.setdefault((label, kind), []).append(estimate)
     steps = np.array(sorted(stages), np.float64)
     return tuple(
@@ -265,7 +265,7 @@ def plane_map(world: PlaneWorld, panels: Sequence[tuple[str, Kind, Table]], *, s
         positions = np.asarray(table["observations"])
         chosen = generator.choice(len(positions), size=min(_POINTS, len(positions)), replace=False)
         points.append(Points(label, kind, positions[np.sort(chosen), :2].astype(np.float64).round(3)))
-    return PlaneMap(plane_of_cells(world.cells, world.origin, world.goal), points)
+    return PlaneMap(make_plane(world.cells, world.origin, world.goal), points)
 
 
 def _names(spec: PublicSpec) -> list[tuple[str, str]]:
@@ -314,13 +314,15 @@ def picture(reference: Table, synthetic: Table, *, seed: int, rows: int = 500) -
 
     tables = {"Protected rows": reference, "Synthetic rows": synthetic}
     count = min(rows, *(len(table["rewards"]) for table in tables.values()))
-    if count < _FEWEST:
+    if count < _MIN_ROWS:
         return ()
     (real, drawn) = tsne(tables, rows=count, seed=seed).values()
     return (Points("Protected rows", "reference", real.round(2)), Points("Synthetic rows", "synthetic", drawn.round(2)))
 
 
-def curators(spec: PublicSpec, synthetic: Table, real: Table, holdout: Table | None, *, seed: int) -> dict[str, float]:
+def curator_figures(
+    spec: PublicSpec, synthetic: Table, real: Table, holdout: Table | None, *, seed: int
+) -> dict[str, float]:
     """Figures for the curator: likeness of the columns, and the share of rows nearer to a record than to another.
 
     Args:
@@ -333,7 +335,7 @@ def curators(spec: PublicSpec, synthetic: Table, real: Table, holdout: Table | N
     close = fidelity(real, synthetic, spec=spec)
     figures = {"marginal": close.marginal, "correlation": close.correlation}
     if holdout is not None:
-        nearer = nearest_records(synthetic, real, holdout, seed=seed).nearer
+        nearer = nearest_records(synthetic, real, holdout, seed=seed).nearer_share
         figures |= {"nearer to a record that was learned from, from": nearer.low, "to": nearer.high}
     return figures
 
@@ -376,15 +378,15 @@ def whole_trajectories(
     drawings: list[Drawing] = []
     for label, kind, table in sources:
         if world is not None:
-            drawings.append(Drawing(label, kind, table.some(_PATHS, seed)))
+            drawings.append(Drawing(label, kind, table.sample(_PATHS, seed)))
         elif lines:
-            drawings.append(Drawing(label, kind, table.some(_LINES, seed), column, label.split()[0]))
+            drawings.append(Drawing(label, kind, table.sample(_LINES, seed), column, label.split()[0]))
     pictures = WholeTrajectories(
         drawings=tuple(drawings),
-        plane=None if world is None else plane_of_cells(world.cells, world.origin, world.goal),
-        state=Axis(state[1], box.low[column], box.high[column]) if lines and isinstance(box, Box) else None,
-        figures=lengths_and_returns(synthetic, reference, longest=longest, returns=returns),
-        errors=() if errors is None else ((SYNTHETIC, "synthetic", errors.along),),
+        plane=None if world is None else make_plane(world.cells, world.origin, world.goal),
+        state=ChartAxis(state[1], box.low[column], box.high[column]) if lines and isinstance(box, Box) else None,
+        figures=trajectory_histograms(synthetic, reference, longest=longest, returns=returns),
+        errors=() if errors is None else ((SYNTHETIC, "synthetic", errors.step_errors),),
     )
     return {"whole_trajectories": pictures, "scores": trajectory_scores(errors, close)}
 
@@ -400,7 +402,7 @@ def _trajectory_score(
     synthetic: Sequences, reference: Sequences, public: Sequences, longest: int, seed: int
 ) -> TrajScore | None:
     """TrajScore; None of a handful."""
-    if min(len(synthetic), len(reference) // 2, len(public)) < FEWEST:
+    if min(len(synthetic), len(reference) // 2, len(public)) < MIN_TRAJECTORIES:
         return None
-    encoder = train_encoder(public, horizon=longest, stride=-(-longest // SEEN), seed=seed)
+    encoder = train_encoder(public, horizon=longest, stride=-(-longest // TRAJSCORE_STEPS), seed=seed)
     return traj_score(encoder, reference, synthetic, seed=seed)

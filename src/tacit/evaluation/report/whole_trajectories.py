@@ -16,23 +16,23 @@ from numpy.typing import NDArray
 
 from tacit.errors import DataError
 from tacit.evaluation.report import charts
-from tacit.evaluation.report.blocks import Chart, Section, grid
+from tacit.evaluation.report.blocks import Chart, Section, make_grid
 from tacit.evaluation.report.charts import (
     WIDTH,
     Array,
-    Axis,
+    ChartAxis,
     Kind,
     Plot,
     canvas,
-    dots,
+    draw_dots,
+    draw_ruler,
+    draw_text,
     fmt,
     markup,
     number,
-    ruler,
     shorten,
-    write,
 )
-from tacit.evaluation.report.evidence import Histogram, Score, distributions, histogram
+from tacit.evaluation.report.evidence import Histogram, Score, distribution_charts, histogram
 from tacit.evaluation.sequences import Sequences, trajectory_statistics
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ class Drawing:
 
     label: str
     kind: Kind
-    sequences: Sequences  # some of them (`Sequences.some`), with `observations` and `next_observations` [T, d]
+    sequences: Sequences  # some of them (`Sequences.sample`), with `observations` and `next_observations` [T, d]
     # of the observation, in time lines with discrete `actions` as treatments; None is a path in the first two columns
     column: int | None = None
     whose: str = ""  # what a patient is called
@@ -71,20 +71,20 @@ class WholeTrajectories:
 
     drawings: tuple[Drawing, ...] = ()  # pictures, each of paths or of time lines
     plane: Plane | None = None  # of the paths; None if there are none
-    state: Axis | None = None  # name and public range of the state in time lines; None if there are none
+    state: ChartAxis | None = None  # name and public range of the state in time lines; None if there are none
     visit: str = "step"  # what a step is called in time lines
     figures: tuple[Histogram, ...] = ()  # distributions over trajectories, such as of their lengths and returns
     # (table, its kind, [H] error of step t against a public simulator), in mean displacements of a step
     errors: tuple[tuple[str, Kind, Array], ...] = ()
 
     @property
-    def compared(self) -> bool:
+    def has_reference(self) -> bool:
         """Whether something of reference trajectories is shown."""
         kinds = [drawing.kind for drawing in self.drawings] + [kind for _, kind, _ in self.errors]
         return "reference" in kinds or any(f.reference is not None or f.similarity is not None for f in self.figures)
 
 
-def lengths_and_returns(
+def trajectory_histograms(
     synthetic: Sequences, reference: Sequences | None = None, *, longest: int, returns: tuple[float, float]
 ) -> tuple[Histogram, ...]:
     """How lengths and returns are distributed over trajectories.
@@ -115,16 +115,16 @@ def trajectory_scores(dynamics: SequenceDynamics | None, closeness: TrajScore | 
     if dynamics is not None:
         unit = "in mean displacements of a step; lower is better"
         for measure, what, value in (
-            ("Step inside a fragment", "mean error", dynamics.elsewhere),
-            ("Step at a stitch point", "mean error", dynamics.at_stitches),
-            ("Gap at a stitch point", "between a fragment's last state and the next one's first", dynamics.gap),
+            ("Step inside a fragment", "mean error", dynamics.inner_error),
+            ("Step at a stitch point", "mean error", dynamics.stitch_error),
+            ("Gap at a stitch point", "between a fragment's last state and the next one's first", dynamics.stitch_gap),
         ):
             if np.isfinite(value):
                 scores.append(Score(measure, f"{what}, {unit}", value, public=True))
     return tuple(scores)
 
 
-def trajectories(shown: WholeTrajectories | None, reference: str) -> Section:
+def trajectories_section(shown: WholeTrajectories | None, reference: str) -> Section:
     """The section of whole trajectories.
 
     Args:
@@ -152,18 +152,18 @@ def trajectories(shown: WholeTrajectories | None, reference: str) -> Section:
             chart = time_line_chart(drawing, style[drawing.label], x_label=shown.visit, y=shown.state)
         count = len(drawing.sequences)
         pictures.append(Chart(drawing.label, f"{count} trajectories" if count > 1 else "one trajectory", chart))
-    figures, legend = distributions(shown.figures, reference, "trajectories")
-    measured = grid([*figures, *_errors(shown, style)], legend=legend if figures else ())
-    return Section("Trajectory by trajectory", (*grid(pictures), *measured), lead, "whole_trajectories")
+    figures, legend = distribution_charts(shown.figures, reference, "trajectories")
+    measured = make_grid([*figures, *_error_charts(shown, style)], legend=legend if figures else ())
+    return Section("Trajectory by trajectory", (*make_grid(pictures), *measured), lead, "whole_trajectories")
 
 
-def _errors(shown: WholeTrajectories, style: dict[str, str]) -> list[Chart]:
+def _error_charts(shown: WholeTrajectories, style: dict[str, str]) -> list[Chart]:
     curves = [(style[label], np.flatnonzero(np.isfinite(along)), along) for label, _, along in shown.errors]
-    lines = [charts.Line(name, (at + 1).astype(np.float64), along[at]) for name, at, along in curves if len(at) > 1]
+    lines = [charts.ChartLine(key, (at + 1).astype(np.float64), along[at]) for key, at, along in curves if len(at) > 1]
     if not lines:
         return []
     summary = "; ".join(f"{label} {number(float(np.nanmean(along)))}" for label, _, along in shown.errors)
-    drawn = charts.lines(
+    drawn = charts.line_chart(
         lines,
         title=f"Mean error of each step against the simulator, over all steps: {summary}",
         x=charts.span("step of a trajectory", *(line.x for line in lines)),
@@ -182,7 +182,7 @@ def wall_boxes(cells: Sequence[str], origin: float) -> Array:
     return np.concatenate([low, low + 1.0], axis=1)
 
 
-def plane_of_cells(cells: Sequence[str], origin: float, goal: Sequence[float] | Array | None) -> Plane:
+def make_plane(cells: Sequence[str], origin: float, goal: Sequence[float] | Array | None) -> Plane:
     """A whole plane, with its walls and its goal; arguments as of `wall_boxes`."""
     frame = (-origin, -origin, len(cells) - origin, len(cells[0]) - origin)
     return Plane(frame, wall_boxes(cells, origin), None if goal is None else np.array(goal, np.float64))
@@ -193,7 +193,7 @@ def path_chart(drawing: Drawing, style: str, *, plane: Plane) -> str:
     dashed."""
     sequences = drawing.sequences
     counts = f"trajectories: {len(sequences)}, stitch points: {len(sequences.stitches)}"
-    svg, plot = _on_plane(f"{drawing.label}: paths in the plane ({counts})", plane)
+    svg, plot = _empty_plane(f"{drawing.label}: paths in the plane ({counts})", plane)
     positions, lasts = (_entries(sequences, name, (0, 1)) for name in ("observations", "next_observations"))
     thin = {"class": f"path {style}", "fill": "none", "stroke": "var(--c)", "stroke-linejoin": "round"}
     marks = []
@@ -207,37 +207,37 @@ def path_chart(drawing: Drawing, style: str, *, plane: Plane) -> str:
         marks.append((points[:1], points[stitches]))
     ring = {"class": "path-stitch", "r": "3.2", "fill": "var(--track)", "stroke": "var(--ink)", "stroke-width": "1.3"}
     for start, stitched in marks:
-        _circles(svg, plot, start, {"class": f"point {style}", "r": "3.6"})
-        _circles(svg, plot, stitched, ring)
-    _goal(svg, plot, plane)
+        _draw_circles(svg, plot, start, {"class": f"point {style}", "r": "3.6"})
+        _draw_circles(svg, plot, stitched, ring)
+    _draw_goal(svg, plot, plane)
     return markup(svg)
 
 
 def map_chart(points: Array, style: str, *, title: str, plane: Plane) -> str:
     """A dot at each of the positions [N, 2], over a map."""
-    svg, plot = _on_plane(title, plane)
-    dots(svg, plot, points, style)
-    _goal(svg, plot, plane)
+    svg, plot = _empty_plane(title, plane)
+    draw_dots(svg, plot, points, style)
+    _draw_goal(svg, plot, plane)
     return markup(svg)
 
 
-def _on_plane(title: str, plane: Plane) -> tuple[Element, Plot]:
+def _empty_plane(title: str, plane: Plane) -> tuple[Element, Plot]:
     """A map with its walls, and where positions lie on it."""
     x_low, y_low, x_high, y_high = plane.frame
     height = WIDTH * (y_high - y_low) / (x_high - x_low)
     svg = canvas(title, height, floor=True)
-    plot = Plot(Axis("", x_low, x_high), Axis("", y_low, y_high), 0.0, 0.0, WIDTH, height)
+    plot = Plot(ChartAxis("", x_low, x_high), ChartAxis("", y_low, y_high), 0.0, 0.0, WIDTH, height)
     walls = (plot.path(box[[0, 2, 2, 0]], box[[1, 1, 3, 3]]) + "Z" for box in plane.walls)
     SubElement(svg, "path", {"class": "wall", "d": "".join(walls)})
     return svg, plot
 
 
-def _goal(svg: Element, plot: Plot, plane: Plane) -> None:
+def _draw_goal(svg: Element, plot: Plot, plane: Plane) -> None:
     if plane.goal is not None:
-        _circles(svg, plot, plane.goal[None], {"class": "goal", "r": "7"})
+        _draw_circles(svg, plot, plane.goal[None], {"class": "goal", "r": "7"})
 
 
-def time_line_chart(drawing: Drawing, style: str, *, x_label: str, y: Axis) -> str:
+def time_line_chart(drawing: Drawing, style: str, *, x_label: str, y: ChartAxis) -> str:
     """One lane a patient: the state as a curve, the treatment under each visit, a dashed bar before each stitch
     point."""
     # A filled square after the last visit says that the course ended, an open end that it was cut off.
@@ -246,48 +246,49 @@ def time_line_chart(drawing: Drawing, style: str, *, x_label: str, y: Axis) -> s
     bottom = top + _LANE * len(sequences)
     counts = f"patients: {len(sequences)}, stitch points: {len(sequences.stitches)}"
     svg = canvas(f"{drawing.label}: time lines ({counts})", bottom + 38.0)
-    write(svg, 0.0, 12.0, shorten(y.label, 42), kind="axis-label")
-    x = Axis(x_label, 0.5, float(sequences.lengths.max()) + 0.7, whole=True)
+    draw_text(svg, 0.0, 12.0, shorten(y.label, 42), kind="axis-label")
+    x = ChartAxis(x_label, 0.5, float(sequences.lengths.max()) + 0.7, whole=True)
     assert drawing.column is not None
     states = _entries(sequences, "observations", (drawing.column,))[:, 0]
-    treatments, ended = (np.asarray(sequences.columns[name]) for name in ("actions", "terminations"))
+    treatments, terminated = (np.asarray(sequences.columns[name]) for name in ("actions", "terminations"))
     for index, (first, stop, stitches) in enumerate(_episodes(sequences)):
         plot = Plot(x, y, left, top + _LANE * index + 16.0, WIDTH - left - 14.0, _STATES)
-        write(svg, plot.left, plot.top - 4.0, shorten(f"{drawing.whose} {index + 1}", 40), kind="row-label")
-        _lane(svg, plot, states[first:stop], treatments[first:stop], stitches, style)
-        if ended[stop - 1]:
-            right, up = plot.x_of(stop - first + 0.5), plot.y_of(float(states[stop - 1]))
+        draw_text(svg, plot.left, plot.top - 4.0, shorten(f"{drawing.whose} {index + 1}", 40), kind="row-label")
+        _draw_lane(svg, plot, states[first:stop], treatments[first:stop], stitches, style)
+        if terminated[stop - 1]:
+            right, up = plot.x_position(stop - first + 0.5), plot.y_position(float(states[stop - 1]))
             SubElement(svg, "path", {"class": f"point {style}", "d": f"M{fmt(right - 3)} {fmt(up - 3)}h6v6h-6Z"})
-    ruler(svg, Plot(x, y, left, top, WIDTH - left - 14.0, bottom - top))
+    draw_ruler(svg, Plot(x, y, left, top, WIDTH - left - 14.0, bottom - top))
     return markup(svg)
 
 
-def _lane(
+def _draw_lane(
     svg: Element, plot: Plot, states: Array, treatments: NDArray[Any], stitches: NDArray[np.int64], style: str
 ) -> None:
     for end in (plot.y.low, plot.y.high):
-        at = plot.y_of(end)
+        at = plot.y_position(end)
         SubElement(svg, "path", {"class": "grid", "d": f"M{fmt(plot.left)} {fmt(at)}h{fmt(plot.width)}"})
-        write(svg, plot.left - 5.0, at + 4.0, number(end), anchor="end")
+        draw_text(svg, plot.left - 5.0, at + 4.0, number(end), anchor="end")
     times = np.arange(1.0, len(states) + 1.0)
     curve = {"class": f"path {style}", "fill": "none", "stroke": "var(--c)", "stroke-width": "1.8"}
     for part, steps in zip(np.split(states, stitches), np.split(times, stitches), strict=True):
         SubElement(svg, "path", {**curve, "d": plot.path(steps, part)})
         if len(part) == 1:
-            _circles(svg, plot, np.array([[steps[0], part[0]]]), {"class": f"point {style}", "r": "1.6"})
+            _draw_circles(svg, plot, np.array([[steps[0], part[0]]]), {"class": f"point {style}", "r": "1.6"})
     floor = plot.top + plot.height
     for treatment in np.unique(treatments).tolist():
         kind, form = charts.vote_mark(treatment)
-        marks = (f"M{fmt(plot.x_of(at))} {fmt(floor + 8.0)}{form}" for at in times[treatments == treatment])
+        marks = (f"M{fmt(plot.x_position(at))} {fmt(floor + 8.0)}{form}" for at in times[treatments == treatment])
         SubElement(svg, "path", {"class": kind, "d": "".join(marks)})
     for stitch in stitches.tolist():
-        at, bar = plot.x_of(stitch + 0.5), {"class": "path-stitch", "stroke": "var(--ink)", "stroke-dasharray": "3 2"}
+        at = plot.x_position(stitch + 0.5)
+        bar = {"class": "path-stitch", "stroke": "var(--ink)", "stroke-dasharray": "3 2"}
         SubElement(svg, "path", {**bar, "d": f"M{fmt(at)} {fmt(plot.top - 2.0)}V{fmt(floor + _TREATMENTS - 2.0)}"})
 
 
-def _circles(svg: Element, plot: Plot, points: Array, attributes: dict[str, str]) -> None:
+def _draw_circles(svg: Element, plot: Plot, points: Array, attributes: dict[str, str]) -> None:
     for x, y in points.tolist():
-        SubElement(svg, "circle", {**attributes, "cx": fmt(plot.x_of(x)), "cy": fmt(plot.y_of(y))})
+        SubElement(svg, "circle", {**attributes, "cx": fmt(plot.x_position(x)), "cy": fmt(plot.y_position(y))})
 
 
 def _entries(sequences: Sequences, name: str, entries: tuple[int, ...]) -> Array:

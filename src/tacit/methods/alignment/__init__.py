@@ -1,6 +1,6 @@
 """Private alignment of a language model: `AlignmentPlan.of(...).calibrate(...)`, `fit` from a `UserVault` of `People`.
 
-From preferences between completions: `PreferencePlan.of(...)`, `fit_preferences` from a `Vault` over `pairs_of`.
+From preferences between completions: `PreferencePlan.of(...)`, `fit_preferences` from a `Vault` over `pair_records`.
 
 See the README of this folder for the algorithm and its guarantee.
 """
@@ -9,7 +9,7 @@ from tacit.agents.language.adapters import Bias, LoRA
 from tacit.methods.alignment.algorithm import fit
 from tacit.methods.alignment.people import People
 from tacit.methods.alignment.plan import AlignmentPlan
-from tacit.methods.alignment.preferences import PreferencePlan, fit_preferences, pairs_of, rated_pairs
+from tacit.methods.alignment.preferences import PreferencePlan, fit_preferences, pair_records, rated_pairs
 from tacit.methods.alignment.steered import Steered
 
 __all__ = [
@@ -21,6 +21,6 @@ __all__ = [
     "Steered",
     "fit",
     "fit_preferences",
-    "pairs_of",
+    "pair_records",
     "rated_pairs",
 ]

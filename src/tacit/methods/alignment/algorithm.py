@@ -23,13 +23,13 @@ from torch import Tensor
 from tacit.agents.language.judges import Reward
 from tacit.agents.language.models import Writer
 from tacit.errors import PlanError
-from tacit.methods.alignment.people import PersonGradient, ReleasedSteering, Writing
+from tacit.methods.alignment.people import CompletionActor, PersonGradient, ReleasedSteering
 from tacit.methods.alignment.plan import PART, AlignmentPlan
 from tacit.methods.alignment.steered import Steered
 from tacit.privacy.certificate.certificate import Release
 from tacit.privacy.ledger import checkpoint
 from tacit.privacy.ledger.ledger import Ledger
-from tacit.privacy.vault.base import BaseVault, Run, exhausted
+from tacit.privacy.vault.base import BaseVault, Run, exhausted_error
 from tacit.privacy.vault.user_vault import UserVault
 
 Iterates = NDArray[np.float64]
@@ -65,13 +65,13 @@ def fit(
         BudgetExceeded: the ledger cannot pay for the plan.
     """
     _require_fit(plan, vault, model, reward)
-    path, run = checkpoint_of(folder), vault.reserve(plan)
-    judge = reward if plan.judged else None
-    iterates = begun(vault, run, PART, plan.adapter.start(model.model.shape), path, resume=resume)
+    path, run = checkpoint_path(folder), vault.reserve(plan)
+    judge = reward if plan.uses_reward else None
+    iterates = start_iterates(vault, run, PART, plan.adapter.initial_parameters(model.model.shape), path, resume=resume)
     contribution = PersonGradient(plan, model)
     for k in range(plan.rounds - vault.steps_left(run, PART), plan.rounds):
         theta = iterates[-1].astype(np.float32)
-        vault.enroll(run, Writing(plan, model, judge, torch.from_numpy(theta)))
+        vault.enroll(run, CompletionActor(plan, model, judge, torch.from_numpy(theta)))
         mean = vault.noisy_sum(run, PART, contribution, ReleasedSteering(theta))[0]
         iterates = np.concatenate([iterates, iterates[-1:] + plan.step * mean])
         if path is not None:
@@ -85,7 +85,8 @@ def fit(
 def _require_fit(plan: AlignmentPlan, vault: UserVault, model: Writer, reward: Reward | None) -> None:
     digest = "" if reward is None else reward.digest
     declared = (plan.base, plan.words, plan.prefix, plan.reward)
-    if declared != (model.model.digest, model.words, model.prefix, digest) or (plan.judged and reward is None):
+    found = model.model.digest, model.vocabulary_digest, model.prefix, digest
+    if declared != found or (plan.uses_reward and reward is None):
         what = "the plan is for another model, vocabulary, prefix or reward"
         expected = "those whose digests the plan states, and a reward where the plan's feedback or critic is one"
         remedy = "make the plan with AlignmentPlan.of(model, reward, ...)"
@@ -95,18 +96,20 @@ def _require_fit(plan: AlignmentPlan, vault: UserVault, model: Writer, reward: R
         raise PlanError(what, where="alignment.fit", expected=expected, remedy="open a vault for each")
 
 
-def checkpoint_of(folder: str | os.PathLike[str] | None) -> Path | None:
+def checkpoint_path(folder: str | os.PathLike[str] | None) -> Path | None:
     """The file in which the parameters so far are kept."""
     return None if folder is None else Path(folder) / "checkpoint.safetensors"
 
 
-def begun(vault: BaseVault, run: Run, part: str, start: Tensor, path: Path | None, *, resume: bool) -> Iterates:
+def start_iterates(
+    vault: BaseVault, run: Run, part: str, start: Tensor, path: Path | None, *, resume: bool
+) -> Iterates:
     """The parameters [rounds so far + 1, P] to go on with: those of a checkpoint that is resumed, or the start
     alone."""
     kept = path if resume and path is not None and path.exists() else None
-    iterates = start.double().numpy()[None] if kept is None else _loaded(kept, run, vault.ledger, len(start))
-    if vault.touched(run) and not (kept and (len(iterates) > 1 or vault.steps_left(run, part))):
-        raise exhausted(run, part)
+    iterates = start.double().numpy()[None] if kept is None else _load_iterates(kept, run, vault.ledger, len(start))
+    if vault.has_started(run) and not (kept and (len(iterates) > 1 or vault.steps_left(run, part))):
+        raise exhausted_error(run, part)
     if path is not None and kept is None:
         save(path, run, vault.ledger, iterates)
     return iterates
@@ -117,7 +120,7 @@ def save(path: Path, run: Run, ledger: Ledger, iterates: Iterates) -> None:
     checkpoint.save(path, {"iterates": torch.from_numpy(iterates)}, plan_id=run.plan_id, ledger=ledger)
 
 
-def _loaded(path: Path, run: Run, ledger: Ledger, parameters: int) -> Iterates:
+def _load_iterates(path: Path, run: Run, ledger: Ledger, parameters: int) -> Iterates:
     iterates = checkpoint.load(path, plan_id=run.plan_id, ledger=ledger).get("iterates")
     if iterates is None or iterates.ndim != 2 or iterates.shape[1] != parameters:
         what, expected = "the checkpoint is of another adapter", "what the run was begun with"

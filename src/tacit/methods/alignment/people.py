@@ -1,7 +1,7 @@
 """People with texts of their own, who are known beforehand: a pool of a `UserVault`, which deals them into rounds.
 
-A person's draws belong to their id: removing somebody moves nobody else's prompt, random numbers or tokens. `Writing`
-is the actor that serves them, with completions and public values of these; `PersonGradient` is what one of them adds.
+A person's draws belong to their id: removing somebody moves nobody else's prompt, random numbers or tokens.
+`CompletionActor` serves them, with completions and public values of these; `PersonGradient` is what one of them adds.
 """
 
 from __future__ import annotations
@@ -19,19 +19,19 @@ from torch import Tensor
 from tacit.agents.language.adapters import Steering
 from tacit.agents.language.judges import Reward
 from tacit.agents.language.models import Writer
-from tacit.agents.language.sampling import Completions, alone, filled, log_softmax, scores
+from tacit.agents.language.sampling import Completions, batch_indices, complete_in_batches, log_softmax, scores
 from tacit.data import unit_keys
 from tacit.data.spec import PublicSpec
 from tacit.errors import DataError
 from tacit.methods.alignment.plan import AlignmentPlan
-from tacit.privacy.vault.user_vault import Actor
+from tacit.privacy.vault.user_vault import UserActor
 from tacit.units import UnitKey
 
 Float32 = NDArray[np.float32]
 
 
 @dataclass(frozen=True, eq=False)
-class Writing:
+class CompletionActor:
     """The actor of a round: a row of the result depends on the rows of its own prompt alone, to the last bit."""
 
     plan: AlignmentPlan  # sizes
@@ -45,24 +45,24 @@ class Writing:
         """Rows [N, d] of prompts, K each in a row -> actions [N, a], laid out as `AlignmentPlan.spec` says."""
         prompts, draws = split_observations(self.plan, observations)
         steering = Steering(self.plan.adapter, self.theta[None])
-        some = alone(self.writer.model, self.writer.before, prompts, draws, steering)
-        return np.concatenate([self._laid_out(done) for done in some])
+        batches = complete_in_batches(self.writer.model, self.writer.prefix_tokens, prompts, draws, steering)
+        return np.concatenate([self._pack_actions(completions) for completions in batches])
 
-    def _laid_out(self, done: Completions) -> Float32:
-        rows = done.written.shape[0] * done.written.shape[1]
-        values = self._values(done)
-        parts = (done.written.reshape(rows, -1).float(), values, done.residual.reshape(rows, -1))
+    def _pack_actions(self, completions: Completions) -> Float32:
+        rows = completions.written.shape[0] * completions.written.shape[1]
+        values = self._values(completions)
+        parts = (completions.written.reshape(rows, -1).float(), values, completions.residual.reshape(rows, -1))
         return torch.cat(parts, dim=1).numpy()
 
-    def _values(self, done: Completions) -> Tensor:
+    def _values(self, completions: Completions) -> Tensor:
         """The public reward [B K, looks] of every completion and of its beginnings, prompt by prompt."""
-        looks = self.plan.looks
+        looks = self.plan.reward_lengths
         if self.reward is None:
-            return torch.zeros(done.written.shape[0] * done.written.shape[1], len(looks))
+            return torch.zeros(completions.written.shape[0] * completions.written.shape[1], len(looks))
         values = []
-        for prompt, written in zip(done.prompts, done.written, strict=True):
-            alike = prompt.expand(len(written), -1)
-            texts = [text for n in looks for text in self.writer.texts(alike, written[:, :n])]
+        for prompt, written in zip(completions.prompts, completions.written, strict=True):
+            repeated = prompt.expand(len(written), -1)
+            texts = [text for n in looks for text in self.writer.texts(repeated, written[:, :n])]
             values.append(torch.from_numpy(self.reward(texts)).view(len(looks), -1).T)
         return torch.cat(values).float()
 
@@ -78,7 +78,7 @@ def split_actions(plan: AlignmentPlan, prompts: Tensor, actions: NDArray[Any]) -
     """Completions of prompts [B, n], and their public values [B, K, looks], of rows [B K, a]."""
     rows = torch.from_numpy(np.ascontiguousarray(actions, np.float32)).view(len(prompts), plan.completions, -1)
     written, values, residual = torch.split(
-        rows, [plan.tokens, len(plan.looks), rows.shape[2] - plan.tokens - len(plan.looks)], dim=2
+        rows, [plan.tokens, len(plan.reward_lengths), rows.shape[2] - plan.tokens - len(plan.reward_lengths)], dim=2
     )
     return Completions(prompts, written.long(), residual.reshape(*written.shape, -1)), values
 
@@ -121,12 +121,12 @@ class People:
         try:
             texts = {unit_keys.key(person, self.unit_key): own for person, own in self.texts.items()}
         except unit_keys.NoKey:
-            raise _wrong("somebody has no id", "texts by the id of whom they belong to") from None
+            raise _error("somebody has no id", "texts by the id of whom they belong to") from None
         if len(texts) < len(self.texts):
-            raise _wrong("an id is spelled in two ways", "all texts of a person under one id")
+            raise _error("an id is spelled in two ways", "all texts of a person under one id")
         object.__setattr__(self, "texts", texts)  # the vault asks for people by their keys
         if (self.feedback is not None) != (self.plan.feedback == "person"):
-            raise _wrong("the plan takes feedback from elsewhere", 'feedback= with feedback="person", and only then')
+            raise _error("the plan takes feedback from elsewhere", 'feedback= with feedback="person", and only then')
         self.spec: PublicSpec = self.plan.spec(self.writer)
 
     @property
@@ -134,49 +134,49 @@ class People:
         """Everybody's id."""
         return (tuple(self.texts),)
 
-    def serve(self, people: Sequence[Sequence[str]], actor: Actor) -> dict[str, NDArray[Any]]:
+    def serve(self, people: Sequence[Sequence[str]], actor: UserActor) -> dict[str, NDArray[Any]]:
         """Completions of everybody's prompts, and what they are worth (`UserVault.enroll`)."""
         plan, (ids,) = self.plan, people
         prompts = {person: self._prompts(person) for person in ids if person}
         mask = np.zeros((len(ids), plan.rows), bool)
-        seen = np.zeros((len(ids), plan.rows, plan.prompt_tokens + plan.tokens), np.float32)
+        observations = np.zeros((len(ids), plan.rows, plan.prompt_tokens + plan.tokens), np.float32)
         for place, person in enumerate(ids):
-            own = prompts.get(person, [])
-            mask[place, : len(own) * plan.completions] = True
-            for row in range(len(own) * plan.completions):
-                seen[place, row, : plan.prompt_tokens] = own[row // plan.completions]
-            if own:
-                seen[place, :, plan.prompt_tokens :] = self._draws(person)
-        done = np.zeros((len(ids), plan.rows, self.spec.action.size), np.float32)
+            person_prompts = prompts.get(person, [])
+            mask[place, : len(person_prompts) * plan.completions] = True
+            for row in range(len(person_prompts) * plan.completions):
+                observations[place, row, : plan.prompt_tokens] = person_prompts[row // plan.completions]
+            if person_prompts:
+                observations[place, :, plan.prompt_tokens :] = self._draws(person)
+        actions = np.zeros((len(ids), plan.rows, self.spec.action.size), np.float32)
         if mask.any():
             none = cast(np.random.Generator, None)  # a stream of all would couple them: draws stand in the rows
-            done[mask] = actor(seen[mask], np.zeros(mask.sum(), np.int64), none)
-        last = plan.tokens + len(plan.looks)
-        rewards = done[:, :, last - 1].copy()
+            actions[mask] = actor(observations[mask], np.zeros(mask.sum(), np.int64), none)
+        last = plan.tokens + len(plan.reward_lengths)
+        rewards = actions[:, :, last - 1].copy()
         if self.feedback is not None:
             for place in np.flatnonzero(mask[:, 0]).tolist():
-                rewards[place, mask[place]] = self._valued(
-                    ids[place], seen[place][mask[place]], done[place][mask[place]]
+                rewards[place, mask[place]] = self._rate_completions(
+                    ids[place], observations[place][mask[place]], actions[place][mask[place]]
                 )
-        ended = mask.copy()
+        terminations = mask.copy()
         return {
-            "observations": seen,
-            "actions": done,
+            "observations": observations,
+            "actions": actions,
             "rewards": rewards,
-            "next_observations": seen,
-            "terminations": ended,
+            "next_observations": observations,
+            "terminations": terminations,
             "truncations": np.zeros_like(mask),
             "mask": mask,
         }
 
     def _prompts(self, person: str) -> list[list[int]]:
         """Of a person, the first tokens of the first texts that are long enough."""
-        n, found = self.plan.prompt_tokens, list[list[int]]()
+        n, prompts = self.plan.prompt_tokens, list[list[int]]()
         for text in self.texts[person]:
             tokens = self.writer.tokenizer.encode(text)[:n]
-            if len(tokens) == n and len(found) < self.plan.prompts:
-                found.append(tokens)
-        return found
+            if len(tokens) == n and len(prompts) < self.plan.prompts:
+                prompts.append(tokens)
+        return prompts
 
     def _draws(self, person: str) -> NDArray[np.float32]:
         """[rows, T] in [0, 1), of a stream that belongs to the id."""
@@ -184,16 +184,16 @@ class People:
         generator = np.random.default_rng(int.from_bytes(key, "big"))
         return generator.random((self.plan.rows, self.plan.tokens), np.float32)
 
-    def _valued(self, person: str, seen: NDArray[Any], done: NDArray[Any]) -> Sequence[float]:
+    def _rate_completions(self, person: str, observations: NDArray[Any], actions: NDArray[Any]) -> Sequence[float]:
         """Own feedback on rows [n, ...] of one person."""
         assert self.feedback is not None
-        prompts, _ = split_observations(self.plan, seen)
-        completions, _ = split_actions(self.plan, prompts, done)
+        prompts, _ = split_observations(self.plan, observations)
+        completions, _ = split_actions(self.plan, prompts, actions)
         rows = prompts.repeat_interleave(self.plan.completions, dim=0)
         return self.feedback(person, self.writer.texts(rows, completions.written.flatten(0, 1)))
 
 
-def _wrong(what: str, expected: str) -> DataError:
+def _error(what: str, expected: str) -> DataError:
     return DataError(what, where="alignment.People", expected=expected, remedy="build the people for this very plan")
 
 
@@ -221,33 +221,34 @@ class PersonGradient:
         theta = torch.from_numpy(np.array(state.theta, np.float32))
         flat = {name: rows[name].reshape(people * plan.rows, -1) for name in ("observations", "actions")}
         rewards = torch.from_numpy(np.asarray(rows["rewards"], np.float32)).view(-1, plan.completions)
-        whole = torch.from_numpy(np.asarray(rows["mask"])).view(-1, plan.completions).all(dim=1)
+        full_prompts = torch.from_numpy(np.asarray(rows["mask"])).view(-1, plan.completions).all(dim=1)
         prompts, _ = split_observations(plan, flat["observations"])
         vectors = torch.zeros(people * plan.prompts, len(theta))
-        answered = torch.nonzero(whole)[:, 0]
+        answered = torch.nonzero(full_prompts)[:, 0]
         written = flat["actions"].reshape(-1, plan.completions, flat["actions"].shape[1])
-        for some in torch.split(answered, TOGETHER) if len(answered) else ():
-            actions = written[some.numpy()].reshape(-1, written.shape[2])
-            done, values = split_actions(plan, prompts[some], actions)
-            vectors[some] = self._gradients(done, values, rewards[some], theta)
+        for batch in torch.split(answered, TOGETHER) if len(answered) else ():
+            actions = written[batch.numpy()].reshape(-1, written.shape[2])
+            completions, values = split_actions(plan, prompts[batch], actions)
+            vectors[batch] = self._gradients(completions, values, rewards[batch], theta)
         total = vectors.view(people, plan.prompts, -1).sum(dim=1)
         return np.asarray(total.numpy(), np.float64) / (plan.prompts * plan.completions * plan.tokens)
 
-    def _gradients(self, done: Completions, values: Tensor, rewards: Tensor, theta: Tensor) -> Tensor:
+    def _gradients(self, completions: Completions, values: Tensor, rewards: Tensor, theta: Tensor) -> Tensor:
         """[B, P] of B prompts."""
-        model, before, adapter = self.writer.model, self.writer.before, self.plan.adapter
-        given, rows = len(rewards), filled(len(rewards), self.plan.prompt_tokens, self.plan.completions)
+        model, before, adapter = self.writer.model, self.writer.prefix_tokens, self.plan.adapter
+        count, rows = len(rewards), batch_indices(len(rewards), self.plan.prompt_tokens, self.plan.completions)
         rewards, values = rewards[rows], values[rows]
-        done = Completions(done.prompts[rows], done.written[rows], done.residual[rows])
+        completions = Completions(completions.prompts[rows], completions.written[rows], completions.residual[rows])
         if self.plan.kl:
-            start = adapter.start(model.shape)
+            start = adapter.initial_parameters(model.shape)
             with torch.no_grad():
-                ours, theirs = (
-                    log_softmax(model, before, done, Steering(adapter, one[None])).gather(3, done.written[..., None])
+                written = completions.written[..., None]
+                policy_log_probs, reference_log_probs = (
+                    log_softmax(model, before, completions, Steering(adapter, one[None])).gather(3, written)
                     for one in (theta, start)
                 )
-            rewards = rewards - self.plan.kl * (ours - theirs).sum(dim=(2, 3))
-        return scores(model, before, done, adapter, theta, advantages(self.plan, rewards, values))[:given]
+            rewards = rewards - self.plan.kl * (policy_log_probs - reference_log_probs).sum(dim=(2, 3))
+        return scores(model, before, completions, adapter, theta, advantages(self.plan, rewards, values))[:count]
 
 
 def advantages(plan: AlignmentPlan, rewards: Tensor, values: Tensor) -> Tensor:
@@ -255,5 +256,5 @@ def advantages(plan: AlignmentPlan, rewards: Tensor, values: Tensor) -> Tensor:
     beginnings = torch.cat([torch.zeros_like(rewards)[..., None], values[..., :-1]], dim=2)
     gains = rewards[..., None] - plan.critic * beginnings
     others = (gains.sum(dim=1, keepdim=True) - gains) / (plan.completions - 1)
-    segment = plan.segment if len(plan.looks) > 1 else plan.tokens
+    segment = plan.segment if len(plan.reward_lengths) > 1 else plan.tokens
     return (gains - others).repeat_interleave(segment, dim=2)[..., : plan.tokens]

@@ -17,7 +17,7 @@ from tacit.privacy.noise.correlated import Correlation
 from tacit.privacy.sentences import Label, clause
 from tacit.privacy.vault import plan as plans
 from tacit.units import Unit
-from tacit.validation import check, positive, whole
+from tacit.validation import require_positive, require_valid, require_whole
 
 PART = "adapter"
 """The name of the part."""
@@ -83,7 +83,7 @@ class AlignmentPlan(plans.PrivatePlan):
     """of the noise of successive rounds."""
 
     def __post_init__(self) -> None:
-        whole(
+        require_whole(
             rounds=self.rounds,
             people=self.people,
             prompts=self.prompts,
@@ -91,13 +91,13 @@ class AlignmentPlan(plans.PrivatePlan):
             tokens=self.tokens,
             segment=self.segment,
         )
-        whole(2, completions=self.completions)
-        positive(clip_norm=self.clip_norm, step=self.step, reward_bound=self.reward_bound)
-        check("feedback", self.feedback, self.feedback in get_args(Feedback), " or ".join(get_args(Feedback)))
+        require_whole(2, completions=self.completions)
+        require_positive(clip_norm=self.clip_norm, step=self.step, reward_bound=self.reward_bound)
+        require_valid("feedback", self.feedback, self.feedback in get_args(Feedback), " or ".join(get_args(Feedback)))
         finite = 0 <= self.critic < math.inf and 0 <= self.kl < math.inf
-        check("critic, kl", (self.critic, self.kl), finite, "finite numbers >= 0")
+        require_valid("critic, kl", (self.critic, self.kl), finite, "finite numbers >= 0")
         rated = self.sampling_rate is None or 0 < self.sampling_rate <= 1
-        check("sampling_rate", self.sampling_rate, rated, "None, or a probability in (0, 1]")
+        require_valid("sampling_rate", self.sampling_rate, rated, "None, or a probability in (0, 1]")
         self.parts()
 
     @classmethod
@@ -110,7 +110,8 @@ class AlignmentPlan(plans.PrivatePlan):
             options: other fields.
         """
         digest = "" if reward is None else reward.digest
-        return cls(base=writer.model.digest, reward=digest, words=writer.words, prefix=writer.prefix, **options)
+        words, prefix = writer.vocabulary_digest, writer.prefix
+        return cls(base=writer.model.digest, reward=digest, words=words, prefix=prefix, **options)
 
     @property
     def rows(self) -> int:
@@ -118,12 +119,12 @@ class AlignmentPlan(plans.PrivatePlan):
         return self.prompts * self.completions
 
     @property
-    def judged(self) -> bool:
+    def uses_reward(self) -> bool:
         """Whether the public reward values completions, whole ones or their beginnings."""
         return self.feedback == "model" or self.critic > 0
 
     @property
-    def looks(self) -> tuple[int, ...]:
+    def reward_lengths(self) -> tuple[int, ...]:
         """Lengths of a completion at which the public reward values it: of its beginnings, and of the whole."""
         return (*(range(self.segment, self.tokens, self.segment) if self.critic else ()), self.tokens)
 
@@ -170,11 +171,11 @@ class AlignmentPlan(plans.PrivatePlan):
         """Public bounds of a row: one completion.
 
         observation: prompt tokens, and a draw for each token of the completion. action: its tokens, as places in the
-        vocabulary; the public reward at each of `looks`; and what the frozen layers made of each token before one that
-        was written, T times width. reward: what the completion is worth.
+        vocabulary; the public reward at each of `reward_lengths`; and what the frozen layers made of each token before
+        one that was written, T times width. reward: what the completion is worth.
         """
         width, b = writer.model.shape.width, self.reward_bound
-        said = self.tokens, len(self.looks), self.tokens * width
+        said = self.tokens, len(self.reward_lengths), self.tokens * width
         low, high = (0.0, -b, -_LARGEST), (len(writer.model.vocabulary) - 1.0, b, _LARGEST)
         return PublicSpec(
             observation=Box(

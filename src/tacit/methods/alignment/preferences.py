@@ -22,11 +22,11 @@ from torch import Tensor
 
 from tacit.agents.language.adapters import Adapter, Bias, Steering
 from tacit.agents.language.models import Writer
-from tacit.agents.language.sampling import Completions, filled, laid_out, log_softmax, scores
+from tacit.agents.language.sampling import Completions, batch_indices, encode_completions, log_softmax, scores
 from tacit.data.spec import Box, PublicSpec
 from tacit.data.trajectories import Trajectories
 from tacit.errors import DataError, PlanError
-from tacit.methods.alignment.algorithm import Progress, begun, checkpoint_of, save
+from tacit.methods.alignment.algorithm import Progress, checkpoint_path, save, start_iterates
 from tacit.methods.alignment.people import TOGETHER, ReleasedSteering
 from tacit.methods.alignment.steered import Steered
 from tacit.parameters import Option
@@ -36,7 +36,7 @@ from tacit.privacy.sentences import Label, clause
 from tacit.privacy.vault import plan as plans
 from tacit.privacy.vault.vault import Vault
 from tacit.units import UnitKey
-from tacit.validation import positive, whole
+from tacit.validation import require_positive, require_whole
 
 PART = "preferences"
 """The name of the part."""
@@ -77,14 +77,14 @@ class PreferencePlan(plans.PrivatePlan):
     """sigma; None until calibrated."""
 
     def __post_init__(self) -> None:
-        whole(rounds=self.rounds, pairs=self.pairs, prompt_tokens=self.prompt_tokens, tokens=self.tokens)
-        positive(beta=self.beta, clip_norm=self.clip_norm, step=self.step)
+        require_whole(rounds=self.rounds, pairs=self.pairs, prompt_tokens=self.prompt_tokens, tokens=self.tokens)
+        require_positive(beta=self.beta, clip_norm=self.clip_norm, step=self.step)
         self.parts()
 
     @classmethod
     def of(cls, writer: Writer, **options: Any) -> Self:
         """A plan for this model, vocabulary and prefix."""
-        return cls(base=writer.model.digest, words=writer.words, prefix=writer.prefix, **options)
+        return cls(base=writer.model.digest, words=writer.vocabulary_digest, prefix=writer.prefix, **options)
 
     def parts(self) -> tuple[PoissonSum]:
         """The only touch of people's pairs: a noisy sum a round."""
@@ -102,10 +102,10 @@ class PreferencePlan(plans.PrivatePlan):
 
     def spec(self, writer: Writer) -> PublicSpec:
         """Public bounds of a row: a prompt's tokens, and those of the chosen and of the rejected completion."""
-        n, both, most = self.prompt_tokens, 2 * self.tokens, len(writer.model.vocabulary) - 1.0
+        n, both, largest_token = self.prompt_tokens, 2 * self.tokens, len(writer.model.vocabulary) - 1.0
         return PublicSpec(
             observation=Box((0.0,) * n, (writer.model.shape.tokens - 1.0,) * n),
-            action=Box((0.0,) * both, (most,) * both),
+            action=Box((0.0,) * both, (largest_token,) * both),
             reward=Box((0.0,), (1.0,)),
             source="declared",
         )
@@ -136,31 +136,33 @@ class PairGradient:
         )
         vectors = torch.zeros(len(mask), len(theta))
         there = torch.nonzero(mask)[:, 0]
-        for some in torch.split(there, TOGETHER) if len(there) else ():
-            vectors[some] = self._gradients(prompts[some], written[some].view(len(some), 2, plan.tokens), theta)
+        for batch in torch.split(there, TOGETHER) if len(there) else ():
+            vectors[batch] = self._gradients(prompts[batch], written[batch].view(len(batch), 2, plan.tokens), theta)
         total = vectors.view(len(rows["mask"]), -1, len(theta)).sum(dim=1)
         return np.asarray(total.numpy(), np.float64) / plan.pairs
 
     def _gradients(self, prompts: Tensor, written: Tensor, theta: Tensor) -> Tensor:
         """[B, P] of B pairs [B, 2, T], the chosen first."""
-        model, before, adapter, beta = self.writer.model, self.writer.before, self.plan.adapter, self.plan.beta
-        given, rows = len(prompts), filled(len(prompts), self.plan.prompt_tokens, 2)
-        done = laid_out(model, before, prompts[rows], written[rows], adapter.first)
-        ours, theirs = (_chances(self.writer, done, adapter, one) for one in (theta, adapter.start(model.shape)))
-        ratios = (ours - theirs).double().sum(dim=2)  # in float64 a last digit decides nothing
+        model, before, adapter, beta = self.writer.model, self.writer.prefix_tokens, self.plan.adapter, self.plan.beta
+        count, rows = len(prompts), batch_indices(len(prompts), self.plan.prompt_tokens, 2)
+        completions = encode_completions(model, before, prompts[rows], written[rows], adapter.first_layer)
+        start = adapter.initial_parameters(model.shape)
+        policy_log_probs = _log_probabilities(self.writer, completions, adapter, theta)
+        reference_log_probs = _log_probabilities(self.writer, completions, adapter, start)
+        ratios = (policy_log_probs - reference_log_probs).double().sum(dim=2)  # in float64 a last digit decides nothing
         pull = beta * torch.sigmoid(-beta * (ratios[:, 0] - ratios[:, 1]))
-        weights = torch.stack([pull, -pull], dim=1).float()[..., None].expand(done.written.shape)
-        return scores(model, before, done, adapter, theta, weights)[:given]
+        weights = torch.stack([pull, -pull], dim=1).float()[..., None].expand(completions.written.shape)
+        return scores(model, before, completions, adapter, theta, weights)[:count]
 
 
 @torch.no_grad()
-def _chances(writer: Writer, done: Completions, adapter: Adapter, theta: Tensor) -> Tensor:
+def _log_probabilities(writer: Writer, completions: Completions, adapter: Adapter, theta: Tensor) -> Tensor:
     """log-probabilities [B, K, T] of what was written."""
-    found = log_softmax(writer.model, writer.before, done, Steering(adapter, theta[None]))
-    return found.gather(3, done.written[..., None])[..., 0]
+    log_probs = log_softmax(writer.model, writer.prefix_tokens, completions, Steering(adapter, theta[None]))
+    return log_probs.gather(3, completions.written[..., None])[..., 0]
 
 
-def pairs_of(
+def pair_records(
     plan: PreferencePlan,
     writer: Writer,
     people: Sequence[str],
@@ -183,27 +185,27 @@ def pairs_of(
         DataError: no pair is long enough and within the vocabulary.
     """
     places = {token: place for place, token in enumerate(writer.model.vocabulary.tolist())}
-    ids, seen, done = list[str](), list[list[int]](), list[list[int]]()
+    ids, observations, actions = list[str](), list[list[int]](), list[list[int]]()
     for person, (prompt, *texts) in sorted(zip(people, pairs, strict=True), key=lambda pair: pair[0]):
         tokens = writer.tokenizer.encode(prompt)[: plan.prompt_tokens]
-        both = [writer.tokenizer.encode(text)[: plan.tokens] for text in texts]
-        fits = len(tokens) == plan.prompt_tokens and all(len(one) == plan.tokens for one in both)
-        if fits and all(token in places for one in both for token in one):
+        completions = [writer.tokenizer.encode(text)[: plan.tokens] for text in texts]
+        fits = len(tokens) == plan.prompt_tokens and all(len(one) == plan.tokens for one in completions)
+        if fits and all(token in places for one in completions for token in one):
             ids.append(person)
-            seen.append(tokens)
-            done.append([places[token] for one in both for token in one])
+            observations.append(tokens)
+            actions.append([places[token] for one in completions for token in one])
     if not ids:
         what = "no pair is long enough and within the vocabulary"
         expected = f"prompts of {plan.prompt_tokens} tokens or more, and completions of {plan.tokens}"
         remedy = "plan with fewer tokens, or a larger public vocabulary"
         raise DataError(what, where="alignment.pairs_of", expected=expected, remedy=remedy)
-    ended = np.ones(len(ids), bool)
+    terminations = np.ones(len(ids), bool)
     return Trajectories.from_arrays(
-        observations=np.array(seen, np.float32),
-        actions=np.array(done, np.float32),
+        observations=np.array(observations, np.float32),
+        actions=np.array(actions, np.float32),
         rewards=np.zeros(len(ids), np.float32),
-        next_observations=np.array(seen, np.float32),
-        terminations=ended,
+        next_observations=np.array(observations, np.float32),
+        terminations=terminations,
         unit_ids=ids,
         unit_key=unit_key,
         spec=plan.spec(writer),
@@ -223,14 +225,14 @@ def rated_pairs(
     Returns:
         Whose pair each is, and the pairs (prompt, chosen, rejected). Equal ratings make no pair.
     """
-    found: dict[tuple[str, str], list[tuple[float, str]]] = {}
+    ratings: dict[tuple[str, str], list[tuple[float, str]]] = {}
     for person, (prompt, completion, rating) in zip(people, rows, strict=True):
-        found.setdefault((person, prompt), []).append((rating, completion))
+        ratings.setdefault((person, prompt), []).append((rating, completion))
     ids, pairs = list[str](), list[tuple[str, str, str]]()
-    for (person, prompt), rated in found.items():
+    for (person, prompt), rated in ratings.items():
         order = sorted(rated, key=lambda one: -one[0])
-        for (most, chosen), (least, rejected) in zip(order, reversed(order), strict=True):
-            if most <= least:
+        for (highest, chosen), (lowest, rejected) in zip(order, reversed(order), strict=True):
+            if highest <= lowest:
                 break
             ids.append(person)
             pairs.append((prompt, chosen, rejected))
@@ -250,7 +252,7 @@ def fit_preferences(
 
     Args:
         plan: calibrated for the vault's unit, and made for this model (`PreferencePlan.of`).
-        vault: over the records of `pairs_of`.
+        vault: over the records of `pair_records`.
         model: with its tokenizer, public vocabulary and prefix.
         folder, resume, progress: as of `fit`.
 
@@ -259,12 +261,12 @@ def fit_preferences(
         PlanExhausted: the plan was begun or finished already, and this is no resumption from its checkpoint.
         BudgetExceeded: the ledger cannot pay for the plan.
     """
-    if (plan.base, plan.words, plan.prefix) != (model.model.digest, model.words, model.prefix):
+    if (plan.base, plan.words, plan.prefix) != (model.model.digest, model.vocabulary_digest, model.prefix):
         what = "the plan is for another model, vocabulary or prefix"
         expected, remedy = "those whose digests the plan states", "make the plan with PreferencePlan.of(model, ...)"
         raise PlanError(what, where="alignment.fit_preferences", expected=expected, remedy=remedy)
-    path, run, contribution = checkpoint_of(folder), vault.reserve(plan), PairGradient(plan, model)
-    iterates = begun(vault, run, PART, plan.adapter.start(model.model.shape), path, resume=resume)
+    path, run, contribution = checkpoint_path(folder), vault.reserve(plan), PairGradient(plan, model)
+    iterates = start_iterates(vault, run, PART, plan.adapter.initial_parameters(model.model.shape), path, resume=resume)
     while left := vault.steps_left(run, PART):
         mean = vault.noisy_sum(run, PART, contribution, ReleasedSteering(iterates[-1].astype(np.float32)))[0]
         iterates = np.concatenate([iterates, iterates[-1:] + plan.step * mean])

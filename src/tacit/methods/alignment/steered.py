@@ -33,7 +33,7 @@ class Steered:
         plan: under which they were learned, an `AlignmentPlan` or a `PreferencePlan`.
         iterates: parameters at the start and after each round, [rounds + 1, P].
         words: tokens of the public vocabulary [V].
-        writer: the model, which no release holds; None until `using` is given it.
+        writer: the model, which no release holds; None until `with_model` is given it.
         share: of the way from the start to the last parameters (`shrunk`).
     """
 
@@ -53,17 +53,17 @@ class Steered:
         start, last = torch.from_numpy(self.iterates[[0, -1]].copy())
         return Steering(self.plan.adapter, (start + self.share * (last - start))[None])
 
-    def using(self, model: LanguageModel, tokenizer: Tokenizer) -> Steered:
+    def with_model(self, model: LanguageModel, tokenizer: Tokenizer) -> Steered:
         """The same with its base model.
 
         Raises:
             PlanError: it is not the model that the certificate names.
         """
-        writer = Writer(model.restricted(self.words.tolist()), tokenizer, self.plan.prefix)
-        if (model.digest, writer.words) != (self.plan.base, self.plan.words):
+        writer = Writer(model.with_vocabulary(self.words.tolist()), tokenizer, self.plan.prefix)
+        if (model.digest, writer.vocabulary_digest) != (self.plan.base, self.plan.words):
             what, expected = "the base model is another one", f"the model with the SHA-256 {self.plan.base}"
             remedy = "load the file that the run was made with"
-            raise PlanError(what, where="Steered.using", expected=expected, remedy=remedy)
+            raise PlanError(what, where="Steered.with_model", expected=expected, remedy=remedy)
         return replace(self, writer=writer)
 
     def complete(
@@ -80,7 +80,7 @@ class Steered:
         Raises:
             PlanError: there is no base model, or a prompt is empty.
         """
-        writer = self._writer()
+        writer = self._require_writer()
         ids = [writer.tokenizer.encode(prompt) for prompt in prompts]
         if not all(ids):
             what, expected = "a prompt is empty", "at least one token"
@@ -88,18 +88,19 @@ class Steered:
         draws = np.random.default_rng(seed).random((len(ids), 1, tokens or self.plan.tokens), np.float32)
         result = [""] * len(ids)
         for length in sorted(set(map(len, ids))):
-            alike = [place for place, one in enumerate(ids) if len(one) == length]
-            done = self.written(torch.tensor([ids[i] for i in alike]), torch.from_numpy(draws[alike]), reference)
-            for place, text in zip(alike, writer.texts(done.prompts, done.written[:, 0]), strict=True):
+            group = [place for place, one in enumerate(ids) if len(one) == length]
+            batch = torch.tensor([ids[i] for i in group])
+            completions = self.sample_completions(batch, torch.from_numpy(draws[group]), reference)
+            for place, text in zip(group, writer.texts(completions.prompts, completions.written[:, 0]), strict=True):
                 result[place] = text
         return result
 
-    def written(self, prompts: Tensor, draws: Tensor, reference: bool = False) -> Completions:
+    def sample_completions(self, prompts: Tensor, draws: Tensor, reference: bool = False) -> Completions:
         """Completions of prompts [B, n] at draws [B, K, T], by this model or by the reference."""
-        writer, steering = self._writer(), replace(self, share=0.0).steering if reference else self.steering
+        writer, steering = self._require_writer(), replace(self, share=0.0).steering if reference else self.steering
         parts = [
-            complete(writer.model, writer.before, *some, steering)
-            for some in zip(torch.split(prompts, TOGETHER), torch.split(draws, TOGETHER), strict=True)
+            complete(writer.model, writer.prefix_tokens, *batch, steering)
+            for batch in zip(torch.split(prompts, TOGETHER), torch.split(draws, TOGETHER), strict=True)
         ]
         return Completions(
             prompts, torch.cat([part.written for part in parts]), torch.cat([part.residual for part in parts])
@@ -107,12 +108,14 @@ class Steered:
 
     def kl(self, prompts: Tensor, draws: Tensor) -> float:
         """KL(steered || reference) a token, the mean over completions of public prompts [B, n] at draws [B, K, T]."""
-        writer, done = self._writer(), self.written(prompts, draws)
-        parts = zip(*(torch.split(part, TOGETHER) for part in (done.prompts, done.written, done.residual)), strict=True)
-        found = [divergence(writer.model, writer.before, Completions(*part), self.steering) for part in parts]
-        return float(torch.cat(found).double().mean())
+        writer, completions = self._require_writer(), self.sample_completions(prompts, draws)
+        columns = (completions.prompts, completions.written, completions.residual)
+        parts = zip(*(torch.split(column, TOGETHER) for column in columns), strict=True)
+        model, before = writer.model, writer.prefix_tokens
+        divergences = [divergence(model, before, Completions(*part), self.steering) for part in parts]
+        return float(torch.cat(divergences).double().mean())
 
-    def shrunk(self, public_prompts: Sequence[str], *, kl: float, seed: int = 0) -> Steered:
+    def limit_kl(self, public_prompts: Sequence[str], *, kl: float, seed: int = 0) -> Steered:
         """The largest share of the adapter whose KL a token to the reference is at most `kl`, on public prompts.
 
         Several rounds go too far from the reference; this comes after the release, from public texts, and is free.
@@ -125,12 +128,12 @@ class Steered:
         Raises:
             PlanError: there is no base model, no prompt is long enough, or kl is not positive.
         """
-        writer, n = self._writer(), self.plan.prompt_tokens
+        writer, n = self._require_writer(), self.plan.prompt_tokens
         ids = [tokens[:n] for tokens in map(writer.tokenizer.encode, public_prompts) if len(tokens) >= n]
         if not ids or not kl > 0:
             what = "no public prompt is long enough, or kl is not positive"
             expected, remedy = f"prompts of {n} tokens or more, and kl > 0", "pass more public texts"
-            raise PlanError(what, where="Steered.shrunk", expected=expected, remedy=remedy)
+            raise PlanError(what, where="Steered.limit_kl", expected=expected, remedy=remedy)
         prompts = torch.tensor(ids)
         draws = torch.from_numpy(np.random.default_rng(seed).random((len(ids), 1, self.plan.tokens), np.float32))
         if self.kl(prompts, draws) <= kl:
@@ -141,7 +144,7 @@ class Steered:
             low, high = (middle, high) if replace(self, share=middle).kl(prompts, draws) <= kl else (low, middle)
         return replace(self, share=low)
 
-    def _writer(self) -> Writer:
+    def _require_writer(self) -> Writer:
         if self.writer is None:
             what, expected = "the base model is not in the release", "steered.using(model, tokenizer) before it writes"
             remedy = "load the model, for example with tacit.agents.language.llama.load"

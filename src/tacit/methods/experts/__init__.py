@@ -1,15 +1,15 @@
-"""Learning from experts without giving any of them away: `Votes(...).calibrate(...)`, `fit`, `Learned` policies.
+"""Learning from experts without giving any of them away: `Votes(...).calibrate(...)`, `fit`, `LearnedPolicies`.
 
 See the README of this folder for the algorithms and their guarantees.
 """
 
 from tacit.methods.experts.algorithm import fit
-from tacit.methods.experts.anchors import Given, Uniform
+from tacit.methods.experts.anchors import GivenAnchors, UniformAnchors
 from tacit.methods.experts.clones import Fit, LinearClone, MlpClone
 from tacit.methods.experts.consensus import Consensus
 from tacit.methods.experts.imitation import ReturnWeighted
-from tacit.methods.experts.learned import Agreement, Learned, ReturnWeight
-from tacit.methods.experts.published import Claim, Setting, claimed, paper, published_setting
+from tacit.methods.experts.learned import Agreement, LearnedPolicies, ReturnWeight
+from tacit.methods.experts.published import Claim, Setting, compare_claims, published_plan, published_setting
 from tacit.methods.experts.votes import Votes
 
 __all__ = [
@@ -17,17 +17,17 @@ __all__ = [
     "Claim",
     "Consensus",
     "Fit",
-    "Given",
-    "Learned",
+    "GivenAnchors",
+    "LearnedPolicies",
     "LinearClone",
     "MlpClone",
     "ReturnWeight",
     "ReturnWeighted",
     "Setting",
-    "Uniform",
+    "UniformAnchors",
     "Votes",
-    "claimed",
+    "compare_claims",
     "fit",
-    "paper",
+    "published_plan",
     "published_setting",
 ]

@@ -12,18 +12,18 @@ from tacit.errors import PlanError
 from tacit.methods.experts import imitation, votes
 from tacit.methods.experts.consensus import Consensus
 from tacit.methods.experts.imitation import ReturnWeighted
-from tacit.methods.experts.learned import Learned
+from tacit.methods.experts.learned import LearnedPolicies
 from tacit.methods.experts.votes import Votes
 from tacit.privacy.certificate.certificate import Release
-from tacit.privacy.mechanisms.base import World
+from tacit.privacy.mechanisms.base import EpisodeSimulator
 from tacit.privacy.vault.vault import Vault
 
 AnyPlan = Votes | ReturnWeighted | Consensus
 
 
 def fit(
-    plan: AnyPlan, vault: Vault, world: World | None = None, *, anchors: NDArray[Any] | None = None
-) -> Release[Learned]:
+    plan: AnyPlan, vault: Vault, world: EpisodeSimulator | None = None, *, anchors: NDArray[Any] | None = None
+) -> Release[LearnedPolicies]:
     """Learn a policy from experts under a plan's promise.
 
     Args:
@@ -58,7 +58,7 @@ def _require_fit(plan: AnyPlan, spec: PublicSpec, world: object) -> None:
     """Refuse what would fail after the charge: clones of other records, and worlds that cannot be played in."""
     clone = None if isinstance(plan, ReturnWeighted) else plan.clone
     if clone is not None and not (
-        maps.fits(clone.features, spec.observation) and spec.action == Discrete(clone.actions)
+        maps.is_compatible(clone.features, spec.observation) and spec.action == Discrete(clone.actions)
     ):
         what = "the clones are not for these experts' observations and actions"
         expected = "features of the records' observations, and as many actions as the records have"

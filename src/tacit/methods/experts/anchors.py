@@ -9,12 +9,12 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.agents.policies import Acting
+from tacit.agents.policies import PolicyActor
 from tacit.data.spec import Box, Discrete, PublicSpec
 from tacit.envs.serving import serve
 from tacit.errors import DataError, PlanError
-from tacit.privacy.mechanisms.base import Experts, World
-from tacit.validation import check
+from tacit.privacy.mechanisms.base import EpisodeSimulator, Experts
+from tacit.validation import require_valid
 
 Array = NDArray[Any]
 
@@ -23,7 +23,7 @@ EPISODES = 50
 
 
 @dataclass(frozen=True, kw_only=True)
-class Uniform:
+class UniformAnchors:
     """States drawn uniformly from a public box with a public seed.
 
     Args:
@@ -47,7 +47,7 @@ class Uniform:
         low, high = np.asarray(self.low), np.asarray(self.high)
         sane = len(low) == len(high) > 0 and bool(np.isfinite(low).all() and np.isfinite(high).all())
         box = sane and bool((low < high).all())
-        check("anchors.low, high", (self.low, self.high), box, "a finite box, the lower bounds first")
+        require_valid("anchors.low, high", (self.low, self.high), box, "a finite box, the lower bounds first")
         _check_count(self.count)
 
     def points(self) -> Array:
@@ -58,8 +58,8 @@ class Uniform:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Given:
-    """States that the caller brings along; `Given.of(points)` makes it, and `fit(..., anchors=points)` gets them.
+class GivenAnchors:
+    """States that the caller brings; `GivenAnchors.of(points)` makes it, and `fit(..., anchors=points)` gets them.
 
     Args:
         count: N.
@@ -77,35 +77,44 @@ class Given:
         _check_count(self.count)
 
     @classmethod
-    def of(cls, points: Array) -> Given:
+    def of(cls, points: Array) -> GivenAnchors:
         """The declaration of these states, [N, d] numbers or [N] whole numbers of a discrete observation."""
-        points = _plain(points)
+        points = _to_state_array(points)
         return cls(count=len(points), digest=_digest(points))
 
 
-Anchors = Uniform | Given
+Anchors = UniformAnchors | GivenAnchors
 
 
-def points(anchors: Anchors, given: Array | None, spec: PublicSpec) -> Array:
+def anchor_states(anchors: Anchors, provided: Array | None, spec: PublicSpec) -> Array:
     """The states of a plan's first round, [N, d] float32 or [N] int64."""
-    if isinstance(anchors, Given) != (given is not None):
-        raise _refused("the plan and anchors= do not fit each other", "anchors= with a plan of Given.of(...) alone")
-    states = anchors.points() if isinstance(anchors, Uniform) else _plain(np.asarray(given))
-    if isinstance(anchors, Given) and (len(states), _digest(states)) != (anchors.count, anchors.digest):
-        raise _refused("the anchors are not those that the plan declares", "the states that Given.of(...) was made of")
+    if isinstance(anchors, GivenAnchors) != (provided is not None):
+        expected = "anchors= with a plan of GivenAnchors.of(...) alone"
+        raise _anchors_error("the plan and anchors= do not fit each other", expected)
+    states = anchors.points() if isinstance(anchors, UniformAnchors) else _to_state_array(np.asarray(provided))
+    if isinstance(anchors, GivenAnchors) and (len(states), _digest(states)) != (anchors.count, anchors.digest):
+        expected = "the states that GivenAnchors.of(...) was made of"
+        raise _anchors_error("the anchors are not those that the plan declares", expected)
     require_inside(states, spec)
     return states
 
 
-def visited(
-    actor: Acting, world: World, count: int, spec: PublicSpec, *, horizon: int, explore: float, seed: int
+def sample_visited_states(
+    actor: PolicyActor,
+    world: EpisodeSimulator,
+    count: int,
+    spec: PublicSpec,
+    *,
+    horizon: int,
+    explore: float,
+    seed: int,
 ) -> Array:
     """States that released policies come to in a public world, [R, N, ...]: where to ask next."""
     # actor: the policies of R replicates; count: N, drawn with replacement from the states of a replicate's own policy
     generator, replicates = np.random.default_rng(seed), len(actor.theta)
     assert isinstance(spec.action, Discrete)
     people = np.repeat(np.arange(replicates), EPISODES)
-    rows = serve(world, _Exploring(actor, explore, spec.action.n), people, horizon=horizon, generator=generator)
+    rows = serve(world, _ExploringActor(actor, explore, spec.action.n), people, horizon=horizon, generator=generator)
     samples = []
     for r in range(replicates):
         episodes = slice(r * EPISODES, (r + 1) * EPISODES)
@@ -113,20 +122,20 @@ def visited(
         samples.append(states[generator.integers(len(states), size=count)])
     states = np.stack(samples)
     if isinstance(spec.observation, Box):
-        states = np.clip(np.nan_to_num(states), *spec.observation.single())
+        states = np.clip(np.nan_to_num(states), *spec.observation.float32_bounds())
     return states
 
 
 @dataclass(frozen=True, eq=False)
-class _Exploring:
-    actor: Acting
+class _ExploringActor:
+    actor: PolicyActor
     explore: float
     actions: int
 
     def __call__(self, observations: Array, replicate: NDArray[np.int64], generator: np.random.Generator) -> Array:
-        played = self.actor(observations, replicate, generator)
-        random_actions = generator.integers(self.actions, size=len(played))
-        return np.where(generator.random(len(played)) < self.explore, random_actions, played)
+        actions = self.actor(observations, replicate, generator)
+        random_actions = generator.integers(self.actions, size=len(actions))
+        return np.where(generator.random(len(actions)) < self.explore, random_actions, actions)
 
 
 def require_inside(states: Array, spec: PublicSpec) -> None:
@@ -137,7 +146,7 @@ def require_inside(states: Array, spec: PublicSpec) -> None:
     """
     space = spec.observation
     if isinstance(space, Box):
-        low, high = space.single()
+        low, high = space.float32_bounds()
         fits = states.ndim == 2 and states.shape[1] == space.size and bool(np.isfinite(states).all())
         inside = fits and bool(((states >= low) & (states <= high)).all())
         expected = f"states [N, {space.size}] within the bounds of the records' observations"
@@ -146,10 +155,10 @@ def require_inside(states: Array, spec: PublicSpec) -> None:
         inside = fits and bool(((states >= 0) & (states < space.n)).all())
         expected = f"whole numbers [N] from 0 to {space.n - 1}"
     if not inside:
-        raise _refused("anchors are outside the public bounds, or not observations at all", expected)
+        raise _anchors_error("anchors are outside the public bounds, or not observations at all", expected)
 
 
-def _plain(points: Array) -> Array:
+def _to_state_array(points: Array) -> Array:
     points = np.asarray(points)
     whole = np.issubdtype(points.dtype, np.integer) and points.ndim == 1
     return np.ascontiguousarray(points, np.int64 if whole else np.float32)
@@ -161,10 +170,10 @@ def _digest(points: Array) -> str:
 
 
 def _check_count(count: object) -> None:
-    check("anchors.count", count, type(count) is int and count >= 1, "a whole number >= 1")
+    require_valid("anchors.count", count, type(count) is int and count >= 1, "a whole number >= 1")
 
 
-def _refused(what: str, expected: str) -> PlanError:
+def _anchors_error(what: str, expected: str) -> PlanError:
     return PlanError(what, where="experts.fit", expected=expected, remedy="choose other anchors")
 
 
@@ -192,39 +201,40 @@ def require_policies(
             under the floor, or contradict each other.
     """
     if not isinstance(spec.action, Discrete):
-        raise _bad_policy("the actions are continuous", "discrete actions, which experts can agree on")
-    seen, actions = _states(spec, states, seed), np.arange(states) % spec.action.n
-    chances = np.asarray(experts.chances(seen, actions))
+        raise _policy_error("the actions are continuous", "discrete actions, which experts can agree on")
+    observations, actions = _draw_states(spec, states, seed), np.arange(states) % spec.action.n
+    chances = np.asarray(experts.likelihoods(observations, actions))
     if chances.shape != (experts.count, states):
-        raise _bad_policy("the chances are of another shape", f"one for each policy and state, [{experts.count}, N]")
+        raise _policy_error("the chances are of another shape", f"one for each policy and state, [{experts.count}, N]")
     for k in range(experts.count):
-        probabilities = np.asarray(experts.probabilities(seen, np.full(states, k)), np.float64)
+        probabilities = np.asarray(experts.probabilities(observations, np.full(states, k)), np.float64)
         if probabilities.shape != (states, spec.action.n):
-            raise _bad_policy(f"policy {k} has other actions", f"probabilities [N, {spec.action.n}]")
+            raise _policy_error(f"policy {k} has other actions", f"probabilities [N, {spec.action.n}]")
         if (
             not np.isfinite(probabilities).all()
             or (probabilities < 0).any()
             or (np.abs(probabilities.sum(axis=1) - 1) > _SUM).any()
         ):
-            raise _bad_policy(f"the probabilities of policy {k} do not sum to one", "distributions over the actions")
+            raise _policy_error(f"the probabilities of policy {k} do not sum to one", "distributions over the actions")
         if (probabilities < floor * (1 - _SUM)).any():
-            raise _bad_policy(
+            raise _policy_error(
                 f"policy {k} gives an action less than the declared floor", f"at least {floor:g} for every action"
             )
         if (np.abs(probabilities[np.arange(states), actions] - chances[k]) > _EQUAL).any():
-            raise _bad_policy(f"what policy {k} plays is not what it is counted with", "chances like the probabilities")
+            expected = "chances like the probabilities"
+            raise _policy_error(f"what policy {k} plays is not what it is counted with", expected)
 
 
-def _states(spec: PublicSpec, count: int, seed: int) -> Array:
+def _draw_states(spec: PublicSpec, count: int, seed: int) -> Array:
     generator, space = np.random.default_rng(seed), spec.observation
     if isinstance(space, Discrete):
         return generator.integers(space.n, size=count)
     assert isinstance(space, Box)
-    low, high = space.single()
+    low, high = space.float32_bounds()
     drawn = generator.uniform(low, high, (count, space.size)).astype(np.float32)
     return np.asarray(np.clip(drawn, low, high), np.float32)
 
 
-def _bad_policy(what: str, expected: str) -> DataError:
+def _policy_error(what: str, expected: str) -> DataError:
     remedy = "mend the policy, or leave the expert out: what is wrong here would be wrong in the guarantee"
     return DataError(what, where="experts' policies", expected=expected, remedy=remedy)

@@ -4,7 +4,7 @@ A clone is a frozen dataclass of public settings: a `Summary` (rows to parameter
 experts' clones are computed side by side in products that are batched over experts, one matrix product an expert, so an
 expert's clone is the same bits for any other experts: that is what makes one expert one vote. From noisy votes to a
 policy it is post-processing, by the same descent. Any other learner may take its place: what it needs, states and
-shares, is in `Learned.agreement`.
+shares, is in `LearnedPolicies.agreement`.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacit.agents.features import Features, OneHot, Quadratic, Scaled
-from tacit.agents.networks import Adam, Mlp, Network
+from tacit.agents.networks import Adam, FunctionalNetwork, Mlp
 from tacit.agents.policies import Policy
-from tacit.agents.stacked import Stacked
+from tacit.agents.stacked import StackedPolicies
 from tacit.errors import PlanError
-from tacit.validation import check
+from tacit.validation import require_valid
 
 Array = NDArray[Any]
 Float32 = NDArray[np.float32]
@@ -54,27 +54,36 @@ class Fit:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        check("fit.loss", self.loss, self.loss in get_args(Loss), " or ".join(get_args(Loss)))
+        require_valid("fit.loss", self.loss, self.loss in get_args(Loss), " or ".join(get_args(Loss)))
         for name in ("ridge", "rate"):
             value = getattr(self, name)
-            check(f"fit.{name}", value, 0 < value < math.inf, "a finite number > 0")
-        check("fit.steps", self.steps, type(self.steps) is int and self.steps >= 1, "a whole number >= 1")
+            require_valid(f"fit.{name}", value, 0 < value < math.inf, "a finite number > 0")
+        require_valid("fit.steps", self.steps, type(self.steps) is int and self.steps >= 1, "a whole number >= 1")
 
 
-def fit_votes(how: Fit, policy: Policy, states: Array, votes: Float64) -> Float32:
+def fit_votes(settings: Fit, policy: Policy, states: Array, votes: Float64) -> Float32:
     """The policy's parameters [R, P], for states [R, N, ...] and centred votes [R, N, A]."""
     x = policy.features(states)
-    if how.loss == "squares" and isinstance(policy.network, Mlp) and len(policy.network.sizes) == 2:
-        return _least_squares(x, votes, how.ridge)
-    first = policy.network.initial(np.random.default_rng(how.seed), 1)
+    if settings.loss == "squares" and isinstance(policy.network, Mlp) and len(policy.network.sizes) == 2:
+        return _least_squares(x, votes, settings.ridge)
+    first = policy.network.initial_parameters(np.random.default_rng(settings.seed), 1)
     theta = np.repeat(first, len(x), axis=0)
-    target = shares(votes) if how.loss == "softmax" else votes
+    target = vote_probabilities(votes) if settings.loss == "softmax" else votes
     weight = np.full(x.shape[:2], 1 / x.shape[1])
-    return descend(policy.network, theta, x, target, weight, loss=how.loss, steps=how.steps, rate=how.rate)
+    loss, steps, rate = settings.loss, settings.steps, settings.rate
+    return descend(policy.network, theta, x, target, weight, loss=loss, steps=steps, rate=rate)
 
 
 def descend(
-    network: Network, theta: Float32, x: Float32, target: Array, weight: Array, *, loss: Loss, steps: int, rate: float
+    network: FunctionalNetwork,
+    theta: Float32,
+    x: Float32,
+    target: Array,
+    weight: Array,
+    *,
+    loss: Loss,
+    steps: int,
+    rate: float,
 ) -> Float32:
     """Parameters [G, P] after full-batch steps of Adam; every group by itself, whatever other groups there are."""
     # theta: the first ones [G, P], changed in place; x: inputs [G, n, inputs]; target: [G, n, A] outputs, or
@@ -92,15 +101,15 @@ def descend(
     return theta
 
 
-def shares(votes: Float64) -> Float64:
+def vote_probabilities(votes: Float64) -> Float64:
     """Probabilities [R, N, A] from centred votes: scaled to about 1, then the nearest ones that are no less than 0."""
     actions = votes.shape[2]
     largest = votes.max(axis=2) / (1 - 1 / actions)
     scale = np.quantile(largest, _UNANIMOUS, axis=1)[:, None, None]
-    return _on_simplex(votes / np.maximum(scale, 1e-12) + 1 / actions)
+    return _project_to_simplex(votes / np.maximum(scale, 1e-12) + 1 / actions)
 
 
-def _on_simplex(values: Float64) -> Float64:
+def _project_to_simplex(values: Float64) -> Float64:
     """The nearest points [..., A] of the simplex (Held, Wolfe and Crowder 1974)."""
     falling = -np.sort(-values, axis=-1)
     ranks = np.arange(1, values.shape[-1] + 1)
@@ -109,8 +118,8 @@ def _on_simplex(values: Float64) -> Float64:
     return np.asarray(np.maximum(values - np.take_along_axis(excess, support - 1, axis=-1), 0.0))
 
 
-def _least_squares(seen: Float32, votes: Float64, ridge: float) -> Float32:
-    x = np.concatenate([seen, np.ones((*seen.shape[:-1], 1))], axis=-1)
+def _least_squares(inputs: Float32, votes: Float64, ridge: float) -> Float32:
+    x = np.concatenate([inputs, np.ones((*inputs.shape[:-1], 1))], axis=-1)
     turned = x.swapaxes(1, 2)
     gram = turned @ x / x.shape[1] + ridge * np.eye(x.shape[2])
     theta = np.linalg.solve(gram, turned @ votes / x.shape[1])
@@ -144,7 +153,7 @@ class LinearClone:
 
     def __post_init__(self) -> None:
         _check_clone(self.features, self.actions, self.floor)
-        check("clone.ridge", self.ridge, 0 < self.ridge < math.inf, "a finite number > 0")
+        require_valid("clone.ridge", self.ridge, 0 < self.ridge < math.inf, "a finite number > 0")
 
     @property
     def network(self) -> Mlp:
@@ -154,17 +163,17 @@ class LinearClone:
     def __call__(self, rows: Mapping[str, Array]) -> dict[str, Array]:
         """Rows [U, L, ...] -> {"parameters": [U, P] float32}."""
         mask = np.asarray(rows["mask"], np.float64)[..., None]
-        seen = self.features(rows["observations"])
-        x = np.concatenate([seen, np.ones((*seen.shape[:-1], 1))], axis=-1) * mask
+        inputs = self.features(rows["observations"])
+        x = np.concatenate([inputs, np.ones((*inputs.shape[:-1], 1))], axis=-1) * mask
         y = ((rows["actions"][..., None] == np.arange(self.actions)) - 1.0 / self.actions) * mask
         turned, count = x.swapaxes(1, 2), mask.sum(axis=1)[:, None]
         gram = turned @ x / count + self.ridge * np.eye(x.shape[2])
         theta = np.linalg.solve(gram, turned @ y / count)
         return {"parameters": theta.reshape(len(theta), -1).astype(np.float32)}
 
-    def experts(self, parameters: Array) -> Stacked:
+    def experts(self, parameters: Array) -> StackedPolicies:
         """The policies of m clones with parameters [m, P]."""
-        return Stacked.from_mlp(self.features, self.network, parameters, self.floor)
+        return StackedPolicies.from_mlp(self.features, self.network, parameters, self.floor)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -203,10 +212,10 @@ class MlpClone:
         object.__setattr__(self, "hidden", tuple(self.hidden))
         for name in ("rows", "steps"):
             value = getattr(self, name)
-            check(f"clone.{name}", value, type(value) is int and value >= 1, "a whole number >= 1")
-        check("clone.rate", self.rate, 0 < self.rate < math.inf, "a finite number > 0")
+            require_valid(f"clone.{name}", value, type(value) is int and value >= 1, "a whole number >= 1")
+        require_valid("clone.rate", self.rate, 0 < self.rate < math.inf, "a finite number > 0")
         widths = len(self.hidden) >= 1 and all(type(width) is int and width >= 1 for width in self.hidden)
-        check("clone.hidden", self.hidden, widths, "one width at least, whole numbers >= 1")
+        require_valid("clone.hidden", self.hidden, widths, "one width at least, whole numbers >= 1")
 
     @property
     def network(self) -> Mlp:
@@ -215,13 +224,13 @@ class MlpClone:
 
     def __call__(self, rows: Mapping[str, Array]) -> dict[str, Array]:
         """Rows [U, L, ...] -> {"parameters": [U, P] float32}."""
-        sample = spread(rows, self.rows, ("observations", "actions"))
+        sample = subsample_rows(rows, self.rows, ("observations", "actions"))
         target = sample["actions"][..., None] == np.arange(self.actions)
         weight = sample["mask"] / np.maximum(sample["mask"].sum(axis=1, keepdims=True), 1)
         x = self.features(sample["observations"])
         middle = (weight[..., None] * x).sum(axis=1, keepdims=True)
         width = np.sqrt((weight[..., None] * np.square(x - middle)).sum(axis=1, keepdims=True)) + _LEAST_SPREAD
-        first = self.network.initial(np.random.default_rng(self.seed), 1)
+        first = self.network.initial_parameters(np.random.default_rng(self.seed), 1)
         theta = np.repeat(first, len(target), axis=0)
         inputs = np.asarray((x - middle) / width, np.float32)
         parameters = descend(
@@ -232,19 +241,19 @@ class MlpClone:
         entry[:, -1] -= (middle.swapaxes(1, 2) * entry[:, :-1]).sum(axis=1)
         return {"parameters": parameters}
 
-    def experts(self, parameters: Array) -> Stacked:
+    def experts(self, parameters: Array) -> StackedPolicies:
         """The policies of m clones with parameters [m, P]."""
-        return Stacked.from_mlp(self.features, self.network, parameters, self.floor)
+        return StackedPolicies.from_mlp(self.features, self.network, parameters, self.floor)
 
 
 Clone = LinearClone | MlpClone
 
 
-def spread(rows: Mapping[str, Array], most: int, names: tuple[str, ...]) -> dict[str, Array]:
+def subsample_rows(rows: Mapping[str, Array], max_rows: int, names: tuple[str, ...]) -> dict[str, Array]:
     """At most so many of each expert's rows, evenly spaced over its own: columns [U, most, ...] and "mask"."""
     # rows: padded columns [U, L, ...] with "mask" [U, L], true for the first rows of each expert
     count = rows["mask"].sum(axis=1)[:, None]
-    place = np.arange(min(most, rows["mask"].shape[1]))
+    place = np.arange(min(max_rows, rows["mask"].shape[1]))
     where = np.where(count > len(place), place * count // len(place), np.minimum(place, np.maximum(count - 1, 0)))
     units = np.arange(len(where))[:, None]
     return {name: rows[name][units, where] for name in names} | {"mask": place < count}
@@ -260,6 +269,6 @@ def _check_clone(features: object, actions: object, floor: float) -> None:
             "and then one expert is more than one vote",
         )
     valid = type(actions) is int and actions >= 2
-    check("clone.actions", actions, valid, "a whole number >= 2")
+    require_valid("clone.actions", actions, valid, "a whole number >= 2")
     assert isinstance(actions, int)
-    check("clone.floor", floor, 0 <= floor < 1 / actions, "a probability below 1 / actions")
+    require_valid("clone.floor", floor, 0 <= floor < 1 / actions, "a probability below 1 / actions")

@@ -28,8 +28,8 @@ from tacit.privacy.mechanisms.thresholds import Floor, KappaStop, PMin
 from tacit.privacy.sentences import Label, clause
 from tacit.privacy.vault import plan as plans
 from tacit.serialization import Kinds
-from tacit.units import Promise, Unit, check_delta
-from tacit.validation import check, positive, whole
+from tacit.units import Promise, Unit, require_delta
+from tacit.validation import require_positive, require_valid, require_whole
 
 CONSENSUS, TRAINING = "consensus", "training"
 """The names of the parts."""
@@ -106,29 +106,30 @@ class Consensus(plans.PrivatePlan):
     """sigma of a noisy step; filled in by `calibrate`."""
 
     def __post_init__(self) -> None:
-        check("policy.head", self.policy.head, isinstance(self.policy.head, Categorical), "a Categorical head")
-        check("policy.network", self.policy.network, isinstance(self.policy.network, Mlp), "an Mlp")
+        require_valid("policy.head", self.policy.head, isinstance(self.policy.head, Categorical), "a Categorical head")
+        require_valid("policy.network", self.policy.network, isinstance(self.policy.network, Mlp), "an Mlp")
         names = ("horizon", "rows", "steps", "expected_batch_size", "rows_per_expert", "stable_batch", "target_every")
-        whole(**{name: getattr(self, name) for name in names})
-        whole(0, trajectories=self.trajectories)
-        positive(clip_norm=self.clip_norm, rate=self.rate, stable_rate=self.stable_rate)
-        check("average", self.average, 0 <= self.average <= 1, "a number in [0, 1]")
-        check("share", self.share, 0 < self.share < 1, "a number in (0, 1)")
-        check("stable_fraction", self.stable_fraction, 0 <= self.stable_fraction <= 1, "a number in [0, 1]")
-        learns = self.private_steps > 0 or self.asks
-        check(
+        require_whole(**{name: getattr(self, name) for name in names})
+        require_whole(0, trajectories=self.trajectories)
+        require_positive(clip_norm=self.clip_norm, rate=self.rate, stable_rate=self.stable_rate)
+        require_valid("average", self.average, 0 <= self.average <= 1, "a number in [0, 1]")
+        require_valid("share", self.share, 0 < self.share < 1, "a number in (0, 1)")
+        require_valid("stable_fraction", self.stable_fraction, 0 <= self.stable_fraction <= 1, "a number in [0, 1]")
+        learns = self.private_steps > 0 or self.releases_prefixes
+        require_valid(
             "stable_fraction", self.stable_fraction, learns, "less than 1 without trajectories: nothing would be learnt"
         )
-        check("floor", self.floor, isinstance(self.floor, PMin | KappaStop), "PMin(...) or KappaStop(...)")
-        if self.asks:
+        require_valid("floor", self.floor, isinstance(self.floor, PMin | KappaStop), "PMin(...) or KappaStop(...)")
+        if self.releases_prefixes:
             plural = type(self.experts) is int and self.experts >= 2
-            check("experts", self.experts, plural, "how many experts there are at least, known without the data")
+            expected = "how many experts there are at least, known without the data"
+            require_valid("experts", self.experts, plural, expected)
         if self.clone is not None:
             fits = self.clone.actions == self.actions
-            check("clone.actions", self.clone.actions, fits, f"the policy's {self.actions} actions")
+            require_valid("clone.actions", self.clone.actions, fits, f"the policy's {self.actions} actions")
             promised = self.floor.probability if isinstance(self.floor, PMin) else 0.0
             sufficient = self.clone.floor >= promised
-            check(
+            require_valid(
                 "clone.floor", self.clone.floor, sufficient, f"at least the {promised:g} that floor=PMin(...) promises"
             )
 
@@ -138,16 +139,17 @@ class Consensus(plans.PrivatePlan):
         return self.policy.head.outputs
 
     @property
-    def asks(self) -> bool:
+    def releases_prefixes(self) -> bool:
         """Whether consensus prefixes are released."""
         return self.trajectories > 0 and self.stable_fraction > 0
 
     @property
     def private_steps(self) -> int:
         """K, how many steps are noisy."""
-        return round((1 - self.stable_fraction) * self.steps) if self.asks or self.stable_fraction == 1 else self.steps
+        alone = self.releases_prefixes or self.stable_fraction == 1
+        return round((1 - self.stable_fraction) * self.steps) if alone else self.steps
 
-    def private_at(self, step: int) -> bool:
+    def is_noisy_step(self, step: int) -> bool:
         """Whether step 0 .. steps - 1 is a noisy one."""
         return (step + 1) * self.private_steps // self.steps > step * self.private_steps // self.steps
 
@@ -157,12 +159,13 @@ class Consensus(plans.PrivatePlan):
         Raises:
             PlanError: the plan is not calibrated, or the threshold of the prefixes is out of reach.
         """
-        if self.promise is None or (self.asks and (self.trajectory_epsilon is None or self.trajectory_delta is None)):
+        unpriced = self.trajectory_epsilon is None or self.trajectory_delta is None
+        if self.promise is None or (self.releases_prefixes and unpriced):
             what, expected = "the plan is not calibrated", "a unit, and the price of one trajectory"
             remedy = "call plan.calibrate(unit=..., epsilon=..., delta=...)"
             raise PlanError(what, where=f"{self.method} plan", expected=expected, remedy=remedy)
         stages: list[AboveThreshold | PoissonSum] = []
-        if self.asks:
+        if self.releases_prefixes:
             assert self.experts is not None
             assert self.trajectory_epsilon is not None
             assert self.trajectory_delta is not None
@@ -194,7 +197,7 @@ class Consensus(plans.PrivatePlan):
 
     def label(self) -> Label:
         """The certificate's statements."""
-        asked, clones = self.asks > 0, self.clone is not None
+        asked, clones = self.releases_prefixes > 0, self.clone is not None
         prefixes = clause("prefixes_of_clones" if clones else "prefixes_of_logs", trajectories=self.trajectories)
         noisy = [clause("mean_gradients", steps=self.private_steps)] if self.private_steps else []
         cloned, summed = clause("expert_cloned"), [clause("expert_summed")] * bool(noisy)
@@ -211,9 +214,9 @@ class Consensus(plans.PrivatePlan):
             PlanError: the threshold is out of reach of the experts; epsilon or delta is out of range, or delta >= 1 /
                 population; the batch or `experts` is more than the population.
         """
-        check_delta(delta, unit)
-        check("epsilon", epsilon, math.isfinite(epsilon) and epsilon > 0, "a finite number > 0")
-        check(
+        require_delta(delta, unit)
+        require_valid("epsilon", epsilon, math.isfinite(epsilon) and epsilon > 0, "a finite number > 0")
+        require_valid(
             "expected_batch_size",
             self.expected_batch_size,
             self.expected_batch_size <= unit.size,
@@ -221,16 +224,16 @@ class Consensus(plans.PrivatePlan):
         )
         promise = Promise(unit, epsilon, delta)
         plan = replace(self, promise=promise, noise_multiplier=None, trajectory_epsilon=None, trajectory_delta=None)
-        if self.asks:
+        if self.releases_prefixes:
             assert self.experts is not None
-            check("experts", self.experts, self.experts <= unit.size, f"at most the population, {unit.size:,}")
+            require_valid("experts", self.experts, self.experts <= unit.size, f"at most the population, {unit.size:,}")
             trajectory_delta = _DELTA_SHARE * delta / self.trajectories
             whole = epsilon * (self.share if self.private_steps else 1.0)
-            trajectory_epsilon = _each(self.trajectories, trajectory_delta, epsilon=whole, delta=delta, unit=unit)
+            trajectory_epsilon = _divide(self.trajectories, trajectory_delta, epsilon=whole, delta=delta, unit=unit)
             plan = replace(plan, trajectory_epsilon=trajectory_epsilon, trajectory_delta=trajectory_delta)
         if plan.private_steps:
             return plans.calibrate(plan, unit=unit, epsilon=epsilon, delta=delta)
-        plans.bound(plan)
+        plans.certified_bound(plan)
         return plan
 
     def account(self, *, unit: Unit, delta: float) -> Consensus:
@@ -242,7 +245,7 @@ class Consensus(plans.PrivatePlan):
         return plans.account(self, unit=unit, delta=delta)
 
 
-def _each(trajectories: int, trajectory_delta: float, *, epsilon: float, delta: float, unit: Unit) -> float:
+def _divide(trajectories: int, trajectory_delta: float, *, epsilon: float, delta: float, unit: Unit) -> float:
     """The largest epsilon of one trajectory, to 5 digits, with which all of them cost epsilon at delta."""
     from scipy.optimize import brentq
 

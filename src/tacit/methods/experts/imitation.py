@@ -28,8 +28,8 @@ from tacit.agents.features import Features
 from tacit.agents.heads import Categorical
 from tacit.agents.networks import Mlp
 from tacit.agents.policies import Policy
-from tacit.methods.experts.clones import spread
-from tacit.methods.experts.learned import Learned, ReturnWeight, label
+from tacit.methods.experts.clones import subsample_rows
+from tacit.methods.experts.learned import LearnedPolicies, ReturnWeight, label
 from tacit.parameters import Option
 from tacit.privacy.certificate.certificate import Release
 from tacit.privacy.gradients import clipping
@@ -37,9 +37,9 @@ from tacit.privacy.mechanisms.base import Summary
 from tacit.privacy.mechanisms.sums import PoissonSum
 from tacit.privacy.sentences import Label, clause
 from tacit.privacy.vault import plan as plans
-from tacit.privacy.vault.base import exhausted
+from tacit.privacy.vault.base import exhausted_error
 from tacit.privacy.vault.vault import Vault
-from tacit.validation import check, fraction, positive, whole
+from tacit.validation import require_fraction, require_positive, require_valid, require_whole
 
 # Inputs of one size in every direction, from noisy second moments of what experts see.
 
@@ -64,7 +64,7 @@ class InputMoments:
     def __call__(self, rows: Mapping[str, Array], state: Any) -> Array:
         """[U, 1 + F (F + 1) / 2]."""
         mask, size = rows["mask"], self.features.size
-        upper, factors = _upper(size)
+        upper, factors = _upper_triangle(size)
         vectors = np.zeros((len(mask), 1 + len(factors)))
         step = max(1, _CHUNK // mask.shape[1])
         for start in range(0, len(mask), step):
@@ -82,7 +82,7 @@ def whitener(released: Float64, noise: float, size: int) -> Float64:
     """Matrices T [R, F, F], symmetric, so that the inputs T x have second moments of about 1 in every direction."""
     # released: noisy means of `InputMoments` [R, 1 + F (F + 1) / 2]; noise: standard deviation of their noise,
     # directions that drown in it are taken to be of its size; size: F
-    upper, factors = _upper(size)
+    upper, factors = _upper_triangle(size)
     noise *= math.sqrt(2)
     matrices = np.empty((len(released), size, size))
     for matrix, vector in zip(matrices, math.sqrt(2) * released, strict=True):
@@ -96,7 +96,7 @@ def whitener(released: Float64, noise: float, size: int) -> Float64:
     return matrices
 
 
-def through(matrices: Array, network: Mlp, parameters: Array) -> Array:
+def transform_first_layer(matrices: Array, network: Mlp, parameters: Array) -> Array:
     """The parameters [G, P] with the weights of their first layer W [F, H] replaced by T W, for T [G, F, F]."""
     # It takes parameters for whitened inputs to those for plain ones, and gradients the other way (T is symmetric).
     result = parameters.copy()
@@ -105,7 +105,7 @@ def through(matrices: Array, network: Mlp, parameters: Array) -> Array:
     return result
 
 
-def _upper(size: int) -> tuple[tuple[Array, Array], Float64]:
+def _upper_triangle(size: int) -> tuple[tuple[Array, Array], Float64]:
     """The upper triangle, and factors that make its vector as long as the matrix."""
     upper = np.triu_indices(size)
     return upper, np.where(upper[0] == upper[1], 1.0, math.sqrt(2))
@@ -157,12 +157,12 @@ class ReturnWeighted(plans.PrivatePlan):
     """sigma of the whole plan, seen as one Gaussian; None until calibrated."""
 
     def __post_init__(self) -> None:
-        check("policy.head", self.policy.head, isinstance(self.policy.head, Categorical), "a Categorical head")
-        whole(kept=self.kept, rows=self.rows)
-        check("policy.network", self.policy.network, isinstance(self.policy.network, Mlp), "an Mlp")
-        fraction(momentum=self.momentum, share=self.share)
-        positive(rate=self.rate)
-        check("average", self.average, 0 < self.average <= 1, "a number in (0, 1]")
+        require_valid("policy.head", self.policy.head, isinstance(self.policy.head, Categorical), "a Categorical head")
+        require_whole(kept=self.kept, rows=self.rows)
+        require_valid("policy.network", self.policy.network, isinstance(self.policy.network, Mlp), "an Mlp")
+        require_fraction(momentum=self.momentum, share=self.share)
+        require_positive(rate=self.rate)
+        require_valid("average", self.average, 0 < self.average <= 1, "a number in (0, 1]")
         self.parts()
 
     def parts(self) -> tuple[PoissonSum, ...]:
@@ -190,7 +190,7 @@ class ReturnWeighted(plans.PrivatePlan):
 
 
 @dataclass(frozen=True)
-class Kept:
+class WeightedRows:
     """What is kept of each expert: some of its rows, and its weight."""
 
     rows: int
@@ -199,15 +199,15 @@ class Kept:
     def __call__(self, rows: Mapping[str, Array]) -> dict[str, Array]:
         """Rows [U, L, ...] -> "observations" and "actions" [U, k, ...], "mask" [U, k] and "weight" [U]."""
         weight = np.ones(len(rows["mask"])) if self.weight is None else self.weight(rows)
-        return {**spread(rows, self.rows, ("observations", "actions")), "weight": weight}
+        return {**subsample_rows(rows, self.rows, ("observations", "actions")), "weight": weight}
 
 
 @dataclass(frozen=True)
-class Gradient:
+class WeightedGradient:
     """An expert's weighted, clipped mean gradient of log pi by phi, for the state: theta [R, P], whiteners [R, F,
     F]."""
 
-    summary: Kept  # the experts' rows and weights
+    summary: WeightedRows  # the experts' rows and weights
     policy: Policy  # pi
     clip_norm: float  # C, before the weight
 
@@ -222,35 +222,36 @@ class Gradient:
             chunk = slice(start, start + size)
             theta, matrices = state[0][replicate[chunk]], state[1][replicate[chunk]]
             slope = self.policy.gradient(theta, rows["observations"][chunk], rows["actions"][chunk], weights[chunk])
-            gradients[chunk] = through(matrices, self.policy.network, slope.astype(np.float64))
+            gradients[chunk] = transform_first_layer(matrices, self.policy.network, slope.astype(np.float64))
         return clipping.clip_rows(gradients, self.clip_norm) * rows["weight"][:, None]
 
 
-def fit(plan: ReturnWeighted, vault: Vault) -> Release[Learned]:
+def fit(plan: ReturnWeighted, vault: Vault) -> Release[LearnedPolicies]:
     """Run a calibrated plan (see `algorithm.fit`)."""
     plan.policy.require_fit(vault.spec)
     assert isinstance(plan.policy.network, Mlp)
     run = vault.reserve(plan)
-    if vault.touched(run):
-        raise exhausted(run, POLICY)
+    if vault.has_started(run):
+        raise exhausted_error(run, POLICY)
     network, size, replicates = plan.policy.network, plan.policy.features.size, len(vault.ledgers)
-    summary = Kept(plan.kept, plan.weight)
+    summary = WeightedRows(plan.kept, plan.weight)
     matrices = np.repeat(np.eye(size)[None], replicates, axis=0)
     if plan.share:
         assert plan.noise_multiplier is not None
         noise = plan.noise_multiplier / math.sqrt(plan.share) / vault.unit.size
         matrices = whitener(vault.noisy_sum(run, INPUTS, InputMoments(summary, plan.policy.features)), noise, size)
-    gradient = Gradient(summary, plan.policy, plan.clip_norm)
-    phi = np.repeat(plan.policy.initial(np.random.default_rng(plan.seed), 1), replicates, axis=0).astype(np.float64)
+    gradient = WeightedGradient(summary, plan.policy, plan.clip_norm)
+    initial = plan.policy.initial_parameters(np.random.default_rng(plan.seed), 1)
+    phi = np.repeat(initial, replicates, axis=0).astype(np.float64)
     direction, total = np.zeros_like(phi), np.zeros_like(phi)
     averaged = max(1, round(plan.average * plan.steps))
     for k in range(plan.steps):
-        theta = through(matrices, network, phi).astype(np.float32)
+        theta = transform_first_layer(matrices, network, phi).astype(np.float32)
         mean = vault.noisy_sum(run, POLICY, gradient, (theta, matrices))
         direction = plan.momentum * direction + (1 - plan.momentum) * mean
         length = np.maximum(np.linalg.norm(direction, axis=1, keepdims=True), np.finfo(np.float64).tiny)
         phi = phi + plan.rate * (1 - k / plan.steps) * direction / length
         if k >= plan.steps - averaged:
             total += phi
-    theta = through(matrices, network, total / averaged).astype(np.float32)
-    return vault.release(run, Learned(plan=plan, policy=plan.policy, theta=theta), label=plan.label())
+    theta = transform_first_layer(matrices, network, total / averaged).astype(np.float32)
+    return vault.release(run, LearnedPolicies(plan=plan, policy=plan.policy, theta=theta), label=plan.label())

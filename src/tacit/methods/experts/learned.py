@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.agents.policies import Acting, Float32, Policy
+from tacit.agents.policies import Float32, Policy, PolicyActor
 from tacit.agents.policy_files import FeedForward
 from tacit.parameters import Option
 from tacit.privacy.mechanisms.base import Plan
 from tacit.privacy.sentences import Clause, Label, clause
-from tacit.validation import check
+from tacit.validation import require_valid
 
 if TYPE_CHECKING:
     from tacit.privacy.mechanisms.above_threshold import Prefixes
@@ -38,7 +38,7 @@ def label(*covered: Clause, public: tuple[Clause, ...] = ()) -> Label:
     )
 
 
-def level(plan: Plan) -> Literal["logs", "policies"]:
+def promise_scope(plan: Plan) -> Literal["logs", "policies"]:
     """What of an expert a plan's promise covers: the whole log, or only how the expert decides.
 
     Prefixes of experts' own trajectories are published as they are; those of clones in a public simulator are not
@@ -67,8 +67,8 @@ class ReturnWeight:
 
     def __post_init__(self) -> None:
         sane = -math.inf < self.low < self.high < math.inf
-        check("weight.low, high", (self.low, self.high), sane, "finite public returns, the lower first")
-        check("weight.sharpness", self.sharpness, 0 <= self.sharpness <= 30, "a number from 0 to 30")
+        require_valid("weight.low, high", (self.low, self.high), sane, "finite public returns, the lower first")
+        require_valid("weight.sharpness", self.sharpness, 0 <= self.sharpness <= 30, "a number from 0 to 30")
 
     def __call__(self, rows: Mapping[str, NDArray[np.generic]]) -> NDArray[np.float64]:
         """Rows of U experts in order of time (a `Summary`'s) -> weights [U]."""
@@ -107,7 +107,7 @@ class Agreement:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Learned:
+class LearnedPolicies:
     """The released policies of R replicates (R = 1 but for simulated experts).
 
     Args:
@@ -133,13 +133,13 @@ class Learned:
         """R."""
         return len(self.theta)
 
-    def actor(self, *, greedy: bool = True) -> Acting:
+    def actor(self, *, greedy: bool = True) -> PolicyActor:
         """Act with the released parameters.
 
         Args:
             greedy: the most probable action instead of a random one.
         """
-        return Acting(self.policy, self.theta, greedy)
+        return PolicyActor(self.policy, self.theta, greedy)
 
     def predict(
         self,
@@ -148,7 +148,7 @@ class Learned:
         episode_start: NDArray[Any] | None = None,
         deterministic: bool = False,
     ) -> tuple[NDArray[Any], None]:
-        """Act as a model of Stable-Baselines3 does, always with the best action (see `Acting.predict`)."""
+        """Act as a model of Stable-Baselines3 does, always with the best action (see `PolicyActor.predict`)."""
         return self.actor().predict(observation, state, episode_start, deterministic)
 
     def feed_forward(self) -> FeedForward:
@@ -159,7 +159,7 @@ class Learned:
         """
         return FeedForward.of(self.policy, self.theta, greedy=True)
 
-    def replicate(self, r: int) -> Learned:
+    def replicate(self, r: int) -> LearnedPolicies:
         """The policy of one replicate, with R = 1."""
         index = slice(r, r + 1) if r >= 0 else slice(r, None if r == -1 else r + 1)
         votes, prefixes = self.agreement, self.prefixes

@@ -28,7 +28,7 @@ from tacit.methods.experts.consensus import Consensus
 from tacit.privacy.accounting.events import Event, GaussianEvent, PoissonSampledEvent, SelfComposedEvent
 from tacit.privacy.mechanisms.thresholds import PMin
 from tacit.units import Unit
-from tacit.validation import check
+from tacit.validation import require_valid
 
 MOST_STEPS = 10**9
 
@@ -44,22 +44,23 @@ class MixedTraining:
     noise_multiplier: float  # sigma > 0, the noise's standard deviation over the clip
 
     def __post_init__(self) -> None:
-        check("batch", self.batch, 1 <= self.batch <= self.experts, f"from 1 to {self.experts}")
-        check("noisy_share", self.noisy_share, 0 < self.noisy_share <= 1, "a probability in (0, 1]")
-        check("noise_multiplier", self.noise_multiplier, 0.1 <= self.noise_multiplier < math.inf, "a number >= 0.1")
+        require_valid("batch", self.batch, 1 <= self.batch <= self.experts, f"from 1 to {self.experts}")
+        require_valid("noisy_share", self.noisy_share, 0 < self.noisy_share <= 1, "a probability in (0, 1]")
+        valid = 0.1 <= self.noise_multiplier < math.inf
+        require_valid("noise_multiplier", self.noise_multiplier, valid, "a number >= 0.1")
 
     @property
     def rate(self) -> float:
         """B / m, the rate at which one noisy step samples experts."""
         return self.batch / self.experts
 
-    def noisy(self, steps: int) -> int:
+    def noisy_steps(self, steps: int) -> int:
         """How many of so many steps are noisy on average, rounded up: K of a fixed schedule that stands for them."""
         return math.ceil(self.noisy_share * steps - 1e-9)
 
     def event(self, steps: int) -> Event:
         """The honest event of so many steps: K noisy ones, each over a Poisson sample of rate B / m."""
-        return SelfComposedEvent(_sampled(self.rate, self.noise_multiplier), self.noisy(steps))
+        return SelfComposedEvent(_sampled_event(self.rate, self.noise_multiplier), self.noisy_steps(steps))
 
     def published_epsilon(self, steps: int, delta: float) -> float:
         """What the published accounting says of so many steps: all noisy, each over a sample of rate p B / m."""
@@ -67,7 +68,7 @@ class MixedTraining:
 
     def honest_epsilon(self, steps: int, delta: float) -> float:
         """Epsilon of `event(steps)`, an estimate that is quick for millions of steps; `accounting` certifies it."""
-        return _estimate(self.rate, self.noise_multiplier, self.noisy(steps), delta)
+        return _estimate(self.rate, self.noise_multiplier, self.noisy_steps(steps), delta)
 
     def published_steps(self, epsilon: float, delta: float) -> int:
         """How many steps the published accounting allows: the paper trains until it says epsilon."""
@@ -92,7 +93,7 @@ def published_total(release: tuple[float, float], training: tuple[float, float])
     return release[0] + training[0], release[1] + training[1]
 
 
-def _sampled(rate: float, sigma: float) -> PoissonSampledEvent | GaussianEvent:
+def _sampled_event(rate: float, sigma: float) -> PoissonSampledEvent | GaussianEvent:
     return PoissonSampledEvent(rate, GaussianEvent(sigma)) if rate < 1 else GaussianEvent(sigma)
 
 
@@ -100,8 +101,8 @@ def _estimate(rate: float, sigma: float, steps: int, delta: float) -> float:
     """By `accounting`'s check, centred quadrature: it goes beyond the steps that a certificate may have."""
     from tacit.privacy.accounting import table as accounting_checks
 
-    check("steps", steps, 1 <= steps <= MOST_STEPS, f"from 1 to {MOST_STEPS:,}")
-    return accounting_checks.fourier(((_sampled(rate, sigma), steps),), "add_or_remove", delta)
+    require_valid("steps", steps, 1 <= steps <= MOST_STEPS, f"from 1 to {MOST_STEPS:,}")
+    return accounting_checks.fourier(((_sampled_event(rate, sigma), steps),), "add_or_remove", delta)
 
 
 def _steps(rate: float, sigma: float, epsilon: float, delta: float) -> int:
@@ -172,7 +173,7 @@ class Setting:
         return round(1 - self.stable_fraction, 12)
 
 
-def _stable(task: str, rate: float, batch: int = 256, hidden: tuple[int, ...] = (256, 256)) -> tuple[Setting, ...]:
+def _stable_set(task: str, rate: float, batch: int = 256, hidden: tuple[int, ...] = (256, 256)) -> tuple[Setting, ...]:
     """Settings of a task that is learnt from prefixes alone."""
     return tuple(
         Setting(
@@ -189,21 +190,21 @@ def _stable(task: str, rate: float, batch: int = 256, hidden: tuple[int, ...] = 
     )
 
 
-def _mixed(task: str, epsilon: float, trajectories: int, stable: float, sigma: float, rate: float) -> Setting:
+def _mixed_setting(task: str, epsilon: float, trajectories: int, stable: float, sigma: float, rate: float) -> Setting:
     return Setting(
         task=task, epsilon=epsilon, trajectories=trajectories, stable_fraction=stable, noise_multiplier=sigma, rate=rate
     )
 
 
 SETTINGS: tuple[Setting, ...] = (
-    *_stable("acrobot", rate=0.005),
-    _mixed("lunar_lander", 10.0, 100, 0.8, 60.0, 0.005),
-    _mixed("lunar_lander", 7.5, 62, 0.5, 80.0, 0.005),
-    _mixed("lunar_lander", 5.0, 0, 0.0, 80.0, 0.005),
-    _mixed("cart_pole", 10.0, 25, 0.9, 50.0, 0.001),
-    _mixed("cart_pole", 7.5, 20, 0.8, 60.0, 0.001),
-    _mixed("cart_pole", 5.0, 0, 0.0, 60.0, 0.001),
-    *_stable("hiv", rate=0.0001, batch=64, hidden=(512,)),
+    *_stable_set("acrobot", rate=0.005),
+    _mixed_setting("lunar_lander", 10.0, 100, 0.8, 60.0, 0.005),
+    _mixed_setting("lunar_lander", 7.5, 62, 0.5, 80.0, 0.005),
+    _mixed_setting("lunar_lander", 5.0, 0, 0.0, 80.0, 0.005),
+    _mixed_setting("cart_pole", 10.0, 25, 0.9, 50.0, 0.001),
+    _mixed_setting("cart_pole", 7.5, 20, 0.8, 60.0, 0.001),
+    _mixed_setting("cart_pole", 5.0, 0, 0.0, 60.0, 0.001),
+    *_stable_set("hiv", rate=0.0001, batch=64, hidden=(512,)),
 )
 """All of them. Ours, since the text does not have them: `floor`; n_r for hiv, which is acrobot's; and rate and sigma of
 DP-SGD alone (lunar_lander and cart_pole at 5), which are those at 7.5."""
@@ -225,7 +226,7 @@ def published_setting(task: str, epsilon: float) -> Setting:
     raise PlanError(what, where="experts.published_setting", expected=expected, remedy=remedy)
 
 
-def paper(
+def published_plan(
     setting: Setting, *, policy: Policy, unit: Unit, experts: int, horizon: int, delta: float, steps: int | None = None
 ) -> Consensus:
     """The published recipe as a plan that runs, priced at what it honestly costs (`plan.epsilon`).
@@ -280,8 +281,8 @@ def paper(
         stable_rate=setting.rate,
         stable_batch=setting.batch,
         average=0.0,
-        trajectory_epsilon=_each(setting.epsilon if single_stage else setting.epsilon / 2, setting.trajectories),
-        trajectory_delta=_each((delta if single_stage else delta / 2) / _ROOM, setting.trajectories),
+        trajectory_epsilon=_share(setting.epsilon if single_stage else setting.epsilon / 2, setting.trajectories),
+        trajectory_delta=_share((delta if single_stage else delta / 2) / _ROOM, setting.trajectories),
         noise_multiplier=setting.noise_multiplier,
     )
     return plan.account(unit=unit, delta=delta)
@@ -309,27 +310,27 @@ class Claim:
         )
 
 
-def claimed(plan: Consensus) -> Claim:
+def compare_claims(plan: Consensus) -> Claim:
     """Both figures of a plan that was priced or calibrated.
 
     Raises:
         PlanError: it was not.
     """
-    check("plan", plan.promise, plan.promise is not None, "one that is priced or calibrated")
-    release = plan.trajectories * (plan.trajectory_epsilon or 0.0) if plan.asks else 0.0
+    require_valid("plan", plan.promise, plan.promise is not None, "one that is priced or calibrated")
+    release = plan.trajectories * (plan.trajectory_epsilon or 0.0) if plan.releases_prefixes else 0.0
     if not plan.private_steps:
         return Claim(release, plan.epsilon, plan.delta)
     training = MixedTraining(
         experts=plan.unit.size,
         batch=plan.expected_batch_size,
-        noisy_share=round(1 - plan.stable_fraction, 12) if plan.asks else 1.0,
+        noisy_share=round(1 - plan.stable_fraction, 12) if plan.releases_prefixes else 1.0,
         noise_multiplier=plan.noise_multiplier or 0.0,
     )
-    training_epsilon = training.published_epsilon(plan.steps, plan.delta / 2 if plan.asks else plan.delta)
+    training_epsilon = training.published_epsilon(plan.steps, plan.delta / 2 if plan.releases_prefixes else plan.delta)
     return Claim(release + training_epsilon, plan.epsilon, plan.delta)
 
 
-def _each(whole: float, trajectories: int) -> float | None:
+def _share(whole: float, trajectories: int) -> float | None:
     """The share of one trajectory; None where there is none."""
     return whole / trajectories if trajectories else None
 

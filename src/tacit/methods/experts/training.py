@@ -23,17 +23,17 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from tacit.agents.discrete_offline import Agent, Descent, encoded, gradient, tensors
+from tacit.agents.discrete_offline import Agent, Descent, encode_rows, gradient, tensors
 from tacit.agents.features import Features
 from tacit.agents.learners import Learner
 from tacit.agents.networks import Mlp
 from tacit.errors import PlanError
 from tacit.methods.experts.consensus import CONSENSUS, TRAINING, Consensus
-from tacit.methods.experts.learned import Learned
+from tacit.methods.experts.learned import LearnedPolicies
 from tacit.privacy.certificate.certificate import Release
 from tacit.privacy.mechanisms.above_threshold import Prefixes
-from tacit.privacy.mechanisms.base import World
-from tacit.privacy.vault.base import exhausted
+from tacit.privacy.mechanisms.base import EpisodeSimulator
+from tacit.privacy.vault.base import exhausted_error
 from tacit.privacy.vault.vault import Vault
 
 # What one expert adds to a noisy gradient: the mean loss of the rows that were drawn of that expert.
@@ -55,11 +55,11 @@ class ExpertLoss:
         """Rows [U, k, ...] with `mask` [U, k] -> one loss an expert, [U]; 0 for an expert without rows."""
         assert isinstance(model, Agent)
         mask = rows["mask"]
-        losses = self.learner.losses(model, encoded(self.features, rows))
+        losses = self.learner.losses(model, encode_rows(self.features, rows))
         return torch.where(mask, losses, 0.0).sum(1) / mask.sum(1).clamp(min=1)
 
 
-def fit(plan: Consensus, vault: Vault, world: World | None = None) -> Release[Learned]:
+def fit(plan: Consensus, vault: Vault, world: EpisodeSimulator | None = None) -> Release[LearnedPolicies]:
     """Run a calibrated plan (see `algorithm.fit`).
 
     A replicate of which no step was released takes the noisy steps only.
@@ -69,26 +69,27 @@ def fit(plan: Consensus, vault: Vault, world: World | None = None) -> Release[Le
         PlanExhausted: the plan was begun or finished before.
     """
     plan.policy.require_fit(vault.spec)
-    if (world is not None) != (plan.asks and plan.clone is not None):
+    if (world is not None) != (plan.releases_prefixes and plan.clone is not None):
         what = "a world was passed to a plan that plays no clones" if world else "the plan plays clones in no world"
         expected = "a public world with a plan that has a clone and trajectories, and with no other"
         raise PlanError(what, where="experts.fit", expected=expected, remedy="pass world=, or choose another clone=")
     run = vault.reserve(plan)
-    if vault.touched(run):
-        raise exhausted(run, plan.parts()[0].name)
-    prefixes = tuple(vault.above_threshold(run, CONSENSUS, clone=plan.clone, world=world)) if plan.asks else None
-    stable = [_Stable(plan, released, r) for r, released in enumerate(prefixes or ())]
+    if vault.has_started(run):
+        raise exhausted_error(run, plan.parts()[0].name)
+    asked = plan.releases_prefixes
+    prefixes = tuple(vault.above_threshold(run, CONSENSUS, clone=plan.clone, world=world)) if asked else None
+    stable = [_ReleasedBatches(plan, released, r) for r, released in enumerate(prefixes or ())]
 
     network = plan.policy.network
     assert isinstance(network, Mlp)
-    first = network.initial(np.random.default_rng(plan.seed), len(vault.ledgers))
+    first = network.initial_parameters(np.random.default_rng(plan.seed), len(vault.ledgers))
     agents = [Agent(network, theta) for theta in first]
     descents = [
         Descent(agent, steps=plan.steps, target_every=plan.target_every, average=plan.average) for agent in agents
     ]
     objective = ExpertLoss(plan.learner, plan.policy.features)
     for step in range(plan.steps):
-        if plan.private_at(step):
+        if plan.is_noisy_step(step):
             slopes = vault.noisy_gradient(run, TRAINING, agents, objective)
             for descent, slope in zip(descents, slopes, strict=True):
                 descent.step(slope, plan.rate, kind=TRAINING)
@@ -96,22 +97,22 @@ def fit(plan: Consensus, vault: Vault, world: World | None = None) -> Release[Le
         for descent, rows in zip(descents, stable, strict=True):
             batch = rows.batch()
             if batch is None:
-                descent.rest()
+                descent.skip_step()
             else:
                 descent.step(gradient(descent.agent, plan.learner, batch), plan.stable_rate, kind=CONSENSUS)
 
     theta = np.stack([descent.theta() for descent in descents])
-    learned = Learned(plan=plan, policy=plan.policy, theta=theta, prefixes=prefixes)
+    learned = LearnedPolicies(plan=plan, policy=plan.policy, theta=theta, prefixes=prefixes)
     return vault.release(run, learned, label=plan.label())
 
 
-class _Stable:
+class _ReleasedBatches:
     """Batches of one replicate's released rows, in a public random order."""
 
     def __init__(self, plan: Consensus, prefixes: Prefixes, replicate: int) -> None:
         self._generator = np.random.default_rng([plan.seed, replicate])
         self._count, self._size = int(prefixes.lengths.sum()), plan.stable_batch
-        self._rows = encoded(plan.policy.features, tensors(prefixes.columns)) if self._count else {}
+        self._rows = encode_rows(plan.policy.features, tensors(prefixes.columns)) if self._count else {}
 
     def batch(self) -> dict[str, Tensor] | None:
         """So many rows, drawn with replacement; None where there are none."""

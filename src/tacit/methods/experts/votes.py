@@ -22,22 +22,22 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacit.agents.heads import Categorical
-from tacit.agents.policies import Acting, Policy
+from tacit.agents.policies import Policy, PolicyActor
 from tacit.errors import PlanError
 from tacit.methods.experts import anchors as places
-from tacit.methods.experts.anchors import Anchors, Given, Uniform
+from tacit.methods.experts.anchors import Anchors, GivenAnchors, UniformAnchors
 from tacit.methods.experts.clones import Clone, Fit, LinearClone, MlpClone, fit_votes
-from tacit.methods.experts.learned import Agreement, Learned, ReturnWeight, label
+from tacit.methods.experts.learned import Agreement, LearnedPolicies, ReturnWeight, label
 from tacit.parameters import Option
 from tacit.privacy.certificate.certificate import Release
-from tacit.privacy.mechanisms.base import World
+from tacit.privacy.mechanisms.base import EpisodeSimulator
 from tacit.privacy.mechanisms.sums import PoissonSum
 from tacit.privacy.sentences import Label, clause
 from tacit.privacy.vault import plan as plans
-from tacit.privacy.vault.base import exhausted
+from tacit.privacy.vault.base import exhausted_error
 from tacit.privacy.vault.vault import Vault
 from tacit.serialization import Kinds
-from tacit.validation import check, whole
+from tacit.validation import require_valid, require_whole
 
 Array = NDArray[Any]
 
@@ -56,7 +56,7 @@ class Votes(plans.PrivatePlan):
     method: ClassVar[str] = "learning from experts (clone votes)"
     source: ClassVar[str] = "tacit; the problem is that of Sharma et al. (arXiv:2411.13598)"
 
-    anchors: Annotated[Anchors, Kinds(Uniform, Given)]
+    anchors: Annotated[Anchors, Kinds(UniformAnchors, GivenAnchors)]
     """N public states."""
     clone: Annotated[Clone, Kinds(LinearClone, MlpClone)]
     """how each expert's policy is learnt from own rows."""
@@ -80,9 +80,9 @@ class Votes(plans.PrivatePlan):
     def __post_init__(self) -> None:
         head, actions = self.policy.head, self.clone.actions
         fits = isinstance(head, Categorical) and head.actions == actions
-        check("policy.head", head, fits, f"Categorical({actions}), of the clone's {actions} actions")
-        whole(rounds=self.rounds, horizon=self.horizon, rows=self.rows)
-        check("explore", self.explore, 0 <= self.explore <= 1, "a probability")
+        require_valid("policy.head", head, fits, f"Categorical({actions}), of the clone's {actions} actions")
+        require_whole(rounds=self.rounds, horizon=self.horizon, rows=self.rows)
+        require_valid("explore", self.explore, 0 <= self.explore <= 1, "a probability")
         self.parts()
 
     def parts(self) -> tuple[PoissonSum, ...]:
@@ -100,7 +100,7 @@ class Votes(plans.PrivatePlan):
 
     def label(self) -> Label:
         """The certificate's statements."""
-        public = [] if isinstance(self.anchors, Uniform) else [clause("anchors_public")]
+        public = [] if isinstance(self.anchors, UniformAnchors) else [clause("anchors_public")]
         public += [clause("world_public")] if self.rounds > 1 else []
         states = self.rounds * self.anchors.count
         return label(clause("expert_votes", states=states), clause("expert_summed"), public=tuple(public))
@@ -120,7 +120,7 @@ class CloneBallot:
 
 
 @dataclass(frozen=True)
-class Vote:
+class AnchorVotes:
     """An expert's weighted centred indicators at all anchors, for the state: anchors [R, N, ...], one set a
     replicate."""
 
@@ -138,34 +138,36 @@ class Vote:
         return votes.reshape(len(votes), -1)
 
 
-def fit(plan: Votes, vault: Vault, world: World | None = None, *, anchors: Array | None = None) -> Release[Learned]:
+def fit(
+    plan: Votes, vault: Vault, world: EpisodeSimulator | None = None, *, anchors: Array | None = None
+) -> Release[LearnedPolicies]:
     """Run a calibrated plan (see `algorithm.fit`)."""
     plan.policy.require_fit(vault.spec)
     if plan.rounds > 1 and world is None:
         what = f"the plan has {plan.rounds} rounds, and there is no world to find the anchors of the later ones in"
         expected, remedy = "world= with more than one round", "pass a public simulator, or choose rounds=1"
         raise PlanError(what, where="experts.fit", expected=expected, remedy=remedy)
-    states = places.points(plan.anchors, anchors, vault.spec)
+    states = places.anchor_states(plan.anchors, anchors, vault.spec)
     run = vault.reserve(plan)
-    if vault.touched(run):
-        raise exhausted(run, PART)
-    replicates, vote = len(vault.ledgers), Vote(CloneBallot(plan.clone, plan.weight))
-    asked = np.repeat(states[None], replicates, axis=0)
+    if vault.has_started(run):
+        raise exhausted_error(run, PART)
+    replicates, vote = len(vault.ledgers), AnchorVotes(CloneBallot(plan.clone, plan.weight))
+    all_states = np.repeat(states[None], replicates, axis=0)
     votes = np.empty((replicates, 0, plan.clone.actions))
     theta = np.empty((replicates, 0), np.float32)
     for k in range(plan.rounds):
         if k:
             assert world is not None
-            actor = Acting(plan.policy, theta, greedy=True)
-            later = places.visited(
+            actor = PolicyActor(plan.policy, theta, greedy=True)
+            next_states = places.sample_visited_states(
                 actor, world, plan.anchors.count, vault.spec, horizon=plan.horizon, explore=plan.explore, seed=k
             )
-            asked = np.concatenate([asked, later], axis=1)
-        released = vault.noisy_sum(run, PART, vote, asked[:, -plan.anchors.count :])
+            all_states = np.concatenate([all_states, next_states], axis=1)
+        released = vault.noisy_sum(run, PART, vote, all_states[:, -plan.anchors.count :])
         released = released.reshape(replicates, plan.anchors.count, plan.clone.actions)
         votes = np.concatenate([votes, released - released.mean(axis=2, keepdims=True)], axis=1)
-        theta = fit_votes(plan.fit, plan.policy, asked, votes)
-    learned = Learned(
-        plan=plan, policy=plan.policy, theta=theta, agreement=Agreement(asked, votes + 1 / plan.clone.actions)
+        theta = fit_votes(plan.fit, plan.policy, all_states, votes)
+    learned = LearnedPolicies(
+        plan=plan, policy=plan.policy, theta=theta, agreement=Agreement(all_states, votes + 1 / plan.clone.actions)
     )
     return vault.release(run, learned, label=plan.label())

@@ -17,17 +17,17 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.agents.policies import Acting, Float32, Policy
+from tacit.agents.policies import Float32, Policy, PolicyActor
 from tacit.agents.policy_files import FeedForward
 from tacit.data.memory import Memory
 from tacit.errors import PlanError
-from tacit.methods.improvement.moments import Joint, Look, Moments, Scales
+from tacit.methods.improvement.moments import JointMoments, Moments, ScaleMoments, Scales
 from tacit.methods.improvement.plan import JUDGING, LOOK, MOMENTS, STATEMENT, ImprovementPlan
 from tacit.methods.improvement.planning import advise
 from tacit.methods.improvement.statement import Statement, StatementScores
 from tacit.privacy.certificate.certificate import Release
-from tacit.privacy.vault.base import exhausted
-from tacit.privacy.vault.origins import level_after, said_before
+from tacit.privacy.vault.base import exhausted_error
+from tacit.privacy.vault.origins import corrected_level, count_statements
 from tacit.privacy.vault.vault import Vault
 
 State = tuple[NDArray[np.float64], NDArray[np.int64]]
@@ -67,12 +67,12 @@ class Improvement:
 
     @property
     def memory(self) -> Memory:
-        """What the policy acts on: play it in `envs.rollouts.Remembered`."""
+        """What the policy acts on: play it in `envs.rollouts.MemoryDomain`."""
         return self.plan.memory
 
-    def actor(self, *, clone: bool = False) -> Acting:
+    def actor(self, *, clone: bool = False) -> PolicyActor:
         """Act on memories as the release does: with its best action, or `sampled`. The clone alone as it is sampled."""
-        return Acting(self.policy, self.clone if clone else self.theta, greedy=not (clone or self.sampled))
+        return PolicyActor(self.policy, self.clone if clone else self.theta, greedy=not (clone or self.sampled))
 
     def predict(
         self,
@@ -95,15 +95,15 @@ class Improvement:
         Returns:
             The action, or actions [N], and the state for the next call.
         """
-        seen = np.atleast_2d(np.asarray(observation, np.float64))
-        held, count = (seen, np.zeros(len(seen), np.int64)) if state is None else state
+        observations = np.atleast_2d(np.asarray(observation, np.float64))
+        memories, count = (observations, np.zeros(len(observations), np.int64)) if state is None else state
         if episode_start is not None:
             count = np.where(np.atleast_1d(episode_start), 0, count)
         count = count + 1
-        held = self.memory.after(held, seen, count)
+        memories = self.memory.update(memories, observations, count)
         acting = self.actor()
-        actions, _ = acting.predict(held.astype(np.float32), deterministic=deterministic, generator=generator)
-        return (actions[0] if np.ndim(observation) == 1 else actions), (held, count)
+        actions, _ = acting.predict(memories.astype(np.float32), deterministic=deterministic, generator=generator)
+        return (actions[0] if np.ndim(observation) == 1 else actions), (memories, count)
 
     def feed_forward(self) -> FeedForward:
         """The layers of the policy on memories, which takes its best action, or is `sampled`."""
@@ -114,7 +114,7 @@ def fit(plan: ImprovementPlan, vault: Vault) -> Release[Improvement]:
     """Learn the advice and prove what can be proven.
 
     What was said before of policies by the same judging people can have led to this plan, so each such statement raises
-    the level of this one (`origins.level_after`).
+    the level of this one (`origins.corrected_level`).
 
     Args:
         plan: calibrated for the vault's unit.
@@ -127,29 +127,30 @@ def fit(plan: ImprovementPlan, vault: Vault) -> Release[Improvement]:
         BudgetExceeded: the ledger cannot pay.
     """
     plan.require(vault.spec)
-    look, joint = Look(plan, vault.spec), Joint(plan, vault.spec)
-    before = said_before(vault.ledger, frozenset({JUDGING}))
-    level = level_after(plan.level, before)
+    scale_moments, joint_moments = ScaleMoments(plan, vault.spec), JointMoments(plan, vault.spec)
+    earlier_statements = count_statements(vault.ledger, frozenset({JUDGING}))
+    level = corrected_level(plan.level, earlier_statements)
     if level is None:
-        what = f"{before} statements were made of policies by the people who are to judge this one"
+        what = f"{earlier_statements} statements were made of policies by the people who are to judge this one"
         expected, remedy = "fewer, so that the level of one more can allow for its choice", "ask for a lower level"
         raise PlanError(what, where=f"{plan.method} plan", expected=expected, remedy=remedy)
     run = vault.reserve(plan)
-    if vault.touched(run):
-        raise exhausted(run, LOOK)
-    scales = look.read(vault.noisy_sum(run, LOOK, look)[0])
-    moments = joint.read(vault.noisy_sum(run, MOMENTS, joint, scales.state)[0], scales)
-    advised = advise(moments, scales, plan, vault.spec)
-    vault.fix(run, FeedForward.of(advised.policy, advised.advice, greedy=not advised.sampled))  # before anybody judges
-    scores = StatementScores.of(plan, vault.spec, advised)
+    if vault.has_started(run):
+        raise exhausted_error(run, LOOK)
+    scales = scale_moments.read(vault.noisy_sum(run, LOOK, scale_moments)[0])
+    moments = joint_moments.read(vault.noisy_sum(run, MOMENTS, joint_moments, scales.state)[0], scales)
+    result = advise(moments, scales, plan, vault.spec)
+    policy = FeedForward.of(result.policy, result.advice, greedy=not result.sampled)
+    vault.record_policy(run, policy)  # before anybody judges
+    scores = StatementScores.of(plan, vault.spec, result)
     statement = scores.read(vault.noisy_sum(run, STATEMENT, scores)[0], plan, level=level)
     value = Improvement(
         plan=plan,
-        policy=advised.policy,
-        theta=advised.advice,
-        clone=advised.clone,
-        changes=advised.changes,
-        sampled=advised.sampled,
+        policy=result.policy,
+        theta=result.advice,
+        clone=result.clone,
+        changes=result.changes,
+        sampled=result.sampled,
         scales=scales,
         moments=moments,
         statement=statement,

@@ -30,7 +30,7 @@ from tacit.data.memory import Memory
 from tacit.data.spec import Box, PublicSpec
 from tacit.methods.improvement.plan import FIT, LOOK, MOMENTS, ImprovementPlan
 from tacit.methods.off_policy_evaluation.intervals import unit_count
-from tacit.methods.off_policy_evaluation.logged import logged
+from tacit.methods.off_policy_evaluation.logged import cut_episodes
 from tacit.methods.off_policy_evaluation.policies import Behaviour
 from tacit.methods.off_policy_evaluation.problem import Problem
 from tacit.methods.off_policy_evaluation.scores import limits
@@ -52,10 +52,10 @@ class LoggedVisits:
 
     units: int  # U
     unit: NDArray[np.int64]  # whose row it is, [T]
-    course: NDArray[np.int64]  # which of the units' episodes, [T], counted from 0 over all of them
-    owner: NDArray[np.int64]  # whose episode it is, [C]
-    seen: Float64  # seen, after: memories at the row and after it, [T, d]
-    after: Float64
+    episode: NDArray[np.int64]  # which of the units' episodes, [T], counted from 0 over all of them
+    episode_unit: NDArray[np.int64]  # whose episode it is, [C]
+    memories: Float64  # seen, after: memories at the row and after it, [T, d]
+    next_memories: Float64
     actions: NDArray[np.int64]  # actions, rewards, discounts: [T]
     rewards: Float64
     discounts: Float64
@@ -65,45 +65,45 @@ class LoggedVisits:
     @classmethod
     def of(cls, rows: Arrays, problem: Problem, memory: Memory) -> LoggedVisits:
         """Of rows [U, L, ...] in order of time, cut to the problem's horizon and episodes."""
-        log = logged(rows, problem, Behaviour())
+        log = cut_episodes(rows, problem, Behaviour())
         alive, starts = log.alive, log.starts[log.alive]
-        seen, after = memory.courses(log.observations[alive], log.next_observations[alive], starts)
+        memories, next_memories = memory.memories(log.observations[alive], log.next_observations[alive], starts)
         unit = np.nonzero(alive)[0]
-        given = rows.get("propensities")
+        propensities = rows.get("propensities")
         return cls(
             units=len(alive),
             unit=unit,
-            course=np.cumsum(starts) - 1,
-            owner=unit[starts],
-            seen=seen,
-            after=after,
+            episode=np.cumsum(starts) - 1,
+            episode_unit=unit[starts],
+            memories=memories,
+            next_memories=next_memories,
             actions=log.actions[alive].reshape(-1).astype(np.int64),
             rewards=log.rewards[alive],
             discounts=log.discount(problem.gamma)[alive],
             terminations=log.terminations[alive],
-            propensities=np.ones(len(unit)) if given is None else given[alive].astype(np.float64),
+            propensities=np.ones(len(unit)) if propensities is None else propensities[alive].astype(np.float64),
         )
 
-    def paid(self, limits: tuple[float, float]) -> Float64:
+    def returns(self, limits: tuple[float, float]) -> Float64:
         """Each episode's discounted return [C], moved into these limits."""
-        return np.clip(np.bincount(self.course, self.discounts * self.rewards, len(self.owner)), *limits)
+        return np.clip(np.bincount(self.episode, self.discounts * self.rewards, len(self.episode_unit)), *limits)
 
-    def good(self, limits: tuple[float, float]) -> Float64:
+    def scaled_returns(self, limits: tuple[float, float]) -> Float64:
         """Each unit's mean return within these limits, moved to [0, 1], [U]."""
         low, high = limits
-        return self.means((self.paid(limits)[:, None] - low) / (high - low))[:, 0]
+        return self.means((self.returns(limits)[:, None] - low) / (high - low))[:, 0]
 
     def sums(self, values: Float64) -> Float64:
         """Each unit's sum of values [T, k], [U, k]."""
-        return grouped(self.unit, values, self.units)
+        return group_sums(self.unit, values, self.units)
 
     def means(self, values: Float64) -> Float64:
         """Each unit's mean over its episodes of values [C, k], [U, k]; 0 for a unit without any."""
-        count = np.bincount(self.owner, minlength=self.units)
-        return grouped(self.owner, values, self.units) / np.maximum(count, 1)[:, None]
+        count = np.bincount(self.episode_unit, minlength=self.units)
+        return group_sums(self.episode_unit, values, self.units) / np.maximum(count, 1)[:, None]
 
 
-def grouped(group: NDArray[np.int64], values: Float64, groups: int) -> Float64:
+def group_sums(group: NDArray[np.int64], values: Float64, groups: int) -> Float64:
     """Sums of values [T, k] by group [T], [groups, k]; those of a group in the order of its rows."""
     from scipy.sparse import csr_matrix
 
@@ -123,11 +123,11 @@ class Scales(Json):
     reward_spread: float
     units: float  # how many units the learning fold has
 
-    def standard(self, seen: Float64, columns: tuple[int, ...]) -> Float64:
+    def standardise(self, memories: Float64, columns: tuple[int, ...]) -> Float64:
         """Memories [T, D] -> y [T, d], cut at `FARTHEST`."""
-        return np.asarray(np.clip((seen[:, columns] - self.centre) / self.spread, -FARTHEST, FARTHEST))
+        return np.asarray(np.clip((memories[:, columns] - self.centre) / self.spread, -FARTHEST, FARTHEST))
 
-    def paid(self, rewards: Float64) -> Float64:
+    def standardise_rewards(self, rewards: Float64) -> Float64:
         """Rewards [T] -> x [T], without a unit."""
         return np.asarray((rewards - self.reward_centre) / self.reward_spread)
 
@@ -138,7 +138,7 @@ class Scales(Json):
 
 
 @dataclass(frozen=True, eq=False)
-class Look:
+class ScaleMoments:
     """Each unit's mean of (z, 4 z^2, x, x^2), how many rows it has, and its presence. z are its columns and x its
     rewards, scaled to [-1, 1] by their public bounds."""
 
@@ -149,14 +149,14 @@ class Look:
         """Rows [U, L, ...] -> [U, 2 d + 4], of norm at most 1."""
         visits = LoggedVisits.of(rows, self.plan.problem, self.plan.memory)
         middle, half = self._bounds()
-        z = (visits.seen[:, self.plan.columns] - middle) / half
+        z = (visits.memories[:, self.plan.columns] - middle) / half
         low, high = self._rewards()
         x = ((visits.rewards - (low + high) / 2) / ((high - low) / 2))[:, None]
         total = visits.sums(np.concatenate([z, SQUARES * z**2, x, x**2, np.ones((len(z), 1))], axis=1))
         count = total[:, -1:]
         mean = total[:, :-1] / np.maximum(count, 1)
         vector = np.concatenate([mean, count / self.plan.problem.rows_per_unit, np.ones((len(mean), 1))], axis=1)
-        return _within(vector / self._clip)
+        return _clip_norms(vector / self._clip)
 
     @property
     def _clip(self) -> float:
@@ -176,7 +176,7 @@ class Look:
         """What a noisy sum [2 d + 4] of the vectors, over the public population, says (post-processing)."""
         # Units that were cut to the norm weigh less in every number alike, so that the noisy presence divides them all.
         total, d = mean * self.plan.population * self._clip / FIT, len(self.plan.columns)
-        noise = self.plan.noise_of(LOOK) * self._clip / FIT
+        noise = self.plan.noise_std(LOOK) * self._clip / FIT
         units = unit_count(float(total[-1]), noise, self.plan.expected_units)
         total = total / units
         middle, half = self._bounds()
@@ -184,16 +184,16 @@ class Look:
         floor = min(1.0, LEAST_SPREAD**2 + noise / units / SQUARES)
         spread = np.sqrt(np.clip(total[d : 2 * d] / SQUARES - centre**2, floor, 1))
         low, high = self._rewards()
-        paid = float(np.clip(total[2 * d], -1, 1))
+        reward_mean = float(np.clip(total[2 * d], -1, 1))
         floor = min(1.0, LEAST_SPREAD**2 + noise / units)
-        paid_spread = math.sqrt(min(1.0, max(floor, float(total[2 * d + 1]) - paid**2)))
-        most = self.plan.problem.rows_per_unit
+        reward_spread = math.sqrt(min(1.0, max(floor, float(total[2 * d + 1]) - reward_mean**2)))
+        max_rows = self.plan.problem.rows_per_unit
         return Scales(
             centre=middle + half * centre,
             spread=half * spread,
-            rows=float(np.clip(total[-2] * most, 1, most)),
-            reward_centre=(low + high + (high - low) * paid) / 2,
-            reward_spread=(high - low) / 2 * paid_spread,
+            rows=float(np.clip(total[-2] * max_rows, 1, max_rows)),
+            reward_centre=(low + high + (high - low) * reward_mean) / 2,
+            reward_spread=(high - low) / 2 * reward_spread,
             units=units,
         )
 
@@ -222,7 +222,7 @@ class Moments:
 
 
 @dataclass(frozen=True, eq=False)
-class Joint:
+class JointMoments:
     """Each unit's joint moments; the state is that of the scales."""
 
     plan: ImprovementPlan  # columns, memory, problem, weights and clip
@@ -230,28 +230,28 @@ class Joint:
 
     def __call__(self, rows: Arrays, state: tuple[Float64, Float64, Float64]) -> Float64:
         """Rows [U, L, ...] -> [U, A (n (n + 1) / 2 + n m + n)], or [U, A n (n + 1) / 2]; of norm at most 1."""
-        centre, spread, (each, paid, paid_spread) = state
-        scales, plan = Scales(centre, spread, float(each), float(paid), float(paid_spread), 0.0), self.plan
+        centre, spread, (each, reward_centre, reward_spread) = state
+        scales, plan = Scales(centre, spread, float(each), float(reward_centre), float(reward_spread), 0.0), self.plan
         visits = LoggedVisits.of(rows, plan.problem, plan.memory)
-        y = scales.standard(visits.seen, plan.columns)
+        y = scales.standardise(visits.memories, plan.columns)
         features = phi(y, squares=self.squares)
         i, j = np.triu_indices(features.shape[1])
         blocks = [features[:, i] * features[:, j] * np.where(i == j, 1, math.sqrt(2))]
-        if plan.follows:
+        if plan.has_next_states:
             places = [plan.columns.index(column) for column in plan.value_columns]
-            after = scales.standard(visits.after, plan.columns)
-            going = plan.problem.gamma * ~visits.terminations
-            change = going[:, None] * psi(after[:, places]) - psi(y[:, places])
+            next_columns = scales.standardise(visits.next_memories, plan.columns)
+            discounts = plan.problem.gamma * ~visits.terminations
+            change = discounts[:, None] * psi(next_columns[:, places]) - psi(y[:, places])
             blocks.append(plan.change_weight * (features[:, :, None] * change[:, None, :]).reshape(len(features), -1))
         if not plan.imitates:
-            blocks.append(plan.reward_weight * features * scales.paid(visits.rewards)[:, None])
+            blocks.append(plan.reward_weight * features * scales.standardise_rewards(visits.rewards)[:, None])
         actions = self.spec.action.size
         group = visits.unit * actions + visits.actions
-        total = grouped(group, np.concatenate(blocks, axis=1), visits.units * actions)
-        weight = visits.good(limits(plan.problem, self.spec))[:, None] ** plan.favour if plan.favour else 1.0
+        total = group_sums(group, np.concatenate(blocks, axis=1), visits.units * actions)
+        weight = visits.scaled_returns(limits(plan.problem, self.spec))[:, None] ** plan.favour if plan.favour else 1.0
         total = total.reshape(visits.units, -1)
         total *= weight / self.clip_norm(scales)
-        return _within(total)
+        return _clip_norms(total)
 
     @property
     def size(self) -> int:
@@ -271,14 +271,14 @@ class Joint:
         """What a noisy sum of the vectors, over the public population, says (post-processing)."""
         # mean: [A (n (n + 1) / 2 + n m + n)], or [A n (n + 1) / 2]
         n, d = self.size, len(self.plan.value_columns)
-        actions, m = self.spec.action.size, 1 + d + d * (d + 1) // 2 if self.plan.follows else 0
+        actions, m = self.spec.action.size, 1 + d + d * (d + 1) // 2 if self.plan.has_next_states else 0
         clip = self.clip_norm(scales) / FIT
         sums = (mean * self.plan.population * clip).reshape(actions, -1)
         i, j = np.triu_indices(n)
         triangle, changes, rewards = np.split(sums, [len(i), len(i) + n * m], axis=1)
         products = np.zeros((actions, n, n))
         products[:, i, j] = products[:, j, i] = triangle / np.where(i == j, 1, math.sqrt(2))
-        sigma = clip * self.plan.noise_of(MOMENTS)
+        sigma = clip * self.plan.noise_std(MOMENTS)
         return Moments(
             products=products,
             changes=changes.reshape(actions, n, m) / self.plan.change_weight,
@@ -288,7 +288,7 @@ class Joint:
         )
 
 
-def _within(vectors: Float64) -> Float64:
+def _clip_norms(vectors: Float64) -> Float64:
     """Vectors [U, k] cut to norm 1, and a little shorter; in place."""
     norm = np.sqrt(np.einsum("uk,uk->u", vectors, vectors))
     vectors *= (FIT / np.maximum(1, norm))[:, None]

@@ -27,7 +27,7 @@ from tacit.privacy.mechanisms.sums import PoissonSum
 from tacit.privacy.sentences import Clause, Label, clause
 from tacit.privacy.vault.origins import MOST_LEVEL
 from tacit.privacy.vault.plan import PrivatePlan
-from tacit.validation import check, positive
+from tacit.validation import require_positive, require_valid
 
 Imitation = Literal["none", "linear", "quadratic"]
 LOOK, MOMENTS, STATEMENT = "look", "moments", "statement"
@@ -86,21 +86,22 @@ class ImprovementPlan(PrivatePlan):
         for name in ("columns", "value_columns"):
             object.__setattr__(self, name, tuple(int(column) for column in getattr(self, name)))
         known = set(range(len(self.memory.rates)))
-        check("columns", self.columns, 0 < len(set(self.columns)) == len(self.columns), "different columns")
-        check("columns", self.columns, set(self.columns) <= known, f"from 0 to {len(known) - 1}")
+        require_valid("columns", self.columns, 0 < len(set(self.columns)) == len(self.columns), "different columns")
+        require_valid("columns", self.columns, set(self.columns) <= known, f"from 0 to {len(known) - 1}")
         inside = 0 < len(set(self.value_columns)) == len(self.value_columns)
-        check(
+        require_valid(
             "value_columns", self.value_columns, inside and set(self.value_columns) <= set(self.columns), "of columns"
         )
-        check("advice", self.advice, 0 < self.advice < 1, "a share of the visits, such as 0.05")
-        check("caution", self.caution, 0 <= self.caution < 1, "a probability below 1, such as 0.1")
-        check("level", self.level, 0.5 <= self.level <= MOST_LEVEL, f"a number from 0.5 to {MOST_LEVEL}")
-        check("look_share", self.look_share, 0 < self.look_share < 1, "a share that leaves some for the moments")
-        positive(change_weight=self.change_weight, reward_weight=self.reward_weight, clip=self.clip)
-        positive(snr_scale=self.snr_scale)
-        check("imitate", self.imitate, self.imitate in get_args(Imitation), "none, linear or quadratic")
-        check("favour", self.favour, 0 <= self.favour < math.inf, "a finite number >= 0")
-        check("pessimism", self.pessimism, 0 <= self.pessimism < math.inf, "a finite number >= 0")
+        require_valid("advice", self.advice, 0 < self.advice < 1, "a share of the visits, such as 0.05")
+        require_valid("caution", self.caution, 0 <= self.caution < 1, "a probability below 1, such as 0.1")
+        require_valid("level", self.level, 0.5 <= self.level <= MOST_LEVEL, f"a number from 0.5 to {MOST_LEVEL}")
+        valid = 0 < self.look_share < 1
+        require_valid("look_share", self.look_share, valid, "a share that leaves some for the moments")
+        require_positive(change_weight=self.change_weight, reward_weight=self.reward_weight, clip=self.clip)
+        require_positive(snr_scale=self.snr_scale)
+        require_valid("imitate", self.imitate, self.imitate in get_args(Imitation), "none, linear or quadratic")
+        require_valid("favour", self.favour, 0 <= self.favour < math.inf, "a finite number >= 0")
+        require_valid("pessimism", self.pessimism, 0 <= self.pessimism < math.inf, "a finite number >= 0")
 
     def parts(self) -> tuple[PoissonSum, ...]:
         """Every touch of records that the plan allows."""
@@ -117,7 +118,7 @@ class ImprovementPlan(PrivatePlan):
         return self.imitate != "none"
 
     @property
-    def follows(self) -> bool:
+    def has_next_states(self) -> bool:
         """Whether something follows a decision within the problem, so that states have values to be planned with."""
         return not self.imitates and self.problem.horizon > 1 and self.problem.gamma > 0
 
@@ -129,7 +130,7 @@ class ImprovementPlan(PrivatePlan):
             PlanError: the plan is not calibrated.
         """
         if self.promise is None:
-            raise self._not_calibrated()
+            raise self._calibration_error()
         return self.unit.size
 
     @property
@@ -137,7 +138,7 @@ class ImprovementPlan(PrivatePlan):
         """How many units each half has, as the public expects: for point estimates alone, never for a bound."""
         return self.population / 2
 
-    def noise_of(self, part: str) -> float:
+    def noise_std(self, part: str) -> float:
         """Standard deviation of the noise in each number of a part's sum.
 
         Raises:
@@ -145,10 +146,10 @@ class ImprovementPlan(PrivatePlan):
         """
         sigma = next(one.noise_multiplier for one in self.parts() if one.name == part)
         if sigma is None:
-            raise self._not_calibrated()
+            raise self._calibration_error()
         return sigma
 
-    def _not_calibrated(self) -> PlanError:
+    def _calibration_error(self) -> PlanError:
         expected, remedy = "a unit and a noise multiplier", "call plan.calibrate(unit=..., epsilon=..., delta=...)"
         return PlanError("the plan is not calibrated", where=f"{self.method} plan", expected=expected, remedy=remedy)
 
@@ -159,7 +160,7 @@ class ImprovementPlan(PrivatePlan):
         Raises:
             PlanError: the plan is not calibrated.
         """
-        sigma = self.noise_of(MOMENTS)
+        sigma = self.noise_std(MOMENTS)
         return self.expected_units / sigma if sigma else math.inf
 
     @property
@@ -172,7 +173,7 @@ class ImprovementPlan(PrivatePlan):
         """What the noise alone takes from the gain's lower bound, in multiples of the range of returns."""
         from scipy.stats import norm
 
-        return float(norm.ppf(self.level)) * self.noise_of(STATEMENT) / math.sqrt(SCORES[0]) / self.expected_units
+        return float(norm.ppf(self.level)) * self.noise_std(STATEMENT) / math.sqrt(SCORES[0]) / self.expected_units
 
     def __str__(self) -> str:
         """The promise in plain words, and what can come of it."""

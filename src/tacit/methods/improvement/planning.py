@@ -53,7 +53,7 @@ INDICATOR = 0.1
 
 
 @dataclass(frozen=True, eq=False)
-class Advised:
+class AdviceResult:
     """What planning gives."""
 
     policy: Policy  # what both sets of parameters are of
@@ -67,28 +67,28 @@ class Advised:
     sampled: bool
 
 
-def advise(moments: Moments, scales: Scales, plan: ImprovementPlan, spec: PublicSpec) -> Advised:
+def advise(moments: Moments, scales: Scales, plan: ImprovementPlan, spec: PublicSpec) -> AdviceResult:
     """The advice and the clone of the noisy moments."""
     y, weight = points(moments, len(plan.columns))
-    likely = (regressed if plan.imitates else clone)(moments, len(plan.columns))
-    scores, sampled, features = likely, False, phi(y)
+    clone_weights = (fit_probabilities if plan.imitates else fit_clone)(moments, len(plan.columns))
+    scores, sampled, features = clone_weights, False, phi(y)
     if not plan.imitates:
-        model = Model.of(moments, y, weight, Standard.of(scales, plan, spec), plan)
-        candidate = likely + plan.kappa * model.advantages(y, weight)
-        sampled = model.gain(y, weight, features @ candidate, _softmax(features @ likely)) <= 0
-        scores = likely if sampled else candidate
-    actions = likely.shape[1]
+        model = ValueModel.of(moments, y, weight, StandardProblem.of(scales, plan, spec), plan)
+        candidate = clone_weights + plan.kappa * model.advantages(y, weight)
+        sampled = model.gain(y, weight, features @ candidate, _softmax(features @ clone_weights)) <= 0
+        scores = clone_weights if sampled else candidate
+    actions = clone_weights.shape[1]
     changes = np.zeros((actions, actions))
-    np.add.at(changes, ((features @ likely).argmax(1), (features @ scores).argmax(1)), weight)
+    np.add.at(changes, ((features @ clone_weights).argmax(1), (features @ scores).argmax(1)), weight)
     low, high = _bounds(scales, plan, spec)
     inputs = Quadratic(low, high)
     policy = Policy(inputs, Mlp((inputs.size, actions), gain=0.0), Categorical(actions))
     dimensions = len(low)
-    written = [_parameters(weights, plan.columns, dimensions) for weights in (scores, likely)]
-    return Advised(policy, written[0], written[1], changes, sampled)
+    parameters = [_parameters(weights, plan.columns, dimensions) for weights in (scores, clone_weights)]
+    return AdviceResult(policy, parameters[0], parameters[1], changes, sampled)
 
 
-def clone(moments: Moments, columns: int) -> Float64:
+def fit_clone(moments: Moments, columns: int) -> Float64:
     """Linear discriminants of the actions as weights of phi, [n, A]; those of squares are 0."""
     linear = slice(1, 1 + columns)
     products, sigma = moments.products, moments.noise[0]
@@ -97,15 +97,15 @@ def clone(moments: Moments, columns: int) -> Float64:
     mean = products[:, 0, linear] / (count + SHRINKAGE * sigma)[:, None]
     within = (products[:, linear, linear].sum(0) - np.einsum("a,ai,aj->ij", count, mean, mean)) / rows
     values, vectors = np.linalg.eigh(within)
-    least = WITHIN * math.sqrt(len(products)) * sigma / rows + RIDGE
-    slopes = mean @ ((vectors / np.maximum(values, least)) @ vectors.T)
+    min_variance = WITHIN * math.sqrt(len(products)) * sigma / rows + RIDGE
+    slopes = mean @ ((vectors / np.maximum(values, min_variance)) @ vectors.T)
     weights = np.zeros((products.shape[1], len(products)))
     weights[linear] = slopes.T
     weights[0] = np.log(count / count.sum()) - (slopes * mean).sum(1) / 2
     return weights
 
 
-def regressed(moments: Moments, columns: int) -> Float64:
+def fit_probabilities(moments: Moments, columns: int) -> Float64:
     """Probabilities of the actions as weights of phi, [n, A], regressed on the features that the products are of."""
     actions, size, _ = moments.products.shape
     products, total, sigma = moments.products, moments.products.sum(0), math.sqrt(actions) * moments.noise[0]
@@ -141,7 +141,7 @@ def points(moments: Moments, columns: int) -> tuple[Float64, Float64]:
 
 
 @dataclass(frozen=True)
-class Standard:
+class StandardProblem:
     """The problem in rewards x, which have mean 0 and variance 1 in the records."""
 
     # what x is short of at each visit: the mean reward in standard deviations. Where every course has as many visits,
@@ -152,9 +152,9 @@ class Standard:
     high: float
 
     @classmethod
-    def of(cls, scales: Scales, plan: ImprovementPlan, spec: PublicSpec) -> Standard:
+    def of(cls, scales: Scales, plan: ImprovementPlan, spec: PublicSpec) -> StandardProblem:
         """By the scales of the look and what the public knows of courses."""
-        early = spec.terminals and plan.follows
+        early = spec.terminals and plan.has_next_states
         low, high = limits(plan.problem, spec)
         taken = 0.0 if early else scales.reward_centre * plan.problem.discounted_length
         low, high = ((end - taken) / scales.reward_spread for end in (low, high))
@@ -162,7 +162,7 @@ class Standard:
 
 
 @dataclass(frozen=True, eq=False)
-class Model:
+class ValueModel:
     """Action values at the public points, and how sure they are.
 
     Args:
@@ -174,7 +174,9 @@ class Model:
     covariances: Float64
 
     @classmethod
-    def of(cls, moments: Moments, y: Float64, weight: Float64, standard: Standard, plan: ImprovementPlan) -> Model:
+    def of(
+        cls, moments: Moments, y: Float64, weight: Float64, standard: StandardProblem, plan: ImprovementPlan
+    ) -> ValueModel:
         """By regression under known noise and value iteration.
 
         Args:
@@ -190,16 +192,16 @@ class Model:
         root = np.sqrt(weight)[:, None]
         project = np.linalg.pinv(root * values, rcond=1e-6) * root.T
         v, theta, spreads = np.zeros(values.shape[1]), np.empty(0), np.empty(0)
-        for _ in range(SWEEPS if plan.follows else 1):
-            later = moments.changes @ v if plan.follows else np.zeros_like(moments.rewards)
+        for _ in range(SWEEPS if plan.has_next_states else 1):
+            next_values = moments.changes @ v if plan.has_next_states else np.zeros_like(moments.rewards)
             size = of_rewards**2 + of_changes**2 * float(v @ v)
-            found = [
-                regression(total, size) for regression, total in zip(regressions, moments.rewards + later, strict=True)
-            ]
-            theta, spreads = np.stack([mean for mean, _ in found], axis=1), np.stack([spread for _, spread in found])
+            totals = moments.rewards + next_values
+            posteriors = [regression(total, size) for regression, total in zip(regressions, totals, strict=True)]
+            theta = np.stack([mean for mean, _ in posteriors], axis=1)
+            spreads = np.stack([spread for _, spread in posteriors])
             q = features @ theta + (standard.offset + values @ v)[:, None]
-            best = (q - plan.pessimism * _deviation(features, spreads)).max(axis=1)
-            v = project @ np.clip(best, standard.low, standard.high)
+            state_values = (q - plan.pessimism * _deviation(features, spreads)).max(axis=1)
+            v = project @ np.clip(state_values, standard.low, standard.high)
         return cls(theta, spreads)
 
     def advantages(self, y: Float64, weight: Float64) -> Float64:
@@ -209,13 +211,13 @@ class Model:
         cautious -= cautious.mean(axis=1, keepdims=True)
         return np.asarray(np.linalg.pinv(root * features, rcond=1e-6) @ (root * cautious))
 
-    def gain(self, y: Float64, weight: Float64, scores: Float64, likely: Float64) -> float:
+    def gain(self, y: Float64, weight: Float64, scores: Float64, probabilities: Float64) -> float:
         """What the best action of scores [K, A] adds at a visit to actions of the probabilities likely [K, A].
 
         In standard deviations of a reward: the posterior mean, which noise draws towards 0.
         """
-        moved = np.eye(scores.shape[1])[scores.argmax(axis=1)] - likely
-        return float((((phi(y) * weight[:, None]).T @ moved) * self.theta).sum())
+        probability_change = np.eye(scores.shape[1])[scores.argmax(axis=1)] - probabilities
+        return float((((phi(y) * weight[:, None]).T @ probability_change) * self.theta).sum())
 
 
 def _deviation(features: Float64, covariances: Float64) -> Float64:

@@ -33,7 +33,7 @@ from tacit.data.memory import Memory
 from tacit.data.spec import PublicSpec
 from tacit.methods.improvement.moments import LoggedVisits
 from tacit.methods.improvement.plan import FIT, SCORES, STATEMENT, ImprovementPlan
-from tacit.methods.improvement.planning import Advised
+from tacit.methods.improvement.planning import AdviceResult
 from tacit.methods.off_policy_evaluation.intervals import NoisySums, bounds, unit_count
 from tacit.methods.off_policy_evaluation.policies import Network
 from tacit.methods.off_policy_evaluation.problem import Interval, Problem
@@ -84,12 +84,12 @@ class Statement(Json):
 
     def __str__(self) -> str:
         """In words, with what is not proven."""
-        said = WORDS[self.verdict].format(
+        text = WORDS[self.verdict].format(
             share=f"{100 * self.advice:.3g} %",
             low=f"{self.gain_interval.low:.3g}",
             level=f"{100 * self.gain_interval.level:.3g} %",
         )
-        return said if self.verdict == "clone" else f"{said} {OPEN}"
+        return text if self.verdict == "clone" else f"{text} {OPEN}"
 
 
 @dataclass(frozen=True, eq=False)
@@ -105,22 +105,22 @@ class StatementScores:
     caution: float = 0.0  # probability under the clone below which an action is advised less often
 
     @classmethod
-    def of(cls, plan: ImprovementPlan, spec: PublicSpec, advised: Advised) -> StatementScores:
+    def of(cls, plan: ImprovementPlan, spec: PublicSpec, result: AdviceResult) -> StatementScores:
         """For a plan's own share, caution and range."""
-        usual = Network.of(FeedForward.of(advised.policy, advised.clone, greedy=False))
-        reach = limits(plan.problem, spec)
-        if advised.sampled:  # the clone's own actions are never rare under the clone
-            return cls(plan.problem, plan.memory, usual, plan.advice, reach)
-        best = Network.of(FeedForward.of(advised.policy, advised.advice, greedy=True))
-        cautious = usual if plan.caution else None
-        return cls(plan.problem, plan.memory, best, plan.advice, reach, cautious, plan.caution)
+        clone_network = Network.of(FeedForward.of(result.policy, result.clone, greedy=False))
+        value_range = limits(plan.problem, spec)
+        if result.sampled:  # the clone's own actions are never rare under the clone
+            return cls(plan.problem, plan.memory, clone_network, plan.advice, value_range)
+        advice_network = Network.of(FeedForward.of(result.policy, result.advice, greedy=True))
+        caution_network = clone_network if plan.caution else None
+        return cls(plan.problem, plan.memory, advice_network, plan.advice, value_range, caution_network, plan.caution)
 
     def __call__(self, rows: Mapping[str, np.ndarray], state: object) -> Float64:
         """Rows [U, L, ...] -> [U, 5]."""
         visits = LoggedVisits.of(rows, self.problem, self.memory)
-        (low, high), courses = self.limits, len(visits.owner)
-        gain, paid = self.scores(visits)
-        means = visits.means(np.stack([gain, paid], axis=1) if courses else np.zeros((0, 2)))
+        (low, high), episodes = self.limits, len(visits.episode_unit)
+        gain, returns = self.scores(visits)
+        means = visits.means(np.stack([gain, returns], axis=1) if episodes else np.zeros((0, 2)))
         x = np.clip(means[:, 0] / (high - low), -1, 1)
         u = np.clip((2 * means[:, 1] - low - high) / (high - low), -1, 1)
         vector = np.stack([x, u, np.ones(len(x)), x**2, u**2], axis=1)
@@ -128,27 +128,28 @@ class StatementScores:
 
     def scores(self, visits: LoggedVisits) -> tuple[Float64, Float64]:
         """(W - 1) (Y - l) and Y of each course, [C] each; the clip follows when a unit's mean is taken."""
-        courses = len(visits.owner)
-        followed, share = np.zeros(0), np.zeros(0)
-        if courses:
-            seen = visits.seen.astype(np.float32)
-            chances = self.policy.probabilities(seen)
-            every = np.arange(len(chances))
-            followed, share = chances[every, visits.actions], np.full(len(chances), self.advice)
+        episodes = len(visits.episode_unit)
+        advised_probability, share = np.zeros(0), np.zeros(0)
+        if episodes:
+            memories = visits.memories.astype(np.float32)
+            probabilities = self.policy.probabilities(memories)
+            row_numbers = np.arange(len(probabilities))
+            advised_probability = probabilities[row_numbers, visits.actions]
+            share = np.full(len(probabilities), self.advice)
             if self.clone is not None:
-                usual = self.clone.probabilities(seen)[every, rowwise.best(chances)]
-                share *= np.minimum(1, usual / self.caution)
-        ratio = 1 - share + share * followed / np.maximum(visits.propensities, 1e-30)
-        weight = np.exp(np.minimum(np.bincount(visits.course, np.log(ratio), courses), LARGEST_LOG))
-        paid = visits.paid(self.limits)
-        return np.asarray((weight - 1) * (paid - self.limits[0])), paid
+                clone_probability = self.clone.probabilities(memories)[row_numbers, rowwise.argmax(probabilities)]
+                share *= np.minimum(1, clone_probability / self.caution)
+        ratio = 1 - share + share * advised_probability / np.maximum(visits.propensities, 1e-30)
+        weight = np.exp(np.minimum(np.bincount(visits.episode, np.log(ratio), episodes), LARGEST_LOG))
+        returns = visits.returns(self.limits)
+        return np.asarray((weight - 1) * (returns - self.limits[0])), returns
 
     def read(self, mean: Float64, plan: ImprovementPlan, *, level: float | None = None) -> Statement:
         """What a noisy sum [5] of the vectors, over the public population, says (post-processing)."""
-        return stated(tuple(mean.tolist()), plan, self.limits, sampled=not self.policy.greedy, level=level)
+        return read_statement(tuple(mean.tolist()), plan, self.limits, sampled=not self.policy.greedy, level=level)
 
 
-def stated(
+def read_statement(
     sums: tuple[float, ...],
     plan: ImprovementPlan,
     limits: tuple[float, float],
@@ -160,11 +161,11 @@ def stated(
     level = plan.level if level is None else level
     units, (low, high) = plan.population, limits
     weights = FIT * np.sqrt(SCORES)
-    noise = plan.noise_of(STATEMENT) / weights
+    noise = plan.noise_std(STATEMENT) / weights
     total = np.array(sums) * units / weights
-    present = unit_count(float(total[2]), float(noise[2]), plan.expected_units)
+    unit_estimate = unit_count(float(total[2]), float(noise[2]), plan.expected_units)
 
-    def of(which: int) -> NoisySums:
+    def noisy_sums(which: int) -> NoisySums:
         return NoisySums(
             total=float(total[which]),
             count=float(total[2]),
@@ -174,18 +175,18 @@ def stated(
             floor=-1.0,
         )
 
-    least = (high - low) * bounds(of(0), level=level, sides="lower")[0]
-    ends = [(low + high + (high - low) * end) / 2 for end in bounds(of(1), level=level, sides="both")]
-    gain, returns = (float(np.clip(total[which] / present, -1, 1)) for which in (0, 1))
-    hidden = plan.half_width > HIDDEN * plan.advice
-    verdict: Verdict = "proven" if least > 0 else "too few people" if hidden else "not shown"
+    gain_bound = (high - low) * bounds(noisy_sums(0), level=level, sides="lower")[0]
+    ends = [(low + high + (high - low) * end) / 2 for end in bounds(noisy_sums(1), level=level, sides="both")]
+    gain, returns = (float(np.clip(total[which] / unit_estimate, -1, 1)) for which in (0, 1))
+    noise_dominates = plan.half_width > HIDDEN * plan.advice
+    verdict: Verdict = "proven" if gain_bound > 0 else "too few people" if noise_dominates else "not shown"
     return Statement(
         advice=plan.advice,
         returns=(low + high + (high - low) * returns) / 2,
         returns_interval=Interval(low=ends[0], high=ends[1], level=level, kind="two_sided", words=COUNTED),
         gain=(high - low) * gain,
         gain_interval=Interval(
-            low=least,
+            low=gain_bound,
             high=high - low,
             level=level,
             kind="lower",

@@ -4,24 +4,24 @@ See the README of this folder for the algorithm and its guarantee; `mobility.pat
 `mobility.baselines` the honest ones.
 """
 
-from tacit.methods.mobility.algorithm import fit, replicates, works
+from tacit.methods.mobility.algorithm import build_contributions, fit, fit_replicates
 from tacit.methods.mobility.matching import Matching
 from tacit.methods.mobility.moves import Weights
-from tacit.methods.mobility.places import Starts
-from tacit.methods.mobility.plan import OneShotPlan, Shares, layout_for
-from tacit.methods.mobility.simulator import Layout, Simulator, TablePolicy
+from tacit.methods.mobility.places import StartDistribution
+from tacit.methods.mobility.plan import OneShotPlan, Shares, largest_layout
+from tacit.methods.mobility.simulator import Simulator, StateLayout, TablePolicy
 
 __all__ = [
-    "Layout",
     "Matching",
     "OneShotPlan",
     "Shares",
     "Simulator",
-    "Starts",
+    "StartDistribution",
+    "StateLayout",
     "TablePolicy",
     "Weights",
+    "build_contributions",
     "fit",
-    "layout_for",
-    "replicates",
-    "works",
+    "fit_replicates",
+    "largest_layout",
 ]

@@ -23,9 +23,9 @@ from numpy.typing import NDArray
 from tacit.data.mobility.grids import Grid
 from tacit.errors import PlanError
 from tacit.methods.mobility.matching import match
-from tacit.methods.mobility.moves import MOVES_PART, Moves, Vector
-from tacit.methods.mobility.places import JUMPS, STARTS, HomeSums, JumpSums, Starts
-from tacit.methods.mobility.plan import OneShotPlan, ZeroContribution, reserved
+from tacit.methods.mobility.moves import MOVES_PART, MoveContribution, MoveHistograms
+from tacit.methods.mobility.places import JUMPS, STARTS, HomeSums, JumpSums, StartDistribution
+from tacit.methods.mobility.plan import OneShotPlan, ZeroContribution, reserve_run
 from tacit.methods.mobility.simulator import Simulator
 from tacit.privacy.certificate.certificate import Release
 from tacit.privacy.vault.base import Run
@@ -56,44 +56,45 @@ def fit(plan: OneShotPlan, vault: Vault | FederatedVault, *, grid: Grid, seed: i
         what = f"{len(vault.ledgers)} ledgers, and one simulator is released"
         expected, remedy = "a vault with one ledger", "use mobility.replicates for simulated records"
         raise PlanError(what, where="mobility.fit", expected=expected, remedy=remedy)
-    run = reserved(plan, vault, grid, MOVES_PART)
-    (simulator,) = _simulators(plan, vault, run, grid, seed)
+    run = reserve_run(plan, vault, grid, MOVES_PART)
+    (simulator,) = _fit_all(plan, vault, run, grid, seed)
     return vault.release(run, simulator, label=plan.label())
 
 
-def replicates(plan: OneShotPlan, vault: Vault, *, grid: Grid, seed: int = 0) -> list[Simulator]:
+def fit_replicates(plan: OneShotPlan, vault: Vault, *, grid: Grid, seed: int = 0) -> list[Simulator]:
     """One simulator for each ledger of a vault over simulated records, all in one pass over these.
 
     Raises:
         PlanError, PlanExhausted, BudgetExceeded: as `fit`.
     """
-    return _simulators(plan, vault, reserved(plan, vault, grid, MOVES_PART), grid, seed)
+    return _fit_all(plan, vault, reserve_run(plan, vault, grid, MOVES_PART), grid, seed)
 
 
-def works(plan: OneShotPlan, grid: Grid) -> dict[str, Contribution]:
+def build_contributions(plan: OneShotPlan, grid: Grid) -> dict[str, Contribution]:
     """What each person adds to each part of a calibrated plan: what `fit` sends to the devices."""
     assert plan.layout is not None
-    contributions: dict[str, Any] = {MOVES_PART: Moves(Vector(plan.layout, plan.weights)), JUMPS: JumpSums.sized(grid)}
+    moves = MoveContribution(MoveHistograms(plan.layout, plan.weights))
+    contributions: dict[str, Any] = {MOVES_PART: moves, JUMPS: JumpSums.from_grid(grid)}
     if plan.shares.starts:
-        contributions[STARTS] = HomeSums.sized(grid, plan.unit.size, plan.noise_of(STARTS), box=plan.box)
+        contributions[STARTS] = HomeSums.for_people(grid, plan.unit.size, plan.noise_std(STARTS), box=plan.box)
     return {
         part.name: ZeroContribution(contributions[part.name]) if plan.zero_contribution else contributions[part.name]
         for part in plan.parts()
     }
 
 
-def _simulators(plan: OneShotPlan, vault: Vault | FederatedVault, run: Run, grid: Grid, seed: int) -> list[Simulator]:
-    asked = works(plan, grid)
-    released: dict[str, FloatArray] = {name: vault.noisy_sum(run, name, work) for name, work in asked.items()}
+def _fit_all(plan: OneShotPlan, vault: Vault | FederatedVault, run: Run, grid: Grid, seed: int) -> list[Simulator]:
+    sums = build_contributions(plan, grid)
+    released: dict[str, FloatArray] = {name: vault.noisy_sum(run, name, work) for name, work in sums.items()}
     assert plan.layout is not None
-    jumps, simulators = JumpSums.sized(grid), []
-    starts = [Starts.uniform(grid, box=plan.box)] * len(vault.ledgers)
+    jumps, simulators = JumpSums.from_grid(grid), []
+    starts = [StartDistribution.uniform(grid, box=plan.box)] * len(vault.ledgers)
     if STARTS in released:
-        noise = plan.noise_of(STARTS)
-        homes = HomeSums.sized(grid, vault.unit.size, noise, box=plan.box)
+        noise = plan.noise_std(STARTS)
+        homes = HomeSums.for_people(grid, vault.unit.size, noise, box=plan.box)
         starts = [homes.read(mean, noise) for mean in released[STARTS]]
     for k, mean in enumerate(released[MOVES_PART]):
-        noise = plan.noise_of(MOVES_PART)
+        noise = plan.noise_std(MOVES_PART)
         policy = match(mean, noise, plan.layout, plan.weights, plan.matching, seed=seed + k)
-        simulators.append(Simulator(grid, policy, starts[k], jumps.read(released[JUMPS][k], plan.noise_of(JUMPS))))
+        simulators.append(Simulator(grid, policy, starts[k], jumps.read(released[JUMPS][k], plan.noise_std(JUMPS))))
     return simulators

@@ -54,7 +54,7 @@ def scales(grid: Grid) -> tuple[tuple[int, float], ...]:
     return tuple((step * int(10**decade), float(step * 10**decade)) for decade in range(6) for step in (1, 2, 5))
 
 
-def blocks_of_blocks(blocks: Grid) -> int | None:
+def coarse_factor(blocks: Grid) -> int | None:
     """The factor of the blocks of about `FARTHER` blocks a side; None where there is none so large."""
     if isinstance(blocks, H3Grid):
         return 2 if blocks.resolution >= 2 else None
@@ -68,15 +68,15 @@ def block_factor(grid: Grid, people: int, noise: float) -> int:
     # noise adds over all blocks (noise over squared side): 25 km times the root, about 10 km for 83 people at epsilon 2
     # and 2 km for 10,000. Vectors of all people together stay below `NUMBERS` numbers.
     # noise: standard deviation of the noise in the mean of vectors of norm 1
-    wanted = max(SIDE_KM * min(noise, 1.0) ** (1 / 3) / side_km(grid), 1e-9)
+    target_side = max(SIDE_KM * min(noise, 1.0) ** (1 / 3) / side_km(grid), 1e-9)
     ladder = scales(grid)
-    at = int(np.argmin([abs(math.log(side / wanted)) for _, side in ladder]))
-    while grid.coarse(ladder[at][0]).size * people > NUMBERS and at < len(ladder) - 1:
+    at = int(np.argmin([abs(math.log(side / target_side)) for _, side in ladder]))
+    while grid.coarse_grid(ladder[at][0]).size * people > NUMBERS and at < len(ladder) - 1:
         at += 1
     return ladder[at][0]
 
 
-def near(blocks: Grid, prior: Floats) -> Callable[[Floats], Floats]:
+def proximity_prior(blocks: Grid, prior: Floats) -> Callable[[Floats], Floats]:
     """How a found distribution changes what is expected elsewhere: towns thin out from their centres."""
     # returns: From the found masses [G] the next prior [G]: half the old one, half the old one weighted by nearness, a
     # mass counting (1 + (distance / side)^2)^-1.5
@@ -86,18 +86,18 @@ def near(blocks: Grid, prior: Floats) -> Callable[[Floats], Floats]:
         EARTH_KM / side_km(blocks)
     )
 
-    def expected(distribution: Floats) -> Floats:
+    def update_prior(distribution: Floats) -> Floats:
         strongest = np.argsort(-distribution, kind="stable")[:STRONGEST]
         strongest = strongest[distribution[strongest] > 1e-3 * distribution.sum()]
-        around = np.zeros(len(prior))
+        density = np.zeros(len(prior))
         for at in strongest:
-            away = np.square(on_sphere - on_sphere[at]).sum(axis=1)
-            kernel = prior * (1 + away) ** -1.5
-            around += distribution[at] * kernel / kernel.sum()
-        total = around.sum()
-        return (1 - MIXED) * prior + MIXED * around / total if total > 0 else prior
+            squared_distance = np.square(on_sphere - on_sphere[at]).sum(axis=1)
+            kernel = prior * (1 + squared_distance) ** -1.5
+            density += distribution[at] * kernel / kernel.sum()
+        total = density.sum()
+        return (1 - MIXED) * prior + MIXED * density / total if total > 0 else prior
 
-    return expected
+    return update_prior
 
 
 MOST_WHOLE = 1.25
@@ -110,75 +110,78 @@ class Level:
     """Noisy masses of the cells of one level [G], the standard deviation of their noise, and each cell's parent in the
     level before [G] (0 for all in the first)."""
 
-    seen: Floats
+    noisy_masses: Floats
     noise: float
     parent: NDArray[np.int64]
 
 
-def spread(levels: Sequence[Level], prior: Floats, expected: Callable[[Floats], Floats] | None = None) -> Floats:
+def estimate_probabilities(
+    levels: Sequence[Level], prior: Floats, update_prior: Callable[[Floats], Floats] | None = None
+) -> Floats:
     """Probabilities of the cells of the last level [G]."""
     # expected: from the masses that were found [G] a better prior for a second pass
-    masses, measured = _down(levels, prior)
-    if expected is not None:
-        masses = _down(levels, expected(measured))[0]
+    masses, own_masses = _descend_levels(levels, prior)
+    if update_prior is not None:
+        masses = _descend_levels(levels, update_prior(own_masses))[0]
     return np.asarray(masses / masses.sum())
 
 
-def _down(levels: Sequence[Level], prior: Floats) -> tuple[Floats, Floats]:
+def _descend_levels(levels: Sequence[Level], prior: Floats) -> tuple[Floats, Floats]:
     """Masses of the last level's cells [G], and which part of them is their own rather than the prior's [G]."""
     priors = [prior]
-    for above, level in reversed(list(pairwise(levels))):
-        parents = len(above.seen)
+    for coarser, level in reversed(list(pairwise(levels))):
+        parents = len(coarser.noisy_masses)
         priors.insert(0, np.bincount(level.parent, priors[0], parents).astype(np.float64))
     masses = np.array([MOST_WHOLE])
-    measured = masses
+    own_masses = masses
     for i, (level, shares) in enumerate(zip(levels, priors, strict=True)):
-        within = np.bincount(level.parent, shares, len(masses))[level.parent]
-        share = np.divide(shares, within, out=np.zeros(len(shares)), where=within > 0)
+        parent_totals = np.bincount(level.parent, shares, len(masses))[level.parent]
+        share = np.divide(shares, parent_totals, out=np.zeros(len(shares)), where=parent_totals > 0)
         if i == 0:
-            masses = np.array([max(1.0, float(_posterior(level, masses, share)[0].sum()))])
-        measured, rest = _posterior(level, masses, share)
-        masses = _settled(measured, rest, level.parent, masses)
-    return masses, measured
+            masses = np.array([max(1.0, float(_posterior_masses(level, masses, share)[0].sum()))])
+        own_masses, rest = _posterior_masses(level, masses, share)
+        masses = _reconcile_masses(own_masses, rest, level.parent, masses)
+    return masses, own_masses
 
 
-def _posterior(level: Level, masses: Floats, share: Floats) -> tuple[Floats, Floats]:
+def _posterior_masses(level: Level, masses: Floats, share: Floats) -> tuple[Floats, Floats]:
     """Posterior means of the cells' own masses, and of what they hold by their share of the parent's [G]."""
     from scipy.special import log_ndtr
 
-    whole, y, s = masses[level.parent], level.seen, level.noise
-    usual = whole * share
-    plain = _log_density((y - usual) / s)
+    parent_masses, y, s = masses[level.parent], level.noisy_masses, level.noise
+    prior_masses = parent_masses * share
+    prior_log_density = _log_density((y - prior_masses) / s)
     cells = 1 / max(float(share[share > 0].min()), 1e-300)
     best = None
     for number in 2.0 ** np.arange(DOUBLINGS):
         if number > max(cells, 1.0):
             break
         odds = np.minimum(number * share, 0.99)
-        scale = np.maximum(whole / number, 1e-6 * s)
+        scale = np.maximum(parent_masses / number, 1e-6 * s)
         # An exponential mass seen with normal noise: its density at y, and the mean of the normal cut at 0.
         z = y / s - s / scale
         tail = log_ndtr(z)
-        likely = np.log(s / scale) + (s / scale) ** 2 / 2 - y / scale + tail
+        own_log_density = np.log(s / scale) + (s / scale) ** 2 / 2 - y / scale + tail
         with np.errstate(divide="ignore"):
-            apart, together = np.log(odds) + likely, np.log1p(-odds) + plain
-        total = np.logaddexp(apart, together)
+            log_own, log_prior = np.log(odds) + own_log_density, np.log1p(-odds) + prior_log_density
+        total = np.logaddexp(log_own, log_prior)
         score = float(total[share > 0].sum()) - 0.5 * np.log(number)
         if best is None or score > best[0]:
             # Far in the tail the mean of the cut normal is -1 / z; the difference below loses all its digits there.
-            above = np.where(z < -30, -1 / np.minimum(z, -1.0), z + np.exp(_log_density(z) - tail))
-            best = score, np.exp(apart - total), s * np.maximum(above, 0.0)
+            truncated_mean = np.where(z < -30, -1 / np.minimum(z, -1.0), z + np.exp(_log_density(z) - tail))
+            best = score, np.exp(log_own - total), s * np.maximum(truncated_mean, 0.0)
     assert best is not None
     _, chance, mean = best
-    return chance * np.minimum(mean, whole), (1 - chance) * usual
+    return chance * np.minimum(mean, parent_masses), (1 - chance) * prior_masses
 
 
-def _settled(measured: Floats, rest: Floats, parent: NDArray[np.int64], masses: Floats) -> Floats:
+def _reconcile_masses(own_masses: Floats, rest: Floats, parent: NDArray[np.int64], masses: Floats) -> Floats:
     """Masses [G] that add up to those of the parents: measured ones as they are or scaled down, the rest shared out."""
-    within, shared = np.bincount(parent, measured, len(masses)), np.bincount(parent, rest, len(masses))
-    left = np.maximum(masses - within, 0.0)
-    fill = np.divide(left, shared, out=np.zeros(len(masses)), where=shared > 0)
-    cells = measured * np.minimum(1.0, np.divide(masses, within, out=np.ones(len(masses)), where=within > 0))[parent]
+    own_totals, rest_totals = np.bincount(parent, own_masses, len(masses)), np.bincount(parent, rest, len(masses))
+    remaining = np.maximum(masses - own_totals, 0.0)
+    fill = np.divide(remaining, rest_totals, out=np.zeros(len(masses)), where=rest_totals > 0)
+    shrinkage = np.minimum(1.0, np.divide(masses, own_totals, out=np.ones(len(masses)), where=own_totals > 0))
+    cells = own_masses * shrinkage[parent]
     cells = cells + fill[parent] * rest
     total = np.bincount(parent, cells, len(masses))
     return np.asarray(cells * np.divide(masses, total, out=np.zeros(len(masses)), where=total > 0)[parent])

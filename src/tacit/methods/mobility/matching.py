@@ -19,11 +19,11 @@ import numpy.typing as npt
 
 from tacit.data.mobility.days import STAY
 from tacit.envs import movement
-from tacit.envs.spaces import Anywhere
+from tacit.envs.spaces import UnboundedSpace
 from tacit.methods.mobility import moves
 from tacit.methods.mobility.moves import ACTIONS_COUNT, DAY_SIZE, Weights, day_bins, states
-from tacit.methods.mobility.simulator import Layout, TablePolicy
-from tacit.validation import check
+from tacit.methods.mobility.simulator import StateLayout, TablePolicy
+from tacit.validation import require_valid
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
@@ -63,13 +63,14 @@ class Matching:
     def __post_init__(self) -> None:
         for name, least in (("rounds", 1), ("days", 100), ("kinds", 1)):
             value = getattr(self, name)
-            check(f"matching.{name}", value, type(value) is int and value >= least, f"a whole number >= {least}")
-        check("matching.spread", self.spread, 0 <= self.spread <= 5, "a number from 0 to 5")
-        check("matching.slack", self.slack, 0 < self.slack <= 1, "a number in (0, 1]")
+            valid = type(value) is int and value >= least
+            require_valid(f"matching.{name}", value, valid, f"a whole number >= {least}")
+        require_valid("matching.spread", self.spread, 0 <= self.spread <= 5, "a number from 0 to 5")
+        require_valid("matching.slack", self.slack, 0 < self.slack <= 1, "a number in (0, 1]")
 
 
 def match(
-    mean: FloatArray, noise: float, layout: Layout, weights: Weights, plan: Matching, *, seed: int = 0
+    mean: FloatArray, noise: float, layout: StateLayout, weights: Weights, plan: Matching, *, seed: int = 0
 ) -> TablePolicy:
     """The policy whose days, played in silence, come nearest to a released vector."""
     # mean: the released mean of people's vectors, [d]; noise: standard deviation of each coordinate's noise
@@ -78,11 +79,11 @@ def match(
     effects, responses = fit.centre, np.zeros(0)
     tried: list[tuple[float, FloatArray]] = []
     for k in range(plan.rounds):
-        vectors, scores = fit.played(effects, rng)
-        played = vectors.mean(axis=0)
-        response = (vectors - played).T @ scores / plan.days
+        vectors, scores = fit.play(effects, rng)
+        sample = vectors.mean(axis=0)
+        response = (vectors - sample).T @ scores / plan.days
         responses = (responses + response) / 2 if k else response
-        misfit, precision = fit.misfit(played)
+        misfit, precision = fit.misfit(sample)
         loss = 0.5 * float(misfit @ precision @ misfit + fit.prior @ (effects - fit.mode) ** 2)
         tried.append((loss, effects))
         least, best = min(tried, key=lambda attempt: attempt[0])
@@ -105,9 +106,9 @@ class _Fit:
         centre, mode, prior: [P] effects at the start, their prior means and precisions.
     """
 
-    def __init__(self, mean: FloatArray, noise: float, layout: Layout, weights: Weights, plan: Matching) -> None:
+    def __init__(self, mean: FloatArray, noise: float, layout: StateLayout, weights: Weights, plan: Matching) -> None:
         self._layout, self._plan, self._weights = layout, plan, weights.of(layout)
-        values, sd = moves.unscaled(mean, noise, layout, weights)
+        values, sd = moves.unscale(mean, noise, layout, weights)
         groups, fine = _groups(layout), layout.size <= FINE
         logits = np.log(moves.table(values, sd, layout))
         self._groups = [(group, count) for group, count, _ in groups]
@@ -145,12 +146,12 @@ class _Fit:
         powers = np.exp(both - both.max(axis=2, keepdims=True))
         return np.asarray(powers / powers.sum(axis=2, keepdims=True))
 
-    def played(self, effects: FloatArray, rng: np.random.Generator) -> tuple[FloatArray, FloatArray]:
+    def play(self, effects: FloatArray, rng: np.random.Generator) -> tuple[FloatArray, FloatArray]:
         """Days of the policy: their vectors [n, M] and scores [n, P], the gradients of their log-likelihoods."""
         table, n = self.table(effects), self._plan.days
-        days = movement.rollout(TablePolicy(self._layout, table), Anywhere(), np.zeros(n, np.int64), rng)
+        days = movement.rollout(TablePolicy(self._layout, table), UnboundedSpace(), np.zeros(n, np.int64), rng)
         where = states(days.cells, self._layout)
-        chances = table[days.kinds[:, None], where] * movement.possible(days.cells)
+        chances = table[days.kinds[:, None], where] * movement.possible_actions(days.cells)
         surprise = -chances / chances.sum(axis=2, keepdims=True)
         taken = days.actions[..., None]
         np.put_along_axis(surprise, taken, np.take_along_axis(surprise, taken, axis=2) + 1, axis=2)
@@ -169,29 +170,29 @@ class _Fit:
         self._norm = float(np.linalg.norm(full * self._weights))
         return np.concatenate([*vectors, whole], axis=1), np.concatenate(scores, axis=1)
 
-    def misfit(self, played: FloatArray) -> tuple[FloatArray, FloatArray]:
+    def misfit(self, sample: FloatArray) -> tuple[FloatArray, FloatArray]:
         """y / w - m [M] for the played vector m, and the inverse of its covariance [M, M]."""
         # The common factor w is the one that fits best, with the prior that people are so alike (`ALIKE`).
-        slack = np.diag(self._plan.slack**2 + 0.5 * played / self._plan.days + 1e-12)
+        slack = np.diag(self._plan.slack**2 + 0.5 * sample / self._plan.days + 1e-12)
         precision = _inverse(self._covariance + self._factor**2 * slack)
         expected, width = ALIKE / self._norm, (ALIKE_SPREAD / self._norm) ** 2
-        top = self._released @ precision @ played + expected / width
-        self._factor = max(float(top / (played @ precision @ played + 1 / width)), moves.LEAST_FACTOR)
+        top = self._released @ precision @ sample + expected / width
+        self._factor = max(float(top / (sample @ precision @ sample + 1 / width)), moves.LEAST_FACTOR)
         precision = _inverse(self._covariance / self._factor**2 + slack)
-        return self._released / self._factor - played, precision
+        return self._released / self._factor - sample, precision
 
 
 def _inverse(matrix: FloatArray) -> FloatArray:
     return np.asarray(np.linalg.inv(matrix), np.float64)
 
 
-def _axes(layout: Layout) -> tuple[IntArray, IntArray, IntArray, IntArray]:
+def _axes(layout: StateLayout) -> tuple[IntArray, IntArray, IntArray, IntArray]:
     """Time block, bin of cells, bin of stays and at home of each bucket, [K] each."""
     times, counts, stays, homes = np.unravel_index(np.arange(layout.size), layout.shape)
     return times, counts, stays, homes
 
 
-def _groups(layout: Layout) -> list[tuple[IntArray, int, float]]:
+def _groups(layout: StateLayout) -> list[tuple[IntArray, int, float]]:
     """Groups of states whose effects on the logits add up: group of each bucket [K], number of groups, spread."""
     (time, cell, stay, home), (times, cells, stays, _) = _axes(layout), layout.shape
     groups = [

@@ -21,9 +21,19 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tacit.data.mobility.days import ACTIONS, SLOTS, STAY, actions, days_of, distinct, motif, moves, stays
-from tacit.methods.mobility.simulator import Layout
-from tacit.validation import check
+from tacit.data.mobility.days import (
+    ACTIONS,
+    SLOTS,
+    STAY,
+    actions,
+    days_of,
+    distinct_counts,
+    motif_classes,
+    move_counts,
+    stay_lengths,
+)
+from tacit.methods.mobility.simulator import StateLayout
+from tacit.validation import require_valid
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
@@ -56,32 +66,34 @@ class Weights:
     day: float = 0.2
 
     def __post_init__(self) -> None:
-        check("weights.stay", self.stay, 0 < self.stay <= 1, "a number in (0, 1]")
-        check("weights.day", self.day, 0 <= self.day <= 1, "a number in [0, 1]")
+        require_valid("weights.stay", self.stay, 0 < self.stay <= 1, "a number in (0, 1]")
+        require_valid("weights.day", self.day, 0 <= self.day <= 1, "a number in [0, 1]")
 
-    def of(self, layout: Layout) -> FloatArray:
+    def of(self, layout: StateLayout) -> FloatArray:
         """Scale of each coordinate of the vector, [size]."""
         table = np.ones((layout.size, ACTIONS_COUNT))
         table[:, STAY] = self.stay
         return np.concatenate([table.ravel(), np.full(DAY_SIZE if self.day else 0, self.day)])
 
 
-def states(days: IntArray, layout: Layout) -> IntArray:
+def states(days: IntArray, layout: StateLayout) -> IntArray:
     """Bucket [D, 47] of the state before each step of days [D, 48]."""
     before = days[:, :-1]
     home = before == days[:, :1]
-    return layout.buckets(np.arange(SLOTS - 1), distinct(days)[:, :-1], stays(days)[:, :-1], home)
+    return layout.buckets(np.arange(SLOTS - 1), distinct_counts(days)[:, :-1], stay_lengths(days)[:, :-1], home)
 
 
 def day_bins(days: IntArray) -> IntArray:
     """Coordinates [D, 3] of each day in the three histograms of whole days, set side by side."""
-    cells = np.searchsorted(CELLS, distinct(days)[:, -1], side="right") - 1
-    changes = np.searchsorted(MOVES, moves(days), side="right") - 1
+    cells = np.searchsorted(CELLS, distinct_counts(days)[:, -1], side="right") - 1
+    changes = np.searchsorted(MOVES, move_counts(days), side="right") - 1
     first, second, _ = DAY_SIZES
-    return np.stack([cells, first + changes, first + second + motif(days, classes=MOTIFS)], axis=1)
+    return np.stack([cells, first + changes, first + second + motif_classes(days, classes=MOTIFS)], axis=1)
 
 
-def histograms(days: IntArray, owner: IntArray, owners: int, layout: Layout, *, whole_days: bool = True) -> FloatArray:
+def histograms(
+    days: IntArray, owner: IntArray, owners: int, layout: StateLayout, *, whole_days: bool = True
+) -> FloatArray:
     """Histograms of each owner's days, [owners, 5 K (+ 59)], unscaled; zero for one without days."""
     # days: [D, 48]. owner: [D], 0 .. owners - 1
     width = layout.size * ACTIONS_COUNT
@@ -95,10 +107,10 @@ def histograms(days: IntArray, owner: IntArray, owners: int, layout: Layout, *, 
 
 
 @dataclass(frozen=True)
-class Vector:
+class MoveHistograms:
     """What is kept of each person: her vector, of norm 1, or 0 for a person without a whole day."""
 
-    layout: Layout  # layout, weights: public
+    layout: StateLayout  # layout, weights: public
     weights: Weights
 
     @property
@@ -116,10 +128,10 @@ class Vector:
 
 
 @dataclass(frozen=True)
-class Moves:
+class MoveContribution:
     """A person's vector, as a contribution to a noisy sum."""
 
-    # what is kept of each person, from rows of U people to "vector" [U, d]: a `Vector`, for example
+    # what is kept of each person, from rows of U people to "vector" [U, d]: a `MoveHistograms`, for example
     summary: Callable[[Mapping[str, npt.NDArray[Any]]], dict[str, FloatArray]]
 
     def __call__(self, rows: Mapping[str, npt.NDArray[Any]], state: object = None) -> FloatArray:
@@ -135,14 +147,14 @@ LEAST_FACTOR = 0.02
 """Least common factor of clipped vectors that is believed."""
 
 
-def unscaled(mean: FloatArray, noise: float, layout: Layout, weights: Weights) -> tuple[FloatArray, FloatArray]:
+def unscale(mean: FloatArray, noise: float, layout: StateLayout, weights: Weights) -> tuple[FloatArray, FloatArray]:
     """The released mean [d] without the scales of the coordinates, and the standard deviation of its noise [d]."""
     # noise: standard deviation of each coordinate's noise
     scale = weights.of(layout)
     return np.asarray(mean / scale), np.asarray(noise / scale)
 
 
-def common_factor(values: FloatArray, sd: FloatArray, layout: Layout) -> float:
+def common_factor(values: FloatArray, sd: FloatArray, layout: StateLayout) -> float:
     """By which factor clipping has shrunk the mean: each histogram would add up to 1, so the weighted mean of the
     sums."""
     ends = np.cumsum([0, layout.size * ACTIONS_COUNT, *DAY_SIZES])
@@ -152,15 +164,15 @@ def common_factor(values: FloatArray, sd: FloatArray, layout: Layout) -> float:
     return max(float(np.sum(sums * precision) / np.sum(precision)), LEAST_FACTOR)
 
 
-def table(values: FloatArray, sd: FloatArray, layout: Layout) -> FloatArray:
-    """The policy [K, 5] of a released vector (`unscaled`): the histogram's own, without the days'."""
+def table(values: FloatArray, sd: FloatArray, layout: StateLayout) -> FloatArray:
+    """The policy [K, 5] of a released vector (`unscale`): the histogram's own, without the days'."""
     factor, width = common_factor(values, sd, layout), layout.size * ACTIONS_COUNT
     masses = values[:width].reshape(layout.size, ACTIONS_COUNT) / factor
     variance = (sd[:ACTIONS_COUNT] / factor) ** 2
-    return shrunk(imposed(masses, variance, layout), variance, layout)
+    return shrink_policy(impose_block_masses(masses, variance, layout), variance, layout)
 
 
-def imposed(masses: FloatArray, variance: FloatArray, layout: Layout) -> FloatArray:
+def impose_block_masses(masses: FloatArray, variance: FloatArray, layout: StateLayout) -> FloatArray:
     """The masses [K, 5] with the public mass of each time block: the gap goes where the variance [5] is."""
     # With noise of different size the least squares correction of a known sum is in proportion to the variances.
     blocks = masses.reshape(layout.times, -1, ACTIONS_COUNT)
@@ -171,7 +183,7 @@ def imposed(masses: FloatArray, variance: FloatArray, layout: Layout) -> FloatAr
     return np.asarray((blocks + gap[:, None, None] * noisy / total).reshape(masses.shape))
 
 
-def shrunk(masses: FloatArray, variance: FloatArray, layout: Layout) -> FloatArray:
+def shrink_policy(masses: FloatArray, variance: FloatArray, layout: StateLayout) -> FloatArray:
     """The policy [K, 5] of joint masses [K, 5] whose noise has the variance [5] in each bucket."""
     times, counts, stays, homes = layout.shape
     joint = masses.reshape(times, counts, stays, homes, ACTIONS_COUNT)
@@ -179,11 +191,11 @@ def shrunk(masses: FloatArray, variance: FloatArray, layout: Layout) -> FloatArr
     parent = parent / parent.sum()
     for axes in ((0, 1, 2), (0, 1), (0,), ()):
         added = int(np.prod([joint.shape[axis] for axis in axes]))
-        parent = _level(joint.sum(axis=axes, keepdims=True), variance * added, parent)
+        parent = _shrink_level(joint.sum(axis=axes, keepdims=True), variance * added, parent)
     return np.asarray(np.broadcast_to(parent, joint.shape).reshape(masses.shape))
 
 
-def _level(masses: FloatArray, variance: FloatArray, parent: FloatArray) -> FloatArray:
+def _shrink_level(masses: FloatArray, variance: FloatArray, parent: FloatArray) -> FloatArray:
     """Rows of one level, shrunk towards `parent`; both broadcast, the last axis is the action."""
     parent = np.broadcast_to(parent, masses.shape)
     mass = masses.sum(axis=-1, keepdims=True)

@@ -17,19 +17,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacit.data.mobility.days import EXPLORE, SLOTS, actions, days_of
-from tacit.data.mobility.grids import Grid, grid_from_json, haversine_km, unreadable
+from tacit.data.mobility.grids import Grid, grid_from_json, grid_json_error, haversine_km
 from tacit.envs.spaces import JumpLaw
 from tacit.errors import DataError
 from tacit.methods.mobility.blocks import (
     FARTHER,
     Level,
     block_factor,
-    blocks_of_blocks,
+    coarse_factor,
     diagonal_km,
-    near,
+    estimate_probabilities,
+    proximity_prior,
     scales,
     side_km,
-    spread,
 )
 
 Ints = NDArray[np.int64]
@@ -85,14 +85,14 @@ class HomeSums:
     def __post_init__(self) -> None:
         if self.box is not None:
             south, west, north, east = self.box
-            if not (south < north and west < east and self.inside().any()):
+            if not (south < north and west < east and self.box_mask().any()):
                 what = "the box holds no block of the grid"
                 expected = "(south, west, north, east) in degrees, around the centre of a block at least"
                 remedy = "check the order of the four numbers, or leave the box out"
                 raise DataError(what, where="HomeSums", expected=expected, remedy=remedy)
 
     @classmethod
-    def sized(cls, grid: Grid, people: int, noise: float, *, box: Box | None = None) -> HomeSums:
+    def for_people(cls, grid: Grid, people: int, noise: float, *, box: Box | None = None) -> HomeSums:
         """The sums whose blocks fit the noise, by a public rule (see `blocks.block_factor`).
 
         Args:
@@ -103,8 +103,8 @@ class HomeSums:
         """
         factor = block_factor(grid, people, noise)
         # Where eight times the noise is well below all people, sums of fine blocks say where homes are just as well.
-        many = grid.coarse(factor).size > FARTHER**2 and FARTHER * noise > 0.05
-        return cls(grid, people, factor, blocks_of_blocks(grid.coarse(factor)) if many else None, box)
+        many = grid.coarse_grid(factor).size > FARTHER**2 and FARTHER * noise > 0.05
+        return cls(grid, people, factor, coarse_factor(grid.coarse_grid(factor)) if many else None, box)
 
     @property
     def summary(self) -> Homes:
@@ -125,12 +125,12 @@ class HomeSums:
         vectors = np.zeros((len(homes), sum(sizes)))
         np.add.at(vectors, (person, block), 1.0)
         if self.farther is not None:
-            parents = self._fine().coarsen(block, self.farther)
+            parents = self._block_grid().coarsen(block, self.farther)
             np.add.at(vectors, (person, sizes[0] + parents), 1.0)
         vectors /= np.maximum(np.sqrt(np.einsum("ud,ud->u", vectors, vectors)), 1.0)[:, None]
         return vectors
 
-    def read(self, mean: Floats, noise: float) -> Starts:
+    def read(self, mean: Floats, noise: float) -> StartDistribution:
         """The distribution of homes behind a noisy mean.
 
         Args:
@@ -143,22 +143,22 @@ class HomeSums:
         levels = [fine]
         if self.farther is not None:
             # A person's vector holds both levels at once: each is 1 / sqrt(2) of what it would be alone.
-            parents = self._fine().coarsen(np.arange(sizes[0]), self.farther)
+            parents = self._block_grid().coarsen(np.arange(sizes[0]), self.farther)
             above = Level(mean[sizes[0] :] * math.sqrt(2), noise * math.sqrt(2), np.zeros(sizes[1], np.int64))
-            levels = [above, Level(fine.seen * math.sqrt(2), noise * math.sqrt(2), parents)]
-        probabilities = spread(levels, prior, near(self._fine(), prior))
-        return Starts(self.grid, self.factor, probabilities, self.people)
+            levels = [above, Level(fine.noisy_masses * math.sqrt(2), noise * math.sqrt(2), parents)]
+        probabilities = estimate_probabilities(levels, prior, proximity_prior(self._block_grid(), prior))
+        return StartDistribution(self.grid, self.factor, probabilities, self.people)
 
-    def _fine(self) -> Grid:
-        return self.grid.coarse(self.factor)
+    def _block_grid(self) -> Grid:
+        return self.grid.coarse_grid(self.factor)
 
     def _sizes(self) -> tuple[int, ...]:
-        fine = self._fine()
-        return (fine.size,) if self.farther is None else (fine.size, fine.coarse(self.farther).size)
+        fine = self._block_grid()
+        return (fine.size,) if self.farther is None else (fine.size, fine.coarse_grid(self.farther).size)
 
-    def inside(self) -> NDArray[np.bool_]:
+    def box_mask(self) -> NDArray[np.bool_]:
         """Which fine blocks have their centres in the box [G]."""
-        fine = self._fine()
+        fine = self._block_grid()
         if self.box is None:
             return np.ones(fine.size, np.bool_)
         south, west, north, east = self.box
@@ -169,13 +169,13 @@ class HomeSums:
         return inside
 
     def _prior(self) -> Floats:
-        inside = self.inside()
+        inside = self.box_mask()
         share = INSIDE if not inside.all() else 1.0
         return np.asarray(share * inside / inside.sum() + (1 - share) * ~inside / max(1, int((~inside).sum())))
 
 
 @dataclass(frozen=True, eq=False)
-class Starts:
+class StartDistribution:
     """A distribution of the first cells of days: a block by its probability, then one of its homes.
 
     A block has invented homes: uniform cells of it, as many as its share of `homes` (one at least), the k-th of them
@@ -201,7 +201,8 @@ class Starts:
 
     def __post_init__(self) -> None:
         p = np.asarray(self.probabilities, np.float64)
-        fits = p.shape == (self.grid.coarse(self.factor).size,) and bool((p >= 0).all()) and abs(p.sum() - 1) <= 1e-6
+        size = self.grid.coarse_grid(self.factor).size
+        fits = p.shape == (size,) and bool((p >= 0).all()) and abs(p.sum() - 1) <= 1e-6
         if not fits or min(self.homes, self.seed) < 0:
             what = "the starts are no distribution over the blocks"
             expected = "one probability for each block, adding up to 1, and whole numbers >= 0 of homes and seed"
@@ -210,7 +211,7 @@ class Starts:
         object.__setattr__(self, "probabilities", p)
 
     @classmethod
-    def uniform(cls, grid: Grid, *, box: Box | None = None) -> Starts:
+    def uniform(cls, grid: Grid, *, box: Box | None = None) -> StartDistribution:
         """Uniform over the blocks with their centres in the public box, or over the whole grid: no release is needed.
 
         Blocks are single cells where the grid has at most `WHOLE` of them, else the smallest that are as few.
@@ -218,8 +219,8 @@ class Starts:
         Raises:
             DataError: the box holds no cell.
         """
-        few = [factor for factor, _ in scales(grid) if grid.coarse(factor).size <= WHOLE]
-        inside = HomeSums(grid, 1, few[0], None, box).inside().astype(np.float64)
+        few = [factor for factor, _ in scales(grid) if grid.coarse_grid(factor).size <= WHOLE]
+        inside = HomeSums(grid, 1, few[0], None, box).box_mask().astype(np.float64)
         return cls(grid, few[0], inside / inside.sum())
 
     def draw(self, n: int, rng: np.random.Generator) -> Ints:
@@ -250,7 +251,7 @@ class Starts:
         return {**public, "blocks": at.tolist(), "probabilities": numbers}
 
     @classmethod
-    def from_json(cls, fields: Mapping[str, Any]) -> Starts:
+    def from_json(cls, fields: Mapping[str, Any]) -> StartDistribution:
         """The starts that `to_json` wrote.
 
         Raises:
@@ -258,12 +259,12 @@ class Starts:
         """
         try:
             grid, factor = grid_from_json(fields["grid"]), int(fields["factor"])
-            p = np.zeros(grid.coarse(factor).size)
+            p = np.zeros(grid.coarse_grid(factor).size)
             p[np.asarray(fields["blocks"], np.int64)] = np.asarray(fields["probabilities"], np.float64)
             return cls(grid, factor, p / p.sum(), int(fields["homes"]), int(fields["seed"]))
         except (KeyError, TypeError, ValueError, IndexError):
             expected = "grid, factor, homes, seed, blocks and probabilities"
-            raise unreadable("distribution of starts", "Starts.from_json", expected) from None
+            raise grid_json_error("distribution of starts", "Starts.from_json", expected) from None
 
 
 JUMPS = "jumps"
@@ -311,7 +312,7 @@ class JumpSums:
     edges: tuple[float, ...]
 
     @classmethod
-    def sized(cls, grid: Grid) -> JumpSums:
+    def from_grid(cls, grid: Grid) -> JumpSums:
         """Sixteen bins from just below the side of a cell to the grid's diagonal, at most 3,000 km."""
         low = NEAREST * side_km(grid)
         edges = np.geomspace(low, max(2 * low, min(FARTHEST_KM, diagonal_km(grid))), BINS + 1)
@@ -340,28 +341,28 @@ class JumpSums:
             mean: [B], the released sum over people divided by their number.
             noise: its known standard deviation.
         """
-        masses = smoothed(np.asarray(mean, np.float64).reshape(-1), noise)
+        masses = smooth_curve(np.asarray(mean, np.float64).reshape(-1), noise)
         total = masses.sum()
         p = masses / total if total > 0 else np.full(len(masses), 1 / len(masses))
         return JumpLaw(self.grid, self.edges, tuple(float(x) for x in p))
 
 
-def smoothed(seen: Floats, noise: float) -> Floats:
+def smooth_curve(observed: Floats, noise: float) -> Floats:
     """Posterior mean [B] >= 0 of a smooth curve seen with known noise.
 
     A Gaussian process over the bins around the mean of what is seen, with a squared exponential kernel of length
     `SMOOTH`; its scale is the one of a public ladder that makes what is seen most likely.
     """
     if noise <= 0:
-        return np.maximum(seen, 0.0)
-    bins = np.arange(len(seen))
+        return np.maximum(observed, 0.0)
+    bins = np.arange(len(observed))
     kernel = np.exp(-np.square(bins[:, None] - bins) / (2 * SMOOTH**2))
-    level = max(float(seen.mean()), 0.0)
+    level = max(float(observed.mean()), 0.0)
     best = None
     for scale in 2.0 ** np.arange(-8, 3) * max(level, noise):
         prior = scale**2 * kernel
-        cholesky = np.linalg.cholesky(prior + noise**2 * np.eye(len(seen)))
-        white = np.linalg.solve(cholesky, seen - level)
+        cholesky = np.linalg.cholesky(prior + noise**2 * np.eye(len(observed)))
+        white = np.linalg.solve(cholesky, observed - level)
         score = -0.5 * float(white @ white) - float(np.log(np.diag(cholesky)).sum())
         if best is None or score > best[0]:
             best = score, level + prior @ np.linalg.solve(cholesky.T, white)

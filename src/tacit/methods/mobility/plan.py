@@ -17,18 +17,18 @@ from tacit.methods.mobility import moves, places
 from tacit.methods.mobility.matching import FINE, Matching
 from tacit.methods.mobility.moves import MOVES_PART, Weights
 from tacit.methods.mobility.places import JUMPS, STARTS
-from tacit.methods.mobility.simulator import Layout
+from tacit.methods.mobility.simulator import StateLayout
 from tacit.parameters import Option
 from tacit.privacy.mechanisms.base import Plan
 from tacit.privacy.mechanisms.device_sums import DeviceSum, sum_over_all
 from tacit.privacy.mechanisms.sums import PoissonSum
 from tacit.privacy.sentences import Clause, Label, clause, say
 from tacit.privacy.vault import plan as plans
-from tacit.privacy.vault.base import Run, exhausted
+from tacit.privacy.vault.base import Run, exhausted_error
 from tacit.privacy.vault.federated_vault import FederatedVault
 from tacit.privacy.vault.vault import Vault
 from tacit.units import Unit
-from tacit.validation import check
+from tacit.validation import require_valid
 
 Lines = tuple[Clause, ...]
 
@@ -36,7 +36,9 @@ FEW = 100
 """Below so many people for each unit of noise, maps of where trips go are not to be used."""
 
 
-def few(unit: Unit | None, noise_multiplier: float | None, noise: str = "server", floor: int | None = None) -> Lines:
+def few_people_clause(
+    unit: Unit | None, noise_multiplier: float | None, noise: str = "server", floor: int | None = None
+) -> Lines:
     """A clause for the certificate, or none."""
     # floor: of the answers, for shared noise, None is nine in ten
     if unit is None:
@@ -47,7 +49,7 @@ def few(unit: Unit | None, noise_multiplier: float | None, noise: str = "server"
     return (clause("few_people", people=unit.size),)
 
 
-def forbidden(certificate: Mapping[str, Any]) -> tuple[str, ...]:
+def forbidden_uses(certificate: Mapping[str, Any]) -> tuple[str, ...]:
     """What a simulator must not be used for, as its certificate (JSON) says it."""
     few = (one for one in certificate["not_protected"] if one["code"] == "few_people")
     return tuple(say(one, certificate["unit"]["name"]) for one in few)
@@ -81,22 +83,22 @@ class ZeroContribution:
         return np.zeros_like(np.asarray(self.contribution(rows, state), np.float64))
 
 
-def reserved(plan: Plan, vault: Vault | FederatedVault, grid: Grid, part: str) -> Run:
+def reserve_run(plan: Plan, vault: Vault | FederatedVault, grid: Grid, part: str) -> Run:
     """The plan's run, paid for and not begun before."""
     if getattr(vault.spec.observation, "n", None) != grid.size:
         what = "the records are not days on this grid"
         expected, remedy = "the grid of the days, whose cells the observations are", "pass days.grid"
         raise PlanError(what, where=f"{plan.method} plan", expected=expected, remedy=remedy)
     run = vault.reserve(plan)
-    if vault.touched(run):
-        raise exhausted(run, part)
+    if vault.has_started(run):
+        raise exhausted_error(run, part)
     return run
 
 
 WhoAdds = Literal["server", "shared", "device"]
 Box = tuple[float, float, float, float]
 
-LAYOUTS = (Layout(times=1), Layout(times=4), Layout(times=8), Layout(times=24, counts=(1, 3, 5, 8), stays=(1, 2, 4, 8)))
+LAYOUTS = (*(StateLayout(times=n) for n in (1, 4, 8)), StateLayout(times=24, counts=(1, 3, 5, 8), stays=(1, 2, 4, 8)))
 """The ladder of layouts: 6, 24, 48 and 768 buckets."""
 STATES, STATES_CORRECTED = 1.5, 0.25
 """The K rule: most buckets over the signal-to-noise ratio of the release, which is clip over the noise of the mean; the
@@ -118,9 +120,10 @@ class Shares:
 
     def __post_init__(self) -> None:
         sane = self.starts >= 0 and self.jumps > 0 and self.starts + self.jumps < 1
-        check("shares", (self.starts, self.jumps), sane, "starts >= 0 and jumps > 0 that leave something for the moves")
+        expected = "starts >= 0 and jumps > 0 that leave something for the moves"
+        require_valid("shares", (self.starts, self.jumps), sane, expected)
 
-    def of(self, part: str) -> float:
+    def share(self, part: str) -> float:
         """The share of a part."""
         return {STARTS: self.starts, JUMPS: self.jumps, MOVES_PART: 1 - self.starts - self.jumps}[part]
 
@@ -132,9 +135,9 @@ class OneShotPlan(plans.PrivatePlan):
     method: ClassVar[str] = "imitation of movement (one shot)"
     source: ClassVar[str] = "tacit; the problem is that of PateGail (doi:10.1609/aaai.v37i12.26700) and PateGAIL++"
 
-    layout: Layout | None = None
-    """public buckets of states; None takes the largest of `LAYOUTS` that the noise bears (`layout_for`), when the plan
-    is calibrated or priced."""
+    layout: StateLayout | None = None
+    """public buckets of states; None takes the largest of `LAYOUTS` that the noise bears (`largest_layout`), when the
+    plan is calibrated or priced."""
     weights: Weights = field(default_factory=Weights)
     """scales of the released coordinates."""
     matching: Matching = field(default_factory=Matching)
@@ -156,18 +159,20 @@ class OneShotPlan(plans.PrivatePlan):
     """of the whole plan, seen as one Gaussian; None until calibrated."""
 
     def __post_init__(self) -> None:
-        check("days", self.days, type(self.days) is int and self.days >= 1, "a whole number >= 1")
-        check("noise", self.noise, self.noise in get_args(WhoAdds), " or ".join(get_args(WhoAdds)))
-        check("floor", self.floor, self.floor is None or self.noise == "shared", "None unless the noise is shared")
-        check("weights.day", self.weights.day, self.weights.day > 0, "> 0: whole days are what matching learns from")
+        require_valid("days", self.days, type(self.days) is int and self.days >= 1, "a whole number >= 1")
+        require_valid("noise", self.noise, self.noise in get_args(WhoAdds), " or ".join(get_args(WhoAdds)))
+        valid = self.floor is None or self.noise == "shared"
+        require_valid("floor", self.floor, valid, "None unless the noise is shared")
+        valid = self.weights.day > 0
+        require_valid("weights.day", self.weights.day, valid, "> 0: whole days are what matching learns from")
         self.parts()
 
     @classmethod
-    def sized(cls, people: int, epsilon: float, *, delta: float = 1e-5, **fields: Any) -> OneShotPlan:
+    def for_people(cls, people: int, epsilon: float, *, delta: float = 1e-5, **fields: Any) -> OneShotPlan:
         """The plan, not yet calibrated, whose layout suits so many people at this epsilon under add_or_remove."""
         plan, unit = cls(**fields), Unit("person", "add_or_remove", people)
         if math.isinf(epsilon):
-            return replace(plan, layout=layout_for(math.inf))
+            return replace(plan, layout=largest_layout(math.inf))
         return replace(plan, layout=plan.calibrate(unit=unit, epsilon=epsilon, delta=delta).layout)
 
     def parts(self) -> tuple[PoissonSum | DeviceSum, ...]:
@@ -178,7 +183,7 @@ class OneShotPlan(plans.PrivatePlan):
                 self.floor or 1 if self.promise is None else self.unit.size,
                 name=name,
                 clip_norm=_CLIPS[name],
-                noise_multiplier=self.noise_multiplier_of(name),
+                noise_multiplier=self.part_noise_multiplier(name),
                 noise=self.noise,
                 floor=self.floor,
                 rows_per_unit=self.days * (SLOTS - 1),
@@ -186,17 +191,17 @@ class OneShotPlan(plans.PrivatePlan):
             for name in names
         )
 
-    def noise_multiplier_of(self, part: str) -> float | None:
+    def part_noise_multiplier(self, part: str) -> float | None:
         """Of one part: with its share of the precision, sigma / sqrt(share)."""
-        return None if self.noise_multiplier is None else self.noise_multiplier / math.sqrt(self.shares.of(part))
+        return None if self.noise_multiplier is None else self.noise_multiplier / math.sqrt(self.shares.share(part))
 
-    def noise_of(self, part: str) -> float:
+    def noise_std(self, part: str) -> float:
         """Standard deviation of the noise of each coordinate of a part's released mean, over all people.
 
         With shared noise it is that of a full answer, every device with its share; with each device's own, that of as
         many noises as there are people.
         """
-        people, sigma = self.unit.size, (self.noise_multiplier_of(part) or 0.0) * _CLIPS[part]
+        people, sigma = self.unit.size, (self.part_noise_multiplier(part) or 0.0) * _CLIPS[part]
         if self.noise == "shared":
             sigma *= math.sqrt(people / (self.floor or math.ceil(0.9 * people)))
         return sigma / math.sqrt(people) if self.noise == "device" else sigma / people
@@ -212,6 +217,7 @@ class OneShotPlan(plans.PrivatePlan):
     def label(self) -> Label:
         """The clauses of the certificate of a calibrated or priced plan."""
         box = "" if self.box is None else str(self.box)
+        unit = self.unit if self.promise else None
         return label(
             (
                 clause("sums_over_all", parts=", ".join(part.name for part in self.parts())),
@@ -223,17 +229,17 @@ class OneShotPlan(plans.PrivatePlan):
                 *([] if self.shares.starts else [clause("starts_uniform")]),
             ),
             others=(clause("others_in_days"),),
-            cautions=few(self.unit if self.promise else None, self.noise_multiplier, self.noise, self.floor),
+            cautions=few_people_clause(unit, self.noise_multiplier, self.noise, self.floor),
         )
 
     def _with_layout(self) -> OneShotPlan:
         if self.layout is not None:
             return self
-        noise = self.noise_of(MOVES_PART)
-        return replace(self, layout=layout_for(moves.CLIP / noise if noise else math.inf))
+        noise = self.noise_std(MOVES_PART)
+        return replace(self, layout=largest_layout(moves.CLIP / noise if noise else math.inf))
 
 
-def layout_for(signal: float) -> Layout:
+def largest_layout(signal: float) -> StateLayout:
     """The largest layout of the ladder whose buckets the signal-to-noise ratio bears, by the K rule.
 
     Args:

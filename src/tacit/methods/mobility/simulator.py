@@ -14,13 +14,13 @@ import numpy.typing as npt
 
 from tacit import plain_files
 from tacit.data.mobility.days import SLOTS, Days
-from tacit.data.mobility.grids import Grid, grid_from_json, unreadable
+from tacit.data.mobility.grids import Grid, grid_from_json, grid_json_error
 from tacit.envs import movement
 from tacit.envs.spaces import JumpLaw
 from tacit.errors import DataError, PlanError
-from tacit.methods.mobility.places import Starts
+from tacit.methods.mobility.places import StartDistribution
 from tacit.serialization import from_json, to_json
-from tacit.validation import check
+from tacit.validation import require_valid
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
@@ -28,7 +28,7 @@ Mask = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Layout:
+class StateLayout:
     """Public buckets of states: time block x different cells so far x slots in the present cell x whether at home.
 
     Bucket (b, c, s, h) has the number ((b C + c) S + s) 2 + h.
@@ -47,12 +47,13 @@ class Layout:
     stays: tuple[int, ...] = (1, 2, 4)
 
     def __post_init__(self) -> None:
-        check("layout.times", self.times, type(self.times) is int and 1 <= self.times <= SLOTS, "from 1 to 48")
+        require_valid("layout.times", self.times, type(self.times) is int and 1 <= self.times <= SLOTS, "from 1 to 48")
         for name in ("counts", "stays"):
             ends = getattr(self, name)
             rising = len(ends) > 0 and ends[0] == 1 and all(a < b <= SLOTS for a, b in itertools.pairwise(ends))
             whole = isinstance(ends, tuple) and all(type(end) is int for end in ends)
-            check(f"layout.{name}", ends, whole and rising, "a tuple of whole numbers that increase from 1, at most 48")
+            valid = whole and rising
+            require_valid(f"layout.{name}", ends, valid, "a tuple of whole numbers that increase from 1, at most 48")
 
     @property
     def shape(self) -> tuple[int, int, int, int]:
@@ -92,7 +93,7 @@ class TablePolicy:
         DataError: the table has another shape, or a row is no distribution.
     """
 
-    layout: Layout
+    layout: StateLayout
     table: FloatArray
 
     def __post_init__(self) -> None:
@@ -128,7 +129,7 @@ class TablePolicy:
         try:
             return from_json(cls, {name: values[name] for name in ("layout", "table")})
         except (KeyError, TypeError, PlanError) as error:
-            raise unreadable("policy", "TablePolicy.from_json", "layout and table") from error
+            raise grid_json_error("policy", "TablePolicy.from_json", "layout and table") from error
 
 
 FORMAT = "tacit simulator of movement"
@@ -152,13 +153,13 @@ class Simulator:
 
     grid: Grid
     policy: movement.MovementPolicy
-    starts: movement.Starts
+    starts: movement.StartSampler
     space: movement.Space
     invalid: movement.Invalid = "mask"
 
     def __post_init__(self) -> None:
         if self.invalid not in get_args(movement.Invalid):
-            raise _unreadable("the meaning of impossible actions is unknown", "Simulator")
+            raise _format_error("the meaning of impossible actions is unknown", "Simulator")
 
     def generate(self, days: int, *, seed: int = 0) -> Days:
         """Days of invented people, one day each; the same seed gives the same days.
@@ -184,7 +185,7 @@ class Simulator:
         Raises:
             DataError: a part of the simulator is of a kind of its own, which no file can hold.
         """
-        kinds = {"policy": TablePolicy, "starts": Starts, "space": JumpLaw}
+        kinds = {"policy": TablePolicy, "starts": StartDistribution, "space": JumpLaw}
         parts: dict[str, Any] = {name: getattr(self, name) for name in kinds}
         for name, part in parts.items():
             if type(part) is not (kind := kinds[name]):
@@ -202,13 +203,13 @@ class Simulator:
             DataError: a field is missing or invalid, or it is of another version.
         """
         if not isinstance(values, Mapping) or (values.get("format"), values.get("version")) != (FORMAT, VERSION):
-            raise _unreadable("the values are not those of a simulator of this version", "Simulator.from_json")
+            raise _format_error("the values are not those of a simulator of this version", "Simulator.from_json")
         try:
             grid, invalid = grid_from_json(values["grid"]), values["invalid"]
-            policy, starts = TablePolicy.from_json(values["policy"]), Starts.from_json(values["starts"])
+            policy, starts = TablePolicy.from_json(values["policy"]), StartDistribution.from_json(values["starts"])
             return cls(grid, policy, starts, JumpLaw.from_json(values["space"]), invalid)
         except (KeyError, TypeError) as error:
-            raise _unreadable("a field is missing", "Simulator.from_json") from error
+            raise _format_error("a field is missing", "Simulator.from_json") from error
 
     def save(self, path: str | Path) -> None:
         """Write it to a JSON file: numbers and words alone, no code."""
@@ -222,15 +223,15 @@ class Simulator:
             DataError: the file is not one of a simulator.
         """
         try:
-            values = json.loads(plain_files.text(Path(path)))
+            values = json.loads(plain_files.read_text(Path(path)))
         except (UnicodeDecodeError, json.JSONDecodeError) as error:
-            raise _unreadable("the file is not JSON", "Simulator.load") from error
+            raise _format_error("the file is not JSON", "Simulator.load") from error
         return cls.from_json(values)
 
     def __repr__(self) -> str:
         return f"Simulator(grid={self.grid!r}, kinds of days: {self.policy.kinds})"
 
 
-def _unreadable(what: str, where: str) -> DataError:
+def _format_error(what: str, where: str) -> DataError:
     expected, remedy = "what Simulator.to_json wrote", "use the version of tacit that wrote it"
     return DataError(what, where=where, expected=expected, remedy=remedy)

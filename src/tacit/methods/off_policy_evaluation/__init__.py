@@ -1,7 +1,7 @@
 """Off-policy evaluation: what a policy is worth, from other people's trajectories.
 
 `fit(plan, vault, policy)` runs any of the plans below; `ResidualRegression` is the default choice.
-An `Overlap` plan tells how alike two policies are, `selection.fit` chooses among candidates. See the README
+An `OverlapPlan` plan tells how alike two policies are, `selection.fit` chooses among candidates. See the README
 of this folder for the algorithms and their guarantees.
 """
 
@@ -11,10 +11,10 @@ from tacit.methods.off_policy_evaluation import selection
 from tacit.methods.off_policy_evaluation.algorithm import Estimator, fit
 from tacit.methods.off_policy_evaluation.baselines import Lsl, Lsw, SufficientStatistics
 from tacit.methods.off_policy_evaluation.behaviour_model import BehaviourModel
-from tacit.methods.off_policy_evaluation.features import Custom, Features, Fourier, OneHot, Smoothness
+from tacit.methods.off_policy_evaluation.features import CustomFeatures, Features, Fourier, OneHot, Smoothness
 from tacit.methods.off_policy_evaluation.fitted_q import DoublyRobust, FittedQ
 from tacit.methods.off_policy_evaluation.gpope import Gpope
-from tacit.methods.off_policy_evaluation.importance import ImportanceSampling, Overlap
+from tacit.methods.off_policy_evaluation.importance import ImportanceSampling, OverlapPlan
 from tacit.methods.off_policy_evaluation.policies import (
     Behaviour,
     Callable,
@@ -25,8 +25,8 @@ from tacit.methods.off_policy_evaluation.policies import (
     Uniform,
 )
 from tacit.methods.off_policy_evaluation.problem import Evaluation, Interval, Problem
-from tacit.methods.off_policy_evaluation.residual import ResidualRegression, Shares
-from tacit.methods.off_policy_evaluation.selection import Candidate, Choice, Selection
+from tacit.methods.off_policy_evaluation.residual import ResidualRegression, ResidualShares
+from tacit.methods.off_policy_evaluation.selection import Candidate, ChosenCandidate, PolicySelection
 from tacit.methods.off_policy_evaluation.targets import BehaviourPolicy
 from tacit.privacy.vault.origins import Origin
 
@@ -36,8 +36,8 @@ __all__ = [
     "BehaviourPolicy",
     "Callable",
     "Candidate",
-    "Choice",
-    "Custom",
+    "ChosenCandidate",
+    "CustomFeatures",
     "DiscretePolicy",
     "DoublyRobust",
     "Estimator",
@@ -54,11 +54,11 @@ __all__ = [
     "Network",
     "OneHot",
     "Origin",
-    "Overlap",
+    "OverlapPlan",
+    "PolicySelection",
     "Problem",
     "ResidualRegression",
-    "Selection",
-    "Shares",
+    "ResidualShares",
     "Smoothness",
     "SufficientStatistics",
     "Tabular",

@@ -25,29 +25,29 @@ import numpy as np
 from tacit.data.spec import PublicSpec
 from tacit.errors import PlanError
 from tacit.methods.off_policy_evaluation.behaviour_model import BehaviourModel
-from tacit.methods.off_policy_evaluation.features import Custom, Features, try_features
+from tacit.methods.off_policy_evaluation.features import CustomFeatures, Features, try_features
 from tacit.methods.off_policy_evaluation.policies import Behaviour, DiscretePolicy, Target
 from tacit.methods.off_policy_evaluation.problem import Evaluation, Problem
 from tacit.methods.off_policy_evaluation.targets import (
     BehaviourPolicy,
-    declared_before,
-    described,
-    origin_of,
+    describe_policy,
+    earlier_origins,
     resolve,
     resolve_behaviour,
+    resolve_origin,
 )
 from tacit.privacy.certificate.certificate import Release
-from tacit.privacy.ledger.folds import FOLDS, Fold, folds_of
+from tacit.privacy.ledger.folds import FOLDS, Fold, plan_folds
 from tacit.privacy.ledger.ledger import Ledger, LedgerView
-from tacit.privacy.mechanisms.base import Part, certified
+from tacit.privacy.mechanisms.base import Part, certificate_parts
 from tacit.privacy.mechanisms.sums import PoissonSum
 from tacit.privacy.sentences import Clause, Label, clause
 from tacit.privacy.vault import plan as plans
-from tacit.privacy.vault.base import Run, exhausted
-from tacit.privacy.vault.origins import MOST_LEVEL, Origin, Standing, digest, standing, teachers
+from tacit.privacy.vault.base import Run, exhausted_error
+from tacit.privacy.vault.origins import MOST_LEVEL, Origin, Standing, assess_standing, digest, teachers
 from tacit.privacy.vault.vault import Vault
 from tacit.serialization import OPTIONAL
-from tacit.validation import check
+from tacit.validation import require_valid
 
 SCORES = "scores"
 """The part of a plan that intervals are made from."""
@@ -62,7 +62,7 @@ class Estimator(plans.PrivatePlan, ABC):
 
     method: ClassVar[str]
     source: ClassVar[str]
-    weighs: ClassVar[bool] = True
+    needs_propensities: ClassVar[bool] = True
     """Whether it cannot do without the probabilities of the logged actions, unless they are the evaluated policy's."""
 
     problem: Problem
@@ -70,7 +70,7 @@ class Estimator(plans.PrivatePlan, ABC):
 
     @property
     @abstractmethod
-    def covered(self) -> tuple[Clause, ...]:
+    def covered_clauses(self) -> tuple[Clause, ...]:
         """What the plan releases, for the certificate."""
 
     @abstractmethod
@@ -83,7 +83,7 @@ class Estimator(plans.PrivatePlan, ABC):
 
     def label(self, circumstances: Sequence[Clause] = ()) -> Label:
         """The certificate's statements (see `label`)."""
-        return label(*self.covered, circumstances=circumstances)
+        return label(*self.covered_clauses, circumstances=circumstances)
 
     def require(self, target: Target, behaviour: BehaviourPolicy | None, spec: PublicSpec) -> None:
         """Refuse what the method cannot evaluate.
@@ -92,22 +92,24 @@ class Estimator(plans.PrivatePlan, ABC):
             PlanError: the target, the behaviour or the bounds of the records do not fit the plan.
         """
 
-    def about(self, target: Target, behaviour: DiscretePolicy | None = None, origin: Origin | None = None) -> Self:
+    def with_target(
+        self, target: Target, behaviour: DiscretePolicy | None = None, origin: Origin | None = None
+    ) -> Self:
         """The plan for this very policy: by default the same for all of them."""
         return self
 
-    def on(self, fold: Fold) -> Self:
+    def with_fold(self, fold: Fold) -> Self:
         """The plan over one fold of the units alone, at the same cost; the plan itself where that is not possible."""
         return self
 
     @property
-    def judges(self) -> frozenset[Fold]:
+    def judging_folds(self) -> frozenset[Fold]:
         """The folds that its interval is from: those of the scores, of which any method's interval is made."""
-        parts = certified([part for part in self.parts() if part.name == SCORES] or self.parts())
-        return folds_of(parts) or frozenset(FOLDS)
+        parts = certificate_parts([part for part in self.parts() if part.name == SCORES] or self.parts())
+        return plan_folds(parts) or frozenset(FOLDS)
 
     @property
-    def modelled(self) -> BehaviourModel | None:
+    def private_behaviour(self) -> BehaviourModel | None:
         """The private model of the behaviour policy within the plan's budget, if there is one."""
         return None
 
@@ -136,8 +138,8 @@ class GaussianEstimator(Estimator, ABC):
     """of the whole plan, seen as one Gaussian; None until calibrated."""
 
     def __post_init__(self) -> None:
-        check("level", self.level, 0.5 <= self.level <= MOST_LEVEL, f"a number from 0.5 to {MOST_LEVEL}")
-        check("fold", self.fold, self.fold in (None, *FOLDS), "None, 0 or 1")
+        require_valid("level", self.level, 0.5 <= self.level <= MOST_LEVEL, f"a number from 0.5 to {MOST_LEVEL}")
+        require_valid("fold", self.fold, self.fold in (None, *FOLDS), "None, 0 or 1")
 
     @abstractmethod
     def sums(self) -> tuple[Part, ...]:
@@ -148,16 +150,16 @@ class GaussianEstimator(Estimator, ABC):
         model, sigma, parts = self.behaviour_model, self.noise_multiplier, self.sums()
         if model is not None:
             parts = (*model.parts(self.problem, sigma and sigma / math.sqrt(model.share)), *parts)
-        return parts if self.fold is None else tuple(self._on_fold(part) for part in parts)
+        return parts if self.fold is None else tuple(self._part_on_fold(part) for part in parts)
 
-    def _on_fold(self, part: Part) -> Part:
+    def _part_on_fold(self, part: Part) -> Part:
         """A sum over everybody, over the plan's fold instead."""
         whole = isinstance(part, PoissonSum) and part.sampling_rate == 1 and part.fold is None
-        check("fold", self.fold, whole, "None: not every sum of this method is over all of the units")
+        require_valid("fold", self.fold, whole, "None: not every sum of this method is over all of the units")
         assert isinstance(part, PoissonSum)
         return dataclasses.replace(part, fold=self.fold)
 
-    def on(self, fold: Fold) -> Self:
+    def with_fold(self, fold: Fold) -> Self:
         """See `Estimator`."""
         parts = self.parts()
         whole = all(isinstance(part, PoissonSum) and part.sampling_rate == 1 and part.fold is None for part in parts)
@@ -170,7 +172,7 @@ class GaussianEstimator(Estimator, ABC):
         return sigma and sigma / math.sqrt(1 - share)
 
     @property
-    def modelled(self) -> BehaviourModel | None:
+    def private_behaviour(self) -> BehaviourModel | None:
         """See `Estimator`."""
         return self.behaviour_model
 
@@ -180,7 +182,7 @@ class GaussianEstimator(Estimator, ABC):
         if model is None:
             return own
         return dataclasses.replace(
-            own, covered=(*model.covered, *own.covered), assumptions=(*own.assumptions, model.assumption)
+            own, covered=(*model.covered_clauses, *own.covered), assumptions=(*own.assumptions, model.assumption)
         )
 
     def __str__(self) -> str:
@@ -188,7 +190,9 @@ class GaussianEstimator(Estimator, ABC):
         model = self.behaviour_model
         return super().__str__() if model is None else f"{super().__str__()}\n{model.words}"
 
-    def about(self, target: Target, behaviour: DiscretePolicy | None = None, origin: Origin | None = None) -> Self:
+    def with_target(
+        self, target: Target, behaviour: DiscretePolicy | None = None, origin: Origin | None = None
+    ) -> Self:
         """The plan for this very policy, with its digest and its origin."""
         return dataclasses.replace(self, target=digest(target, behaviour), origin=origin)
 
@@ -229,14 +233,14 @@ def fit(
         try_features(plan.basis, vault.spec.observation)
     target = resolve(policy, vault)
     plan.require(target, behaviour, vault.spec)
-    model = plan.modelled
+    model = plan.private_behaviour
     if model is not None:
         _require_use(model, target, behaviour, vault.spec)
-    behaviour_policy = resolve_behaviour(target, behaviour, vault, needed=plan.weighs and model is None)
-    plan, allowed = judged(plan, vault.ledger, policy, target, behaviour_policy, behaviour, origin)
+    behaviour_policy = resolve_behaviour(target, behaviour, vault, needed=plan.needs_propensities and model is None)
+    plan, allowed = assign_judges(plan, vault.ledger, policy, target, behaviour_policy, behaviour, origin)
     run = vault.reserve(plan)
-    if vault.touched(run):
-        raise exhausted(run, plan.parts()[0].name)
+    if vault.has_started(run):
+        raise exhausted_error(run, plan.parts()[0].name)
     found = {}
     if model is not None:
         weights = model.fit(vault, run, plan.problem)
@@ -247,15 +251,15 @@ def fit(
         interval = None if allowed.level is None else evaluation.interval
         evaluation = dataclasses.replace(evaluation, interval=interval, standing=allowed.words)
     if evaluation.value is not None and evaluation.interval is not None:
-        evaluation = dataclasses.replace(evaluation, value=evaluation.interval.nearest(evaluation.value))
-    own = [plan.basis] if isinstance(plan.basis, Custom) else []
+        evaluation = dataclasses.replace(evaluation, value=evaluation.interval.clamp(evaluation.value))
+    own = [plan.basis] if isinstance(plan.basis, CustomFeatures) else []
     features = [clause("features_fixed", words=basis.function) for basis in own]
-    rests = () if model else propensities(target, behaviour_policy, logged=vault.spec.propensities)
-    circumstances = (clause("evaluated", **described(policy, origin, vault.ledger)), *rests, *features)
+    rests = () if model else ratio_clauses(target, behaviour_policy, has_propensities=vault.spec.propensities)
+    circumstances = (clause("evaluated", **describe_policy(policy, origin, vault.ledger)), *rests, *features)
     return vault.release(run, evaluation, label=plan.label(circumstances))
 
 
-def judged(
+def assign_judges(
     plan: AnyEstimator,
     ledger: Ledger | LedgerView,
     policy: Target | Release[DiscretePolicy],
@@ -277,22 +281,22 @@ def judged(
         PlanError: the origin names no plan of the ledger, or is declared of a release.
     """
     if isinstance(target, Behaviour):
-        return plan.about(target, behaviour_policy), Standing(frozenset(FOLDS), None)
-    origin = origin_of(policy, origin)
-    earlier, since = declared_before(ledger, target, behaviour_policy)
+        return plan.with_target(target, behaviour_policy), Standing(frozenset(FOLDS), None)
+    origin = resolve_origin(policy, origin)
+    earlier, since = earlier_origins(ledger, target, behaviour_policy)
     origin = origin or next((known for known in earlier if known is not None), None)
     besides = frozenset[Fold]()
     if behaviour is not None and isinstance(behaviour.policy, Release):
         besides = teachers(ledger, Origin.of(behaviour.policy))
     level = getattr(plan, "level", 0.95)
-    ask = functools.partial(standing, ledger, [origin, *earlier], level=level, since=since, besides=besides)
+    ask = functools.partial(assess_standing, ledger, [origin, *earlier], level=level, since=since, besides=besides)
     free = ask().free
-    if len(free) == 1 and not plan.judges <= free:
-        plan = plan.on(min(free))
-    allowed = ask(judges=plan.judges)
+    if len(free) == 1 and not plan.judging_folds <= free:
+        plan = plan.with_fold(min(free))
+    allowed = ask(judges=plan.judging_folds)
     if allowed.level is not None and allowed.level != level:
         plan = dataclasses.replace(plan, level=allowed.level)  # type: ignore[call-arg]
-    return plan.about(target, behaviour_policy, origin), allowed
+    return plan.with_target(target, behaviour_policy, origin), allowed
 
 
 def _require_use(model: BehaviourModel, target: Target, behaviour: BehaviourPolicy | None, spec: PublicSpec) -> None:
@@ -304,13 +308,13 @@ def _require_use(model: BehaviourModel, target: Target, behaviour: BehaviourPoli
     try_features(model.features, spec.observation)
 
 
-def behaviour_used(
+def used_behaviour(
     plan: Estimator, found: Evaluation, target: Target, behaviour: BehaviourPolicy | None, vault: Vault
 ) -> DiscretePolicy | None:
     """The behaviour policy that a run of the plan weighed by: the model that it found, or a known one, or None."""
-    if plan.modelled is not None:
-        return plan.modelled.policy(np.array(found.diagnostics[WEIGHTS]))
-    return resolve_behaviour(target, behaviour, vault, needed=plan.weighs)
+    if plan.private_behaviour is not None:
+        return plan.private_behaviour.policy(np.array(found.diagnostics[WEIGHTS]))
+    return resolve_behaviour(target, behaviour, vault, needed=plan.needs_propensities)
 
 
 def label(*covered: Clause, circumstances: Sequence[Clause] = ()) -> Label:
@@ -323,11 +327,11 @@ def label(*covered: Clause, circumstances: Sequence[Clause] = ()) -> Label:
     )
 
 
-def propensities(target: Target, behaviour: DiscretePolicy | None, *, logged: bool) -> tuple[Clause, ...]:
+def ratio_clauses(target: Target, behaviour: DiscretePolicy | None, *, has_propensities: bool) -> tuple[Clause, ...]:
     """What importance ratios rest on, for a certificate."""
     # behaviour: the known behaviour policy, or None
     if isinstance(target, Behaviour):
         return ()
     if behaviour is not None:
-        return (clause("behaviour_known", **described(behaviour)),)
-    return (clause("propensities_true" if logged else "no_propensities"),)
+        return (clause("behaviour_known", **describe_policy(behaviour)),)
+    return (clause("propensities_true" if has_propensities else "no_propensities"),)

@@ -16,10 +16,10 @@ from tacit.errors import PlanError
 from tacit.methods.off_policy_evaluation import scores
 from tacit.methods.off_policy_evaluation.algorithm import Estimator, GaussianEstimator
 from tacit.methods.off_policy_evaluation.features import AnyFeatures, Features
-from tacit.methods.off_policy_evaluation.logged import logged
+from tacit.methods.off_policy_evaluation.logged import cut_episodes
 from tacit.methods.off_policy_evaluation.policies import Behaviour, DiscretePolicy, Target
 from tacit.methods.off_policy_evaluation.problem import Evaluation, Problem
-from tacit.methods.off_policy_evaluation.statistics import BellmanStatistics, Stats, encoded
+from tacit.methods.off_policy_evaluation.statistics import BellmanStatistics, Stats, encode_rows
 from tacit.methods.off_policy_evaluation.targets import BehaviourPolicy
 from tacit.parameters import Option
 from tacit.privacy.mechanisms.base import Part
@@ -30,8 +30,8 @@ from tacit.privacy.sentences import Clause, clause
 from tacit.privacy.vault import plan as plans
 from tacit.privacy.vault.base import Run
 from tacit.privacy.vault.vault import Vault
-from tacit.units import Promise, Unit, check_delta
-from tacit.validation import check
+from tacit.units import Promise, Unit, require_delta
+from tacit.validation import require_valid
 
 STATISTICS = "statistics"
 CHUNK = 256
@@ -62,9 +62,9 @@ class FirstVisits(Estimator, ABC):
 
     def __post_init__(self) -> None:
         ranged = self.problem.return_range is not None
-        check("problem.return_range", self.problem.return_range, ranged, "a public range: it scales the noise")
+        require_valid("problem.return_range", self.problem.return_range, ranged, "a public range: it scales the noise")
         cells = self.cells is not None or self.features.tabular
-        check("cells", self.cells, cells, "public edges of each dimension, as the features are not one-hot")
+        require_valid("cells", self.cells, cells, "public edges of each dimension, as the features are not one-hot")
         if self.promise is not None:
             self.parts()
 
@@ -77,7 +77,7 @@ class FirstVisits(Estimator, ABC):
         return (self.mechanism(),)
 
     @property
-    def covered(self) -> tuple[Clause, ...]:
+    def covered_clauses(self) -> tuple[Clause, ...]:
         """The one release."""
         return (clause("smooth_release", words=self.method),)
 
@@ -91,24 +91,24 @@ class FirstVisits(Estimator, ABC):
     def estimate(self, vault: Vault, run: Run, target: Target, behaviour: DiscretePolicy | None) -> Evaluation:
         """V alone: there is no scalar value."""
         theta = vault.release_once(run, LEAST_SQUARES)[0]
-        limits = self.problem.range(vault.spec)
+        limits = self.problem.value_range(vault.spec)
         return Evaluation(method=self.method, theta=theta, features=self.features, limits=limits)
 
     def calibrate(self, *, unit: Unit, epsilon: float, delta: float) -> Self:
         """The plan for (epsilon, delta); of more than epsilon 1 it makes no use, and promises (and pays) 1."""
-        check("epsilon", epsilon, 0 < epsilon < float("inf"), "a finite number > 0")
-        check_delta(delta, unit)
-        return plans.promising(self, Promise(unit, min(epsilon, LARGEST_EPSILON), delta))
+        require_valid("epsilon", epsilon, 0 < epsilon < float("inf"), "a finite number > 0")
+        require_delta(delta, unit)
+        return plans.with_promise(self, Promise(unit, min(epsilon, LARGEST_EPSILON), delta))
 
     def account(self, *, unit: Unit, delta: float) -> Self:
         """The plan for this unit at the epsilon it has: noise follows from epsilon here, not the other way round."""
         return self.calibrate(unit=unit, epsilon=self.epsilon, delta=delta)
 
-    def _shared(self) -> dict[str, Any]:
+    def _mechanism(self) -> dict[str, Any]:
         """The mechanism's fields that both methods have."""
         axes = self.cells
         states = self.features.size if axes is None else math.prod(len(axis.edges) - 1 for axis in axes)
-        check("cells", states, states <= MOST_STATES, f"at most {MOST_STATES:,} states")
+        require_valid("cells", states, states <= MOST_STATES, f"at most {MOST_STATES:,} states")
         if axes is None:
             axes = (Axis("observations", 0, tuple(k - 0.5 for k in range(self.features.size + 1))),)
         assert self.problem.return_range is not None
@@ -135,7 +135,7 @@ class Lsw(FirstVisits):
 
     def mechanism(self) -> WeightedStates:
         """The release."""
-        return WeightedStates(**self._shared())
+        return WeightedStates(**self._mechanism())
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -150,7 +150,7 @@ class Lsl(FirstVisits):
 
     def mechanism(self) -> RegularisedLoss:
         """The release."""
-        return RegularisedLoss(**self._shared(), ridge=float(self.unit.size) if self.ridge is None else self.ridge)
+        return RegularisedLoss(**self._mechanism(), ridge=float(self.unit.size) if self.ridge is None else self.ridge)
 
 
 def cells(low: tuple[float, ...], high: tuple[float, ...], bins: int) -> tuple[Axis, ...]:
@@ -190,8 +190,8 @@ class SufficientStatistics(GaussianEstimator):
     value."""
 
     def __post_init__(self) -> None:
-        check("clip_norm", self.clip_norm, 1e-6 <= self.clip_norm <= 1e6, "a number from 1e-6 to 1e6")
-        check("value_share", self.value_share, 0 <= self.value_share < 1, "a number in [0, 1)")
+        require_valid("clip_norm", self.clip_norm, 1e-6 <= self.clip_norm <= 1e6, "a number from 1e-6 to 1e6")
+        require_valid("value_share", self.value_share, 0 <= self.value_share < 1, "a number in [0, 1)")
         super().__post_init__()
         self.parts()
 
@@ -204,7 +204,7 @@ class SufficientStatistics(GaussianEstimator):
         return self.problem.part(scores.NAME, sigma and sigma / math.sqrt(share)), statistics
 
     @property
-    def covered(self) -> tuple[Clause, ...]:
+    def covered_clauses(self) -> tuple[Clause, ...]:
         """The statistics, and the scores if there are any."""
         return (clause("lstd_sum"), *([clause("scores_sum")] if self.value_share else []))
 
@@ -212,9 +212,9 @@ class SufficientStatistics(GaussianEstimator):
         """V and, with a share for it, the value with an interval."""
         value, interval, centre = None, None, np.zeros(self.features.size)
         if self.value_share:
-            noisy_scores = scores.value_of(vault, run, self.problem, target, behaviour)
+            noisy_scores = scores.release_value_scores(vault, run, self.problem, target, behaviour)
             interval = noisy_scores.interval(self.level)
-            value = interval.nearest(noisy_scores.value())
+            value = interval.clamp(noisy_scores.value())
             centre = self.features.constant(value)
         summary = BellmanStatistics(self.problem, target, behaviour, self.features, "gtd")
         noisy = self.clip_norm * scores.noisy_mean(vault, run, STATISTICS, LstdVector(summary, self.clip_norm), centre)
@@ -224,7 +224,7 @@ class SufficientStatistics(GaussianEstimator):
             interval=interval,
             theta=solve(noisy, self.clip_norm * scores.noise(vault, run, STATISTICS), centre),
             features=self.features,
-            limits=self.problem.range(vault.spec),
+            limits=self.problem.value_range(vault.spec),
         )
 
 
@@ -268,9 +268,10 @@ def lstd(
     n = features.size
     A, b = np.zeros((n, n)), np.zeros(n)
     for start in range(0, len(rows["mask"]), CHUNK):
-        log = logged({name: column[start : start + CHUNK] for name, column in rows.items()}, problem, policy, behaviour)
-        phi, after = (array.reshape(-1, n).astype(np.float64) for array in encoded(log, features))
+        chunk = {name: column[start : start + CHUNK] for name, column in rows.items()}
+        log = cut_episodes(chunk, problem, policy, behaviour)
+        phi, next_phi = (array.reshape(-1, n).astype(np.float64) for array in encode_rows(log, features))
         weighted = log.ratio.reshape(-1, 1) * phi
-        A += weighted.T @ (phi - problem.gamma * after)
+        A += weighted.T @ (phi - problem.gamma * next_phi)
         b += weighted.T @ log.rewards.ravel()
     return np.asarray(np.linalg.lstsq(A, b, rcond=1e-10)[0], np.float64)

@@ -28,16 +28,16 @@ import numpy as np
 from tacit import rowwise
 from tacit.data.spec import Discrete, PublicSpec
 from tacit.methods.off_policy_evaluation.features import AnyFeatures, Features, Fourier, OneHot, covariance
-from tacit.methods.off_policy_evaluation.logged import logged
-from tacit.methods.off_policy_evaluation.policies import Behaviour, DiscretePolicy, LinearQ, Modelled
+from tacit.methods.off_policy_evaluation.logged import cut_episodes
+from tacit.methods.off_policy_evaluation.policies import Behaviour, DiscretePolicy, LinearQ, ModelledPolicy
 from tacit.methods.off_policy_evaluation.problem import Problem
 from tacit.methods.off_policy_evaluation.scores import FIT, noise, noisy_mean
-from tacit.methods.off_policy_evaluation.statistics import encoded, gram_of, read_gram, update
+from tacit.methods.off_policy_evaluation.statistics import encode_rows, read_gram, unit_grams, update
 from tacit.privacy.mechanisms.sums import PoissonSum
 from tacit.privacy.sentences import Clause, clause
 from tacit.privacy.vault.base import Run
 from tacit.privacy.vault.vault import Vault
-from tacit.validation import check, whole
+from tacit.validation import require_valid, require_whole
 
 Arrays = Mapping[str, np.ndarray]
 
@@ -71,10 +71,10 @@ class BehaviourModel:
     tau: float = 1.0
 
     def __post_init__(self) -> None:
-        check("share", self.share, 0 < self.share < 1, "a number in (0, 1)")
-        check("floor", self.floor, 0 < self.floor <= 1, "a number in (0, 1]")
-        whole(rounds=self.rounds)
-        check("tau", self.tau, 0 < self.tau < math.inf, "a finite number > 0")
+        require_valid("share", self.share, 0 < self.share < 1, "a number in (0, 1)")
+        require_valid("floor", self.floor, 0 < self.floor <= 1, "a number in (0, 1]")
+        require_whole(rounds=self.rounds)
+        require_valid("tau", self.tau, 0 < self.tau < math.inf, "a finite number > 0")
 
     @classmethod
     def of(cls, spec: PublicSpec) -> BehaviourModel:
@@ -92,7 +92,7 @@ class BehaviourModel:
         return f"A model of the behaviour policy gets {spent}; the interval does not count its error."
 
     @property
-    def covered(self) -> tuple[Clause, ...]:
+    def covered_clauses(self) -> tuple[Clause, ...]:
         """What it releases, for the certificate."""
         return (clause("behaviour_sums", sums=self.rounds + 1),)
 
@@ -141,7 +141,7 @@ class BehaviourModel:
 
     def policy(self, weights: np.ndarray) -> DiscretePolicy:
         """The released policy of these weights [n, A], no probability below floor / A."""
-        return Modelled(LinearQ(self.features, np.asarray(weights, np.float64)), self.floor)
+        return ModelledPolicy(LinearQ(self.features, np.asarray(weights, np.float64)), self.floor)
 
 
 @dataclass(frozen=True, eq=False)
@@ -172,14 +172,14 @@ class BehaviourRows:
 
     def __call__(self, rows: Arrays) -> dict[str, np.ndarray]:
         """Rows [U, L, ...] -> "phi" [U, L, n], "gram" [U, g], "taken" [U, L], and "weight" v [U, L]."""
-        log = logged(rows, self.problem, Behaviour())
-        phi, _ = encoded(log, self.features)
+        log = cut_episodes(rows, self.problem, Behaviour())
+        phi, _ = encode_rows(log, self.features)
         weight = log.alive / np.sqrt(np.maximum(log.alive.cumsum(axis=1), 1))
         return {
             "phi": phi,
             "taken": np.where(log.alive, log.actions, 0).astype(np.int64),
             "weight": weight,
-            "gram": gram_of(weight, phi, self.features).astype(np.float64),
+            "gram": unit_grams(weight, phi, self.features).astype(np.float64),
         }
 
 
@@ -191,7 +191,7 @@ class BehaviourGram:
 
     def __call__(self, rows: Arrays, state: object) -> np.ndarray:
         """The summary's arrays -> [U, g]."""
-        return FIT * _within(rows["gram"] / self.summary.scale)[0]
+        return FIT * _clip_norms(rows["gram"] / self.summary.scale)[0]
 
 
 @dataclass(frozen=True, eq=False)
@@ -208,12 +208,12 @@ class LogitGradient:
         taken = rows["taken"][..., None] == np.arange(weights.shape[1])
         error = (taken - rowwise.softmax(phi @ weights.astype(np.float32))) * rows["weight"][..., None]
         gradient = np.matmul(phi.transpose(0, 2, 1), error).reshape(len(phi), weights.size)
-        x, length = _within(gradient / clip)
+        x, length = _clip_norms(gradient / clip)
         shares = math.sqrt(1 - LENGTH_SHARE), math.sqrt(LENGTH_SHARE)
         return FIT * np.concatenate([shares[0] * x, shares[1] * length], axis=1)
 
 
-def _within(vectors: Any) -> tuple[np.ndarray, np.ndarray]:
+def _clip_norms(vectors: Any) -> tuple[np.ndarray, np.ndarray]:
     """Vectors [U, d] cut to norm 1, and their norms up to 1, [U, 1]."""
     norms = np.linalg.norm(vectors, axis=1, keepdims=True)
     return np.asarray(vectors / np.maximum(1, norms), np.float64), np.minimum(1, norms)

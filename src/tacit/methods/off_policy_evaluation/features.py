@@ -13,10 +13,10 @@ from tacit.agents.features import OneHot as OneHot
 from tacit.agents.features import fourier, frequencies
 from tacit.data.spec import Discrete, PublicSpec, Space
 from tacit.errors import PlanError
-from tacit.methods.off_policy_evaluation.policies import imported
+from tacit.methods.off_policy_evaluation.policies import import_function
 from tacit.privacy.vault.invented import invented_rows
 from tacit.serialization import OPTIONAL, Kinds
-from tacit.validation import check
+from tacit.validation import require_valid
 
 Float32 = NDArray[np.float32]
 
@@ -63,16 +63,17 @@ class Fourier:
     labels: tuple[int, ...] | None = field(default=None, metadata=OPTIONAL)
 
     def __post_init__(self) -> None:
-        check("order", self.order, type(self.order) is int and self.order >= 0, "a whole number >= 0")
+        require_valid("order", self.order, type(self.order) is int and self.order >= 0, "a whole number >= 0")
         low, high = (tuple(float(v) for v in np.atleast_1d(bound)) for bound in (self.low, self.high))
         object.__setattr__(self, "low", low)
         object.__setattr__(self, "high", high)
         valid = len(low) == len(high) > 0 and all(
             np.isfinite((a, b)).all() and a < b for a, b in zip(low, high, strict=False)
         )
-        check("low, high", (low, high), valid, "finite bounds of every dimension, the lower first")
-        check("labels", self.labels, self.labels is None or len(self.labels) == len(low), "a number of each dimension")
-        check("order", self.order, self.size <= 10_000, "at most 10,000 features; coupled=False has far fewer")
+        require_valid("low, high", (low, high), valid, "finite bounds of every dimension, the lower first")
+        fits = self.labels is None or len(self.labels) == len(low)
+        require_valid("labels", self.labels, fits, "a number of each dimension")
+        require_valid("order", self.order, self.size <= 10_000, "at most 10,000 features; coupled=False has far fewer")
 
     @property
     def size(self) -> int:
@@ -100,7 +101,7 @@ class Fourier:
         """Observations [N, d] (or [N] numbers when d = 1) -> features [N, n]."""
         columns = observations[:, None] if observations.ndim == 1 else observations
         if columns.shape[1] != len(self.low):
-            raise _unsuited("Fourier", f"observations of {len(self.low)} dimensions", "bounds of every dimension")
+            raise _features_error("Fourier", f"observations of {len(self.low)} dimensions", "bounds of every dimension")
         low, high = (np.asarray(bound)[self._numbers] for bound in (self.low, self.high))
         waves = np.asarray(fourier(columns[:, self._numbers], low, high, self.coefficients), np.float32)
         labels = ((i, count) for i, count in enumerate(self.labels or ()) if count)
@@ -113,7 +114,7 @@ class Fourier:
 
 
 @dataclass(frozen=True)
-class Custom:
+class CustomFeatures:
     """The user's own features behind a constant 1; the certificate names the function as an assumption.
 
     Args:
@@ -130,8 +131,8 @@ class Custom:
     kind: Literal["custom"] = field(default="custom", init=False)
 
     def __post_init__(self) -> None:
-        check("width", self.width, type(self.width) is int and self.width >= 1, "a whole number >= 1")
-        imported(self.function)
+        require_valid("width", self.width, type(self.width) is int and self.width >= 1, "a whole number >= 1")
+        import_function(self.function)
 
     @property
     def size(self) -> int:
@@ -145,7 +146,7 @@ class Custom:
 
     def __call__(self, observations: np.ndarray) -> Float32:
         """Observations -> features [N, width + 1]."""
-        values = np.asarray(imported(self.function)(observations), np.float32)
+        values = np.asarray(import_function(self.function)(observations), np.float32)
         if values.shape != (len(observations), self.width):
             what = "the features have another shape than declared"
             expected, remedy = f"numbers of shape [N, {self.width}]", "declare the width that the function returns"
@@ -160,7 +161,7 @@ class Custom:
             PlanError: a number is not finite, or the shape is another one.
         """
         self(observations)
-        if not np.isfinite(np.asarray(imported(self.function)(observations), np.float64)).all():
+        if not np.isfinite(np.asarray(import_function(self.function)(observations), np.float64)).all():
             what = "the features are not finite at the ends of the public bounds"
             expected = "finite numbers for every observation within the bounds"
             remedy = "bound the features inside the function"
@@ -171,11 +172,11 @@ class Custom:
         return np.asarray(value * np.eye(1, self.size)[0])
 
 
-AnyFeatures = Annotated[Features, Kinds(OneHot, Fourier, Custom)]
+AnyFeatures = Annotated[Features, Kinds(OneHot, Fourier, CustomFeatures)]
 """The type of a plan's features: any, and these are read back from JSON."""
 
 
-def ends(space: Space) -> np.ndarray:
+def extreme_observations(space: Space) -> np.ndarray:
     """Observations [2, d], or [2] of a discrete space, at both ends of the public bounds: to try features on."""
     if isinstance(space, Discrete):
         return np.array([0, space.n - 1], np.int64)
@@ -185,8 +186,9 @@ def ends(space: Space) -> np.ndarray:
 def try_features(features: Features, space: Space) -> None:
     """Try features at the ends of the public bounds, before any record is read."""
     if isinstance(features, OneHot) and not isinstance(space, Discrete):
-        raise _unsuited("OneHot", "a discrete observation", "Fourier or Custom")
-    features.require_finite(ends(space)) if isinstance(features, Custom) else features(ends(space))
+        raise _features_error("OneHot", "a discrete observation", "Fourier or Custom")
+    ends = extreme_observations(space)
+    features.require_finite(ends) if isinstance(features, CustomFeatures) else features(ends)
 
 
 @dataclass(frozen=True)
@@ -200,7 +202,7 @@ class Smoothness:
     length: float
 
     def __post_init__(self) -> None:
-        check("length", self.length, 0 < self.length < math.inf, "a finite number > 0")
+        require_valid("length", self.length, 0 < self.length < math.inf, "a finite number > 0")
 
     def correlation(self, n: int) -> NDArray[np.float64]:
         """[n, n]."""
@@ -222,5 +224,5 @@ def covariance(
     return np.asarray(deviation**2 / max(typical, 1e-12) * np.eye(n))
 
 
-def _unsuited(name: str, expected: str, remedy: str) -> PlanError:
+def _features_error(name: str, expected: str, remedy: str) -> PlanError:
     return PlanError("the observations have another form", where=name, expected=expected, remedy=f"use {remedy}")

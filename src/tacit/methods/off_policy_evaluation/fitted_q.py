@@ -40,8 +40,8 @@ from tacit.methods.off_policy_evaluation import scores
 from tacit.methods.off_policy_evaluation.features import AnyFeatures, Features, covariance
 from tacit.methods.off_policy_evaluation.importance import ScoreEstimator
 from tacit.methods.off_policy_evaluation.intervals import unit_count
-from tacit.methods.off_policy_evaluation.logged import Logged, logged, within_horizon
-from tacit.methods.off_policy_evaluation.policies import Behaviour, DiscretePolicy, Target, on_rows
+from tacit.methods.off_policy_evaluation.logged import LoggedEpisodes, cut_episodes, horizon_values
+from tacit.methods.off_policy_evaluation.policies import Behaviour, DiscretePolicy, Target, row_probabilities
 from tacit.methods.off_policy_evaluation.problem import Evaluation, Problem
 from tacit.methods.off_policy_evaluation.scores import (
     FIT,
@@ -54,13 +54,13 @@ from tacit.methods.off_policy_evaluation.scores import (
     noisy_mean,
     returns,
 )
-from tacit.methods.off_policy_evaluation.statistics import Gram, encoded, read_gram, update, upper
-from tacit.methods.off_policy_evaluation.targets import BehaviourPolicy, with_probabilities
+from tacit.methods.off_policy_evaluation.statistics import Gram, encode_rows, read_gram, update, upper_triangle
+from tacit.methods.off_policy_evaluation.targets import BehaviourPolicy, require_probabilities
 from tacit.privacy.mechanisms.sums import PoissonSum
 from tacit.privacy.sentences import Clause, clause
 from tacit.privacy.vault.base import Run
 from tacit.privacy.vault.vault import Vault
-from tacit.validation import check, whole
+from tacit.validation import require_valid, require_whole
 
 Arrays = Mapping[str, np.ndarray]
 
@@ -93,9 +93,9 @@ class Regression:
     prior: float = 0.1
 
     def __post_init__(self) -> None:
-        whole(rounds=self.rounds)
-        check("trace", self.trace, 0 <= self.trace <= 1, "a number in [0, 1]")
-        check("prior", self.prior, math.isfinite(self.prior) and self.prior > 0, "a finite number > 0")
+        require_whole(rounds=self.rounds)
+        require_valid("trace", self.trace, 0 <= self.trace <= 1, "a number in [0, 1]")
+        require_valid("prior", self.prior, math.isfinite(self.prior) and self.prior > 0, "a finite number > 0")
 
     def parts(
         self, problem: Problem, noise_multiplier: float | None, fold: Literal[0, 1] | None = None
@@ -115,10 +115,10 @@ class Regression:
             PlanError: the plan has no such parts.
             PlanExhausted: they were run before.
         """
-        limits = problem.range(vault.spec)
+        limits = problem.value_range(vault.spec)
         transitions = Transitions(problem, policy, features)
-        centre, scale = _centre(vault, run, ReturnAndScale(transitions, limits))
-        grams = _grams(vault, run, transitions, scale)
+        centre, scale = _release_centre(vault, run, ReturnAndScale(transitions, limits))
+        grams = _release_grams(vault, run, transitions, scale)
         weights = np.repeat(features.constant(centre)[:, None], policy.actions, axis=1)
         residuals = Residuals(transitions, limits, self.trace)
         prior = covariance(features, self.prior * (limits[1] - limits[0]), vault.spec, None)
@@ -154,9 +154,9 @@ class QFunction:
 
     def v(self, observations: np.ndarray) -> np.ndarray:
         """[N, d] or [N] -> [N]."""
-        return np.asarray((on_rows(self.policy, observations) * self.q(observations)).sum(axis=1))
+        return np.asarray((row_probabilities(self.policy, observations) * self.q(observations)).sum(axis=1))
 
-    def over(self, which: Literal["q", "v"], observations: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
+    def padded_values(self, which: Literal["q", "v"], observations: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
         """`q` or `v` of padded observations [U, L, ...] -> [U, L, A] or [U, L]."""
         flat = observations.reshape(-1, *observations.shape[2:])
         values = self.q(flat) if which == "q" else self.v(flat)
@@ -179,16 +179,16 @@ class Transitions:
     def __call__(self, rows: Arrays) -> dict[str, np.ndarray]:
         """Rows [U, L, ...] -> "phi" and "after" [U, L, n], "then" [U, L, A], "gram" [U, g] of norm 1, "norm" and
         "returns" [U], and masks, actions and rewards [U, L]."""
-        log = logged(rows, self.problem, Behaviour())
-        phi, after = encoded(log, self.features)
+        log = cut_episodes(rows, self.problem, Behaviour())
+        phi, next_phi = encode_rows(log, self.features)
         gram = _gram(log, phi, self.policy.actions, self.features.tabular)
         norm = np.linalg.norm(gram, axis=1)
-        following = log.next_observations
-        then = on_rows(self.policy, following.reshape(-1, *following.shape[2:]))
+        next_observations = log.next_observations
+        next_probabilities = row_probabilities(self.policy, next_observations.reshape(-1, *next_observations.shape[2:]))
         return {
             "phi": phi,
-            "after": after,
-            "then": then.reshape(*log.alive.shape, self.policy.actions).astype(np.float32),
+            "after": next_phi,
+            "then": next_probabilities.reshape(*log.alive.shape, self.policy.actions).astype(np.float32),
             "bootstraps": log.alive & ~log.terminations,
             "actions": np.where(log.alive, log.actions, 0).astype(np.int64),
             "rewards": log.rewards,
@@ -257,7 +257,7 @@ class Residuals:
         return np.asarray(FIT * np.concatenate(parts, axis=1))
 
 
-def _gram(log: Logged, phi: np.ndarray, actions: int, tabular: bool) -> np.ndarray:
+def _gram(log: LoggedEpisodes, phi: np.ndarray, actions: int, tabular: bool) -> np.ndarray:
     """[U, g]: for each action, the sum of phi phi^T where it is taken, its diagonal (tabular) or upper triangle."""
     blocks = []
     for action in range(actions):
@@ -265,11 +265,11 @@ def _gram(log: Logged, phi: np.ndarray, actions: int, tabular: bool) -> np.ndarr
         if tabular:
             blocks.append(taken.sum(axis=1, dtype=np.float64))
         else:
-            blocks.append(upper(np.matmul(taken.transpose(0, 2, 1), phi).astype(np.float64)))
+            blocks.append(upper_triangle(np.matmul(taken.transpose(0, 2, 1), phi).astype(np.float64)))
     return np.concatenate(blocks, axis=1)
 
 
-def _centre(vault: Vault, run: Run, centre: ReturnAndScale) -> tuple[float, float]:
+def _release_centre(vault: Vault, run: Run, centre: ReturnAndScale) -> tuple[float, float]:
     """The noisy mean return and the scale of the Gram matrices."""
     size, roots = expected_units(vault, run), np.sqrt(CENTRE_SHARES)
     total, count, octaves = noisy_mean(vault, run, "centre", centre) * size / (FIT * roots)
@@ -279,7 +279,7 @@ def _centre(vault: Vault, run: Run, centre: ReturnAndScale) -> tuple[float, floa
     return float(mean), SCALE_FACTOR * 2.0 ** float(np.clip(octaves / present, 0, 1) * centre.summary.octaves)
 
 
-def _grams(vault: Vault, run: Run, transitions: Transitions, scale: float) -> list[Gram]:
+def _release_grams(vault: Vault, run: Run, transitions: Transitions, scale: float) -> list[Gram]:
     """The Gram matrix of each action: a mean over the population, in multiples of the scale."""
     noisy = noisy_mean(vault, run, "gram", ActionGrams(transitions), scale) / FIT
     deviation, features = noise(vault, run, "gram") / FIT, transitions.features
@@ -312,12 +312,12 @@ class QEstimator(ScoreEstimator, ABC):
 
     def require(self, target: Target, behaviour: BehaviourPolicy | None, spec: PublicSpec) -> None:
         """Refuse a policy without probabilities, and a range that the rewards cannot reach."""
-        with_probabilities(target)
+        require_probabilities(target)
         super().require(target, behaviour, spec)
 
     def estimate(self, vault: Vault, run: Run, target: Target, behaviour: DiscretePolicy | None) -> Evaluation:
         """The value and its interval; the diagnostics hold "q_weights" [n][A] and "centre"."""
-        q = self.regression.fit(vault, run, self.problem, self.features, with_probabilities(target))
+        q = self.regression.fit(vault, run, self.problem, self.features, require_probabilities(target))
         vector = ScoreVector(self.problem, target, behaviour, vault.spec, self.clip or 1.0, self.point(vault.spec))
         noisy_scores = scores.release(vault, run, vector, state=q)
         assert noisy_scores.point is not None
@@ -326,10 +326,10 @@ class QEstimator(ScoreEstimator, ABC):
             value=q.centre + self.half_width(vault.spec) * noisy_scores.point,
             interval=noisy_scores.interval(self.level),
             limits=noisy_scores.limits,
-            diagnostics={"q_weights": q.weights.tolist(), "centre": q.centre} | self.further(noisy_scores),
+            diagnostics={"q_weights": q.weights.tolist(), "centre": q.centre} | self.diagnostics(noisy_scores),
         )
 
-    def further(self, found: Scores) -> dict[str, float]:
+    def diagnostics(self, found: Scores) -> dict[str, float]:
         """Diagnostics of the method's own."""
         return {}
 
@@ -339,18 +339,18 @@ class FittedQ(QEstimator):
     """Fitted Q evaluation with Q linear in public features, one weight vector an action."""
 
     method: ClassVar[str] = "off-policy evaluation (fitted Q)"
-    weighs: ClassVar[bool] = False
+    needs_propensities: ClassVar[bool] = False
     source: ClassVar[str] = "Le, Voloshin and Yue, arXiv:1903.08738, with the Gaussian mechanism"
 
     share: float = 0.6
     """of the budget that goes to the regression; the rest to the scores and the mean start value."""
 
     def __post_init__(self) -> None:
-        check("share", self.share, 0 < self.share < 1, "a number in (0, 1)")
+        require_valid("share", self.share, 0 < self.share < 1, "a number in (0, 1)")
         super().__post_init__()
 
     @property
-    def covered(self) -> tuple[Clause, ...]:
+    def covered_clauses(self) -> tuple[Clause, ...]:
         """All of its noisy sums."""
         return (clause("fitted_q_sums", sums=self.regression.rounds + 3),)
 
@@ -364,9 +364,9 @@ class FittedQ(QEstimator):
         """As for every method that fits Q; the value alone where nothing tells the probabilities of logged actions."""
         if behaviour is not None or vault.spec.propensities:
             return super().estimate(vault, run, target, behaviour)
-        q = self.regression.fit(vault, run, self.problem, self.features, with_probabilities(target))
+        q = self.regression.fit(vault, run, self.problem, self.features, require_probabilities(target))
         low, high = limits = scores.limits(self.problem, vault.spec)
-        mean = scores.mean(vault, run, PointVector(self.problem, self.point(vault.spec)), state=q)
+        mean = scores.release_mean(vault, run, PointVector(self.problem, self.point(vault.spec)), state=q)
         value = q.centre + self.half_width(vault.spec) * mean
         return Evaluation(
             method=self.method,
@@ -377,7 +377,7 @@ class FittedQ(QEstimator):
 
     def half_width(self, spec: PublicSpec) -> float:
         """A quarter of the public range."""
-        low, high = self.problem.range(spec)
+        low, high = self.problem.value_range(spec)
         return START_WIDTH * (high - low)
 
     def point(self, spec: PublicSpec) -> QStartValue:
@@ -393,12 +393,11 @@ class QStartValue:
     problem: Problem
     width: float
 
-    def __call__(self, log: Logged, state: QFunction) -> np.ndarray:
+    def __call__(self, log: LoggedEpisodes, state: QFunction) -> np.ndarray:
         """[U], the mean over the unit's episodes."""
-        values, next_values = (
-            state.over("v", observations, log.alive.shape) for observations in (log.observations, log.next_observations)
-        )
-        return np.asarray((within_horizon(log, self.problem, values, next_values) - state.centre) / self.width)
+        values = state.padded_values("v", log.observations, log.alive.shape)
+        next_values = state.padded_values("v", log.next_observations, log.alive.shape)
+        return np.asarray((horizon_values(log, self.problem, values, next_values) - state.centre) / self.width)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -413,11 +412,11 @@ class DoublyRobust(QEstimator):
     range."""
 
     def __post_init__(self) -> None:
-        check("width", self.width, 1e-6 <= self.width <= 1e6, "a number from 1e-6 to 1e6")
+        require_valid("width", self.width, 1e-6 <= self.width <= 1e6, "a number from 1e-6 to 1e6")
         super().__post_init__()
 
     @property
-    def covered(self) -> tuple[Clause, ...]:
+    def covered_clauses(self) -> tuple[Clause, ...]:
         """The noisy sums of both halves."""
         return (clause("half_sums", first=self.regression.rounds + 2),)
 
@@ -428,14 +427,14 @@ class DoublyRobust(QEstimator):
 
     def half_width(self, spec: PublicSpec) -> float:
         """The width in multiples of the public range."""
-        low, high = self.problem.range(spec)
+        low, high = self.problem.value_range(spec)
         return self.width * (high - low)
 
     def point(self, spec: PublicSpec) -> DoublyRobustScore:
         """The doubly robust score."""
         return DoublyRobustScore(self.problem, self.half_width(spec))
 
-    def further(self, found: Scores) -> dict[str, float]:
+    def diagnostics(self, found: Scores) -> dict[str, float]:
         """The estimate from the plain scores."""
         return {"importance_sampling": found.value()}
 
@@ -449,14 +448,14 @@ class DoublyRobustScore:
     problem: Problem
     width: float
 
-    def __call__(self, log: Logged, state: QFunction) -> np.ndarray:
+    def __call__(self, log: LoggedEpisodes, state: QFunction) -> np.ndarray:
         """[U], the mean over the unit's episodes."""
         shape, gamma = log.alive.shape, self.problem.gamma
         chosen = np.where(log.alive, log.actions, 0)[..., None]
-        q = np.take_along_axis(state.over("q", log.observations, shape), chosen, axis=2)[..., 0]
-        goes_on = ~log.terminations & (log.step < self.problem.horizon - 1)
-        after = goes_on * state.over("v", log.next_observations, shape)
-        corrections = log.discount(gamma) * scores.weights(log) * (log.rewards + gamma * after - q)
+        q = np.take_along_axis(state.padded_values("q", log.observations, shape), chosen, axis=2)[..., 0]
+        continues = ~log.terminations & (log.step < self.problem.horizon - 1)
+        next_values = continues * state.padded_values("v", log.next_observations, shape)
+        corrections = log.discount(gamma) * scores.weights(log) * (log.rewards + gamma * next_values - q)
         starts = log.alive & (log.step == 0)
-        each = corrections * log.alive + starts * state.over("v", log.observations, shape)
+        each = corrections * log.alive + starts * state.padded_values("v", log.observations, shape)
         return np.asarray((each.sum(axis=1) / log.episodes - state.centre) / self.width)

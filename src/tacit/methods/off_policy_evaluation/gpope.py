@@ -39,7 +39,7 @@ from tacit.privacy.vault import plan as plans
 from tacit.privacy.vault.base import Run
 from tacit.privacy.vault.vault import Vault
 from tacit.units import Unit
-from tacit.validation import check, fraction, whole
+from tacit.validation import require_fraction, require_valid, require_whole
 
 PART = "gtd2"
 
@@ -75,7 +75,7 @@ class Gpope(GaussianEstimator):
     """h, the largest norm of one unit's stacked 2n-vector; None takes a hundredth of what one step's reward can be,
     times sqrt(n) where features are not indicators (`clip_of`)."""
     step_size: float | None = None
-    """beta; None takes one that the public range, the clip and the noise give (`step_size_of`)."""
+    """beta; None takes one that the public range, the clip and the noise give (`resolve_step_size`)."""
     schedule: Schedule = "constant"
     """see `Schedule`."""
     tail: float = 0.5
@@ -85,25 +85,27 @@ class Gpope(GaussianEstimator):
     sampled modes give a value function alone."""
 
     def __post_init__(self) -> None:
-        check("mode", self.mode, self.mode in ("full_batch", "poisson", "paper"), "full_batch, poisson or paper")
-        check("schedule", self.schedule, self.schedule in ("constant", "diminishing"), "constant or diminishing")
-        whole(batch_size=self.batch_size)
+        fits = self.mode in ("full_batch", "poisson", "paper")
+        require_valid("mode", self.mode, fits, "full_batch, poisson or paper")
+        fits = self.schedule in ("constant", "diminishing")
+        require_valid("schedule", self.schedule, fits, "constant or diminishing")
+        require_whole(batch_size=self.batch_size)
         sampled = self.mode != "full_batch" and self.behaviour_model is not None
-        check("behaviour_model", self.mode, not sampled, "none in a sampled mode")
-        check("tail", self.tail, 0 < self.tail <= 1, "a number in (0, 1]")
-        fraction(value_share=self.value_share)
+        require_valid("behaviour_model", self.mode, not sampled, "none in a sampled mode")
+        require_valid("tail", self.tail, 0 < self.tail <= 1, "a number in (0, 1]")
+        require_fraction(value_share=self.value_share)
         super().__post_init__()
         for name in ("clip_norm", "step_size"):
             value = getattr(self, name)
             valid = value is None or (math.isfinite(value) and 0 < value <= 1e6)
-            check(name, value, valid, "a number in (0, 1e6], or None for the public default")
+            require_valid(name, value, valid, "a number in (0, 1e6], or None for the public default")
         if self.promise is not None:
-            check("batch_size", self.batch_size, self.batch_size <= self.unit.size, "at most the population")
+            require_valid("batch_size", self.batch_size, self.batch_size <= self.unit.size, "at most the population")
         if self.mode == "full_batch" or self.promise is not None:
             self.parts()
 
     @classmethod
-    def published(
+    def paper(
         cls, *, problem: Problem, features: Features, population: int, steps: int, epsilon: float, delta: float
     ) -> Gpope:
         """The paper's algorithm with the paper's noise; `account` says what it costs (see `published_sigma`)."""
@@ -139,13 +141,13 @@ class Gpope(GaussianEstimator):
         )
 
     @property
-    def covered(self) -> tuple[Clause, ...]:
+    def covered_clauses(self) -> tuple[Clause, ...]:
         """The gradients, and the scores if there are any."""
         return (clause("gtd_sums", steps=self.steps), *([clause("scores_sum")] if len(self.sums()) > 1 else []))
 
     def estimate(self, vault: Vault, run: Run, target: Target, behaviour: DiscretePolicy | None) -> Evaluation:
         """V and, in the full batch, the value with an interval; the diagnostics hold "step_size" and "clip_norm"."""
-        clip, beta = self.clip_of(vault.spec), self.step_size_of(vault.spec)
+        clip, beta = self.resolve_clip(vault.spec), self.resolve_step_size(vault.spec)
         summary = BellmanStatistics(self.problem, target, behaviour, self.features, "gtd")
         clip_of_mean = clip * vault.unit.size / scores.expected_units(vault, run)
         iterates = Iterates(self, np.zeros((len(vault.ledgers), 2 * self.features.size)))
@@ -153,14 +155,14 @@ class Gpope(GaussianEstimator):
             iterates.update(clip_of_mean * vault.noisy_sum(run, PART, Direction(summary, clip), iterates.x), beta)
         noisy_scores = None
         if len(self.sums()) > 1:
-            noisy_scores = scores.value_of(vault, run, self.problem, target, behaviour)
+            noisy_scores = scores.release_value_scores(vault, run, self.problem, target, behaviour)
         return Evaluation(
             method=self.method,
             value=None if noisy_scores is None else noisy_scores.value(),
             interval=None if noisy_scores is None else noisy_scores.interval(self.level),
             theta=iterates.mean[0],
             features=self.features,
-            limits=self.problem.range(vault.spec),
+            limits=self.problem.value_range(vault.spec),
             diagnostics={"step_size": beta, "clip_norm": clip},
         )
 
@@ -177,14 +179,14 @@ class Gpope(GaussianEstimator):
         """The plan at the noise multiplier it has, with the epsilon that this honestly costs."""
         return plans.account(self, unit=unit, delta=delta)
 
-    def clip_of(self, spec: PublicSpec) -> float:
+    def resolve_clip(self, spec: PublicSpec) -> float:
         """h: the plan's own, or 0.01 max |r| sqrt(max |phi|^2), with max |phi|^2 taken as 1 or, not tabular, n."""
         if self.clip_norm is not None:
             return self.clip_norm
         size = 1 if self.features.tabular else self.features.size
         return 0.01 * max(abs(spec.reward.low[0]), abs(spec.reward.high[0])) * math.sqrt(size)
 
-    def step_size_of(self, spec: PublicSpec) -> float:
+    def resolve_step_size(self, spec: PublicSpec) -> float:
         """beta: the plan's own, or the largest under which both hold, from public numbers alone.
 
         With D the norm of the parameters that give every state the value at the far end of the public range: all
@@ -195,10 +197,10 @@ class Gpope(GaussianEstimator):
         """
         if self.step_size is not None:
             return self.step_size
-        farthest = max(abs(end) for end in self.problem.range(spec))
+        farthest = max(abs(end) for end in self.problem.value_range(spec))
         distance = float(np.linalg.norm(self.features.constant(farthest)))
         noise = self.sigma / self.divisor * math.sqrt(self.features.size * float(np.square(self.weights).sum()))
-        return distance / (self.clip_of(spec) * max(float(self.weights.sum()), 8 * noise))
+        return distance / (self.resolve_clip(spec) * max(float(self.weights.sum()), 8 * noise))
 
     @property
     def divisor(self) -> int:
@@ -212,7 +214,7 @@ class Gpope(GaussianEstimator):
         Raises:
             PlanError: the plan is not calibrated.
         """
-        check("noise_multiplier", None, self.own_noise is not None, "a number, as calibrate sets it")
+        require_valid("noise_multiplier", None, self.own_noise is not None, "a number, as calibrate sets it")
         assert self.own_noise is not None
         if self.mode != "full_batch":
             return self.own_noise
@@ -242,12 +244,12 @@ def direction(stats: Stats, x: np.ndarray) -> np.ndarray:
     theta, w = np.split(x, 2, axis=-1)
     if "A" in stats:
         A, b = stats["A"], np.asarray(stats["b"][..., None, :])
-        back, forward = w @ A, theta @ _transposed(A)
+        back, forward = w @ A, theta @ _transpose(A)
         forward += w @ stats["C"]  # C is symmetric
     else:
         Z, D, phi, b = stats["Z"], stats["D"], stats["phi"], np.zeros(1, np.float32)
-        back = (w @ _transposed(Z)) @ D
-        forward = (theta @ _transposed(D) - stats["r"][..., None, :]) @ Z + (w @ _transposed(phi)) @ phi
+        back = (w @ _transpose(Z)) @ D
+        forward = (theta @ _transpose(D) - stats["r"][..., None, :]) @ Z + (w @ _transpose(phi)) @ phi
     n = forward.shape[-1]
     stacked = np.empty((*forward.shape[:-1], 2 * n), forward.dtype)
     np.negative(back, out=stacked[..., :n])
@@ -303,7 +305,7 @@ class Iterates:
         return self.x[..., : self.x.shape[-1] // 2]
 
 
-def _transposed(matrices: np.ndarray) -> np.ndarray:
+def _transpose(matrices: np.ndarray) -> np.ndarray:
     return np.swapaxes(matrices, -1, -2)
 
 
@@ -328,7 +330,7 @@ def published_epsilon(trajectories: int, iterations: int, sigma: float, delta: f
         delta: in (0, 1).
     """
     if not (trajectories >= 1 and iterations >= 1 and 0 < sigma < math.inf and 0 < delta < 1):
-        raise _bad("trajectories >= 1, iterations >= 1, a finite sigma > 0 and 0 < delta < 1")
+        raise _plan_error("trajectories >= 1, iterations >= 1, a finite sigma > 0 and 0 < delta < 1")
     if sigma < _LEAST_SIGMA:
         return math.inf
     c = min(4 * math.expm1(sigma**-2), 2 * math.exp(sigma**-2))
@@ -346,13 +348,13 @@ def published_sigma(trajectories: int, iterations: int, epsilon: float, delta: f
         delta: in (0, 1).
     """
     if not (trajectories >= 1 and iterations >= 1 and 0 < epsilon < math.inf and 0 < delta < 1):
-        raise _bad("trajectories >= 1, iterations >= 1, a finite epsilon > 0 and 0 < delta < 1")
+        raise _plan_error("trajectories >= 1, iterations >= 1, a finite epsilon > 0 and 0 < delta < 1")
     log = math.log(1 / delta)
     a = (epsilon / (math.sqrt(log) + math.sqrt(log + epsilon))) ** 2
     c = 2 * trajectories**2 * a / iterations
     return 1 / math.sqrt(math.log1p(c / 4) if c <= 4 else math.log(c / 2))
 
 
-def _bad(expected: str) -> PlanError:
+def _plan_error(expected: str) -> PlanError:
     what = "an argument is out of range"
     return PlanError(what, where="off_policy_evaluation.published", expected=expected, remedy="correct the arguments")

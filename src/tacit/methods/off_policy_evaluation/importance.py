@@ -1,7 +1,7 @@
-"""Importance sampling: a policy's value from weighted returns, with an interval that survives the clip; and `Overlap`,
-private diagnostics of these weights: how far a policy is from the one that made the records.
+"""Importance sampling: a policy's value from weighted returns, with an interval that survives the clip; and
+private diagnostics of these weights, `OverlapPlan`: how far a policy is from the one that made the records.
 
-For `Overlap` each unit adds one vector: which bin its weight (the product of all ratios of an episode) is in, its
+For `OverlapPlan` each unit adds one vector: which bin its weight (the product of all ratios of an episode) is in, its
 clipped weight and the square of that, its number of steps and the sum of its clipped ratios, its presence. Two facts
 make it a test: the mean ratio of a step is 1 whenever the behaviour sometimes takes every action that the policy takes,
 and N units are worth (sum w)^2 / sum w^2 unweighted ones (Kish 1965).
@@ -23,11 +23,11 @@ from tacit.data.spec import PublicSpec
 from tacit.methods.off_policy_evaluation import scores
 from tacit.methods.off_policy_evaluation.algorithm import GaussianEstimator
 from tacit.methods.off_policy_evaluation.intervals import Sides, unit_count
-from tacit.methods.off_policy_evaluation.logged import logged
+from tacit.methods.off_policy_evaluation.logged import cut_episodes
 from tacit.methods.off_policy_evaluation.policies import DiscretePolicy, Target
 from tacit.methods.off_policy_evaluation.problem import Evaluation, Problem
 from tacit.methods.off_policy_evaluation.scores import FIT, ScoreVector, Weighting, expected_units, noisy_mean, weights
-from tacit.methods.off_policy_evaluation.targets import BehaviourPolicy, with_probabilities
+from tacit.methods.off_policy_evaluation.targets import BehaviourPolicy, require_probabilities
 from tacit.parameters import Option
 from tacit.privacy.ledger.folds import Fold
 from tacit.privacy.mechanisms.sums import PoissonSum
@@ -35,7 +35,7 @@ from tacit.privacy.sentences import Clause, clause
 from tacit.privacy.vault.base import Run
 from tacit.privacy.vault.vault import Vault
 from tacit.units import Unit
-from tacit.validation import check
+from tacit.validation import require_valid
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,7 +50,8 @@ class ScoreEstimator(GaussianEstimator, ABC):
     chooses by the calibrated noise (`scores.clip_for`)."""
 
     def __post_init__(self) -> None:
-        check("clip", self.clip, self.clip is None or 1e-6 <= self.clip <= 1e6, "None or a number from 1e-6 to 1e6")
+        valid = self.clip is None or 1e-6 <= self.clip <= 1e6
+        require_valid("clip", self.clip, valid, "None or a number from 1e-6 to 1e6")
         super().__post_init__()
         self.parts()
 
@@ -66,9 +67,9 @@ class ScoreEstimator(GaussianEstimator, ABC):
         """Refuse a range that the rewards cannot reach."""
         scores.limits(self.problem, spec)
 
-    def on(self, fold: Fold) -> Self:
+    def with_fold(self, fold: Fold) -> Self:
         """See `Estimator`; a clip that was chosen by the noise is chosen again, for half as many units."""
-        moved = super().on(fold)
+        moved = super().with_fold(fold)
         chosen = self.promise is not None and self.clip == dataclasses.replace(self, clip=None)._clipped(self.unit).clip
         return dataclasses.replace(moved, clip=None)._clipped(self.unit) if chosen and self.unit else moved
 
@@ -87,7 +88,7 @@ class ImportanceSampling(ScoreEstimator):
 
     method: ClassVar[str] = "off-policy evaluation (importance sampling)"
     source: ClassVar[str] = "Precup, Sutton and Singh (ICML 2000), with the Gaussian mechanism"
-    covered: ClassVar[tuple[Clause, ...]] = (clause("scores_sum"),)
+    covered_clauses: ClassVar[tuple[Clause, ...]] = (clause("scores_sum"),)
 
     weighting: Weighting = "wpdis"
     """the off-policy estimate, per-decision importance sampling (`pdis`) or self-normalised (`wpdis`: far less biased
@@ -96,8 +97,8 @@ class ImportanceSampling(ScoreEstimator):
     """`both` ends of an interval, or the `lower` one alone, which is then higher."""
 
     def __post_init__(self) -> None:
-        check("weighting", self.weighting, self.weighting in get_args(Weighting), "pdis or wpdis")
-        check("sides", self.sides, self.sides in get_args(Sides), "both or lower")
+        require_valid("weighting", self.weighting, self.weighting in get_args(Weighting), "pdis or wpdis")
+        require_valid("sides", self.sides, self.sides in get_args(Sides), "both or lower")
         super().__post_init__()
 
     def sums(self) -> tuple[PoissonSum, ...]:
@@ -125,7 +126,7 @@ FAR_BELOW_ONE = 0.95
 
 
 @dataclass(frozen=True, kw_only=True)
-class Overlap(GaussianEstimator):
+class OverlapPlan(GaussianEstimator):
     """A histogram of weights, the effective sample size and the mean ratio, by one noisy sum.
 
     The intervals count the noise alone.
@@ -133,7 +134,7 @@ class Overlap(GaussianEstimator):
 
     method: ClassVar[str] = "overlap with the behaviour policy"
     source: ClassVar[str] = "Kish 1965 and importance ratios, with the Gaussian mechanism"
-    covered: ClassVar[tuple[Clause, ...]] = (clause("overlap_sum"),)
+    covered_clauses: ClassVar[tuple[Clause, ...]] = (clause("overlap_sum"),)
 
     edges: tuple[float, ...] = (-4.0, -3.0, -2.0, -1.0, -0.5, -0.1, 0.1, 0.5, 1.0, 2.0, 3.0, 4.0)
     """increasing bin edges of log10 of the weights; weights beyond fall into the outermost bins."""
@@ -144,9 +145,10 @@ class Overlap(GaussianEstimator):
 
     def __post_init__(self) -> None:
         rising = len(self.edges) >= 2 and all(a < b for a, b in itertools.pairwise(self.edges))
-        check("edges", self.edges, rising and bool(np.isfinite(self.edges).all()), "at least two increasing numbers")
+        valid = rising and bool(np.isfinite(self.edges).all())
+        require_valid("edges", self.edges, valid, "at least two increasing numbers")
         for name in ("largest_weight", "largest_ratio"):
-            check(name, getattr(self, name), 1 <= getattr(self, name) <= 1e9, "a number from 1 to 1e9")
+            require_valid(name, getattr(self, name), 1 <= getattr(self, name) <= 1e9, "a number from 1 to 1e9")
         super().__post_init__()
         self.parts()
 
@@ -156,11 +158,11 @@ class Overlap(GaussianEstimator):
 
     def require(self, target: Target, behaviour: BehaviourPolicy | None, spec: PublicSpec) -> None:
         """Refuse a policy without probabilities."""
-        with_probabilities(target)
+        require_probabilities(target)
 
     def estimate(self, vault: Vault, run: Run, target: Target, behaviour: DiscretePolicy | None) -> Evaluation:
         """No value, but the diagnostics that `read_overlap` describes."""
-        policy = with_probabilities(target)
+        policy = require_probabilities(target)
         vector = WeightVector(self.problem, policy, behaviour, self.edges, self.largest_weight, self.largest_ratio)
         size = expected_units(vault, run)
         sums = noisy_mean(vault, run, OVERLAP, vector) * size
@@ -180,7 +182,7 @@ class WeightVector:
 
     def __call__(self, rows: Mapping[str, np.ndarray], state: object) -> np.ndarray:
         """Rows [U, L, ...] -> [U, bins + 5]."""
-        log = logged(rows, self.problem, self.policy, self.behaviour)
+        log = cut_episodes(rows, self.problem, self.policy, self.behaviour)
         weight, last = weights(log), log.alive & ~log.follows
         bins = len(self.edges) - 1
         edges = 10.0 ** np.clip(self.edges, -300, 300)  # weights as they are: their logarithms are rounded numbers
@@ -201,7 +203,7 @@ class WeightVector:
         )
 
 
-def read_overlap(sums: np.ndarray, plan: Overlap, population: float) -> dict[str, Any]:
+def read_overlap(sums: np.ndarray, plan: OverlapPlan, population: float) -> dict[str, Any]:
     """What the noisy sums say (post-processing).
 
     Returns:
@@ -215,7 +217,7 @@ def read_overlap(sums: np.ndarray, plan: Overlap, population: float) -> dict[str
     totals = dict(zip(OVERLAP_SHARES, np.split(sums / FIT, np.cumsum([bins, 1, 1, 1, 1])), strict=True))
     totals = {name: values / math.sqrt(OVERLAP_SHARES[name]) for name, values in totals.items()}
     units = unit_count(float(totals["present"][0]), noise["present"], population)
-    effective = _effective(float(totals["weight"][0]), float(totals["square"][0]), noise, plan.level, units)
+    effective = _effective_size(float(totals["weight"][0]), float(totals["square"][0]), noise, plan.level, units)
     ratio = _mean_ratio(float(totals["ratios"][0]), float(totals["steps"][0]), noise, plan)
     return {
         "log10_weights": {
@@ -231,7 +233,7 @@ def read_overlap(sums: np.ndarray, plan: Overlap, population: float) -> dict[str
     }
 
 
-def _effective(
+def _effective_size(
     total: float, squares: float, noise: Mapping[str, float], level: float, units: float
 ) -> dict[str, float]:
     """(sum w)^2 / sum w^2, between its values at the ends of both sums' intervals at half of 1 - level each."""
@@ -250,7 +252,7 @@ def _effective(
     }
 
 
-def _mean_ratio(total: float, steps: float, noise: Mapping[str, float], plan: Overlap) -> dict[str, float]:
+def _mean_ratio(total: float, steps: float, noise: Mapping[str, float], plan: OverlapPlan) -> dict[str, float]:
     """The mean ratio of a step, with Fieller's interval of a quotient of noisy sums, within [0, largest_ratio]."""
     from scipy.stats import norm
 
@@ -264,7 +266,7 @@ def _mean_ratio(total: float, steps: float, noise: Mapping[str, float], plan: Ov
     return {"estimate": estimate * largest, "low": low * largest, "high": high * largest}
 
 
-def _words(effective: Mapping[str, float], ratio: Mapping[str, float], units: float, plan: Overlap) -> list[str]:
+def _words(effective: Mapping[str, float], ratio: Mapping[str, float], units: float, plan: OverlapPlan) -> list[str]:
     share = effective["estimate"] / units
     words = [
         f"Weighted as the policy would have it, the records are worth about {effective['estimate']:.0f} of "

@@ -20,7 +20,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.validation import check
+from tacit.validation import require_valid
 
 Float64 = NDArray[np.float64]
 Sides = Literal["both", "lower"]
@@ -125,7 +125,7 @@ def bounds(sums: NoisySums, *, level: float, sides: Sides) -> tuple[float, float
 def _quantile(level: float, sides: Sides) -> float:
     from scipy.stats import norm
 
-    check("level", level, 0.5 <= level <= 0.999, "a number from 0.5 to 0.999")
+    require_valid("level", level, 0.5 <= level <= 0.999, "a number from 0.5 to 0.999")
     return float(norm.ppf(level if sides == "lower" else (1 + level) / 2))
 
 

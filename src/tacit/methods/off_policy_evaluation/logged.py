@@ -13,8 +13,8 @@ from tacit.methods.off_policy_evaluation.policies import (
     DiscretePolicy,
     Tabular,
     Target,
-    on_rows,
-    unknown_behaviour,
+    behaviour_error,
+    row_probabilities,
 )
 from tacit.methods.off_policy_evaluation.problem import Problem
 
@@ -23,7 +23,7 @@ _SMALLEST = 1e-30
 
 
 @dataclass(frozen=True, eq=False)
-class Logged:
+class LoggedEpisodes:
     """Rows of U units in order of time, each array [U, L] or [U, L, ...]; what is not alive must not count."""
 
     alive: np.ndarray  # the row counts: it exists, and lies within the horizon and the number of episodes
@@ -52,9 +52,9 @@ class Logged:
         return np.maximum(1, np.take_along_axis(counts, episode, axis=1))
 
 
-def logged(
+def cut_episodes(
     rows: Mapping[str, np.ndarray], problem: Problem, policy: Target, behaviour: DiscretePolicy | None = None
-) -> Logged:
+) -> LoggedEpisodes:
     """Cut rows to the problem's horizon and episodes, and weigh them.
 
     An episode counts only if the horizon fits into the rows that are read from its start on. Whether it does is decided
@@ -73,9 +73,9 @@ def logged(
     starts = rows["starts"].copy()
     starts[:, 0] = True
     columns = np.arange(mask.shape[1])
-    begun = np.maximum.accumulate(starts * columns, axis=1)
-    step = columns - begun
-    counted = begun <= problem.rows_per_unit - problem.horizon  # the rows that are read hold all of the episode
+    episode_starts = np.maximum.accumulate(starts * columns, axis=1)
+    step = columns - episode_starts
+    counted = episode_starts <= problem.rows_per_unit - problem.horizon  # the rows that are read hold the whole episode
     if problem.episodes_per_unit > 1:
         counted &= np.cumsum(starts, axis=1, dtype=np.int32) <= problem.episodes_per_unit
     alive = mask & counted & (step < problem.horizon)
@@ -84,7 +84,7 @@ def logged(
     follows[:, :-1] = alive[:, :-1] & alive[:, 1:] & ~starts[:, 1:] & ~terminations[:, :-1]
     ratio = _ratio(rows, policy, behaviour)
     np.copyto(ratio, 1.0, where=~alive)
-    return Logged(
+    return LoggedEpisodes(
         alive=alive,
         starts=starts,
         follows=follows,
@@ -99,7 +99,7 @@ def logged(
     )
 
 
-def within_horizon(log: Logged, problem: Problem, here: np.ndarray, after: np.ndarray) -> np.ndarray:
+def horizon_values(log: LoggedEpisodes, problem: Problem, values: np.ndarray, next_values: np.ndarray) -> np.ndarray:
     """What a value function says of the return over the horizon: V(s_0) less gamma^H V(s_H) if an episode reaches H."""
     # V has no horizon of its own. What it says comes later is taken as often as the records themselves come there,
     # without ratios: off-policy an approximation, of a term that gamma^H makes small.
@@ -107,7 +107,7 @@ def within_horizon(log: Logged, problem: Problem, here: np.ndarray, after: np.nd
     # the mean over a unit's episodes
     first = log.alive & (log.step == 0)
     last = log.alive & (log.step == problem.horizon - 1) & ~log.terminations
-    each = np.where(first, here, 0.0) - problem.gamma**problem.horizon * np.where(last, after, 0.0)
+    each = np.where(first, values, 0.0) - problem.gamma**problem.horizon * np.where(last, next_values, 0.0)
     return np.asarray(each.sum(axis=1) / log.episodes)
 
 
@@ -116,9 +116,9 @@ def _ratio(rows: Mapping[str, np.ndarray], policy: Target, behaviour: DiscretePo
     if isinstance(policy, Behaviour):
         return np.ones(shape)
     if behaviour is None and "propensities" not in rows:
-        raise unknown_behaviour()
-    target = _chosen(policy, rows)
-    propensities = rows["propensities"] if behaviour is None else _chosen(behaviour, rows)
+        raise behaviour_error()
+    target = _action_probabilities(policy, rows)
+    propensities = rows["propensities"] if behaviour is None else _action_probabilities(behaviour, rows)
     ratio: np.ndarray = np.maximum(propensities, _SMALLEST, dtype=np.float64)
     np.divide(np.maximum(target, _SMALLEST), ratio, out=ratio)
     np.clip(ratio, math.exp(-LARGEST_LOG_RATIO), math.exp(LARGEST_LOG_RATIO), out=ratio)
@@ -126,11 +126,11 @@ def _ratio(rows: Mapping[str, np.ndarray], policy: Target, behaviour: DiscretePo
     return ratio
 
 
-def _chosen(policy: DiscretePolicy, rows: Mapping[str, np.ndarray]) -> np.ndarray:
+def _action_probabilities(policy: DiscretePolicy, rows: Mapping[str, np.ndarray]) -> np.ndarray:
     """The policy's probability of each recorded action, [U, L]."""
     actions = rows["actions"].reshape(rows["mask"].shape).astype(np.int64, copy=False)
     observations = rows["observations"]
     if type(policy) is Tabular:
-        return policy.chosen(observations, actions)
-    every = on_rows(policy, observations.reshape(-1, *observations.shape[2:]))
-    return np.take_along_axis(every, actions.reshape(-1, 1), axis=1).reshape(actions.shape)
+        return policy.action_probabilities(observations, actions)
+    probabilities = row_probabilities(policy, observations.reshape(-1, *observations.shape[2:]))
+    return np.take_along_axis(probabilities, actions.reshape(-1, 1), axis=1).reshape(actions.shape)

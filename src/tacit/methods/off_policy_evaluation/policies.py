@@ -17,11 +17,11 @@ from numpy.typing import NDArray
 from tacit import rowwise
 from tacit.agents import policy_files
 from tacit.agents.features import OneHot, Quadratic, Scaled
-from tacit.agents.policies import predicted
+from tacit.agents.policies import predict_actions
 from tacit.agents.policy_files import Activation, FeedForward
 from tacit.envs.rollouts import draw
 from tacit.errors import PlanError
-from tacit.validation import check
+from tacit.validation import require_valid
 
 Float64 = NDArray[np.float64]
 
@@ -83,7 +83,7 @@ class Tabular:
     def __post_init__(self) -> None:
         table = np.array(self.table, np.float64)
         valid = table.ndim == 2 and bool((table >= 0).all()) and bool(np.allclose(table.sum(1), 1, atol=1e-6))
-        check("table", table.shape, valid, "probabilities [S, A] whose rows sum to 1")
+        require_valid("table", table.shape, valid, "probabilities [S, A] whose rows sum to 1")
         table /= table.sum(1, keepdims=True)
         table.setflags(write=False)
         object.__setattr__(self, "table", table)
@@ -95,9 +95,9 @@ class Tabular:
 
     def probabilities(self, observations: np.ndarray) -> Float64:
         """The states' rows."""
-        return self.chosen(np.asarray(observations)[:, None], np.arange(self.actions))
+        return self.action_probabilities(np.asarray(observations)[:, None], np.arange(self.actions))
 
-    def chosen(self, observations: np.ndarray, actions: np.ndarray) -> Float64:
+    def action_probabilities(self, observations: np.ndarray, actions: np.ndarray) -> Float64:
         """The probability of one action in each state; states and actions of shapes that broadcast."""
         states = observations.astype(np.int64, copy=False)
         known = np.append(self.table, np.full(self.actions, 1 / self.actions))
@@ -124,10 +124,11 @@ class LinearQ:
 
     def __post_init__(self) -> None:
         weights = np.array(self.weights, np.float64)
-        check("weights", weights.shape, bool(weights.ndim == 2 and np.isfinite(weights).all()), "finite numbers [n, A]")
-        check("kind", self.kind, self.kind in ("softmax", "epsilon_greedy"), "softmax or epsilon_greedy")
-        check("temperature", self.temperature, 0 < self.temperature < np.inf, "a finite number > 0")
-        check("epsilon", self.epsilon, 0 <= self.epsilon <= 1, "a number in [0, 1]")
+        valid = bool(weights.ndim == 2 and np.isfinite(weights).all())
+        require_valid("weights", weights.shape, valid, "finite numbers [n, A]")
+        require_valid("kind", self.kind, self.kind in ("softmax", "epsilon_greedy"), "softmax or epsilon_greedy")
+        require_valid("temperature", self.temperature, 0 < self.temperature < np.inf, "a finite number > 0")
+        require_valid("epsilon", self.epsilon, 0 <= self.epsilon <= 1, "a number in [0, 1]")
         weights.setflags(write=False)
         object.__setattr__(self, "weights", weights)
 
@@ -170,13 +171,13 @@ class Network:
         fits = fits and all(a[0].shape[0] == b[0].shape[1] for a, b in itertools.pairwise(layers))
         fits = fits and (self.features is None or self.features.size == layers[0][0].shape[1])
         fits = fits and all(np.isfinite(array).all() for array in itertools.chain.from_iterable(layers))
-        check(
+        require_valid(
             "layers",
             [w.shape for w, _ in layers],
             fits,
             "finite weights [out, in] that fit one another and the features",
         )
-        check("activation", self.activation, self.activation in ("relu", "tanh"), "relu or tanh")
+        require_valid("activation", self.activation, self.activation in ("relu", "tanh"), "relu or tanh")
         for array in itertools.chain.from_iterable(layers):
             array.setflags(write=False)
         object.__setattr__(self, "layers", layers)
@@ -225,7 +226,7 @@ class Network:
         *,
         generator: np.random.Generator | None = None,
     ) -> tuple[np.ndarray, None]:
-        """Act as a model of Stable-Baselines3 does (see `tacit.agents.policies.Acting.predict`).
+        """Act as a model of Stable-Baselines3 does (see `tacit.agents.policies.PolicyActor.predict`).
 
         Args:
             observation: one, [d], or N of them, [N, d]; behind features of discrete ones a number, or [N].
@@ -235,11 +236,11 @@ class Network:
         """
         generator = np.random.default_rng() if generator is None else generator
 
-        def act(seen: np.ndarray) -> np.ndarray:
-            chances = self.probabilities(seen)
-            return rowwise.best(chances) if deterministic else draw(chances, generator)
+        def act(observations: np.ndarray) -> np.ndarray:
+            chances = self.probabilities(observations)
+            return rowwise.argmax(chances) if deterministic else draw(chances, generator)
 
-        return predicted(act, observation, 0 if isinstance(self.features, OneHot) else 1)
+        return predict_actions(act, observation, 0 if isinstance(self.features, OneHot) else 1)
 
 
 @dataclass(frozen=True)
@@ -258,7 +259,7 @@ class Callable:
     actions: int
 
     def __post_init__(self) -> None:
-        imported(self.function)
+        import_function(self.function)
 
     def probabilities(self, observations: np.ndarray) -> Float64:
         """What the function says; rows that are no distribution become uniform.
@@ -266,7 +267,7 @@ class Callable:
         Raises:
             PlanError: the shape is not [N, A]. Wrong values raise nothing: an error could tell about a record.
         """
-        values, valid = self._called(observations)
+        values, valid = self._evaluate_rows(observations)
         values = np.where(valid[:, None], values, 1 / self.actions)
         return np.asarray(values / values.sum(axis=1, keepdims=True))
 
@@ -276,32 +277,32 @@ class Callable:
         Raises:
             PlanError: it does not return distributions.
         """
-        if not self._called(observations)[1].all():
-            raise self._refused()
+        if not self._evaluate_rows(observations)[1].all():
+            raise self._distribution_error()
 
-    def _called(self, observations: np.ndarray) -> tuple[Float64, NDArray[np.bool_]]:
+    def _evaluate_rows(self, observations: np.ndarray) -> tuple[Float64, NDArray[np.bool_]]:
         """The values [N, A] and which rows of them are distributions [N]."""
-        values = np.asarray(imported(self.function)(observations), np.float64)
+        values = np.asarray(import_function(self.function)(observations), np.float64)
         if values.shape != (len(observations), self.actions):
-            raise self._refused()
+            raise self._distribution_error()
         valid = np.isfinite(values).all(axis=1) & (values >= 0).all(axis=1)
         return values, np.asarray(valid & (np.abs(values.sum(axis=1) - 1) <= 1e-4))
 
-    def _refused(self) -> PlanError:
+    def _distribution_error(self) -> PlanError:
         what = "the policy does not return distributions over the actions"
         expected = f"probabilities of shape [N, {self.actions}] whose rows sum to 1"
         return PlanError(what, where=self.function, expected=expected, remedy="normalise them inside the function")
 
 
 @dataclass(frozen=True)
-class Modelled:
+class ModelledPolicy:
     """A policy as a private model has it, mixed with the uniform one so that no probability is below floor / A."""
 
     policy: DiscretePolicy  # the model
     floor: float  # the share of the uniform policy
 
     def __post_init__(self) -> None:
-        check("floor", self.floor, 0 <= self.floor <= 1, "a number in [0, 1]")
+        require_valid("floor", self.floor, 0 <= self.floor <= 1, "a number in [0, 1]")
 
     @property
     def actions(self) -> int:
@@ -317,26 +318,26 @@ Target = DiscretePolicy | Behaviour
 """What is evaluated."""
 
 
-def on_rows(policy: DiscretePolicy, observations: np.ndarray) -> Float64:
+def row_probabilities(policy: DiscretePolicy, observations: np.ndarray) -> Float64:
     """Probabilities [N, A] of observations of private rows: each a function of its own observation, to the last bit."""
     # Policies that are tacit's throughout promise that for any batch (`tacit.rowwise`). What others compute on a batch
     # may be rounded by who else is in it, and a tie decided by that; so they meet one observation at a time.
-    if _by_row(policy):
+    if _is_rowwise(policy):
         return policy.probabilities(observations)
     rows = [policy.probabilities(observations[i : i + 1]) for i in range(len(observations))]
     return np.concatenate([np.zeros((0, policy.actions)), *rows])
 
 
-def _by_row(policy: object) -> bool:
-    if type(policy) is Modelled:
-        return _by_row(policy.policy)
+def _is_rowwise(policy: object) -> bool:
+    if type(policy) is ModelledPolicy:
+        return _is_rowwise(policy.policy)
     if type(policy) in (LinearQ, Network):  # what is no feature map of tacit's own, or calls a function, is another's
         features = getattr(policy, "features", None)
         return features is None or (type(features).__module__ in _MAPS and not hasattr(features, "function"))
     return type(policy) in (Uniform, Tabular)
 
 
-def unknown_behaviour() -> PlanError:
+def behaviour_error() -> PlanError:
     """The refusal of records that no importance ratio can be made of, with both ways out."""
     return PlanError(
         "the records have no propensities, so the behaviour policy is unknown",
@@ -348,7 +349,7 @@ def unknown_behaviour() -> PlanError:
 
 
 @lru_cache(maxsize=64)
-def imported(path: str) -> Function[[np.ndarray], Any]:
+def import_function(path: str) -> Function[[np.ndarray], Any]:
     """The function "package.module:function".
 
     Raises:

@@ -14,7 +14,7 @@ from tacit.errors import PlanError
 from tacit.methods.off_policy_evaluation.features import AnyFeatures
 from tacit.privacy.mechanisms.sums import PoissonSum
 from tacit.serialization import OPTIONAL, Json
-from tacit.validation import check, whole
+from tacit.validation import require_valid, require_whole
 
 MOST_ROWS = 100_000
 """Rows of one unit that may be read: they are held side by side in memory."""
@@ -45,14 +45,15 @@ class Problem:
     return_range: tuple[float, float] | None = None
 
     def __post_init__(self) -> None:
-        check("gamma", self.gamma, 0 <= self.gamma <= 1, "a number in [0, 1]")
-        whole(horizon=self.horizon, episodes_per_unit=self.episodes_per_unit)
+        require_valid("gamma", self.gamma, 0 <= self.gamma <= 1, "a number in [0, 1]")
+        require_whole(horizon=self.horizon, episodes_per_unit=self.episodes_per_unit)
         rows = self.rows_per_unit
-        check("horizon times episodes_per_unit", rows, rows <= MOST_ROWS, f"at most {MOST_ROWS:,} rows of one unit")
+        fits = rows <= MOST_ROWS
+        require_valid("horizon times episodes_per_unit", rows, fits, f"at most {MOST_ROWS:,} rows of one unit")
         if self.return_range is not None:
             low, high = self.return_range
             valid = math.isfinite(low) and math.isfinite(high) and low < high
-            check("return_range", self.return_range, valid, "two finite numbers, the lower first")
+            require_valid("return_range", self.return_range, valid, "two finite numbers, the lower first")
             object.__setattr__(self, "return_range", (float(low), float(high)))
 
     @property
@@ -65,14 +66,14 @@ class Problem:
         """sum_{t < horizon} gamma^t: the return of a reward of 1 at every step."""
         return float(self.horizon) if self.gamma == 1 else (1 - self.gamma**self.horizon) / (1 - self.gamma)
 
-    def range(self, spec: PublicSpec) -> tuple[float, float]:
+    def value_range(self, spec: PublicSpec) -> tuple[float, float]:
         """The public range of values: `return_range`, or what the payments allow."""
         if self.return_range is not None:
             return self.return_range
-        low, high = self.payments(spec)
+        low, high = self.reward_range(spec)
         return low * self.discounted_length, high * self.discounted_length
 
-    def payments(self, spec: PublicSpec) -> tuple[float, float]:
+    def reward_range(self, spec: PublicSpec) -> tuple[float, float]:
         """The least and the most that a step can pay: the reward's bounds, and 0, what steps pay after an early end.
 
         An episode of one step cannot end before it, so that 0 is in no way special there.
@@ -117,10 +118,10 @@ class Interval:
     words: str
 
     def __post_init__(self) -> None:
-        check("interval", (self.low, self.high), self.low <= self.high, "low <= high")
-        check("level", self.level, 0 < self.level < 1, "a number in (0, 1)")
+        require_valid("interval", (self.low, self.high), self.low <= self.high, "low <= high")
+        require_valid("level", self.level, 0 < self.level < 1, "a number in (0, 1)")
 
-    def nearest(self, value: float) -> float:
+    def clamp(self, value: float) -> float:
         """The value, moved into the interval."""
         return min(max(value, self.low), self.high)
 

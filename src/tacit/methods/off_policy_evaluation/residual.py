@@ -30,7 +30,7 @@ from tacit.data.spec import PublicSpec
 from tacit.methods.off_policy_evaluation import scores
 from tacit.methods.off_policy_evaluation.algorithm import GaussianEstimator
 from tacit.methods.off_policy_evaluation.features import AnyFeatures, Features, Smoothness, covariance
-from tacit.methods.off_policy_evaluation.logged import Logged, logged, within_horizon
+from tacit.methods.off_policy_evaluation.logged import LoggedEpisodes, cut_episodes, horizon_values
 from tacit.methods.off_policy_evaluation.policies import Behaviour, DiscretePolicy, Target
 from tacit.methods.off_policy_evaluation.problem import Evaluation, Problem
 from tacit.methods.off_policy_evaluation.scores import ScoreVector
@@ -50,7 +50,7 @@ from tacit.privacy.vault import plan as plans
 from tacit.privacy.vault.base import Run
 from tacit.privacy.vault.vault import Vault
 from tacit.units import Unit
-from tacit.validation import check, whole
+from tacit.validation import require_valid, require_whole
 
 LOW_BUDGET = 60.0
 """Below this many units per noise multiplier the centre gets more of the budget and the filter trusts it more."""
@@ -63,7 +63,7 @@ RANGES = 24
 
 
 @dataclass(frozen=True, kw_only=True)
-class Shares:
+class ResidualShares:
     """How the budget (the precision 1 / sigma^2) is split; the rounds get what is left.
 
     Args:
@@ -106,7 +106,7 @@ class ResidualRegression(GaussianEstimator):
     tau: float | None = None
     """standard deviation of V about its mean in multiples of the range, a public guess. None is 0.25, or 0.1 where the
     calibrated budget is low."""
-    shares: Shares | None = None
+    shares: ResidualShares | None = None
     """of the budget; None chooses by the calibrated budget."""
     prior: Smoothness | None = None
     """public smoothness over tabular states, or None."""
@@ -114,16 +114,17 @@ class ResidualRegression(GaussianEstimator):
     """find the range of returns privately where `problem.return_range` is None."""
 
     def __post_init__(self) -> None:
-        check("trace", self.trace, 0 <= self.trace <= 1, "a number in [0, 1]")
-        whole(rounds=self.rounds)
+        require_valid("trace", self.trace, 0 <= self.trace <= 1, "a number in [0, 1]")
+        require_whole(rounds=self.rounds)
         for name in ("multiplier", "tau"):
             value = getattr(self, name)
-            check(name, value, value is None or 0 < value < math.inf, "None or a finite number > 0")
-        check("prior", self.prior, self.prior is None or self.features.tabular, "None unless features are tabular")
+            require_valid(name, value, value is None or 0 < value < math.inf, "None or a finite number > 0")
+        valid = self.prior is None or self.features.tabular
+        require_valid("prior", self.prior, valid, "None unless features are tabular")
         super().__post_init__()
         fields = self._split()
         positive = all(share > 0 for share in fields.values())
-        check("shares", self.shares, positive, "positive shares that leave something for the rounds")
+        require_valid("shares", self.shares, positive, "positive shares that leave something for the rounds")
         self.parts()
 
     @property
@@ -147,36 +148,38 @@ class ResidualRegression(GaussianEstimator):
         plan = plans.calibrate(self, unit=unit, epsilon=epsilon, delta=delta)
         assert plan.own_noise is not None
         low = unit.size < LOW_BUDGET * plan.own_noise
-        shares = self.shares or (Shares(scores=0.3 if self.shared_centre else 0.1, centre=0.2) if low else Shares())
+        low_shares = ResidualShares(scores=0.3 if self.shared_centre else 0.1, centre=0.2)
+        shares = self.shares or (low_shares if low else ResidualShares())
         tau = self.tau or (0.1 if low else 0.25)
         return plans.calibrate(
             dataclasses.replace(self, shares=shares, tau=tau), unit=unit, epsilon=epsilon, delta=delta
         )
 
     @property
-    def covered(self) -> tuple[Clause, ...]:
+    def covered_clauses(self) -> tuple[Clause, ...]:
         """All of its noisy sums."""
         return (clause("residual_sums", rounds=self.rounds),)
 
     def require(self, target: Target, behaviour: BehaviourPolicy | None, spec: PublicSpec) -> None:
         """Refuse a policy that is not of the kind that the plan is for."""
         expected = "the policy that made the records" if self.on_policy else "another policy than that of the records"
-        check("on_policy", self.on_policy, self.on_policy == isinstance(target, Behaviour), f"a plan for {expected}")
+        valid = self.on_policy == isinstance(target, Behaviour)
+        require_valid("on_policy", self.on_policy, valid, f"a plan for {expected}")
 
     def estimate(self, vault: Vault, run: Run, target: Target, behaviour: DiscretePolicy | None) -> Evaluation:
         """V, the value and its interval; the diagnostics hold "centre" and "clips"."""
-        summary = Statistics(BellmanStatistics(self.problem, target, behaviour, self.features, self.trace))
-        limits = _limits(self, vault, run, summary)
+        summary = ResidualStatistics(BellmanStatistics(self.problem, target, behaviour, self.features, self.trace))
+        limits = _find_limits(self, vault, run, summary)
         middle, half = (limits[0] + limits[1]) / 2, (limits[1] - limits[0]) / 2
         vector = ScoreVector(self.problem, target, behaviour, vault.spec, 1.0)
         if self.shared_centre:
             noisy_scores = scores.release(vault, run, vector)
             value = centre = noisy_scores.value()
-            theta, clips = _rounds(self, vault, run, summary, limits, centre)
+            theta, clips = _run_rounds(self, vault, run, summary, limits, centre)
         else:
-            noisy = float(scores.noisy_mean(vault, run, "centre", Centre(summary), limits)[0])
+            noisy = float(scores.noisy_mean(vault, run, "centre", CentreScore(summary), limits)[0])
             centre = middle + half * min(max(noisy, -1.0), 1.0)
-            theta, clips = _rounds(self, vault, run, summary, limits, centre)
+            theta, clips = _run_rounds(self, vault, run, summary, limits, centre)
             vector = dataclasses.replace(vector, point=StartValue(self.problem, self.features, limits))
             noisy_scores = scores.release(vault, run, vector, state=theta)
             assert noisy_scores.point is not None
@@ -192,7 +195,7 @@ class ResidualRegression(GaussianEstimator):
         )
 
     def _split(self) -> dict[str, float]:
-        shares = self.shares or Shares()
+        shares = self.shares or ResidualShares()
         fields = {"scores": shares.scores, "gram": shares.gram, "scale": shares.scale}
         if not self.shared_centre:
             fields["centre"] = shares.centre
@@ -209,13 +212,13 @@ class ResidualRegression(GaussianEstimator):
         return self.own_noise and self.own_noise / math.sqrt(share)
 
 
-def _limits(plan: ResidualRegression, vault: Vault, run: Run, summary: Statistics) -> tuple[float, float]:
+def _find_limits(plan: ResidualRegression, vault: Vault, run: Run, summary: ResidualStatistics) -> tuple[float, float]:
     """The range of values: the public one, or the smallest halving of it that the noisy histogram says is enough."""
-    low, high = plan.problem.range(vault.spec)
+    low, high = plan.problem.value_range(vault.spec)
     if not plan.finds_range:
         return low, high
     widest = max(-low, high)
-    counts = scores.noisy_mean(vault, run, "range", Ranges(summary, widest))
+    counts = scores.noisy_mean(vault, run, "range", RangeIndicator(summary, widest))
     above = np.cumsum(counts)  # the share of units whose largest return is beyond each next halving
     noise = scores.noise(vault, run, "range") * np.sqrt(np.arange(1, RANGES + 1))
     significant = above > np.maximum(0.02, np.minimum(3 * noise, 0.5))
@@ -224,8 +227,13 @@ def _limits(plan: ResidualRegression, vault: Vault, run: Run, summary: Statistic
     return max(low, -width), min(high, width)
 
 
-def _rounds(
-    plan: ResidualRegression, vault: Vault, run: Run, summary: Statistics, limits: tuple[float, float], centre: float
+def _run_rounds(
+    plan: ResidualRegression,
+    vault: Vault,
+    run: Run,
+    summary: ResidualStatistics,
+    limits: tuple[float, float],
+    centre: float,
 ) -> tuple[np.ndarray, list[float]]:
     n, tabular, width = plan.features.size, plan.features.tabular, limits[1] - limits[0]
     norm = gram_norm(plan.problem, plan.features)
@@ -233,7 +241,7 @@ def _rounds(
     gram = read_gram(released, norm * scores.noise(vault, run, "gram"), tabular=tabular, n=n)
     multiplier = plan.multiplier or (1.2 if plan.on_policy and tabular else 2.0)
     prior = covariance(plan.features, (plan.tau or 0.25) * width, vault.spec, plan.prior)
-    size, residual = Size(summary), Residual(summary)
+    size, residual = ResidualSize(summary), ResidualVector(summary)
     theta, spread, clip, clips = plan.features.constant(centre), prior, width / 2, []
     scale_noise, noise = scores.noise(vault, run, "scale"), scores.noise(vault, run, "round")
     for _ in range(plan.rounds):
@@ -250,7 +258,7 @@ def _rounds(
 
 
 @dataclass(frozen=True, eq=False)
-class Statistics:
+class ResidualStatistics:
     """What is kept of each unit: `BellmanStatistics`, its plain mean return and its largest one from any step."""
 
     bellman: BellmanStatistics
@@ -258,7 +266,7 @@ class Statistics:
     def __call__(self, rows: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
         """Rows [U, L, ...] -> the Bellman statistics, "returns" [U] and "largest" [U]."""
         problem = self.bellman.problem
-        log = logged(rows, problem, Behaviour())
+        log = cut_episodes(rows, problem, Behaviour())
         rest, largest = np.zeros(len(log.alive)), np.zeros(len(log.alive))
         for t in reversed(range(log.alive.shape[1])):
             rest = log.rewards[:, t] + problem.gamma * rest * log.follows[:, t]
@@ -267,10 +275,10 @@ class Statistics:
 
 
 @dataclass(frozen=True, eq=False)
-class Ranges:
+class RangeIndicator:
     """The range finder: which halving of the widest range holds a unit's largest return, as an indicator."""
 
-    summary: Statistics
+    summary: ResidualStatistics
     widest: float
 
     def __call__(self, rows: Stats, state: object) -> np.ndarray:
@@ -281,10 +289,10 @@ class Ranges:
 
 
 @dataclass(frozen=True, eq=False)
-class Centre:
+class CentreScore:
     """The plain return, scaled from the state's range (low, high) to [-1, 1]."""
 
-    summary: Statistics
+    summary: ResidualStatistics
 
     def __call__(self, rows: Stats, state: tuple[float, float]) -> np.ndarray:
         """[U, 1]."""
@@ -296,7 +304,7 @@ class Centre:
 class GramVector:
     """The Gram matrix in multiples of `statistics.gram_norm`."""
 
-    summary: Statistics
+    summary: ResidualStatistics
 
     def __call__(self, rows: Stats, state: object) -> np.ndarray:
         """[U, n] or [U, n (n + 1) / 2]."""
@@ -305,10 +313,10 @@ class GramVector:
 
 
 @dataclass(frozen=True, eq=False)
-class Residual:
+class ResidualVector:
     """x_i(theta) / h, for the state (theta, h)."""
 
-    summary: Statistics
+    summary: ResidualStatistics
 
     def __call__(self, rows: Stats, state: tuple[np.ndarray, float]) -> np.ndarray:
         """[U, n]."""
@@ -317,14 +325,14 @@ class Residual:
 
 
 @dataclass(frozen=True, eq=False)
-class Size:
+class ResidualSize:
     """min(|x_i(theta)| / h, 1), for the state (theta, h)."""
 
-    summary: Statistics
+    summary: ResidualStatistics
 
     def __call__(self, rows: Stats, state: tuple[np.ndarray, float]) -> np.ndarray:
         """[U, 1]."""
-        sizes = np.linalg.norm(Residual(self.summary)(rows, state), axis=1, keepdims=True)
+        sizes = np.linalg.norm(ResidualVector(self.summary)(rows, state), axis=1, keepdims=True)
         return np.asarray(np.minimum(sizes, 1.0))
 
 
@@ -337,7 +345,7 @@ class StartValue:
     features: Features
     limits: tuple[float, float]
 
-    def __call__(self, log: Logged, state: np.ndarray) -> np.ndarray:
+    def __call__(self, log: LoggedEpisodes, state: np.ndarray) -> np.ndarray:
         """[U], the mean over the unit's episodes."""
         low, high = self.limits
         first = log.alive & (log.step == 0)
@@ -350,5 +358,5 @@ class StartValue:
             return result
 
         start_values, end_values = values(log.observations, first), values(log.next_observations, last)
-        mean = np.clip(within_horizon(log, self.problem, start_values, end_values), low, high)
+        mean = np.clip(horizon_values(log, self.problem, start_values, end_values), low, high)
         return np.asarray((2 * mean - low - high) / (high - low))

@@ -25,12 +25,12 @@ import numpy as np
 
 from tacit.data.spec import PublicSpec
 from tacit.methods.off_policy_evaluation.intervals import NoisySums, Sides, bounds, share_bounds, unit_count
-from tacit.methods.off_policy_evaluation.logged import Logged, logged
-from tacit.methods.off_policy_evaluation.policies import Behaviour, DiscretePolicy, Modelled, Target
+from tacit.methods.off_policy_evaluation.logged import LoggedEpisodes, cut_episodes
+from tacit.methods.off_policy_evaluation.policies import Behaviour, DiscretePolicy, ModelledPolicy, Target
 from tacit.methods.off_policy_evaluation.problem import Interval, Kind, Problem
 from tacit.privacy.vault.base import Run
 from tacit.privacy.vault.vault import Vault
-from tacit.validation import check
+from tacit.validation import require_valid
 
 Weighting = Literal["pdis", "wpdis"]
 
@@ -55,7 +55,7 @@ NAME = "scores"
 class Point(Protocol):
     """A further number about each unit whose mean is asked for: a frozen dataclass."""
 
-    def __call__(self, log: Logged, state: Any) -> np.ndarray:
+    def __call__(self, log: LoggedEpisodes, state: Any) -> np.ndarray:
         """Numbers [U]; they are clipped to [-1, 1]."""
 
 
@@ -74,13 +74,13 @@ class ScoreVector:
     def __call__(self, rows: Mapping[str, np.ndarray], state: Any) -> np.ndarray:
         """Rows [U, L, ...] -> [U, 3] on-policy, [U, 5] off-policy; one more with a point."""
         if not len(rows["mask"]):  # an empty half of the units: features and policies need not know what to do
-            return np.zeros((0, 1 + 2 * len(self.units()[0]) + (self.point is not None)))
-        log = logged(rows, self.problem, self.policy, self.behaviour)
+            return np.zeros((0, 1 + 2 * len(self.offsets_and_scales()[0]) + (self.point is not None)))
+        log = cut_episodes(rows, self.problem, self.policy, self.behaviour)
         if isinstance(self.policy, Behaviour):
-            (offset,), (scale,) = self.units()
+            (offset,), (scale,) = self.offsets_and_scales()
             u = np.clip((returns(log, self.problem.gamma) - offset) / scale, -1, 1)[:, None]
         else:
-            pair = np.stack(nonnegative(log, self.problem, self.spec), axis=1) / np.array(self.units()[1])
+            pair = np.stack(bound_scores(log, self.problem, self.spec), axis=1) / np.array(self.offsets_and_scales()[1])
             u = pair / np.maximum(1, np.linalg.norm(pair, axis=1, keepdims=True))
         a, b, d = np.sqrt(SHARES)
         vector = np.concatenate([a * u, np.full((len(u), 1), b), d * u**2], axis=1)
@@ -89,15 +89,15 @@ class ScoreVector:
             vector = np.concatenate([math.sqrt(POINT_SHARE) * number, math.sqrt(1 - POINT_SHARE) * vector], axis=1)
         return np.asarray(FIT * vector, np.float64)
 
-    def units(self) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    def offsets_and_scales(self) -> tuple[tuple[float, ...], tuple[float, ...]]:
         """(offsets, scales), public: on-policy J = offset + scale E u; off-policy J is at least offset + scale E u of
         the first and at most offset - scale E u of the second."""
         low, high = limits(self.problem, self.spec)
         if isinstance(self.policy, Behaviour):
             return ((low + high) / 2,), ((high - low) / 2,)
         length = self.problem.discounted_length
-        least, most = self.problem.payments(self.spec)
-        offsets = least * length, most * length
+        min_reward, max_reward = self.problem.reward_range(self.spec)
+        offsets = min_reward * length, max_reward * length
         largest = np.array([high - offsets[0], offsets[1] - low])
         smallest = np.array([low - offsets[0], offsets[1] - high])  # >= 0, as the limits lie between the offsets
         ends = np.array([[1.0, smallest[1] / largest[1]], [smallest[0] / largest[0], 1.0]])
@@ -114,7 +114,7 @@ class PointVector:
 
     def __call__(self, rows: Mapping[str, np.ndarray], state: Any) -> np.ndarray:
         """Rows [U, L, ...] -> [U, 2]."""
-        number = np.clip(self.point(logged(rows, self.problem, Behaviour()), state), -1, 1)
+        number = np.clip(self.point(cut_episodes(rows, self.problem, Behaviour()), state), -1, 1)
         return np.asarray(FIT * np.sqrt(NUMBER_SHARES) * np.stack([number, np.ones(len(number))], axis=1))
 
 
@@ -124,7 +124,7 @@ class Scores:
 
     # on-policy one set of sums; off-policy those of X_low and X_high, in multiples of the clip
     sums: tuple[NoisySums, ...]
-    offsets: tuple[float, ...]  # offsets, scales: as `ScoreVector.units` gives them
+    offsets: tuple[float, ...]  # offsets, scales: as `ScoreVector.offsets_and_scales` gives them
     scales: tuple[float, ...]
     limits: tuple[float, float]  # the public range of the value
     point: float | None = None  # the mean of the point's number, in [-1, 1], or None
@@ -205,15 +205,17 @@ def release(vault: Vault, run: Run, vector: ScoreVector, *, state: Any = None) -
     return read(released, vector, part.noise_multiplier, vault.unit.size, expected)
 
 
-def mean(vault: Vault, run: Run, vector: PointVector, *, state: Any) -> float:
+def release_mean(vault: Vault, run: Run, vector: PointVector, *, state: Any) -> float:
     """The mean of the vector's number, in [-1, 1], through the run's part "scores"."""
     size, roots = expected_units(vault, run), np.sqrt(NUMBER_SHARES)
     total, count = noisy_mean(vault, run, NAME, vector, state) * size / (FIT * roots)
-    present = unit_count(float(count), noise(vault, run, NAME) * size / (FIT * float(roots[1])), size)
-    return min(1.0, max(-1.0, float(total) / present))
+    unit_estimate = unit_count(float(count), noise(vault, run, NAME) * size / (FIT * float(roots[1])), size)
+    return min(1.0, max(-1.0, float(total) / unit_estimate))
 
 
-def value_of(vault: Vault, run: Run, problem: Problem, target: Target, behaviour: DiscretePolicy | None) -> Scores:
+def release_value_scores(
+    vault: Vault, run: Run, problem: Problem, target: Target, behaviour: DiscretePolicy | None
+) -> Scores:
     """Release the scores alone, at the clip that suits the run's noise: for methods that estimate V by other parts."""
     clip = clip_for(expected_units(vault, run), run.sum_part(NAME).noise_multiplier or 0.0)
     return release(vault, run, ScoreVector(problem, target, behaviour, vault.spec, clip))
@@ -251,7 +253,7 @@ def read(
         expected: how many units the public expects, for point estimates; by default the population.
     """
     on_policy = isinstance(vector.policy, Behaviour)
-    offsets, scales = vector.units()
+    offsets, scales = vector.offsets_and_scales()
     scale, number = FIT, None
     if vector.point is not None:
         number, noisy, scale = noisy[0] / (FIT * math.sqrt(POINT_SHARE)), noisy[1:], FIT * math.sqrt(1 - POINT_SHARE)
@@ -279,7 +281,7 @@ def read(
         scales=scales,
         limits=limits(vector.problem, vector.spec),
         point=number,
-        modelled=isinstance(vector.behaviour, Modelled),
+        modelled=isinstance(vector.behaviour, ModelledPolicy),
     )
 
 
@@ -289,18 +291,20 @@ def limits(problem: Problem, spec: PublicSpec) -> tuple[float, float]:
     Raises:
         PlanError: no return within the reward's bounds is in the problem's range.
     """
-    length, (least, most) = problem.discounted_length, problem.payments(spec)
-    low, high = max(problem.range(spec)[0], least * length), min(problem.range(spec)[1], most * length)
-    check("return_range", problem.return_range, low < high, f"a range that meets [{least * length}, {most * length}]")
+    length, (min_reward, max_reward) = problem.discounted_length, problem.reward_range(spec)
+    low = max(problem.value_range(spec)[0], min_reward * length)
+    high = min(problem.value_range(spec)[1], max_reward * length)
+    expected = f"a range that meets [{min_reward * length}, {max_reward * length}]"
+    require_valid("return_range", problem.return_range, low < high, expected)
     return low, high
 
 
-def returns(log: Logged, gamma: float) -> np.ndarray:
+def returns(log: LoggedEpisodes, gamma: float) -> np.ndarray:
     """Each unit's discounted return, the mean over its episodes, [U]."""
     return np.asarray((log.discount(gamma) * log.rewards).sum(axis=1) / log.episodes)
 
 
-def weights(log: Logged) -> np.ndarray:
+def weights(log: LoggedEpisodes) -> np.ndarray:
     """w_t, the product of the ratios from the episode's start to each step, [U, L]; capped to 1e15."""
     result, continues = log.ratio.T.copy(), np.logical_not(log.starts.T, order="C")
     for t, weight in enumerate(result):
@@ -310,16 +314,16 @@ def weights(log: Logged) -> np.ndarray:
     return np.asarray(result.T * log.alive)
 
 
-def nonnegative(log: Logged, problem: Problem, spec: PublicSpec) -> tuple[np.ndarray, np.ndarray]:
+def bound_scores(log: LoggedEpisodes, problem: Problem, spec: PublicSpec) -> tuple[np.ndarray, np.ndarray]:
     """(X_low, X_high) of the module's text, each the mean over a unit's episodes, [U] and >= 0."""
     discounted = log.discount(problem.gamma)
     discounted *= weights(log)
     units, ends = np.nonzero(log.terminations)
     # after each termination, sum of gamma^(k - t) over the steps k that were left before the horizon
     lengths = np.concatenate([[0.0], np.cumsum(problem.gamma ** np.arange(problem.horizon))])
-    after = discounted[units, ends] * (problem.gamma * lengths[problem.horizon - 1 - log.step[units, ends]])
-    total = discounted.sum(axis=1) + np.bincount(units, after, minlength=len(discounted))
+    after_termination = discounted[units, ends] * (problem.gamma * lengths[problem.horizon - 1 - log.step[units, ends]])
+    total = discounted.sum(axis=1) + np.bincount(units, after_termination, minlength=len(discounted))
     rewards = np.einsum("ul,ul->u", discounted, log.rewards)
-    least, most = problem.payments(spec)
-    low, high = rewards - least * total, most * total - rewards
+    min_reward, max_reward = problem.reward_range(spec)
+    low, high = rewards - min_reward * total, max_reward * total - rewards
     return np.maximum(low, 0) / log.episodes, np.maximum(high, 0) / log.episodes

@@ -11,15 +11,15 @@ import numpy as np
 
 from tacit.data.spec import PublicSpec
 from tacit.errors import PlanError
-from tacit.methods.off_policy_evaluation.algorithm import label, propensities
-from tacit.methods.off_policy_evaluation.logged import logged
+from tacit.methods.off_policy_evaluation.algorithm import label, ratio_clauses
+from tacit.methods.off_policy_evaluation.logged import cut_episodes
 from tacit.methods.off_policy_evaluation.policies import Behaviour, DiscretePolicy, Target
 from tacit.methods.off_policy_evaluation.problem import Problem
-from tacit.methods.off_policy_evaluation.scores import limits, nonnegative
+from tacit.methods.off_policy_evaluation.scores import bound_scores, limits
 from tacit.methods.off_policy_evaluation.targets import (
     BehaviourPolicy,
-    described,
-    policy_in,
+    describe_policy,
+    evaluated_policy,
     resolve,
     resolve_behaviour,
 )
@@ -28,12 +28,12 @@ from tacit.privacy.mechanisms.base import Part
 from tacit.privacy.mechanisms.releases import NoisyMaximum
 from tacit.privacy.sentences import Clause, Label, clause
 from tacit.privacy.vault import plan as plans
-from tacit.privacy.vault.base import exhausted
+from tacit.privacy.vault.base import exhausted_error
 from tacit.privacy.vault.origins import Origin, digest, teachers
 from tacit.privacy.vault.vault import Vault
 from tacit.serialization import OPTIONAL
-from tacit.units import Promise, Unit, check_delta
-from tacit.validation import check
+from tacit.units import Promise, Unit, require_delta
+from tacit.validation import require_valid
 
 PART = "choice"
 
@@ -66,19 +66,19 @@ class Candidate:
         if isinstance(self.policy, Release):
             object.__setattr__(self, "ledger", self.policy.certificate.dataset_id)
             object.__setattr__(self, "origin", Origin.of(self.policy))
-            object.__setattr__(self, "policy", policy_in(self.policy))
-        check("name", self.name, bool(self.name.strip()), "a name of the candidate")
-        object.__setattr__(self, "digest", digest(self.known, None))
+            object.__setattr__(self, "policy", evaluated_policy(self.policy))
+        require_valid("name", self.name, bool(self.name.strip()), "a name of the candidate")
+        object.__setattr__(self, "digest", digest(self.target, None))
 
     @property
-    def known(self) -> Target:
+    def target(self) -> Target:
         """The policy itself."""
         assert not isinstance(self.policy, Release)
         return self.policy
 
 
 @dataclass(frozen=True, kw_only=True)
-class Choice:
+class ChosenCandidate:
     """The candidate that was chosen.
 
     Args:
@@ -104,18 +104,17 @@ class CandidateScores:
 
     def __call__(self, rows: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
         """Rows [U, L, ...] -> "scores" [U, K], >= 0."""
-        largest = (
-            limits(self.problem, self.spec)[1] - self.problem.payments(self.spec)[0] * self.problem.discounted_length
-        )
+        min_reward = self.problem.reward_range(self.spec)[0]
+        largest = limits(self.problem, self.spec)[1] - min_reward * self.problem.discounted_length
         scores = [
-            nonnegative(logged(rows, self.problem, policy, self.behaviour), self.problem, self.spec)[0]
+            bound_scores(cut_episodes(rows, self.problem, policy, self.behaviour), self.problem, self.spec)[0]
             for policy in self.policies
         ]
         return {"scores": np.stack(scores, axis=1) / (self.clip * largest)}
 
 
 @dataclass(frozen=True, kw_only=True)
-class Selection(plans.PrivatePlan):
+class PolicySelection(plans.PrivatePlan):
     """A choice by the exponential mechanism, of pure epsilon: it costs the same for any number of candidates.
 
     With N units the chosen candidate's mean clipped value is, with probability 1 - b, within
@@ -141,9 +140,10 @@ class Selection(plans.PrivatePlan):
     far from the behaviour; the noise is small enough for a wide one."""
 
     def __post_init__(self) -> None:
-        check("clip", self.clip, 1e-6 <= self.clip <= 1e6, "a number from 1e-6 to 1e6")
+        require_valid("clip", self.clip, 1e-6 <= self.clip <= 1e6, "a number from 1e-6 to 1e6")
         names = [candidate.name for candidate in self.candidates]
-        check("candidates", names, len(names) >= 2 and len(set(names)) == len(names), "at least two different names")
+        valid = len(names) >= 2 and len(set(names)) == len(names)
+        require_valid("candidates", names, valid, "at least two different names")
         limits(self.problem, self.spec)
 
     def parts(self) -> tuple[Part, ...]:
@@ -155,7 +155,7 @@ class Selection(plans.PrivatePlan):
         behaviour = None if self.behaviour is None else self.behaviour.policy
         scores = CandidateScores(
             self.problem,
-            tuple(candidate.known for candidate in self.candidates),
+            tuple(candidate.target for candidate in self.candidates),
             behaviour.value if isinstance(behaviour, Release) else behaviour,
             self.spec,
             self.clip,
@@ -177,18 +177,18 @@ class Selection(plans.PrivatePlan):
         """
         return label(clause("one_choice", candidates=len(self.candidates)), circumstances=circumstances)
 
-    def calibrate(self, *, unit: Unit, epsilon: float, delta: float) -> Selection:
+    def calibrate(self, *, unit: Unit, epsilon: float, delta: float) -> PolicySelection:
         """The plan for this epsilon; `delta` is what the ledger enters for it (the mechanism needs none)."""
-        check("epsilon", epsilon, 1e-6 <= epsilon <= 500, "a number from 1e-6 to 500")
-        check_delta(delta, unit)
-        return plans.promising(self, Promise(unit, epsilon, delta))
+        require_valid("epsilon", epsilon, 1e-6 <= epsilon <= 500, "a number from 1e-6 to 500")
+        require_delta(delta, unit)
+        return plans.with_promise(self, Promise(unit, epsilon, delta))
 
-    def account(self, *, unit: Unit, delta: float) -> Selection:
+    def account(self, *, unit: Unit, delta: float) -> PolicySelection:
         """The plan for this unit at the epsilon it has: the law of the choice follows from epsilon here."""
         return self.calibrate(unit=unit, epsilon=self.epsilon, delta=delta)
 
 
-def fit(plan: Selection, vault: Vault) -> Release[Choice]:
+def fit(plan: PolicySelection, vault: Vault) -> Release[ChosenCandidate]:
     """Run a calibrated plan: the name of one candidate.
 
     Raises:
@@ -212,19 +212,19 @@ def fit(plan: Selection, vault: Vault) -> Release[Choice]:
     for candidate, ledger in itertools.product(plan.candidates, vault.ledgers):
         if candidate.origin is not None and candidate.ledger == ledger.dataset_id:
             teachers(ledger, candidate.origin)  # refuses another value than the plan released
-    targets = [resolve(candidate.known, vault) for candidate in plan.candidates]
+    targets = [resolve(candidate.target, vault) for candidate in plan.candidates]
     behaviours = [resolve_behaviour(target, plan.behaviour, vault) for target in targets]
     run = vault.reserve(plan)
-    if vault.touched(run):
-        raise exhausted(run, PART)
+    if vault.has_started(run):
+        raise exhausted_error(run, PART)
     index = int(vault.release_once(run, PART)[0, 0])
     names = tuple(candidate.name for candidate in plan.candidates)
-    candidates = [
-        clause("candidate", words=candidate.name, **({"policy": "released"} if candidate.ledger else described(target)))
-        for candidate, target in zip(plan.candidates, targets, strict=True)
-    ]
+    candidates = []
+    for candidate, target in zip(plan.candidates, targets, strict=True):
+        policy = {"policy": "released"} if candidate.ledger else describe_policy(target)
+        candidates.append(clause("candidate", words=candidate.name, **policy))
     weighted = next((i for i, target in enumerate(targets) if not isinstance(target, Behaviour)), 0)
-    rests = propensities(targets[weighted], behaviours[weighted], logged=vault.spec.propensities)
+    rests = ratio_clauses(targets[weighted], behaviours[weighted], has_propensities=vault.spec.propensities)
     circumstances = (*candidates, *rests)
-    value = Choice(index=index, name=names[index], candidates=names)
+    value = ChosenCandidate(index=index, name=names[index], candidates=names)
     return vault.release(run, value, label=plan.label(circumstances))

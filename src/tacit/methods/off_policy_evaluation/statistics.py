@@ -26,7 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacit.methods.off_policy_evaluation.features import Features
-from tacit.methods.off_policy_evaluation.logged import Logged, logged
+from tacit.methods.off_policy_evaluation.logged import LoggedEpisodes, cut_episodes
 from tacit.methods.off_policy_evaluation.policies import DiscretePolicy, Target
 from tacit.methods.off_policy_evaluation.problem import Problem
 
@@ -62,17 +62,17 @@ class BellmanStatistics:
         # lambda also "gram", sum_t v_t phi_t phi_t^T, the mean over the episodes: its diagonal [U, n] where the
         # features are tabular, else its upper triangle row by row with off-diagonal entries times sqrt 2, which keeps
         # the norm, [U, n (n + 1) / 2].
-        log = logged(rows, self.problem, self.policy, self.behaviour)
-        phi, after = encoded(log, self.features)
+        log = cut_episodes(rows, self.problem, self.policy, self.behaviour)
+        phi, next_phi = encode_rows(log, self.features)
         gamma = self.problem.gamma
         if self.trace == "gtd":
             weight = log.alive / (log.lengths * log.episodes[:, None])
             lam, visits = 0.0, phi * weight[..., None]
         else:
-            weight = visited(log, phi, self.features) / log.episodes[:, None]
+            weight = visit_weights(log, phi, self.features) / log.episodes[:, None]
             lam, visits = self.trace, phi * weight[..., None]
         Z = eligibility(log, visits, gamma * lam)
-        D = (phi - gamma * after).astype(np.float32)
+        D = (phi - gamma * next_phi).astype(np.float32)
         r = log.rewards.astype(np.float32)
         if self.dense:
             result = {"A": np.matmul(Z.transpose(0, 2, 1), D), "b": np.matmul(r[:, None, :], Z)[:, 0]}
@@ -83,7 +83,7 @@ class BellmanStatistics:
             if self.trace == "gtd":
                 result["phi"] = phi * np.sqrt(weight)[..., None]
         if self.trace != "gtd":
-            result["gram"] = gram_of(weight, phi, self.features)
+            result["gram"] = unit_grams(weight, phi, self.features)
         return {name: value.astype(np.float32) for name, value in result.items()}
 
 
@@ -99,7 +99,7 @@ def constant(stats: Stats) -> np.ndarray:
     return stats["b"] if "b" in stats else _sum(stats["r"], stats["Z"])
 
 
-def encoded(log: Logged, features: Features) -> tuple[np.ndarray, np.ndarray]:
+def encode_rows(log: LoggedEpisodes, features: Features) -> tuple[np.ndarray, np.ndarray]:
     """phi(s) and phi(s'), [U, L, n] float32; 0 for rows that do not count, and phi(s') 0 after a termination."""
     shape = log.alive.shape
 
@@ -110,7 +110,7 @@ def encoded(log: Logged, features: Features) -> tuple[np.ndarray, np.ndarray]:
     return encode(log.observations, log.alive), encode(log.next_observations, log.alive & ~log.terminations)
 
 
-def visited(log: Logged, phi: np.ndarray, features: Features) -> np.ndarray:
+def visit_weights(log: LoggedEpisodes, phi: np.ndarray, features: Features) -> np.ndarray:
     """v [U, L], the weight of each visit, from the episode up to there alone, so that it does not favour any future."""
     # Tabular: 1 / sqrt(k) at the first visit to the episode's k-th state, else 0. Otherwise: 1 / sum_{s <= t}
     # |phi_s|^2. Either way the Gram matrix of an episode, sum_t v_t phi_t phi_t^T, has a norm from 1 to about
@@ -140,7 +140,7 @@ def gram_norm(problem: Problem, features: Features) -> float:
     return float(np.sqrt(1 + np.log(visits)))
 
 
-def eligibility(log: Logged, visits: np.ndarray, decay: float) -> np.ndarray:
+def eligibility(log: LoggedEpisodes, visits: np.ndarray, decay: float) -> np.ndarray:
     """Z [U, L, n] float32 from v_t phi_t [U, L, n] and gamma lambda; finite for any ratios."""
     Z = np.empty(visits.shape, np.float32)
     trace = np.zeros((visits.shape[0], visits.shape[2]))
@@ -153,17 +153,17 @@ def eligibility(log: Logged, visits: np.ndarray, decay: float) -> np.ndarray:
     return Z
 
 
-def upper(matrices: np.ndarray) -> np.ndarray:
+def upper_triangle(matrices: np.ndarray) -> np.ndarray:
     """Symmetric [..., n, n] -> upper triangles [..., n (n + 1) / 2], off-diagonal entries times sqrt 2."""
     i, j = np.triu_indices(matrices.shape[-1])
     return np.asarray(matrices[..., i, j] * np.where(i == j, 1.0, np.sqrt(2.0)))
 
 
-def gram_of(weight: np.ndarray, phi: np.ndarray, features: Features) -> np.ndarray:
-    """sum_t v_t phi_t phi_t^T of each unit: its diagonal [U, n] (tabular), else its upper triangle (`upper`)."""
+def unit_grams(weight: np.ndarray, phi: np.ndarray, features: Features) -> np.ndarray:
+    """sum_t v_t phi_t phi_t^T of each unit: its diagonal [U, n] (tabular), else its `upper_triangle`."""
     if features.tabular:
         return np.asarray(np.einsum("ul,uln->un", weight, phi, dtype=np.float64))
-    return upper(np.matmul((phi * weight[..., None]).transpose(0, 2, 1), phi.astype(np.float64)))
+    return upper_triangle(np.matmul((phi * weight[..., None]).transpose(0, 2, 1), phi.astype(np.float64)))
 
 
 def _sum(weights: np.ndarray, vectors: np.ndarray) -> np.ndarray:
@@ -195,14 +195,14 @@ def read_gram(released: np.ndarray, noise: float, *, tabular: bool, n: int) -> G
     # released: [n] or [n (n + 1) / 2]; noise: standard deviation of the noise in each of these numbers
     noise = max(noise, 1e-12)
     if tabular:
-        values, variances = nonnegative(np.asarray(released, np.float64), noise)
+        values, variances = truncated_moments(np.asarray(released, np.float64), noise)
         return Gram(np.diag(values), variances, noise, True)
-    eigenvalues, vectors = np.linalg.eigh(symmetric(released, n))
-    values, variances = nonnegative(eigenvalues, noise * math.sqrt(n / 2))
+    eigenvalues, vectors = np.linalg.eigh(symmetric_matrix(released, n))
+    values, variances = truncated_moments(eigenvalues, noise * math.sqrt(n / 2))
     return Gram((vectors * values) @ vectors.T, variances, noise, False)
 
 
-def nonnegative(values: Float64, noise: float) -> tuple[Float64, Float64]:
+def truncated_moments(values: Float64, noise: float) -> tuple[Float64, Float64]:
     """Mean and variance of numbers >= 0 (flat prior) that were seen with Gaussian noise: a truncated normal's."""
     from scipy.stats import norm
 
@@ -222,7 +222,7 @@ def update(gram: Gram, covariance: Float64, x: np.ndarray, noise: float) -> tupl
     return np.asarray(gain @ x), np.asarray((after + after.T) / 2)
 
 
-def symmetric(vector: np.ndarray, n: int) -> Float64:
+def symmetric_matrix(vector: np.ndarray, n: int) -> Float64:
     """[n (n + 1) / 2] of `statistics.upper` -> [n, n]."""
     i, j = np.triu_indices(n)
     matrix = np.zeros((n, n))

@@ -18,13 +18,13 @@ from tacit.methods.off_policy_evaluation.policies import (
     DiscretePolicy,
     Network,
     Target,
-    unknown_behaviour,
+    behaviour_error,
 )
 from tacit.privacy.certificate.certificate import Release
-from tacit.privacy.ledger.folds import teacher
+from tacit.privacy.ledger.folds import teacher_name
 from tacit.privacy.ledger.ledger import Ledger, LedgerView
 from tacit.privacy.vault.invented import invented_rows
-from tacit.privacy.vault.origins import Origin, acting, digest, known_by_digest, teachers
+from tacit.privacy.vault.origins import Origin, acting_policy, digest, has_digest, teachers
 from tacit.privacy.vault.vault import Vault
 from tacit.serialization import from_json
 
@@ -55,7 +55,7 @@ def resolve(policy: Target | Release[DiscretePolicy], vault: Vault) -> Target:
             remedy = "pass the release that this vault made, or the policy itself if it is public"
             raise PlanError(what, where="off_policy_evaluation", expected=expected, remedy=remedy)
         teachers(admitted[0], Origin.of(policy))  # refuses another value than the plan released
-        target = policy_in(policy)
+        target = evaluated_policy(policy)
     if isinstance(target, Behaviour):
         return target
     space = vault.spec.action
@@ -71,9 +71,9 @@ def resolve(policy: Target | Release[DiscretePolicy], vault: Vault) -> Target:
     return checked
 
 
-def policy_in(release: Release[Any]) -> Any:
+def evaluated_policy(release: Release[Any]) -> Any:
     """The released policy as it is evaluated."""
-    policy = acting(release.value)
+    policy = acting_policy(release.value)
     return Network.of(policy) if isinstance(policy, FeedForward) else policy
 
 
@@ -96,7 +96,7 @@ def resolve_behaviour(
         return None
     if behaviour is None:
         if needed and not vault.spec.propensities:
-            raise unknown_behaviour()
+            raise behaviour_error()
         return None
     if not isinstance(behaviour.policy, Release) and behaviour.source not in get_args(Source):
         what = "the behaviour policy's source is missing or is not public"
@@ -111,7 +111,7 @@ def resolve_behaviour(
     return behaviour_policy
 
 
-def with_probabilities(target: Target) -> DiscretePolicy:
+def require_probabilities(target: Target) -> DiscretePolicy:
     """The policy, unless it is `Behaviour()`."""
     if isinstance(target, Behaviour):
         what, expected = "Behaviour() has no probabilities", "a policy that can be asked for probabilities"
@@ -120,7 +120,7 @@ def with_probabilities(target: Target) -> DiscretePolicy:
     return target
 
 
-def origin_of(policy: Target | Release[DiscretePolicy], declared: Origin | None) -> Origin | None:
+def resolve_origin(policy: Target | Release[DiscretePolicy], declared: Origin | None) -> Origin | None:
     """Where the policy comes from: of a release the ledger knows it, any other one is declared, or is not."""
     if declared is not None and (declared.released is not None or isinstance(policy, Release)):
         what = "an origin was declared of a policy of which the ledger knows where it comes from"
@@ -130,12 +130,12 @@ def origin_of(policy: Target | Release[DiscretePolicy], declared: Origin | None)
     return Origin.of(policy) if isinstance(policy, Release) else declared
 
 
-def declared_before(
+def earlier_origins(
     ledger: Ledger | LedgerView, target: Target, behaviour: DiscretePolicy | None
 ) -> tuple[list[Origin | None], int | None]:
     """What was declared of this very policy in earlier evaluations, and how many plans the ledger held before them."""
     # returns: ([], None) where it was not evaluated before, or could have changed behind its name
-    if not (known_by_digest(target) and known_by_digest(behaviour)):
+    if not (has_digest(target) and has_digest(behaviour)):
         return [], None
     known, held = digest(target, behaviour), {plan.id: at for at, plan in enumerate(ledger.plans())}
     found = []
@@ -148,7 +148,7 @@ def declared_before(
     return [origin for _, origin in found], min((at for at, _ in found), default=None)
 
 
-def described(
+def describe_policy(
     policy: Target | Release[DiscretePolicy], origin: Origin | None = None, ledger: Ledger | LedgerView | None = None
 ) -> dict[str, Any]:
     """What a certificate says of a policy: the fields of a clause about it (`sentences.POLICIES`).
@@ -159,7 +159,7 @@ def described(
         ledger: of the records; it knows who taught a release.
     """
     if isinstance(policy, Release):
-        return released(policy, ledger)
+        return describe_release(policy, ledger)
     if isinstance(policy, Behaviour):
         return {"policy": "of_the_records"}
     made = {"plans": ", ".join(origin.plans)} if origin is not None and origin.plans else {}
@@ -169,8 +169,8 @@ def described(
     return {"policy": code, "form": type(policy).__name__, "actions": int(policy.actions)} | made
 
 
-def released(policy: Release[DiscretePolicy], ledger: Ledger | LedgerView | None = None) -> dict[str, Any]:
+def describe_release(policy: Release[DiscretePolicy], ledger: Ledger | LedgerView | None = None) -> dict[str, Any]:
     """The same of a release of the ledger."""
     if ledger is None:
         return {"policy": "released"}
-    return {"policy": "taught", "teacher": teacher(teachers(ledger, Origin.of(policy)))}
+    return {"policy": "taught", "teacher": teacher_name(teachers(ledger, Origin.of(policy)))}

@@ -1,4 +1,4 @@
-"""Private policy gradient (DPPG): `PolicyGradientPlan(...).calibrate(...)`, `fit` from a `UserVault`, `Learned`
+"""Private policy gradient (DPPG): `PolicyGradientPlan(...).calibrate(...)`, `fit` from a `UserVault`, `TrainedPolicies`
 policies.
 
 `recipes` has the settings of known tasks. See the README of this folder for the algorithm and its guarantee.
@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING, Any
 
 from tacit.agents.features import OneHot, Quadratic, Scaled
 from tacit.agents.heads import Categorical, Gaussian
-from tacit.agents.policies import Acting, Policy, Value
+from tacit.agents.policies import Policy, PolicyActor, ValueFunction
 from tacit.methods.policy_gradient import recipes
 from tacit.methods.policy_gradient.algorithm import fit
 from tacit.methods.policy_gradient.fisher import PrivateFisher, PublicFisher
 from tacit.methods.policy_gradient.plan import Local, PolicyGradientPlan
 from tacit.methods.policy_gradient.rounds import Staircase
-from tacit.methods.policy_gradient.state import AnyPlan, Learned
+from tacit.methods.policy_gradient.state import AnyPlan, TrainedPolicies
 from tacit.methods.policy_gradient.trust_region import KL, L2
-from tacit.methods.policy_gradient.votes import Ramp, Votes
+from tacit.methods.policy_gradient.votes import Ramp, VotesPlan
 
 if TYPE_CHECKING:
     from tacit.agents.torch_network import TorchNetwork as TorchNetwork
@@ -26,14 +26,13 @@ if TYPE_CHECKING:
 __all__ = [
     "KL",
     "L2",
-    "Acting",
     "AnyPlan",
     "Categorical",
     "Gaussian",
-    "Learned",
     "Local",
     "OneHot",
     "Policy",
+    "PolicyActor",
     "PolicyGradientPlan",
     "PrivateFisher",
     "PublicFisher",
@@ -42,8 +41,9 @@ __all__ = [
     "Scaled",
     "Staircase",
     "TorchNetwork",
-    "Value",
-    "Votes",
+    "TrainedPolicies",
+    "ValueFunction",
+    "VotesPlan",
     "fit",
     "recipes",
 ]

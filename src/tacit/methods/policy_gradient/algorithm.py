@@ -22,21 +22,21 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.agents.policies import Acting, Float32, Policy, Value
+from tacit.agents.policies import Float32, Policy, PolicyActor, ValueFunction
 from tacit.data.spec import PublicSpec
 from tacit.errors import PlanError
 from tacit.methods.policy_gradient import local_updates, votes
-from tacit.methods.policy_gradient.contributions import Released
+from tacit.methods.policy_gradient.contributions import RoundInputs
 from tacit.methods.policy_gradient.plan import PolicyGradientPlan
 from tacit.methods.policy_gradient.rounds import POLICY
-from tacit.methods.policy_gradient.state import AnyPlan, Learned, State
+from tacit.methods.policy_gradient.state import AnyPlan, State, TrainedPolicies
 from tacit.methods.policy_gradient.trust_region import KL
-from tacit.methods.policy_gradient.votes import Votes
+from tacit.methods.policy_gradient.votes import VotesPlan
 from tacit.privacy.certificate.certificate import Release
 from tacit.privacy.mechanisms.base import Contribution
 from tacit.privacy.sentences import clause
-from tacit.privacy.vault.base import exhausted
-from tacit.privacy.vault.user_vault import Actor, UserVault
+from tacit.privacy.vault.base import exhausted_error
+from tacit.privacy.vault.user_vault import UserActor, UserVault
 
 Float64 = NDArray[np.float64]
 
@@ -52,7 +52,7 @@ def fit(
     vault: UserVault,
     policy: Policy | None = None,
     *,
-    critic: Value | None = None,
+    critic: ValueFunction | None = None,
     start: Float32 | None = None,
     critic_start: Float32 | None = None,
     information: Information | None = None,
@@ -60,7 +60,7 @@ def fit(
     folder: str | os.PathLike[str] | None = None,
     resume: bool = False,
     progress: Progress | None = None,
-) -> Release[Learned]:
+) -> Release[TrainedPolicies]:
     """Learn a policy from people who are met once, under the plan's promise.
 
     Args:
@@ -84,67 +84,71 @@ def fit(
         BudgetExceeded: the ledger cannot pay for the plan.
     """
     policy = _policy(plan, policy, vault.spec)
-    critic = local_updates.critic_of(plan, policy, vault.spec, critic, given=critic_start is not None)
+    critic = local_updates.resolve_critic(plan, policy, vault.spec, critic, given=critic_start is not None)
     state = State(plan, policy, critic, vault.replicates, start, critic_start, seed)
     _require_information(plan, information)
     path = Path(folder) / "checkpoint.safetensors" if folder is not None else None
-    has_checkpoint = resume and _kept(path)
+    has_checkpoint = resume and _checkpoint_exists(path)
     if has_checkpoint and path is not None:  # a checkpoint that is refused costs nothing
         state.load(path, vault)
     run = vault.reserve(plan)
-    if vault.touched(run) and not (has_checkpoint and (state.rounds or vault.steps_left(run, POLICY))):
-        raise exhausted(run, POLICY)
+    if vault.has_started(run) and not (has_checkpoint and (state.rounds or vault.steps_left(run, POLICY))):
+        raise exhausted_error(run, POLICY)
     if path is not None and not has_checkpoint:
         state.save(path, run, vault)
 
     contributions = _contributions(plan, policy, critic)
     first = plan.rounds - vault.steps_left(run, POLICY)
     for k in range(first, plan.rounds):
-        if isinstance(plan, Votes):
-            asked = _votes(plan, state, k)
+        if isinstance(plan, VotesPlan):
+            current_round = _votes(plan, state, k)
         else:
             clips = _clips(plan, state, information, k, first)
-            actor = Acting(state.policy, state.theta)
-            asked = _Asked(actor, state.released(k, plan.bound / clips), clips / plan.bound)
-        vault.enroll(run, asked.actor)
-        if isinstance(plan, Votes) and plan.answers == "randomized":
-            assert isinstance(asked.released, votes.VoteDirections)
-            answers = vault.randomized(run, POLICY, contributions[POLICY], asked.released)
-            means = {POLICY: votes.mean(plan, answers, asked.released)}
+            actor = PolicyActor(state.policy, state.theta)
+            current_round = _Round(actor, state.round_inputs(k, plan.bound / clips), clips / plan.bound)
+        vault.enroll(run, current_round.actor)
+        if isinstance(plan, VotesPlan) and plan.answers == "randomized":
+            assert isinstance(current_round.released, votes.VoteDirections)
+            answers = vault.randomized(run, POLICY, contributions[POLICY], current_round.released)
+            means = {POLICY: votes.estimate_mean(plan, answers, current_round.released)}
         else:
-            means = {part: vault.noisy_sum(run, part, what, asked.released) for part, what in contributions.items()}
-        state.update(k, means, asked.factor)
-        if path is not None and vault.at_block_end(run, POLICY):
+            released = current_round.released
+            means = {part: vault.noisy_sum(run, part, each, released) for part, each in contributions.items()}
+        state.update(k, means, current_round.factor)
+        if path is not None and vault.is_block_end(run, POLICY):
             state.save(path, run, vault)
         if progress is not None:
             progress(k + 1, plan.rounds)
 
-    began = clause("first_given") if start is not None else clause("first_drawn", seed=seed)
-    label = plan.label(began) if isinstance(plan, Votes) else plan.label(began, information=information is not None)
-    return vault.release(run, state.learned(), label=label)
+    start_clause = clause("first_given") if start is not None else clause("first_drawn", seed=seed)
+    if isinstance(plan, VotesPlan):
+        label = plan.label(start_clause)
+    else:
+        label = plan.label(start_clause, information=information is not None)
+    return vault.release(run, state.learned_policy(), label=label)
 
 
 @dataclass(frozen=True, eq=False)
-class _Asked:
+class _Round:
     """One round, as it is asked of people."""
 
-    actor: Actor  # what they are served with
-    released: Released | votes.VoteDirections  # what contributions may use
+    actor: UserActor  # what they are served with
+    released: RoundInputs | votes.VoteDirections  # what contributions may use
     factor: Float64  # of what is released, [R]
 
 
-def _votes(plan: Votes, state: State, k: int) -> _Asked:
+def _votes(plan: VotesPlan, state: State, k: int) -> _Round:
     """Everybody plays on both sides of the released policy."""
     size, p = state.policy.parameters, plan.directions_at(k)
-    released = votes.VoteDirections(votes.directions(plan, size, state.replicates, k))
-    factor = np.full(state.replicates, math.sqrt(size / (plan.most * p)))
-    return _Asked(votes.tried(plan, state.policy, state.theta, released, k), released, factor)
+    released = votes.VoteDirections(votes.draw_directions(plan, size, state.replicates, k))
+    factor = np.full(state.replicates, math.sqrt(size / (plan.max_directions * p)))
+    return _Round(votes.trial_actor(plan, state.policy, state.theta, released, k), released, factor)
 
 
-def _contributions(plan: AnyPlan, policy: Policy, critic: Value | None) -> Mapping[str, Contribution]:
+def _contributions(plan: AnyPlan, policy: Policy, critic: ValueFunction | None) -> Mapping[str, Contribution]:
     """For each part of the plan what a person adds to it."""
-    if isinstance(plan, Votes):
-        ballot = votes.Ballot(plan.offset, plan.counted, plan.most)
+    if isinstance(plan, VotesPlan):
+        ballot = votes.Ballot(plan.offset, plan.counted, plan.max_directions)
         return {POLICY: votes.VoteAnswers(ballot) if plan.answers == "randomized" else ballot}
     return local_updates.contributions(plan, policy, critic)
 
@@ -157,14 +161,14 @@ def _policy(plan: AnyPlan, policy: Policy | None, spec: PublicSpec) -> Policy:
         remedy = "for a torch module: Policy(features, TorchNetwork(module, inputs=features.size), head)"
         raise PlanError(what, where="policy_gradient.fit", expected=expected, remedy=remedy)
     if policy is None:
-        policy = Policy.default(spec, ()) if isinstance(plan, Votes) else Policy.default(spec)
+        policy = Policy.default(spec, ()) if isinstance(plan, VotesPlan) else Policy.default(spec)
     policy.require_fit(spec)
-    if isinstance(plan, Votes):
+    if isinstance(plan, VotesPlan):
         plan.require_room(policy.parameters)
     return policy
 
 
-def _kept(path: Path | None) -> bool:
+def _checkpoint_exists(path: Path | None) -> bool:
     """Whether there is a checkpoint to resume from."""
     if path is None:
         what = "a run cannot be resumed without the folder of its checkpoints"
@@ -189,7 +193,7 @@ def _clips(plan: PolicyGradientPlan, state: State, information: Information | No
     for theta, shown in zip(state.theta, state.information, strict=True):
         eigenvalues = None
         if plan.fisher is not None:
-            eigenvalues = plan.fisher.eigenvalues(shown if state.asked else None, size)
+            eigenvalues = plan.fisher.eigenvalues(shown if state.information_count else None, size)
         elif information is not None:
             eigenvalues = list(information(state.policy, theta))
         clip = plan.trust_region.clip(

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacit.agents.features import Features
-from tacit.agents.policies import Float32, Policy, Value
+from tacit.agents.policies import Float32, Policy, ValueFunction
 
 Rows = Mapping[str, NDArray[Any]]
 Float64 = NDArray[np.float64]
@@ -38,17 +38,17 @@ class Advantages:
         """Advantages [U, L], 0 where there is no row."""
         # rows: of U people; values: v(s_t) [U, L] of a critic of the (scaled) residual rewards, if there is one;
         # following: v(s_{t+1}) [U, L], likewise
-        return self.finished(rows, self.errors(rows, values, following))
+        return self.finish(rows, self.errors(rows, values, following))
 
     def errors(self, rows: Rows, values: Float64 | None = None, following: Float64 | None = None) -> Float64:
         """Returns minus values [U, L]: what a critic is taught by, before the person's own fit."""
         rewards = self.scale * residual_rewards(rows, self.gamma, self.reward_rate)
         return traces(rows, rewards, self.gamma, self.trace, values, following)
 
-    def finished(self, rows: Rows, errors: Float64) -> Float64:
+    def finish(self, rows: Rows, errors: Float64) -> Float64:
         """Advantages from `errors`: less the own fit, and standardised."""
         if self.own is not None:
-            errors = errors - own_fit(rows, errors, self.own, self.ridge)
+            errors = errors - fit_person_values(rows, errors, self.own, self.ridge)
         return standardise(errors, rows["mask"]) if self.standardised else errors
 
 
@@ -62,8 +62,8 @@ def residual_rewards(rows: Rows, gamma: float, rate: float | None) -> Float64:
     rewards = np.where(rows["mask"], rows["rewards"], 0.0).astype(np.float64)
     if rate is None:
         return rewards
-    lost = np.where(rows["terminations"], gamma * rate / (1 - gamma), 0.0)
-    return np.where(rows["mask"], rewards - rate - lost, 0.0)
+    lost_rewards = np.where(rows["terminations"], gamma * rate / (1 - gamma), 0.0)
+    return np.where(rows["mask"], rewards - rate - lost_rewards, 0.0)
 
 
 def traces(
@@ -80,17 +80,17 @@ def traces(
     mask = rows["mask"]
     deltas = np.where(mask, rewards, 0.0)
     if values is not None and following is not None:
-        later = np.where(rows["terminations"], 0.0, gamma * following)
-        deltas = np.where(mask, deltas + later - values, 0.0)
-    goes_on = np.zeros(mask.shape)
-    goes_on[:, :-1] = mask[:, 1:] & ~rows["starts"][:, 1:]
-    by_time, weight = np.ascontiguousarray(deltas.T), np.ascontiguousarray(goes_on.T * (gamma * trace))
+        next_values = np.where(rows["terminations"], 0.0, gamma * following)
+        deltas = np.where(mask, deltas + next_values - values, 0.0)
+    continues = np.zeros(mask.shape)
+    continues[:, :-1] = mask[:, 1:] & ~rows["starts"][:, 1:]
+    by_time, weight = np.ascontiguousarray(deltas.T), np.ascontiguousarray(continues.T * (gamma * trace))
     for t in range(len(by_time) - 2, -1, -1):
         by_time[t] += weight[t] * by_time[t + 1]
     return np.ascontiguousarray(by_time.T)
 
 
-def own_fit(rows: Rows, targets: Float64, features: Features, ridge: float) -> Float64:
+def fit_person_values(rows: Rows, targets: Float64, features: Features, ridge: float) -> Float64:
     """Each person's ridge regression of own targets on own features and a constant, evaluated at own rows, [U, L]."""
     # It minimises sum_t (y_t - w . phi_t)^2 + ridge n |w|^2 over the person's n rows, and is forgotten at once.
     mask, fitted = rows["mask"], np.zeros(targets.shape)
@@ -116,7 +116,7 @@ _BLOCK = 512  # rows that are passed through a network at once: their activation
 
 
 @dataclass(frozen=True, eq=False)
-class Released:
+class RoundInputs:
     """What a round's contributions may use: released or public values."""
 
     theta: Float32  # parameters of the policy that people were served with, [R, P]
@@ -135,24 +135,24 @@ class EpisodeGradient:
     policy: Policy  # whose score is taken
     advantages: Advantages  # from the person's own rows (and the critic's values)
     entropy: float = 0.0  # coefficient of the entropy of the policy in each of the person's states
-    critic: Value | None = None  # None; or the critic whose values the advantages use
+    critic: ValueFunction | None = None  # None; or the critic whose values the advantages use
     # 0 leaves the critic's own gradient out; otherwise it is appended, times kappa, so that one clip bounds both
     # together (a private critic)
     kappa: float = 0.0
 
-    def __call__(self, rows: Rows, state: Released) -> Float64:
+    def __call__(self, rows: Rows, state: RoundInputs) -> Float64:
         """[U, P], or [U, P + Q] with a private critic."""
         values = critic_values(self.critic, rows, state)
         errors = self.advantages.errors(rows, *values)
-        weights = self.advantages.finished(rows, errors)
+        weights = self.advantages.finish(rows, errors)
         vectors = np.empty((len(errors), self.policy.parameters))
         for people, n in blocks(rows["mask"]):
             theta = state.theta[rows["replicate"][people]]
-            seen, done = rows["observations"][people, :n], rows["actions"][people, :n]
-            vectors[people] = self.policy.gradient(theta, seen, done, weights[people, :n], self.entropy)
+            observations, actions = rows["observations"][people, :n], rows["actions"][people, :n]
+            vectors[people] = self.policy.gradient(theta, observations, actions, weights[people, :n], self.entropy)
         if self.critic is not None and self.kappa:
-            taught = CriticGradient(self.critic, self.advantages).slopes(rows, state, errors)
-            vectors = np.concatenate([vectors, self.kappa * taught], axis=1)
+            critic_slopes = CriticGradient(self.critic, self.advantages).slopes(rows, state, errors)
+            vectors = np.concatenate([vectors, self.kappa * critic_slopes], axis=1)
         return np.asarray(vectors * state.stretch[rows["replicate"]][:, None])
 
 
@@ -160,21 +160,21 @@ class EpisodeGradient:
 class CriticGradient:
     """One gradient of the critic a person: the mean over own rows of (return - v(s_t)) grad v(s_t)."""
 
-    critic: Value  # the value function
+    critic: ValueFunction  # the value function
     advantages: Advantages  # how returns are made
 
-    def __call__(self, rows: Rows, state: Released) -> Float64:
+    def __call__(self, rows: Rows, state: RoundInputs) -> Float64:
         """[U, Q]."""
         return self.slopes(rows, state, self.advantages.errors(rows, *critic_values(self.critic, rows, state)))
 
-    def slopes(self, rows: Rows, state: Released, errors: Float64) -> Float64:
+    def slopes(self, rows: Rows, state: RoundInputs, errors: Float64) -> Float64:
         """[U, Q] for given errors [U, L]."""
         assert state.phi is not None
         vectors = np.empty((len(errors), self.critic.network.parameters))
         for people, n in blocks(rows["mask"]):
             phi = state.phi[rows["replicate"][people]]
-            seen = rows["observations"][people, :n]
-            vectors[people] = self.critic.gradient(phi, seen, errors[people, :n] / n)
+            observations = rows["observations"][people, :n]
+            vectors[people] = self.critic.gradient(phi, observations, errors[people, :n] / n)
         return vectors
 
 
@@ -189,14 +189,16 @@ def blocks(mask: NDArray[np.bool_]) -> Iterator[tuple[NDArray[np.int64], int]]:
             yield people[start : start + size], int(n)
 
 
-def critic_values(critic: Value | None, rows: Rows, state: Released) -> tuple[Float64, Float64] | tuple[None, None]:
+def critic_values(
+    critic: ValueFunction | None, rows: Rows, state: RoundInputs
+) -> tuple[Float64, Float64] | tuple[None, None]:
     """The critic's values of own observations and of those that followed, [U, L] each."""
     if critic is None:
         return None, None
     assert state.phi is not None
-    both: list[NDArray[Any]] = [np.zeros(rows["mask"].shape), np.zeros(rows["mask"].shape)]
+    values: list[NDArray[Any]] = [np.zeros(rows["mask"].shape), np.zeros(rows["mask"].shape)]
     for people, n in blocks(rows["mask"]):
         phi = state.phi[rows["replicate"][people]]
-        for out, name in zip(both, ("observations", "next_observations"), strict=True):
+        for out, name in zip(values, ("observations", "next_observations"), strict=True):
             out[people, :n] = critic(phi, rows[name][people, :n])
-    return both[0], both[1]
+    return values[0], values[1]

@@ -14,10 +14,10 @@ from numpy.typing import NDArray
 
 from tacit.agents.heads import Categorical
 from tacit.agents.policies import Float32, Policy
-from tacit.methods.policy_gradient.contributions import Released, blocks
+from tacit.methods.policy_gradient.contributions import RoundInputs, blocks
 from tacit.privacy.mechanisms.base import Rows
 from tacit.privacy.mechanisms.sums import UserSum
-from tacit.validation import check
+from tacit.validation import require_valid
 
 Float64 = NDArray[np.float64]
 Form = Literal["matrix", "moments"]
@@ -58,20 +58,21 @@ class PublicFisher:
 
     def __call__(self, policy: Policy, theta: Float32) -> list[float]:
         """Largest first, [min(rows, P)]."""
-        seen = np.asarray(self.observations)
-        seen = seen.astype(np.int64 if seen.ndim == 1 else np.float32)
-        replicate, generator = np.zeros(len(seen), np.int64), np.random.default_rng(self.seed)
+        observations = np.asarray(self.observations)
+        observations = observations.astype(np.int64 if observations.ndim == 1 else np.float32)
+        replicate, generator = np.zeros(len(observations), np.int64), np.random.default_rng(self.seed)
         if not isinstance(policy.head, Categorical):
-            drawn = [policy.act(theta[None], seen, replicate, generator) for _ in range(DRAWS)]
-            again = np.concatenate([seen] * DRAWS)
+            drawn = [policy.act(theta[None], observations, replicate, generator) for _ in range(DRAWS)]
+            again = np.concatenate([observations] * DRAWS)
             return _floats(spectrum(scores(policy, theta, again, np.concatenate(drawn))))
         network, head = policy.split(theta[None])
-        outputs, _ = policy.network.forward(network, policy.features(seen)[None])
+        outputs, _ = policy.network.forward(network, policy.features(observations)[None])
         weighted = []
         for action in range(policy.head.outputs):
-            played = np.full(len(seen), action)
-            chance = np.exp(policy.head.log_probability(outputs, head, played[None])[0].astype(np.float64))
-            weighted.append(np.sqrt(chance * policy.head.outputs)[:, None] * scores(policy, theta, seen, played))
+            actions = np.full(len(observations), action)
+            chance = np.exp(policy.head.log_probability(outputs, head, actions[None])[0].astype(np.float64))
+            root = np.sqrt(chance * policy.head.outputs)[:, None]
+            weighted.append(root * scores(policy, theta, observations, actions))
         return _floats(spectrum(np.concatenate(weighted)))
 
 
@@ -90,9 +91,9 @@ class PrivateFisher:
     form: Form = "matrix"
 
     def __post_init__(self) -> None:
-        check("share", self.share, 0 < self.share < 1, "a number in (0, 1)")
-        check("bound", self.bound, 1e-3 <= self.bound <= 1e3, "a number from 0.001 to 1,000")
-        check("form", self.form, self.form in get_args(Form), " or ".join(get_args(Form)))
+        require_valid("share", self.share, 0 < self.share < 1, "a number in (0, 1)")
+        require_valid("bound", self.bound, 1e-3 <= self.bound <= 1e3, "a number from 0.001 to 1,000")
+        require_valid("form", self.form, self.form in get_args(Form), " or ".join(get_args(Form)))
 
     def part(
         self,
@@ -157,18 +158,17 @@ class FisherSum:
     # Frobenius's; "moments" [U, 2]: trace and largest eigenvalue
     form: Form
 
-    def __call__(self, rows: Rows, state: Released) -> Float64:
+    def __call__(self, rows: Rows, state: RoundInputs) -> Float64:
         """[U, P (P + 1) / 2] or [U, 2]."""
         size = self.policy.parameters
         i, j = np.triu_indices(size) if self.form == "matrix" else (np.zeros(2, np.int64), np.zeros(2, np.int64))
         vectors = np.empty((len(rows["mask"]), len(i)))
         for people, n in blocks(rows["mask"]):
             theta = np.repeat(state.theta[rows["replicate"][people]], n, axis=0)
-            seen, done = (_rows(rows[name][people, :n]) for name in ("observations", "actions"))
+            observations, actions = (_rows(rows[name][people, :n]) for name in ("observations", "actions"))
             weights = np.ones((len(theta), 1), np.float32)
-            gradients = (
-                self.policy.gradient(theta, seen, done, weights).astype(np.float64).reshape(len(people), n, size)
-            )
+            gradients = self.policy.gradient(theta, observations, actions, weights).astype(np.float64)
+            gradients = gradients.reshape(len(people), n, size)
             length = np.linalg.norm(gradients, axis=2, keepdims=True)
             gradients *= np.minimum(1.0, self.bound / np.maximum(length, 1e-12)) / n**0.5
             if self.form == "matrix":

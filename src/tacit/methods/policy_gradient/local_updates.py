@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from tacit.agents import features as maps
 from tacit.agents.features import Quadratic, Scaled
 from tacit.agents.networks import Mlp
-from tacit.agents.policies import Float32, Policy, Value
+from tacit.agents.policies import Float32, Policy, ValueFunction
 from tacit.data.spec import PublicSpec
 from tacit.errors import PlanError
 from tacit.methods.policy_gradient import fisher
@@ -28,16 +28,16 @@ from tacit.methods.policy_gradient.contributions import (
     CriticGradient,
     EpisodeGradient,
     Float64,
-    Released,
+    RoundInputs,
     Rows,
     blocks,
     critic_values,
 )
 from tacit.methods.policy_gradient.plan import CRITIC, PolicyGradientPlan, Seeding
 from tacit.methods.policy_gradient.rounds import POLICY
-from tacit.methods.policy_gradient.votes import Votes
+from tacit.methods.policy_gradient.votes import VotesPlan
 from tacit.privacy.mechanisms.base import Contribution
-from tacit.validation import check, fraction, positive, whole
+from tacit.validation import require_fraction, require_positive, require_valid, require_whole
 
 # Adam on many people's own rows at once, each person's parameters by themselves.
 
@@ -65,9 +65,9 @@ class LocalTraining:
     epsilon: float = 1e-5
 
     def __post_init__(self) -> None:
-        whole(epochs=self.epochs, minibatches=self.minibatches)
-        positive(learning_rate=self.learning_rate, epsilon=self.epsilon)
-        fraction(beta1=self.beta1, beta2=self.beta2)
+        require_whole(epochs=self.epochs, minibatches=self.minibatches)
+        require_positive(learning_rate=self.learning_rate, epsilon=self.epsilon)
+        require_fraction(beta1=self.beta1, beta2=self.beta2)
 
     def __call__(
         self,
@@ -170,15 +170,15 @@ class LocalUpdates:
     # "ratio" as above, or "gradient": mean(A log pi_phi) in place of mean(A r)
     objective: Literal["ratio", "gradient"] = "ratio"
     seeded: Seeding = False  # as above; the first round, before which nothing was released, starts from 0
-    critic: Value | None = None  # None; or the critic whose values the advantages use
+    critic: ValueFunction | None = None  # None; or the critic whose values the advantages use
     # 0 leaves the critic's own difference (`CriticUpdates`) out; otherwise it is appended, times kappa
     kappa: float = 0.0
 
     def __post_init__(self) -> None:
-        check("entropy", self.entropy, 0 <= self.entropy < np.inf, "a finite number >= 0")
-        check("objective", self.objective, self.objective in ("ratio", "gradient"), '"ratio" or "gradient"')
+        require_valid("entropy", self.entropy, 0 <= self.entropy < np.inf, "a finite number >= 0")
+        require_valid("objective", self.objective, self.objective in ("ratio", "gradient"), '"ratio" or "gradient"')
 
-    def __call__(self, rows: Rows, state: Released) -> Float32:
+    def __call__(self, rows: Rows, state: RoundInputs) -> Float32:
         """[U, P], or [U, P + Q] with a private critic."""
         replicate = rows["replicate"]
         theta = state.theta[replicate]
@@ -187,7 +187,7 @@ class LocalUpdates:
         columns: dict[str, Array] = {
             "inputs": self.policy.features(rows["observations"]),
             "actions": rows["actions"],
-            "advantages": self.advantages.finished(rows, errors).astype(np.float32),
+            "advantages": self.advantages.finish(rows, errors).astype(np.float32),
         }
         if self.objective == "ratio":
             columns["before"] = self._log_probabilities(theta, columns, rows["mask"])
@@ -199,10 +199,10 @@ class LocalUpdates:
         counts = rows["mask"].sum(axis=1)
         vectors = self.training(theta, columns, counts, self._gradient, state.round, moments)
         if self.critic is not None and values is not None and self.kappa:
-            taught = CriticUpdates(self.critic, self.advantages, self.training).differences(
+            critic_differences = CriticUpdates(self.critic, self.advantages, self.training).differences(
                 rows, state, errors + values
             )
-            vectors = np.concatenate([vectors, np.float32(self.kappa) * taught], axis=1)
+            vectors = np.concatenate([vectors, np.float32(self.kappa) * critic_differences], axis=1)
         vectors *= state.stretch[replicate][:, None].astype(np.float32)
         return vectors
 
@@ -232,17 +232,17 @@ class CriticUpdates:
     """The differences of all people's critics: each is trained on its person's own returns, on half the squared
     error."""
 
-    critic: Value  # the value function
+    critic: ValueFunction  # the value function
     advantages: Advantages  # how returns are made: the critic's value before training plus the error of it
     training: LocalTraining  # Adam (from 0), epochs and minibatches
 
-    def __call__(self, rows: Rows, state: Released) -> Float32:
+    def __call__(self, rows: Rows, state: RoundInputs) -> Float32:
         """[U, Q]."""
         values, following = critic_values(self.critic, rows, state)
         assert values is not None
         return self.differences(rows, state, self.advantages.errors(rows, values, following) + values)
 
-    def differences(self, rows: Rows, state: Released, returns: Float64) -> Float32:
+    def differences(self, rows: Rows, state: RoundInputs, returns: Float64) -> Float32:
         """[U, Q] for given returns [U, L]."""
         assert state.phi is not None
         columns = {"inputs": self.critic.features(rows["observations"]), "returns": returns.astype(np.float32)}
@@ -275,7 +275,7 @@ def advantages(plan: PolicyGradientPlan, policy: Policy) -> Advantages:
     )
 
 
-def contributions(plan: PolicyGradientPlan, policy: Policy, critic: Value | None) -> dict[str, Contribution]:
+def contributions(plan: PolicyGradientPlan, policy: Policy, critic: ValueFunction | None) -> dict[str, Contribution]:
     """For each part of the plan what a person adds to it."""
     how = advantages(plan, policy)
     kappa, local = plan.kappa if plan.critic == "private" else 0.0, plan.local
@@ -294,9 +294,9 @@ def contributions(plan: PolicyGradientPlan, policy: Policy, critic: Value | None
     return by_part
 
 
-def critic_of(
-    plan: PolicyGradientPlan | Votes, policy: Policy, spec: PublicSpec, critic: Value | None, *, given: bool
-) -> Value | None:
+def resolve_critic(
+    plan: PolicyGradientPlan | VotesPlan, policy: Policy, spec: PublicSpec, critic: ValueFunction | None, *, given: bool
+) -> ValueFunction | None:
     """The plan's critic, or None where it has none."""
     uses = plan.critic in ("private", "public", "shared")
     if (critic is not None and not uses) or (plan.critic == "public" and (critic is None or not given)):
@@ -305,11 +305,11 @@ def critic_of(
         raise PlanError(what, where="policy_gradient.fit", expected=expected, remedy="pass what the plan uses")
     if critic is not None or not uses:
         return critic
-    scaled = policy.features if isinstance(policy.features, Scaled) else maps.default(spec.observation)
+    scaled = policy.features if isinstance(policy.features, Scaled) else maps.default_features(spec.observation)
     if plan.critic == "shared":
-        return Value(scaled, Mlp((scaled.size, 64, 64, 1), gain=1.0))
+        return ValueFunction(scaled, Mlp((scaled.size, 64, 64, 1), gain=1.0))
     wide = Quadratic(*_box(scaled)) if isinstance(scaled, Scaled) else scaled
-    return Value(wide, Mlp((wide.size, 1), gain=0.0))
+    return ValueFunction(wide, Mlp((wide.size, 1), gain=0.0))
 
 
 def _box(features: Scaled) -> tuple[tuple[float, ...], tuple[float, ...]]:

@@ -16,7 +16,7 @@ from tacit.privacy.noise.correlated import Correlation
 from tacit.privacy.sentences import Clause, Label, clause
 from tacit.privacy.vault import plan as plans
 from tacit.units import Unit
-from tacit.validation import check, positive, whole
+from tacit.validation import require_positive, require_valid, require_whole
 
 # The pieces of a plan of policy gradients.
 
@@ -51,10 +51,10 @@ class Local:
     seeded: Seeding = False
 
     def __post_init__(self) -> None:
-        whole(epochs=self.epochs, minibatches=self.minibatches)
-        positive(learning_rate=self.learning_rate)
-        check("entropy", self.entropy, 0 <= self.entropy < math.inf, "a finite number >= 0")
-        check("seeded", self.seeded, self.seeded in (True, False, "raw"), 'True, False or "raw"')
+        require_whole(epochs=self.epochs, minibatches=self.minibatches)
+        require_positive(learning_rate=self.learning_rate)
+        require_valid("entropy", self.entropy, 0 <= self.entropy < math.inf, "a finite number >= 0")
+        require_valid("seeded", self.seeded, self.seeded in (True, False, "raw"), 'True, False or "raw"')
 
 
 Setting = Literal["control", "mujoco", "dosing"]
@@ -117,25 +117,25 @@ class PolicyGradientPlan(Rounds):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        whole(horizon=self.horizon)
-        positive(clip_norm=self.clip_norm, ridge=self.ridge, kappa=self.kappa, critic_step=self.critic_step)
+        require_whole(horizon=self.horizon)
+        require_positive(clip_norm=self.clip_norm, ridge=self.ridge, kappa=self.kappa, critic_step=self.critic_step)
         if self.most_noise is not None:
-            positive(most_noise=self.most_noise)
+            require_positive(most_noise=self.most_noise)
         self.parts()
-        check("gamma", self.gamma, 0 <= self.gamma <= 1, "a number in [0, 1]")
-        check("trace", self.trace, 0 <= self.trace <= 1, "a number in [0, 1]")
-        check("critic", self.critic, self.critic in get_args(Critic), " or ".join(get_args(Critic)))
+        require_valid("gamma", self.gamma, 0 <= self.gamma <= 1, "a number in [0, 1]")
+        require_valid("trace", self.trace, 0 <= self.trace <= 1, "a number in [0, 1]")
+        require_valid("critic", self.critic, self.critic in get_args(Critic), " or ".join(get_args(Critic)))
         rate, bounded = self.reward_rate, self.gamma < 1
         sane = rate is None or (math.isfinite(rate) and bounded)
-        check("reward_rate", rate, sane, "a finite number and a gamma below 1, or None")
+        require_valid("reward_rate", rate, sane, "a finite number and a gamma below 1, or None")
         finite = 0 <= self.return_scale < math.inf and 0 <= self.entropy < math.inf
-        check("return_scale, entropy", (self.return_scale, self.entropy), finite, "finite numbers >= 0")
+        require_valid("return_scale, entropy", (self.return_scale, self.entropy), finite, "finite numbers >= 0")
         separate = self.local is None or self.entropy == 0
-        check("entropy", self.entropy, separate, "0 with local updates, which have an entropy of their own")
+        require_valid("entropy", self.entropy, separate, "0 with local updates, which have an entropy of their own")
         compatible = self.trust_region is None or self.correlation != "tree"
-        check("correlation", self.correlation, compatible, "independent or toeplitz with a trust region")
+        require_valid("correlation", self.correlation, compatible, "independent or toeplitz with a trust region")
         used = self.fisher is None or isinstance(self.trust_region, KL)
-        check("fisher", self.fisher, used, "None without a KL trust region")
+        require_valid("fisher", self.fisher, used, "None without a KL trust region")
 
     @classmethod
     def paper(
@@ -166,7 +166,7 @@ class PolicyGradientPlan(Rounds):
         Raises:
             PlanError: the setting is unknown.
         """
-        check("setting", setting, setting in get_args(Setting), " or ".join(get_args(Setting)))
+        require_valid("setting", setting, setting in get_args(Setting), " or ".join(get_args(Setting)))
         minibatches, epochs, steps, clip, entropy, trace = {
             "control": (2, 8, 64, 0.05, 0.36, 0.85),
             "mujoco": (64, 8, 2_048, 1.80, 0.02, 0.91),

@@ -25,7 +25,7 @@ from tacit.agents.policies import Policy
 from tacit.data.spec import PublicSpec
 from tacit.errors import PlanError
 from tacit.methods.policy_gradient.plan import Critic, PolicyGradientPlan
-from tacit.methods.policy_gradient.votes import Ramp, Votes
+from tacit.methods.policy_gradient.votes import Ramp, VotesPlan
 
 Hidden = tuple[int, ...]
 Clips = tuple[float, float]
@@ -44,7 +44,7 @@ class Recipe:
         restarts: whether a person's slot goes on with another episode when one is over.
     """
 
-    plan: PolicyGradientPlan | Votes
+    plan: PolicyGradientPlan | VotesPlan
     policy: Policy
     horizon: int
     repeat: int = 1
@@ -59,8 +59,8 @@ def cart_pole(*, hidden: Hidden = (64, 64), rounds: int = 200, users: int = 8) -
         rounds, users: T and N.
     """
     high = (2.4, 3.0, 0.21, 3.0)
-    policy = Policy(_around_zero(high), _network(4, hidden, 2), Categorical(2))
-    plan = _plan(rounds, users, clips=_by_size(hidden), horizon=500, reward_rate=1.0)
+    policy = Policy(_centred_features(high), _network(4, hidden, 2), Categorical(2))
+    plan = _plan(rounds, users, clips=_clips_by_size(hidden), horizon=500, reward_rate=1.0)
     return Recipe(plan, policy, horizon=500)
 
 
@@ -71,9 +71,9 @@ def acrobot(*, hidden: Hidden = (64, 64), repeat: int = 2, rounds: int = 200, us
         hidden, rounds, users: as for `cart_pole`.
         repeat: steps that an action holds for.
     """
-    policy = Policy(_around_zero((1.0, 1.0, 1.0, 1.0, 4.0, 9.0)), _network(6, hidden, 3), Categorical(3))
+    policy = Policy(_centred_features((1.0, 1.0, 1.0, 1.0, 4.0, 9.0)), _network(6, hidden, 3), Categorical(3))
     horizon = math.ceil(500 / repeat)
-    clip, noise = _by_size(hidden)
+    clip, noise = _clips_by_size(hidden)
     plan = _plan(rounds, users, clips=(clip, 0.8 * noise), horizon=horizon, reward_rate=-float(repeat))
     return Recipe(plan, policy, horizon=500, repeat=repeat)
 
@@ -87,7 +87,7 @@ def dosing(*, hidden: Hidden = (), rounds: int = 200, users: int = 8) -> Recipe:
     low = (40.0, 0.0, 0.0, 0.0, 0.0, 0.0, 700.0, 40.0, 700.0)
     high = (160.0, 80.0, 80.0, 45.0, 45.0, 600.0, 1700.0, 160.0, 1700.0)
     policy = Policy(Scaled(low, high), _network(9, hidden, 1), Gaussian((0.0,), (10.0,), (3.0,), 0.5))
-    plan = _plan(rounds, users, clips=_by_size(hidden, 2.5), horizon=143, gamma=0.8)
+    plan = _plan(rounds, users, clips=_clips_by_size(hidden, 2.5), horizon=143, gamma=0.8)
     return Recipe(plan, policy, horizon=143)
 
 
@@ -107,7 +107,7 @@ def river_swim(*, repeat: int = 4, rounds: int = 200, users: int = 8) -> Recipe:
     return Recipe(plan, policy, horizon=20, repeat=repeat)
 
 
-def general(
+def general_recipe(
     spec: PublicSpec,
     *,
     horizon: int,
@@ -128,7 +128,7 @@ def general(
     """
     policy = Policy.default(spec, hidden)
     slot = math.ceil(horizon / repeat)
-    plan = _plan(rounds, users, clips=_by_size(hidden), horizon=slot, reward_rate=reward_rate)
+    plan = _plan(rounds, users, clips=_clips_by_size(hidden), horizon=slot, reward_rate=reward_rate)
     return Recipe(plan, policy, horizon=horizon, repeat=repeat)
 
 
@@ -139,8 +139,8 @@ def half_cheetah(*, rounds: int = 50, users: int = 32) -> Recipe:
         rounds, users: as for `cart_pole`.
     """
     high = (0.5, 1.0, 0.8, 0.8, 0.8, 0.8, 0.8, 0.8, 5.0, 3.0, 5.0, 15.0, 15.0, 15.0, 15.0, 15.0, 15.0)
-    policy = Policy(_around_zero(high), _network(17, (), 6), _torques(6))
-    return Recipe(_strides(rounds, users, horizon=1000), policy, horizon=1000)
+    policy = Policy(_centred_features(high), _network(17, (), 6), _torques(6))
+    return Recipe(_robot_plan(rounds, users, horizon=1000), policy, horizon=1000)
 
 
 def hopper(*, rounds: int = 50, users: int = 32) -> Recipe:
@@ -152,7 +152,7 @@ def hopper(*, rounds: int = 50, users: int = 32) -> Recipe:
     low = (0.7, -0.2, -2.7, -2.7, -0.8, -5.0, -5.0, -10.0, -10.0, -10.0, -10.0)
     high = (1.8, 0.2, 0.3, 0.3, 0.8, 5.0, 5.0, 10.0, 10.0, 10.0, 10.0)
     policy = Policy(Scaled(low, high), _network(11, (), 3), _torques(3))
-    return Recipe(_strides(rounds, users, horizon=500, reward_rate=2.0), policy, horizon=500, restarts=True)
+    return Recipe(_robot_plan(rounds, users, horizon=500, reward_rate=2.0), policy, horizon=500, restarts=True)
 
 
 def half_cheetah_votes(*, hidden: Hidden = (), rounds: int = 100, users: int = 16) -> Recipe:
@@ -162,9 +162,9 @@ def half_cheetah_votes(*, hidden: Hidden = (), rounds: int = 100, users: int = 1
         hidden, rounds, users: as for `cart_pole`.
     """
     high = (0.5, 1.0, 0.8, 0.8, 0.8, 0.8, 0.8, 0.8, 5.0, 3.0, 5.0, 15.0, 15.0, 15.0, 15.0, 15.0, 15.0)
-    policy = Policy(_around_zero(high), _network(17, hidden, 6), _torques(6))
+    policy = Policy(_centred_features(high), _network(17, hidden, 6), _torques(6))
     strides = Ramp(first=100, last=300)
-    plan = Votes(rounds=rounds, users=users, directions=5, episode_length=strides, radius=1.0, step=0.3)
+    plan = VotesPlan(rounds=rounds, users=users, directions=5, episode_length=strides, radius=1.0, step=0.3)
     return Recipe(plan, policy, horizon=1000)
 
 
@@ -180,7 +180,7 @@ def hopper_votes(*, hidden: Hidden = (), rounds: int = 90, users: int = 32) -> R
     reach = (0.6, 0.2, 0.8, 0.8, 1.0, 3.0, 3.0, 4.0, 6.0, 8.0, 12.0)
     low, high = (tuple(m + sign * r for m, r in zip(middle, reach, strict=True)) for sign in (-1.0, 1.0))
     policy = Policy(Scaled(low, high), _network(11, hidden, 3), _torques(3))
-    plan = Votes(
+    plan = VotesPlan(
         rounds=rounds,
         users=users,
         directions=1,
@@ -198,10 +198,10 @@ def general_votes(
     """A first try of votes for another task: one of each person, on whole episodes.
 
     Args:
-        spec, horizon, repeat: as for `general`.
+        spec, horizon, repeat: as for `general_recipe`.
         hidden, rounds, users: as for `cart_pole`.
     """
-    plan = Votes(rounds=rounds, users=users, episode_length=math.ceil(horizon / repeat), radius=0.5, step=0.3)
+    plan = VotesPlan(rounds=rounds, users=users, episode_length=math.ceil(horizon / repeat), radius=0.5, step=0.3)
     return Recipe(plan, Policy.default(spec, hidden), horizon=horizon, repeat=repeat)
 
 
@@ -234,7 +234,7 @@ VOTED: dict[str, Callable[..., Recipe]] = {"HalfCheetah-v5": half_cheetah_votes,
 """Recipes of votes by the names of their tasks."""
 
 
-def named(name: str, *, rounds: int = 200, users: int = 8) -> Recipe:
+def find_recipe(name: str, *, rounds: int = 200, users: int = 8) -> Recipe:
     """The recipe of a known task.
 
     Raises:
@@ -273,7 +273,7 @@ def _plan(
     )
 
 
-def _strides(rounds: int, users: int, *, horizon: int, reward_rate: float | None = None) -> PolicyGradientPlan:
+def _robot_plan(rounds: int, users: int, *, horizon: int, reward_rate: float | None = None) -> PolicyGradientPlan:
     """The plan of the robots, for the small noise of epsilon 8 and above."""
     return PolicyGradientPlan(
         rounds=rounds, users=users, horizon=horizon, trace=0.95, clip_norm=1.5 * users / 32, reward_rate=reward_rate
@@ -289,11 +289,11 @@ def _network(inputs: int, hidden: Hidden, outputs: int) -> Mlp:
     return Mlp((inputs, *hidden, outputs), gain=0.01 if hidden else 0.0)
 
 
-def _by_size(hidden: Hidden, scale: float = 1.0) -> Clips:
+def _clips_by_size(hidden: Hidden, scale: float = 1.0) -> Clips:
     """For a log-linear policy, one small hidden layer, or more; `scale` is of the task."""
     clip, noise = (1.9, 2.0) if not hidden else (1.1, 1.2) if len(hidden) == 1 and hidden[0] <= 16 else (0.75, 0.8)
     return scale * clip, scale * noise
 
 
-def _around_zero(high: tuple[float, ...]) -> Features:
+def _centred_features(high: tuple[float, ...]) -> Features:
     return Scaled(tuple(-v for v in high), high)

@@ -10,7 +10,7 @@ from tacit.privacy.noise import correlated
 from tacit.privacy.noise.correlated import Correlation
 from tacit.privacy.sentences import Clause, Label, clause
 from tacit.privacy.vault import plan as plans
-from tacit.validation import check, positive, whole
+from tacit.validation import require_positive, require_valid, require_whole
 
 POLICY = "policy"
 """The name of the part that moves the policy."""
@@ -34,9 +34,9 @@ class Staircase:
     least: float
 
     def __post_init__(self) -> None:
-        whole(every=self.every)
-        positive(least=self.least)
-        check("factor", self.factor, 1 < self.factor < math.inf, "a finite number > 1")
+        require_whole(every=self.every)
+        require_positive(least=self.least)
+        require_valid("factor", self.factor, 1 < self.factor < math.inf, "a finite number > 1")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,12 +67,12 @@ class Rounds(plans.PrivatePlan):
 
     def __post_init__(self) -> None:
         often = type(self.rounds) is int and type(self.participations) is int and self.participations <= self.rounds
-        check("participations", self.participations, often, "at most as many as there are rounds")
-        whole(rounds=self.rounds, users=self.users, participations=self.participations)
-        positive(step=self.step)
+        require_valid("participations", self.participations, often, "at most as many as there are rounds")
+        require_whole(rounds=self.rounds, users=self.users, participations=self.participations)
+        require_positive(step=self.step)
         stairs = isinstance(self.schedule, Staircase) or self.schedule in get_args(Schedule)
-        check("schedule", self.schedule, stairs, "linear, constant or a Staircase")
-        check("average", self.average, 0 < self.average <= 1, "a number in (0, 1]")
+        require_valid("schedule", self.schedule, stairs, "linear, constant or a Staircase")
+        require_valid("average", self.average, 0 < self.average <= 1, "a number in (0, 1]")
 
     @property
     def policy_noise(self) -> float | None:
@@ -86,7 +86,7 @@ class Rounds(plans.PrivatePlan):
             return max(stairs.least, self.step / stairs.factor ** (round_ // stairs.every))
         return self.step * (1 - round_ / self.rounds) if self.schedule == "linear" else self.step
 
-    def averaged(self, round_: int) -> bool:
+    def is_averaged(self, round_: int) -> bool:
         """Whether the iterate that ends round 0 .. T - 1 enters the average."""
         return round_ >= self.rounds - math.ceil(self.average * self.rounds)
 

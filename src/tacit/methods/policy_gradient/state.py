@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.agents.policies import Acting, Float32, Policy, Value
+from tacit.agents.policies import Float32, Policy, PolicyActor, ValueFunction
 from tacit.agents.policy_files import FeedForward
 from tacit.errors import PlanError
-from tacit.methods.policy_gradient.contributions import Released
+from tacit.methods.policy_gradient.contributions import RoundInputs
 from tacit.methods.policy_gradient.fisher import PART as FISHER
 from tacit.methods.policy_gradient.plan import CRITIC, PolicyGradientPlan
 from tacit.methods.policy_gradient.rounds import POLICY
-from tacit.methods.policy_gradient.votes import Votes
+from tacit.methods.policy_gradient.votes import VotesPlan
 from tacit.privacy.vault.base import Run
 from tacit.privacy.vault.plan import plan_id
 from tacit.privacy.vault.user_vault import UserVault
@@ -29,14 +29,14 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 
-AnyPlan = PolicyGradientPlan | Votes
+AnyPlan = PolicyGradientPlan | VotesPlan
 """What can be learnt under."""
 
 # What learning hands out: policies, all of them public.
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Learned:
+class TrainedPolicies:
     """The released policies of R replicates (R = 1 but for simulated people).
 
     Args:
@@ -66,14 +66,14 @@ class Learned:
         """R."""
         return len(self.last)
 
-    def actor(self, *, greedy: bool = False, average: bool = False) -> Acting:
+    def actor(self, *, greedy: bool = False, average: bool = False) -> PolicyActor:
         """Serve people with the last parameters, or with the averaged ones.
 
         Args:
             greedy: the most probable action instead of a random one, as policies of votes always take.
             average: the averaged parameters.
         """
-        return Acting(self.policy, self.average if average else self.last, greedy or self.plan.greedy)
+        return PolicyActor(self.policy, self.average if average else self.last, greedy or self.plan.greedy)
 
     def predict(
         self,
@@ -82,7 +82,7 @@ class Learned:
         episode_start: NDArray[Any] | None = None,
         deterministic: bool = False,
     ) -> tuple[NDArray[Any], None]:
-        """Act as a model of Stable-Baselines3 does, with the last parameters (see `Acting.predict`)."""
+        """Act as a model of Stable-Baselines3 does, with the last parameters (see `PolicyActor.predict`)."""
         return self.actor().predict(observation, state, episode_start, deterministic)
 
     def feed_forward(self) -> FeedForward:
@@ -93,7 +93,7 @@ class Learned:
         """
         return FeedForward.of(self.policy, self.last)
 
-    def replicate(self, r: int) -> Learned:
+    def replicate(self, r: int) -> TrainedPolicies:
         """The policies of one replicate, with R = 1."""
         index = slice(r, r + 1) if r >= 0 else slice(r, None)
         return replace(
@@ -118,7 +118,7 @@ class State:
         self,
         plan: AnyPlan,
         policy: Policy,
-        critic: Value | None,
+        critic: ValueFunction | None,
         replicates: int,
         start: Float32 | None,
         critic_start: Float32 | None,
@@ -126,13 +126,13 @@ class State:
     ) -> None:
         generator = np.random.default_rng(seed)
         self.plan, self.policy, self.replicates = plan, policy, replicates
-        self.master = _start("start", policy.initial(generator, replicates), start)
+        self.master = _start("start", policy.initial_parameters(generator, replicates), start)
         self.critic: Float64 | None = None
         if critic is not None:
-            self.critic = _start("critic_start", critic.network.initial(generator, replicates), critic_start)
+            self.critic = _start("critic_start", critic.network.initial_parameters(generator, replicates), critic_start)
         self.previous: Float64 | None = None
         self.information = np.zeros((replicates, 0))
-        self.asked = 0
+        self.information_count = 0
         self.total, self.counted, self.rounds = np.zeros_like(self.master), 0, 0
         self.norms = np.zeros((plan.rounds, replicates))
         self.kept = np.unique(np.linspace(0, plan.rounds, min(plan.rounds, KEPT) + 1).astype(np.int64))
@@ -143,38 +143,38 @@ class State:
         """The released parameters [R, P]."""
         return self.master.astype(np.float32)
 
-    def released(self, k: int, stretch: Float64) -> Released:
+    def round_inputs(self, k: int, stretch: Float64) -> RoundInputs:
         """What the round's contributions may use."""
         phi = None if self.critic is None else self.critic.astype(np.float32)
         previous = None if self.previous is None else self.previous.astype(np.float32)
-        return Released(self.theta, phi, stretch, k, previous)
+        return RoundInputs(self.theta, phi, stretch, k, previous)
 
     def update(self, k: int, means: dict[str, Float64], shrink: Float64) -> None:
         """Take round k's noisy means into the parameters, the average and the history."""
         plan, size = self.plan, self.plan.step_at(k)
         mean = means[POLICY] * shrink[:, None]
-        ascent, taught = mean[:, : self.policy.parameters], mean[:, self.policy.parameters :]
+        ascent, critic_mean = mean[:, : self.policy.parameters], mean[:, self.policy.parameters :]
         self.master = self.master + size * ascent
         self.previous = ascent
         if self.critic is not None and isinstance(plan, PolicyGradientPlan):
             if plan.critic == "private":
-                self.critic = self.critic + size * plan.critic_step / plan.kappa * taught
+                self.critic = self.critic + size * plan.critic_step / plan.kappa * critic_mean
             elif plan.critic == "shared":
                 self.critic = self.critic + size * plan.critic_step * means[CRITIC]
         if FISHER in means:
-            before = self.information if self.asked else np.zeros_like(means[FISHER])
-            self.asked += 1
-            self.information = before + (means[FISHER] - before) / self.asked
-        if plan.averaged(k):
+            before = self.information if self.information_count else np.zeros_like(means[FISHER])
+            self.information_count += 1
+            self.information = before + (means[FISHER] - before) / self.information_count
+        if plan.is_averaged(k):
             self.total, self.counted = self.total + self.master, self.counted + 1
         self.norms[k] = np.linalg.norm(ascent, axis=1)
         self.rounds = k + 1
         self.iterates[self.kept >= self.rounds] = self.theta
 
-    def learned(self) -> Learned:
+    def learned_policy(self) -> TrainedPolicies:
         """The value to release."""
         average = (self.total / self.counted).astype(np.float32) if self.counted else self.theta
-        return Learned(
+        return TrainedPolicies(
             plan=self.plan,
             policy=self.policy,
             last=self.theta,
@@ -207,7 +207,7 @@ class State:
         arrays: dict[str, Any] = {name: tensor.numpy().copy() for name, tensor in tensors.items()}
         self.master, self.total, self.norms = arrays["theta"], arrays["total"], arrays["norms"]
         self.iterates, self.information = arrays["iterates"], arrays["information"]
-        self.counted, self.asked, self.rounds = (int(v) for v in arrays["counts"])
+        self.counted, self.information_count, self.rounds = (int(v) for v in arrays["counts"])
         self.previous = arrays["previous"] if self.rounds else None
         if self.critic is not None:
             self.critic = arrays["critic"]
@@ -220,16 +220,16 @@ class State:
             "iterates": self.iterates,
             "previous": np.zeros_like(self.master) if self.previous is None else self.previous,
             "information": self.information,
-            "counts": np.array([self.counted, self.asked, self.rounds]),
+            "counts": np.array([self.counted, self.information_count, self.rounds]),
         }
         return arrays if self.critic is None else arrays | {"critic": self.critic}
 
 
-def _start(name: str, drawn: Float32, given: Float32 | None) -> Float64:
+def _start(name: str, drawn: Float32, provided: Float32 | None) -> Float64:
     """The given parameters, for every replicate, or those drawn: [R, P] float64."""
-    if given is None:
+    if provided is None:
         return drawn.astype(np.float64)
-    value = np.asarray(given, np.float64)
+    value = np.asarray(provided, np.float64)
     if value.shape not in (drawn.shape, drawn.shape[1:]) or not np.isfinite(value).all():
         what = f"{name} has shape {value.shape}, or holds numbers that are not finite"
         expected = f"{drawn.shape[1]} finite parameters, for all replicates or for each of {drawn.shape[0]}"

@@ -22,7 +22,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tacit.validation import check
+from tacit.validation import require_valid
 
 POINTS = 4096
 """At how many points a characteristic function is summed."""
@@ -35,7 +35,7 @@ def l2_quantile(confidence: float, *, noise: float, dimension: int, users: int =
     # It is s^2 times a non-central chi-square with d degrees of freedom and non-centrality (N / s)^2; N^2 without
     # noise.
     check_step(confidence, noise, users)
-    check("dimension", dimension, dimension >= 1, "a whole number >= 1")
+    require_valid("dimension", dimension, dimension >= 1, "a whole number >= 1")
     if noise == 0:
         return float(users**2)
     return float(noise**2 * ncx2.ppf(confidence, dimension, (users / noise) ** 2))
@@ -85,7 +85,7 @@ def weighted_quantile(confidence: float, weights: np.ndarray, shift: np.ndarray)
     # The sum is that of the density's images 2 pi / distance apart, all but one beyond the tail; it is cut where the
     # terms have fallen below 2e-5.
     # confidence: in [0.5, 0.99]; weights: [n] >= 0, not all 0; shift: [n] m_i >= 0
-    check("confidence", confidence, 0.5 <= confidence <= 0.99, "a number in [0.5, 0.99]")
+    require_valid("confidence", confidence, 0.5 <= confidence <= 0.99, "a number in [0.5, 0.99]")
     guess = moment_quantile(confidence, weights, shift)
     mean, second, *_ = _cumulants(weights, shift)
     step = math.pi / (mean + 10 * math.sqrt(2 * second) + 40 * weights.max())
@@ -106,7 +106,7 @@ def l2_clip(
 ) -> float:
     """Proposition 4.4: the largest C with P(|theta' - theta|^2 / 2 <= radius) >= confidence, reached at |g| >= C."""
     quantile = l2_quantile(confidence, noise=noise, dimension=dimension, users=users)
-    return clip_of(radius, learning_rate, users, quantile)
+    return quantile_clip(radius, learning_rate, users, quantile)
 
 
 def kl_clip(
@@ -122,7 +122,7 @@ def kl_clip(
     # confidence: in [0.5, 0.99]; learning_rate: eta > 0; eigenvalues: of the Fisher information F, in any order, those
     # that are 0 may be left out; users: N, how many contributions a step is the mean of
     quantile = kl_quantile(confidence, eigenvalues, noise=noise, users=users)
-    return clip_of(radius, learning_rate, users, quantile)
+    return quantile_clip(radius, learning_rate, users, quantile)
 
 
 @dataclass(frozen=True)
@@ -171,8 +171,8 @@ class KL:
 
     def __post_init__(self) -> None:
         _check_region(self.radius, self.confidence, 0.5)
-        check("confidence", self.confidence, self.confidence <= 0.99, "a number in [0.5, 0.99]")
-        check("ridge", self.ridge, 0 <= self.ridge < math.inf, "a finite number >= 0")
+        require_valid("confidence", self.confidence, self.confidence <= 0.99, "a number in [0.5, 0.99]")
+        require_valid("ridge", self.ridge, 0 <= self.ridge < math.inf, "a finite number >= 0")
 
     def clip(
         self,
@@ -189,7 +189,8 @@ class KL:
             PlanError: there are no eigenvalues, more than `dimension` of them, or a negative or infinite one.
         """
         count = 0 if eigenvalues is None else len(eigenvalues)
-        check("eigenvalues", count, 1 <= count <= dimension, f"from 1 to {dimension} eigenvalues of the information")
+        valid = 1 <= count <= dimension
+        require_valid("eigenvalues", count, valid, f"from 1 to {dimension} eigenvalues of the information")
         assert eigenvalues is not None
         whole = np.full(dimension, self.ridge)
         whole[:count] += np.asarray(eigenvalues, np.float64)
@@ -206,9 +207,9 @@ class KL:
 TrustRegion = L2 | KL
 
 
-def clip_of(radius: float, learning_rate: float, users: int, quantile: float) -> float:
-    check("radius", radius, 0 < radius < math.inf, "a finite number > 0")
-    check("learning_rate", learning_rate, 0 < learning_rate < math.inf, "a finite number > 0")
+def quantile_clip(radius: float, learning_rate: float, users: int, quantile: float) -> float:
+    require_valid("radius", radius, 0 < radius < math.inf, "a finite number > 0")
+    require_valid("learning_rate", learning_rate, 0 < learning_rate < math.inf, "a finite number > 0")
     return math.sqrt(2 * radius / quantile) * users / learning_rate
 
 
@@ -216,7 +217,7 @@ def _spectrum(eigenvalues: Sequence[float]) -> np.ndarray:
     weights = np.asarray(eigenvalues, np.float64)
     fine = weights.ndim == 1 and len(weights) > 0 and bool(np.isfinite(weights).all() and (weights >= 0).all())
     valid = fine and bool(weights.max() > 0)
-    check("eigenvalues", weights.tolist()[:4], valid, "finite numbers >= 0, one of them > 0 (or a ridge)")
+    require_valid("eigenvalues", weights.tolist()[:4], valid, "finite numbers >= 0, one of them > 0 (or a ridge)")
     return weights
 
 
@@ -227,11 +228,12 @@ def _cumulants(weights: np.ndarray, shift: np.ndarray) -> np.ndarray:
 
 
 def check_step(confidence: float, noise: float, users: int) -> None:
-    check("confidence", confidence, 0 < confidence < 1, "a number in (0, 1)")
-    check("users", users, users >= 1, "a whole number >= 1")
-    check("noise", noise, noise == 0 or 1e-4 * users <= noise < math.inf, "0, or a finite number >= users / 10,000")
+    require_valid("confidence", confidence, 0 < confidence < 1, "a number in (0, 1)")
+    require_valid("users", users, users >= 1, "a whole number >= 1")
+    valid = noise == 0 or 1e-4 * users <= noise < math.inf
+    require_valid("noise", noise, valid, "0, or a finite number >= users / 10,000")
 
 
 def _check_region(radius: float, confidence: float, least: float) -> None:
-    check("radius", radius, 0 < radius < math.inf, "a finite number > 0")
-    check("confidence", confidence, least <= confidence < 1 and confidence > 0, f"a number from {least:g} to 1")
+    require_valid("radius", radius, 0 < radius < math.inf, "a finite number > 0")
+    require_valid("confidence", confidence, least <= confidence < 1 and confidence > 0, f"a number from {least:g} to 1")

@@ -34,9 +34,9 @@ from tacit.privacy.mechanisms.sums import UserSum
 from tacit.privacy.noise.correlated import Correlation
 from tacit.privacy.sentences import Label, clause
 from tacit.privacy.vault import plan as plans
-from tacit.privacy.vault.base import exhausted
+from tacit.privacy.vault.base import exhausted_error
 from tacit.privacy.vault.user_vault import UserVault
-from tacit.validation import check, positive, whole
+from tacit.validation import require_positive, require_valid, require_whole
 
 Float64 = NDArray[np.float64]
 Table = NDArray[np.int64]
@@ -76,9 +76,10 @@ class UcbVi(plans.PrivatePlan):
     """sigma; None until calibrated, 0 for no privacy."""
 
     def __post_init__(self) -> None:
-        whole(states=self.states, actions=self.actions, horizon=self.horizon, rounds=self.rounds, users=self.users)
-        positive(most=self.most)
-        check("bonus", self.bonus, 0 <= self.bonus < math.inf, "a finite number >= 0")
+        require_whole(states=self.states, actions=self.actions, horizon=self.horizon)
+        require_whole(rounds=self.rounds, users=self.users)
+        require_positive(most=self.most)
+        require_valid("bonus", self.bonus, 0 <= self.bonus < math.inf, "a finite number >= 0")
         self.parts()
 
     def parts(self) -> tuple[UserSum]:
@@ -119,14 +120,14 @@ class EpisodeVisits:
 
     def __call__(self, rows: Rows, state: Any) -> Float64:
         """[U, S A S + S A]."""
-        s, after = rows["observations"] % self.states, rows["next_observations"] % self.states
+        s, next_states = rows["observations"] % self.states, rows["next_observations"] % self.states
         pair = s * self.actions + rows["actions"]
         person, mask = np.arange(len(s))[:, None], rows["mask"]
         size = self.states * self.actions
         vectors = np.zeros((len(s), size * (self.states + 1)))
-        np.add.at(vectors, (person, pair * self.states + after), mask)
-        paid = np.clip(rows["rewards"].astype(np.float64) / self.most, 0.0, 1.0)
-        np.add.at(vectors, (person, size * self.states + pair), paid * mask)
+        np.add.at(vectors, (person, pair * self.states + next_states), mask)
+        rewards = np.clip(rows["rewards"].astype(np.float64) / self.most, 0.0, 1.0)
+        np.add.at(vectors, (person, size * self.states + pair), rewards * mask)
         return vectors
 
 
@@ -171,13 +172,13 @@ def plan_policy(plan: UcbVi, counters: Float64, bonus: float) -> Table:
     visits = counts.sum(axis=3)
     floor = np.maximum(visits, 1.0)
     moves = np.where(visits[..., None] > 0, counts / np.maximum(visits, 1e-12)[..., None], 1.0 / s)
-    paid = plan.most * np.clip(counters[:, s * a * s :].reshape(replicates, s, a) / floor, 0.0, 1.0)
-    paid += bonus / np.sqrt(floor)
+    rewards = plan.most * np.clip(counters[:, s * a * s :].reshape(replicates, s, a) / floor, 0.0, 1.0)
+    rewards += bonus / np.sqrt(floor)
     flat, value = moves.reshape(replicates, s * a, s), np.zeros((replicates, s))
     table = np.empty((replicates, plan.horizon, s), np.int64)
     for h in range(plan.horizon - 1, -1, -1):
-        ahead = (flat @ value[:, :, None]).reshape(replicates, s, a)
-        quality = np.minimum(paid + ahead, (plan.horizon - h) * plan.most)
+        next_values = (flat @ value[:, :, None]).reshape(replicates, s, a)
+        quality = np.minimum(rewards + next_values, (plan.horizon - h) * plan.most)
         table[:, h] = quality.argmax(axis=2)
         value = quality.max(axis=2)
     return table
@@ -198,8 +199,8 @@ def fit(plan: UcbVi, vault: UserVault, *, progress: Callable[[int, int], None] |
     """
     _require_fit(plan, vault)
     run = vault.reserve(plan)
-    if vault.touched(run):
-        raise exhausted(run, PART)
+    if vault.has_started(run):
+        raise exhausted_error(run, PART)
     contribution = EpisodeVisits(plan.states, plan.actions, plan.most)
     counters = np.zeros((vault.replicates, plan.states * plan.actions * (plan.states + 1)))
     served_rounds = set(np.linspace(0, plan.rounds - 1, min(KEPT, plan.rounds)).astype(np.int64).tolist())
@@ -217,11 +218,12 @@ def fit(plan: UcbVi, vault: UserVault, *, progress: Callable[[int, int], None] |
 
 
 def _require_fit(plan: UcbVi, vault: UserVault) -> None:
-    seen, done, paid = vault.spec.observation, vault.spec.action, vault.spec.reward
+    observation, action, reward = vault.spec.observation, vault.spec.action, vault.spec.reward
     size = (plan.horizon + 1) * plan.states
-    fits = isinstance(seen, Discrete) and seen.n == size and isinstance(done, Discrete) and done.n == plan.actions
-    if not fits or paid.low[0] < 0 or paid.high[0] > plan.most:
+    fits = isinstance(observation, Discrete) and observation.n == size
+    fits = fits and isinstance(action, Discrete) and action.n == plan.actions
+    if not fits or reward.low[0] < 0 or reward.high[0] > plan.most:
         what = "the people's observations, actions or rewards are not those of the plan"
         expected = f"{size} observations (t S + s), {plan.actions} actions, rewards in [0, {plan.most:g}]"
-        remedy = "serve people through tacit.envs.rollouts.Timed, or change the plan"
+        remedy = "serve people through tacit.envs.rollouts.TimedDomain, or change the plan"
         raise PlanError(what, where=f"{plan.method} plan", expected=expected, remedy=remedy)

@@ -3,7 +3,7 @@
     1. for k = 0 .. T - 1:
     2.     public directions delta_{u,1} .. delta_{u,p} for each place u, orthonormal           (`directions`)
     3.     the person in place u plays theta + nu delta_{u,i} and theta - nu delta_{u,i}, i = 1 .. p, each from a fresh
-           start for at most L decisions; their returns are R+ and R-                            (`Tried`)
+           start for at most L decisions; their returns are R+ and R-                            (`TrialActor`)
     4.     x_u = sum_i sign(R+ - R-) delta_{u,i}, whose norm is at most sqrt(p)                  (`Ballot`)
     5.     theta <- theta + step_k sqrt(P) / p (sum_u x_u + n_k) / N                             (`vault.noisy_sum`)
 
@@ -24,14 +24,14 @@ from typing import Any, ClassVar, Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.agents.policies import Acting, Float32, Policy
+from tacit.agents.policies import Float32, Policy, PolicyActor
 from tacit.errors import PlanError
 from tacit.methods.policy_gradient.rounds import POLICY, Rounds, label
 from tacit.parameters import Option
 from tacit.privacy.mechanisms.responses import RandomizedResponses
 from tacit.privacy.mechanisms.sums import UserSum
 from tacit.privacy.sentences import Clause, Label, clause
-from tacit.validation import check, positive, whole
+from tacit.validation import require_positive, require_valid, require_whole
 
 Float64 = NDArray[np.float64]
 Answers = Literal["summed", "randomized"]
@@ -50,11 +50,11 @@ class Ramp:
     last: int
 
     def __post_init__(self) -> None:
-        whole(first=self.first, last=self.last)
+        require_whole(first=self.first, last=self.last)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Votes(Rounds):
+class VotesPlan(Rounds):
     """T rounds of votes: N people a round, each with p votes on steps along public directions of their own place.
 
     What one person adds has norm at most sqrt(p) by construction, so that nothing is clipped. The policy acts without
@@ -89,21 +89,22 @@ class Votes(Rounds):
         for name in ("directions", "episode_length"):
             value = getattr(self, name)
             if not isinstance(value, Ramp):
-                whole(**{name: value})
-        check("answers", self.answers, self.answers in get_args(Answers), " or ".join(get_args(Answers)))
+                require_whole(**{name: value})
+        require_valid("answers", self.answers, self.answers in get_args(Answers), " or ".join(get_args(Answers)))
         plain = self.answers == "summed" or (self.correlation, self.decay) == ("toeplitz", (1.0,))
-        check("correlation, decay", (self.correlation, self.decay), plain, "the defaults: randomised votes have no sum")
-        positive(radius=self.radius)
-        check("offset", self.offset, math.isfinite(self.offset), "a finite number")
-        check("seed", self.seed, type(self.seed) is int and self.seed >= 0, "a whole number >= 0")
+        expected = "the defaults: randomised votes have no sum"
+        require_valid("correlation, decay", (self.correlation, self.decay), plain, expected)
+        require_positive(radius=self.radius)
+        require_valid("offset", self.offset, math.isfinite(self.offset), "a finite number")
+        require_valid("seed", self.seed, type(self.seed) is int and self.seed >= 0, "a whole number >= 0")
 
     def directions_at(self, round_: int) -> int:
         """p of round 0 .. T - 1."""
-        return self._at(self.directions, round_)
+        return self._interpolate(self.directions, round_)
 
     def length_at(self, round_: int) -> int:
         """L of round 0 .. T - 1."""
-        return self._at(self.episode_length, round_)
+        return self._interpolate(self.episode_length, round_)
 
     @property
     def horizon(self) -> int:
@@ -111,14 +112,14 @@ class Votes(Rounds):
         return max(2 * self.directions_at(k) * self.length_at(k) for k in range(self.rounds))
 
     @property
-    def most(self) -> int:
+    def max_directions(self) -> int:
         """The largest p."""
         return max(self.directions_at(0), self.directions_at(self.rounds - 1))
 
     @property
     def bound(self) -> float:
         """sqrt(p) for the largest p: no contribution is longer."""
-        return math.sqrt(self.most)
+        return math.sqrt(self.max_directions)
 
     def parts(self) -> tuple[UserSum] | tuple[RandomizedResponses]:
         """The only touch of people's rows: T noisy sums, or T rounds of answers."""
@@ -143,7 +144,7 @@ class Votes(Rounds):
             name=POLICY,
             steps=self.rounds,
             users=self.users,
-            answers=self.most,
+            answers=self.max_directions,
             noise_multiplier=self.noise_multiplier,
             rows_per_unit=self.horizon,
             participations=self.participations,
@@ -151,8 +152,9 @@ class Votes(Rounds):
 
     def require_room(self, parameters: int) -> None:
         """Refuse a policy with fewer parameters than there are directions."""
-        if self.most > parameters:
-            what = f"{self.most} directions are orthonormal only where there are as many parameters, not {parameters}"
+        if self.max_directions > parameters:
+            known = f"{self.max_directions} directions are orthonormal only where there are as many parameters"
+            what = f"{known}, not {parameters}"
             expected = f"at most {parameters} directions for this policy"
             remedy = "ask for fewer directions, or learn a larger policy"
             raise PlanError(what, where=f"{self.method} plan", expected=expected, remedy=remedy)
@@ -165,7 +167,7 @@ class Votes(Rounds):
         """
         return label(self, self.horizon, *declared, clause("vote_directions", seed=self.seed))
 
-    def _at(self, value: int | Ramp, round_: int) -> int:
+    def _interpolate(self, value: int | Ramp, round_: int) -> int:
         if not isinstance(value, Ramp):
             return value
         return value.first + round((value.last - value.first) * round_ / max(1, self.rounds - 1))
@@ -175,12 +177,12 @@ class Votes(Rounds):
 
 
 @dataclass(frozen=True, eq=False)
-class Tried:
+class TrialActor:
     """What the people of a round are served with: `episodes` episodes each, every one from a fresh start. Where another
     actor takes replicates it takes codes, (r N + u) `episodes` + e for episode e of the person in place u of replicate
     r. Episode 2 i is played with theta + nu delta_i, episode 2 i + 1 with theta - nu delta_i."""
 
-    acting: Acting  # one row of parameters for each code, [R N 2 p, P]
+    acting: PolicyActor  # one row of parameters for each code, [R N 2 p, P]
     places: int  # N
     episodes: int  # 2 p
     length: int  # L, most decisions of an episode
@@ -205,23 +207,24 @@ class Ballot:
 
     offset: float  # what is added to every reward
     counted: bool  # False gives 0 for everybody
-    most: int  # the largest p of the plan. Votes of a round with fewer are stretched to the same norm.
+    max_directions: int  # the largest p of the plan. Votes of a round with fewer are stretched to the same norm.
 
     def __call__(self, rows: Mapping[str, NDArray[Any]], state: VoteDirections) -> Float64:
         """[U, P], of norm at most sqrt(most)."""
-        return self.spread(self.signs(rows, state), state.directions[rows["replicate"], rows["place"]])
+        return self.combine_directions(self.signs(rows, state), state.directions[rows["replicate"], rows["place"]])
 
-    def spread(self, signs: Float64, own: Float64) -> Float64:
+    def combine_directions(self, signs: Float64, person_directions: Float64) -> Float64:
         """[..., P] of signs [..., p] of votes and their directions [..., p, P]."""
-        return np.asarray(math.sqrt(self.most / signs.shape[-1]) * np.einsum("...p,...pd->...d", signs, own))
+        scale = math.sqrt(self.max_directions / signs.shape[-1])
+        return np.asarray(scale * np.einsum("...p,...pd->...d", signs, person_directions))
 
     def signs(self, rows: Mapping[str, NDArray[Any]], state: VoteDirections) -> Float64:
         """[U, p]: 1, -1, or 0 for no vote."""
-        returns, ended = self._heard(rows, 2 * state.directions.shape[2])
+        returns, ended = self._episode_returns(rows, 2 * state.directions.shape[2])
         votes = np.sign(returns[:, ::2] - returns[:, 1::2]) * (ended[:, ::2] & ended[:, 1::2])
         return np.asarray(self.counted * votes)
 
-    def _heard(self, rows: Mapping[str, NDArray[Any]], count: int) -> tuple[Float64, NDArray[np.bool_]]:
+    def _episode_returns(self, rows: Mapping[str, NDArray[Any]], count: int) -> tuple[Float64, NDArray[np.bool_]]:
         """Returns [U, count] of each person's first episodes, and which of these ended."""
         people, which = len(rows["mask"]), np.cumsum(rows["starts"], axis=1) - 1
         read = rows["mask"] & (which < count)
@@ -246,13 +249,14 @@ class VoteAnswers:
         return self.ballot.signs(rows, state)
 
 
-def mean(plan: Votes, answers: NDArray[np.int8], asked: VoteDirections) -> Float64:
+def estimate_mean(plan: VotesPlan, answers: NDArray[np.int8], released: VoteDirections) -> Float64:
     """What randomised answers [R, N, p] say of the mean of all ballots, [R, P], without bias."""
-    spread = Ballot(plan.offset, plan.counted, plan.most).spread(answers.astype(np.float64), asked.directions)
+    ballot = Ballot(plan.offset, plan.counted, plan.max_directions)
+    spread = ballot.combine_directions(answers.astype(np.float64), released.directions)
     return np.asarray(spread.sum(axis=1) / (plan.users * plan.responses().signal))
 
 
-def directions(plan: Votes, parameters: int, replicates: int, round_: int) -> Float64:
+def draw_directions(plan: VotesPlan, parameters: int, replicates: int, round_: int) -> Float64:
     """The directions of a round, [R, N, p, P], those of one place orthonormal; a function of public numbers alone."""
     # They are uniform, up to their signs, on which votes do not depend.
     # plan: N, p and the seed; parameters: P >= p; replicates: R; round_: 0 .. T - 1
@@ -261,9 +265,10 @@ def directions(plan: Votes, parameters: int, replicates: int, round_: int) -> Fl
     return np.swapaxes(np.linalg.qr(generator.standard_normal(shape))[0], 2, 3)
 
 
-def tried(plan: Votes, policy: Policy, theta: Float32, asked: VoteDirections, round_: int) -> Tried:
+def trial_actor(plan: VotesPlan, policy: Policy, theta: Float32, released: VoteDirections, round_: int) -> TrialActor:
     """What the people of a round are served with, at the released parameters theta [R, P]."""
-    pairs = plan.radius * np.stack([asked.directions, -asked.directions], axis=3)
-    played = (theta[:, None, None, None] + pairs).reshape(-1, policy.parameters).astype(np.float32)
-    episodes = 2 * asked.directions.shape[2]
-    return Tried(Acting(policy, played, greedy=True, single=True), plan.users, episodes, plan.length_at(round_))
+    pairs = plan.radius * np.stack([released.directions, -released.directions], axis=3)
+    parameters = (theta[:, None, None, None] + pairs).reshape(-1, policy.parameters).astype(np.float32)
+    episodes = 2 * released.directions.shape[2]
+    actor = PolicyActor(policy, parameters, greedy=True, single=True)
+    return TrialActor(actor, plan.users, episodes, plan.length_at(round_))

@@ -5,6 +5,6 @@ plan = SelectionPlan(candidates=(synthesis.TransitionsPlan(...), ...), judge=jud
 delta=1e-6) release = fit(plan, vault, attempt=synthesis.fit, judge=synthesis.Closeness())
 """
 
-from tacit.methods.selection.algorithm import Choice, Selected, SelectionPlan, fit
+from tacit.methods.selection.algorithm import PlanChoice, SelectedRelease, SelectionPlan, fit
 
-__all__ = ["Choice", "Selected", "SelectionPlan", "fit"]
+__all__ = ["PlanChoice", "SelectedRelease", "SelectionPlan", "fit"]

@@ -19,14 +19,14 @@ from tacit.errors import PlanError
 from tacit.privacy.accounting import bounds as accounting
 from tacit.privacy.accounting.events import Event, Law
 from tacit.privacy.certificate.certificate import Release
-from tacit.privacy.mechanisms.kinds import Selection
+from tacit.privacy.mechanisms.kinds import PrivateSelection
 from tacit.privacy.sentences import Label, clause
 from tacit.privacy.vault import plan as plans
-from tacit.privacy.vault.base import exhausted
+from tacit.privacy.vault.base import exhausted_error
 from tacit.privacy.vault.selection import Attempt, Judge
 from tacit.privacy.vault.vault import Vault
 from tacit.units import Promise, Unit
-from tacit.validation import check
+from tacit.validation import require_valid
 
 # The public parameters of private selection: which plans may be run, how they are judged, and how often.
 
@@ -65,16 +65,16 @@ class SelectionPlan(plans.PrivatePlan):
 
     def __post_init__(self) -> None:
         require_plans(self.candidates if self.judge is None else (*self.candidates, self.judge))
-        check("judge_share", self.judge_share, 0 < self.judge_share <= 1, "a share in (0, 1]")
+        require_valid("judge_share", self.judge_share, 0 < self.judge_share <= 1, "a share in (0, 1]")
         (part,) = self.parts()
         if self.promise is not None:
             alike = all(plan.promise is not None and plan.unit == self.unit for plan in part.runs())
-            check("unit", self.unit, alike, "that of every candidate and of the judge")
+            require_valid("unit", self.unit, alike, "that of every candidate and of the judge")
 
-    def parts(self) -> tuple[Selection]:
+    def parts(self) -> tuple[PrivateSelection]:
         """The only touch of private records."""
         candidates = tuple(self.candidates)
-        return (Selection(name=PART, candidates=candidates, judge=self.judge, stop=self.stop, law=self.law),)
+        return (PrivateSelection(name=PART, candidates=candidates, judge=self.judge, stop=self.stop, law=self.law),)
 
     def label(self) -> Label:
         """The certificate's statements."""
@@ -110,14 +110,14 @@ class SelectionPlan(plans.PrivatePlan):
             for run_plan, share in zip(self.parts()[0].runs(), shares, strict=False)
         ]
 
-        def at(factor: float) -> Event:
-            return plans.event(self._of([_noisier(run_plan, factor) for run_plan in calibrated]))
+        def compose_runs(factor: float) -> Event:
+            return plans.event(self._with_runs([_scale_noise(run_plan, factor) for run_plan in calibrated]))
 
-        factor = accounting.calibrate(at, epsilon=epsilon, delta=delta, relation=unit.relation)
-        raised = [plans.account(_noisier(run_plan, factor), unit=unit, delta=delta) for run_plan in calibrated]
-        return plans.promising(self._of(raised), Promise(unit, epsilon, delta))
+        factor = accounting.calibrate(compose_runs, epsilon=epsilon, delta=delta, relation=unit.relation)
+        raised = [plans.account(_scale_noise(run_plan, factor), unit=unit, delta=delta) for run_plan in calibrated]
+        return plans.with_promise(self._with_runs(raised), Promise(unit, epsilon, delta))
 
-    def _of(self, runs: Sequence[Any]) -> Self:
+    def _with_runs(self, runs: Sequence[Any]) -> Self:
         """The plan with these candidates, and the judge after them if there is one."""
         count = len(self.candidates)
         judge = None if self.judge is None else runs[count]
@@ -134,13 +134,13 @@ def require_plans(candidates: Sequence[Any]) -> None:
         raise PlanError(what, where="selection.SelectionPlan", expected=expected, remedy=remedy)
 
 
-def _noisier(plan: Any, factor: float) -> Any:
+def _scale_noise(plan: Any, factor: float) -> Any:
     sigma = accounting.round_up(factor * plan.noise_multiplier, 6)
     return dataclasses.replace(plan, noise_multiplier=sigma, promise=None)
 
 
 @dataclass(frozen=True)
-class Choice:
+class PlanChoice:
     """Which candidate was best.
 
     Args:
@@ -153,17 +153,17 @@ class Choice:
 
 
 @dataclass(frozen=True, repr=False)
-class Selected(Release[Any]):
+class SelectedRelease(Release[Any]):
     """The best run's value, under the certificate of the whole selection.
 
     Args:
         choice: which candidate it was.
     """
 
-    choice: Choice
+    choice: PlanChoice
 
 
-def fit(plan: SelectionPlan, vault: Vault, *, attempt: Attempt, judge: Judge) -> Selected:
+def fit(plan: SelectionPlan, vault: Vault, *, attempt: Attempt, judge: Judge) -> SelectedRelease:
     """Run candidates a secret number of times, and release the best run.
 
     Args:
@@ -178,8 +178,8 @@ def fit(plan: SelectionPlan, vault: Vault, *, attempt: Attempt, judge: Judge) ->
         MechanismError: a callback could keep something of runs that are not released, or every run failed.
     """
     run = vault.reserve(plan)
-    if vault.touched(run):
-        raise exhausted(run, PART)
+    if vault.has_started(run):
+        raise exhausted_error(run, PART)
     best = vault.select(run, PART, attempt, judge)
     release = vault.release(run, best.value, label=plan.label())
-    return Selected(release.value, release.certificate, Choice(best.candidate, best.score))
+    return SelectedRelease(release.value, release.certificate, PlanChoice(best.candidate, best.score))

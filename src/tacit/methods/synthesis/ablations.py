@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING, Literal, get_args
 from tacit.errors import PlanError
 from tacit.methods.synthesis.plan import Curiosity, TransitionsPlan
 from tacit.units import Unit
-from tacit.validation import check
+from tacit.validation import require_valid
 
 if TYPE_CHECKING:
     from tacit.methods.synthesis.algorithm import Synthesizer
-    from tacit.methods.synthesis.pretraining import Pretrained
+    from tacit.methods.synthesis.pretraining import PretrainedDenoiser
 
 Name = Literal["NonPre", "NonCur", "Cur", "FineCur", "NonPriv"]
 NAMES: tuple[Name, ...] = get_args(Name)
@@ -41,7 +41,7 @@ def ablation(name: Name, plan: TransitionsPlan, *, unit: Unit, epsilon: float, d
     Raises:
         PlanError: the name is unknown, or the ablation is one of pre-training and the plan has none.
     """
-    check("name", name, name in NAMES, f"one of {', '.join(NAMES)}")
+    require_valid("name", name, name in NAMES, f"one of {', '.join(NAMES)}")
     if name == "NonPriv":
         return dataclasses.replace(plan, clip_norm=UNBOUNDED, noise_multiplier=0.0).account(unit=unit, delta=delta)
     if name == "NonPre":
@@ -52,11 +52,11 @@ def ablation(name: Name, plan: TransitionsPlan, *, unit: Unit, epsilon: float, d
         curiosity = Curiosity(mode="append_pool", pool=max(1_000, 4 * appended), appended=appended)
         changed = dataclasses.replace(plan, curiosity=curiosity)
     else:
-        changed = curious(plan, Curiosity() if name == "Cur" else None)
+        changed = with_curiosity(plan, Curiosity() if name == "Cur" else None)
     return changed.calibrate(unit=unit, epsilon=epsilon, delta=delta)
 
 
-def curious(plan: TransitionsPlan, curiosity: Curiosity | None) -> TransitionsPlan:
+def with_curiosity(plan: TransitionsPlan, curiosity: Curiosity | None) -> TransitionsPlan:
     """The plan with this curiosity in its pre-training.
 
     Raises:
@@ -69,7 +69,7 @@ def curious(plan: TransitionsPlan, curiosity: Curiosity | None) -> TransitionsPl
     return dataclasses.replace(plan, pretraining=dataclasses.replace(plan.pretraining, curiosity=curiosity))
 
 
-def pretrained_only(plan: TransitionsPlan, start: Pretrained) -> Synthesizer:
+def pretrained_synthesizer(plan: TransitionsPlan, start: PretrainedDenoiser) -> Synthesizer:
     """The control that has seen public rows alone: the synthesizer from which fine-tuning begins."""
     from tacit.methods.synthesis.algorithm import Synthesizer
 

@@ -25,11 +25,11 @@ from torch import Tensor
 
 from tacit.hardware import torch_device
 from tacit.methods.synthesis.diffusion import Denoiser, Denoising, ResidualMLP, build_network, sample
-from tacit.methods.synthesis.discretisation import as_trajectories
+from tacit.methods.synthesis.discretisation import to_trajectories
 from tacit.methods.synthesis.encoding import Encoder
 from tacit.methods.synthesis.plan import PART, Pretraining, Progress, Sampler, TransitionsPlan
-from tacit.methods.synthesis.pretraining import Generated, Pretrained, pretrain
-from tacit.methods.synthesis.raking import resampled
+from tacit.methods.synthesis.pretraining import GeneratedGradient, PretrainedDenoiser, pretrain
+from tacit.methods.synthesis.raking import resample
 from tacit.methods.synthesis.training import Observe, Training, load_parameters, starting_point
 from tacit.privacy.certificate.certificate import Release
 from tacit.privacy.vault.vault import Vault
@@ -91,27 +91,27 @@ class Synthesizer:
             HardwareError: there is no such device.
         """
         where = torch_device(device, where="Synthesizer.sample_columns")
-        released = self.plan.released(self.histograms, self.sums)
+        released = self.plan.noisy_histograms(self.histograms, self.sums)
         drawn = count if released is None else max(released.raking.pool, 2 * count)
         generator = torch.Generator().manual_seed(seed)
         rows = sample(self.model().to(where), drawn, sampler or self.plan.sampler, generator)
         columns = {name: column.cpu().numpy() for name, column in rows.items()}
         if released is not None:
-            chosen = resampled(released.weights(columns), count, np.random.default_rng(seed))
+            chosen = resample(released.weights(columns), count, np.random.default_rng(seed))
             columns = {name: column[chosen] for name, column in columns.items()}
         return {**columns, "truncations": np.zeros(count, bool)}
 
     def sample(self, count: int, *, seed: int = 0, sampler: Sampler | None = None, device: str = "cpu") -> Trajectories:
-        """`count` transitions as a data set (see `sample_columns` and `rows.as_trajectories`)."""
+        """`count` transitions as a data set (see `sample_columns` and `rows.to_trajectories`)."""
         columns = self.sample_columns(count, seed=seed, sampler=sampler, device=device)
-        return as_trajectories(columns, self.encoder.spec)
+        return to_trajectories(columns, self.encoder.spec)
 
 
 def fit(
     plan: TransitionsPlan,
     vault: Vault,
     *,
-    pretrained: Pretrained | Mapping[Pretraining, Pretrained] | None = None,
+    pretrained: PretrainedDenoiser | Mapping[Pretraining, PretrainedDenoiser] | None = None,
     folder: Path | None = None,
     resume: bool = False,
     progress: Progress | None = None,
@@ -145,7 +145,7 @@ def fit(
     model.to(torch_device(device, where="synthesis.fit"))
     objective = Denoising(model.encoder, plan.noise_multiplicity, plan.P_mean, plan.P_std)
     training = Training(plan, vault, {PART: model}, folder=folder, resume=resume, progress=progress)
-    novel = None if plan.curiosity is None else Generated(model, objective, plan, plan.curiosity).gradient
+    novel = None if plan.curiosity is None else GeneratedGradient(model, objective, plan, plan.curiosity).gradient
     training.descend(PART, objective, learning_rate=plan.learning_rate_at, observe=observe, added=novel)
-    training.ask_histograms()
+    training.release_histograms()
     return training.release(Synthesizer(plan, model.encoder, training.average(PART), *training.histograms))

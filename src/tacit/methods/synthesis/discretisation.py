@@ -24,7 +24,7 @@ from tacit.parameters import Option
 from tacit.privacy.mechanisms.marginals import DIFFERENCES
 from tacit.privacy.mechanisms.releases import Axis
 from tacit.privacy.sentences import Clause, clause
-from tacit.validation import check
+from tacit.validation import require_valid
 
 Decoding = Literal["uniform", "center"]
 Codes = NDArray[np.int32]
@@ -65,18 +65,21 @@ class Discretisation:
     inferred."""
 
     def __post_init__(self) -> None:
-        check("bins", self.bins, type(self.bins) is int and self.bins >= 4, "a whole number >= 4")
-        check("bins", self.bins, self.bins <= MOST_BINS, f"at most {MOST_BINS:,}")
-        check("spec", self._in_all(), self._in_all() <= MOST_BINS_IN_ALL, f"at most {MOST_BINS_IN_ALL:,} bins in all")
-        check("decoding", self.decoding, self.decoding in get_args(Decoding), " or ".join(get_args(Decoding)))
+        require_valid("bins", self.bins, type(self.bins) is int and self.bins >= 4, "a whole number >= 4")
+        require_valid("bins", self.bins, self.bins <= MOST_BINS, f"at most {MOST_BINS:,}")
+        valid = self._bin_count_bound() <= MOST_BINS_IN_ALL
+        require_valid("spec", self._bin_count_bound(), valid, f"at most {MOST_BINS_IN_ALL:,} bins in all")
+        require_valid("decoding", self.decoding, self.decoding in get_args(Decoding), " or ".join(get_args(Decoding)))
         declared = bool(self.provenance.strip()) == bool(self.edges)
-        check("provenance", self.provenance, declared, "a sentence that says where public rows come from, if any do")
+        require_valid(
+            "provenance", self.provenance, declared, "a sentence that says where public rows come from, if any do"
+        )
         if isinstance(self.spec.observation, Box) and self.spec.difference is None:
             what = "the typical size of a step is not declared"
             expected = "in the spec a step for each number of the observation (in Python difference=)"
             remedy = "declare it, and import the records again"
             raise DataError(what, where="Discretisation", expected=expected, remedy=remedy)
-        ends = [(edges[0], edges[-1]) for _, _, edges in self._continuous()]
+        ends = [(edges[0], edges[-1]) for _, _, edges in self._continuous_columns()]
         if self.edges and [(edges[0], edges[-1]) for edges in self.edges] != ends:
             what = "the edges do not span the public bounds"
             expected = f"edges of {len(ends)} continuous columns, from bound to bound"
@@ -100,7 +103,7 @@ class Discretisation:
         """
         by_bounds = cls(spec, bins)
         edges = []
-        for column, index, even in by_bounds._continuous():
+        for column, index, even in by_bounds._continuous_columns():
             if column == DIFFERENCES:
                 values = np.subtract(columns["next_observations"], columns["observations"], dtype=np.float64)
             else:
@@ -108,20 +111,20 @@ class Discretisation:
             values = values[:, index] if values.ndim == 2 else values
             tail = _tail(bins) if column == DIFFERENCES else 0
             stop = len(even) - tail
-            edges.append((*even[:tail], *_adapted(values, np.asarray(even[tail:stop])), *even[stop:]))
+            edges.append((*even[:tail], *_adapted_edges(values, np.asarray(even[tail:stop])), *even[stop:]))
         return cls(spec, bins, edges=tuple(edges), provenance=provenance)
 
     @cached_property
     def axes(self) -> tuple[Axis, ...]:
         """One axis a scalar column, in the order observations, actions, rewards, next, terminations."""
         spec, axes = self.spec, []
-        cuts = iter(self.edges or [edges for _, _, edges in self._continuous()])
+        cuts = iter(self.edges or [edges for _, _, edges in self._continuous_columns()])
         spaces = {"observations": spec.observation, "actions": spec.action, "rewards": spec.reward}
         for column, space in spaces.items():
             if isinstance(space, Discrete):
                 axes.append(_values(column, space.n))
                 continue
-            for i, (low, high, count) in enumerate(zip(*space.single(), self._counts(space), strict=True)):
+            for i, (low, high, count) in enumerate(zip(*space.float32_bounds(), self._counts(space), strict=True)):
                 axes.append(
                     _values(column, count, i, first=round(float(low)))
                     if count
@@ -134,7 +137,7 @@ class Discretisation:
             axes.append(_values(_NEXT, spec.observation.n))
         return (*axes, *([_values("terminations", 2)] if spec.terminals else []))
 
-    def _in_all(self) -> int:
+    def _bin_count_bound(self) -> int:
         """At least as many bins as all axes have together; nothing is made for it."""
         count = 0
         for space in (self.spec.observation, self.spec.action, self.spec.reward, self.spec.observation):
@@ -144,7 +147,7 @@ class Discretisation:
                 count += space.n
         return count
 
-    def _continuous(self) -> list[tuple[str, int, tuple[float, ...]]]:
+    def _continuous_columns(self) -> list[tuple[str, int, tuple[float, ...]]]:
         """Each continuous column: its name, its coordinate and its edges by the bounds alone."""
         spec, columns = self.spec, []
         for column, space in (("observations", spec.observation), ("actions", spec.action), ("rewards", spec.reward)):
@@ -158,7 +161,7 @@ class Discretisation:
             moves = zip(spec.observation.categories, spec.difference, extents, strict=True)
             for i, (count, step, extent) in enumerate(moves):
                 if not count:
-                    columns.append((DIFFERENCES, i, _widening(step, extent, self.bins)))
+                    columns.append((DIFFERENCES, i, _widening_edges(step, extent, self.bins)))
         return columns
 
     def _counts(self, space: Box) -> list[int]:
@@ -177,22 +180,22 @@ class Discretisation:
         spec, rows = self.spec, len(codes)
         parts: dict[str, dict[int, NDArray[Any]]] = {}
         for axis, cell in zip(self.axes, codes.T, strict=True):
-            parts.setdefault(axis.column, {})[axis.index] = self._numbers(axis, cell, rng)
+            parts.setdefault(axis.column, {})[axis.index] = self._draw_values(axis, cell, rng)
         changes = parts.pop(DIFFERENCES, {})
         numbers = {name: np.stack(list(columns.values()), axis=1) for name, columns in parts.items() if name != _NEXT}
-        observations = _within(numbers["observations"], spec.observation)
+        observations = _clip_to_bounds(numbers["observations"], spec.observation)
         reached = {i: observations[:, i] + change for i, change in changes.items()} | parts.get(_NEXT, {})
         following = np.stack([reached[i] for i in sorted(reached)], axis=1)
         return {
             "observations": observations,
-            "actions": _within(numbers["actions"], spec.action),
-            "rewards": _within(numbers["rewards"], spec.reward)[:, 0],
-            "next_observations": _within(following, spec.observation),
+            "actions": _clip_to_bounds(numbers["actions"], spec.action),
+            "rewards": _clip_to_bounds(numbers["rewards"], spec.reward)[:, 0],
+            "next_observations": _clip_to_bounds(following, spec.observation),
             "terminations": numbers["terminations"][:, 0] > 0.5 if spec.terminals else np.zeros(rows, bool),
             "truncations": np.zeros(rows, bool),
         }
 
-    def shaped(self) -> tuple[Clause, ...]:
+    def public_clauses(self) -> tuple[Clause, ...]:
         """What the certificate does not cover: public rows that shaped the bins, if any did."""
         return (clause("bins_shaped", words=self.provenance),) if self.provenance else ()
 
@@ -204,7 +207,7 @@ class Discretisation:
         last = max(edges[-1], math.nextafter(before, math.inf))
         return (edges[0], after, *(edge for edge in edges[1:-1] if after < edge < before), before, last)
 
-    def _numbers(self, axis: Axis, cell: NDArray[np.int32], rng: np.random.Generator) -> NDArray[np.float64]:
+    def _draw_values(self, axis: Axis, cell: NDArray[np.int32], rng: np.random.Generator) -> NDArray[np.float64]:
         edges, share = np.asarray(axis.edges), np.full(len(cell), 0.5)
         first = axis.edges[0]
         whole = first % 1 == 0.5 and axis.edges == tuple(first + i for i in range(len(axis.edges)))  # as of `_values`
@@ -220,7 +223,7 @@ def _tail(bins: int) -> int:
     return max(1, bins // 8)
 
 
-def _widening(step: float, extent: float, bins: int) -> tuple[float, ...]:
+def _widening_edges(step: float, extent: float, bins: int) -> tuple[float, ...]:
     """The `bins + 1` edges of a difference of typical size `step`, from -extent to extent."""
     inner = min(_INNER * step, extent / 2)
     outer = _tail(bins)
@@ -229,7 +232,7 @@ def _widening(step: float, extent: float, bins: int) -> tuple[float, ...]:
     return (*(-edge for edge in reversed(tail)), *middle, *tail)
 
 
-def _adapted(values: NDArray[np.float64], even: NDArray[np.float64]) -> tuple[float, ...]:
+def _adapted_edges(values: NDArray[np.float64], even: NDArray[np.float64]) -> tuple[float, ...]:
     """Quantiles of public values inside the bounds, mixed with values that are spread as the `even` edges are."""
     inside = values[(values > even[0]) & (values < even[-1])]
     shares = np.linspace(0.0, 1.0, len(even))
@@ -243,15 +246,15 @@ def _values(column: str, count: int, index: int = 0, *, first: int = 0) -> Axis:
     return Axis(column, index, tuple((first + np.arange(count + 1) - 0.5).tolist()))
 
 
-def _within(values: NDArray[Any], space: Box | Discrete) -> NDArray[Any]:
+def _clip_to_bounds(values: NDArray[Any], space: Box | Discrete) -> NDArray[Any]:
     if isinstance(space, Discrete):
         return values[:, 0].astype(np.int64)
-    low, high = space.single()
+    low, high = space.float32_bounds()
     values = np.where(space.whole, np.rint(values), values) if any(space.whole) else values
     return np.asarray(np.clip(values, low, high), np.float32)
 
 
-def as_trajectories(columns: Mapping[str, NDArray[Any]], spec: PublicSpec) -> Trajectories:
+def to_trajectories(columns: Mapping[str, NDArray[Any]], spec: PublicSpec) -> Trajectories:
     """Independent sampled transitions as a data set that belongs to nobody, one unit a row.
 
     Propensities are not synthesised: no behaviour policy chose these actions.

@@ -78,8 +78,8 @@ class Encoder:
     def __post_init__(self) -> None:
         fits = len(self.center) == len(self.scale) == self.size
         knots, numbers = self.reward_knots, tuple(value for atoms in self.atoms for value in atoms)
-        fits &= not knots or (len(knots) == len(SCORES) and _rising(knots))
-        fits &= not self.atoms or (len(self.atoms) == self._numbers and all(map(_rising, self.atoms)))
+        fits &= not knots or (len(knots) == len(SCORES) and _is_rising(knots))
+        fits &= not self.atoms or (len(self.atoms) == self._numbers and all(map(_is_rising, self.atoms)))
         if not fits or not all(map(math.isfinite, self.center + self.scale + knots + numbers)) or min(self.scale) <= 0:
             what = "the constants do not fit the public spec"
             expected = f"{self.size} finite centers and positive scales"
@@ -98,7 +98,7 @@ class Encoder:
             expected = "in the spec a step for each number of the observation (in Python difference=)"
             remedy = "declare it and import again, or name --public records, whose steps count (Encoder.from_public)"
             raise DataError(what, where="Encoder.from_bounds", expected=expected, remedy=remedy)
-        return cls._from_blocks(spec, _uniform(spec.observation), _difference(spec))
+        return cls._from_blocks(spec, _uniform_constants(spec.observation), _difference_constants(spec))
 
     @classmethod
     def from_public(cls, spec: PublicSpec, columns: Mapping[str, npt.NDArray[Any]]) -> Encoder:
@@ -113,7 +113,7 @@ class Encoder:
         rewards = np.clip(np.asarray(columns["rewards"], np.float64), low, high)
         mixed = np.concatenate([rewards, np.linspace(low, high, round(len(rewards) * UNIFORM / (1 - UNIFORM)))])
         knots = (low, *np.quantile(mixed, ndtr(SCORES[1:-1])).tolist(), high)
-        bent = knots if _rising(knots) else ()  # a few values hold all the rewards: there is nothing to spread
+        bent = knots if _is_rising(knots) else ()  # a few values hold all the rewards: there is nothing to spread
         return dataclasses.replace(cls._from_steps(spec, columns), reward_knots=bent)
 
     @classmethod
@@ -124,11 +124,11 @@ class Encoder:
         extent = np.subtract(spec.observation.high, spec.observation.low)
         spread = np.maximum(change.std(0), _LEAST_SCALE * extent)
         declared = dataclasses.replace(spec, difference=tuple(spread.tolist()))
-        return cls._from_blocks(spec, _uniform(spec.observation), _difference(declared))
+        return cls._from_blocks(spec, _uniform_constants(spec.observation), _difference_constants(declared))
 
     @classmethod
     def _from_blocks(cls, spec: PublicSpec, observation: _Constants, following: _Constants) -> Encoder:
-        blocks = [observation, _uniform(spec.action), _uniform(spec.reward), following]
+        blocks = [observation, _uniform_constants(spec.action), _uniform_constants(spec.reward), following]
         if spec.terminals:
             blocks.append(([0.0], [1.0]))
         center, scale = (tuple(float(x) for block in blocks for x in block[i]) for i in (0, 1))
@@ -148,7 +148,7 @@ class Encoder:
     @property
     def bounded_size(self) -> int:
         """How many raw numbers of a row have bounds to sit on: the last dimension of `spread` in `encode`."""
-        return sum(space.size for space in self._bounded)
+        return sum(space.size for space in self._bounded_spaces)
 
     @property
     def _fields(self) -> tuple[tuple[str, Space], ...]:
@@ -156,7 +156,7 @@ class Encoder:
         return ("observations", spec.observation), ("actions", spec.action), ("rewards", spec.reward)
 
     @property
-    def _bounded(self) -> list[Box]:
+    def _bounded_spaces(self) -> list[Box]:
         return [space for _, space in self._fields if isinstance(space, Box)]
 
     @property
@@ -185,12 +185,12 @@ class Encoder:
             values = rows[name][..., None] if name == "rewards" else rows[name]
             if isinstance(space, Box):
                 numbers = values.to(torch.float32)
-                outwards = self._outwards(numbers, space, spread[..., offset : offset + space.size].abs(), index)
-                values = (self._bent(numbers) if index == 2 else numbers) + outwards
+                outwards = self._spread_bounds(numbers, space, spread[..., offset : offset + space.size].abs(), index)
+                values = (self._bend_rewards(numbers) if index == 2 else numbers) + outwards
                 offset += space.size
             parts.append(_numbers(values, space))
         if isinstance(spec.observation, Box):
-            following = following.to(torch.float32) - observations.to(torch.float32) * _summed(
+            following = following.to(torch.float32) - observations.to(torch.float32) * _additive_mask(
                 spec.observation, parts[0]
             )
         parts.append(_numbers(following, spec.observation))
@@ -199,28 +199,28 @@ class Encoder:
         flat = torch.cat(parts, dim=-1)
         return (flat - flat.new_tensor(self.center)) / flat.new_tensor(self.scale)
 
-    def _bent(self, rewards: Tensor) -> Tensor:
+    def _bend_rewards(self, rewards: Tensor) -> Tensor:
         """Rewards [..., 1] moved so that their column's straight scale gives the scores of the knots."""
         if not self.reward_knots:
             return rewards
         index = sum(self._sizes[:2])
-        scores = _interpolated(rewards, self.reward_knots, SCORES)
+        scores = _interpolate(rewards, self.reward_knots, SCORES)
         return self.center[index] + self.scale[index] * scores
 
-    def _straightened(self, rewards: Tensor) -> Tensor:
-        """The inverse of `_bent`."""
+    def _straighten_rewards(self, rewards: Tensor) -> Tensor:
+        """The inverse of `_bend_rewards`."""
         if not self.reward_knots:
             return rewards
         index = sum(self._sizes[:2])
-        return _interpolated((rewards - self.center[index]) / self.scale[index], SCORES, self.reward_knots)
+        return _interpolate((rewards - self.center[index]) / self.scale[index], SCORES, self.reward_knots)
 
-    def _outwards(self, values: Tensor, space: Box, size: Tensor, index: int) -> Tensor:
+    def _spread_bounds(self, values: Tensor, space: Box, size: Tensor, index: int) -> Tensor:
         start = sum(self._sizes[:index])
         first = [0, *np.cumsum([count or 1 for count in space.categories]).tolist()[:-1]]  # encoded column of each
         scale = values.new_tensor([self.scale[start + place] for place in first])
-        low, high = (torch.from_numpy(bound).to(values.device) for bound in space.single())
+        low, high = (torch.from_numpy(bound).to(values.device) for bound in space.float32_bounds())
         side = (values >= high).to(values.dtype) - (values <= low).to(values.dtype)
-        return side * _summed(space, values) * size * (SPREAD * scale)
+        return side * _additive_mask(space, values) * size * (SPREAD * scale)
 
     def decode(self, encoded: Tensor) -> dict[str, Tensor]:
         """Vectors [..., D] to raw rows inside the public bounds, keys and shapes as in `encode`.
@@ -231,21 +231,22 @@ class Encoder:
         spec = self.spec
         raw = encoded * encoded.new_tensor(self.scale) + encoded.new_tensor(self.center)
         parts = torch.split(raw, self._sizes, dim=-1)
-        observations = self._settled(_values(parts[0], spec.observation), self.atoms[:-1])
+        observations = self._snap_to_atoms(_values(parts[0], spec.observation), self.atoms[:-1])
         following = codes(parts[3], spec.observation)
         if isinstance(spec.observation, Box):
-            following = following + observations * _summed(spec.observation, following)
+            following = following + observations * _additive_mask(spec.observation, following)
+        rewards = _values(self._straighten_rewards(parts[2]), spec.reward)
         return {
             "observations": observations,
             "actions": _values(parts[1], spec.action),
-            "rewards": self._settled(_values(self._straightened(parts[2]), spec.reward), self.atoms[-1:])[..., 0],
-            "next_observations": self._settled(_within(following, spec.observation), self.atoms[:-1]),
+            "rewards": self._snap_to_atoms(rewards, self.atoms[-1:])[..., 0],
+            "next_observations": self._snap_to_atoms(_clip_to_bounds(following, spec.observation), self.atoms[:-1]),
             "terminations": parts[4][..., 0] > 0.5
             if spec.terminals
             else torch.zeros(encoded.shape[:-1], dtype=torch.bool, device=encoded.device),
         }
 
-    def _settled(self, values: Tensor, atoms: tuple[tuple[float, ...], ...]) -> Tensor:
+    def _snap_to_atoms(self, values: Tensor, atoms: tuple[tuple[float, ...], ...]) -> Tensor:
         """Numbers [..., d], each moved to the nearest of its coordinate's atoms if it has any."""
         if not any(atoms):
             return values
@@ -277,36 +278,36 @@ class Encoder:
 _Constants = tuple[list[float], list[float]]
 
 
-def _uniform(space: Space) -> _Constants:
+def _uniform_constants(space: Space) -> _Constants:
     """Constants that give a uniform number mean 0 and deviation 1, and write one-hot as -1, +1."""
     if isinstance(space, Discrete):
         return [0.5] * space.n, [0.5] * space.n
     low, high = np.asarray(space.low, np.float64), np.asarray(space.high, np.float64)
-    return _one_hot_too(space, ((low + high) / 2).tolist(), ((high - low) / math.sqrt(12)).tolist())
+    return _add_one_hot(space, ((low + high) / 2).tolist(), ((high - low) / math.sqrt(12)).tolist())
 
 
-def _difference(spec: PublicSpec) -> _Constants:
+def _difference_constants(spec: PublicSpec) -> _Constants:
     if isinstance(spec.observation, Discrete):
-        return _uniform(spec.observation)
+        return _uniform_constants(spec.observation)
     assert spec.difference is not None
-    return _one_hot_too(spec.observation, [0.0] * spec.observation.size, list(spec.difference))
+    return _add_one_hot(spec.observation, [0.0] * spec.observation.size, list(spec.difference))
 
 
-def _one_hot_too(space: Box, center: list[float], scale: list[float]) -> _Constants:
+def _add_one_hot(space: Box, center: list[float], scale: list[float]) -> _Constants:
     """Constants of the dimensions, with those of one-hot in the place of a category's."""
 
-    def widened(constants: list[float]) -> list[float]:
+    def widen(constants: list[float]) -> list[float]:
         return [x for own, count in zip(constants, space.categories, strict=True) for x in ([0.5] * count or [own])]
 
-    return widened(center), widened(scale)
+    return widen(center), widen(scale)
 
 
-def _rising(values: tuple[float, ...]) -> bool:
+def _is_rising(values: tuple[float, ...]) -> bool:
     """Whether the values still rise when they are rounded to float32."""
     return all(a < b for a, b in pairwise(np.asarray(values, np.float32).tolist()))
 
 
-def _interpolated(values: Tensor, xs: tuple[float, ...], ys: tuple[float, ...]) -> Tensor:
+def _interpolate(values: Tensor, xs: tuple[float, ...], ys: tuple[float, ...]) -> Tensor:
     """The broken line through the points (xs rising, ys), its outer pieces prolonged."""
     x, y = values.new_tensor(xs), values.new_tensor(ys)
     left = (torch.searchsorted(x, values.contiguous()) - 1).clamp(0, len(xs) - 2)
@@ -324,12 +325,12 @@ def groups(space: Space) -> tuple[tuple[int, int], ...]:
     return tuple(runs)
 
 
-def summed(space: Space) -> tuple[bool, ...]:
+def additive_columns(space: Space) -> tuple[bool, ...]:
     """For each encoded column of an observation whether a step adds to it; a category is set instead."""
     return tuple(not labels for width, labels in groups(space) for _ in range(width))
 
 
-def _summed(space: Box, like: Tensor) -> Tensor:
+def _additive_mask(space: Box, like: Tensor) -> Tensor:
     """1 for each dimension that is a number, 0 for a category."""
     return like.new_tensor([float(not count) for count in space.categories])
 
@@ -359,15 +360,15 @@ def codes(part: Tensor, space: Space) -> Tensor:
     )
 
 
-def _within(values: Tensor, space: Space) -> Tensor:
+def _clip_to_bounds(values: Tensor, space: Space) -> Tensor:
     """Raw values inside the public bounds, whole where the columns are."""
     if isinstance(space, Discrete):
         return values
-    low, high = (torch.from_numpy(bound).to(values.device) for bound in space.single())
+    low, high = (torch.from_numpy(bound).to(values.device) for bound in space.float32_bounds())
     if any(space.whole):
         values = torch.where(torch.tensor(space.whole, device=values.device), values.round(), values)
     return values.clamp(low, high)
 
 
 def _values(part: Tensor, space: Space) -> Tensor:
-    return _within(codes(part, space), space)
+    return _clip_to_bounds(codes(part, space), space)

@@ -16,27 +16,27 @@ from tacit.privacy.mechanisms.sums import PoissonSum
 from tacit.privacy.sentences import Clause, Label, clause
 from tacit.privacy.vault import plan as plans
 from tacit.serialization import OPTIONAL
-from tacit.validation import check, fraction, positive, whole
+from tacit.validation import require_fraction, require_positive, require_valid, require_whole
 
 SamplerMethod = Literal["dpm_solver", "heun"]
 CuriosityMode = Literal["replace", "append_pool"]
 Schedule = Literal["cosine", "constant"]
 
 
-def declared(provenance: str) -> None:
+def require_provenance(provenance: str) -> None:
     """Raise a PlanError unless somebody says where public rows come from."""
     said = bool(provenance.strip())
-    check("provenance", provenance, said, "a sentence that says where the public rows come from")
+    require_valid("provenance", provenance, said, "a sentence that says where the public rows come from")
 
 
-def optimiser(steps: int, warmup: int, schedule: str, betas: tuple[float, float], ema: float) -> None:
+def check_optimiser(steps: int, warmup: int, schedule: str, betas: tuple[float, float], ema: float) -> None:
     """Raise a PlanError unless these settings of an Adam with a moving average are in range."""
-    check("warmup", warmup, 0 <= warmup < steps, "a number of steps below those of the training")
-    check("schedule", schedule, schedule in get_args(Schedule), "cosine or constant")
-    fraction(beta1=betas[0], beta2=betas[1], ema=ema)
+    require_valid("warmup", warmup, 0 <= warmup < steps, "a number of steps below those of the training")
+    require_valid("schedule", schedule, schedule in get_args(Schedule), "cosine or constant")
+    require_fraction(beta1=betas[0], beta2=betas[1], ema=ema)
 
 
-def scheduled(peak: float, step: int, steps: int, warmup: int, schedule: Schedule) -> float:
+def scheduled_rate(peak: float, step: int, steps: int, warmup: int, schedule: Schedule) -> float:
     """Learning rate of one step: `peak * (step+1)/warmup` while warming up, then cosine to zero, or constant."""
     if step < warmup:
         return peak * (step + 1) / warmup
@@ -72,13 +72,13 @@ class Sampler:
     churn_noise: float = 1.003
 
     def __post_init__(self) -> None:
-        check("method", self.method, self.method in get_args(SamplerMethod), "dpm_solver or heun")
-        check("steps", self.steps, type(self.steps) is int and self.steps >= 2, "a whole number >= 2")
-        positive(sigma_min=self.sigma_min, sigma_max=self.sigma_max, rho=self.rho, churn_noise=self.churn_noise)
-        check("sigma_max", self.sigma_max, self.sigma_max > self.sigma_min, "more than sigma_min")
-        check("churn", self.churn, self.churn == 0 or self.method == "heun", "0 with dpm_solver")
-        check("churn", self.churn, self.churn >= 0, "a number >= 0")
-        check("eta", self.eta, 0 <= self.eta <= 1, "a number from 0 to 1")
+        require_valid("method", self.method, self.method in get_args(SamplerMethod), "dpm_solver or heun")
+        require_valid("steps", self.steps, type(self.steps) is int and self.steps >= 2, "a whole number >= 2")
+        require_positive(sigma_min=self.sigma_min, sigma_max=self.sigma_max, rho=self.rho, churn_noise=self.churn_noise)
+        require_valid("sigma_max", self.sigma_max, self.sigma_max > self.sigma_min, "more than sigma_min")
+        require_valid("churn", self.churn, self.churn == 0 or self.method == "heun", "0 with dpm_solver")
+        require_valid("churn", self.churn, self.churn >= 0, "a number >= 0")
+        require_valid("eta", self.eta, 0 <= self.eta <= 1, "a number from 0 to 1")
 
     @classmethod
     def paper(cls) -> Sampler:
@@ -109,13 +109,13 @@ class Curiosity:
     sampler_steps: int = 8
 
     def __post_init__(self) -> None:
-        check("mode", self.mode, self.mode in get_args(CuriosityMode), "replace or append_pool")
-        fraction(rate=self.rate)
-        whole(pool=self.pool, appended=self.appended)
-        positive(learning_rate=self.learning_rate)
-        check("sampler_steps", self.sampler_steps, self.sampler_steps >= 2, "a whole number >= 2")
+        require_valid("mode", self.mode, self.mode in get_args(CuriosityMode), "replace or append_pool")
+        require_fraction(rate=self.rate)
+        require_whole(pool=self.pool, appended=self.appended)
+        require_positive(learning_rate=self.learning_rate)
+        require_valid("sampler_steps", self.sampler_steps, self.sampler_steps >= 2, "a whole number >= 2")
         valid = self.mode == "replace" or int(self.rate * self.pool) >= 1
-        check("rate", self.rate, valid, "a rate that keeps at least one row of the pool")
+        require_valid("rate", self.rate, valid, "a rate that keeps at least one row of the pool")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -151,11 +151,11 @@ class Pretraining:
     curiosity: Curiosity | None = None
 
     def __post_init__(self) -> None:
-        declared(self.provenance)
-        whole(steps=self.steps, batch=self.batch, ema_every=self.ema_every)
-        positive(learning_rate=self.learning_rate, clip_norm=self.clip_norm)
-        check("weight_decay", self.weight_decay, self.weight_decay >= 0, "a number >= 0")
-        optimiser(self.steps, self.warmup, self.schedule, self.betas, self.ema)
+        require_provenance(self.provenance)
+        require_whole(steps=self.steps, batch=self.batch, ema_every=self.ema_every)
+        require_positive(learning_rate=self.learning_rate, clip_norm=self.clip_norm)
+        require_valid("weight_decay", self.weight_decay, self.weight_decay >= 0, "a number >= 0")
+        check_optimiser(self.steps, self.warmup, self.schedule, self.betas, self.ema)
 
 
 Progress = Callable[[int, int], None]
@@ -194,7 +194,7 @@ def label(*touches: Clause, public: Sequence[Clause], choices: str = "hyperparam
     )
 
 
-def pretrained_on(provenance: str | None) -> Clause:
+def pretraining_clause(provenance: str | None) -> Clause:
     """The certificate's clause on public pre-training, or on none."""
     return clause("not_pretrained") if provenance is None else clause("pretrained", words=provenance)
 
@@ -255,28 +255,30 @@ class DiffusionPlan(SynthesisPlan):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        whole(noise_multiplicity=self.noise_multiplicity, width=self.width, depth=self.depth, ema_every=self.ema_every)
-        check("harmonics", self.harmonics, self.harmonics in range(9), "a whole number from 0 to 8")
-        positive(learning_rate=self.learning_rate, P_std=self.P_std)
-        check("P_mean", self.P_mean, math.isfinite(self.P_mean), "a finite number")
+        require_whole(noise_multiplicity=self.noise_multiplicity, width=self.width)
+        require_whole(depth=self.depth, ema_every=self.ema_every)
+        require_valid("harmonics", self.harmonics, self.harmonics in range(9), "a whole number from 0 to 8")
+        require_positive(learning_rate=self.learning_rate, P_std=self.P_std)
+        require_valid("P_mean", self.P_mean, math.isfinite(self.P_mean), "a finite number")
         trained = [part.steps for part in self.parts() if part.name != HISTOGRAMS]
-        optimiser(min(trained, default=self.warmup + 1), self.warmup, self.schedule, self.betas, self.ema)
+        check_optimiser(min(trained, default=self.warmup + 1), self.warmup, self.schedule, self.betas, self.ema)
 
     @abstractmethod
     def parts(self) -> tuple[PoissonSum, ...]:
         """Every query of private rows: noisy sums of clipped gradients, and of histograms last if there are any."""
 
-    def released(self, values: Floats | None, sums: int) -> NoisyHistograms | None:
+    def noisy_histograms(self, values: Floats | None, sums: int) -> NoisyHistograms | None:
         """The histograms that a run of this plan released, as the mean of so many noisy sums; None without any."""
         if self.raking is None or values is None:
             return None
         return NoisyHistograms(self.raking, self.parts()[-1], self.unit, values, sums)
 
-    def _labelled(self, *touches: Clause) -> Label:
+    def _diffusion_label(self, *touches: Clause) -> Label:
         """The certificate's statements for these touches of private rows and for the histograms."""
         raking, provenance = self.raking, None if self.pretraining is None else self.pretraining.provenance
-        histograms, shaped = ((), ()) if raking is None else ((raking.released(),), raking.discretisation.shaped())
-        return label(*touches, *histograms, public=(pretrained_on(provenance), *shaped))
+        histograms = () if raking is None else (raking.covered_clause(),)
+        shaped = () if raking is None else raking.discretisation.public_clauses()
+        return label(*touches, *histograms, public=(pretraining_clause(provenance), *shaped))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -314,9 +316,9 @@ class TransitionsPlan(DiffusionPlan):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        whole(steps=self.steps, rows_per_unit=self.rows_per_unit)
+        require_whole(steps=self.steps, rows_per_unit=self.rows_per_unit)
         appends = self.curiosity is None or self.curiosity.mode == "append_pool"
-        check("curiosity", self.curiosity, appends, "append_pool: no unit may give way to a generated row")
+        require_valid("curiosity", self.curiosity, appends, "append_pool: no unit may give way to a generated row")
 
     @classmethod
     def paper(cls, *, population: int, provenance: str | None = None, epoch: int | None = None) -> TransitionsPlan:
@@ -331,8 +333,8 @@ class TransitionsPlan(DiffusionPlan):
         Raises:
             PlanError: `provenance` without `epoch`, or a population below 128.
         """
-        check("population", population, population >= 128, "at least one batch of 128")
-        check("epoch", epoch, provenance is None or epoch is not None, "the number of public rows")
+        require_valid("population", population, population >= 128, "at least one batch of 128")
+        require_valid("epoch", epoch, provenance is None or epoch is not None, "the number of public rows")
         pretraining = None
         if provenance is not None:
             pretraining = Pretraining(
@@ -390,7 +392,7 @@ class TransitionsPlan(DiffusionPlan):
             raking: histograms, `Raking.of(spec)` for one; advisable wherever units are few.
         """
         sensible = math.isfinite(epsilon) and epsilon > 0 and population >= 1
-        check("population and epsilon", (population, epsilon), sensible, "positive numbers")
+        require_valid("population and epsilon", (population, epsilon), sensible, "positive numbers")
         large = population * epsilon >= 50_000
         return cls(
             steps=100,
@@ -417,12 +419,12 @@ class TransitionsPlan(DiffusionPlan):
             noise_multiplier=self.noise_multiplier,
             rows_per_unit=self.rows_per_unit,
         )
-        return (gradients,) if self.raking is None else (gradients, self.raking.beside(gradients))
+        return (gradients,) if self.raking is None else (gradients, self.raking.tied_part(gradients))
 
     def label(self) -> Label:
         """The certificate's statements."""
-        return self._labelled(clause("gradients", steps=self.steps))
+        return self._diffusion_label(clause("gradients", steps=self.steps))
 
     def learning_rate_at(self, step: int) -> float:
         """The learning rate of step `step` (0 .. steps-1): linear warm-up, then cosine to zero or constant."""
-        return scheduled(self.learning_rate, step, self.steps, self.warmup, self.schedule)
+        return scheduled_rate(self.learning_rate, step, self.steps, self.warmup, self.schedule)

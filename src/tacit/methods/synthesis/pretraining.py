@@ -30,7 +30,7 @@ from tacit.methods.synthesis.diffusion import (
 )
 from tacit.methods.synthesis.encoding import Encoder
 from tacit.methods.synthesis.plan import Curiosity, Pretraining, Sampler, TransitionsPlan
-from tacit.methods.synthesis.training import PublicProgress, load_pretrained, on_cpu, train_publicly
+from tacit.methods.synthesis.training import PublicProgress, copy_to_cpu, load_pretrained, train_publicly
 from tacit.privacy.gradients.clipped_sums import clipped_sum
 
 FEATURES = 32
@@ -96,7 +96,7 @@ def most_novel(novelty: NoveltyScore, generated: Tensor, count: int) -> Tensor:
     return chosen
 
 
-def replace(batch: Tensor, generated: Tensor, novelty: NoveltyScore, curiosity: Curiosity) -> Tensor:
+def replace_rows(batch: Tensor, generated: Tensor, novelty: NoveltyScore, curiosity: Curiosity) -> Tensor:
     """The paper's update of a batch [B, D]: the floor(rate B) most novel of B generated rows take others' places."""
     count = int(curiosity.rate * len(batch))
     return torch.cat([batch[: len(batch) - count], most_novel(novelty, generated, count)])
@@ -130,13 +130,13 @@ class Pool:
         return self.kept[torch.randperm(len(self.kept), generator=self.generator)[: settings.appended]]
 
 
-class Generated:
+class GeneratedGradient:
     """FineCur: what novel generated rows add to each step, outside the private sum and its public divisor.
     Post-processing of public weights with public random numbers; after an interruption it begins again."""
 
     def __init__(self, model: Denoiser, objective: Denoising, plan: TransitionsPlan, settings: Curiosity) -> None:
         self.model, self.objective, self.clip = model, objective, plan.clip_norm
-        self.expected = plan.parts()[0].expected(plan.unit)
+        self.expected = plan.parts()[0].divisor(plan.unit)
         self.generator, epoch = torch.Generator().manual_seed(0), math.ceil(1 / plan.sampling_rate)
         self.pool = Pool(model, settings, plan.sampler, epoch=epoch, generator=self.generator)
 
@@ -149,7 +149,7 @@ class Generated:
 
 
 @dataclass(frozen=True)
-class Pretrained:
+class PretrainedDenoiser:
     """A starting point that owes nothing to private data."""
 
     encoder: Encoder  # the public constants of the encoding
@@ -161,7 +161,7 @@ class Pretrained:
         """A fresh denoiser with the averaged weights."""
         model = Denoiser(self.encoder, build_network(plan, self.encoder.size))
         sizes = "the width, depth, harmonics and columns of this plan and spec"
-        load_pretrained(model.network, self.average, where="Pretrained.model", expected=sizes)
+        load_pretrained(model.network, self.average, where="PretrainedDenoiser.model", expected=sizes)
         return model
 
 
@@ -180,7 +180,7 @@ def pretrain(
     seed: int,
     progress: PublicProgress | None = None,
     device: str = "cpu",
-) -> Pretrained:
+) -> PretrainedDenoiser:
     """Train on public rows as `plan.pretraining` says; with None, return random weights (the ablation "NonPre").
 
     Args:
@@ -204,11 +204,11 @@ def pretrain(
     where = torch_device(device, where="synthesis.pretrain")
     model = initial_model(plan, encoder, seed=seed).to(where)
     if config is None or columns is None:
-        weights = on_cpu(dict(model.network.named_parameters()))
-        return Pretrained(encoder, weights, weights, "none")
+        weights = copy_to_cpu(dict(model.network.named_parameters()))
+        return PretrainedDenoiser(encoder, weights, weights, "none")
     batches = _batches(model, plan, config, columns, torch.Generator().manual_seed(seed))
     average = train_publicly(model.network, batches, lambda rows: row_losses(model, *rows).mean(), config, progress)
-    return Pretrained(encoder, on_cpu(dict(model.network.named_parameters())), average, config.provenance)
+    return PretrainedDenoiser(encoder, copy_to_cpu(dict(model.network.named_parameters())), average, config.provenance)
 
 
 def _batches(
@@ -244,4 +244,6 @@ def _explorer(
         return lambda step, batch: torch.cat([batch, pool.draw(step)])
     novelty = NoveltyScore.of(model, settings, generator)
     sampler = dataclasses.replace(plan.sampler, steps=settings.sampler_steps)
-    return lambda step, batch: replace(batch, sample_encoded(model, len(batch), sampler, generator), novelty, settings)
+    return lambda step, batch: replace_rows(
+        batch, sample_encoded(model, len(batch), sampler, generator), novelty, settings
+    )

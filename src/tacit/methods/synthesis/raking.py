@@ -25,7 +25,7 @@ from tacit.privacy.mechanisms.releases import Axis
 from tacit.privacy.mechanisms.sums import PoissonSum
 from tacit.privacy.sentences import Clause, clause
 from tacit.units import Unit
-from tacit.validation import check, positive, whole
+from tacit.validation import require_positive, require_valid, require_whole
 
 if TYPE_CHECKING:
     from tacit.privacy.vault.base import Run
@@ -55,17 +55,17 @@ class Histograms:
 
     def cells(self, rows: Columns, state: None) -> list[Codes]:
         """The cell of every row in each table."""
-        return codes_of(self.tables, rows)
+        return cell_codes(self.tables, rows)
 
 
-def asked(vault: Vault, run: Run, part: str, tables: tuple[Table, ...]) -> Iterator[Floats]:
+def release_histograms(vault: Vault, run: Run, part: str, tables: tuple[Table, ...]) -> Iterator[Floats]:
     """The sums of the histograms that are left, one after another, each [bins of all tables]."""
     contribution = Histograms(tables)
     while vault.steps_left(run, part):
         yield vault.noisy_sum(run, part, contribution)[0]
 
 
-def codes_of(tables: Sequence[Table], rows: Columns) -> list[Codes]:
+def cell_codes(tables: Sequence[Table], rows: Columns) -> list[Codes]:
     """The cell of every row in each table, in the shape of the rewards; what lies outside falls into outer bins."""
     bins = _bins({axis for table in tables for axis in table}, rows)
     codes = []
@@ -77,7 +77,7 @@ def codes_of(tables: Sequence[Table], rows: Columns) -> list[Codes]:
     return codes
 
 
-def simplex(counts: Floats, total: float) -> Floats:
+def project_to_simplex(counts: Floats, total: float) -> Floats:
     """The nearest counts (in L2) that are nowhere negative and add up to `total` > 0: PrivSyn's "Norm-Sub"."""
     highest = np.sort(counts.ravel())[::-1]
     levels = (np.cumsum(highest) - total) / np.arange(1, highest.size + 1)
@@ -85,15 +85,15 @@ def simplex(counts: Floats, total: float) -> Floats:
     return np.asarray(np.maximum(counts - level, 0.0))
 
 
-def shrunk(table: Floats, own: Floats, deviation: float) -> Floats:
+def shrink_table(table: Floats, synthetic: Floats, deviation: float) -> Floats:
     """A noisy table, drawn towards the synthetic rows' own by the share of their difference that is noise."""
-    difference = np.asarray(table - own)
+    difference = np.asarray(table - synthetic)
     squares = float(np.square(difference).sum())
     weight = 0.0 if squares == 0 else max(0.0, 1 - difference.size * deviation**2 / squares)
-    return np.asarray(own + weight * difference)
+    return np.asarray(synthetic + weight * difference)
 
 
-def raked(codes: Sequence[Codes], goals: Sequence[Floats], sweeps: int) -> Floats:
+def rake_weights(codes: Sequence[Codes], goals: Sequence[Floats], sweeps: int) -> Floats:
     """Weights [M] of rows that bring table after table to its goal, `sweeps` times."""
     # codes: of each table, the cell [M] of every row
     weights = np.full(len(codes[0]), 1 / len(codes[0]))
@@ -106,12 +106,12 @@ def raked(codes: Sequence[Codes], goals: Sequence[Floats], sweeps: int) -> Float
     return np.asarray(weights)
 
 
-def effective(weights: Floats) -> float:
+def effective_size(weights: Floats) -> float:
     """How many equally weighted rows are as good as these (Kish 1965): 1 / sum of squared weights."""
     return float(1 / np.square(weights).sum())
 
 
-def resampled(weights: Floats, count: int, rng: np.random.Generator) -> Codes:
+def resample(weights: Floats, count: int, rng: np.random.Generator) -> Codes:
     """Indices [count] of rows, each as often as its weight says up to one, in random order."""
     heights = np.cumsum(weights)
     at = (rng.random() + np.arange(count)) / count * heights[-1]
@@ -183,11 +183,13 @@ class Raking:
     sweeps: int = 20
 
     def __post_init__(self) -> None:
-        whole(steps=self.steps, rows_per_unit=self.rows_per_unit, pool=self.pool, sweeps=self.sweeps)
-        positive(clip_norm=self.clip_norm, noise=self.noise)
-        check("sampling_rate", self.sampling_rate, 0 < self.sampling_rate <= 1, "a probability in (0, 1]")
-        recorded = all(type(axis) is Axis and self._known(axis) for table in self.joint for axis in table)
-        check("joint", len(self.joint), recorded and all(self.joint), "tables of columns that the records have")
+        require_whole(steps=self.steps, rows_per_unit=self.rows_per_unit, pool=self.pool, sweeps=self.sweeps)
+        require_positive(clip_norm=self.clip_norm, noise=self.noise)
+        require_valid("sampling_rate", self.sampling_rate, 0 < self.sampling_rate <= 1, "a probability in (0, 1]")
+        known = [(axis.column, axis.index) for axis in self.discretisation.axes]
+        axes = [axis for table in self.joint for axis in table]
+        recorded = all(type(axis) is Axis and (axis.column, axis.index) in known for axis in axes)
+        require_valid("joint", len(self.joint), recorded and all(self.joint), "tables of columns that the records have")
 
     @classmethod
     def of(
@@ -220,7 +222,7 @@ class Raking:
             DataError: the observation is a Box and `spec.difference` is not declared.
             PlanError: a value is out of range.
         """
-        fine, axes = _discretised(spec, bins, coarse, public, provenance)
+        fine, axes = _discretise(spec, bins, coarse, public, provenance)
         observation, action, reward, change = (_axes(axes, *names) for names in _COLUMNS)
         kinds = (
             list(combinations(observation, 2)),
@@ -262,13 +264,13 @@ class Raking:
             DataError: as `of`.
         """
         flat = isinstance(spec.observation, Box) and spec.observation.size == 4
-        check("observation", spec.observation.size, flat, "(x, y, v_x, v_y)")
+        require_valid("observation", spec.observation.size, flat, "(x, y, v_x, v_y)")
         pushed = isinstance(spec.action, Box) and spec.action.size >= 2
-        check("action", spec.action.size, pushed, "one along x, one along y, and any others")
-        fine, axes = _discretised(spec, bins, coarse, public, provenance)
+        require_valid("action", spec.action.size, pushed, "one along x, one along y, and any others")
+        fine, axes = _discretise(spec, bins, coarse, public, provenance)
         x, y, vx, vy = _axes(axes, "observations")
         action, reward, change = (_axes(axes, *names) for names in _COLUMNS[1:])
-        broad = _discretised(spec, bins, cells, public, provenance)[1]
+        broad = _discretise(spec, bins, cells, public, provenance)[1]
         place, motion, act = _axes(broad, "observations")[:2], _axes(broad, "observations")[2:], _axes(broad, "actions")
         joint: list[Table] = [(x, y), (vx, vy), (x, y, *reward), (*place, *motion), (*place, *act)]
         joint += [*product((vx, vy), action), *zip((vx, vy), change[2:], strict=True)]
@@ -282,7 +284,7 @@ class Raking:
             expected, remedy = "bins of the private data's own public spec", "build it with Raking.of(vault.spec)"
             raise PlanError(what, where="Raking", expected=expected, remedy=remedy)
 
-    def released(self) -> Clause:
+    def covered_clause(self) -> Clause:
         """What the promise covers, for the certificate."""
         return clause("histograms", tables=len(self.tables))
 
@@ -307,7 +309,7 @@ class Raking:
             rows_per_unit=self.rows_per_unit,
         )
 
-    def beside(self, gradients: PoissonSum) -> PoissonSum:
+    def tied_part(self, gradients: PoissonSum) -> PoissonSum:
         """The touch of private rows, its noise tied to that of the gradients."""
         sigma = gradients.noise_multiplier
         if sigma is None:
@@ -315,18 +317,13 @@ class Raking:
         left = (self.sampling_rate * math.sqrt(self.steps)) / (gradients.sampling_rate * math.sqrt(gradients.steps))
         return self.part(self.noise * sigma * left)
 
-    def shares_of(self, columns: Columns) -> list[Floats]:
+    def public_shares(self, columns: Columns) -> list[Floats]:
         """The exact shares of public rows in all tables."""
-        return self.shares(codes_of(self.tables, columns))
+        return self.shares(cell_codes(self.tables, columns))
 
     def shares(self, codes: Sequence[Codes]) -> list[Floats]:
         """The exact shares of rows whose cells [M] in all tables are known."""
         return [np.bincount(code, minlength=size) / len(code) for code, size in zip(codes, self.sizes, strict=True)]
-
-    def _known(self, axis: Axis) -> bool:
-        return any(
-            (axis.column, axis.index) == (candidate.column, candidate.index) for candidate in self.discretisation.axes
-        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -347,7 +344,7 @@ class NoisyHistograms:
         sizes = self.raking.sizes
         tables = np.split(np.asarray(self.values, np.float64), np.cumsum(sizes)[:-1])
         deviation = (
-            self.part.noise_multiplier * self.part.clip_norm / self.part.expected(self.unit) / math.sqrt(self.sums)
+            self.part.noise_multiplier * self.part.clip_norm / self.part.divisor(self.unit) / math.sqrt(self.sums)
         )
         total = float(np.average([table.sum() for table in tables], weights=1 / np.array(sizes)))
         total = max(total, deviation, np.finfo(np.float64).tiny)
@@ -356,16 +353,16 @@ class NoisyHistograms:
     def weights(self, columns: Columns) -> Floats:
         """Weights [M], adding up to 1, under which M synthetic rows in raw units agree with the histograms."""
         raking, (tables, deviation) = self.raking, self.shares()
-        codes = codes_of(raking.tables, columns)
+        codes = cell_codes(raking.tables, columns)
         pairs = zip(tables, raking.shares(codes), strict=True)
-        goals = [simplex(shrunk(table, ours, deviation), 1.0) for table, ours in pairs]
-        return raked(codes, goals, raking.sweeps)
+        goals = [project_to_simplex(shrink_table(table, synthetic, deviation), 1.0) for table, synthetic in pairs]
+        return rake_weights(codes, goals, raking.sweeps)
 
 
 _COLUMNS = (("observations",), ("actions",), ("rewards",), (DIFFERENCES, "next_observations"))
 
 
-def _discretised(
+def _discretise(
     spec: PublicSpec, bins: int, coarse: int, public: Columns | None, provenance: str
 ) -> tuple[Discretisation, tuple[Axis, ...]]:
     """The discretisation into fine bins, and the axes of one into coarse bins."""

@@ -13,14 +13,14 @@ from torch import Tensor, nn
 
 from tacit.errors import PlanError
 from tacit.methods.synthesis.encoding import Encoder
-from tacit.methods.synthesis.plan import DiffusionPlan, Pretraining, Progress, scheduled
+from tacit.methods.synthesis.plan import DiffusionPlan, Pretraining, Progress, scheduled_rate
 from tacit.methods.synthesis.raking import PART as HISTOGRAMS
-from tacit.methods.synthesis.raking import asked
+from tacit.methods.synthesis.raking import release_histograms
 from tacit.privacy.certificate.certificate import Release
 from tacit.privacy.gradients.clipped_sums import assign_gradient
 from tacit.privacy.ledger import checkpoint
 from tacit.privacy.mechanisms.base import Objective
-from tacit.privacy.vault.base import exhausted
+from tacit.privacy.vault.base import exhausted_error
 from tacit.privacy.vault.plan import plan_id
 from tacit.privacy.vault.vault import Vault
 
@@ -65,10 +65,10 @@ class MovingAverage:
 
     def state(self) -> dict[str, Tensor]:
         """The averaged parameters by name, on the CPU."""
-        return on_cpu(dict(zip(self.names, self.values, strict=True)))
+        return copy_to_cpu(dict(zip(self.names, self.values, strict=True)))
 
 
-def on_cpu(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
+def copy_to_cpu(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """Copies of the tensors in the memory of the machine itself."""
     return {name: value.detach().to("cpu", copy=True) for name, value in state.items()}
 
@@ -155,10 +155,10 @@ class Training:
         self.trained = tuple(part for part in plan.parts() if part.name in models)
         if saved is not None:
             self._load(saved)
-        elif vault.touched(self._run):
+        elif vault.has_started(self._run):
             needed = [part.name for part in self.trained or plan.parts()]
             if not (resume and any(vault.steps_left(self._run, part) for part in needed)):
-                raise exhausted(self._run, needed[-1])
+                raise exhausted_error(self._run, needed[-1])
 
     def descend(
         self,
@@ -180,18 +180,18 @@ class Training:
             if added is not None:
                 gradient = gradient + added(step)
             state.update(gradient, learning_rate=learning_rate(step))
-            self._keep(part)
+            self._save_checkpoint(part)
             if self._progress is not None:
                 total = sum(trained_part.steps for trained_part in self.trained)
                 left = sum(vault.steps_left(run, trained_part.name) for trained_part in self.trained)
                 self._progress(total - left, total)
 
-    def ask_histograms(self) -> None:
+    def release_histograms(self) -> None:
         """Take all noisy sums of the plan's histograms that are left, if it has any."""
         if self._plan.raking is not None:
-            for histograms in asked(self._vault, self._run, HISTOGRAMS, self._plan.raking.tables):
+            for histograms in release_histograms(self._vault, self._run, HISTOGRAMS, self._plan.raking.tables):
                 self._histograms.append(histograms)
-                self._keep(HISTOGRAMS)
+                self._save_checkpoint(HISTOGRAMS)
 
     def average(self, part: str) -> dict[str, Tensor]:
         """The averaged weights of a part's network, by name."""
@@ -211,9 +211,9 @@ class Training:
         """What stands before the names of a part's tensors in a checkpoint."""
         return "" if len(self._states) == 1 else f"{part}."
 
-    def _keep(self, part: str) -> None:
+    def _save_checkpoint(self, part: str) -> None:
         """Write a checkpoint at the end of a block of claimed steps."""
-        if self._path is None or not self._vault.at_block_end(self._run, part):
+        if self._path is None or not self._vault.is_block_end(self._run, part):
             return
         tensors = {
             f"{self._prefix(name)}{key}": tensor
@@ -235,7 +235,7 @@ class Training:
                 state.load(arrays)
 
 
-class Start(Protocol):
+class StartingPoint(Protocol):
     """A starting point that owes nothing to private data."""
 
     @property
@@ -247,7 +247,7 @@ class Start(Protocol):
         """Where public rows came from; "none" when there were none."""
 
 
-AnyStart = TypeVar("AnyStart", bound=Start)
+AnyStart = TypeVar("AnyStart", bound=StartingPoint)
 
 
 def starting_point(
@@ -301,7 +301,7 @@ def train_publicly(
         network.parameters(), lr=config.learning_rate, betas=config.betas, weight_decay=config.weight_decay, fused=True
     )
     for step, batch in zip(range(config.steps), batches, strict=False):
-        rate = scheduled(config.learning_rate, step, config.steps, config.warmup, config.schedule)
+        rate = scheduled_rate(config.learning_rate, step, config.steps, config.warmup, config.schedule)
         optimizer.param_groups[0]["lr"] = rate
         value = loss(batch)
         optimizer.zero_grad(set_to_none=True)

@@ -1,10 +1,10 @@
 """The accountants behind the table of `table.py`: from leaves to (epsilon, delta), in independent ways.
 
-`pessimistic` is the certified upper bound; the others, and `quadrature.estimate`, only check it. Every accountant takes
-the canonical `(event, count)` leaves of `events.flatten` (no `NonPrivateEvent` among them) and a relation.
+`pessimistic_pld` is the certified upper bound; the others, and `quadrature.estimate`, only check it. Every accountant
+takes the canonical `(event, count)` leaves of `events.flatten` (no `NonPrivateEvent` among them) and a relation.
 A step over a Poisson sample, or over everyone, is in `poisson.py`, one over a fixed-size sample without replacement in
 `fixed_size.py`, one with Laplace noise in `laplace.py`;
-`EpsilonDeltaEvent`, which only `pessimistic` and the Renyi bounds take, in `approximate.py`; `ZcdpEvent`, of which
+`EpsilonDeltaEvent`, which only `pessimistic_pld` and the Renyi bounds take, in `approximate.py`; `ZcdpEvent`, of which
 only the Renyi bound at one order is here, in `concentrated.py`.
 
 Dominating pairs. Let one unit's contribution have norm at most 1 and the noise standard deviation sigma. With
@@ -42,10 +42,10 @@ from tacit.privacy.accounting.events import (
 from tacit.privacy.accounting.steps import (
     MAX_GRID,
     loss_std,
-    merged,
+    merge_gaussians,
     noise,
     parameters,
-    pure,
+    pure_epsilon,
     sensitivity,
     spacing,
     width,
@@ -75,7 +75,7 @@ def mu(leaves: Leaves, relation: Relation) -> float:
         return math.inf
     gaussians = tuple(item for item in rest if not isinstance(item[0], LaplaceEvent))
     numbers = ((leaf, count) for leaf, count in rest if isinstance(leaf, LaplaceEvent))
-    squares = math.fsum(count * laplace.mu(pure(leaf, relation)) ** 2 for leaf, count in numbers)
+    squares = math.fsum(count * laplace.mu(pure_epsilon(leaf, relation)) ** 2 for leaf, count in numbers)
     return math.hypot(approximate.mu(epsilon_deltas), gaussian_mu(gaussians, relation), math.sqrt(squares))
 
 
@@ -95,14 +95,14 @@ def gaussian_epsilon(delta: float, mu: float) -> float:
     return float(brentq(lambda e: float(gaussian_delta(e, mu)) - delta, 0.0, high, xtol=1e-13, rtol=1e-14))
 
 
-def smallest_mu(grid: Array, needed: Array, most: float) -> float:
+def smallest_mu(grid: Array, target_deltas: Array, upper: float) -> float:
     """The smallest mu, at most `most`, whose delta at each point of a rising grid is what the last one needed."""
     # grid: [n + 1] epsilons >= 0; needed: [n] a falling curve of deltas at grid[:-1], as `mu`'s delta at grid[1:]
     # reaches them, it is above the curve between the points, too; most: > 0, a mu that is known to be enough
-    low, high = np.zeros(len(needed)), np.full(len(needed), most)
+    low, high = np.zeros(len(target_deltas)), np.full(len(target_deltas), upper)
     for _ in range(60):
         middle = (low + high) / 2
-        enough = gaussian_delta(grid[1:], middle) >= needed
+        enough = gaussian_delta(grid[1:], middle) >= target_deltas
         low, high = np.where(enough, low, middle), np.where(enough, middle, high)
     return float(high.max())
 
@@ -113,7 +113,7 @@ def float_slack(leaves: Leaves) -> float:
     return 1e-13 + 2.0**-52 * sum(count for _, count in leaves)
 
 
-def pessimistic(leaves: Leaves, relation: Relation, *, spread: float) -> Any:
+def pessimistic_pld(leaves: Leaves, relation: Relation, *, spread: float) -> Any:
     """The privacy loss distribution of the composition, rounded so that its delta is an upper bound.
 
     Source: connect-the-dots discretisation (Doroshenko et al., 2022, arXiv 2207.04380) by `dp_accounting`.
@@ -128,11 +128,11 @@ def pessimistic(leaves: Leaves, relation: Relation, *, spread: float) -> Any:
     Returns:
         `dp_accounting`'s PrivacyLossDistribution.
     """
-    return _pessimistic(merged(leaves), relation, spread)
+    return _pessimistic_pld(merge_gaussians(leaves), relation, spread)
 
 
 @lru_cache(maxsize=8)
-def _pessimistic(leaves: Leaves, relation: Relation, spread: float) -> Any:
+def _pessimistic_pld(leaves: Leaves, relation: Relation, spread: float) -> Any:
     epsilon_deltas, gaussians = approximate.split(leaves)
     variance = approximate.variance(epsilon_deltas) + sum(
         count * loss_std(leaf, relation) ** 2 for leaf, count in gaussians
@@ -141,9 +141,9 @@ def _pessimistic(leaves: Leaves, relation: Relation, spread: float) -> Any:
     largest_grid = MAX_GRID * min(1.0, math.sqrt(1e-4 / spread))
     widest = max(approximate.width(epsilon_deltas), max(width(leaf, relation) for leaf, _ in gaussians))
     interval = max(interval, widest / largest_grid)
-    total = approximate.pessimistic(epsilon_deltas, interval) if epsilon_deltas else None
+    total = approximate.pessimistic_pld(epsilon_deltas, interval) if epsilon_deltas else None
     for leaf, count in gaussians:
-        distribution = _one_pessimistic(leaf, relation, interval)
+        distribution = _step_pld(leaf, relation, interval)
         composed = distribution.self_compose(count) if count > 1 else distribution
         total = composed if total is None else total.compose(composed)
     return total
@@ -164,13 +164,13 @@ def _hockey_sticks(pmf: Any, epsilons: Array) -> Array:
     return np.asarray(upper - np.exp(epsilons) * lower)
 
 
-def _one_pessimistic(leaf: Leaf, relation: Relation, interval: float) -> Any:
+def _step_pld(leaf: Leaf, relation: Relation, interval: float) -> Any:
     if isinstance(leaf, LaplaceEvent):
-        return laplace.pessimistic(pure(leaf, relation), interval)
+        return laplace.pessimistic_pld(pure_epsilon(leaf, relation), interval)
     q, sigma = parameters(leaf)
     if isinstance(leaf, SampledWithoutReplacementEvent):
-        return fixed_size.pessimistic(q, sigma, interval)
-    return poisson.pessimistic(q, sigma, relation, interval)
+        return fixed_size.pessimistic_pld(q, sigma, interval)
+    return poisson.pessimistic_pld(q, sigma, relation, interval)
 
 
 def renyi_epsilon(leaves: Leaves, relation: Relation, delta: float) -> float:
@@ -179,15 +179,14 @@ def renyi_epsilon(leaves: Leaves, relation: Relation, delta: float) -> float:
     losses = _renyi_curve(gaussians, epsilon_deltas, relation, tuple(_ORDERS))
     if losses is None:
         return math.inf
-    return float(compute_epsilon(_ORDERS, losses, approximate.compose(epsilon_deltas).share(delta))[0])
+    return float(compute_epsilon(_ORDERS, losses, approximate.compose(epsilon_deltas).conditional_delta(delta))[0])
 
 
 def renyi_curve(leaves: Leaves, relation: Relation, orders: tuple[float, ...]) -> Array:
     """Upper bounds on the Renyi divergences of these orders (> 1); inf where none is implemented."""
     epsilon_deltas, gaussians = approximate.split(leaves)
-    losses = (
-        None if approximate.own_delta(epsilon_deltas) > 0 else _renyi_curve(gaussians, epsilon_deltas, relation, orders)
-    )
+    bounded = approximate.delta_floor(epsilon_deltas) <= 0
+    losses = _renyi_curve(gaussians, epsilon_deltas, relation, orders) if bounded else None
     return np.full(len(orders), math.inf) if losses is None else losses
 
 
@@ -197,7 +196,7 @@ def renyi(leaves: Leaves, relation: Relation, order: float) -> float:
 
 
 def _renyi_curve(
-    gaussians: Leaves, epsilon_deltas: approximate.Own, relation: Relation, orders: tuple[float, ...]
+    gaussians: Leaves, epsilon_deltas: approximate.EpsilonDeltas, relation: Relation, orders: tuple[float, ...]
 ) -> Array | None:
     accountant = _renyi(gaussians, relation, orders)
     if accountant is None:

@@ -32,42 +32,42 @@ from tacit.privacy.accounting.events import EpsilonDeltaEvent, Leaves
 Array = NDArray[np.float64]
 
 MAX_ATOMS = 2**16
-Own = tuple[tuple[EpsilonDeltaEvent, int], ...]
+EpsilonDeltas = tuple[tuple[EpsilonDeltaEvent, int], ...]
 
 
 @dataclass(frozen=True)
 class Responses:
     """The losses of composed randomised responses under the distribution that is sampled from."""
 
-    own: float  # r, the probability that a bit is revealed; nothing is promised below it
+    revealed: float  # r, the probability that a bit is revealed; nothing is promised below it
     losses: Array  # [J], rising; of the answers
     masses: Array  # [J], their probabilities, given that no bit is revealed
-    above: Array  # [J + 1]; above[k] is the sum of masses[k:]
-    log_below: Array  # [J + 1]; the logarithm of the sum of masses[k:] * exp(-losses[k:])
+    upper_tail: Array  # [J + 1]; above[k] is the sum of masses[k:]
+    log_lower_tail: Array  # [J + 1]; the logarithm of the sum of masses[k:] * exp(-losses[k:])
     rounding: float  # an allowance for float64, relative for deltas and absolute for epsilons
 
     def profile(self, epsilon: Array | float) -> Array:
         """sum_j P_j (1 - exp(epsilon - l_j))+ at each epsilon, of either sign: delta, given that no bit is revealed."""
         first = np.searchsorted(self.losses, epsilon, side="right")
-        return np.asarray(np.maximum(self.above[first] - np.exp(epsilon + self.log_below[first]), 0.0))
+        return np.asarray(np.maximum(self.upper_tail[first] - np.exp(epsilon + self.log_lower_tail[first]), 0.0))
 
-    def share(self, delta: float) -> float:
+    def conditional_delta(self, delta: float) -> float:
         """The profile's value at which the whole delta is `delta`."""
-        return (delta - self.own) / (1 - self.own)
+        return (delta - self.revealed) / (1 - self.revealed)
 
 
-def own(leaves: Leaves) -> Own:
+def epsilon_delta_leaves(leaves: Leaves) -> EpsilonDeltas:
     """The mechanisms with a proof of their own."""
     return tuple((leaf, count) for leaf, count in leaves if isinstance(leaf, EpsilonDeltaEvent))
 
 
-def split(leaves: Leaves) -> tuple[Own, Leaves]:
+def split(leaves: Leaves) -> tuple[EpsilonDeltas, Leaves]:
     """(the mechanisms with a proof of their own, the others)."""
-    return own(leaves), tuple(item for item in leaves if not isinstance(item[0], EpsilonDeltaEvent))
+    return epsilon_delta_leaves(leaves), tuple(item for item in leaves if not isinstance(item[0], EpsilonDeltaEvent))
 
 
 @lru_cache(maxsize=64)
-def compose(leaves: Own) -> Responses:
+def compose(leaves: EpsilonDeltas) -> Responses:
     """The composition of mechanisms with (epsilon, delta) proofs of their own; that of none has the loss 0."""
     steps: dict[float, int] = {}
     for leaf, count in leaves:
@@ -91,38 +91,39 @@ def compose(leaves: Own) -> Responses:
     above = np.append(np.cumsum(masses[::-1])[::-1], 0.0)
     log_below = np.append(np.logaddexp.accumulate((logs - losses)[::-1])[::-1], -np.inf)
     rounding = 1e-14 * sum(count for _, count in leaves)
-    return Responses(_own_delta(leaves), losses, masses, above, log_below, rounding)
+    return Responses(_delta_floor(leaves), losses, masses, above, log_below, rounding)
 
 
-def own_delta(leaves: Leaves) -> float:
+def delta_floor(leaves: Leaves) -> float:
     """r, below which nothing is promised; 0 where no mechanism has a proof of its own with a delta."""
-    return _own_delta(own(leaves))
+    return _delta_floor(epsilon_delta_leaves(leaves))
 
 
-def _own_delta(leaves: Own) -> float:
+def _delta_floor(leaves: EpsilonDeltas) -> float:
     if len(leaves) == 1 and leaves[0][1] == 1:
         return float(leaves[0][0].delta)
     return -math.expm1(math.fsum(count * math.log1p(-leaf.delta) for leaf, count in leaves))
 
 
-def epsilon(leaves: Own, delta: float) -> float:
+def epsilon(leaves: EpsilonDeltas, delta: float) -> float:
     """The smallest epsilon >= 0 that holds at delta, for these mechanisms alone: exactly one end of a linear piece."""
     responses = compose(leaves)
-    require(responses.own, delta)
-    share = responses.share(delta)
+    require(responses.revealed, delta)
+    share = responses.conditional_delta(delta)
     if share <= 0:
         return float(responses.losses[-1])
     if responses.profile(0.0) <= share:
         return 0.0
     k = int(np.argmax(responses.profile(responses.losses) <= share))  # between losses k - 1 and k, linear in exp(e)
-    value = math.log(max(responses.above[k] - share, 0.0)) - float(responses.log_below[k])
+    value = math.log(max(responses.upper_tail[k] - share, 0.0)) - float(responses.log_lower_tail[k])
     return float(min(max(value, 0.0) * (1 + 1e-14) + responses.rounding, responses.losses[-1]))
 
 
-def delta(leaves: Own, epsilon: float | Array) -> Array:
+def delta(leaves: EpsilonDeltas, epsilon: float | Array) -> Array:
     """The smallest delta that holds at each epsilon >= 0, for these mechanisms alone: at least their own."""
     responses = compose(leaves)
-    return np.asarray(responses.own + (1 - responses.own) * (1 + responses.rounding) * responses.profile(epsilon))
+    hidden = 1 - responses.revealed
+    return np.asarray(responses.revealed + hidden * (1 + responses.rounding) * responses.profile(epsilon))
 
 
 def require(least: float, delta: float) -> None:
@@ -133,7 +134,7 @@ def require(least: float, delta: float) -> None:
         raise AccountingError(what, where="accounting", expected=expected, remedy=remedy)
 
 
-def pessimistic(leaves: Own, interval: float) -> Any:
+def pessimistic_pld(leaves: EpsilonDeltas, interval: float) -> Any:
     """Their privacy loss distribution on a grid of losses, composed by `dp_accounting`; its delta is an upper bound."""
     # Each answer's mass is split between the two grid values beside its loss so that both distributions of the pair
     # keep theirs (connect the dots, Doroshenko et al., arXiv 2207.04380): a pair that dominates the true one, and is
@@ -153,19 +154,19 @@ def pessimistic(leaves: Own, interval: float) -> Any:
     return total
 
 
-def variance(leaves: Own) -> float:
+def variance(leaves: EpsilonDeltas) -> float:
     """Variance of the sum of the answers' losses."""
     return float(
         sum(count * 4 * leaf.epsilon**2 * expit(leaf.epsilon) * expit(-leaf.epsilon) for leaf, count in leaves)
     )
 
 
-def width(leaves: Own) -> float:
+def width(leaves: EpsilonDeltas) -> float:
     """Distance of the largest sum of the answers' losses from the smallest."""
     return math.fsum(2 * count * leaf.epsilon for leaf, count in leaves)
 
 
-def grid_interval(leaves: Own) -> float:
+def grid_interval(leaves: EpsilonDeltas) -> float:
     """A grid for these mechanisms alone: epsilon itself for one kind, which is exact, else fine beside the spread."""
     kinds = {leaf.epsilon for leaf, _ in leaves if leaf.epsilon > 0}
     if len(kinds) <= 1:
@@ -175,7 +176,7 @@ def grid_interval(leaves: Own) -> float:
     return max(fine, width(leaves) / 2**22)
 
 
-def mu(leaves: Own) -> float:
+def mu(leaves: EpsilonDeltas) -> float:
     """The mu for which they compose to no less than mu-GDP at every epsilon; inf unless all of their deltas are 0."""
     # Exact for one: the trade-off curve of randomised response has its corner at p = 1 / (1 + e^epsilon), where the
     # Gaussian's with mu = -2 Phi^-1(p) passes, and a convex curve lies below its chords. Gaussian privacy composes by
@@ -185,7 +186,7 @@ def mu(leaves: Own) -> float:
     return 2 * math.sqrt(math.fsum(count * float(ndtri(expit(-leaf.epsilon))) ** 2 for leaf, count in leaves))
 
 
-def renyi(leaves: Own, order: float) -> float:
+def renyi(leaves: EpsilonDeltas, order: float) -> float:
     """The Renyi divergence of their answers, given that no bit is revealed; that of the whole is inf with a delta."""
     total = 0.0
     for leaf, count in leaves:

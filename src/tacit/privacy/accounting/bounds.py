@@ -87,7 +87,7 @@ def profile(event: Event, relation: Relation) -> tuple[tuple[float, float], ...]
     from tacit.privacy.accounting import certified
 
     leaves = flatten(event)
-    smallest = certified.smallest_stated(leaves, relation)
+    smallest = certified.smallest_certified_delta(leaves, relation)
     return tuple((d, certified.epsilon(leaves, relation, d)[0]) for d in PROFILE_DELTAS if smallest <= d)
 
 
@@ -143,7 +143,7 @@ def calibrate(make_event: Callable[[float], Event], *, epsilon: float, delta: fl
 
     from tacit.privacy.accounting import certified
 
-    certified.check_delta(delta)
+    certified.require_delta(delta)
     if not 0 < epsilon <= MAX_EPSILON:
         what, expected = "the target epsilon is out of range", f"0 < epsilon <= {MAX_EPSILON:g}"
         raise AccountingError(what, where="accounting.calibrate", expected=expected, remedy="choose another target")

@@ -14,14 +14,14 @@ from tacit.errors import AccountingError
 from tacit.privacy.accounting import accountants, approximate, concentrated
 from tacit.privacy.accounting import selection as selection_accounting
 from tacit.privacy.accounting.events import GaussianEvent, Leaves, NonPrivateEvent, SelectionEvent
-from tacit.privacy.accounting.table import MAX_LAPLACE_EPSILON, Family, row
+from tacit.privacy.accounting.table import MAX_LAPLACE_EPSILON, Family, find_row
 from tacit.units import Relation
 
 _ENOUGH = 100.0  # a mu whose delta at the largest epsilon is 1
 DEFINITION = "definition of a non-private event (tacit)"
 
 
-class _Curves(Protocol):
+class _CurveAccountant(Protocol):
     """A module that accounts for events by their Renyi curves."""
 
     def epsilon(self, leaves: Leaves, relation: Relation, delta: float) -> float: ...
@@ -31,54 +31,55 @@ class _Curves(Protocol):
     def ceiling(self, leaves: Leaves, relation: Relation, delta: float) -> float: ...
 
 
-_CURVES: Mapping[Family, _Curves] = {"curve": concentrated, "selection": selection_accounting}
+_CURVES: Mapping[Family, _CurveAccountant] = {"curve": concentrated, "selection": selection_accounting}
 
 
 @lru_cache(maxsize=512)
 def epsilon(leaves: Leaves, relation: Relation, delta: float) -> tuple[float, str, float, str]:
     """A certified epsilon, its accountant, the epsilon that checked it, and that one's accountant."""
-    check_delta(delta)
-    if not _private(leaves):
+    require_delta(delta)
+    if not _is_private(leaves):
         return math.inf, DEFINITION, math.inf, DEFINITION
-    rule = row(leaves, relation)
+    rule = find_row(leaves, relation)
     if rule.family == "own":
-        approximate.require(smallest_stated(leaves, relation), delta)
-        certified, check = approximate.epsilon(approximate.own(leaves), delta), rule.check(leaves, relation, delta)
+        approximate.require(smallest_certified_delta(leaves, relation), delta)
+        certified = approximate.epsilon(approximate.epsilon_delta_leaves(leaves), delta)
+        check = rule.check(leaves, relation, delta)
     elif rule.family in _CURVES:
         certified, check = _CURVES[rule.family].epsilon(leaves, relation, delta), rule.check(leaves, relation, delta)
     else:
-        certified, check, _ = _certified(leaves, relation, delta)
-    if certified > rule.largest:
+        certified, check, _ = _certify_losses(leaves, relation, delta)
+    if certified > rule.largest_epsilon:
         what = "the privacy loss is too large for the accountants to certify"
-        expected, remedy = f"epsilon <= {rule.largest:g}", "add noise, or plan the mechanism as non-private"
+        expected, remedy = f"epsilon <= {rule.largest_epsilon:g}", "add noise, or plan the mechanism as non-private"
         raise AccountingError(what, where="accounting.epsilon", expected=expected, remedy=remedy)
     with np.errstate(all="ignore"):
         looser = _CURVES[rule.family].ceiling if rule.family in _CURVES else accountants.renyi_epsilon
         ceiling = looser(leaves, relation, delta)
-    agree(certified, check, ceiling)
+    require_agreement(certified, check, ceiling)
     return certified, rule.accountant, check, rule.check_accountant
 
 
 def delta(leaves: Leaves, relation: Relation, epsilon: float) -> float:
     """The certified delta at epsilon."""
-    rule = row(leaves, relation) if _private(leaves) else None
-    largest = rule.largest if rule else MAX_LAPLACE_EPSILON
+    rule = find_row(leaves, relation) if _is_private(leaves) else None
+    largest = rule.largest_epsilon if rule else MAX_LAPLACE_EPSILON
     if not 0 <= epsilon <= largest:
         expected, remedy = f"0 <= epsilon <= {largest:g}", "ask for delta at another epsilon"
         raise AccountingError("epsilon is out of range", where="accounting.delta", expected=expected, remedy=remedy)
     if rule is None:
         return 1.0
     if rule.family == "own":
-        certified = float(approximate.delta(approximate.own(leaves), epsilon))
-        least = smallest_stated(leaves, relation)
+        certified = float(approximate.delta(approximate.epsilon_delta_leaves(leaves), epsilon))
+        least = smallest_certified_delta(leaves, relation)
         if certified >= least:
-            top = float(approximate.compose(approximate.own(leaves)).losses[-1])
-            agree(min(epsilon, top), rule.check(leaves, relation, certified), math.inf)
+            top = float(approximate.compose(approximate.epsilon_delta_leaves(leaves)).losses[-1])
+            require_agreement(min(epsilon, top), rule.check(leaves, relation, certified), math.inf)
         return max(certified, least)
     if rule.family in _CURVES:
         certified = float(_CURVES[rule.family].delta(leaves, relation, np.array([epsilon]))[0])
         if epsilon > 0 and 0 < certified < 1:
-            agree(epsilon, rule.check(leaves, relation, certified), math.inf)
+            require_agreement(epsilon, rule.check(leaves, relation, certified), math.inf)
         return certified
     return refined_delta(leaves, relation, epsilon, lambda delta: rule.check(leaves, relation, delta))
 
@@ -86,7 +87,7 @@ def delta(leaves: Leaves, relation: Relation, epsilon: float) -> float:
 def renyi(leaves: Leaves, relation: Relation, order: float) -> float:
     """A finite bound on the Renyi divergence of one order."""
     value = math.inf
-    if _private(leaves):
+    if _is_private(leaves):
         selected = any(isinstance(leaf, SelectionEvent) for leaf, _ in leaves)
         value = (selection_accounting if selected else accountants).renyi(leaves, relation, order)
     if not math.isfinite(value):
@@ -103,9 +104,9 @@ def renyi(leaves: Leaves, relation: Relation, order: float) -> float:
 @lru_cache(maxsize=512)
 def mu(leaves: Leaves, relation: Relation, delta: float) -> float:
     """The smallest mu that is known, from the profile down to delta (0: everywhere)."""
-    if not _private(leaves):
+    if not _is_private(leaves):
         return math.inf
-    family = row(leaves, relation).family
+    family = find_row(leaves, relation).family
     everywhere = accountants.mu(leaves, relation)
     exact = all(isinstance(leaf, GaussianEvent) for leaf, _ in leaves)
     if exact or delta == 0 or (family == "own" and math.isfinite(everywhere)):
@@ -113,49 +114,50 @@ def mu(leaves: Leaves, relation: Relation, delta: float) -> float:
     end = epsilon(leaves, relation, delta)[0]
     grid = np.linspace(0.0, end, 2049) if end > 0 else np.zeros(2)
     if family == "own":
-        needed = approximate.delta(approximate.own(leaves), grid[:-1])
+        target_deltas = approximate.delta(approximate.epsilon_delta_leaves(leaves), grid[:-1])
     elif family in _CURVES:
-        needed = _CURVES[family].delta(leaves, relation, grid[:-1])
-        needed = selection_accounting.tightened(grid[:-1], needed) if family == "selection" else needed
+        target_deltas = _CURVES[family].delta(leaves, relation, grid[:-1])
+        if family == "selection":
+            target_deltas = selection_accounting.tighten(grid[:-1], target_deltas)
     else:
-        *_, distribution = _certified(leaves, relation, delta)
+        *_, distribution = _certify_losses(leaves, relation, delta)
         with np.errstate(all="ignore"):
-            needed = accountants.deltas(distribution, grid[:-1]) + accountants.float_slack(leaves)
-    most = everywhere * 1.01 if math.isfinite(everywhere) else _ENOUGH
-    return min(accountants.smallest_mu(grid, needed, most), everywhere)
+            target_deltas = accountants.deltas(distribution, grid[:-1]) + accountants.float_slack(leaves)
+    upper = everywhere * 1.01 if math.isfinite(everywhere) else _ENOUGH
+    return min(accountants.smallest_mu(grid, target_deltas, upper), everywhere)
 
 
 def check_epsilon(leaves: Leaves, relation: Relation, delta: float) -> float:
     """The figure that would check an epsilon at delta: what a search for noise is guided by."""
-    if not _private(leaves):
+    if not _is_private(leaves):
         return math.inf
     with np.errstate(all="ignore"):
-        return row(leaves, relation).check(leaves, relation, delta)
+        return find_row(leaves, relation).check(leaves, relation, delta)
 
 
-def _certified(leaves: Leaves, relation: Relation, delta: float) -> tuple[float, float, Any]:
+def _certify_losses(leaves: Leaves, relation: Relation, delta: float) -> tuple[float, float, Any]:
     """Certified epsilon, check epsilon and the distribution, on a grid refined until the two are close."""
-    rule = row(leaves, relation)
+    rule = find_row(leaves, relation)
     return refined_epsilon(leaves, relation, delta, lambda delta: rule.check(leaves, relation, delta))
 
 
-def _private(leaves: Leaves) -> bool:
+def _is_private(leaves: Leaves) -> bool:
     return not any(isinstance(leaf, NonPrivateEvent) for leaf, _ in leaves)
 
 
-def smallest_stated(leaves: Leaves, relation: Relation) -> float:
+def smallest_certified_delta(leaves: Leaves, relation: Relation) -> float:
     """The smallest delta for which an epsilon can be certified: a single mechanism's own, else a little more."""
-    if not _private(leaves):
+    if not _is_private(leaves):
         return 0.0
-    family = row(leaves, relation).family
+    family = find_row(leaves, relation).family
     if family in _CURVES:
         return 0.0
     if family == "own" and sum(count for _, count in leaves) == 1:
-        return approximate.own_delta(leaves)
+        return approximate.delta_floor(leaves)
     return smallest_delta(leaves)
 
 
-def check_delta(delta: float) -> None:
+def require_delta(delta: float) -> None:
     if not 0 < delta < 1:
         expected, remedy = "0 < delta < 1", "choose delta well below 1 / population"
         raise AccountingError("delta is out of range", where="accounting", expected=expected, remedy=remedy)
@@ -173,7 +175,7 @@ _SPREADS = (1e-2, 1e-3, 3e-4, 1e-4)
 def refined_epsilon(leaves: Leaves, relation: Relation, delta: float, check_at: Check) -> tuple[float, float, Any]:
     """Certified epsilon, check epsilon and the distribution, on a grid refined until the two are close."""
     slack = accountants.float_slack(leaves)
-    approximate.require(approximate.own_delta(leaves), delta)
+    approximate.require(approximate.delta_floor(leaves), delta)
     if delta < smallest_delta(leaves):
         what = "delta is smaller than float64 transforms resolve for so many steps"
         expected, remedy = f"delta >= {smallest_delta(leaves):.1e}", "choose a larger delta or fewer steps"
@@ -183,10 +185,10 @@ def refined_epsilon(leaves: Leaves, relation: Relation, delta: float, check_at: 
         with np.errstate(all="ignore"):
             check = check_at(delta)
             for spread in _SPREADS:
-                distribution = accountants.pessimistic(leaves, relation, spread=spread)
+                distribution = accountants.pessimistic_pld(leaves, relation, spread=spread)
                 certified = float(distribution.get_epsilon_for_delta(delta - slack))
                 best = min(best, (certified, distribution), key=lambda pair: pair[0])
-                if _tight(best[0], check):
+                if _is_tight(best[0], check):
                     break
     except (ArithmeticError, ValueError) as error:
         what = f"float64 arithmetic breaks down ({type(error).__name__})"
@@ -201,23 +203,23 @@ def refined_delta(leaves: Leaves, relation: Relation, epsilon: float, check_at: 
     certified, least = 1.0, smallest_delta(leaves)
     with np.errstate(all="ignore"):
         for spread in _SPREADS:
-            raw = float(accountants.pessimistic(leaves, relation, spread=spread).get_delta_for_epsilon(epsilon))
+            raw = float(accountants.pessimistic_pld(leaves, relation, spread=spread).get_delta_for_epsilon(epsilon))
             certified = min(max(raw + accountants.float_slack(leaves), least), certified)
             if not least < certified < 1:
                 return certified
             check = check_at(certified)
-            if _tight(epsilon, check):
+            if _is_tight(epsilon, check):
                 break
-    agree(epsilon, check, math.inf)
+    require_agreement(epsilon, check, math.inf)
     return certified
 
 
 def smallest_delta(leaves: Leaves) -> float:
     """The smallest delta that the float64 transforms of these steps resolve, above the mechanisms' own."""
-    return approximate.own_delta(leaves) + 10 * accountants.float_slack(leaves)
+    return approximate.delta_floor(leaves) + 10 * accountants.float_slack(leaves)
 
 
-def agree(certified: float, check: float, ceiling: float) -> None:
+def require_agreement(certified: float, check: float, ceiling: float) -> None:
     """Refuse a certified epsilon that its check or a looser theory contradicts."""
     below, above = 1e-3 * certified + 1e-4, 5e-3 * certified + 5e-4
     if not (check - below <= certified <= min(check, ceiling) + above):
@@ -226,5 +228,5 @@ def agree(certified: float, check: float, ceiling: float) -> None:
         raise AccountingError(what, where="accounting", expected=expected, remedy=remedy)
 
 
-def _tight(certified: float, check: float) -> bool:
+def _is_tight(certified: float, check: float) -> bool:
     return certified <= check * (1 + 4e-4) + 5e-5

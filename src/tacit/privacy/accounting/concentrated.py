@@ -44,7 +44,7 @@ def delta(leaves: Leaves, relation: Relation, epsilon: Array) -> Array:
     return np.asarray(np.exp(np.minimum(exponents.min(axis=1), 0.0)))
 
 
-def solved(leaves: Leaves, relation: Relation, delta: float) -> float:
+def solve_epsilon(leaves: Leaves, relation: Relation, delta: float) -> float:
     """The check: where the smallest delta over all orders, searched continuously, equals delta."""
     goal = math.log(delta)
 
@@ -69,8 +69,8 @@ def solved(leaves: Leaves, relation: Relation, delta: float) -> float:
 def ceiling(leaves: Leaves, relation: Relation, delta: float) -> float:
     """A looser theory's epsilon: rho + 2 sqrt(rho log(1/delta)) (Bun & Steinke, 2016, arXiv 1605.02065)."""
     # A Laplace mechanism that is e-DP is e^2/2-zCDP there.
-    far = 1.0 if relation == "add_or_remove" else 2.0
-    total = far**2 * math.fsum(
+    shift = 1.0 if relation == "add_or_remove" else 2.0
+    total = shift**2 * math.fsum(
         count * (0.5 / leaf.noise_multiplier**2 if isinstance(leaf, LaplaceEvent) else rho(leaf))
         for leaf, count in leaves
     )
@@ -84,23 +84,23 @@ def log_delta(order: Array | float, curve: Array | float, epsilon: Array | float
 
 
 def _curve(leaves: Leaves, relation: Relation, order: float) -> float:
-    far = 1.0 if relation == "add_or_remove" else 2.0
+    shift = 1.0 if relation == "add_or_remove" else 2.0
     total = 0.0
     for leaf, count in leaves:
         if isinstance(leaf, LaplaceEvent):
-            total += count * float(laplace.renyi(far / leaf.noise_multiplier, order))
+            total += count * float(laplace.renyi(shift / leaf.noise_multiplier, order))
         else:
-            total += count * far**2 * rho(leaf) * order
+            total += count * shift**2 * rho(leaf) * order
     return total
 
 
 @lru_cache(maxsize=8)
 def _accountant(leaves: Leaves, relation: Relation) -> RdpAccountant:
-    far = 1.0 if relation == "add_or_remove" else 2.0
+    shift = 1.0 if relation == "add_or_remove" else 2.0
     accountant = RdpAccountant(_ORDERS)
     for leaf, count in leaves:
         if isinstance(leaf, LaplaceEvent):
-            accountant.compose(dp_event.LaplaceDpEvent(leaf.noise_multiplier / far), count)
+            accountant.compose(dp_event.LaplaceDpEvent(leaf.noise_multiplier / shift), count)
         else:
-            accountant.compose(dp_event.ZCDpEvent(far**2 * rho(leaf)), count)
+            accountant.compose(dp_event.ZCDpEvent(shift**2 * rho(leaf)), count)
     return accountant

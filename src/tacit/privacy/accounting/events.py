@@ -9,9 +9,9 @@ whatever else arrives, from a file or from a caller, is refused:
 | `PoissonSampledEvent` | `poisson_sampled` | `rate`, `event` |
 | `SampledWithoutReplacementEvent` | `sampled_without_replacement` | `population`, `batch`, `event` |
 | `SelfComposedEvent` | `self_composed` | `count`, `event` |
-| `ComposedEvent` | `composed` | `events` |
+| `ComposedEvent` | `compose_parts` | `events` |
 | `NonPrivateEvent` | `non_private` | none |
-| `EpsilonDeltaEvent` | `epsilon_delta` | `epsilon`, `delta` |
+| `EpsilonDeltaEvent` | `require_epsilon_delta` | `epsilon`, `delta` |
 | `LaplaceEvent` | `laplace` | `noise_multiplier`: scale of the noise / largest absolute value of one unit's number |
 | `ZcdpEvent` | `zcdp` | `rho`: Renyi divergence / order, for neighbours that are one clip apart |
 | `SelectionEvent` | `selection` | `candidates`: their events; `stop`, `law`: how often one of them is run |
@@ -188,11 +188,11 @@ def flatten(event: Event) -> Leaves:
     counts: dict[Leaf, int] = {}
     _walk(event, 1, counts, 0, [0])
     if sum(counts.values()) > MAX_COUNT:
-        raise refused("an event of more steps than accountants can resolve", f"at most {MAX_COUNT} steps in all")
+        raise event_error("an event of more steps than accountants can resolve", f"at most {MAX_COUNT} steps in all")
     return tuple(sorted(counts.items(), key=lambda item: _sort_key(item[0])))
 
 
-def parallel(events: Sequence[Event]) -> Event:
+def compose_parallel(events: Sequence[Event]) -> Event:
     """One Gaussian that dominates each of several events that are run on disjoint sets of units (parallel composition).
 
     Guarantee: for both relations, and also where the set that a replaced unit falls into depends on its own records:
@@ -212,11 +212,12 @@ def parallel(events: Sequence[Event]) -> Event:
         if any(isinstance(leaf, NonPrivateEvent) for leaf, _ in leaves):
             return NonPrivateEvent()
         if not leaves or not all(isinstance(leaf, GaussianEvent | ZcdpEvent) for leaf, _ in leaves):
-            raise refused("a parallel composition of other than plain Gaussian steps", "Gaussian steps in every set")
+            what = "a parallel composition of other than plain Gaussian steps"
+            raise event_error(what, "Gaussian steps in every set")
         gaussian = gaussian and all(isinstance(leaf, GaussianEvent) for leaf, _ in leaves)
         precisions.append(math.fsum(count * 2 * rho(leaf) for leaf, count in leaves))
     if not precisions:
-        raise refused("a parallel composition of nothing", "at least one event")
+        raise event_error("a parallel composition of nothing", "at least one event")
     largest = max(precisions)
     return GaussianEvent(1 / math.sqrt(largest)) if gaussian else ZcdpEvent(largest / 2)
 
@@ -257,7 +258,7 @@ def _walk(event: Event, count: int, counts: dict[Leaf, int], depth: int, nodes: 
         for inner in event.events:
             _walk(inner, count, counts, depth + 1, nodes)
     elif isinstance(event, SelfComposedEvent):
-        _walk(event.event, count * whole(event.count, "count"), counts, depth + 1, nodes)
+        _walk(event.event, count * require_whole(event.count, "count"), counts, depth + 1, nodes)
     else:
         leaf = _leaf(event)
         counts[leaf] = counts.get(leaf, 0) + count
@@ -268,35 +269,36 @@ def _leaf(event: Leaf) -> Leaf:
         case NonPrivateEvent():
             return event
         case GaussianEvent(sigma):
-            return GaussianEvent(noise(sigma)) if noise(sigma) else NonPrivateEvent()
+            return GaussianEvent(require_noise(sigma)) if require_noise(sigma) else NonPrivateEvent()
         case LaplaceEvent(scale):
-            return LaplaceEvent(noise(scale)) if noise(scale) else NonPrivateEvent()
+            return LaplaceEvent(require_noise(scale)) if require_noise(scale) else NonPrivateEvent()
         case ZcdpEvent(rho):
-            return ZcdpEvent(real(rho, "rho", MIN_RHO, MAX_RHO))
+            return ZcdpEvent(require_real(rho, "rho", MIN_RHO, MAX_RHO))
         case EpsilonDeltaEvent(epsilon, delta):
-            return EpsilonDeltaEvent(*epsilon_delta(epsilon, delta))
+            return EpsilonDeltaEvent(*require_epsilon_delta(epsilon, delta))
         case PoissonSampledEvent(rate, GaussianEvent() as gaussian):
-            rate, inner = real(rate, "rate", MIN_RATE, 1.0), _leaf(gaussian)
+            rate, inner = require_real(rate, "rate", MIN_RATE, 1.0), _leaf(gaussian)
             return PoissonSampledEvent(rate, inner) if rate < 1 and isinstance(inner, GaussianEvent) else inner
         case SampledWithoutReplacementEvent(population, batch, GaussianEvent() as gaussian):
-            population, inner = whole(population, "population", MAX_POPULATION), _leaf(gaussian)
-            if whole(batch, "batch", population) < population and isinstance(inner, GaussianEvent):
+            population, inner = require_whole(population, "population", MAX_POPULATION), _leaf(gaussian)
+            if require_whole(batch, "batch", population) < population and isinstance(inner, GaussianEvent):
                 return SampledWithoutReplacementEvent(population, batch, inner)
             return inner
         case SelectionEvent():
             return _selection(event)
-    raise refused(f"an event of the unknown kind {type(event).__name__}", "one of " + ", ".join(KINDS))
+    raise event_error(f"an event of the unknown kind {type(event).__name__}", "one of " + ", ".join(KINDS))
 
 
 def _selection(event: SelectionEvent) -> Leaf:
     if event.law not in get_args(Law) or not 1 <= len(event.candidates) <= MAX_CANDIDATES:
-        raise refused("a selection by an unknown law, or of no candidates", f"{get_args(Law)}, 1 to {MAX_CANDIDATES}")
-    stop = whole(event.stop, "stop", MAX_STOP, least=2)
+        expected = f"{get_args(Law)}, 1 to {MAX_CANDIDATES}"
+        raise event_error("a selection by an unknown law, or of no candidates", expected)
+    stop = require_whole(event.stop, "stop", MAX_STOP, low=2)
     candidates = set()
     for candidate in event.candidates:
-        leaves = flatten(_composed(candidate))
+        leaves = flatten(_compose_leaves(candidate))
         if any(isinstance(leaf, SelectionEvent) for leaf, _ in leaves) or not leaves:
-            raise refused("a selection among selections, or of nothing", "the events of single runs")
+            raise event_error("a selection among selections, or of nothing", "the events of single runs")
         if any(isinstance(leaf, NonPrivateEvent) for leaf, _ in leaves):
             return NonPrivateEvent()
         candidates.add(leaves)
@@ -307,40 +309,41 @@ def limit(depth: int, nodes: list[int]) -> None:
     """Count a node of a tree, and refuse trees that no plan needs."""
     nodes[0] += 1
     if depth > MAX_DEPTH or nodes[0] > MAX_NODES:
-        raise refused("an event tree that is too deep or too large", f"depth <= {MAX_DEPTH}, nodes <= {MAX_NODES}")
+        raise event_error("an event tree that is too deep or too large", f"depth <= {MAX_DEPTH}, nodes <= {MAX_NODES}")
 
 
-def noise(value: object) -> float:
+def require_noise(value: object) -> float:
     """A noise multiplier: 0 (no noise at all, which is non-private) or within the accountants' range."""
-    return 0.0 if value == 0 and not isinstance(value, bool) else real(value, "noise_multiplier", MIN_NOISE, MAX_NOISE)
+    none = value == 0 and not isinstance(value, bool)
+    return 0.0 if none else require_real(value, "noise_multiplier", MIN_NOISE, MAX_NOISE)
 
 
-def real(value: object, name: str, low: float, high: float) -> float:
+def require_real(value: object, name: str, low: float, high: float) -> float:
     """A number within bounds."""
     number = float(value) if isinstance(value, float | int) and not isinstance(value, bool) else math.nan
     if not low <= number <= high:
-        raise refused(f"an event whose {name} is no number in range", f"{low:g} <= {name} <= {high:g}")
+        raise event_error(f"an event whose {name} is no number in range", f"{low:g} <= {name} <= {high:g}")
     return number
 
 
-def epsilon_delta(epsilon: object, delta: object) -> tuple[float, float]:
+def require_epsilon_delta(epsilon: object, delta: object) -> tuple[float, float]:
     """The parameters of an `EpsilonDeltaEvent`."""
-    number = real(delta, "delta", 0.0, 1.0)
+    number = require_real(delta, "delta", 0.0, 1.0)
     if number == 1.0:
-        raise refused("an event whose delta promises nothing", "0 <= delta < 1")
+        raise event_error("an event whose delta promises nothing", "0 <= delta < 1")
     if epsilon == 0 and not isinstance(epsilon, bool) and number > 0:
         return 0.0, number
-    return real(epsilon, "epsilon", MIN_EPSILON, MAX_EPSILON), number
+    return require_real(epsilon, "epsilon", MIN_EPSILON, MAX_EPSILON), number
 
 
-def whole(value: object, name: str, most: int = MAX_COUNT, *, least: int = 1) -> int:
+def require_whole(value: object, name: str, high: int = MAX_COUNT, *, low: int = 1) -> int:
     """A whole number within bounds."""
-    if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most:
-        raise refused(f"an event whose {name} is no whole number in range", f"{least} <= {name} <= {most}")
+    if not isinstance(value, int) or isinstance(value, bool) or not low <= value <= high:
+        raise event_error(f"an event whose {name} is no whole number in range", f"{low} <= {name} <= {high}")
     return value
 
 
-def refused(what: str, expected: str) -> AccountingError:
+def event_error(what: str, expected: str) -> AccountingError:
     """The error of what is not on the whitelist."""
     return AccountingError(what, where="event", expected=expected, remedy="describe the mechanism with these events")
 
@@ -381,32 +384,32 @@ def _encode(event: Event) -> dict[str, Any]:
         case ComposedEvent(events):
             return {"kind": "composed", "events": [_encode(inner) for inner in events]}
         case SelectionEvent(candidates, stop, law):
-            runs = [_encode(_composed(candidate)) for candidate in candidates]
+            runs = [_encode(_compose_leaves(candidate)) for candidate in candidates]
             return {"kind": "selection", "candidates": runs, "stop": stop, "law": law}
         case NonPrivateEvent():
             return {"kind": "non_private"}
 
 
-def _composed(leaves: Leaves) -> ComposedEvent:
+def _compose_leaves(leaves: Leaves) -> ComposedEvent:
     return ComposedEvent([SelfComposedEvent(leaf, count) for leaf, count in leaves])
 
 
 def _decode(value: object, depth: int, nodes: list[int]) -> Event:
     limit(depth, nodes)
     if not isinstance(value, Mapping):
-        raise refused("an event that is no JSON object", "an object with the key 'kind'")
+        raise event_error("an event that is no JSON object", "an object with the key 'kind'")
     kind = value.get("kind")
     if not isinstance(kind, str) or kind not in _KINDS:
-        raise refused("an event of an unknown kind", "one of " + ", ".join(KINDS))
+        raise event_error("an event of an unknown kind", "one of " + ", ".join(KINDS))
     keys = {field.name for field in fields(_KINDS[kind])} | {"kind"}
     if set(value) != keys:
-        raise refused(f"a {kind} event with missing or unknown keys", f"exactly {sorted(keys)}")
+        raise event_error(f"a {kind} event with missing or unknown keys", f"exactly {sorted(keys)}")
     members: dict[str, Any] = {name: value[name] for name in keys - {"kind"}}
     if "event" in members:
         members["event"] = _decode(members["event"], depth + 1, nodes)
     for several in {"events", "candidates"} & set(members):
         if not isinstance(members[several], list | tuple):
-            raise refused(f"a {kind} event whose {several} are no list", "a list of events")
+            raise event_error(f"a {kind} event whose {several} are no list", "a list of events")
         members[several] = [_decode(inner, depth + 1, nodes) for inner in members[several]]
     if "candidates" in members:
         members["candidates"] = tuple(flatten(candidate) for candidate in members["candidates"])

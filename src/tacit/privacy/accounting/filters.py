@@ -46,20 +46,20 @@ Composition = Literal["sum"] | RdpOrder
 _RENYI = "Renyi DP at order "
 
 
-def stated(composition: Composition) -> str:
+def describe_composition(composition: Composition) -> str:
     """How a certificate says that its ledger adds plans up."""
     return "sum" if composition == "sum" else f"{_RENYI}{composition.order:g}"
 
 
-def composition_of(words: str) -> Composition | None:
+def parse_composition(text: str) -> Composition | None:
     """The composition that a certificate states so; its order has six digits. None where no ledger has it."""
-    if words == "sum":
+    if text == "sum":
         return "sum"
     try:
-        composition = RdpOrder(float(words.removeprefix(_RENYI)))
+        composition = RdpOrder(float(text.removeprefix(_RENYI)))
     except (ValueError, PlanError):
         return None
-    return composition if stated(composition) == words else None
+    return composition if describe_composition(composition) == text else None
 
 
 @dataclass(frozen=True)
@@ -107,7 +107,7 @@ class Total:
         finite, infinite: how many charges of each sort there are.
 
     Guarantee:
-        After any `plus` and `minus`, equal to the total of the charges that are left, taken in any order.
+        After any `with_charge` or `without_charge`, equal to the total of the charges left, taken in any order.
     """
 
     composition: Composition
@@ -118,22 +118,22 @@ class Total:
 
     @classmethod
     def of(cls, charges: Iterable[Charge], composition: Composition) -> Total:
-        """The total of these charges; errors as in `plus`."""
-        return reduce(cls.plus, charges, cls(composition))
+        """The total of these charges; errors as in `with_charge`."""
+        return reduce(cls.with_charge, charges, cls(composition))
 
-    def plus(self, charge: Charge) -> Total:
+    def with_charge(self, charge: Charge) -> Total:
         """The total with one charge more.
 
         Raises:
             PlanError: the composition is an RdpOrder, and the finite charge has no finite rdp.
         """
-        cost, delta = _exact(charge, self.composition)
+        cost, delta = _exact_cost(charge, self.composition)
         finite, infinite = self.finite + charge.finite, self.infinite + (not charge.finite)
         return Total(self.composition, self.cost + cost, self.delta + delta, finite, infinite)
 
-    def minus(self, charge: Charge) -> Total:
-        """The total without one of its charges; errors as in `plus`."""
-        cost, delta = _exact(charge, self.composition)
+    def without_charge(self, charge: Charge) -> Total:
+        """The total without one of its charges; errors as in `with_charge`."""
+        cost, delta = _exact_cost(charge, self.composition)
         finite, infinite = self.finite - charge.finite, self.infinite - (not charge.finite)
         return Total(self.composition, self.cost - cost, self.delta - delta, finite, infinite)
 
@@ -151,7 +151,7 @@ def spent(total: Total, delta: float) -> tuple[float, float]:
     Guarantee:
         If every charge is a valid bound for its plan, whatever came before it, the interaction is (epsilon, delta)-DP.
     """
-    exact = _converted(total, delta)
+    exact = _convert_total(total, delta)
     return (math.inf if total.infinite else _round_up(exact[0])), _round_up(exact[1])
 
 
@@ -163,8 +163,8 @@ def admits(total: Total, epsilon: float, delta: float) -> bool:
     Guarantee:
         Exact: True only if the sums of the numbers as written do not exceed the budget as written.
     """
-    exact = _converted(total, delta)
-    return exact[0] <= written(epsilon) and exact[1] <= written(delta)
+    exact = _convert_total(total, delta)
+    return exact[0] <= exact_decimal(epsilon) and exact[1] <= exact_decimal(delta)
 
 
 def rdp_to_epsilon(rdp: Fraction, order: float, delta: float) -> Fraction:
@@ -187,37 +187,37 @@ def _offset(order: float, delta: float) -> Fraction:
         return Fraction(((a - 1) / a).ln() - (d.ln() + a.ln()) / (a - 1))
 
 
-def _converted(total: Total, delta: float) -> tuple[Fraction, Fraction]:
+def _convert_total(total: Total, delta: float) -> tuple[Fraction, Fraction]:
     """Exact (epsilon, delta) of the finite charges."""
     if total.finite == 0:
         return Fraction(0), Fraction(0)
     if total.composition == "sum":
         return total.cost, total.delta
-    return rdp_to_epsilon(total.cost, total.composition.order, delta), written(delta)
+    return rdp_to_epsilon(total.cost, total.composition.order, delta), exact_decimal(delta)
 
 
-def _exact(charge: Charge, composition: Composition) -> tuple[Fraction, Fraction]:
+def _exact_cost(charge: Charge, composition: Composition) -> tuple[Fraction, Fraction]:
     """What a charge adds to the sums of a total."""
     if not charge.finite:
         return Fraction(0), Fraction(0)
     if composition == "sum":
-        return written(charge.epsilon), written(charge.delta)
+        return exact_decimal(charge.epsilon), exact_decimal(charge.delta)
     if charge.rdp is None or not math.isfinite(charge.rdp):
         expected = f"rdp= at order {composition.order!r}, because the ledger composes by RDP at that order"
         remedy = "pass the plan's Rényi bound, or use a ledger with composition='sum'"
         raise PlanError("the plan has no finite Rényi bound", where="Ledger.reserve", expected=expected, remedy=remedy)
-    return written(charge.rdp), written(charge.delta)
+    return exact_decimal(charge.rdp), exact_decimal(charge.delta)
 
 
 @lru_cache(maxsize=1024)
-def written(value: float) -> Fraction:
+def exact_decimal(value: float) -> Fraction:
     """The number that a finite float stands for when it is printed: its shortest decimal, exactly."""
     return Fraction(repr(value))
 
 
 def _round_up(value: Fraction) -> float:
     nearest = float(value)
-    return nearest if written(nearest) >= value else math.nextafter(nearest, math.inf)
+    return nearest if exact_decimal(nearest) >= value else math.nextafter(nearest, math.inf)
 
 
 def _bad_charge(what: str, expected: str) -> PlanError:

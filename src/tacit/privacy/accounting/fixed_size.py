@@ -28,7 +28,7 @@ Array = NDArray[np.float64]
 _FAR = 10.0  # standard deviations of noise beyond which lies a mass of 1e-23
 
 
-def pessimistic(q: float, sigma: float, interval: float) -> Any:
+def pessimistic_pld(q: float, sigma: float, interval: float) -> Any:
     """The privacy loss distribution of one step on a grid of losses, its delta nowhere below the true one.
 
     Source: connect-the-dots (Doroshenko et al., arXiv 2207.04380), cell by cell rather than by second differences of
@@ -70,7 +70,7 @@ def pessimistic(q: float, sigma: float, interval: float) -> Any:
 def losses(q: float, sigma: float) -> tuple[Array, Array]:
     """Losses and masses of one step by quadrature over 2^15 cells of the noise's axis, centred: no bound."""
     x = np.linspace(1.0, 2 + 9.5 * sigma, 2**15 + 1)
-    absent, present = _between(x / sigma), _between((x - 2) / sigma)
+    absent, present = _interval_masses(x / sigma), _interval_masses((x - 2) / sigma)
     loss = _loss(q, sigma, (x[1:] + x[:-1]) / 2)
     masses = np.concatenate([(1 - q) * absent + q * present, absent, [(1 - q) * (1 - 2 * ndtr(-1 / sigma))]])
     return np.concatenate([loss, -loss, [0.0]]), masses / masses.sum()
@@ -102,10 +102,10 @@ def _cells(q: float, sigma: float, epsilon: Array) -> tuple[Array, Array, float,
     with np.errstate(over="ignore"):
         log_ratio = np.where(epsilon < 500, np.log1p(np.expm1(epsilon) / q), epsilon - math.log(q))
     x = 1 + sigma**2 / 2 * log_ratio
-    absent, present = (_between((x - centre) / sigma) for centre in (0, 2))
+    absent, present = (_interval_masses((x - centre) / sigma) for centre in (0, 2))
     return absent, present, float(ndtr(-x[-1] / sigma)), float(ndtr((2 - x[-1]) / sigma))
 
 
-def _between(z: Array) -> Array:
+def _interval_masses(z: Array) -> Array:
     """Masses of N(0, 1) between neighbouring points, each taken from the tail that it lies in."""
     return np.asarray(np.where(z[1:] < 0, np.diff(ndtr(z)), -np.diff(ndtr(-z))))

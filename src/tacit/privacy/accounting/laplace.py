@@ -20,7 +20,7 @@ Array = NDArray[np.float64]
 _CELLS = 2**13
 
 
-def pessimistic(epsilon: float, interval: float) -> Any:
+def pessimistic_pld(epsilon: float, interval: float) -> Any:
     """`dp_accounting`'s privacy loss distribution of one number, rounded so that its delta is an upper bound."""
     return privacy_loss_distribution.from_laplace_mechanism(1 / epsilon, value_discretization_interval=interval)
 

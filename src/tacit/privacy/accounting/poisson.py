@@ -29,7 +29,7 @@ from tacit.units import Relation
 Array = NDArray[np.float64]
 
 
-def pessimistic(q: float, sigma: float, relation: Relation, interval: float) -> Any:
+def pessimistic_pld(q: float, sigma: float, relation: Relation, interval: float) -> Any:
     """The privacy loss distribution of one step on a grid of losses, its delta nowhere below the true one.
 
     Source: connect-the-dots (Doroshenko et al., arXiv 2207.04380) by `dp_accounting`. It is its
@@ -49,7 +49,7 @@ def pessimistic(q: float, sigma: float, relation: Relation, interval: float) -> 
         directions = [AdjacencyType.REPLACE]
     else:
         directions = [AdjacencyType.REMOVE, AdjacencyType.ADD][: 2 if q < 1 else 1]
-    return PrivacyLossDistribution(*(_discretised(q, sigma, direction, interval) for direction in directions))
+    return PrivacyLossDistribution(*(_discretise(q, sigma, direction, interval) for direction in directions))
 
 
 def losses(q: float, sigma: float, relation: Relation, *, swapped: bool) -> tuple[Array, Array]:
@@ -68,24 +68,24 @@ def losses(q: float, sigma: float, relation: Relation, *, swapped: bool) -> tupl
     return (-loss if swapped else loss)[keep], masses[keep] / masses.sum()
 
 
-def _discretised(q: float, sigma: float, direction: AdjacencyType, interval: float) -> PLDPmf:
+def _discretise(q: float, sigma: float, direction: AdjacencyType, interval: float) -> PLDPmf:
     pair = GaussianPrivacyLoss(sigma, sampling_prob=q, adjacency_type=direction)
     bounds = pair.connect_dots_bounds()
     low, high = math.floor(bounds.epsilon_lower / interval), math.ceil(bounds.epsilon_upper / interval)
     epsilon = np.arange(low, high + 1) * interval
     with np.errstate(all="ignore"):
-        x = _last(epsilon, q, sigma, direction)
+        x = _largest_x(epsilon, q, sigma, direction)
         deltas = pair.mu_upper_cdf(x) - np.exp(epsilon + pair.mu_lower_log_cdf(x))
         deltas = np.where(x == math.inf, -np.expm1(epsilon), deltas)
     return create_pmf_pessimistic_connect_dots_fixed_gap(interval, low, high, np.clip(deltas, 0.0, 1.0))
 
 
-def _last(epsilon: Array, q: float, sigma: float, direction: AdjacencyType) -> Array:
+def _largest_x(epsilon: Array, q: float, sigma: float, direction: AdjacencyType) -> Array:
     """The last x at which the loss is at least each epsilon; -inf where it never is, inf where it always is."""
     if direction == AdjacencyType.ADD:
-        return -0.5 + _unsampled(-epsilon, q) * sigma**2 + 1
+        return -0.5 + _unsampled_loss(-epsilon, q) * sigma**2 + 1
     if direction == AdjacencyType.REMOVE:
-        return -0.5 - _unsampled(epsilon, q) * sigma**2
+        return -0.5 - _unsampled_loss(epsilon, q) * sigma**2
     if q == 1:
         return -epsilon * sigma**2 / 2
     half = np.abs(epsilon) / 2
@@ -95,7 +95,7 @@ def _last(epsilon: Array, q: float, sigma: float, direction: AdjacencyType) -> A
     return np.asarray(sigma**2 * (np.sign(epsilon) * -asinh - epsilon / 2))
 
 
-def _unsampled(epsilon: Array, q: float) -> Array:
+def _unsampled_loss(epsilon: Array, q: float) -> Array:
     """The loss without sampling, log(1 + (exp(epsilon) - 1) / q), where that with it is epsilon; -inf if nowhere."""
     if q == 1:
         return epsilon

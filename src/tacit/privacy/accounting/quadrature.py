@@ -12,7 +12,7 @@ from scipy.optimize import brentq
 
 from tacit.privacy.accounting import fixed_size, laplace, poisson
 from tacit.privacy.accounting.events import LaplaceEvent, Leaf, Leaves, SampledWithoutReplacementEvent
-from tacit.privacy.accounting.steps import MAX_GRID, merged, parameters, pure, spacing
+from tacit.privacy.accounting.steps import MAX_GRID, merge_gaussians, parameters, pure_epsilon, spacing
 from tacit.units import Relation
 
 Array = NDArray[np.float64]
@@ -58,12 +58,12 @@ def estimate(leaves: Leaves, relation: Relation) -> tuple[LossGrid, ...]:
     # Source: the privacy random variable accountant of Gopi, Lee & Wutschitz (2021, arXiv 2106.02848), rewritten here:
     # the loss is discretised by splitting each cell of the noise's axis between two neighbouring loss values so that
     # its mean is kept, hence centred rather than rounded up.
-    together = merged(leaves)
+    merged_leaves = merge_gaussians(leaves)
     one_sided = relation == "replace_one" or all(
-        isinstance(leaf, LaplaceEvent) or parameters(leaf)[0] == 1 for leaf, _ in together
+        isinstance(leaf, LaplaceEvent) or parameters(leaf)[0] == 1 for leaf, _ in merged_leaves
     )
     directions = (False,) if one_sided else (False, True)
-    return tuple(_compose(together, relation, swapped) for swapped in directions)
+    return tuple(_compose(merged_leaves, relation, swapped) for swapped in directions)
 
 
 def _compose(leaves: Leaves, relation: Relation, swapped: bool) -> LossGrid:
@@ -89,7 +89,7 @@ def _compose(leaves: Leaves, relation: Relation, swapped: bool) -> LossGrid:
 def _step(leaf: Leaf, relation: Relation, swapped: bool) -> tuple[Array, Array]:
     """Losses and masses of one step."""
     if isinstance(leaf, LaplaceEvent):
-        return laplace.losses(pure(leaf, relation))
+        return laplace.losses(pure_epsilon(leaf, relation))
     if isinstance(leaf, SampledWithoutReplacementEvent):
         return fixed_size.losses(*parameters(leaf))
     return poisson.losses(*parameters(leaf), relation, swapped=swapped)
@@ -109,7 +109,7 @@ def _chernoff(steps: list[tuple[Array, Array, int]], exponents: Array) -> float:
     # By Chernoff the loss is above it with a probability of at most exp(-35), whichever t is taken: a search that stops
     # early only returns a larger one. K is convex, so t K'(t) - K(t) rises: the quotient falls where it is below 35,
     # then rises, and bisection finds the two neighbours of its least.
-    parts = [_shifted(losses[masses > 0], masses[masses > 0], count) for losses, masses, count in steps]
+    parts = [_shift_losses(losses[masses > 0], masses[masses > 0], count) for losses, masses, count in steps]
 
     @cache
     def cumulant(index: int) -> tuple[float, float]:
@@ -131,7 +131,7 @@ def _chernoff(steps: list[tuple[Array, Array, int]], exponents: Array) -> float:
     return min((cumulant(index)[0] + 35) / float(exponents[index]) for index in {low, high})
 
 
-def _shifted(losses: Array, masses: Array, count: int) -> tuple[float, Array, Array, int]:
+def _shift_losses(losses: Array, masses: Array, count: int) -> tuple[float, Array, Array, int]:
     """The largest loss, and every loss less it: taken out of the exponential, which then cannot overflow."""
     top = float(losses.max())
     return top, losses - top, masses, count

@@ -58,18 +58,19 @@ many at most; an order that needs more is left out."""
 
 def epsilon(leaves: Leaves, relation: Relation, delta: float) -> float:
     """Certified epsilon at delta."""
-    return max(float(compute_epsilon(_ORDERS, _certified(leaves, relation, _ORDERS), delta)[0]), 0.0) * (1 + ROUNDING)
+    least = float(compute_epsilon(_ORDERS, _certified_curve(leaves, relation, _ORDERS), delta)[0])
+    return max(least, 0.0) * (1 + ROUNDING)
 
 
 def delta(leaves: Leaves, relation: Relation, epsilon: Array) -> Array:
     """Certified delta at each epsilon >= 0; at most 1."""
-    curve = _certified(leaves, relation, _ORDERS)
+    curve = _certified_curve(leaves, relation, _ORDERS)
     held = np.isfinite(curve)
     exponents = log_delta(np.array(_ORDERS)[held], curve[held], epsilon[:, None])
     return np.asarray(np.exp(np.minimum(exponents.min(axis=1, initial=0.0), 0.0)))
 
 
-def tightened(epsilon: Array, delta: Array) -> Array:
+def tighten(epsilon: Array, delta: Array) -> Array:
     """Smaller deltas, each at its own epsilon, for a rising grid [N]: what a larger epsilon says of smaller ones."""
     # An (e, d)-DP mechanism is (e', 1 - (1 - d) (1 + exp e') / (1 + exp e))-DP for every e' < e: its trade-off curve
     # lies above both lines of (e, d), which meet where both errors are (1 - d) / (1 + exp e).
@@ -79,7 +80,7 @@ def tightened(epsilon: Array, delta: Array) -> Array:
 
 def renyi(leaves: Leaves, relation: Relation, order: float) -> float:
     """Certified Renyi divergence of this order; inf where none is implemented."""
-    return float(_certified(leaves, relation, (order,))[0])
+    return float(_certified_curve(leaves, relation, (order,))[0])
 
 
 def ceiling(leaves: Leaves, relation: Relation, delta: float) -> float:
@@ -95,27 +96,28 @@ def ceiling(leaves: Leaves, relation: Relation, delta: float) -> float:
     return float(np.min(total + math.log(1 / delta) / (orders - 1)))
 
 
-def solved(leaves: Leaves, relation: Relation, delta: float) -> float:
+def solve_epsilon(leaves: Leaves, relation: Relation, delta: float) -> float:
     """The check: epsilon at delta, the orders searched continuously; inf if `dp_accounting` knows another curve."""
     # Its series are exact at whole orders: there, next to the orders that were found, the curves have to be the same.
     terms, minima = [], []
     for leaf, count in leaves:
         selection = _selection(leaf)
-        single = functools.partial(_single, selection, relation)
-        least, other = _smallest(_other(single, selection.stop))
-        more = (1 + _SHAPES[selection.law]) * min(math.log(selection.stop), least)
+        single = functools.partial(_run_renyi, selection, relation)
+        log_stop = math.log(selection.stop)
+        least, other = _minimise(functools.partial(_run_count_term, single, log_stop))
+        more = (1 + _SHAPES[selection.law]) * min(log_stop, least)
         terms.append((count, single, more, math.log(expected_runs(selection.stop, selection.law))))
         minima.append((selection, other))
 
-    def at(order: float) -> float:
+    def curve_epsilon(order: float) -> float:
         curve = math.fsum(
             count * (single(order) + more + log_mean / (order - 1)) for count, single, more, log_mean in terms
         )
         return curve + (order * math.log1p(-1 / order) - math.log(order - 1) - math.log(delta)) / (order - 1)
 
-    smallest, best = _smallest(at)
-    alike = all(_known(selection, relation, order) for selection, other in minima for order in (best, other))
-    return max(smallest, 0.0) if alike else math.inf
+    smallest, best = _minimise(curve_epsilon)
+    agrees = all(_is_known_curve(selection, relation, order) for selection, other in minima for order in (best, other))
+    return max(smallest, 0.0) if agrees else math.inf
 
 
 def _selection(leaf: Leaf) -> SelectionEvent:
@@ -124,68 +126,68 @@ def _selection(leaf: Leaf) -> SelectionEvent:
 
 
 @lru_cache(maxsize=64)
-def _certified(leaves: Leaves, relation: Relation, orders: tuple[float, ...]) -> Array:
+def _certified_curve(leaves: Leaves, relation: Relation, orders: tuple[float, ...]) -> Array:
     total = np.zeros(len(orders))
     for leaf, count in leaves:
         selection = _selection(leaf)
-        single = _worst(selection, relation, _ORDERS)
+        single = _worst_curve(selection, relation, _ORDERS)
         all_orders = np.array(_ORDERS)
         held = np.isfinite(single)
         log_stop = math.log(selection.stop)
         least = float(np.min((1 - 1 / all_orders[held]) * single[held] + log_stop / all_orders[held], initial=log_stop))
-        more = (1 + _SHAPES[selection.law]) * least
+        surcharge = (1 + _SHAPES[selection.law]) * least
         log_mean = math.log(expected_runs(selection.stop, selection.law))
-        curve = _worst(selection, relation, orders) + more + log_mean / (np.array(orders) - 1)
+        curve = _worst_curve(selection, relation, orders) + surcharge + log_mean / (np.array(orders) - 1)
         total += count * curve * (1 + ROUNDING)
     return total
 
 
-def _worst(selection: SelectionEvent, relation: Relation, orders: tuple[float, ...]) -> Array:
+def _worst_curve(selection: SelectionEvent, relation: Relation, orders: tuple[float, ...]) -> Array:
     """The largest of the candidates' curves at each order; inf where one has none."""
-    return np.array([_single(selection, relation, order) for order in orders]) * (1 + ROUNDING)
+    return np.array([_run_renyi(selection, relation, order) for order in orders]) * (1 + ROUNDING)
 
 
-def _known(selection: SelectionEvent, relation: Relation, order: float) -> bool:
+def _is_known_curve(selection: SelectionEvent, relation: Relation, order: float) -> bool:
     """Whether `dp_accounting` knows the same curve, at the whole order next to this one."""
     near = float(max(2, round(order)))
     curve = max(float(accountants.renyi_curve(run, relation, (near,))[0]) for run in selection.candidates)
-    return math.isclose(curve, _single(selection, relation, near), rel_tol=1e-3)
+    return math.isclose(curve, _run_renyi(selection, relation, near), rel_tol=1e-3)
 
 
-def _other(single: Curve, stop: int) -> Curve:
-    return lambda order: (1 - 1 / order) * single(order) + math.log(stop) / order
+def _run_count_term(single: Curve, log_stop: float, order: float) -> float:
+    return (1 - 1 / order) * single(order) + log_stop / order
 
 
-def _smallest(at: Curve) -> tuple[float, float]:
+def _minimise(curve: Curve) -> tuple[float, float]:
     """The smallest value over all orders from 1.005 to 1024, searched on a grid and then between its points; where."""
     coarse = np.linspace(math.log(0.005), math.log(1023), 60)
-    values = [at(1 + math.exp(x)) for x in coarse]
+    values = [curve(1 + math.exp(x)) for x in coarse]
     best = int(np.argmin(values))
-    low, high = coarse[max(best - 1, 0)], coarse[min(best + 1, len(coarse) - 1)]
-    near = minimize_scalar(lambda x: at(1 + math.exp(x)), bounds=(low, high), method="bounded", options={"xatol": 1e-4})
+    bounds = coarse[max(best - 1, 0)], coarse[min(best + 1, len(coarse) - 1)]
+    near = minimize_scalar(lambda x: curve(1 + math.exp(x)), bounds=bounds, method="bounded", options={"xatol": 1e-4})
     value, where = min((float(values[best]), float(coarse[best])), (float(near.fun), float(near.x)))
     return value, 1 + math.exp(where)
 
 
-def _single(selection: SelectionEvent, relation: Relation, order: float) -> float:
+def _run_renyi(selection: SelectionEvent, relation: Relation, order: float) -> float:
     """The largest of the candidates' Renyi divergences of an order; inf where one has none."""
     return max(math.fsum(count * _leaf(leaf, relation, order) for leaf, count in run) for run in selection.candidates)
 
 
 @lru_cache(maxsize=16384)
 def _leaf(leaf: Leaf, relation: Relation, order: float) -> float:
-    far = sensitivity(relation)
+    shift = sensitivity(relation)
     if isinstance(leaf, LaplaceEvent):
-        return float(laplace.renyi(far / leaf.noise_multiplier, order))
+        return float(laplace.renyi(shift / leaf.noise_multiplier, order))
     if isinstance(leaf, ZcdpEvent | GaussianEvent):
-        return far**2 * rho(leaf) * order
+        return shift**2 * rho(leaf) * order
     if isinstance(leaf, PoissonSampledEvent) and relation == "add_or_remove":
-        return _sampled(*parameters(leaf), order)
+        return _sampled_renyi(*parameters(leaf), order)
     epsilon_deltas, rest = approximate.split(((leaf, 1),))
-    return math.inf if rest or approximate.own_delta(epsilon_deltas) > 0 else approximate.renyi(epsilon_deltas, order)
+    return math.inf if rest or approximate.delta_floor(epsilon_deltas) > 0 else approximate.renyi(epsilon_deltas, order)
 
 
-def _sampled(q: float, sigma: float, order: float) -> float:
+def _sampled_renyi(q: float, sigma: float, order: float) -> float:
     """The larger of both directions' Renyi divergences between N(0, sigma^2) and (1 - q) of it and q N(1, sigma^2)."""
     ends = min(0.0, 1 - order) - _SIDE * sigma, max(1.0, order) + _SIDE * sigma
     points = 2 + math.ceil(_POINTS * (ends[1] - ends[0]) / sigma)

@@ -33,7 +33,7 @@ def spacing(variance: float, steps: int, spread: float) -> float:
 def loss_std(leaf: Leaf, relation: Relation) -> float:
     """Standard deviation of one step's loss; for small rates q sqrt(exp(1/sigma^2) - 1), at most the Gaussian's."""
     if isinstance(leaf, LaplaceEvent):
-        return laplace.loss_std(pure(leaf, relation))
+        return laplace.loss_std(pure_epsilon(leaf, relation))
     q, sigma = parameters(leaf)
     if isinstance(leaf, SampledWithoutReplacementEvent):
         return fixed_size.loss_std(q, sigma)
@@ -45,7 +45,7 @@ def loss_std(leaf: Leaf, relation: Relation) -> float:
 def width(leaf: Leaf, relation: Relation) -> float:
     """Width of the losses of one step over ten standard deviations of noise on either side."""
     if isinstance(leaf, LaplaceEvent):
-        return 2 * pure(leaf, relation)
+        return 2 * pure_epsilon(leaf, relation)
     q, sigma = parameters(leaf)
     if isinstance(leaf, SampledWithoutReplacementEvent):
         return fixed_size.width(q, sigma)
@@ -54,7 +54,7 @@ def width(leaf: Leaf, relation: Relation) -> float:
     return 2 * float(np.logaddexp(0.0, tilt)) if q < 1 else 20 / sigma + 1 / sigma**2
 
 
-def merged(leaves: Leaves) -> Leaves:
+def merge_gaussians(leaves: Leaves) -> Leaves:
     """Leaves with all plain Gaussians merged into the one Gaussian that they exactly compose to."""
     precision = sum(count / leaf.noise_multiplier**2 for leaf, count in leaves if isinstance(leaf, GaussianEvent))
     rest = tuple(item for item in leaves if not isinstance(item[0], GaussianEvent))
@@ -71,7 +71,7 @@ def parameters(leaf: Leaf) -> tuple[float, float]:
     return float(leaf.rate), float(leaf.event.noise_multiplier)
 
 
-def pure(leaf: LaplaceEvent, relation: Relation) -> float:
+def pure_epsilon(leaf: LaplaceEvent, relation: Relation) -> float:
     """The epsilon of pure differential privacy of one number with Laplace noise."""
     return sensitivity(relation) / float(leaf.noise_multiplier)
 

@@ -41,17 +41,17 @@ def fourier(leaves: Leaves, relation: Relation, delta: float) -> float:
 
 def response(leaves: Leaves, relation: Relation, delta: float) -> float:
     """Mechanisms with proofs of their own: the privacy loss distribution of their dominating pair."""
-    own = approximate.own(leaves)
-    distribution = approximate.pessimistic(own, approximate.grid_interval(own))
+    epsilon_deltas = approximate.epsilon_delta_leaves(leaves)
+    distribution = approximate.pessimistic_pld(epsilon_deltas, approximate.grid_interval(epsilon_deltas))
     return max(0.0, float(distribution.get_epsilon_for_delta(delta)))
 
 
-def mixed(leaves: Leaves, relation: Relation, delta: float) -> float:
+def mixed_epsilon(leaves: Leaves, relation: Relation, delta: float) -> float:
     """Gaussians next to mechanisms with proofs of their own: `approximate`'s formula, the answers conditioned on."""
     # The Gaussians' profile is the exact one where none is sampled, else that of centred quadrature.
     epsilon_deltas, gaussians = approximate.split(leaves)
     responses = approximate.compose(epsilon_deltas)
-    share, top = responses.share(delta), float(responses.losses[-1])
+    share, top = responses.conditional_delta(delta), float(responses.losses[-1])
     if all(isinstance(leaf, GaussianEvent) for leaf, _ in gaussians):
         mu = accountants.gaussian_mu(gaussians, relation)
         high = top + accountants.gaussian_epsilon(share / 2, mu)
@@ -60,12 +60,12 @@ def mixed(leaves: Leaves, relation: Relation, delta: float) -> float:
     return max(_solve(responses, grid.profile, share, top + max(float(grid.losses[-1]), 0.0)) for grid in grids)
 
 
-def _solve(responses: approximate.Responses, beside: Callable[[Array], Array], share: float, high: float) -> float:
+def _solve(responses: approximate.Responses, profile: Callable[[Array], Array], share: float, high: float) -> float:
     """Where the formula's falling sum reaches the share; 0 where it is below already there, inf where it never is."""
     # beside: D of the formula, at several epsilons; share: of delta, given that no bit is revealed
 
     def excess(epsilon: float) -> float:
-        return float(responses.masses @ beside(epsilon - responses.losses)) - share
+        return float(responses.masses @ profile(epsilon - responses.losses)) - share
 
     if share <= 0 or excess(high) > 0:
         return math.inf
@@ -111,7 +111,7 @@ _ACCOUNTANTS: Mapping[Family, str] = {"losses": PLD, "own": OWN_PROOF, "curve": 
 
 
 @dataclass(frozen=True)
-class Row:
+class AccountingRule:
     """How one pair is accounted for."""
 
     check_accountant: str  # the check's name
@@ -119,7 +119,7 @@ class Row:
     family: Family = "losses"  # where the certified figures come from
     # the largest epsilon that is certified. Sums of many Laplace numbers have losses within known bounds, so that the
     # grids stay exact far beyond what is of use to anybody; it is certified so that it can be stated.
-    largest: float = MAX_EPSILON
+    largest_epsilon: float = MAX_EPSILON
 
     @property
     def accountant(self) -> str:
@@ -127,15 +127,15 @@ class Row:
         return _ACCOUNTANTS[self.family]
 
 
-_EXACT = Row(CLOSED_FORM, closed_form)
-_SAMPLED = Row(FOURIER, fourier)
-_OWN = Row(RESPONSE, response, "own")
-_MIXED = Row(MIXED, mixed)
-_LAPLACE = Row(FOURIER, fourier, largest=MAX_LAPLACE_EPSILON)
-_CURVE = Row(SOLVED, concentrated.solved, "curve")
-_SELECTION = Row(SELECTED_SOLVED, selection_accounting.solved, "selection")
+_EXACT = AccountingRule(CLOSED_FORM, closed_form)
+_SAMPLED = AccountingRule(FOURIER, fourier)
+_OWN = AccountingRule(RESPONSE, response, "own")
+_MIXED = AccountingRule(MIXED, mixed_epsilon)
+_LAPLACE = AccountingRule(FOURIER, fourier, largest_epsilon=MAX_LAPLACE_EPSILON)
+_CURVE = AccountingRule(SOLVED, concentrated.solve_epsilon, "curve")
+_SELECTION = AccountingRule(SELECTED_SOLVED, selection_accounting.solve_epsilon, "selection")
 
-TABLE: Mapping[tuple[Kind, Relation], Row] = {
+TABLE: Mapping[tuple[Kind, Relation], AccountingRule] = {
     ("gaussian", "add_or_remove"): _EXACT,
     ("gaussian", "replace_one"): _EXACT,
     ("poisson_gaussian", "add_or_remove"): _SAMPLED,
@@ -167,7 +167,7 @@ TABLE: Mapping[tuple[Kind, Relation], Row] = {
 }
 
 
-def kind(leaves: Leaves) -> str:
+def event_kind(leaves: Leaves) -> str:
     """The kinds of the leaves, joined; a sampled Gaussian takes plain ones in. It need not be one that `TABLE` has."""
     kinds = {type(leaf) for leaf, _ in leaves}
     names = [
@@ -189,9 +189,9 @@ def kind(leaves: Leaves) -> str:
     return "_".join(names)
 
 
-def row(leaves: Leaves, relation: Relation) -> Row:
+def find_row(leaves: Leaves, relation: Relation) -> AccountingRule:
     """The row of the leaves under the relation."""
-    pair = (kind(leaves), relation)
+    pair = (event_kind(leaves), relation)
     if pair not in TABLE:
         what = f"no certified bound exists for the pair {pair}" if leaves else "the event has no steps"
         expected = "one of " + ", ".join(f"({mechanism}, {under})" for mechanism, under in TABLE)

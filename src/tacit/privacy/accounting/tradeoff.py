@@ -23,7 +23,7 @@ _STEEPEST = 700.0
 _POINTS = 49
 
 
-def missed(event: Event, relation: Relation, *, delta: float, false_alarms: Array) -> Array:
+def miss_rates(event: Event, relation: Relation, *, delta: float, false_alarms: Array) -> Array:
     """The least share [N] of true cases that any test misses which has these shares [N] of false alarms.
 
     Of every pair (e, d) that the event keeps follow two lines below the curve, 1 - d - exp(e) a and exp(-e) (1 - d - a)
@@ -71,6 +71,6 @@ def rows(record: Mapping[str, Any]) -> list[dict[str, float]]:
     shares = np.zeros(len(STATED_ALARMS))
     if record["private"]:
         event, relation = event_from_json(record["event"]), record["unit"]["relation"]
-        shares = missed(event, relation, delta=record["delta"], false_alarms=np.array(STATED_ALARMS))
+        shares = miss_rates(event, relation, delta=record["delta"], false_alarms=np.array(STATED_ALARMS))
     down = np.floor(shares * 1e6) / 1e6
     return [{"false_alarms": a, "missed_at_least": b} for a, b in zip(STATED_ALARMS, down.tolist(), strict=True)]

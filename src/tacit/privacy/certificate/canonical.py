@@ -27,7 +27,7 @@ def digest(record: Mapping[str, Any]) -> str:
 
 def plan_id(method: str, fields: Mapping[str, Any], parts: Sequence[Mapping[str, Any]]) -> str:
     """A short identifier of everything in a plan, its parts included: SHA-256 of canonical JSON, 16 hex digits."""
-    named = _whole_numbers(plain({"method": method, "plan": fields, "parts": parts}))
+    named = _whole_numbers(to_plain({"method": method, "plan": fields, "parts": parts}))
     text = json.dumps(named, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
@@ -42,12 +42,12 @@ def _whole_numbers(value: Any) -> Any:
     return value
 
 
-def plain(value: Any) -> Any:
+def to_plain(value: Any) -> Any:
     """Mappings, sequences and numbers as JSON knows them; infinities as 'inf' and '-inf'."""
     if isinstance(value, Mapping):
-        return {str(name): plain(item) for name, item in value.items()}
+        return {str(name): to_plain(item) for name, item in value.items()}
     if isinstance(value, list | tuple):
-        return [plain(item) for item in value]
+        return [to_plain(item) for item in value]
     if isinstance(value, float) and math.isinf(value):
         return str(value)
     return value
@@ -77,7 +77,7 @@ def read(path: Path) -> Any:
         CertificateError: the file is missing, too large or not such JSON.
     """
     try:
-        return parsed(plain_files.text(path, MAX_BYTES))
+        return parse(plain_files.read_text(path, MAX_BYTES))
     except (OSError, ValueError, RecursionError) as error:
         problem = error.strerror if isinstance(error, OSError) else type(error).__name__
         exists = path.is_file()
@@ -91,7 +91,7 @@ def read(path: Path) -> Any:
         ) from None
 
 
-def parsed(text: str) -> Any:
+def parse(text: str) -> Any:
     """The value of a JSON text, read as `read` does.
 
     Raises:
@@ -100,16 +100,16 @@ def parsed(text: str) -> Any:
     """
     if len(text) > MAX_BYTES or sum(map(text.count, ",[{")) > MAX_VALUES:
         raise ValueError("too many values")
-    return json.loads(text, object_pairs_hook=_no_repeats, parse_constant=_no_constant)
+    return json.loads(text, object_pairs_hook=_reject_repeats, parse_constant=_reject_constant)
 
 
-def _no_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _reject_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len({name for name, _ in pairs}) != len(pairs):
         raise ValueError("a field is repeated")
     return dict(pairs)
 
 
-def _no_constant(name: str) -> Any:
+def _reject_constant(name: str) -> Any:
     raise ValueError(f"{name} is no JSON number")
 
 
@@ -127,8 +127,8 @@ def _require_plain(value: object, depth: int, left: list[int], *, lines: bool) -
     good = depth <= _MAX_DEPTH and left[0] >= 0
     items: list[tuple[object, bool]] = []
     if isinstance(value, str):
-        if not plain_text.plain(value, lines=lines) or (len(value) > _LONGEST and not lines):
-            what = f"the text {plain_text.escaped(value[:80])!r} is not plain"
+        if not plain_text.is_printable(value, lines=lines) or (len(value) > _LONGEST and not lines):
+            what = f"the text {plain_text.escape(value[:80])!r} is not plain"
             expected = "characters that are seen as they are: no control or format characters, no half surrogates"
             remedy = "use the certificate as tacit wrote it"
             raise CertificateError(what, where="Certificate.from_json", expected=expected, remedy=remedy)

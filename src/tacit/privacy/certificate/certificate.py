@@ -21,7 +21,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey,
 
 from tacit import notebook
 from tacit.errors import AccountingError, CertificateError, DataError, PlanError
-from tacit.plain_text import escaped
+from tacit.plain_text import escape
 from tacit.privacy import sentences
 from tacit.privacy.accounting.events import Event
 from tacit.privacy.certificate import canonical
@@ -61,21 +61,21 @@ class Verification:
     declared: Sequence[str] = DECLARED
 
 
-class Price(TypedDict):
+class ProfilePoint(TypedDict):
     """Epsilon at a delta."""
 
     delta: float
     epsilon: float
 
 
-class OfRelation(TypedDict):
+class RelationEpsilon(TypedDict):
     """Epsilon under a relation."""
 
     relation: Relation
     epsilon: float
 
 
-class Protected(TypedDict):
+class ProtectedUnit(TypedDict):
     """Whom the promise is made to."""
 
     name: str
@@ -92,7 +92,7 @@ class Accountant(TypedDict):
     epsilon: float
 
 
-class Charge(TypedDict):
+class ChargeEntry(TypedDict):
     """What a ledger was charged for a plan; by `fold` alone, where it is one."""
 
     plan_id: str
@@ -102,7 +102,7 @@ class Charge(TypedDict):
     fold: Literal[0, 1] | None
 
 
-class Sum(TypedDict):
+class ChargeTotal(TypedDict):
     """All charges of the ledger together, and its budget."""
 
     epsilon: float
@@ -112,7 +112,7 @@ class Sum(TypedDict):
     budget_delta: float
 
 
-class Audit(TypedDict):
+class AuditBound(TypedDict):
     """An empirical lower bound."""
 
     lower_bound: float
@@ -149,9 +149,9 @@ class Certificate:
     target_epsilon: float | None
     mu: float
     mu_range: MuRange
-    profile: tuple[Price, ...]
-    relations: tuple[OfRelation, ...]
-    unit: Protected
+    profile: tuple[ProfilePoint, ...]
+    relations: tuple[RelationEpsilon, ...]
+    unit: ProtectedUnit
     parts: tuple[Mapping[str, Any], ...]
     event: Mapping[str, Any]
     accountants: tuple[Accountant, ...]
@@ -163,9 +163,9 @@ class Certificate:
     covered: tuple[Mapping[str, Any], ...]
     not_covered: tuple[Mapping[str, Any], ...]
     not_protected: tuple[Mapping[str, Any], ...]
-    releases: tuple[Charge, ...]
-    total: Sum
-    audit: Audit | None
+    releases: tuple[ChargeEntry, ...]
+    total: ChargeTotal
+    audit: AuditBound | None
     simulated: bool
     ledger_head: str
     dataset_id: str
@@ -252,15 +252,15 @@ class Certificate:
         """
         from tacit.privacy.accounting.events import event_to_json
         from tacit.privacy.certificate import fields as derive
-        from tacit.privacy.certificate.plan import of_parts
-        from tacit.privacy.ledger.folds import alone, folds_of
+        from tacit.privacy.certificate.plan import standing_clauses
+        from tacit.privacy.ledger.folds import plan_folds, single_fold
 
         versions = {name: version for name in _PACKAGES if (version := _version(name))}
-        rebuilt = derive.parts_of(parts)
+        rebuilt = derive.parts_from_json(parts)
         primary = {
             "format": 1,
             "tacit_version": versions["tacit"],
-            "void_reason": escaped(void_reason) if void_reason else None,
+            "void_reason": escape(void_reason) if void_reason else None,
             "unit": {"name": unit.name, "relation": unit.relation, "population": unit.size},
             "delta": float(delta),
             "target_epsilon": epsilon_target,
@@ -270,10 +270,10 @@ class Certificate:
             "source": source,
             "plan_id": plan_id,
             "plan": plan,
-            "assumptions": clauses([*of_parts("assumptions", rebuilt), *assumptions]),
+            "assumptions": clauses([*standing_clauses("assumptions", rebuilt), *assumptions]),
             "covered": clauses(covered),
             "not_covered": clauses(not_covered),
-            "not_protected": clauses([*of_parts("not_protected", rebuilt), *not_protected]),
+            "not_protected": clauses([*standing_clauses("not_protected", rebuilt), *not_protected]),
             "releases": releases,
             "audit": audit,
             "simulated": simulated,
@@ -287,11 +287,11 @@ class Certificate:
         derived = derive.numbers(unit, event, float(delta), primary)
         if all(row["plan_id"] != plan_id for row in releases):
             charge = {"plan_id": plan_id, "method": method, "epsilon": derived["epsilon"], "delta": float(delta)}
-            primary["releases"] = [*releases, charge | {"fold": alone(folds_of(parts))}]
+            primary["releases"] = [*releases, charge | {"fold": single_fold(plan_folds(parts))}]
             derived = derive.numbers(unit, event, float(delta), primary)
         derived["total"] |= {"composition": composition, "budget_epsilon": budget[0], "budget_delta": budget[1]}
-        record = canonical.plain({**primary, **derived})
-        record |= derive.from_parts(unit, event, record)
+        record = canonical.to_plain({**primary, **derived})
+        record |= derive.derive_status(unit, event, record)
         record["digest"] = canonical.digest(record)
         certificate = cls.from_json(record)
         certificate.verify()
@@ -299,7 +299,7 @@ class Certificate:
 
     def to_json(self) -> dict[str, Any]:
         """The certificate as plain JSON values; a loss without a finite value is the string 'inf'."""
-        record: dict[str, Any] = canonical.plain({field.name: getattr(self, field.name) for field in fields(self)})
+        record: dict[str, Any] = canonical.to_plain({field.name: getattr(self, field.name) for field in fields(self)})
         return record
 
     @classmethod
@@ -311,31 +311,31 @@ class Certificate:
         """
         canonical.require_plain(value)
         if not isinstance(value, Mapping):
-            raise _misshapen("certificate", "is no object")
+            raise _shape_error("certificate", "is no object")
         shaped: dict[str, Any] = {}
         for name, hint in _hints().items():
             try:
                 shaped[name] = canonical.freeze(read(hint, value[name]))
             except (KeyError, TypeError, ValueError, AttributeError, PlanError):
-                raise _misshapen(name, "is missing" if name not in value else "is of another type") from None
+                raise _shape_error(name, "is missing" if name not in value else "is of another type") from None
         for name in value.keys() - shaped.keys():
-            raise _misshapen(name, "is unknown")
+            raise _shape_error(name, "is unknown")
         for name in sentences.LISTS:
             for i, statement in enumerate(shaped[name]):
                 if wrong := sentences.problem(statement):
-                    raise _misshapen(f"{name}[{i}]", wrong)
+                    raise _shape_error(f"{name}[{i}]", wrong)
         for name, pattern in _FORMS.items():
             if shaped[name] is not None and not re.fullmatch(pattern, shaped[name], re.ASCII):
-                raise _misshapen(name, "has the wrong form")
+                raise _shape_error(name, "has the wrong form")
         signature = shaped["signature"]
         hexed = None if signature is None else f"{signature['public_key']} {signature['value']}"
         if hexed is not None and not re.fullmatch("[0-9a-f]{64} [0-9a-f]{128}", hexed):
-            raise _misshapen("signature", "has the wrong form")
+            raise _shape_error("signature", "has the wrong form")
         if len(shaped["accountants"]) != 2 or not shaped["parts"] or not 0 < shaped["delta"] < 1:
-            raise _misshapen("accountants, parts or delta", "are out of range")
+            raise _shape_error("accountants, parts or delta", "are out of range")
         audit = shaped["audit"]
         if audit is not None and not (audit["lower_bound"] >= 0 and 0 < audit["confidence"] < 1):
-            raise _misshapen("audit", "is out of range")
+            raise _shape_error("audit", "is out of range")
         return cls(**shaped)
 
     def verify(self, public_key: str | None = None) -> Verification:
@@ -364,26 +364,26 @@ class Certificate:
             composes = leaves == flatten(derive.parts_event(record["parts"]))
             _require(composes, "parts", "do not compose to the event")
         except (AccountingError, PlanError) as error:
-            raise _edited("event", f"cannot be accounted for ({error.what})") from error
+            raise _edit_error("event", f"cannot be accounted for ({error.what})") from error
         try:
-            plan = planned.plan_of(self.method, record["plan"])
+            plan = planned.plan_from_json(self.method, record["plan"])
         except (DataError, PlanError) as error:
-            raise _edited("plan", f"is none of the method's ({error.what})") from error
-        for path in derive.differences(record, derive.from_parts(unit, event, record), ""):
-            raise _edited(path, "does not follow from the other fields")
+            raise _edit_error("plan", f"is none of the method's ({error.what})") from error
+        for path in derive.differences(record, derive.derive_status(unit, event, record), ""):
+            raise _edit_error(path, "does not follow from the other fields")
         for path, what in itertools.chain(derive.contradictions(record, event), planned.contradictions(record, plan)):
-            raise _edited(path, what)
+            raise _edit_error(path, what)
         try:
             derive.require_epsilon(unit, event, record)
             derived = derive.numbers(unit, event, self.delta, record)
         except (AccountingError, ArithmeticError, ValueError) as error:
             what = error.what if isinstance(error, AccountingError) else type(error).__name__
-            raise _edited("event", f"cannot be accounted for ({what})") from error
+            raise _edit_error("event", f"cannot be accounted for ({what})") from error
         for path in derive.differences(record, derived, ""):
-            raise _edited(path, "does not recompute")
+            raise _edit_error(path, "does not recompute")
         signed_by = self._require_signature(public_key)
         check = float(record["accountants"][1]["epsilon"])
-        declared = (*DECLARED, *planned.own_words(plan))
+        declared = (*DECLARED, *planned.underived_fields(plan))
         return Verification(self.epsilon, self.delta, check, self.private, self.digest, signed_by, declared)
 
     def sign(self, private_key: Ed25519PrivateKey) -> Certificate:
@@ -429,7 +429,7 @@ class Certificate:
             signer = Ed25519PublicKey.from_public_bytes(bytes.fromhex(key))
             signer.verify(bytes.fromhex(self.signature["value"]), _SIGNED + bytes.fromhex(self.digest))
         except InvalidSignature:
-            raise _edited("signature", "is not valid") from None
+            raise _edit_error("signature", "is not valid") from None
         return key
 
 
@@ -441,12 +441,12 @@ def _hints() -> dict[str, Any]:
 
 def schema() -> dict[str, Any]:
     """The JSON Schema (draft 2020-12) of a certificate, made from its classes and those of parts."""
-    from tacit.privacy.mechanisms.kinds import Stated
+    from tacit.privacy.mechanisms.kinds import StatedPart
 
     defs: dict[str, Any] = {}
     properties = {name: schema_of(hint, defs) for name, hint in _hints().items()}
     statement = {"type": "object", "properties": {"code": {"enum": list(sentences.SENTENCES)}}, "required": ["code"]}
-    properties["parts"] = {"type": "array", "items": schema_of(Stated, defs), "minItems": 1}
+    properties["parts"] = {"type": "array", "items": schema_of(StatedPart, defs), "minItems": 1}
     properties |= {name: {"type": "array", "items": statement} for name in sentences.LISTS}
     properties |= {
         name: properties[name] | {"pattern": f"^{form}$"} for name, form in _FORMS.items() if name != "commit"
@@ -463,9 +463,9 @@ def schema() -> dict[str, Any]:
     }
 
 
-def _misshapen(field: str, what: str) -> CertificateError:
+def _shape_error(field: str, what: str) -> CertificateError:
     return CertificateError(
-        f"the field {escaped(field[:80])!r} {what}",
+        f"the field {escape(field[:80])!r} {what}",
         where="Certificate.from_json",
         expected="the fields of a certificate, and no others",
         remedy="use the certificate as tacit wrote it",
@@ -474,10 +474,10 @@ def _misshapen(field: str, what: str) -> CertificateError:
 
 def _require(holds: bool, field: str, what: str) -> None:
     if not holds:
-        raise _edited(field, what)
+        raise _edit_error(field, what)
 
 
-def _edited(field: str, what: str) -> CertificateError:
+def _edit_error(field: str, what: str) -> CertificateError:
     expected = "a certificate that recomputes from its own event"
     remedy = "do not rely on it; ask its author for the original"
     return CertificateError(f"the field {field!r} {what}", where="Certificate.verify", expected=expected, remedy=remedy)

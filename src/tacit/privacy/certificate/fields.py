@@ -24,11 +24,11 @@ from tacit.privacy.accounting.events import (
     ZcdpEvent,
     flatten,
 )
-from tacit.privacy.accounting.filters import Charge, Total, admits, composition_of
+from tacit.privacy.accounting.filters import Charge, Total, admits, parse_composition
 from tacit.privacy.certificate import canonical
-from tacit.privacy.ledger.folds import FOLDS, Fold, alone, folds_of
-from tacit.privacy.mechanisms.base import Part, composed
-from tacit.privacy.mechanisms.kinds import part_of
+from tacit.privacy.ledger.folds import FOLDS, Fold, plan_folds, single_fold
+from tacit.privacy.mechanisms.base import Part, compose_parts
+from tacit.privacy.mechanisms.kinds import part_from_json
 from tacit.privacy.sentences import MuRange
 from tacit.units import Relation, Unit
 
@@ -47,11 +47,11 @@ def figures(event: Event, relation: Relation, delta: float, *, sharp: bool = Tru
     """epsilon, delta, mu, its range and the profile, rounded up: what `markdown.missed` reads of a certificate."""
     epsilon = accounting.epsilon(event, delta=delta, relation=relation).epsilon
     return {
-        "epsilon": _up(epsilon),
+        "epsilon": _round_up(epsilon),
         "delta": delta,
-        "mu": _up(accounting.mu_gdp(event, relation, delta=delta)),
+        "mu": _round_up(accounting.mu_gdp(event, relation, delta=delta)),
         "mu_range": _mu_range(event, epsilon, sharp=sharp),
-        "profile": [{"delta": d, "epsilon": _up(e)} for d, e in accounting.profile(event, relation)],
+        "profile": [{"delta": d, "epsilon": _round_up(e)} for d, e in accounting.profile(event, relation)],
     }
 
 
@@ -69,7 +69,7 @@ def numbers(unit: Unit, event: Event, delta: float, fields: Fields) -> dict[str,
                 "role": role,
                 "name": name,
                 "version": versions["dp-accounting" if "dp-accounting" in name else "tacit"],
-                "epsilon": _up(value),
+                "epsilon": _round_up(value),
             }
             for role, name, value in rows
         ],
@@ -90,7 +90,7 @@ def require_few_kinds(leaves: Leaves) -> None:
 def require_epsilon(unit: Unit, event: Event, fields: Fields) -> None:
     """Price the event once, before everything else is priced: an invented epsilon costs its reader no more."""
     bound = accounting.epsilon(event, delta=fields["delta"], relation=unit.relation)
-    for path in differences(fields, {"epsilon": _up(bound.epsilon)}, ""):
+    for path in differences(fields, {"epsilon": _round_up(bound.epsilon)}, ""):
         what, expected = f"the field {path!r} does not recompute", "a certificate that recomputes from its own event"
         remedy = "do not rely on it; ask its author for the original"
         raise CertificateError(what, where="Certificate.verify", expected=expected, remedy=remedy)
@@ -98,50 +98,50 @@ def require_epsilon(unit: Unit, event: Event, fields: Fields) -> None:
 
 def _total(releases: Sequence[Fields], unit: Unit) -> dict[str, Any]:
     """The larger of what either fold is charged, epsilon and delta by themselves (`privacy.ledger.folds.Balance`)."""
-    folds = [on_fold(releases, fold, unit) for fold in FOLDS]
-    return {"epsilon": _up(max(epsilon for epsilon, _ in folds)), "delta": max(delta for _, delta in folds)}
+    folds = [fold_charge(releases, fold, unit) for fold in FOLDS]
+    return {"epsilon": _round_up(max(epsilon for epsilon, _ in folds)), "delta": max(delta for _, delta in folds)}
 
 
-def on_fold(releases: Sequence[Fields], fold: Fold, unit: Unit) -> tuple[float, float]:
+def fold_charge(releases: Sequence[Fields], fold: Fold, unit: Unit) -> tuple[float, float]:
     """(epsilon, delta) of the releases that this fold is charged, by plain addition."""
-    own = [row for row in releases if row["fold"] in (None, fold) or math.isinf(float(row["epsilon"]))]
-    deltas = releases if unit.relation == "replace_one" else own
-    return math.fsum(float(row["epsilon"]) for row in own), math.fsum(float(row["delta"]) for row in deltas)
+    charged = [row for row in releases if row["fold"] in (None, fold) or math.isinf(float(row["epsilon"]))]
+    deltas = releases if unit.relation == "replace_one" else charged
+    return math.fsum(float(row["epsilon"]) for row in charged), math.fsum(float(row["delta"]) for row in deltas)
 
 
 def _relations(unit: Unit, event: Event, delta: float) -> list[dict[str, Any]]:
     """Epsilon under the unit's own relation and, where every step is noise on a bounded sum, under the other too."""
     rows = []
     sums = GaussianEvent | LaplaceEvent | ZcdpEvent | NonPrivateEvent
-    plain = all(isinstance(leaf, sums) for leaf, _ in flatten(event))
+    all_sums = all(isinstance(leaf, sums) for leaf, _ in flatten(event))
     for relation in get_args(Relation):
-        if plain or relation == unit.relation:
+        if all_sums or relation == unit.relation:
             try:
                 value = accounting.epsilon(event, delta=delta, relation=relation).epsilon
             except AccountingError:
                 if relation == unit.relation:
                     raise
             else:
-                rows.append({"relation": relation, "epsilon": _up(value)})
+                rows.append({"relation": relation, "epsilon": _round_up(value)})
     return rows
 
 
-def from_parts(unit: Unit, event: Event, fields: Fields) -> dict[str, Any]:
+def derive_status(unit: Unit, event: Event, fields: Fields) -> dict[str, Any]:
     """Whether a certificate may call itself private, and for which epsilons its mu holds."""
     epsilon = float(fields["epsilon"])
-    sharp = unit.relation == "add_or_remove" or all(part.sharp for part in parts_of(fields["parts"]))
+    sharp = unit.relation == "add_or_remove" or all(part.sharp for part in parts_from_json(fields["parts"]))
     return {
         "private": math.isfinite(epsilon) and fields["void_reason"] is None,
         "mu_range": _mu_range(event, epsilon, sharp=sharp),
     }
 
 
-def parts_of(stated: Sequence[Fields]) -> list[Part]:
+def parts_from_json(stated: Sequence[Fields]) -> list[Part]:
     """The parts that a certificate states, rebuilt."""
     parts = []
     for i, entry in enumerate(stated):
         try:
-            parts.append(part_of(entry))
+            parts.append(part_from_json(entry))
         except PlanError as error:
             what = f"the field 'parts[{i}]' states no part of tacit's: {error.what}"
             expected, remedy = error.expected, "do not rely on it; ask its author for the original"
@@ -152,7 +152,7 @@ def parts_of(stated: Sequence[Fields]) -> list[Part]:
 def parts_event(stated: Sequence[Fields]) -> Event:
     """The event that the parts, as the certificate states them, compose to; no noise multiplier is no noise."""
     # Parts with a "fold" run on one of two halves that share no unit, so the dearer half is what both cost.
-    return composed(parts_of(stated))
+    return compose_parts(parts_from_json(stated))
 
 
 def differences(stated: Any, derived: Any, path: str) -> Iterator[str]:
@@ -181,13 +181,13 @@ def contradictions(record: Fields, event: Event) -> Iterator[tuple[str, str]]:
     epsilon, delta = float(record["epsilon"]), record["delta"]
     if record["plan_id"] != canonical.plan_id(record["method"], record["plan"], record["parts"]):
         yield "plan_id", "is not that of the plan"
-    yield from (("plan", f"promises another {name}") for name in _promised_otherwise(record))
+    yield from (("plan", f"promises another {name}") for name in _promise_mismatches(record))
     charges = [row for row in record["releases"] if row["plan_id"] == record["plan_id"]]
     if len(charges) != 1:
         yield "releases", "does not hold this plan's own charge once"
-    folds = folds_of(record["parts"])
+    folds = plan_folds(record["parts"])
     for row in charges:
-        if row["fold"] != alone(folds):
+        if row["fold"] != single_fold(folds):
             yield "releases.fold", "is not where the parts lie"
         if row["method"] != record["method"]:
             yield "releases.method", "names another method for this plan"
@@ -202,12 +202,12 @@ def contradictions(record: Fields, event: Event) -> Iterator[tuple[str, str]]:
             yield "releases", "holds a charge that no ledger admits"
         if row not in charges and math.isinf(float(row["epsilon"])) and record["void_reason"] is None:
             yield "releases", "holds a plan that promises nothing, which voids the ledger"
-    yield from _beyond_budget(record, event)
+    yield from _budget_violations(record, event)
     if record["target_epsilon"] is not None and epsilon > float(record["target_epsilon"]) * (1 + 1e-5):
         yield "target_epsilon", "is below epsilon"
     if record["audit"] is not None and record["audit"]["lower_bound"] > epsilon:
         yield "audit.lower_bound", "is above the certified epsilon"
-    yield from _contradictions(parts_of(record["parts"]), Unit(*(record["unit"][name] for name in _UNIT)))
+    yield from _contradictions(parts_from_json(record["parts"]), Unit(*(record["unit"][name] for name in _UNIT)))
     if record["tacit_version"] != record["versions"]["tacit"]:
         yield "tacit_version", "is not that of versions"
     try:
@@ -216,7 +216,7 @@ def contradictions(record: Fields, event: Event) -> Iterator[tuple[str, str]]:
         yield "date", "is no date"
 
 
-def _promised_otherwise(record: Fields) -> Iterator[str]:
+def _promise_mismatches(record: Fields) -> Iterator[str]:
     """What a plan's public fields say of its promise otherwise than the certificate; a plan may leave it out."""
     plan, unit = record["plan"], record["unit"]
     for name, stated in (("unit", unit), ("epsilon", record["target_epsilon"]), ("delta", record["delta"])):
@@ -224,10 +224,10 @@ def _promised_otherwise(record: Fields) -> Iterator[str]:
             yield name
 
 
-def _beyond_budget(record: Fields, event: Event) -> Iterator[tuple[str, str]]:
+def _budget_violations(record: Fields, event: Event) -> Iterator[tuple[str, str]]:
     """Where the ledger could not have admitted the releases: all of them under "sum", this one under a Renyi order."""
     total = record["total"]
-    composition, budget = composition_of(total["composition"]), float(total["budget_epsilon"]) * (1 + 1e-5)
+    composition, budget = parse_composition(total["composition"]), float(total["budget_epsilon"]) * (1 + 1e-5)
     if composition is None:
         yield "total.composition", "is no composition that tacit's ledgers have"
     elif composition == "sum" and record["private"]:
@@ -273,6 +273,6 @@ def _mu_range(event: Event, epsilon: float, *, sharp: bool) -> MuRange:
     return "upper_bound" if pure else "up_to_epsilon"
 
 
-def _up(value: float) -> float | str:
+def _round_up(value: float) -> float | str:
     """Rounded up to six significant digits; JSON has no infinity, so 'inf'."""
     return "inf" if math.isinf(value) else accounting.round_up(float(value), DIGITS)

@@ -45,13 +45,13 @@ def markdown(record: Mapping[str, Any]) -> str:
     lines = ["# Privacy certificate", ""]
     if not record["private"]:
         lines += ["> 🔴 **NOT PRIVATE: do not publish this release as private.**", ""]
-        lines += [f"> - {_text(reason)}" for reason in sentences.reasons(record)] + [""]
+        lines += [f"> - {_escape(reason)}" for reason in sentences.reasons(record)] + [""]
     if record["simulated"]:
         lines += ["> The records are declared simulated: no person is behind them.", ""]
     definition = "definition" if record["private"] else "the mechanism alone"
-    lines += [_text(sentences.promise(record)), ""]
+    lines += [_escape(sentences.promise(record)), ""]
     if record["private"]:
-        apart = sentences.besides(logs=sentences.publishes_logs(record))
+        apart = sentences.knowledge_exception(logs=sentences.publishes_logs(record))
         lines += [f"However much else somebody knows{apart}, {attack(record)}.", ""]
     lines += ["## The promise", ""]
     lines += _table(
@@ -59,7 +59,7 @@ def markdown(record: Mapping[str, Any]) -> str:
         [
             (definition, f"({record['epsilon']}, {record['delta']})-differential privacy"),
             ("unit", f"{unit['name']}, out of a public population of {unit['population']:,}"),
-            ("neighbours", f"{unit['relation']}: {sentences.who(record)}"),
+            ("neighbours", f"{unit['relation']}: {sentences.describe_neighbours(record)}"),
             *(
                 ("epsilon at the same delta", f"{row['relation']}: {row['epsilon']}")
                 for row in record["relations"]
@@ -77,7 +77,7 @@ def markdown(record: Mapping[str, Any]) -> str:
         lines += _table(
             ("false alarms", "missed at least"),
             [
-                (f"{alarms:g}", _four_digits(math.floor(1e6 * missed(record, alarms)) / 1e6, ROUND_FLOOR))
+                (f"{alarms:g}", _four_digits(math.floor(1e6 * miss_rate(record, alarms)) / 1e6, ROUND_FLOOR))
                 for alarms in _SHOWN
             ],
         )
@@ -113,17 +113,18 @@ def markdown(record: Mapping[str, Any]) -> str:
     lines += [
         "",
         f"Together ({total['epsilon']}, {total['delta']:g}) by plain addition; budget ({total['budget_epsilon']}, "
-        f"{total['budget_delta']:g}), admitted by: {_text(total['composition'])}.",
+        f"{total['budget_delta']:g}), admitted by: {_escape(total['composition'])}.",
     ]
     if record["audit"] is not None:
         audit = record["audit"]
         lines += ["", "## Empirical audit", ""]
-        lines += [f"epsilon >= {audit['lower_bound']} at confidence {audit['confidence']} ({_text(audit['method'])})."]
+        method = _escape(audit["method"])
+        lines += [f"epsilon >= {audit['lower_bound']} at confidence {audit['confidence']} ({method})."]
     lines += ["", "## To recompute", "", "`tacit certificate verify certificate.json`", ""]
     lines += [f"Declared, and protected by a signature alone: {', '.join(DECLARED)}.", ""]
     codes = {clause["code"] for name in sentences.LISTS for clause in record[name]}
-    if codes & {"own_words", *sentences.ONES_OWN}:
-        also = ", ".join(sentences.UNDERIVED)
+    if codes & {"own_words", *sentences.USER_PIECES}:
+        also = ", ".join(sentences.UNDERIVED_FIELDS)
         lines += [f"Where the method, or a piece that its plan is read by, is a user's own, also: {also}.", ""]
     signer = record["signature"]["public_key"] if record["signature"] else "nobody"
     versions = ", ".join(f"{name} {version}" for name, version in record["versions"].items())
@@ -144,7 +145,7 @@ def markdown(record: Mapping[str, Any]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def missed(record: Mapping[str, Any], false_alarms: float) -> float:
+def miss_rate(record: Mapping[str, Any], false_alarms: float) -> float:
     """The least share of true cases that any test misses, by what a certificate's JSON form states.
 
     Of every stated pair (e, d) follow two lines below the trade-off curve, 1 - d - exp(e) a and exp(-e) (1 - d - a)
@@ -173,14 +174,15 @@ def missed(record: Mapping[str, Any], false_alarms: float) -> float:
     return max(bounds)
 
 
-def caught(record: Mapping[str, Any]) -> float:
+def catch_percent(record: Mapping[str, Any]) -> float:
     """The most that any test catches with 5 % false alarms, in per cent, rounded up; the one figure to be printed."""
-    return float(_four_digits(100 * (1 - missed(record, FALSE_ALARMS)), ROUND_CEILING))
+    return float(_four_digits(100 * (1 - miss_rate(record, FALSE_ALARMS)), ROUND_CEILING))
 
 
 def attack(record: Mapping[str, Any]) -> str:
-    """`caught` as a clause, for people."""
-    return f"any test with {100 * FALSE_ALARMS:g} % false alarms catches at most {caught(record):g} % of true cases"
+    """`catch_percent` as a clause, for people."""
+    caught = f"{catch_percent(record):g} %"
+    return f"any test with {100 * FALSE_ALARMS:g} % false alarms catches at most {caught} of true cases"
 
 
 def _four_digits(value: float, rounding: str) -> str:
@@ -189,14 +191,14 @@ def _four_digits(value: float, rounding: str) -> str:
 
 def _table(head: Sequence[str], rows: Sequence[Sequence[Any]]) -> list[str]:
     lines = ["| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
-    return lines + ["| " + " | ".join(_text(cell) for cell in row) + " |" for row in rows]
+    return lines + ["| " + " | ".join(_escape(cell) for cell in row) + " |" for row in rows]
 
 
 def _bullets(items: Sequence[str]) -> list[str]:
-    return [f"- {_text(item)}" for item in items]
+    return [f"- {_escape(item)}" for item in items]
 
 
-def _text(value: Any) -> str:
+def _escape(value: Any) -> str:
     """Text that cannot break out of its place: no markup, no new lines."""
     text = " ".join(str(value).split())
     for mark, safe in (("&", "&amp;"), ("<", "&lt;"), (">", "&gt;"), ("|", "\\|"), ("[", "\\["), ("`", "\\`")):
@@ -232,7 +234,7 @@ def label(record: Fields) -> dict[str, Any]:
         "promise": {"sentence": sentences.promise(record), **promise},
         "trade_off": trade_off.rows(record),
         "nist_sp_800_226": guarantees(record),
-        "registry": entry(record),
+        "registry": registry_entry(record),
     }
 
 
@@ -244,7 +246,7 @@ def guarantees(record: Fields) -> dict[str, Any]:
         "privacy_parameters": {"definition": variant(record), "epsilon": record["epsilon"], "delta": record["delta"]},
         "unit_of_privacy": {
             "unit": unit["name"],
-            "neighbouring": f"{unit['relation']}: {sentences.who(record)}",
+            "neighbouring": f"{unit['relation']}: {sentences.describe_neighbours(record)}",
             "population": unit["population"],
             "contribution": mechanisms(record),
         },
@@ -256,7 +258,7 @@ def guarantees(record: Fields) -> dict[str, Any]:
             "audit": None if record["audit"] is None else dict(record["audit"]),
         },
         "utility_and_bias": None,
-        "trust_model": {"model": model(record["parts"]), "trusted": sentences.TRUSTED},
+        "trust_model": {"model": trust_model(record["parts"]), "trusted": sentences.TRUSTED},
         "queries": {"access": "non-interactive", "releases": len(record["releases"]), "total": dict(record["total"])},
         "side_channels": [sentences.say({"code": code}, unit["name"]) for code in sentences.SIDE_CHANNELS],
         "security_and_access_control": None,
@@ -266,7 +268,7 @@ def guarantees(record: Fields) -> dict[str, Any]:
     }
 
 
-def entry(record: Fields) -> dict[str, Any]:
+def registry_entry(record: Fields) -> dict[str, Any]:
     """A draft for the Differential Privacy Deployments Registry, in the fields of its data."""
     # The registry keeps YAML, of which JSON is a part.
     unit, total = record["unit"], record["total"]
@@ -293,11 +295,11 @@ def entry(record: Fields) -> dict[str, Any]:
             "dp_variant": {
                 "variant_name": variant(record),
                 "data_domain": f"records of {unit['name']}s, out of a public population of {unit['population']:,}",
-                "unprotected_quantities": _listed(sentences.lines(record, "not_protected")),
+                "unprotected_quantities": _bullet_text(sentences.lines(record, "not_protected")),
             },
             "privacy_loss": {
                 "privacy_unit": f"{unit['name']}-level",
-                "privacy_unit_details": f"{unit['relation']}: {sentences.who(record)}",
+                "privacy_unit_details": f"{unit['relation']}: {sentences.describe_neighbours(record)}",
                 "privacy_parameters": {"epsilon": record["epsilon"], "delta": record["delta"]}
                 if record["private"]
                 else {},
@@ -305,7 +307,7 @@ def entry(record: Fields) -> dict[str, Any]:
                 f"that was released from this data set: epsilon {total['epsilon']}, delta {total['delta']:g}",
             },
             "deployment_model": {
-                "model_name": model(record["parts"]),
+                "model_name": trust_model(record["parts"]),
                 "model_name_details": sentences.TRUSTED,
                 "actors": None,
                 "release_type": "One release" if len(record["releases"]) == 1 else "Many releases",
@@ -320,8 +322,8 @@ def entry(record: Fields) -> dict[str, Any]:
                 f"{total['composition']}",
             },
             "implementation": {
-                "preprocessing_and_hyperparameter_tuning": _listed(accessed),
-                "mechanisms": _listed(
+                "preprocessing_and_hyperparameter_tuning": _bullet_text(accessed),
+                "mechanisms": _bullet_text(
                     [*mechanisms(record), *sentences.lines(record, "assumptions"), f"tacit {record['tacit_version']}"]
                 ),
                 "justification": None,
@@ -336,22 +338,22 @@ def variant(record: Fields) -> str:
     return "Approximate DP" if record["private"] else "none: nothing is promised"
 
 
-def model(parts: Sequence[Fields]) -> str:
+def trust_model(parts: Sequence[Fields]) -> str:
     """Who has to be trusted with records: Central, Local (each answer is private by itself) or Federated."""
-    from tacit.privacy.mechanisms.kinds import part_of
+    from tacit.privacy.mechanisms.kinds import part_from_json
 
-    models = {part_of(part).trust for part in parts}
+    models = {part_from_json(part).trust for part in parts}
     return models.pop() if len(models) == 1 else "Central"
 
 
 def mechanisms(record: Fields) -> list[str]:
     """Each part in a sentence: what is released, and what one unit adds."""
-    from tacit.privacy.mechanisms.kinds import part_of
+    from tacit.privacy.mechanisms.kinds import part_from_json
 
     unit = Unit(*(record["unit"][name] for name in ("name", "relation", "population")))
-    parts = map(part_of, record["parts"])
+    parts = map(part_from_json, record["parts"])
     return [f"{part.name} ({part.kind}): {part.describe(unit)}" for part in parts]
 
 
-def _listed(items: Sequence[str]) -> str:
+def _bullet_text(items: Sequence[str]) -> str:
     return "\n".join(f"- {item}" for item in items) or "none"

@@ -13,27 +13,27 @@ from typing import Any, Protocol
 
 from tacit.errors import PlanError
 from tacit.privacy.certificate import canonical
-from tacit.privacy.certificate.fields import Fields, differences, parts_of
-from tacit.privacy.mechanisms.base import Part, Plan, certified
-from tacit.privacy.mechanisms.kinds import Met
+from tacit.privacy.certificate.fields import Fields, differences, parts_from_json
+from tacit.privacy.mechanisms.base import Part, Plan, certificate_parts
+from tacit.privacy.mechanisms.kinds import VisitorPart
 from tacit.privacy.sentences import (
     DECLARED,
     LISTS,
-    ONES_OWN,
     STANDARD_ASSUMPTIONS,
-    UNDERIVED,
+    UNDERIVED_FIELDS,
+    USER_PIECES,
     Clause,
     Label,
     clause,
     clauses,
 )
-from tacit.serialization import from_json, holds_ones_own
+from tacit.serialization import from_json, needs_user_classes
 
 _METHOD = re.compile("[!-~]+( [!-~]+)*")
 """How the name of a method is written, so that none looks like another one."""
 
 
-class Labelled(Plan, Protocol):
+class LabelledPlan(Plan, Protocol):
     """A plan of a method of tacit's."""
 
     def label(self) -> Label:
@@ -64,18 +64,18 @@ def _plan_class(name: str) -> Any:
     return next((registry.load(method.plan) for method in registry.METHODS if method.certified == name), None)
 
 
-def plan_of(method: str, fields: Fields) -> Labelled | None:
+def plan_from_json(method: str, fields: Fields) -> LabelledPlan | None:
     """The plan of a method of tacit's, rebuilt from its public fields."""
     # returns: none where the method is not tacit's, or where the plan holds a piece of a user's own
-    plan_class: type[Labelled] | None = _plan_class(method)
+    plan_class: type[LabelledPlan] | None = _plan_class(method)
     if plan_class is None:
         return None
     read: dict[str, Any] = {}
     for name, value in fields.items():
         try:
-            read[name] = _nested(value)
-        except _OnesOwn:  # in a field that may hold any plan, with all others as the class has them
-            if not holds_ones_own(plan_class, fields, name):
+            read[name] = _rebuild_nested(value)
+        except _UserPieceError:  # in a field that may hold any plan, with all others as the class has them
+            if not needs_user_classes(plan_class, fields, name):
                 what, where = f"the field {name[:80]!r} holds a plan", f"{plan_class.__name__}.from_json"
                 expected, remedy = "the fields of its class", "use the certificate as tacit wrote it"
                 raise PlanError(what, where=where, expected=expected, remedy=remedy) from None
@@ -83,23 +83,23 @@ def plan_of(method: str, fields: Fields) -> Labelled | None:
     try:
         return from_json(plan_class, read)
     except PlanError:
-        if holds_ones_own(plan_class, fields):
+        if needs_user_classes(plan_class, fields):
             return None
         raise
 
 
-class _OnesOwn(Exception):
+class _UserPieceError(Exception):
     """A plan within a plan is, or holds, a piece of a user's own."""
 
 
-def misnamed(method: str) -> str | None:
+def name_problem(method: str) -> str | None:
     """What is wrong with the name of a method that is not tacit's; None where nothing is."""
     if not _METHOD.fullmatch(method):
         return "is not in printable ASCII with single spaces"
     return "is tacit's but for its case" if method.casefold() in map(str.casefold, certified_names()) else None
 
 
-def disowned(plan: Plan) -> str | None:
+def registry_problem(plan: Plan) -> str | None:
     """What is wrong with the name of a plan's method beside the registry: no certificate of it would verify."""
     registry = _registry()
     places = {f"{kind.__module__}:{kind.__qualname__}" for kind in type(plan).__mro__}
@@ -110,27 +110,27 @@ def disowned(plan: Plan) -> str | None:
     return "is not what its entry in `tacit.methods` says" if entered and plan.method not in entered else None
 
 
-def own_words(plan: Labelled | None) -> tuple[str, ...]:
+def underived_fields(plan: LabelledPlan | None) -> tuple[str, ...]:
     """The fields that are declared beside the usual ones, because there is no plan to rebuild that would imply them."""
     if plan is not None:
         return ()
-    return UNDERIVED
+    return UNDERIVED_FIELDS
 
 
-def contradictions(record: Fields, plan: Labelled | None) -> Iterator[tuple[str, str]]:
+def contradictions(record: Fields, plan: LabelledPlan | None) -> Iterator[tuple[str, str]]:
     """(field, what is wrong) wherever parts, the promise or statements are not those of the plan."""
-    parts = parts_of(record["parts"])
+    parts = parts_from_json(record["parts"])
     if plan is not None:
-        yield from _against_plan(record, plan)
+        yield from _plan_contradictions(record, plan)
     elif record["method"] not in certified_names():
-        yield from (("method", what) for what in [misnamed(record["method"])] if what)
-    elif not any(one["code"] in ONES_OWN for one in record["assumptions"]):
+        yield from (("method", what) for what in [name_problem(record["method"])] if what)
+    elif not any(one["code"] in USER_PIECES for one in record["assumptions"]):
         yield "plan", "holds a piece of a user's own that no assumption names"
     for name in LISTS:
         found: Sequence[Clause] = [dict(one) for one in record[name]]
         if clauses(found) != found:
             yield name, "holds a statement twice, or in hidden characters"
-        standing = of_parts(name, parts)
+        standing = standing_clauses(name, parts)
         if plan is not None:
             of_plan = getattr(plan.label(), name)
             if not _follows(found, clauses([*standing, *of_plan]), DECLARED[name]):
@@ -139,18 +139,18 @@ def contradictions(record: Fields, plan: Labelled | None) -> Iterator[tuple[str,
             yield name, "lacks a standing statement"
 
 
-def of_parts(name: str, parts: Sequence[Part]) -> list[Clause]:
+def standing_clauses(name: str, parts: Sequence[Part]) -> list[Clause]:
     """The statements that every certificate with these parts has in a list."""
     if name == "not_protected":
         return clauses(one for part in parts for one in part.not_protected())
     if name != "assumptions":
         return []
-    met = [clause("coming"), clause("register_kept")] if any(isinstance(part, Met) for part in parts) else []
+    met = [clause("coming"), clause("register_kept")] if any(isinstance(part, VisitorPart) for part in parts) else []
     return clauses([*STANDARD_ASSUMPTIONS, *(one for part in parts for one in part.assumptions()), *met])
 
 
-def _against_plan(record: Fields, plan: Labelled) -> Iterator[tuple[str, str]]:
-    derived = certified(plan.parts())
+def _plan_contradictions(record: Fields, plan: LabelledPlan) -> Iterator[tuple[str, str]]:
+    derived = certificate_parts(plan.parts())
     if [part["kind"] for part in record["parts"]] != [part["kind"] for part in derived]:
         yield "parts", "are not those of the plan"
     else:
@@ -165,21 +165,21 @@ def _against_plan(record: Fields, plan: Labelled) -> Iterator[tuple[str, str]]:
         yield "unit", "is not that of the plan"
     if record["delta"] != promise.delta:
         yield "delta", "is not that of the plan"
-    if record["target_epsilon"] != canonical.plain(promise.epsilon):
+    if record["target_epsilon"] != canonical.to_plain(promise.epsilon):
         yield "target_epsilon", "is not that of the plan"
     if record["source"] != plan.source:
         yield "source", "is not that of the plan"
 
 
-def _nested(value: Any) -> Any:
+def _rebuild_nested(value: Any) -> Any:
     """A plan, or several, that another plan holds; any other value as it is."""
     if isinstance(value, list | tuple) and value and all(_states_plan(item) for item in value):
-        return tuple(_nested(item) for item in value)
+        return tuple(_rebuild_nested(item) for item in value)
     if not _states_plan(value):
         return value
-    plan = plan_of(value["method"], value["plan"])
+    plan = plan_from_json(value["method"], value["plan"])
     if plan is None:
-        raise _OnesOwn
+        raise _UserPieceError
     return plan
 
 

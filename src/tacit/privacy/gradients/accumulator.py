@@ -10,7 +10,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
-from tacit.privacy.gradients.layers import Contribution
+from tacit.privacy.gradients.layers import LayerContribution
 from tacit.privacy.noise.secret import SecretNoise
 
 UNITS_PER_CHUNK = 512
@@ -33,7 +33,7 @@ class GradientSum:
     leaves changes the float32 sum of its own chunk alone, as long as its absence leaves the others in their chunks.
     """
 
-    def __init__(self, parameters: Mapping[str, nn.Parameter], begun: Float64 | None = None) -> None:
+    def __init__(self, parameters: Mapping[str, nn.Parameter], initial: Float64 | None = None) -> None:
         sizes = [p.numel() for p in parameters.values()]
         padded = [-(-size // _ALIGNED) * _ALIGNED for size in sizes]
         self._starts = [0, *itertools.accumulate(padded)]
@@ -41,10 +41,10 @@ class GradientSum:
         self._chunk = torch.empty(self._starts[-1], device=next(iter(parameters.values())).device)
         self._empty = True
         self._total: Float64 | None = None
-        if begun is not None:
+        if initial is not None:
             self._total = np.zeros(self._starts[-1])
             for (start, stop), own in self._places():
-                self._total[start:stop] = begun[own]
+                self._total[start:stop] = initial[own]
         self._views: dict[str, Tensor] = {}
         for (name, p), slot in zip(parameters.items(), torch.split(self._chunk, padded), strict=True):
             if slot.numel() > p.numel():
@@ -53,7 +53,7 @@ class GradientSum:
             self._views[name] = slot.view(p.shape)
 
     def add(
-        self, contributions: Sequence[tuple[Mapping[str, str], Contribution]], weights: Tensor, keep: Tensor | None
+        self, contributions: Sequence[tuple[Mapping[str, str], LayerContribution]], weights: Tensor, keep: Tensor | None
     ) -> None:
         """Add units' weighted gradients to the current chunk."""
         # contributions: of every parameter once, each with its own names of the parameters -> those of the model
@@ -66,7 +66,7 @@ class GradientSum:
             raise ValueError("a parameter has no contribution")
         self._empty = False
 
-    def next_chunk(self) -> None:
+    def start_chunk(self) -> None:
         """What is added from now on is summed apart, and both sums are added in float64."""
         if self._empty:
             return
@@ -85,7 +85,7 @@ class GradientSum:
             for (name, view), start in zip(self._views.items(), self._starts, strict=False)
         }
 
-    def flat(self) -> Tensor:
+    def to_vector(self) -> Tensor:
         """The sum, [P] float32, parameter after parameter."""
         return torch.cat([view.flatten() for view in self.views().values()])
 
@@ -112,7 +112,7 @@ class GradientSum:
     def _sums(self) -> npt.NDArray[np.float32] | Float64:
         """The padded sum, of float32 while there is one chunk."""
         if self._total is not None:
-            self.next_chunk()
+            self.start_chunk()
             return self._total
         if self._empty:
             self._chunk.zero_()

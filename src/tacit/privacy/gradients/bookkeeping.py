@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from torch.func import functional_call, grad, vmap
 
 from tacit.errors import MechanismError
-from tacit.privacy.gradients.layers import Contribution, Dense, contribution
+from tacit.privacy.gradients.layers import DenseGradients, LayerContribution, contribution
 
 Loss = Callable[[nn.Module, Mapping[str, Tensor]], Tensor]
 """`(model, rows) -> losses [U]`: every tensor in rows has leading axis U, and loss u depends on rows u alone."""
@@ -38,7 +38,7 @@ class Layer:
         return next(iter(self.parameters.values()))
 
 
-class Unsuited(MechanismError):
+class BookkeepingError(MechanismError):
     """Book-keeping cannot know a parameter's per-unit gradient; `torch.func` may."""
 
 
@@ -48,7 +48,7 @@ _IN_FLIGHT = 1.25
 Collect = Callable[[Layer, Tensor, Tensor], None]
 
 
-class Closed(nn.Module):
+class ModelWithLoss(nn.Module):
     """A model together with a loss, as one module, so that `torch.func.functional_call` can exchange its parameters."""
 
     def __init__(self, model: nn.Module, loss: Loss) -> None:
@@ -61,24 +61,26 @@ class Closed(nn.Module):
         return self.loss(self.model, rows)
 
 
-def contributions(model: nn.Module, loss: Loss, rows: Mapping[str, Tensor], layers: list[Layer]) -> list[Contribution]:
+def contributions(
+    model: nn.Module, loss: Loss, rows: Mapping[str, Tensor], layers: list[Layer]
+) -> list[LayerContribution]:
     """Each layer's contribution to every unit's gradient, in the order of `layers`."""
     units = len(next(iter(rows.values())))
-    by_layer: dict[Layer, Contribution] = {}
+    by_layer: dict[Layer, LayerContribution] = {}
 
     def collect(layer: Layer, a: Tensor, g: Tensor) -> None:
         by_layer[layer] = contribution(layer.module, a, g, units, frozenset(layer.parameters))
 
     parameters = {name: p for name, p in model.named_parameters() if p.requires_grad}
     with _hooks(layers, units, collect) as anchor:
-        losses = checked_losses(loss(model, rows), units)
+        losses = require_losses(loss(model, rows), units)
         strays = _differentiate(losses, torch.ones_like(losses), [anchor, *parameters.values()])[1:]
     for name, stray in zip(parameters, strays, strict=True):
         if stray is not None:
-            raise refused(name, "is used outside its own layer's forward")
+            raise parameter_error(name, "is used outside its own layer's forward")
     for layer in layers:
         if layer not in by_layer:
-            raise refused(layer.name, "got no gradient in this pass", MechanismError)
+            raise parameter_error(layer.name, "got no gradient in this pass", MechanismError)
     return [by_layer[layer] for layer in layers]
 
 
@@ -98,7 +100,7 @@ def probe(model: nn.Module, loss: Loss, rows: Mapping[str, Tensor], layers: list
     """
     units = len(next(iter(rows.values())))
     rows = {name: tensor.clone() for name, tensor in rows.items()}
-    perturbed = {f"model.{name}": _perturbed(p, seed) for seed, (name, p) in enumerate(model.named_parameters())}
+    perturbed = {f"model.{name}": _perturb(p, seed) for seed, (name, p) in enumerate(model.named_parameters())}
     parameter_pointers = {p.untyped_storage().data_ptr() for p in perturbed.values()}
     held: dict[int, int] = {}
     inputs: dict[int, int] = {}
@@ -116,14 +118,14 @@ def probe(model: nn.Module, loss: Loss, rows: Mapping[str, Tensor], layers: list
         by_unit = g.reshape(units, -1)
         remaining_units = by_unit[1::2]
         if ((remaining_units != 0) & remaining_units.isfinite()).any():
-            raise refused(layer.name, "has rows that belong to several units, or are not laid out unit by unit")
+            raise parameter_error(layer.name, "has rows that belong to several units, or are not laid out unit by unit")
         if (by_unit[::2] != 0).any():
             evidence.add(layer)
 
     saved = torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor)
     with saved, _hooks(layers, units, collect) as anchor:
-        losses = torch.func.functional_call(Closed(model, loss), perturbed, (rows,))
-        weights = torch.zeros_like(checked_losses(losses, units))
+        losses = torch.func.functional_call(ModelWithLoss(model, loss), perturbed, (rows,))
+        weights = torch.zeros_like(require_losses(losses, units))
         weights[::2] = 1.0
         _differentiate(losses, weights, [anchor])
     before = sum(size for pointer, size in {**held, **inputs}.items() if pointer not in parameter_pointers)
@@ -131,7 +133,7 @@ def probe(model: nn.Module, loss: Loss, rows: Mapping[str, Tensor], layers: list
     return max(1, int(_IN_FLIGHT * max(before, after)) // units), len(evidence) == len(layers)
 
 
-def checked_losses(losses: Tensor, units: int) -> Tensor:
+def require_losses(losses: Tensor, units: int) -> Tensor:
     """`losses`, if it is one differentiable loss a unit."""
     if losses.shape != (units,) or not losses.dtype.is_floating_point or not losses.requires_grad:
         kind = "that depend on the parameters" if losses.requires_grad else "cut off from the parameters"
@@ -142,7 +144,7 @@ def checked_losses(losses: Tensor, units: int) -> Tensor:
     return losses
 
 
-def refused(parameter: str, what: str, kind: type[MechanismError] = Unsuited) -> MechanismError:
+def parameter_error(parameter: str, what: str, kind: type[MechanismError] = BookkeepingError) -> MechanismError:
     """The error of a parameter whose per-unit gradient cannot be known."""
     expected = "every trainable parameter in exactly one call of its layer a step, on rows laid out unit by unit"
     remedy = "give each use its own layer, freeze what is unused, expand shared rows per unit (or use Table)"
@@ -154,7 +156,7 @@ def _differentiate(losses: Tensor, weights: Tensor, inputs: list[Tensor]) -> tup
     return result
 
 
-def _perturbed(parameter: Tensor, seed: int) -> Tensor:
+def _perturb(parameter: Tensor, seed: int) -> Tensor:
     generator = torch.Generator(parameter.device).manual_seed(seed)
     noise = torch.empty_like(parameter).normal_(0.0, 0.02, generator=generator)
     return (parameter.detach() + noise).requires_grad_(parameter.requires_grad)
@@ -166,26 +168,26 @@ def _hooks(layers: list[Layer], units: int, collect: Collect) -> Iterator[Tensor
     # Yields the anchor: a zero that is added to outputs which nothing else would make differentiable.
     parameters = [p for layer in layers for p in layer.module.parameters(recurse=False) if p.requires_grad]
     anchor = torch.zeros((), device=parameters[0].device, requires_grad=True)
-    seen: set[nn.Module] = set()
+    visited: set[nn.Module] = set()
 
     def forward_hook(layer: Layer) -> Callable[..., Tensor | None]:
         def hook(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], output: Tensor) -> Tensor | None:
-            _require(module, layer=layer, value=True)
+            _set_requires_grad(module, layer=layer, value=True)
             if not torch.is_grad_enabled():
                 return None
             a = (args[0] if args else next(iter(kwargs.values()))).detach()
-            if module in seen:
-                raise refused(layer.name, "is used in more than one call of its layer")
+            if module in visited:
+                raise parameter_error(layer.name, "is used in more than one call of its layer")
             if output.dim() == 0 or a.dim() == 0 or a.shape[0] % units or output.shape[0] % units:
-                raise refused(layer.name, "meets an input whose leading axis is not a multiple of the units")
-            seen.add(module)
+                raise parameter_error(layer.name, "meets an input whose leading axis is not a multiple of the units")
+            visited.add(module)
             replaced = None if output.requires_grad else output + anchor
             tapped = output if replaced is None else replaced
             version = a._version
 
             def receive(g: Tensor) -> None:
                 if a._version != version:
-                    raise refused(layer.name, "belongs to a layer whose input was overwritten in place")
+                    raise parameter_error(layer.name, "belongs to a layer whose input was overwritten in place")
                 collect(layer, a, g.detach())
 
             tapped.register_hook(receive)  # type: ignore[no-untyped-call]
@@ -195,7 +197,7 @@ def _hooks(layers: list[Layer], units: int, collect: Collect) -> Iterator[Tensor
 
     with ExitStack() as stack, torch.enable_grad():
         for layer in layers:
-            before = partial(_require, layer=layer, value=False)
+            before = partial(_set_requires_grad, layer=layer, value=False)
             stack.callback(layer.module.register_forward_pre_hook(before).remove)
             stack.callback(layer.module.register_forward_hook(forward_hook(layer), with_kwargs=True).remove)
         try:
@@ -205,7 +207,7 @@ def _hooks(layers: list[Layer], units: int, collect: Collect) -> Iterator[Tensor
                 parameter.requires_grad_(True)
 
 
-def _require(module: nn.Module, _: object = None, *, layer: Layer, value: bool) -> None:
+def _set_requires_grad(module: nn.Module, _: object = None, *, layer: Layer, value: bool) -> None:
     for name in layer.parameters:
         module._parameters[name].requires_grad_(value)  # type: ignore[union-attr]
 
@@ -217,22 +219,22 @@ def _require(module: nn.Module, _: object = None, *, layer: Layer, value: bool) 
 # computed afresh, however often it is used.
 
 
-def dense_contribution(model: nn.Module, loss: Loss, rows: Mapping[str, Tensor]) -> Dense:
+def dense_contribution(model: nn.Module, loss: Loss, rows: Mapping[str, Tensor]) -> DenseGradients:
     """Every unit's gradient: parameter name -> [U, *shape], float32."""
     # loss: as for book-keeping, it is called on one unit, rows [1, ...] -> [1], inside `vmap`
-    closed = Closed(model, loss)
+    closed = ModelWithLoss(model, loss)
     parameters = {f"model.{name}": p.detach() for name, p in model.named_parameters() if p.requires_grad}
 
-    def one(parameters: dict[str, Tensor], unit: Mapping[str, Tensor]) -> Tensor:
+    def unit_loss(parameters: dict[str, Tensor], unit: Mapping[str, Tensor]) -> Tensor:
         losses = functional_call(closed, parameters, ({name: tensor[None] for name, tensor in unit.items()},))
-        return checked_losses(losses, 1)[0]
+        return require_losses(losses, 1)[0]
 
     try:
-        gradients = vmap(grad(one), in_dims=(None, 0), randomness="different")(parameters, rows)
+        gradients = vmap(grad(unit_loss), in_dims=(None, 0), randomness="different")(parameters, rows)
     except (RuntimeError, ValueError, TypeError) as error:
         failure = type(error).__name__
     else:
-        return Dense({name.removeprefix("model."): gradient for name, gradient in gradients.items()})
+        return DenseGradients({name.removeprefix("model."): gradient for name, gradient in gradients.items()})
     kinds = sorted({type(m).__name__ for m in model.modules() if any(True for _ in m.parameters(recurse=False))})
     what = f"per-unit gradients of {', '.join(kinds)} cannot be computed by torch.func.vmap ({failure})"
     expected = "layers and a loss without data-dependent control flow or in-place statistics"
@@ -240,7 +242,7 @@ def dense_contribution(model: nn.Module, loss: Loss, rows: Mapping[str, Tensor])
     raise MechanismError(what, where="model", expected=expected, remedy=remedy)
 
 
-def bytes_of_one_unit(model: nn.Module, loss: Loss, rows: Mapping[str, Tensor]) -> int:
+def functional_unit_bytes(model: nn.Module, loss: Loss, rows: Mapping[str, Tensor]) -> int:
     """Memory that one unit needs: what its forward saves, and its gradient twice."""
     # rows: one unit's rows, [1, ...]
     held: dict[int, int] = {}

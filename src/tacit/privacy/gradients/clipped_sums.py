@@ -2,8 +2,8 @@
 
 `add_clipped` makes what the mechanism `Vault.noisy_gradient` adds noise to. Models of Linear, LayerNorm, Embedding and
 Table go through book-keeping (`bookkeeping.py`, `layers.py`). If any other layer has trainable parameters, or a layer
-is used in a way that book-keeping cannot follow (`one_by_one`), the whole model goes through `torch.func`. Both give
-the same sum.
+is used in a way that book-keeping cannot follow (`disable_bookkeeping`), the whole model goes through `torch.func`.
+Both give the same sum.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from tacit.errors import MechanismError
 from tacit.privacy.gradients import bookkeeping, clipping
 from tacit.privacy.gradients.accumulator import GradientSum
 from tacit.privacy.gradients.bookkeeping import Layer, Loss
-from tacit.privacy.gradients.layers import Contribution, Dense, supported
+from tacit.privacy.gradients.layers import DenseGradients, LayerContribution, is_supported
 from tacit.privacy.noise.secret import SecretNoise
 
 # What a model must be inside the vault: watched by nobody, of float32 parameters, and keeping units apart.
@@ -48,7 +48,7 @@ def require_unwatched(model: nn.Module) -> None:
         raise MechanismError(what, where="noisy_gradient", expected=expected, remedy=remedy)
 
 
-def trainable(model: nn.Module) -> dict[str, nn.Parameter]:
+def trainable_parameters(model: nn.Module) -> dict[str, nn.Parameter]:
     """The parameters that require gradients, by name."""
     parameters = {name: p for name, p in model.named_parameters() if p.requires_grad}
     for name, parameter in parameters.items():
@@ -63,7 +63,7 @@ def trainable(model: nn.Module) -> dict[str, nn.Parameter]:
     return parameters
 
 
-def _full_precision() -> bool:
+def _has_full_precision() -> bool:
     """Whether float32 products have all digits; PyTorch has no answer once a backend's own setting was changed."""
     try:
         return torch.get_float32_matmul_precision() == "highest"
@@ -71,9 +71,9 @@ def _full_precision() -> bool:
         return False
 
 
-def require_apart(model: nn.Module) -> None:
+def require_separate_units(model: nn.Module) -> None:
     """Refuse layers that mix units or keep something of them, and arithmetic that is coarser than float32."""
-    if not _full_precision():
+    if not _has_full_precision():
         raise MechanismError(
             "float32 matrix products are set to a lower precision",
             where="torch.get_float32_matmul_precision()",
@@ -92,17 +92,17 @@ def require_apart(model: nn.Module) -> None:
         if isinstance(module, _NormBase):
             statistics = module.training or (isinstance(module, _BatchNorm) and module.running_mean is None)
             if statistics and (isinstance(module, _BatchNorm) or module.track_running_stats):
-                raise mixing(name, f"{kind}, which computes statistics over units")
+                raise mixing_error(name, f"{kind}, which computes statistics over units")
         hooked = any(isinstance(hook, SpectralNorm) for hook in module._forward_pre_hooks.values())
         if isinstance(module, _SpectralNorm) or hooked:
-            raise mixing(name, "spectral normalisation, whose buffers change in every pass")
+            raise mixing_error(name, "spectral normalisation, whose buffers change in every pass")
         if isinstance(module, nn.Embedding | nn.EmbeddingBag) and (
             module.max_norm is not None or module.scale_grad_by_freq
         ):
-            raise mixing(name, f"{kind} with max_norm or scale_grad_by_freq, which look at all units' rows")
+            raise mixing_error(name, f"{kind} with max_norm or scale_grad_by_freq, which look at all units' rows")
 
 
-def mixing(name: str, what: str) -> MechanismError:
+def mixing_error(name: str, what: str) -> MechanismError:
     """The error of a layer that does not treat every unit on its own."""
     expected = "layers that treat every unit on its own and keep nothing"
     remedy = "use LayerNorm or GroupNorm, drop the option, or put the layer in eval mode"
@@ -134,13 +134,13 @@ that count. With these among the rows, a unit's loss is the sum of the losses of
 
 _PROBE_UNITS = (4, 64)
 _probed: WeakKeyDictionary[nn.Module, dict[Hashable, int]] = WeakKeyDictionary()
-_one_by_one: WeakSet[nn.Module] = WeakSet()
+_without_bookkeeping: WeakSet[nn.Module] = WeakSet()
 
 
-def one_by_one(model: nn.Module, reason: MechanismError) -> None:
+def disable_bookkeeping(model: nn.Module, reason: MechanismError) -> None:
     """From now on the gradients of this model go through `torch.func`, a unit at a time; a warning says so."""
     # Guarantee: the choice depends on nothing private, as `reason` was met on invented rows; the sum is the same.
-    _one_by_one.add(model)
+    _without_bookkeeping.add(model)
     _probed.pop(model, None)
     warnings.warn(
         f"the parameter {reason.where} {reason.what.removeprefix('the parameter ')}, so each unit's gradient is "
@@ -155,9 +155,9 @@ class UnitGradients:
     def __init__(
         self, model: nn.Module, loss: Loss, rows: Mapping[str, Tensor], clip: float, shares: Shares | None = None
     ) -> None:
-        require_apart(model)
+        require_separate_units(model)
         rows = {name: tensor.detach() for name, tensor in {**rows, **(shares(rows) if shares else {})}.items()}
-        self.units, self._parameters = _units(rows), trainable(model)
+        self.units, self._parameters = _units(rows), trainable_parameters(model)
         self._contributions = list(_contributions(model, loss, rows, _layers(model)))
         norms, self._factors = _norms_and_factors(self._contributions, clip)
         self._norms = norms.nan_to_num(0.0, 0.0, 0.0)
@@ -176,7 +176,7 @@ class UnitGradients:
         """The largest norm of a unit's gradient, and of one that is clipped."""
         return float(self._norms.max()), float((self._norms * self._factors).max())
 
-    def of(self, units: npt.NDArray[np.int64]) -> list[npt.NDArray[np.float32]]:
+    def select(self, units: npt.NDArray[np.int64]) -> list[npt.NDArray[np.float32]]:
         """Of these units the sum of the gradients, and of the clipped ones, [P] each, with a weight for each place."""
         places = torch.from_numpy(np.ascontiguousarray(units)).to(self._factors.device)
         weights = torch.linspace(0.5, 1.5, len(places), device=places.device)
@@ -186,7 +186,7 @@ class UnitGradients:
             if keep.any():
                 with torch.no_grad():
                     one.add(self._contributions, (weights * factors)[keep], places[keep])
-            sums.append(one.flat().cpu().numpy())
+            sums.append(one.to_vector().cpu().numpy())
         return sums
 
 
@@ -201,9 +201,9 @@ def clipped_sum(
     scale: float = 1.0,
 ) -> Tensor:
     """What `add_clipped` adds to nothing: [P] float32, parameter after parameter, on the model's device."""
-    sums = GradientSum(trainable(model))
+    sums = GradientSum(trainable_parameters(model))
     add_clipped(sums, model, loss, rows, clip, memory_bytes=memory_bytes, shares=shares, scale=scale)
-    return sums.flat()
+    return sums.to_vector()
 
 
 def add_clipped(
@@ -253,24 +253,24 @@ def add_clipped(
             units or keeps running statistics; parameters are not float32, or float32 products are set to lower
             precision; `rows` or `shares` have the wrong shape.
     """
-    clip = clipping.checked_clip(clip)
+    clip = clipping.require_clip(clip)
     units = _units(rows)
-    require_apart(model)
+    require_separate_units(model)
     layers = _layers(model)
     if units == 0:
         return
     rows = {name: tensor.detach() for name, tensor in {**rows, **(shares(rows) if shares else {})}.items()}
     buffers = [(name, buffer, buffer._version) for name, buffer in model.named_buffers()]
-    need = 0 if units == 1 and shares is None else _bytes_a_unit(model, loss, rows, units, layers, shares is not None)
+    need = 0 if units == 1 and shares is None else _unit_bytes(model, loss, rows, units, layers, shares is not None)
     if shares is not None and need > memory_bytes:
         for unit in _pieces(rows, units, units):
-            _add(sums, [_in_parts(model, loss, unit, -(-need // memory_bytes), layers)], clip, scale)
+            _add(sums, [_gradient_in_parts(model, loss, unit, -(-need // memory_bytes), layers)], clip, scale)
     else:
         for piece in _pieces(rows, units, -(-units // max(1, memory_bytes // max(1, need)))):
             _add(sums, list(_contributions(model, loss, piece, layers)), clip, scale)
     for name, buffer, version in buffers:
         if buffer._version != version:
-            raise mixing(name, "a buffer that changes when rows pass through")
+            raise mixing_error(name, "a buffer that changes when rows pass through")
 
 
 def assign_gradient(model: nn.Module, flat: Tensor) -> None:
@@ -279,7 +279,7 @@ def assign_gradient(model: nn.Module, flat: Tensor) -> None:
     Raises:
         MechanismError: `flat` has another size than the trainable parameters.
     """
-    parameters = trainable(model)
+    parameters = trainable_parameters(model)
     first = next(iter(parameters.values()))
     sizes = [p.numel() for p in parameters.values()]
     fits = flat.shape == (sum(sizes),) and flat.dtype == torch.float32 and flat.device == first.device
@@ -294,7 +294,7 @@ def assign_gradient(model: nn.Module, flat: Tensor) -> None:
 
 def _contributions(
     model: nn.Module, loss: Loss, rows: Mapping[str, Tensor], layers: list[Layer] | None
-) -> Iterator[tuple[Mapping[str, str], Contribution]]:
+) -> Iterator[tuple[Mapping[str, str], LayerContribution]]:
     """Pairs of (name inside the contribution -> parameter name, contribution)."""
     if layers is None:
         dense = bookkeeping.dense_contribution(model, loss, rows)
@@ -306,7 +306,7 @@ def _contributions(
 
 @torch.no_grad()
 def _norms_and_factors(
-    contributions: list[tuple[Mapping[str, str], Contribution]], clip: float
+    contributions: list[tuple[Mapping[str, str], LayerContribution]], clip: float
 ) -> tuple[Tensor, Tensor]:
     """The norm of each unit's gradient, and what brings it within the clip, [U] each."""
     norms = torch.stack([contribution.squares for _, contribution in contributions]).sum(0).sqrt_()
@@ -315,7 +315,7 @@ def _norms_and_factors(
 
 @torch.no_grad()
 def _add(
-    sums: GradientSum, contributions: list[tuple[Mapping[str, str], Contribution]], clip: float, scale: float
+    sums: GradientSum, contributions: list[tuple[Mapping[str, str], LayerContribution]], clip: float, scale: float
 ) -> None:
     factors = _norms_and_factors(contributions, clip)[1]
     keep = None
@@ -326,27 +326,28 @@ def _add(
 
 
 @torch.no_grad()
-def _in_parts(
+def _gradient_in_parts(
     model: nn.Module, loss: Loss, unit: Mapping[str, Tensor], parts: int, layers: list[Layer] | None
-) -> tuple[Mapping[str, str], Contribution]:
+) -> tuple[Mapping[str, str], LayerContribution]:
     """One unit's gradient, as `_contributions` gives it, from so many parts of its second axis, one after another."""
-    gradient = GradientSum(trainable(model))
+    gradient = GradientSum(trainable_parameters(model))
     weight = torch.ones(1, device=next(model.parameters()).device)
     length = _second_axis(unit)
     for part in _slices(length, min(parts, length)):
-        gradient.add(list(_contributions(model, loss, _along(unit, part), layers)), weight, None)
+        gradient.add(list(_contributions(model, loss, _slice_rows(unit, part), layers)), weight, None)
     views = gradient.views()
-    return {name: name for name in views}, Dense({name: view[None] for name, view in views.items()})
+    return {name: name for name in views}, DenseGradients({name: view[None] for name, view in views.items()})
 
 
-def _bytes_a_unit(
+def _unit_bytes(
     model: nn.Module, loss: Loss, rows: Mapping[str, Tensor], units: int, layers: list[Layer] | None, divisible: bool
 ) -> int:
     """Bytes of one unit; of one that can be divided, as a straight line through those of its first and two first."""
     if not divisible:
         return _probe(model, loss, rows, units, layers)
     length = _second_axis(rows)
-    one_row, two_rows = (_probe(model, loss, _along(rows, slice(0, n)), units, layers) for n in (1, min(2, length)))
+    firsts = (_slice_rows(rows, slice(0, n)) for n in (1, min(2, length)))
+    one_row, two_rows = (_probe(model, loss, first, units, layers) for first in firsts)
     return one_row + max(0, two_rows - one_row) * (length - 1)
 
 
@@ -360,7 +361,7 @@ def _second_axis(rows: Mapping[str, Tensor]) -> int:
     return sizes.pop()
 
 
-def _along(rows: Mapping[str, Tensor], part: slice) -> dict[str, Tensor]:
+def _slice_rows(rows: Mapping[str, Tensor], part: slice) -> dict[str, Tensor]:
     """Of each unit's second axis, a part."""
     return {name: tensor[:, part] if tensor.dim() > 1 else tensor for name, tensor in rows.items()}
 
@@ -387,7 +388,7 @@ def _probe(model: nn.Module, loss: Loss, rows: Mapping[str, Tensor], units: int,
     if key in sizes:
         return sizes[key]
     if layers is None:
-        size, conclusive = bookkeeping.bytes_of_one_unit(model, loss, {n: t[:1] for n, t in rows.items()}), True
+        size, conclusive = bookkeeping.functional_unit_bytes(model, loss, {n: t[:1] for n, t in rows.items()}), True
     else:
         for count in _PROBE_UNITS:
             few = {name: tensor[:count] for name, tensor in rows.items()}
@@ -419,8 +420,8 @@ def _units(rows: Mapping[str, Tensor]) -> int:
 
 
 def _layers(model: nn.Module) -> list[Layer] | None:
-    """The trainable layers, or None if one of them is not supported, or `one_by_one` was called."""
-    if model in _one_by_one:
+    """The trainable layers, or None if one of them is not supported, or `disable_bookkeeping` was called."""
+    if model in _without_bookkeeping:
         return None
     names = {id(p): name for name, p in model.named_parameters() if p.requires_grad}
     layers, seen = [], set[int]()
@@ -428,11 +429,11 @@ def _layers(model: nn.Module) -> list[Layer] | None:
         parameters = {name: p for name, p in module.named_parameters(recurse=False) if p.requires_grad}
         if not parameters:
             continue
-        if not supported(module):
+        if not is_supported(module):
             return None
         for parameter in parameters.values():
             if id(parameter) in seen:
-                raise bookkeeping.refused(names[id(parameter)], "is tied to another layer's")
+                raise bookkeeping.parameter_error(names[id(parameter)], "is tied to another layer's")
             seen.add(id(parameter))
         layers.append(Layer(module, {name: names[id(p)] for name, p in parameters.items()}))
     return layers

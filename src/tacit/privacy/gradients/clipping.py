@@ -40,7 +40,7 @@ TINY: Final = 2.0**-126
 """Smallest normal float32: the most by which one flushed square can be missing from a float32 sum of squares."""
 
 
-def checked_clip(clip: float) -> float:
+def require_clip(clip: float) -> float:
     """`clip`, if it is a finite bound."""
     if not (math.isfinite(clip) and clip >= 0):
         what, expected = f"clip is {clip}", "a finite bound of at least 0 on the norm of one unit's contribution"
@@ -63,9 +63,9 @@ def coefficients(norms: Array, clip: float) -> Array:
     coefficient depends on its own unit's norm alone.
 
     Raises:
-        MechanismError: see `checked_clip`.
+        MechanismError: see `require_clip`.
     """
-    bound = checked_clip(clip) * (1.0 - SLACK)
+    bound = require_clip(clip) * (1.0 - SLACK)
     factors = (bound / norms.clip(min=bound or 1.0)).clip(max=1.0)
     factors[~(norms >= 0)] = 0.0
     factors[factors < TINY] = 0.0
@@ -78,7 +78,7 @@ def clipped_sums(
     replicate: npt.NDArray[np.int64],
     replicates: int,
     sums: npt.NDArray[np.float64] | None = None,
-    lost: npt.NDArray[np.float64] | None = None,
+    residuals: npt.NDArray[np.float64] | None = None,
 ) -> npt.NDArray[np.float64]:
     """The sum of each replicate's clipped contributions.
 
@@ -98,26 +98,28 @@ def clipped_sums(
     """
     vectors = _rows(contributions)
     factors = _factors(vectors, clip)
-    if sums is None or lost is None:
-        sums, lost = np.zeros((2, replicates, vectors.shape[1]))
-        return clipped_sums(vectors, clip, replicate, replicates, sums, lost) + lost
+    if sums is None or residuals is None:
+        sums, residuals = np.zeros((2, replicates, vectors.shape[1]))
+        return clipped_sums(vectors, clip, replicate, replicates, sums, residuals) + residuals
     ends = np.searchsorted(replicate, np.arange(replicates + 1))
-    for total, rest, (start, end) in zip(sums, lost, itertools.pairwise(ends), strict=True):
+    for total, residual, (start, end) in zip(sums, residuals, itertools.pairwise(ends), strict=True):
         for first in range(start, end, BLOCK):
             block = slice(first, min(first + BLOCK, end))
             weights, added = factors[block], vectors[block]
             if not weights.all():  # 0 * NaN would be NaN
                 added = np.where(weights[:, None] > 0, added, 0.0)
-            add_to(total, rest, weights @ added)
+            add_compensated(total, residual, weights @ added)
     return sums
 
 
-def add_to(total: npt.NDArray[np.float64], lost: npt.NDArray[np.float64], block: npt.NDArray[np.float64]) -> None:
+def add_compensated(
+    total: npt.NDArray[np.float64], residual: npt.NDArray[np.float64], block: npt.NDArray[np.float64]
+) -> None:
     """Add a block's sum [d] to a total [d], and to `lost` [d] exactly what is rounded away of it (Knuth's TwoSum)."""
     before = total.copy()
     total += block
     taken = total - before
-    lost += (before - (total - taken)) + (block - taken)
+    residual += (before - (total - taken)) + (block - taken)
 
 
 def clip_rows(contributions: npt.ArrayLike, clip: float) -> npt.NDArray[np.float64]:
@@ -134,7 +136,7 @@ def clip_rows(contributions: npt.ArrayLike, clip: float) -> npt.NDArray[np.float
     a NaN, an infinity, or a norm whose square leaves float64 becomes zero.
 
     Raises:
-        MechanismError: `contributions` is not [U, d], or see `checked_clip`.
+        MechanismError: `contributions` is not [U, d], or see `require_clip`.
     """
     vectors = _rows(contributions)
     factors = _factors(vectors, clip)

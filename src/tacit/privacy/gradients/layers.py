@@ -41,7 +41,7 @@ _READING = 8
 """Products in the time that norm and sum take to read an entry of a per-unit gradient (measured on a CPU)."""
 
 
-class Table(nn.Module):
+class LearnedTable(nn.Module):
     """Adds a learned table to its input, broadcast over the leading axes: `x [..., *shape] -> x + weight [*shape]`.
 
     Learned positions, per-head biases and the like, in a form whose per-unit gradient is known.
@@ -62,7 +62,7 @@ class Table(nn.Module):
         return x + self.weight
 
 
-class Contribution(Protocol):
+class LayerContribution(Protocol):
     """What one layer adds to each unit's gradient."""
 
     @property
@@ -80,7 +80,7 @@ class Contribution(Protocol):
 
 
 @dataclass(frozen=True)
-class Outer:
+class OuterProduct:
     """A Linear layer's contribution in factors: `a` [U, R, d_in], `g` [U, R, d_out]."""
 
     squares: Tensor
@@ -96,11 +96,11 @@ class Outer:
         weighted = (g * coefficients[:, None, None]).flatten(0, 1)
         into["weight"].addmm_(weighted.T, a.flatten(0, 1), beta=beta)
         if "bias" in into:
-            _started(into["bias"], beta).add_(weighted.sum(0))
+            _zero_unless(into["bias"], beta).add_(weighted.sum(0))
 
 
 @dataclass(frozen=True)
-class Dense:
+class DenseGradients:
     """Per-unit gradients themselves: name -> [U, *parameter shape], float32."""
 
     gradients: Mapping[str, Tensor]
@@ -135,25 +135,25 @@ class Segments:
 
     def add(self, into: Mapping[str, Tensor], coefficients: Tensor, keep: Tensor | None, *, beta: float) -> None:
         if keep is None:
-            _started(into["weight"], beta).index_add_(0, self.index, self.sums * coefficients[self.unit, None])
+            _zero_unless(into["weight"], beta).index_add_(0, self.index, self.sums * coefficients[self.unit, None])
             return
         every = coefficients.new_zeros(len(self.squares)).index_copy(0, keep, coefficients)
         chosen = every[self.unit] > 0
         weighted = self.sums[chosen] * every[self.unit[chosen], None]
-        _started(into["weight"], beta).index_add_(0, self.index[chosen], weighted)
+        _zero_unless(into["weight"], beta).index_add_(0, self.index[chosen], weighted)
 
 
-def _started(tensor: Tensor, beta: float) -> Tensor:
+def _zero_unless(tensor: Tensor, beta: float) -> Tensor:
     return tensor if beta else tensor.zero_()
 
 
-def supported(module: nn.Module) -> bool:
+def is_supported(module: nn.Module) -> bool:
     """Whether `contribution` knows this layer: the exact class, with its own weight and bias and nothing else."""
     names = set(dict(module.named_parameters(recurse=False)))
-    return type(module) in (nn.Linear, nn.LayerNorm, nn.Embedding, Table) and names <= {"weight", "bias"}
+    return type(module) in (nn.Linear, nn.LayerNorm, nn.Embedding, LearnedTable) and names <= {"weight", "bias"}
 
 
-def contribution(module: nn.Module, a: Tensor, g: Tensor, units: int, trainable: frozenset[str]) -> Contribution:
+def contribution(module: nn.Module, a: Tensor, g: Tensor, units: int, trainable: frozenset[str]) -> LayerContribution:
     """One layer's contribution, from one forward and backward of `units` units."""
     # a: the layer's input, leading axis `units` * anything, unit-major; g: the gradient at its output, of the sum of
     # the units' losses; returns: float32 factors or per-unit gradients, with their squared norms
@@ -167,10 +167,11 @@ def contribution(module: nn.Module, a: Tensor, g: Tensor, units: int, trainable:
         shape = module.normalized_shape
         terms = {"bias": g}
         if "weight" in trainable:
-            terms["weight"] = _normalised(a.float().reshape(g.shape), len(shape), module.eps).mul_(g)
-        return Dense({name: _per_unit(term, units, shape) for name, term in terms.items() if name in trainable})
-    assert isinstance(module, Table)
-    return Dense({"weight": _per_unit(g, units, module.weight.shape)})
+            terms["weight"] = _normalise(a.float().reshape(g.shape), len(shape), module.eps).mul_(g)
+        sums = {name: _sum_per_unit(term, units, shape) for name, term in terms.items() if name in trainable}
+        return DenseGradients(sums)
+    assert isinstance(module, LearnedTable)
+    return DenseGradients({"weight": _sum_per_unit(g, units, module.weight.shape)})
 
 
 def row_squares(x: Tensor) -> Tensor:
@@ -179,31 +180,31 @@ def row_squares(x: Tensor) -> Tensor:
     return norms.double().square_().add_(x.shape[-1] * TINY)
 
 
-def _normalised(x: Tensor, axes: int, eps: float) -> Tensor:
+def _normalise(x: Tensor, axes: int, eps: float) -> Tensor:
     """`layer_norm` of float32 over the last axes, without weight and bias; PyTorch's own takes twice as long."""
     last = tuple(range(-axes, 0))
     centred = x - x.mean(last, keepdim=True)
     return centred.mul_(centred.square().mean(last, keepdim=True).add_(eps).rsqrt_())
 
 
-def _per_unit(term: Tensor, units: int, shape: tuple[int, ...]) -> Tensor:
+def _sum_per_unit(term: Tensor, units: int, shape: tuple[int, ...]) -> Tensor:
     grouped = term.reshape(units, -1, *shape)
     return grouped[:, 0] if grouped.shape[1] == 1 else grouped.sum(1)
 
 
-def _linear(a: Tensor, g: Tensor, trainable: frozenset[str]) -> Contribution:
+def _linear(a: Tensor, g: Tensor, trainable: frozenset[str]) -> LayerContribution:
     """`a` [U, R, d_in], `g` [U, R, d_out]."""
     bias = float("bias" in trainable)
     if "weight" not in trainable:
-        return Dense({"bias": g.sum(1)})
+        return DenseGradients({"bias": g.sum(1)})
     rows, d_in, d_out = a.shape[1], a.shape[2], g.shape[2]
     if rows == 1:
         squares = (row_squares(a) + bias) * row_squares(g)
-        return Outer(squares[:, 0], a, g)
+        return OuterProduct(squares[:, 0], a, g)
     if rows**2 * (d_in + d_out) < _READING * d_in * d_out:
-        return Outer(_gram_squares(a, g, bias), a, g)
+        return OuterProduct(_gram_squares(a, g, bias), a, g)
     gradients = {"weight": torch.bmm(g.transpose(1, 2), a)}
-    return Dense(gradients | {"bias": g.sum(1)} if bias else gradients)
+    return DenseGradients(gradients | {"bias": g.sum(1)} if bias else gradients)
 
 
 def _gram_squares(a: Tensor, g: Tensor, bias: float) -> Tensor:

@@ -59,7 +59,7 @@ def load(path: Path, *, plan_id: str, ledger: Ledger) -> dict[str, Tensor]:
         LedgerError: another plan's checkpoint, or a ledger that is older than the checkpoint.
     """
     try:
-        if not plain_files.plain(path) or path.is_symlink() or plain_files.hollow(path):
+        if not plain_files.is_plain_file(path) or path.is_symlink() or plain_files.is_sparse_file(path):
             raise ValueError("no plain file")
         with safe_open(path, framework="pt") as file:
             meta = json.loads(file.metadata()["tacit"])

@@ -22,7 +22,7 @@ Teacher = Literal["everybody", "fold 0", "fold 1"]
 EVERYBODY: Teacher = "everybody"
 
 
-def places(parts: Sequence[Any]) -> tuple[Fold, ...] | None:
+def part_folds(parts: Sequence[Any]) -> tuple[Fold, ...] | None:
     """The fold of each part of a plan, as a certificate states these; None where one is over everybody.
 
     Only sums without sampling, under Gaussian noise, are proved for a fold: any other part counts as over everybody.
@@ -38,24 +38,24 @@ def places(parts: Sequence[Any]) -> tuple[Fold, ...] | None:
     return tuple(found) or None
 
 
-def folds_of(parts: Sequence[Any]) -> frozenset[Fold] | None:
+def plan_folds(parts: Sequence[Any]) -> frozenset[Fold] | None:
     """The folds on which the parts of a plan lie (see `places`); None where one is over everybody."""
-    folds = places(parts)
+    folds = part_folds(parts)
     return None if folds is None else frozenset(folds)
 
 
-def alone(folds: frozenset[Fold] | None) -> Fold | None:
+def single_fold(folds: frozenset[Fold] | None) -> Fold | None:
     """The one fold that pays for a plan on these folds; None where both do."""
     return next(iter(folds)) if folds is not None and len(folds) == 1 else None
 
 
-def teacher(folds: frozenset[Fold] | None) -> Teacher:
+def teacher_name(folds: frozenset[Fold] | None) -> Teacher:
     """These folds in a word: who taught what was learned from them."""
-    fold = alone(folds)
+    fold = single_fold(folds)
     return EVERYBODY if fold is None else "fold 0" if fold == 0 else "fold 1"
 
 
-def judged(folds: frozenset[Fold] | None, *, evaluates: bool) -> tuple[Fold, ...]:
+def judged_folds(folds: frozenset[Fold] | None, *, evaluates: bool) -> tuple[Fold, ...]:
     """Where a plan on these folds says how good a policy is: all over if it evaluates, else where fold 1 judges."""
     if evaluates:
         return FOLDS if folds is None else tuple(sorted(folds))
@@ -82,17 +82,17 @@ class Balance:
         """That of no plan."""
         return cls(relation, (Total(composition), Total(composition)))
 
-    def plus(self, charge: Charge, fold: Fold | None) -> Balance:
+    def with_charge(self, charge: Charge, fold: Fold | None) -> Balance:
         """The balance with one plan more, which one fold pays or (None) both do."""
-        first, second = self._shares(charge, fold)
-        a, b = self.totals
-        return replace(self, totals=(a if first is None else a.plus(first), b if second is None else b.plus(second)))
+        pairs = zip(self.totals, self._shares(charge, fold), strict=True)
+        a, b = (total if share is None else total.with_charge(share) for total, share in pairs)
+        return replace(self, totals=(a, b))
 
-    def minus(self, charge: Charge, fold: Fold | None) -> Balance:
+    def without_charge(self, charge: Charge, fold: Fold | None) -> Balance:
         """The balance without one of its plans."""
-        first, second = self._shares(charge, fold)
-        a, b = self.totals
-        return replace(self, totals=(a if first is None else a.minus(first), b if second is None else b.minus(second)))
+        pairs = zip(self.totals, self._shares(charge, fold), strict=True)
+        a, b = (total if share is None else total.without_charge(share) for total, share in pairs)
+        return replace(self, totals=(a, b))
 
     def admits(self, epsilon: float, delta: float) -> bool:
         """Whether either fold stays within the budget (see `filters.admits`)."""

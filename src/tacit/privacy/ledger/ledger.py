@@ -16,7 +16,7 @@ from tacit import notebook
 from tacit.errors import LedgerError, PlanError
 from tacit.privacy.accounting.filters import Charge, Composition, RdpOrder
 from tacit.privacy.ledger.folds import FOLDS, Fold
-from tacit.privacy.ledger.state import Entry, LedgerState, PlanSummary, Terms, canonical, replay
+from tacit.privacy.ledger.state import Entry, LedgerState, PlanSummary, Terms, canonical_json, replay
 from tacit.privacy.ledger.store import Store, read_entries
 from tacit.units import Unit
 
@@ -38,9 +38,9 @@ class LedgerView:
     def __init__(self, entries: list[Entry]) -> None:
         self._entries = entries
         self.state = replay(entries)
-        self.dataset_id, self.unit = self.state.bound.dataset_id, self.state.bound.unit
-        self.epsilon, self.delta = self.state.bound.epsilon, self.state.bound.delta
-        self.composition, self.head = self.state.bound.composition, self.state.head
+        self.dataset_id, self.unit = self.state.bound_terms.dataset_id, self.state.bound_terms.unit
+        self.epsilon, self.delta = self.state.bound_terms.epsilon, self.state.bound_terms.delta
+        self.composition, self.head = self.state.bound_terms.composition, self.state.head
         self.void_reason = self.state.void_reason
 
     def entries(self) -> list[Entry]:
@@ -57,7 +57,7 @@ class LedgerView:
 
     def _repr_html_(self) -> str:
         """Unit, budget, charges and plans, for notebooks; no note."""
-        return _in_html(self)
+        return _ledger_html(self)
 
     def verify(self) -> None:
         """Check chain and rules of the entries again (reading the file checked its integrity and triggers)."""
@@ -111,7 +111,7 @@ class Ledger:
             if not self._store.path.exists():
                 self._create(unit, epsilon, delta, "sum" if composition is None else composition)
             self._reload()
-            bound = self._state.bound
+            bound = self._state.bound_terms
             self.dataset_id, self.unit, self.composition = bound.dataset_id, bound.unit, bound.composition
             self.epsilon, self.delta = bound.epsilon, bound.delta
             self._match(unit=unit, epsilon=epsilon, delta=delta, composition=composition)
@@ -137,13 +137,13 @@ class Ledger:
     @property
     def head(self) -> str:
         """Hash of the newest entry; checkpoints and certificates carry it."""
-        with self._held():
+        with self._exclusive_access():
             return self._state.head
 
     @property
     def void_reason(self) -> str | None:
         """Why the ledger promises nothing any more, or None."""
-        with self._held():
+        with self._exclusive_access():
             return self._state.void_reason
 
     def reserve(
@@ -177,7 +177,7 @@ class Ledger:
         """
         charge = Charge(epsilon, delta, rdp)
         try:
-            described = json.loads(canonical(dict(description)))
+            described = json.loads(canonical_json(dict(description)))
             payload = {
                 "plan": plan_id,
                 "description": described,
@@ -191,14 +191,14 @@ class Ledger:
             expected = "a dict of texts, finite numbers, booleans, lists and dicts, and whole numbers of steps"
             remedy = "describe the plan by its public parameters"
             raise PlanError(what, where=f"Ledger.reserve({plan_id!r})", expected=expected, remedy=remedy) from error
-        with self._held():
+        with self._exclusive_access():
             reservation = self._state.plans.get(plan_id)
             if reservation is None:
                 self._append("reserve", payload)
             elif (
-                canonical(self._entries[reservation.seq - 1].payload["description"]) != canonical(described)
+                canonical_json(self._entries[reservation.seq - 1].payload["description"]) != canonical_json(described)
                 or dict(reservation.parts) != payload["parts"]
-                or _above(charge, reservation.charge)
+                or _costs_more(charge, reservation.charge)
             ):
                 what = f"plan {plan_id!r} is not the one that was reserved"
                 expected = "the same description, parts and cost"
@@ -223,20 +223,20 @@ class Ledger:
         Guarantee:
             No step number is returned twice, in this process or a later one: the claim is on the disk before that.
         """
-        with self._held():
+        with self._exclusive_access():
             block = self._state.block(plan_id, part, operator.index(count))
             self._append("claim", {"plan": plan_id, "part": part, "start": block.start, "count": len(block)})
         return block
 
     def claimed(self, plan_id: str, part: str) -> int:
         """How many steps of the part were claimed."""
-        with self._held():
-            return self._state.left(plan_id, part)[0]
+        with self._exclusive_access():
+            return self._state.progress(plan_id, part)[0]
 
     def steps(self, plan_id: str, part: str) -> int:
         """How many steps the part has."""
-        with self._held():
-            return self._state.left(plan_id, part)[1]
+        with self._exclusive_access():
+            return self._state.progress(plan_id, part)[1]
 
     def cancel(self, plan_id: str) -> None:
         """Take an untouched plan out; its charge comes back.
@@ -244,17 +244,17 @@ class Ledger:
         Raises:
             PlanError: no such plan.  LedgerError: a step of it was claimed.
         """
-        with self._held():
+        with self._exclusive_access():
             self._append("cancel", {"plan": plan_id})
 
     def void(self, reason: str) -> None:
         """Declare for good that the ledger promises nothing any more; the first reason stays."""
-        with self._held():
+        with self._exclusive_access():
             self._append("void", {"reason": reason})
 
     def note(self, kind: str, text: str) -> None:
         """Record something that has no cost here, such as a curator's access outside the guarantee."""
-        with self._held():
+        with self._exclusive_access():
             self._append("note", {"kind": kind, "text": text})
 
     def require(self, head: str) -> None:
@@ -263,7 +263,7 @@ class Ledger:
         Raises:
             LedgerError: the ledger is older than `head`, or another branch of a copy.
         """
-        with self._held():
+        with self._exclusive_access():
             if all(entry.hash != head for entry in self._entries):
                 what = "the ledger does not contain the head that was required of it"
                 expected = "the ledger that the checkpoint or certificate was made with, at least as new"
@@ -272,7 +272,7 @@ class Ledger:
 
     def entries(self) -> list[Entry]:
         """All entries, oldest first."""
-        with self._held():
+        with self._exclusive_access():
             return list(self._entries)
 
     def spent(self, fold: Fold | None = None) -> tuple[float, float]:
@@ -280,17 +280,17 @@ class Ledger:
 
         Epsilon is inf once a plan without privacy is in the ledger.
         """
-        with self._held():
+        with self._exclusive_access():
             return self._state.spent(fold)
 
     def plans(self) -> list[PlanSummary]:
         """One summary per plan that was reserved and not cancelled."""
-        with self._held():
+        with self._exclusive_access():
             return self._state.summaries()
 
     def _repr_html_(self) -> str:
         """Unit, budget, charges and plans, for notebooks; no note."""
-        return _in_html(self)
+        return _ledger_html(self)
 
     def verify(self) -> None:
         """Read the file again and check everything: integrity, triggers, chain, sequence, filter, claims.
@@ -298,7 +298,7 @@ class Ledger:
         Raises:
             LedgerError: naming the first entry that is not valid.
         """
-        with self._held():
+        with self._exclusive_access():
             self._reload()
 
     def close(self) -> None:
@@ -350,20 +350,20 @@ class Ledger:
         entry = self._state.next_entry(kind, payload, _now())
         state = self._state.apply(entry)
         self._fresh = False  # whatever interrupts the next lines: the file decides what happened
-        self._store.append(entry, after=self._state.head)
+        self._store.append(entry, previous=self._state.head)
         self._entries.append(entry)
         self._state = state
         self._fresh = True
 
     @contextlib.contextmanager
-    def _held(self) -> Iterator[None]:
-        with self._store.held():
+    def _exclusive_access(self) -> Iterator[None]:
+        with self._store.exclusive_access():
             if not self._fresh:
                 self._reload()
             yield
 
 
-def _above(new: Charge, old: Charge) -> bool:
+def _costs_more(new: Charge, old: Charge) -> bool:
     pairs = ((new.epsilon, old.epsilon), (new.delta, old.delta), (new.rdp or 0.0, old.rdp or 0.0))
     return any(mine > theirs * (1 + _ROUNDING) for mine, theirs in pairs)
 
@@ -372,11 +372,11 @@ def _now() -> str:
     return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
-def _in_html(ledger: LedgerView | Ledger) -> str:
+def _ledger_html(ledger: LedgerView | Ledger) -> str:
     epsilon, delta = ledger.spent()
     plans = [
         f"{plan.id}: {plan.method}, ({plan.epsilon:.6g}, {plan.delta:.3g}), {plan.claimed:,} of {plan.steps:,} steps"
-        f"{plan.who}"
+        f"{plan.payer_text}"
         for plan in ledger.plans()
     ]
     each = [ledger.spent(fold) for fold in FOLDS]

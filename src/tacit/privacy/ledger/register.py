@@ -22,8 +22,8 @@ import numpy.typing as npt
 from tacit import plain_files
 from tacit.data import unit_keys
 from tacit.errors import LedgerError, PlanError
-from tacit.privacy.ledger.state import GENESIS, canonical
-from tacit.privacy.ledger.store import MUTEX, WriterLock, real
+from tacit.privacy.ledger.state import GENESIS, canonical_json
+from tacit.privacy.ledger.store import MUTEX, WriterLock, resolve_plain
 
 _KEY_BYTES = 32
 _PERSON_BYTES = 16  # two people with one hash share one cap, which is safe
@@ -59,7 +59,7 @@ class Register:
     _file: tuple[int, int, int]
 
     def __init__(self, path: str | os.PathLike[str], *, key: str | os.PathLike[str]) -> None:
-        self.path, self._key_path = real(path, "register"), real(key, "register")
+        self.path, self._key_path = resolve_plain(path, "register"), resolve_plain(key, "register")
         if self.key_folder == self.path.parent or self.path.parent in self.key_folder.parents:
             raise self._error(
                 "the key is in the register's folder",
@@ -72,15 +72,15 @@ class Register:
             if exists == (False, False):
                 self._create()
             elif exists != (True, True):
-                raise self._lost("key" if exists[0] else "register")
+                raise self._missing_error("key" if exists[0] else "register")
             secret = self._secret()
-            self._of_people = hmac.digest(secret, b"people", "sha256")
-            self._of_lines = hmac.digest(secret, b"lines", "sha256")
+            self._people_key = hmac.digest(secret, b"people", "sha256")
+            self._lines_key = hmac.digest(secret, b"lines", "sha256")
             self._load()
         except BaseException as error:
             self._lock.release()
             if isinstance(error, OSError):
-                raise self._unusable(error) from error
+                raise self._access_error(error) from error
             raise
 
     @property
@@ -92,7 +92,7 @@ class Register:
     def head(self) -> str:
         """Code of the newest line, 64 hexadecimal digits."""
         with MUTEX:
-            self._check()
+            self._require_usable()
             return self._heads[-1]
 
     def require(self, head: str) -> None:
@@ -102,7 +102,7 @@ class Register:
             LedgerError: as said.
         """
         with MUTEX:
-            self._check()
+            self._require_usable()
             if head not in self._heads:
                 raise self._error(
                     "the register does not contain the head that was required of it",
@@ -110,7 +110,7 @@ class Register:
                     "put the newest copy of that register back; an older one would let people contribute again",
                 )
 
-    def reserve(self, plan_id: str, people: Sequence[str], most: int) -> npt.NDArray[np.bool_]:
+    def reserve(self, plan_id: str, people: Sequence[str], cap: int) -> npt.NDArray[np.bool_]:
         """Who of these may contribute now, on the disk before it returns.
 
         Args:
@@ -126,18 +126,18 @@ class Register:
             PlanError: `most` is below 1, or an id is not text.
             LedgerError: the line could not be made durable; nobody may be served.
         """
-        if operator.index(most) < 1 or not all(isinstance(person, str) for person in people):
+        if operator.index(cap) < 1 or not all(isinstance(person, str) for person in people):
             what, expected = "the cap is below 1, or an id is not text", "most >= 1 and text ids"
             remedy = "pass participations= of the plan, and each person's id as a str"
             raise PlanError(what, where="Register.reserve", expected=expected, remedy=remedy)
         with MUTEX:
-            self._check()
+            self._require_usable()
             before = self._counts.get(plan_id, Counter())
             granted, chosen = np.zeros(len(people), bool), dict[str, None]()
             for place, person in enumerate(people):
                 key = unit_keys.key_or_none(person)
                 name = "" if key is None else self._hash(key)
-                if name and name not in chosen and before[name] < most:
+                if name and name not in chosen and before[name] < cap:
                     granted[place] = True
                     chosen[name] = None
             self._append({"kind": "reserve", "plan": plan_id, "people": list(chosen)})
@@ -153,7 +153,7 @@ class Register:
             LedgerError: the register belongs to other ledgers, which would not know of each other's releases.
         """
         with MUTEX:
-            self._check()
+            self._require_usable()
             wanted = sorted(datasets)
             if self._datasets is None:
                 self._append({"kind": "bind", "datasets": wanted})
@@ -171,8 +171,8 @@ class Register:
             LedgerError: no reservation of this process is waiting, or the line could not be made durable.
         """
         with MUTEX:
-            self._check()
-            if not self._waiting:
+            self._require_usable()
+            if not self._pending:
                 raise self._error(
                     "no reservation is waiting to be committed", "one commit for a reservation", "reserve first"
                 )
@@ -198,26 +198,27 @@ class Register:
     # -- lines -----------------------------------------------------------------------------------------------------
 
     def _append(self, entry: Mapping[str, Any]) -> None:
-        text = canonical(dict(entry))
+        text = canonical_json(dict(entry))
         head = self._code(self._heads[-1], text)
         line = f"{text} {head}\n".encode("ascii")
-        self._whole = False  # whatever interrupts the next lines: the file decides what happened
+        self._intact = False  # whatever interrupts the next lines: the file decides what happened
         try:
             handle = os.open(self.path, os.O_WRONLY | os.O_APPEND | _BINARY)
             try:
                 status = os.fstat(handle)
                 if _identity(status) != self._file:
-                    raise self._broken("something else has written to the register, or exchanged it, while it was open")
+                    what = "something else has written to the register, or exchanged it, while it was open"
+                    raise self._damage_error(what)
                 _write(handle, line)
                 status = os.fstat(handle)
             finally:
                 os.close(handle)
         except OSError as error:
-            raise self._unusable(error) from error
+            raise self._access_error(error) from error
         self._file = _identity(status)
         self._apply(entry, head)
         self._lock.record(head)
-        self._whole = True
+        self._intact = True
 
     def _load(self) -> None:
         content = plain_files.read(self.path, _LARGEST)
@@ -231,7 +232,7 @@ class Register:
         for position, line in enumerate(lines, start=1):
             text, _, head = line.decode("ascii", "replace").rpartition(" ")
             if not hmac.compare_digest(self._code(self._heads[-1], text).encode(), head.encode()):
-                raise self._broken(
+                raise self._damage_error(
                     "the key is not this register's, or its first line was changed"
                     if position == 1
                     else f"line {position} was not written by this register"
@@ -239,49 +240,49 @@ class Register:
             try:
                 self._apply(json.loads(text), head)
             except (AttributeError, KeyError, TypeError, ValueError, RecursionError):
-                raise self._broken(f"line {position} is not one of a register") from None
+                raise self._damage_error(f"line {position} is not one of a register") from None
         if not lines:
-            raise self._broken("the register is empty")
+            raise self._damage_error("the register is empty")
         if self._lock.head is not None and self._lock.head not in self._heads:
-            raise self._broken("the register is older than the head recorded beside it")
+            raise self._damage_error("the register is older than the head recorded beside it")
         if self.path.stat().st_nlink > 1:
-            raise self._broken("the register has several names (hard links)")
+            raise self._damage_error("the register has several names (hard links)")
         with self.path.open("r+b") as file:
             if torn:
                 file.truncate(len(content) - len(torn))
                 os.fsync(file.fileno())
             self._file = _identity(os.fstat(file.fileno()))
-        self._waiting, self._whole = False, True
+        self._pending, self._intact = False, True
         self._lock.record(self._heads[-1])
 
     def _apply(self, entry: Mapping[str, Any], head: str) -> None:
-        self._waiting = entry["kind"] == "reserve"
-        if self._waiting:
+        self._pending = entry["kind"] == "reserve"
+        if self._pending:
             self._counts.setdefault(entry["plan"], Counter()).update(entry["people"])
         if entry["kind"] == "bind":
             self._datasets = list(entry["datasets"])
         self._heads.append(head)
 
     def _code(self, previous: str, text: str) -> str:
-        return hmac.digest(self._of_lines, f"{previous}\n{text}".encode(), "sha256").hex()
+        return hmac.digest(self._lines_key, f"{previous}\n{text}".encode(), "sha256").hex()
 
     def _hash(self, key: str) -> str:
         name = key.encode("utf-8", "surrogatepass")
-        return hmac.digest(self._of_people, name, "sha256")[:_PERSON_BYTES].hex()
+        return hmac.digest(self._people_key, name, "sha256")[:_PERSON_BYTES].hex()
 
-    def _check(self) -> None:
-        self._lock.check()
-        if not self._whole:
-            raise self._broken("the last line may not have reached the disk")
+    def _require_usable(self) -> None:
+        self._lock.require_owner()
+        if not self._intact:
+            raise self._damage_error("the last line may not have reached the disk")
 
     # -- files -----------------------------------------------------------------------------------------------------
 
     def _create(self) -> None:
         if self._lock.head is not None:
-            raise self._lost("register and key")
+            raise self._missing_error("register and key")
         secret = secrets.token_bytes(_KEY_BYTES)
-        text = canonical({"kind": "create", "name": secrets.token_hex(16), "version": 1})
-        self._of_lines = hmac.digest(secret, b"lines", "sha256")
+        text = canonical_json({"kind": "create", "name": secrets.token_hex(16), "version": 1})
+        self._lines_key = hmac.digest(secret, b"lines", "sha256")
         for path, content in (
             (self._key_path, secret),
             (self.path, f"{text} {self._code(GENESIS, text)}\n".encode("ascii")),
@@ -307,21 +308,21 @@ class Register:
             )
         return secret
 
-    def _lost(self, what: str) -> LedgerError:
+    def _missing_error(self, what: str) -> LedgerError:
         return self._error(
             f"the {what} is gone",
             f"the register and its key {str(self._key_path)!r}, or neither when a new one is to be made",
             "put back what is missing; only if nobody ever contributed, remove what is left and the .lock file",
         )
 
-    def _broken(self, what: str) -> LedgerError:
+    def _damage_error(self, what: str) -> LedgerError:
         return self._error(
             what,
             "lines as tacit wrote them, unedited and in order, and the key that it was made with",
             "open the newest copy with its key; do not go on with a damaged one, it would let people contribute again",
         )
 
-    def _unusable(self, error: OSError) -> LedgerError:
+    def _access_error(self, error: OSError) -> LedgerError:
         return self._error(
             f"a file of the register cannot be used ({error.strerror})",
             "existing folders on disks with space left and permission to write",

@@ -14,8 +14,18 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from tacit.errors import BudgetExceeded, LedgerError, PlanError, PlanExhausted, TacitError
-from tacit.privacy.accounting.filters import Charge, Composition, RdpOrder, Total, admits, written
-from tacit.privacy.ledger.folds import EVERYBODY, FOLDS, Balance, Fold, Teacher, alone, judged, places, teacher
+from tacit.privacy.accounting.filters import Charge, Composition, RdpOrder, Total, admits, exact_decimal
+from tacit.privacy.ledger.folds import (
+    EVERYBODY,
+    FOLDS,
+    Balance,
+    Fold,
+    Teacher,
+    judged_folds,
+    part_folds,
+    single_fold,
+    teacher_name,
+)
 from tacit.privacy.ledger.persistent import PersistentDict
 from tacit.units import Unit
 
@@ -52,18 +62,18 @@ class Entry:
 _CANONICAL = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
 
 
-def canonical(value: Any) -> str:
+def canonical_json(value: Any) -> str:
     """One text per JSON value: sorted keys, no spaces, ASCII, no NaN or infinity (ValueError or TypeError)."""
     return _CANONICAL.encode(value)
 
 
 def link(previous: str, seq: int, time: str, kind: str, text: str) -> str:
     """The hash that chains an entry, of which `text` is the payload's canonical JSON, to the previous one's."""
-    body = f'{{"kind":{canonical(kind)},"payload":{text},"seq":{seq},"time":{canonical(time)}}}'
+    body = f'{{"kind":{canonical_json(kind)},"payload":{text},"seq":{seq},"time":{canonical_json(time)}}}'
     return hashlib.sha256(f"{previous}\n{body}".encode("ascii")).hexdigest()
 
 
-def broken(what: str) -> LedgerError:
+def damage_error(what: str) -> LedgerError:
     """The error of a ledger whose content cannot be trusted."""
     expected = "entries as tacit wrote them, unedited and in order"
     remedy = "restore the newest copy of the ledger; do not go on with a damaged one"
@@ -102,7 +112,7 @@ class PlanSummary:
     ended: int = 0
 
     @property
-    def who(self) -> str:
+    def payer_text(self) -> str:
         """Who pays and who taught, for people: empty where everybody does and did."""
         if self.taught_by == EVERYBODY:
             return ""
@@ -122,7 +132,7 @@ class Terms:
     def __post_init__(self) -> None:
         if not 0 < self.epsilon < math.inf:
             raise _bad_terms("the budget's epsilon is not a finite number above 0", "0 < epsilon < inf")
-        if not 0 < self.delta < 1 or written(self.delta) * self.unit.size >= 1:
+        if not 0 < self.delta < 1 or exact_decimal(self.delta) * self.unit.size >= 1:
             raise _bad_terms("the budget's delta is not between 0 and 1 / population", f"delta < 1/{self.unit.size}")
         object.__setattr__(self, "epsilon", float(self.epsilon))
         object.__setattr__(self, "delta", float(self.delta))
@@ -154,13 +164,13 @@ class Terms:
             float(payload["delta"]),
             composition,
         )
-        if canonical(terms.payload()) != canonical(dict(payload)):
-            raise broken("the first entry is not a creation that this version writes")
+        if canonical_json(terms.payload()) != canonical_json(dict(payload)):
+            raise damage_error("the first entry is not a creation that this version writes")
         return terms
 
 
 @dataclass(frozen=True)
-class Reserved:
+class ReservedPlan:
     """One plan in the ledger."""
 
     seq: int  # the entry that reserved it, and describes it
@@ -191,17 +201,17 @@ class LedgerState:
     """
 
     terms: Terms | None = None
-    plans: PersistentDict[Reserved] = field(default_factory=PersistentDict)
+    plans: PersistentDict[ReservedPlan] = field(default_factory=PersistentDict)
     balance: Balance = field(default_factory=lambda: Balance.empty("add_or_remove", "sum"))
     void_reason: str | None = None
     seq: int = 0
     head: str = GENESIS
 
     @property
-    def bound(self) -> Terms:
+    def bound_terms(self) -> Terms:
         """The terms of a ledger that has its first entry."""
         if self.terms is None:
-            raise broken("the ledger has no first entry")
+            raise damage_error("the ledger has no first entry")
         return self.terms
 
     def spent(self, fold: Fold | None = None) -> tuple[float, float]:
@@ -209,7 +219,7 @@ class LedgerState:
 
         Epsilon is inf once a plan without privacy is in the ledger.
         """
-        return self.balance.spent(self.bound.delta, fold)
+        return self.balance.spent(self.bound_terms.delta, fold)
 
     def summaries(self) -> list[PlanSummary]:
         """One summary per reserved plan, in the order of reservation."""
@@ -221,9 +231,9 @@ class LedgerState:
                 delta=plan.charge.delta,
                 steps=sum(plan.parts.values()),
                 claimed=sum(plan.claimed.values()),
-                fold=alone(plan.folds),
-                taught_by=teacher(frozenset[Fold]().union(*plan.policies.values()) or plan.folds),
-                judges=judged(plan.folds, evaluates=plan.evaluates),
+                fold=single_fold(plan.folds),
+                taught_by=teacher_name(frozenset[Fold]().union(*plan.policies.values()) or plan.folds),
+                judges=judged_folds(plan.folds, evaluates=plan.evaluates),
                 policies=plan.policies,
                 began=plan.began,
                 ended=plan.ended,
@@ -231,7 +241,7 @@ class LedgerState:
             for name, plan in sorted(self.plans.items(), key=lambda item: item[1].seq)
         ]
 
-    def plan(self, plan_id: str) -> Reserved:
+    def plan(self, plan_id: str) -> ReservedPlan:
         """The reserved plan of that id, or a PlanError."""
         plan = self.plans.get(plan_id)
         if plan is None:
@@ -239,7 +249,7 @@ class LedgerState:
             raise PlanError(what, where="Ledger", expected=expected, remedy="reserve the plan first")
         return plan
 
-    def left(self, plan_id: str, part: str) -> tuple[int, int]:
+    def progress(self, plan_id: str, part: str) -> tuple[int, int]:
         """(claimed, steps) of one part, or a PlanError."""
         plan = self.plan(plan_id)
         if part not in plan.parts:
@@ -249,7 +259,7 @@ class LedgerState:
 
     def block(self, plan_id: str, part: str, count: int) -> range:
         """The next claimable steps: at most `count`, at most 1 % of the part (rounded up), fewer at the end."""
-        start, steps = self.left(plan_id, part)
+        start, steps = self.progress(plan_id, part)
         if count < 1:
             what, expected = "the number of steps to claim is below 1", "a whole number from 1"
             raise PlanError(what, where="Ledger.claim", expected=expected, remedy="claim at least one step")
@@ -262,7 +272,7 @@ class LedgerState:
     def next_entry(self, kind: str, payload: Mapping[str, Any], time: str) -> Entry:
         """The entry that would come next; `apply` decides whether it may."""
         seq = self.seq + 1
-        text = canonical(dict(payload))
+        text = canonical_json(dict(payload))
         return Entry(seq, time, kind, text, link(self.head, seq, time, kind, text))
 
     def apply(self, entry: Entry) -> LedgerState:
@@ -273,12 +283,12 @@ class LedgerState:
             PlanError: the plan that the entry speaks of is invalid or unknown.
         """
         if entry.seq != self.seq + 1:
-            raise broken("the sequence has a gap or a repetition")
+            raise damage_error("the sequence has a gap or a repetition")
         payload = _values(entry.text)
         if entry.hash != link(self.head, entry.seq, entry.time, entry.kind, entry.text):
-            raise broken("its hash does not follow from the previous entry and its content")
+            raise damage_error("its hash does not follow from the previous entry and its content")
         if (self.terms is None) != (entry.kind == "create"):
-            raise broken("a ledger has exactly one creation, its first entry")
+            raise damage_error("a ledger has exactly one creation, its first entry")
         rules = {
             "create": self._create,
             "reserve": self._reserve,
@@ -288,7 +298,7 @@ class LedgerState:
             "note": self._note,
         }
         if entry.kind not in rules:
-            raise broken("its kind is unknown")
+            raise damage_error("its kind is unknown")
         return replace(rules[entry.kind](payload), seq=entry.seq, head=entry.hash)
 
     def _create(self, payload: Mapping[str, Any]) -> LedgerState:
@@ -296,7 +306,7 @@ class LedgerState:
         return replace(self, terms=terms, balance=Balance.empty(terms.unit.relation, terms.composition))
 
     def _reserve(self, payload: Mapping[str, Any]) -> LedgerState:
-        plan_id, parts, terms = payload["plan"], dict(payload["parts"]), self.bound
+        plan_id, parts, terms = payload["plan"], dict(payload["parts"]), self.bound_terms
         rdp = payload["rdp"]
         charge = Charge(float(payload["epsilon"]), float(payload["delta"]), None if rdp is None else float(rdp))
         if not plan_id or not isinstance(plan_id, str):
@@ -307,18 +317,18 @@ class LedgerState:
             raise _bad_plan("the plan's parts are missing or have no steps", "parts={name: steps} with steps >= 1")
         if not isinstance(payload["description"], dict):
             raise _bad_plan("the plan's description is not a mapping", "a dict of public JSON values")
-        if written(charge.delta) * terms.unit.size >= 1:
+        if exact_decimal(charge.delta) * terms.unit.size >= 1:
             raise _bad_plan("the plan's delta is not below 1 / population", f"delta < 1/{terms.unit.size}")
         if plan_id in self.plans:
-            raise broken("the plan is already reserved")
+            raise damage_error("the plan is already reserved")
         described = payload["description"]
-        touches: list[Any] = described["parts"] if isinstance(described.get("parts"), list) else []
-        on = places(touches)
-        if on is not None and sorted(touch["name"] for touch in touches) != sorted(parts):
+        part_descriptions: list[Any] = described["parts"] if isinstance(described.get("parts"), list) else []
+        fold_list = part_folds(part_descriptions)
+        if fold_list is not None and sorted(touch["name"] for touch in part_descriptions) != sorted(parts):
             raise _bad_plan("the plan's parts are not those that its description names", "the same names in both")
-        where = {touch["name"]: fold for touch, fold in zip(touches, on or (), strict=False)}
-        folds = frozenset(on) if on else None
-        balance = self.balance.plus(charge, alone(folds))
+        fold_by_part = {touch["name"]: fold for touch, fold in zip(part_descriptions, fold_list or (), strict=False)}
+        folds = frozenset(fold_list) if fold_list else None
+        balance = self.balance.with_charge(charge, single_fold(folds))
         if not balance.admits(terms.epsilon, terms.delta):
             before = self.spent()
             raise BudgetExceeded(
@@ -329,7 +339,8 @@ class LedgerState:
                 remedy="reserve a smaller plan, or cancel an untouched one",
             )
         method, evaluates = str(described.get("method", "")), described.get("evaluates") is True
-        plan = Reserved(self.seq + 1, method, parts, charge, dict.fromkeys(parts, 0), where, folds, evaluates)
+        uses = dict.fromkeys(parts, 0)
+        plan = ReservedPlan(self.seq + 1, method, parts, charge, uses, fold_by_part, folds, evaluates)
         void = self.void_reason if charge.finite else self.void_reason or f"plan {plan_id!r} has no privacy"
         return replace(self, plans=self.plans.put(plan_id, plan), balance=balance, void_reason=void)
 
@@ -337,7 +348,7 @@ class LedgerState:
         plan_id, part = payload["plan"], payload["part"]
         block = self.block(plan_id, part, payload["count"])
         if (block.start, len(block)) != (payload["start"], payload["count"]):
-            raise broken("it claims steps that are not the next ones, or more than 1 % of them")
+            raise damage_error("it claims steps that are not the next ones, or more than 1 % of them")
         plan = self.plans[plan_id]
         claimed, now = {**plan.claimed, part: block.stop}, self.seq + 1
         plan = replace(plan, claimed=claimed, began=plan.began or now, ended=now)
@@ -350,7 +361,7 @@ class LedgerState:
             what, expected = f"plan {plan_id!r} has been touched", "a plan of which no step was claimed"
             remedy = "it stays charged in full, because its releases cannot be taken back"
             raise LedgerError(what, where="Ledger.cancel", expected=expected, remedy=remedy)
-        balance = self.balance.minus(plan.charge, alone(plan.folds))
+        balance = self.balance.without_charge(plan.charge, single_fold(plan.folds))
         return replace(self, plans=self.plans.drop(plan_id), balance=balance)
 
     def _void(self, payload: Mapping[str, Any]) -> LedgerState:
@@ -381,11 +392,12 @@ def replay(entries: Iterable[Entry]) -> LedgerState:
         try:
             state = state.apply(entry)
         except TacitError as error:
-            raise broken(f"entry {state.seq + 1} is not valid ({error.what})") from error
+            raise damage_error(f"entry {state.seq + 1} is not valid ({error.what})") from error
         except (KeyError, TypeError, ValueError, AttributeError, OverflowError, ArithmeticError) as error:
-            raise broken(f"entry {state.seq + 1} is not valid (its content is not what its kind demands)") from error
+            what = f"entry {state.seq + 1} is not valid (its content is not what its kind demands)"
+            raise damage_error(what) from error
     if state.terms is None:
-        raise broken("the ledger has no first entry")
+        raise damage_error("the ledger has no first entry")
     return state
 
 
@@ -393,11 +405,11 @@ def _values(text: str) -> dict[str, Any]:
     """The payload that this is the canonical JSON of, or a LedgerError."""
     try:
         value = json.loads(text)
-        if isinstance(value, dict) and canonical(value) == text:
+        if isinstance(value, dict) and canonical_json(value) == text:
             return value
     except (TypeError, ValueError, RecursionError):
         pass
-    raise broken("its content is not canonical JSON")
+    raise damage_error("its content is not canonical JSON")
 
 
 def largest_claim(steps: int) -> int:

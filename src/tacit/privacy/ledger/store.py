@@ -22,7 +22,7 @@ from pathlib import Path
 
 from tacit import plain_files
 from tacit.errors import LedgerError
-from tacit.privacy.ledger.state import GENESIS, Entry, broken
+from tacit.privacy.ledger.state import GENESIS, Entry, damage_error
 
 if sys.platform == "win32":
     import msvcrt
@@ -51,7 +51,7 @@ class WriterLock:
 
     def __init__(self, file: Path, kind: str = "ledger") -> None:
         self.path = file.with_name(file.name + ".lock")
-        refuse_network(file, kind)
+        require_local(file, kind)
         self._pid, self._kind = os.getpid(), kind
         self._handle = _take(self.path, kind)
         self._close = weakref.finalize(self, _release, self._handle, self._pid)
@@ -72,7 +72,7 @@ class WriterLock:
             os.write(self._handle, _record(head).encode("ascii"))
             os.fsync(self._handle)
 
-    def check(self) -> None:
+    def require_owner(self) -> None:
         """Refuse use after `release`, and in a forked child, which shares its parent's handles."""
         if os.getpid() != self._pid:
             what = f"the {self._kind} was opened by another process"
@@ -106,7 +106,7 @@ def file_system(path: str, mounts: str) -> str:
     return kind
 
 
-def refuse_network(path: Path, kind: str = "ledger") -> None:
+def require_local(path: Path, kind: str = "ledger") -> None:
     """Raise a LedgerError if `path` is on a network file system (known on Linux only)."""
     try:
         mounts = Path("/proc/mounts").read_text("utf-8", "replace")
@@ -119,7 +119,7 @@ def refuse_network(path: Path, kind: str = "ledger") -> None:
         raise LedgerError(what, where=str(path), expected=expected, remedy=f"put the {kind} on a local disk")
 
 
-def unwritable(path: Path, error: OSError) -> LedgerError:
+def write_error(path: Path, error: OSError) -> LedgerError:
     """The error of a folder in which the file cannot be created or locked."""
     what, remedy = f"the folder cannot be written to ({error.strerror})", "create the folder or choose another one"
     return LedgerError(what, where=str(path), expected="an existing folder with permission to write", remedy=remedy)
@@ -138,21 +138,21 @@ def require_plain(path: Path, kind: str = "ledger") -> None:
     except FileNotFoundError:
         return
     except OSError as error:
-        raise unwritable(path, error) from error
-    if not plain_files.own(status):
-        raise _no_plain_file(path, kind)
+        raise write_error(path, error) from error
+    if not plain_files.has_single_link(status):
+        raise _plain_file_error(path, kind)
 
 
-def real(path: str | os.PathLike[str], kind: str = "ledger") -> Path:
+def resolve_plain(path: str | os.PathLike[str], kind: str = "ledger") -> Path:
     """The file behind the links that a path may go through."""
     found = Path(os.path.realpath(path))
     if os.path.islink(path) and not os.path.exists(path):
-        raise _no_plain_file(Path(path), kind)
+        raise _plain_file_error(Path(path), kind)
     require_plain(found, kind)
     return found
 
 
-def _no_plain_file(path: Path, kind: str) -> LedgerError:
+def _plain_file_error(path: Path, kind: str) -> LedgerError:
     what = "the file is a link, has several names (hard links) or is no plain file"
     expected = f"a plain file with one name beside the {kind}, as tacit makes it"
     remedy = f"remove it if you did not make it, and ask for a plain copy of the {kind}"
@@ -165,10 +165,10 @@ def _take(path: Path, kind: str) -> int:
     try:
         lock = os.open(path, flags, 0o600)
     except OSError as error:
-        raise unwritable(path, error) from error
-    if not plain_files.own(os.fstat(lock)):  # another one since
+        raise write_error(path, error) from error
+    if not plain_files.has_single_link(os.fstat(lock)):  # another one since
         os.close(lock)
-        raise _no_plain_file(path, kind)
+        raise _plain_file_error(path, kind)
     if not _HEADS.fullmatch(os.read(lock, len(_record(GENESIS)) + 1)):
         os.close(lock)
         what = f"a file that is no lock of tacit has the name of the lock of the {kind}"
@@ -226,16 +226,16 @@ class Store:
     """The ledger file of one process, locked until `close`."""
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
-        self.path = real(path)
+        self.path = resolve_plain(path)
         self.lock = WriterLock(self.path)
         self._connections: list[sqlite3.Connection] = []
         self._identity: tuple[int, int] | None = None
         self._disconnect = weakref.finalize(self, _disconnect, self._connections, os.getpid())
 
     @contextlib.contextmanager
-    def held(self) -> Iterator[None]:
+    def exclusive_access(self) -> Iterator[None]:
         """One thread of the owning process at a time; refused elsewhere and after `close`."""
-        self.lock.check()
+        self.lock.require_owner()
         with MUTEX:
             yield
 
@@ -257,13 +257,13 @@ class Store:
             os.replace(new, self.path)
             plain_files.sync_folder(self.path.parent)
         except OSError as error:
-            raise unwritable(self.path, error) from error
+            raise write_error(self.path, error) from error
 
     def open(self) -> list[Entry]:
         """Connect for writing and return the entries; the file's own integrity and triggers are checked."""
         _disconnect(self._connections, os.getpid())
         require_plain(self.path)  # the lock and the journal go by name
-        _require_no_trick(self.path)
+        _require_single_file(self.path)
         with _sqlite(self.path):
             status = os.stat(self.path)
             self._identity = (status.st_dev, status.st_ino)
@@ -280,7 +280,7 @@ class Store:
             raise LedgerError(what, where=str(self.path), expected=expected, remedy=remedy)
         return entries
 
-    def append(self, entry: Entry, *, after: str) -> None:
+    def append(self, entry: Entry, *, previous: str) -> None:
         """Add one entry behind the entry whose hash is `after`, durably, or not at all."""
         (connection,) = self._connections
         with _sqlite(self.path):
@@ -288,8 +288,8 @@ class Store:
             try:
                 connection.execute("BEGIN IMMEDIATE")
                 last = connection.execute("SELECT hash FROM entries ORDER BY seq DESC LIMIT 1").fetchone()
-                if last != (after,):
-                    raise broken("something else has written to the ledger while it was open")
+                if last != (previous,):
+                    raise damage_error("something else has written to the ledger while it was open")
                 connection.execute("INSERT INTO entries VALUES (?, ?, ?, ?, ?)", _row(entry))
                 connection.execute("COMMIT")
             finally:
@@ -310,7 +310,7 @@ class Store:
         except OSError:
             status = None
         if status is None or (status.st_dev, status.st_ino) != self._identity:
-            raise broken("the file was removed or exchanged while the ledger was open")
+            raise damage_error("the file was removed or exchanged while the ledger was open")
 
 
 def read_entries(path: Path) -> list[Entry]:
@@ -319,7 +319,7 @@ def read_entries(path: Path) -> list[Entry]:
     if not path.is_file():
         expected, remedy = "an existing ledger file", "check the path, or create the ledger with a unit and a budget"
         raise LedgerError("there is no ledger", where=str(path), expected=expected, remedy=remedy)
-    _require_no_trick(path)
+    _require_single_file(path)
     try:
         with _sqlite(path), contextlib.closing(_connect(path, "ro")) as connection:
             return _load(connection)
@@ -330,12 +330,12 @@ def read_entries(path: Path) -> list[Entry]:
         copy = Path(folder) / path.name
         for suffix in ("", "-journal"):
             shutil.copyfile(f"{path}{suffix}", f"{copy}{suffix}")
-        _require_no_trick(copy)  # whatever became of the journal since
+        _require_single_file(copy)  # whatever became of the journal since
         with contextlib.closing(_connect(copy, "rw")) as connection:
             return _load(connection)
 
 
-def _require_no_trick(path: Path) -> None:
+def _require_single_file(path: Path) -> None:
     """Refuse what would make SQLite touch other files than the ledger and its journal."""
     # A journal that ends in a super-journal record names a file that a roll-back deletes; a write-ahead log is made
     # beside the file even by a reader. tacit writes neither.
@@ -376,9 +376,9 @@ def _load(connection: sqlite3.Connection) -> list[Entry]:
     connection.execute("BEGIN")
     try:
         if connection.execute("PRAGMA integrity_check").fetchall() != [("ok",)]:
-            raise broken("the file is damaged")
+            raise damage_error("the file is damaged")
         if dict(connection.execute("SELECT name, sql FROM sqlite_master")) != _SCHEMA:
-            raise broken("the table or the triggers that make it append-only are not those of a ledger")
+            raise damage_error("the table or the triggers that make it append-only are not those of a ledger")
         rows = connection.execute("SELECT seq, time, kind, payload, hash FROM entries ORDER BY seq").fetchall()
     finally:
         if connection.in_transaction:

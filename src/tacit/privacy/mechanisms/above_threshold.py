@@ -19,13 +19,13 @@ from numpy.typing import NDArray
 from tacit.data.spec import Box, PublicSpec
 from tacit.errors import MechanismError
 from tacit.privacy.accounting.events import MAX_EPSILON, ComposedEvent, EpsilonDeltaEvent, Event, SelfComposedEvent
-from tacit.privacy.mechanisms import thresholds
-from tacit.privacy.mechanisms.base import Array, Experts, Part, RowsOf, World, named, rows_of, whole
+from tacit.privacy.mechanisms import base, thresholds
+from tacit.privacy.mechanisms.base import Array, EpisodeSimulator, Experts, Part, RowsOf, describe_rows, kind_field
 from tacit.privacy.mechanisms.thresholds import GRID, Floor, KappaStop, PMin, Thresholds
 from tacit.privacy.noise.secret import SecretNoise
 from tacit.privacy.sentences import Clause, clause
 from tacit.units import Relation, Unit
-from tacit.validation import check
+from tacit.validation import require_valid
 
 Source = Literal["logs", "clones"]
 """Where a drawn expert's trajectory comes from: its own hold-out, or its clone, played in a public world."""
@@ -70,7 +70,7 @@ class AboveThreshold(Part):
         PlanError: a parameter is out of range, or no number of experts that is sure to be there reaches the threshold.
     """
 
-    kind: Literal["above_threshold"] = named("above_threshold")
+    kind: Literal["above_threshold"] = kind_field("above_threshold")
     name: str
     trajectories: int
     horizon: int
@@ -86,20 +86,21 @@ class AboveThreshold(Part):
     rows: ClassVar[RowsOf] = "first"
 
     def __post_init__(self) -> None:
-        whole(self, "trajectories", "horizon")
+        base.require_whole(self, "trajectories", "horizon")
         for field in ("actions", "experts"):
             value = getattr(self, field)
-            check(f"{self.name}.{field}", value, type(value) is int and value >= 2, "a whole number >= 2")
+            require_valid(f"{self.name}.{field}", value, type(value) is int and value >= 2, "a whole number >= 2")
         valid_floor = type(self.floor) in (PMin, KappaStop)
-        check(f"{self.name}.floor", self.floor, valid_floor, "PMin(probability) or KappaStop(probability)")
-        check(f"{self.name}.source", self.source, self.source in get_args(Source), " or ".join(get_args(Source)))
+        require_valid(f"{self.name}.floor", self.floor, valid_floor, "PMin(probability) or KappaStop(probability)")
+        sources = get_args(Source)
+        require_valid(f"{self.name}.source", self.source, self.source in sources, " or ".join(sources))
         rows = self.rows_per_unit >= 1 if self.source == "clones" else self.rows_per_unit == 0
-        check(f"{self.name}.rows_per_unit", self.rows_per_unit, rows, 'at least 1 for "clones", 0 for "logs"')
+        require_valid(f"{self.name}.rows_per_unit", self.rows_per_unit, rows, 'at least 1 for "clones", 0 for "logs"')
         within = self.source == "clones" or self.trajectories * self.epsilon <= MAX_EPSILON
-        check(f"{self.name}.epsilon", self.epsilon, within, f"at most {MAX_EPSILON:g} / trajectories")
+        require_valid(f"{self.name}.epsilon", self.epsilon, within, f"at most {MAX_EPSILON:g} / trajectories")
         _ = self.thresholds
-        few = self.held_out <= MOST_HELD_OUT
-        check(f"{self.name}.trajectories", self.trajectories, few, f"a hold-out of at most {MOST_HELD_OUT} for each")
+        few, expected = self.held_out <= MOST_HELD_OUT, f"a hold-out of at most {MOST_HELD_OUT} for each"
+        require_valid(f"{self.name}.trajectories", self.trajectories, few, expected)
 
     @property
     def publishes_logs(self) -> bool:
@@ -127,7 +128,7 @@ class AboveThreshold(Part):
             return 0
         price = self.trajectories * self.epsilon
         rare = 0.01 * self.trajectories * self.delta
-        return thresholds.least_held_out(self.trajectories, self.experts, price, rare, most=MOST_HELD_OUT)
+        return thresholds.smallest_holdout(self.trajectories, self.experts, price, rare, limit=MOST_HELD_OUT)
 
     @property
     def overflow(self) -> float:
@@ -155,12 +156,13 @@ class AboveThreshold(Part):
         """See `Part`."""
         name, test, least = unit.name, self.thresholds, self.floor.probability
         public = {"actions": self.actions, "experts": self.experts, "horizon": self.horizon}
-        agreed = thresholds.longest(test, self.floor, **public)
+        agreed = thresholds.longest_prefix(test, self.floor, **public)
         expected = thresholds.expected_length(test, self.floor, **public)
         if self.source == "logs":
             played = f"one of the {self.held_out:,} trajectories that are kept of each for this alone"
         else:
-            played = f"a trajectory that its clone, made from at most {rows_of(self)}, plays in a public simulator"
+            rows = describe_rows(self)
+            played = f"a trajectory that its clone, made from at most {rows}, plays in a public simulator"
         held = (
             f"every action has a probability of at least {least:.6g}"
             if isinstance(self.floor, PMin)
@@ -173,10 +175,10 @@ class AboveThreshold(Part):
             f"each counted with its probability and one {name} for at most 1, are fewer than "
             f"{test.threshold:.6g} of at least {self.experts:,}, under discrete Laplace noise of scale "
             f"{test.threshold_scale:.6g} for a trajectory and {test.step_scale:.6g} for a step; "
-            f"with {self.actions:,} actions, where {held}, and at least {test.safe:.6g} {name}s behind what is safe to "
-            f"show, each is ({self.epsilon:.6g}, {self.delta:.6g})-differentially private by its own proof{rare}; if "
-            f"all agreed on every step, a prefix would have {expected:.3g} steps on average, and {agreed:,} without "
-            "noise"
+            f"with {self.actions:,} actions, where {held}, and at least {test.safe_count:.6g} {name}s behind what is "
+            f"safe to show, each is ({self.epsilon:.6g}, {self.delta:.6g})-differentially private by its own "
+            f"proof{rare}; if all agreed on every step, a prefix would have {expected:.3g} steps on average, "
+            f"and {agreed:,} without noise"
         )
 
     def assumptions(self) -> tuple[Clause, ...]:
@@ -236,60 +238,60 @@ def stable_lengths(
     """
     n, horizon = drawn["mask"].shape
     full_lengths, test = drawn["mask"].sum(axis=1), part.thresholds
-    bar = math.ceil(test.threshold * GRID) + noise.discrete_laplace(n, math.ceil(test.threshold_scale * GRID))
+    noisy_bar = math.ceil(test.threshold * GRID) + noise.discrete_laplace(n, math.ceil(test.threshold_scale * GRID))
     step_noise = noise.discrete_laplace(n * horizon, math.ceil(test.step_scale * GRID)).reshape(n, horizon)
     stop = part.floor.probability if isinstance(part.floor, KappaStop) else 0.0
     halted = noise.uniform(n * horizon).reshape(n, horizon) < stop
-    count = _Count(part, experts, n, np.ones(experts.count, bool) if usable is None else usable)
+    count = _AgreementCount(part, experts, n, np.ones(experts.count, bool) if usable is None else usable)
     lengths, active = np.zeros(n, np.int64), np.arange(n)
     for start in range(0, horizon, SLICE):
-        seen = drawn["mask"][active, start : start + SLICE]
-        row, column = np.nonzero(seen)
+        slice_mask = drawn["mask"][active, start : start + SLICE]
+        row, column = np.nonzero(slice_mask)
         where = (active[row], start + column)
-        count.look(drawn["observations"][where], drawn["actions"][where])
-        for k in range(seen.shape[1]):
+        count.query_experts(drawn["observations"][where], drawn["actions"][where])
+        for k in range(slice_mask.shape[1]):
             steps = np.flatnonzero(column == k)
             running = lengths[active[row[steps]]] == start + k
             steps = steps[running]
             trajectories = active[row[steps]]
-            passed = count.after(trajectories, steps) + step_noise[trajectories, start + k] >= bar[trajectories]
+            passed = count.advance(trajectories, steps) + step_noise[trajectories, start + k] >= noisy_bar[trajectories]
             lengths[trajectories] += passed & ~halted[trajectories, start + k]
-        active = active[(lengths[active] == start + seen.shape[1]) & (lengths[active] < full_lengths[active])]
+        active = active[(lengths[active] == start + slice_mask.shape[1]) & (lengths[active] < full_lengths[active])]
         if not active.size:
             break
     return lengths
 
 
-class _Count:
+class _AgreementCount:
     """sum_i of the probabilities, rounded down to 1 / GRID, that expert i acts as each trajectory did so far."""
 
     def __init__(self, part: AboveThreshold, experts: Experts, trajectories: int, usable: Array) -> None:
         self._part, self._experts = part, experts
-        self._likely = np.where(usable, _DOWN, 0.0)[:, None].repeat(trajectories, axis=1)
-        self._least = part.floor.probability if isinstance(part.floor, PMin) else 0.0
-        self._most = 1 - (part.actions - 1) * self._least
+        self._likelihoods = np.where(usable, _DOWN, 0.0)[:, None].repeat(trajectories, axis=1)
+        self._lowest = part.floor.probability if isinstance(part.floor, PMin) else 0.0
+        self._highest = 1 - (part.actions - 1) * self._lowest
         self._chances = np.zeros((experts.count, 0))
 
-    def look(self, observations: Array, actions: Array) -> None:
+    def query_experts(self, observations: Array, actions: Array) -> None:
         """Ask all experts about the steps of a slice, [S, d] and [S]."""
         p = self._experts.floor
         if math.isnan(p):
-            chances = np.nan_to_num(self._experts.chances(observations, actions), nan=0.0, posinf=0.0, neginf=0.0)
-            self._chances = np.where(chances < self._least * (1 - 1e-6), 0.0, np.clip(chances, 0.0, self._most))
+            chances = np.nan_to_num(self._experts.likelihoods(observations, actions), nan=0.0, posinf=0.0, neginf=0.0)
+            self._chances = np.where(chances < self._lowest * (1 - 1e-6), 0.0, np.clip(chances, 0.0, self._highest))
         else:
             self._chances = np.where(
                 self._experts.disagreements(observations, actions), p, 1 - (self._part.actions - 1) * p
             )
 
-    def after(self, trajectories: Array, steps: Array) -> NDArray[np.int64]:
+    def advance(self, trajectories: Array, steps: Array) -> NDArray[np.int64]:
         """The counts, in units of 1 / GRID, after one more step of each of these trajectories."""
-        self._likely[:, trajectories] *= self._chances[:, steps]
-        counted = np.floor(self._likely[:, trajectories] * GRID)
+        self._likelihoods[:, trajectories] *= self._chances[:, steps]
+        counted = np.floor(self._likelihoods[:, trajectories] * GRID)
         return np.asarray(counted.sum(axis=0), np.int64)
 
 
 def rollouts(
-    part: AboveThreshold, experts: Experts, world: World, spec: PublicSpec, noise: SecretNoise
+    part: AboveThreshold, experts: Experts, world: EpisodeSimulator, spec: PublicSpec, noise: SecretNoise
 ) -> dict[str, Array]:
     """A fresh trajectory of each of n_r experts, drawn uniformly with replacement, played in a public world.
 
@@ -297,33 +299,33 @@ def rollouts(
         Padded columns [n_r, T, ...] and `mask` [n_r, T], clipped to the spec's bounds.
     """
     n, horizon = part.trajectories, part.horizon
-    which = noise.integers(np.full(n, experts.count))
+    expert_indices = noise.integers(np.full(n, experts.count))
     generator = np.random.default_rng(int.from_bytes(noise.bytes(32), "little"))
     points = noise.uniform(n * horizon).reshape(horizon, n)
     state, alive, columns = world.starts(n, generator), np.arange(n), dict[str, Array]()
-    seen = _within(world.observe(state), spec)
+    observations = _clip_to_bounds(world.observe(state), spec)
     mask = np.zeros((n, horizon), bool)
     for t in range(horizon):
-        below = np.cumsum(experts.probabilities(seen, which[alive]), axis=1)
-        action = (below <= (points[t, alive] * below[:, -1])[:, None]).sum(axis=1)
-        state, paid, ended = world.step(state, action, generator)
-        after = _within(world.observe(state), spec)
-        step = {"observations": seen, "actions": action, "next_observations": after}
-        step |= {"rewards": np.clip(paid, spec.reward.low[0], spec.reward.high[0]).astype(np.float32)}
-        step |= {"terminations": ended}
+        cumulative = np.cumsum(experts.probabilities(observations, expert_indices[alive]), axis=1)
+        action = (cumulative <= (points[t, alive] * cumulative[:, -1])[:, None]).sum(axis=1)
+        state, rewards, terminated = world.step(state, action, generator)
+        next_observations = _clip_to_bounds(world.observe(state), spec)
+        step = {"observations": observations, "actions": action, "next_observations": next_observations}
+        step |= {"rewards": np.clip(rewards, spec.reward.low[0], spec.reward.high[0]).astype(np.float32)}
+        step |= {"terminations": terminated}
         for name, column in step.items():
             if name not in columns:
                 columns[name] = np.zeros((n, horizon, *column.shape[1:]), column.dtype)
             columns[name][alive, t] = column
         mask[alive, t] = True
-        alive, state, seen = alive[~ended], state[~ended], after[~ended]
+        alive, state, observations = alive[~terminated], state[~terminated], next_observations[~terminated]
         if not len(alive):
             break
     world.starts(n, np.random.default_rng(0))  # simulators of some kinds hold the states they were left in
     return {**columns, "mask": mask}
 
 
-def _within(observations: Array, spec: PublicSpec) -> Array:
+def _clip_to_bounds(observations: Array, spec: PublicSpec) -> Array:
     if isinstance(spec.observation, Box):
         return np.clip(
             observations, np.array(spec.observation.low, np.float32), np.array(spec.observation.high, np.float32)

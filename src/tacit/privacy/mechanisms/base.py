@@ -16,11 +16,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacit.errors import PlanError
-from tacit.privacy.accounting.events import ComposedEvent, EpsilonDeltaEvent, Event, parallel
+from tacit.privacy.accounting.events import ComposedEvent, EpsilonDeltaEvent, Event, compose_parallel
 from tacit.privacy.sentences import Clause
 from tacit.serialization import to_json
 from tacit.units import Promise, Relation, Unit
-from tacit.validation import check
+from tacit.validation import require_valid
 
 if TYPE_CHECKING:
     import torch
@@ -41,7 +41,7 @@ HeldBy = Literal["curator", "devices", "visitors"]
 """Where the rows are that a part reads: with one curator, on people's devices, or with people who are met."""
 
 
-def named(kind: str) -> Any:
+def kind_field(kind: str) -> Any:
     """The field `kind` of a part: what certificates call it."""
     return dataclasses.field(default=kind, init=False, repr=False)
 
@@ -120,7 +120,7 @@ class Part(ABC):
     def validate(self, unit: Unit) -> None:  # noqa: B027
         """Raise a PlanError if a number of the part contradicts the unit's population."""
 
-    def stated(self) -> Part:
+    def certificate_form(self) -> Part:
         """The part as a certificate states it: itself, or what is public and enough to price it."""
         return self
 
@@ -151,26 +151,26 @@ class Sum(Part):
         return 1.0
 
     @property
-    def spread(self) -> float:
+    def noise_scale(self) -> float:
         """Scale of the noise in a released sum: a standard deviation, or Laplace's scale."""
-        return calibrated(self.noise_multiplier, self.name) * self.clip_norm
+        return require_calibrated(self.noise_multiplier, self.name) * self.clip_norm
 
     @abstractmethod
-    def expected(self, unit: Unit) -> float:
+    def divisor(self, unit: Unit) -> float:
         """How many units take part in one step, as the public expects: what a sum is divided by."""
 
     def require(self) -> None:
         """Raise a PlanError unless what all kinds of sums have is in range."""
         name, clip, sigma = self.name, self.clip_norm, self.noise_multiplier
-        whole(self, "steps", "rows_per_unit")
-        check(f"{name}.clip_norm", clip, math.isfinite(clip) and clip > 0, "a finite number > 0")
-        check_noise(self)
+        require_whole(self, "steps", "rows_per_unit")
+        require_valid(f"{name}.clip_norm", clip, math.isfinite(clip) and clip > 0, "a finite number > 0")
+        require_noise(self)
         scale = clip * (sigma or 1.0)
         held = 2.0**-40 <= scale <= 2.0**40
-        check(f"{name}.clip_norm times noise", scale, held, "a scale of the noise that float32 holds")
-        check(f"{name}.rows", self.rows, self.rows in get_args(RowsOf), " or ".join(get_args(RowsOf)))
+        require_valid(f"{name}.clip_norm times noise", scale, held, "a scale of the noise that float32 holds")
+        require_valid(f"{name}.rows", self.rows, self.rows in get_args(RowsOf), " or ".join(get_args(RowsOf)))
         long = type(self.horizon) is int and (self.horizon == 1 or (self.horizon > 1 and self.rows == "drawn"))
-        check(f"{name}.horizon", self.horizon, long, 'a whole number >= 1, and 1 with rows="first"')
+        require_valid(f"{name}.horizon", self.horizon, long, 'a whole number >= 1, and 1 with rows="first"')
 
 
 class SingleRelease(Part):
@@ -203,9 +203,9 @@ class OwnProof(Part):
     in_selection: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        whole(self, "rows_per_unit")
-        check(f"{self.name}.epsilon", self.epsilon, 0 < self.epsilon < math.inf, "a finite number > 0")
-        check(f"{self.name}.delta", self.delta, 0 <= self.delta < 1, "a number in [0, 1)")
+        require_whole(self, "rows_per_unit")
+        require_valid(f"{self.name}.epsilon", self.epsilon, 0 < self.epsilon < math.inf, "a finite number > 0")
+        require_valid(f"{self.name}.delta", self.delta, 0 <= self.delta < 1, "a number in [0, 1)")
 
     @property
     def event(self) -> EpsilonDeltaEvent:
@@ -215,12 +215,12 @@ class OwnProof(Part):
     def describe(self, unit: Unit) -> str:
         """See `Part`."""
         return (
-            f"one release, to which a {unit.name} contributes by {rows_of(self)}; ({self.epsilon:.6g}, "
+            f"one release, to which a {unit.name} contributes by {describe_rows(self)}; ({self.epsilon:.6g}, "
             f"{self.delta:.6g})-differentially private by its own proof"
         )
 
 
-class Proved(SingleRelease):
+class ProvedMechanism(SingleRelease):
     """A mechanism whose (epsilon, delta) is all that certificates state of it; the rest is in the plan."""
 
     rows: ClassVar[RowsOf] = "first"
@@ -231,7 +231,7 @@ class Proved(SingleRelease):
         def event(self) -> EpsilonDeltaEvent:
             """(epsilon, delta), by the proof page."""
 
-    def stated(self) -> OwnProof:
+    def certificate_form(self) -> OwnProof:
         """See `Part`."""
         kind: Any = self.kind
         epsilon, delta = self.event.epsilon, self.event.delta
@@ -239,7 +239,7 @@ class Proved(SingleRelease):
 
     def describe(self, unit: Unit) -> str:
         """See `Part`."""
-        return self.stated().describe(unit)
+        return self.certificate_form().describe(unit)
 
 
 class Plan(Protocol):
@@ -268,44 +268,44 @@ class Plan(Protocol):
         """Every touch of records that the plan allows, in any order; charged as a whole."""
 
 
-def composed(parts: Sequence[Part]) -> Event:
+def compose_parts(parts: Sequence[Part]) -> Event:
     """All parts as one event: composed, those of the two halves in parallel."""
     events = [part.event for part in parts if part.fold is None]
     halves = [[part.event for part in parts if part.fold == fold] for fold in (0, 1)]
     if any(halves):
-        events.append(parallel([ComposedEvent(half) for half in halves if half]))
+        events.append(compose_parallel([ComposedEvent(half) for half in halves if half]))
     return ComposedEvent(events)
 
 
-def certified(parts: Sequence[Part]) -> list[dict[str, Any]]:
+def certificate_parts(parts: Sequence[Part]) -> list[dict[str, Any]]:
     """What a certificate, or a ledger, states of each part: its fields; no noise multiplier is no noise."""
-    stated: list[dict[str, Any]] = [to_json(part.stated()) for part in parts]
+    stated: list[dict[str, Any]] = [to_json(part.certificate_form()) for part in parts]
     for fields in stated:
         if fields.get("noise_multiplier", 0.0) is None:
             fields["noise_multiplier"] = 0.0
     return stated
 
 
-def publish_logs(parts: Sequence[Part]) -> bool:
+def any_publishes_logs(parts: Sequence[Part]) -> bool:
     """Whether one of the parts publishes beginnings of logs, so that policies are protected and logs are not."""
     return any(part.publishes_logs for part in parts)
 
 
-def whole(part: Part, *names: str) -> None:
+def require_whole(part: Part, *names: str) -> None:
     """Raise a PlanError unless these fields of a part are whole numbers of at least 1."""
     for name in names:
         value = getattr(part, name)
-        check(f"{part.name}.{name}", value, type(value) is int and value >= 1, "a whole number >= 1")
+        require_valid(f"{part.name}.{name}", value, type(value) is int and value >= 1, "a whole number >= 1")
 
 
-def check_noise(part: Any) -> None:
+def require_noise(part: Any) -> None:
     """Raise a PlanError unless the noise multiplier of a part is in range."""
     sigma = part.noise_multiplier
     valid = sigma is None or (math.isfinite(sigma) and sigma >= 0)
-    check(f"{part.name}.noise_multiplier", sigma, valid, "a finite number >= 0, or None until calibrated")
+    require_valid(f"{part.name}.noise_multiplier", sigma, valid, "a finite number >= 0, or None until calibrated")
 
 
-def rows_of(part: Part) -> str:
+def describe_rows(part: Part) -> str:
     """What one contribution is made from, in plain words."""
     rows, horizon, left = part.rows_per_unit, getattr(part, "horizon", 1), part.held_out
     words = f"at most {rows:,} of its rows"
@@ -316,12 +316,12 @@ def rows_of(part: Part) -> str:
     return words + (f", {left:,} of its episodes left out" if left else "")
 
 
-def refused(what: str, expected: str) -> PlanError:
+def part_error(what: str, expected: str) -> PlanError:
     """The error of what a certificate states of a part that cannot be."""
     return PlanError(what, where="part", expected=expected, remedy="use the certificate as tacit wrote it")
 
 
-def calibrated(sigma: float | None, name: str) -> float:
+def require_calibrated(sigma: float | None, name: str) -> float:
     """The noise multiplier, if there is one already."""
     if sigma is None:
         expected, remedy = "a calibrated plan", "call plan.calibrate(unit=..., epsilon=..., delta=...)"
@@ -374,7 +374,7 @@ class Objective(Protocol):
         """
 
 
-Own = dict[str, NDArray[Any]]
+DeviceState = dict[str, NDArray[Any]]
 """What devices keep: arrays with one row a person."""
 
 Public = Mapping[str, NDArray[Any]]
@@ -388,10 +388,10 @@ class Work(Protocol):
     values alone. It is checked on invented rows before it may see a record.
     """
 
-    def begin(self, rows: Rows, seeds: Seeds) -> Own:
+    def begin(self, rows: Rows, seeds: Seeds) -> DeviceState:
         """A person's state, made once: her first rows in order of time [U, L, ...] -> arrays [U, ...]."""
 
-    def __call__(self, own: Own, public: Public, seeds: Seeds) -> tuple[NDArray[np.float64], Own]:
+    def __call__(self, state: DeviceState, public: Public, seeds: Seeds) -> tuple[NDArray[np.float64], DeviceState]:
         """Answers [U, d] to public arrays, and the state afterwards; seeds [U] are fresh in every call."""
 
 
@@ -413,7 +413,7 @@ class Experts(Protocol):
     def floor(self) -> float:
         """p of policies that take their best action with probability 1 - (A - 1) p and every other with p; else NaN."""
 
-    def chances(self, observations: Array, actions: Array) -> NDArray[np.float64]:
+    def likelihoods(self, observations: Array, actions: Array) -> NDArray[np.float64]:
         """The probabilities [m, S] that each expert takes action s in observation s, of [S, d] and [S]."""
 
     def greedy(self, observations: Array) -> NDArray[np.int64]:
@@ -422,7 +422,7 @@ class Experts(Protocol):
     def disagreements(self, observations: Array, actions: Array) -> NDArray[np.bool_]:
         """Whether action s is not the best of expert i in observation s, [m, S]; asked only if `floor` is not NaN."""
 
-    def probabilities(self, observations: Array, which: NDArray[np.int64]) -> NDArray[np.float64]:
+    def probabilities(self, observations: Array, expert_indices: NDArray[np.int64]) -> NDArray[np.float64]:
         """The probabilities [S, A] of all actions, of expert `which[s]` in observation s."""
 
 
@@ -436,7 +436,7 @@ class Clone(Protocol):
         """The policies of m clones with parameters [m, P]."""
 
 
-class World(Protocol):
+class EpisodeSimulator(Protocol):
     """A public simulator of N episodes at once."""
 
     def starts(self, units: int, generator: np.random.Generator) -> Array:

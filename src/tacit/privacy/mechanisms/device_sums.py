@@ -26,16 +26,16 @@ from tacit.privacy.accounting.events import (
     ZcdpEvent,
 )
 from tacit.privacy.gradients.clipping import clip_rows
-from tacit.privacy.mechanisms.base import HeldBy, RowsOf, Sum, Trust, calibrated, named, rows_of
+from tacit.privacy.mechanisms.base import HeldBy, RowsOf, Sum, Trust, describe_rows, kind_field, require_calibrated
 from tacit.privacy.mechanisms.sums import PoissonSum
 from tacit.privacy.noise.discrete import LARGEST, LARGEST_NUMERATOR
 from tacit.privacy.noise.lattice import add_noise
 from tacit.privacy.noise.secret import SecretNoise
 from tacit.privacy.sentences import Clause, clause
 from tacit.units import Unit
-from tacit.validation import check
+from tacit.validation import require_valid
 
-WhoAdds = Literal["shared", "device"]
+NoiseAdder = Literal["shared", "device"]
 
 GRID_BITS = 20
 """A Laplace sum counts in steps of bound / 2^20."""
@@ -68,12 +68,12 @@ class DeviceSum(Sum):
         PlanError: a parameter is outside its range, or the sums would not fit 32 bits.
     """
 
-    kind: Literal["device_sum"] = named("device_sum")
+    kind: Literal["device_sum"] = kind_field("device_sum")
     name: str
     steps: int
     devices: int
     clip_norm: float
-    noise: WhoAdds
+    noise: NoiseAdder
     noise_multiplier: float | None = None
     floor: int = 1
     bits: int = 16
@@ -84,22 +84,23 @@ class DeviceSum(Sum):
 
     def __post_init__(self) -> None:
         self.require()
-        check(f"{self.name}.noise", self.noise, self.noise in get_args(WhoAdds), " or ".join(get_args(WhoAdds)))
+        name, adders = self.name, get_args(NoiseAdder)
+        require_valid(f"{name}.noise", self.noise, self.noise in adders, " or ".join(adders))
         whole = all(type(n) is int for n in (self.devices, self.floor, self.bits))
-        check(f"{self.name}.devices", self.devices, whole and self.devices >= 1, "a whole number >= 1")
-        check(f"{self.name}.floor", self.floor, 1 <= self.floor <= self.devices, "from 1 to the number of devices")
-        check(f"{self.name}.bits", self.bits, 8 <= self.bits <= 24, "from 8 to 24")
+        require_valid(f"{name}.devices", self.devices, whole and self.devices >= 1, "a whole number >= 1")
+        require_valid(f"{name}.floor", self.floor, 1 <= self.floor <= self.devices, "from 1 to the number of devices")
+        require_valid(f"{name}.bits", self.bits, 8 <= self.bits <= 24, "from 8 to 24")
         if not self.shared:
             unused = (self.floor, self.bits) == (1, DeviceSum.bits)
-            check(f"{self.name}.floor and bits", (self.floor, self.bits), unused, "left out without shared noise")
+            require_valid(f"{name}.floor and bits", (self.floor, self.bits), unused, "left out without shared noise")
             return
         widest = 2.0**self.bits + math.ceil(12 * (self.share or 0.0))
         held = 2.0 * self.devices * widest < 2.0**MODULUS_BITS
-        check(f"{self.name}.bits", self.bits, held, "so few that the sums of all devices fit 32 bits")
+        require_valid(f"{name}.bits", self.bits, held, "so few that the sums of all devices fit 32 bits")
         enough = self.share is None or self.share == 0 or self.share >= LEAST_SHARE
-        check(f"{self.name}.bits", self.bits, enough, f"enough for a share of noise of {LEAST_SHARE:g} grid steps")
+        require_valid(f"{name}.bits", self.bits, enough, f"enough for a share of noise of {LEAST_SHARE:g} grid steps")
         drawn = self.share is None or self.variance <= LARGEST_NUMERATOR
-        check(f"{self.name}.bits", self.bits, drawn, "so few that a share of noise can be drawn exactly")
+        require_valid(f"{name}.bits", self.bits, drawn, "so few that a share of noise can be drawn exactly")
 
     @property
     def shared(self) -> bool:
@@ -116,12 +117,12 @@ class DeviceSum(Sum):
     @property
     def variance(self) -> int:
         """Variance of one device's share, in squared steps of the grid: a whole number, rounded up."""
-        return math.ceil((calibrated(self.noise_multiplier, self.name) * 2.0**self.bits) ** 2 / self.floor)
+        return math.ceil((require_calibrated(self.noise_multiplier, self.name) * 2.0**self.bits) ** 2 / self.floor)
 
     @property
     def event(self) -> Event:
         """The part as an event: zCDP for shared noise, a Gaussian for each device's own."""
-        sigma = calibrated(self.noise_multiplier, self.name)
+        sigma = require_calibrated(self.noise_multiplier, self.name)
         if sigma == 0:
             return NonPrivateEvent()
         step = ZcdpEvent(0.5 / sigma**2) if self.shared else GaussianEvent(sigma)
@@ -133,18 +134,18 @@ class DeviceSum(Sum):
         return "Federated" if self.shared else "Local"
 
     @property
-    def spread(self) -> float:
+    def noise_scale(self) -> float:
         """See `Sum`."""
-        noise = calibrated(self.noise_multiplier, self.name) * self.clip_norm
+        noise = require_calibrated(self.noise_multiplier, self.name) * self.clip_norm
         return noise * math.sqrt(self.devices / (self.floor if self.shared else 1))
 
-    def expected(self, unit: Unit) -> float:
+    def divisor(self, unit: Unit) -> float:
         """How many devices there are: what a sum is divided by."""
         return self.devices
 
     def describe(self, unit: Unit) -> str:
         """See `Part`."""
-        scale = calibrated(self.noise_multiplier, self.name) * self.clip_norm
+        scale = require_calibrated(self.noise_multiplier, self.name) * self.clip_norm
         noise = (
             f"discrete Gaussian noise of standard deviation {scale:.6g} a number, in steps of "
             f"{self.clip_norm / 2**self.bits:.6g}, shared among at least {self.floor:,} answers"
@@ -152,8 +153,8 @@ class DeviceSum(Sum):
             else f"noise of standard deviation {scale:.6g} a number, which its own device adds"
         )
         return (
-            f"{self.steps:,} sum(s) over at most {self.devices:,} devices; one {unit.name} "
-            f"adds to one sum a vector of norm at most {self.clip_norm:.6g} made from {rows_of(self)}, under {noise}"
+            f"{self.steps:,} sum(s) over at most {self.devices:,} devices; one {unit.name} adds to one sum a vector "
+            f"of norm at most {self.clip_norm:.6g} made from {describe_rows(self)}, under {noise}"
         )
 
     def assumptions(self) -> tuple[Clause, ...]:
@@ -162,7 +163,8 @@ class DeviceSum(Sum):
 
     def validate(self, unit: Unit) -> None:
         """Raise a PlanError if there are more devices than units."""
-        check(f"{self.name}.devices", self.devices, self.devices <= unit.size, f"at most the unit's, {unit.size}")
+        expected = f"at most the unit's, {unit.size}"
+        require_valid(f"{self.name}.devices", self.devices, self.devices <= unit.size, expected)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -183,7 +185,7 @@ class LaplaceSum(Sum):
         PlanError: a parameter is outside its range.
     """
 
-    kind: Literal["laplace_sum"] = named("laplace_sum")
+    kind: Literal["laplace_sum"] = kind_field("laplace_sum")
     name: str
     steps: int
     size: int
@@ -200,11 +202,13 @@ class LaplaceSum(Sum):
 
     def __post_init__(self) -> None:
         self.require()
-        check(f"{self.name}.size", self.size, type(self.size) is int and self.size >= 1, "a whole number >= 1")
+        require_valid(f"{self.name}.size", self.size, type(self.size) is int and self.size >= 1, "a whole number >= 1")
         fewer = self.most is None or (type(self.most) is int and 1 <= self.most <= self.size <= 2**GRID_BITS)
-        check(f"{self.name}.most", self.most, fewer, "None, or a whole number from 1 to the size, which is below 2^20")
-        drawn = laplace_scale(self.noise_multiplier or 0.0) <= LARGEST
-        check(f"{self.name}.noise_multiplier", self.noise_multiplier, drawn, "below 2^20: a scale that can be drawn")
+        expected = "None, or a whole number from 1 to the size, which is below 2^20"
+        require_valid(f"{self.name}.most", self.most, fewer, expected)
+        m = self.noise_multiplier
+        drawn = laplace_scale(m or 0.0) <= LARGEST
+        require_valid(f"{self.name}.noise_multiplier", m, drawn, "below 2^20: a scale that can be drawn")
 
     @property
     def clip_norm(self) -> float:
@@ -214,24 +218,24 @@ class LaplaceSum(Sum):
     @property
     def event(self) -> Event:
         """The part as an event: T d Laplace mechanisms, or T `most` of them."""
-        scale, numbers = calibrated(self.noise_multiplier, self.name), self.most or self.size
+        scale, numbers = require_calibrated(self.noise_multiplier, self.name), self.most or self.size
         return SelfComposedEvent(LaplaceEvent(scale), self.steps * numbers) if scale else NonPrivateEvent()
 
-    def expected(self, unit: Unit) -> float:
+    def divisor(self, unit: Unit) -> float:
         """How many people there are: what a sum is divided by."""
         return unit.size
 
     def describe(self, unit: Unit) -> str:
         """See `Part`."""
-        scale = calibrated(self.noise_multiplier, self.name) * self.bound
+        scale = require_calibrated(self.noise_multiplier, self.name) * self.bound
         return (
             f"{self.steps:,} sum(s) of {self.size:,} numbers; one {unit.name} adds to each "
-            f"number at most {self.bound:.6g} in absolute value{self._together}, made from {rows_of(self)}, under "
-            f"Laplace noise of scale {scale:.6g} on each number"
+            f"number at most {self.bound:.6g} in absolute value{self._joint_bound}, made from {describe_rows(self)}, "
+            f"under Laplace noise of scale {scale:.6g} on each number"
         )
 
     @property
-    def _together(self) -> str:
+    def _joint_bound(self) -> str:
         return "" if self.most is None else f", all together at most {self.most:,} times that"
 
 
@@ -311,13 +315,13 @@ def answers(part: FederatedSum, vectors: npt.ArrayLike, noise: SecretNoise) -> n
         MechanismError: `vectors` is not [U, d], or not as wide as a `LaplaceSum` declares.
     """
     if isinstance(part, LaplaceSum):
-        return _each_bounded(part, np.asarray(vectors, np.float64))
+        return _bound_to_grid(part, np.asarray(vectors, np.float64))
     d = np.shape(vectors)[-1]
     room = 0.5 * math.sqrt(d) / 2.0**part.bits if isinstance(part, DeviceSum) and part.shared else 0.0
     clipped = clip_rows(vectors, part.clip_norm * (1.0 - room))
     if isinstance(part, PoissonSum):
         return clipped
-    sigma = calibrated(part.noise_multiplier, part.name)
+    sigma = require_calibrated(part.noise_multiplier, part.name)
     if part.noise == "device":
         scale = sigma * part.clip_norm
         return add_noise(clipped, scale, noise)
@@ -326,24 +330,26 @@ def answers(part: FederatedSum, vectors: npt.ArrayLike, noise: SecretNoise) -> n
     return whole + noise.discrete_gaussian(whole.size, part.variance).reshape(whole.shape) if sigma else whole
 
 
-def released(part: FederatedSum, total: npt.NDArray[Any], unit: Unit, noise: SecretNoise) -> npt.NDArray[np.float64]:
+def release_mean(
+    part: FederatedSum, total: npt.NDArray[Any], unit: Unit, noise: SecretNoise
+) -> npt.NDArray[np.float64]:
     """The mean that leaves the vault: the sum of `answers`, with the server's noise where the server adds it; [d]."""
-    sigma = calibrated(part.noise_multiplier, part.name)
+    sigma = require_calibrated(part.noise_multiplier, part.name)
     if isinstance(part, PoissonSum):
         scale = sigma * part.clip_norm
-        return add_noise(total, scale, noise) / part.expected(unit)
+        return add_noise(total, scale, noise) / part.divisor(unit)
     if isinstance(part, LaplaceSum):
         step = part.bound / 2.0**GRID_BITS
         drawn = noise.discrete_laplace(total.size, laplace_scale(sigma)) if sigma else 0
-        return np.asarray((total + drawn) * step / part.expected(unit), np.float64)
+        return np.asarray((total + drawn) * step / part.divisor(unit), np.float64)
     if part.noise == "device":
-        return np.asarray(total, np.float64) / part.expected(unit)
+        return np.asarray(total, np.float64) / part.divisor(unit)
     half = 2 ** (MODULUS_BITS - 1)
     centred = (np.asarray(total, np.int64) + half) % (2 * half) - half
-    return np.asarray(centred * (part.clip_norm / 2.0**part.bits) / part.expected(unit), np.float64)
+    return np.asarray(centred * (part.clip_norm / 2.0**part.bits) / part.divisor(unit), np.float64)
 
 
-def admissible(part: FederatedSum, size: int, vector: Any) -> bool:
+def is_admissible(part: FederatedSum, size: int, vector: Any) -> bool:
     """Whether a vector has the shape, the type and the range of what `answers` gives for the part."""
     if not isinstance(vector, np.ndarray) or vector.shape != (size,) or vector.dtype != zeros(part, size).dtype:
         return False
@@ -351,25 +357,25 @@ def admissible(part: FederatedSum, size: int, vector: Any) -> bool:
         return False
     if isinstance(part, LaplaceSum):
         together = (part.most or part.size) * 2**GRID_BITS
-        return between(vector, 2**GRID_BITS) and int(np.abs(vector).sum()) <= together
+        return is_within(vector, 2**GRID_BITS) and int(np.abs(vector).sum()) <= together
     if isinstance(part, PoissonSum):
         return bool(np.linalg.norm(vector) <= part.clip_norm * (1 + 1e-9))
-    return between(vector, largest(part))
+    return is_within(vector, largest_answer(part))
 
 
-def between(vector: npt.NDArray[Any], most: float) -> bool:
+def is_within(vector: npt.NDArray[Any], limit: float) -> bool:
     """Whether every number is from -most to most (the least whole number has no absolute value)."""
-    return bool(((vector >= -most) & (vector <= most)).all())
+    return bool(((vector >= -limit) & (vector <= limit)).all())
 
 
-def largest(part: DeviceSum) -> float:
+def largest_answer(part: DeviceSum) -> float:
     """Largest absolute number in an honest device's answer: its clip and 12 standard deviations of its noise.
 
     In steps of the grid, a whole number, for shared noise.
     """
     if part.shared:
         return float(2**part.bits + np.ceil(12 * (part.share or 0.0)))
-    sigma = calibrated(part.noise_multiplier, part.name)
+    sigma = require_calibrated(part.noise_multiplier, part.name)
     return float(part.clip_norm * (1 + 12 * sigma) * (1 + 2.0**-10))
 
 
@@ -378,7 +384,7 @@ def laplace_scale(noise_multiplier: float) -> int:
     return math.ceil(noise_multiplier * 2.0**GRID_BITS) + 1
 
 
-def numbers_bounded(part: LaplaceSum, vectors: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+def bound_numbers(part: LaplaceSum, vectors: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
     """Vectors [..., d] with every number within the bound, and all of one vector together within `most` bounds.
 
     A vector with a number that is not finite counts as zero.
@@ -391,10 +397,10 @@ def numbers_bounded(part: LaplaceSum, vectors: npt.NDArray[np.float64]) -> npt.N
     return np.asarray(within * np.minimum(1.0, part.most * part.bound / np.maximum(length, part.bound)), np.float64)
 
 
-def _each_bounded(part: LaplaceSum, vectors: npt.NDArray[np.float64]) -> npt.NDArray[np.int64]:
+def _bound_to_grid(part: LaplaceSum, vectors: npt.NDArray[np.float64]) -> npt.NDArray[np.int64]:
     """Bounded numbers in whole grid steps, towards 0 where they are bounded together: rounding lengthens no answer."""
     if vectors.ndim != 2 or vectors.shape[1] != part.size:
         expected, remedy = f"[units, {part.size}]", "declare in the plan how many numbers a person answers"
         raise MechanismError(f"answers of shape {vectors.shape}", where=part.name, expected=expected, remedy=remedy)
-    steps = numbers_bounded(part, vectors) / part.bound * 2.0**GRID_BITS
+    steps = bound_numbers(part, vectors) / part.bound * 2.0**GRID_BITS
     return (np.rint(steps) if part.most is None else np.trunc(steps)).astype(np.int64)

@@ -13,7 +13,7 @@ from typing import Annotated, Any, ClassVar, Literal, TypeAlias, get_args
 
 from tacit.privacy.accounting.events import MAX_CANDIDATES, MAX_STOP, Event, Law, SelectionEvent, expected_runs, flatten
 from tacit.privacy.mechanisms.above_threshold import AboveThreshold
-from tacit.privacy.mechanisms.base import OwnProof, Part, Plan, RowsOf, composed, named, refused
+from tacit.privacy.mechanisms.base import OwnProof, Part, Plan, RowsOf, compose_parts, kind_field, part_error
 from tacit.privacy.mechanisms.device_sums import DeviceSum, LaplaceSum
 from tacit.privacy.mechanisms.marginals import Marginals
 from tacit.privacy.mechanisms.releases import NoisyHistogram, NoisyMaximum
@@ -24,25 +24,25 @@ from tacit.privacy.mechanisms.votes import TeacherVotes
 from tacit.privacy.sentences import Clause, clause
 from tacit.serialization import Kinds, kinds_of, read
 from tacit.units import Promise, Unit
-from tacit.validation import check
+from tacit.validation import require_valid
 
-InRun: TypeAlias = PoissonSum | NoisyHistogram | OwnProof | Marginals | TeacherVotes
+RunPart: TypeAlias = PoissonSum | NoisyHistogram | OwnProof | Marginals | TeacherVotes
 """Parts that a run of a selection may have, as certificates state them."""
 
 
 @dataclass(frozen=True)
-class RunOf:
+class StatedRun:
     """A run of a selection as a certificate states it: its parts, and of its plan the method alone."""
 
     method: str
-    stated: tuple[InRun, ...]
+    stated: tuple[RunPart, ...]
     source: ClassVar[str] = ""
     promise: ClassVar[Promise | None] = None
 
     @classmethod
     def of(cls, plan: Plan) -> Any:
         """The run of a plan."""
-        parts: Any = tuple(part.stated() for part in plan.parts())
+        parts: Any = tuple(part.certificate_form() for part in plan.parts())
         return cls(plan.method, parts)
 
     def parts(self) -> tuple[Part, ...]:
@@ -50,11 +50,11 @@ class RunOf:
         return self.stated
 
 
-AnyRun: TypeAlias = Annotated[Plan, Kinds(RunOf)]
+AnyRun: TypeAlias = Annotated[Plan, Kinds(StatedRun)]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Selection(Part):
+class PrivateSelection(Part):
     """The best of a random number of runs.
 
     Args:
@@ -68,7 +68,7 @@ class Selection(Part):
         PlanError: a parameter is outside its range, or a candidate has parts that cannot be run here.
     """
 
-    kind: Literal["selection"] = named("selection")
+    kind: Literal["selection"] = kind_field("selection")
     name: str
     candidates: tuple[AnyRun, ...]
     judge: AnyRun | None
@@ -80,14 +80,15 @@ class Selection(Part):
 
     def __post_init__(self) -> None:
         whole = type(self.stop) is int and 2 <= self.stop <= MAX_STOP
-        check(f"{self.name}.stop", self.stop, whole, f"a whole number from 2 to {MAX_STOP:,}")
-        check(f"{self.name}.law", self.law, self.law in get_args(Law), " or ".join(get_args(Law)))
+        require_valid(f"{self.name}.stop", self.stop, whole, f"a whole number from 2 to {MAX_STOP:,}")
+        require_valid(f"{self.name}.law", self.law, self.law in get_args(Law), " or ".join(get_args(Law)))
         count = len(self.candidates)
-        check(f"{self.name}.candidates", count, 1 <= count <= MAX_CANDIDATES, f"1 to {MAX_CANDIDATES:,} plans")
+        require_valid(f"{self.name}.candidates", count, 1 <= count <= MAX_CANDIDATES, f"1 to {MAX_CANDIDATES:,} plans")
         kinds = ", ".join(kind.__name__ for kind in PARTS if kind.in_selection)
         for plan in self.runs():
             valid = all(part.in_selection for part in plan.parts())
-            check(f"{self.name}: {plan.method}", [part.name for part in plan.parts()], valid, f"parts of kinds {kinds}")
+            names = [part.name for part in plan.parts()]
+            require_valid(f"{self.name}: {plan.method}", names, valid, f"parts of kinds {kinds}")
 
     def runs(self) -> tuple[Plan, ...]:
         """All plans that may be run."""
@@ -102,16 +103,16 @@ class Selection(Part):
     def event(self) -> Event:
         """The selection as an event: one step, whatever the number of runs."""
         judged = () if self.judge is None else self.judge.parts()
-        leaves = (flatten(composed((*plan.parts(), *judged))) for plan in self.candidates)
+        leaves = (flatten(compose_parts((*plan.parts(), *judged))) for plan in self.candidates)
         return SelectionEvent(tuple(leaves), self.stop, self.law)
 
-    def stated(self) -> Selection:
+    def certificate_form(self) -> PrivateSelection:
         """See `Part`."""
-        judge = None if self.judge is None else RunOf.of(self.judge)
-        return dataclasses.replace(self, candidates=tuple(map(RunOf.of, self.candidates)), judge=judge)
+        judge = None if self.judge is None else StatedRun.of(self.judge)
+        return dataclasses.replace(self, candidates=tuple(map(StatedRun.of, self.candidates)), judge=judge)
 
     @property
-    def how_often(self) -> str:
+    def run_count_text(self) -> str:
         """How many runs are made, in plain words."""
         return f"a secret number of runs, {expected_runs(self.stop, self.law):.4g} on average"
 
@@ -123,7 +124,7 @@ class Selection(Part):
             for i, plan in enumerate(self.candidates)
         ]
         return (
-            f"the best of {self.how_often} ({self.law} with stop {self.stop}), each of one of {len(candidates)} "
+            f"the best of {self.run_count_text} ({self.law} with stop {self.stop}), each of one of {len(candidates)} "
             "candidates. " + "; ".join([*candidates, *(f"each judged by: {part.describe(unit)}" for part in judged)])
         )
 
@@ -134,22 +135,22 @@ class Selection(Part):
 
 PARTS: tuple[type[Part], ...] = (
     *(PoissonSum, FixedSizeSum, UserSum, DeviceSum, LaplaceSum, NoisyHistogram, NoisyMaximum, RegularisedLoss),
-    *(WeightedStates, AboveThreshold, Marginals, TeacherVotes, RandomizedResponses, Selection),
+    *(WeightedStates, AboveThreshold, Marginals, TeacherVotes, RandomizedResponses, PrivateSelection),
 )
 """Every kind of part that has a proof; no other is admitted to a ledger."""
 
-Stated: TypeAlias = (
-    InRun | FixedSizeSum | UserSum | DeviceSum | LaplaceSum | AboveThreshold | RandomizedResponses | Selection
+StatedPart: TypeAlias = (
+    RunPart | FixedSizeSum | UserSum | DeviceSum | LaplaceSum | AboveThreshold | RandomizedResponses | PrivateSelection
 )
 """What certificates state of them: all kinds, those with a proof of their own as `OwnProof`."""
 
-Met: TypeAlias = UserSum | RandomizedResponses
+VisitorPart: TypeAlias = UserSum | RandomizedResponses
 """Parts that people are met for, one after another."""
 
-_KINDS = tuple(kind for one in get_args(Stated) for kind in kinds_of(one))
+_KINDS = tuple(kind for one in get_args(StatedPart) for kind in kinds_of(one))
 
 
-def part_of(stated: Mapping[str, Any]) -> Part:
+def part_from_json(stated: Mapping[str, Any]) -> Part:
     """The part that a certificate, or a ledger, states.
 
     Raises:
@@ -158,9 +159,9 @@ def part_of(stated: Mapping[str, Any]) -> Part:
     """
     kind = str(stated.get("kind"))
     if kind not in _KINDS:
-        raise refused(f"the field 'kind' is {kind[:80]!r}", "one of " + ", ".join(_KINDS))
+        raise part_error(f"the field 'kind' is {kind[:80]!r}", "one of " + ", ".join(_KINDS))
     try:
-        part: Part = read(Stated, stated)
+        part: Part = read(StatedPart, stated)
     except (KeyError, TypeError, ValueError, AttributeError, OverflowError, RecursionError) as error:
-        raise refused("a field is missing, unknown or of another type", f"a part {kind!r}") from error
+        raise part_error("a field is missing, unknown or of another type", f"a part {kind!r}") from error
     return part

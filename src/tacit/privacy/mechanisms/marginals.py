@@ -21,13 +21,14 @@ from numpy.typing import NDArray
 from tacit.errors import MechanismError
 from tacit.privacy.accounting.events import Event, GaussianEvent, NonPrivateEvent, SelfComposedEvent, ZcdpEvent
 from tacit.privacy.gradients.clipping import SLACK
-from tacit.privacy.mechanisms.base import Part, RowsOf, calibrated, check_noise, named, rows_of, whole
+from tacit.privacy.mechanisms import base
+from tacit.privacy.mechanisms.base import Part, RowsOf, describe_rows, kind_field, require_calibrated, require_noise
 from tacit.privacy.mechanisms.releases import Axes as PublicAxes
-from tacit.privacy.mechanisms.releases import Axis, Bins
+from tacit.privacy.mechanisms.releases import Axis, StatedAxis
 from tacit.privacy.noise.lattice import add_noise
 from tacit.privacy.noise.secret import SecretNoise
 from tacit.units import Unit
-from tacit.validation import check
+from tacit.validation import require_valid
 
 Float64 = NDArray[np.float64]
 Axes = tuple[int, ...]
@@ -59,15 +60,15 @@ class Marginals(Part):
         steps: T, how many quanta may ever be used.
         axes: the public cut of the columns; the column "differences" is next_observations - observations.
         noise_multiplier: sigma of one quantum. None until calibrated; 0 is no noise and an infinite epsilon.
-        choices: whether `Choice` may be asked; the whole is then accounted for by its concentration alone, which is a
-            little dearer than Gaussians are.
+        choices: whether `MarginalChoice` may be asked; the whole is then accounted for by its concentration alone,
+            which is a little dearer than Gaussians are.
         rows_per_unit: L, how many of a unit's rows count at most; which ones is drawn once a run.
 
     Raises:
         PlanError: a parameter is outside its range.
     """
 
-    kind: Literal["marginals"] = named("marginals")
+    kind: Literal["marginals"] = kind_field("marginals")
     name: str
     steps: int
     axes: PublicAxes
@@ -79,34 +80,34 @@ class Marginals(Part):
     in_selection: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        whole(self, "steps")
-        check_noise(self)
+        base.require_whole(self, "steps")
+        require_noise(self)
         valid_axes = type(self.axes) is tuple and len(self.axes) >= 1
-        valid_axes = valid_axes and all(type(axis) in (Axis, Bins) and axis.index >= 0 for axis in self.axes)
-        valid_axes = valid_axes and all(isinstance(axis, Bins) or type(axis.edges) is tuple for axis in self.axes)
-        check(f"{self.name}.axes", len(self.axes), valid_axes, "a tuple of Axis, at least one")
-        check(f"{self.name}.choices", self.choices, type(self.choices) is bool, "True or False")
+        valid_axes = valid_axes and all(type(axis) in (Axis, StatedAxis) and axis.index >= 0 for axis in self.axes)
+        valid_axes = valid_axes and all(isinstance(axis, StatedAxis) or type(axis.edges) is tuple for axis in self.axes)
+        require_valid(f"{self.name}.axes", len(self.axes), valid_axes, "a tuple of Axis, at least one")
+        require_valid(f"{self.name}.choices", self.choices, type(self.choices) is bool, "True or False")
         rows = self.rows_per_unit
         counted = type(rows) is int and 1 <= rows <= GRID
-        check(f"{self.name}.rows_per_unit", rows, counted, f"a whole number from 1 to {GRID:,}")
+        require_valid(f"{self.name}.rows_per_unit", rows, counted, f"a whole number from 1 to {GRID:,}")
 
     @property
     def event(self) -> Event:
         """The part as an event."""
-        return marginals_event(calibrated(self.noise_multiplier, self.name), self.steps, self.choices)
+        return marginals_event(require_calibrated(self.noise_multiplier, self.name), self.steps, self.choices)
 
-    def stated(self) -> Marginals:
+    def certificate_form(self) -> Marginals:
         """See `Part`."""
-        return dataclasses.replace(self, axes=tuple(axis.stated() for axis in self.axes))
+        return dataclasses.replace(self, axes=tuple(axis.certificate_form() for axis in self.axes))
 
     def describe(self, unit: Unit) -> str:
         """See `Part`."""
         chosen = "; which marginals is chosen by the exponential mechanism" if self.choices else ""
-        sigma = calibrated(self.noise_multiplier, self.name)
+        sigma = require_calibrated(self.noise_multiplier, self.name)
         return (
             f"noisy counts of public bins of {len(self.axes):,} columns over every {unit.name} that take "
             f"{self.steps:,} steps in all; one {unit.name} adds at most 1 to the counts of one measurement together, "
-            f"with {rows_of(self)}, under noise of standard deviation {sigma:.6g} / "
+            f"with {describe_rows(self)}, under noise of standard deviation {sigma:.6g} / "
             f"sqrt(c) a count where it takes c steps (4 sqrt(P) times as much on P distances from independence){chosen}"
         )
 
@@ -150,7 +151,7 @@ class Dependence:
 
 
 @dataclass(frozen=True, eq=False)
-class Choice:
+class MarginalChoice:
     """The index [1] of a marginal that an estimate fits badly, by the exponential mechanism (AIM, arXiv:2201.12677).
 
     r is drawn with probability proportional to exp(e q_r / (2 max w)), with q_r = w_r (|M_r - expected_r|_1 - offset_r)
@@ -173,7 +174,7 @@ class Choice:
     quanta: int
 
 
-Query: TypeAlias = Marginal | Dependence | Choice
+Query: TypeAlias = Marginal | Dependence | MarginalChoice
 
 
 class Cells:
@@ -186,28 +187,28 @@ class Cells:
         self._codes = [_codes(axis, rows)[mask] for axis in part.axes]
         each = np.floor(GRID / np.maximum(1, mask.sum(axis=1))) / GRID
         self._weights = None if part.rows_per_unit == 1 else np.repeat(each, mask.sum(axis=1))
-        self._kept: dict[Axes, Float64] = {}
+        self._cached_marginals: dict[Axes, Float64] = {}
 
     def answer(self, part: Marginals, query: Query, noise: SecretNoise) -> np.ndarray:
         """The noisy answer to one query that `require` let pass and that was paid for."""
-        scale = calibrated(part.noise_multiplier, part.name) / math.sqrt(query.quanta) * (1 + SLACK)
+        scale = require_calibrated(part.noise_multiplier, part.name) / math.sqrt(query.quanta) * (1 + SLACK)
         if isinstance(query, Marginal):
-            return add_noise(self._exact(query.axes), scale, noise)
+            return add_noise(self._exact_marginal(query.axes), scale, noise)
         if isinstance(query, Dependence):
             distances = np.array([self._dependence(pair) for pair in query.pairs])
             return add_noise(distances, 4 * math.sqrt(len(distances)) * scale, noise)
         weights = np.asarray(query.weights, np.float64)
         weights = weights / weights.max()
         pairs = zip(query.candidates, query.expected, strict=True)
-        scores = np.array([np.abs(self._exact(axes) - np.asarray(e, np.float64)).sum() for axes, e in pairs])
+        scores = np.array([np.abs(self._exact_marginal(axes) - np.asarray(e, np.float64)).sum() for axes, e in pairs])
         scores = weights * (scores - np.asarray(query.offsets, np.float64))
         if scale == 0:
             return np.array([scores.argmax()], np.int64)
         gumbel = -np.log(noise.exponential(scores.size))
         return np.array([np.argmax((scores - scores.max()) / scale + gumbel)], np.int64)
 
-    def _exact(self, axes: Axes) -> Float64:
-        marginal = self._kept.get(axes)
+    def _exact_marginal(self, axes: Axes) -> Float64:
+        marginal = self._cached_marginals.get(axes)
         if marginal is None:
             shape = tuple(self._bins[axis] for axis in axes)
             cells = np.zeros(len(self._codes[0]), np.int64)
@@ -215,13 +216,13 @@ class Cells:
                 cells *= self._bins[axis]
                 cells += self._codes[axis]
             marginal = np.bincount(cells, self._weights, math.prod(shape)).astype(np.float64).reshape(shape)
-            if sum(cached.size for cached in self._kept.values()) + marginal.size > HELD_CELLS:
-                self._kept.clear()
-            self._kept[axes] = marginal
+            if sum(cached.size for cached in self._cached_marginals.values()) + marginal.size > HELD_CELLS:
+                self._cached_marginals.clear()
+            self._cached_marginals[axes] = marginal
         return marginal
 
     def _dependence(self, pair: Axes) -> float:
-        joint = self._exact(pair)
+        joint = self._exact_marginal(pair)
         total = joint.sum()
         product = np.outer(joint.sum(axis=1), joint.sum(axis=0)) / total if total > 0 else joint
         return float(np.abs(joint - product).sum())
@@ -233,7 +234,7 @@ def require(part: Marginals, query: Query) -> None:
     if isinstance(query, Dependence):
         groups = query.pairs
         _must(bool(groups) and all(len(pair) == 2 for pair in groups), part, "at least one pair of two axes")
-    elif isinstance(query, Choice):
+    elif isinstance(query, MarginalChoice):
         groups, count = query.candidates, len(query.candidates)
         _must(part.choices, part, "a part with choices=True")
         lengths = {len(query.expected), len(query.weights), len(query.offsets)}
@@ -251,7 +252,7 @@ def require(part: Marginals, query: Query) -> None:
         valid_axes = type(axes) is tuple and all(type(axis) is int and 0 <= axis < len(bins) for axis in axes)
         _must(valid_axes and 1 <= len(axes) == len(set(axes)), part, "axes of the part, each once")
         _must(math.prod(bins[axis] for axis in axes) <= MAX_CELLS, part, f"at most {MAX_CELLS:,} cells")
-        if isinstance(query, Choice):
+        if isinstance(query, MarginalChoice):
             estimate = np.asarray(query.expected[i], np.float64)
             fits = estimate.shape == tuple(bins[axis] for axis in axes) and bool(np.abs(estimate).sum() <= LARGEST)
             _must(fits, part, f"estimates of the marginals' own shapes that sum to at most {LARGEST:g}")

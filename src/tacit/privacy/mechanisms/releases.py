@@ -19,19 +19,20 @@ from numpy.typing import NDArray
 from tacit.errors import PlanError
 from tacit.privacy.accounting.events import EpsilonDeltaEvent, Event, GaussianEvent
 from tacit.privacy.gradients import clipping
-from tacit.privacy.mechanisms.base import Proved, RowsOf, SingleRelease, Summary, check_noise, named, rows_of, whole
+from tacit.privacy.mechanisms import base
+from tacit.privacy.mechanisms.base import RowsOf, SingleRelease, Summary, describe_rows, kind_field, require_noise
 from tacit.privacy.noise.lattice import NoiseSource, add_noise
 from tacit.privacy.noise.secret import SecretNoise
 from tacit.serialization import Kinds
 from tacit.units import Unit
-from tacit.validation import check
+from tacit.validation import require_valid
 
 MOST_BINS = 2**20
 """Bins of one axis that a certificate may state."""
 
 
 @dataclass(frozen=True)
-class Bins:
+class StatedAxis:
     """An axis as a certificate states it: which coordinate, and how many bins; the guarantee depends on no edge."""
 
     column: str
@@ -39,10 +40,10 @@ class Bins:
     bins: int
 
     def __post_init__(self) -> None:
-        check("axes", self.index, self.index >= 0, "a coordinate")
-        check("axes", self.bins, 1 <= self.bins <= MOST_BINS, f"from 1 to {MOST_BINS:,} bins")
+        require_valid("axes", self.index, self.index >= 0, "a coordinate")
+        require_valid("axes", self.bins, 1 <= self.bins <= MOST_BINS, f"from 1 to {MOST_BINS:,} bins")
 
-    def stated(self) -> Any:
+    def certificate_form(self) -> Any:
         """Itself."""
         return self
 
@@ -72,12 +73,12 @@ class Axis:
         """How many there are."""
         return len(self.edges) - 1
 
-    def stated(self) -> Any:
+    def certificate_form(self) -> Any:
         """The axis as a certificate states it."""
-        return Bins(self.column, self.index, self.bins)
+        return StatedAxis(self.column, self.index, self.bins)
 
 
-Axes: TypeAlias = tuple[Annotated[Axis, Kinds(Bins)], ...]
+Axes: TypeAlias = tuple[Annotated[Axis, Kinds(StatedAxis)], ...]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -93,7 +94,7 @@ class NoisyHistogram(SingleRelease):
     Source: the Gaussian mechanism (Dwork & Roth 2014, theorem A.1; exact curve: Balle & Wang, arXiv:1805.06530).
     """
 
-    kind: Literal["noisy_histogram"] = named("noisy_histogram")
+    kind: Literal["noisy_histogram"] = kind_field("noisy_histogram")
     name: str
     axes: Axes
     noise_multiplier: float
@@ -101,9 +102,9 @@ class NoisyHistogram(SingleRelease):
     rows: ClassVar[RowsOf] = "drawn"
 
     def __post_init__(self) -> None:
-        whole(self, "rows_per_unit")
-        check_noise(self)
-        check(f"{self.name}.axes", len(self.axes), len(self.axes) >= 1, "at least one axis")
+        base.require_whole(self, "rows_per_unit")
+        require_noise(self)
+        require_valid(f"{self.name}.axes", len(self.axes), len(self.axes) >= 1, "at least one axis")
 
     @property
     def size(self) -> int:
@@ -125,13 +126,13 @@ class NoisyHistogram(SingleRelease):
         scale = self.noise_multiplier * self.clip_norm
         return (
             f"one noisy histogram over every {unit.name}, of {self.size:,} bins; one {unit.name} adds to it a vector "
-            f"of norm at most {self.clip_norm:.6g} made from {rows_of(self)}, under noise of standard deviation "
+            f"of norm at most {self.clip_norm:.6g} made from {describe_rows(self)}, under noise of standard deviation "
             f"{scale:.6g} a bin"
         )
 
-    def stated(self) -> NoisyHistogram:
+    def certificate_form(self) -> NoisyHistogram:
         """See `Part`."""
-        return dataclasses.replace(self, axes=tuple(axis.stated() for axis in self.axes))
+        return dataclasses.replace(self, axes=tuple(axis.certificate_form() for axis in self.axes))
 
     def contributions(self, rows: Mapping[str, np.ndarray]) -> np.ndarray:
         """Rows [U, L, ...] with mask [U, L] -> contributions [U, size]."""
@@ -161,7 +162,7 @@ GRID = 2**20
 
 
 @dataclass(frozen=True, kw_only=True)
-class NoisyMaximum(Proved):
+class NoisyMaximum(base.ProvedMechanism):
     """The index of one of K candidates, shape [1]: k with probability proportional to exp(c q_k).
 
     q_k is the sum over units of the unit's score for candidate k, a number in [0, 1]; c = epsilon under
@@ -188,7 +189,7 @@ class NoisyMaximum(Proved):
         PlanError: a parameter is out of range.
     """
 
-    kind: Literal["noisy_max"] = named("noisy_max")
+    kind: Literal["noisy_max"] = kind_field("noisy_max")
     name: str
     scores: Summary
     candidates: int
@@ -196,9 +197,9 @@ class NoisyMaximum(Proved):
     rows_per_unit: int
 
     def __post_init__(self) -> None:
-        check("candidates", self.candidates, self.candidates >= 2, "at least 2")
-        check("epsilon", self.epsilon, 1e-6 <= self.epsilon <= 500, "a number from 1e-6 to 500")
-        check("rows_per_unit", self.rows_per_unit, self.rows_per_unit >= 1, "a whole number >= 1")
+        require_valid("candidates", self.candidates, self.candidates >= 2, "at least 2")
+        require_valid("epsilon", self.epsilon, 1e-6 <= self.epsilon <= 500, "a number from 1e-6 to 500")
+        require_valid("rows_per_unit", self.rows_per_unit, self.rows_per_unit >= 1, "a whole number >= 1")
 
     @property
     def size(self) -> int:

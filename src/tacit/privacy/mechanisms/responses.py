@@ -17,14 +17,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacit.privacy.accounting.events import EpsilonDeltaEvent, Event, NonPrivateEvent, SelfComposedEvent
-from tacit.privacy.mechanisms.base import HeldBy, Part, RowsOf, calibrated, named, rows_of, whole
+from tacit.privacy.mechanisms import base
+from tacit.privacy.mechanisms.base import HeldBy, Part, RowsOf, describe_rows, kind_field, require_calibrated
 from tacit.privacy.noise.secret import SecretNoise
 from tacit.units import Unit
-from tacit.validation import check
+from tacit.validation import require_valid
 
 BITS = 62
 """Answers are turned round by comparing whole random numbers below 2^62 with a whole bound."""
-MOST = 65_535
+MAX_ANSWERS = 65_535
 """Answers of one person in all."""
 _UP = 1 + 2.0**-40  # more than the rounding of the chance
 
@@ -49,7 +50,7 @@ class RandomizedResponses(Part):
         PlanError: a parameter is outside its range.
     """
 
-    kind: Literal["randomized_responses"] = named("randomized_responses")
+    kind: Literal["randomized_responses"] = kind_field("randomized_responses")
     name: str
     steps: int
     users: int
@@ -63,46 +64,46 @@ class RandomizedResponses(Part):
     sharp: ClassVar[bool] = False  # an answer of no bounded number is replaced, but one of two
 
     def __post_init__(self) -> None:
-        whole(self, "steps", "users", "answers", "rows_per_unit", "participations")
-        m = self.noise_multiplier
+        base.require_whole(self, "steps", "users", "answers", "rows_per_unit", "participations")
+        name, m = self.name, self.noise_multiplier
         valid = m is None or (type(m) in (int, float) and (m == 0 or 1 / 500 <= m <= 1e6))
-        check(f"{self.name}.noise_multiplier", m, valid, "0, a number from 1/500 to 1e6, or None until calibrated")
+        require_valid(f"{name}.noise_multiplier", m, valid, "0, a number from 1/500 to 1e6, or None until calibrated")
         price = self.answers * self.participations
-        check(f"{self.name}.answers times participations", price, price <= MOST, f"at most {MOST:,}")
+        require_valid(f"{name}.answers times participations", price, price <= MAX_ANSWERS, f"at most {MAX_ANSWERS:,}")
 
     @property
     def event(self) -> Event:
         """The part as an event: k p answers that are (1/m, 0)-private, however many rounds there are."""
-        m = calibrated(self.noise_multiplier, self.name)
+        m = require_calibrated(self.noise_multiplier, self.name)
         if m == 0:
             return NonPrivateEvent()
         return SelfComposedEvent(EpsilonDeltaEvent(1 / m, 0.0), self.answers * self.participations)
 
     @property
-    def chance(self) -> float:
+    def flip_probability(self) -> float:
         """q, how probable it is that an answer is turned round."""
-        m = calibrated(self.noise_multiplier, self.name)
+        m = require_calibrated(self.noise_multiplier, self.name)
         return 0.0 if m == 0 else 1 / (1 + math.exp(min(1 / m, 700.0)))
 
     @property
     def signal(self) -> float:
         """1 - 2 q: the mean of a released answer over the answer."""
-        m = calibrated(self.noise_multiplier, self.name)
+        m = require_calibrated(self.noise_multiplier, self.name)
         return 1.0 if m == 0 else math.tanh(0.5 / m)
 
     def describe(self, unit: Unit) -> str:
         """See `Part`."""
-        m = calibrated(self.noise_multiplier, self.name)
+        m = require_calibrated(self.noise_multiplier, self.name)
         price = f"one answer costs epsilon {1 / m:.6g}" if m else "nothing is private"
         return (
             f"{self.steps:,} round(s) of answers, each of the {unit.name}(s) that are met "
             f"in {self.users:,} public places; one {unit.name} gives at most {self.answers:,} answer(s) of 1 or -1 in "
-            f"at most {self.participations:,} of them, made from {rows_of(self)} of that meeting; "
-            f"each answer is turned round with probability {self.chance:.6g}, so that {price}, and where there is none "
-            "a fair coin stands in its place"
+            f"at most {self.participations:,} of them, made from {describe_rows(self)} of that meeting; "
+            f"each answer is turned round with probability {self.flip_probability:.6g}, so that {price}, and where "
+            "there is none a fair coin stands in its place"
         )
 
-    def randomized(self, answers: NDArray[np.float64], noise: SecretNoise) -> NDArray[np.int8]:
+    def randomize(self, answers: NDArray[np.float64], noise: SecretNoise) -> NDArray[np.int8]:
         """What is released of answers: 1 or -1 for each; the sign counts, and 0 or what is not finite is no answer.
 
         Guarantee: from ideal secret words every number is turned round with a probability of at least `chance`, and of
@@ -113,7 +114,7 @@ class RandomizedResponses(Part):
             noise: secret.
         """
         signs = np.where(np.isfinite(answers), np.sign(answers), 0.0).astype(np.int8)
-        q, half = self.chance, 1 << (BITS - 1)
+        q, half = self.flip_probability, 1 << (BITS - 1)
         bound = 0 if q == 0 else min(half, math.ceil(math.ldexp(q, BITS) * _UP))
         words = noise.integers(np.full(signs.shape, 1 << BITS, np.int64))
         turned = np.where(words < bound, -signs, signs)

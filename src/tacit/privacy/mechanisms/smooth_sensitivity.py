@@ -17,11 +17,11 @@ from numpy.typing import NDArray
 
 from tacit.privacy.accounting.events import EpsilonDeltaEvent
 from tacit.privacy.gradients.clipping import SLACK
-from tacit.privacy.mechanisms.base import Proved, named
+from tacit.privacy.mechanisms.base import ProvedMechanism, kind_field
 from tacit.privacy.mechanisms.releases import Axis
 from tacit.privacy.noise.lattice import NoiseSource
 from tacit.units import Unit
-from tacit.validation import check
+from tacit.validation import require_valid
 
 Constants = Literal["published", "tight"]
 """Noise as Balle et al. have it, or with the smaller constants that the same proof gives."""
@@ -51,11 +51,11 @@ class Visits:
     high: float
 
     def __post_init__(self) -> None:
-        check("axes", len(self.axes), len(self.axes) >= 1, "at least one axis")
-        check("gamma", self.gamma, 0 <= self.gamma <= 1, "a number in [0, 1]")
-        check("horizon", self.horizon, self.horizon >= 1, "a whole number >= 1")
+        require_valid("axes", len(self.axes), len(self.axes) >= 1, "at least one axis")
+        require_valid("gamma", self.gamma, 0 <= self.gamma <= 1, "a number in [0, 1]")
+        require_valid("horizon", self.horizon, self.horizon >= 1, "a whole number >= 1")
         finite = math.isfinite(self.low) and math.isfinite(self.high) and self.low < self.high
-        check("low, high", (self.low, self.high), finite, "two finite numbers, the lower first")
+        require_valid("low, high", (self.low, self.high), finite, "two finite numbers, the lower first")
 
     @property
     def states(self) -> int:
@@ -95,10 +95,10 @@ class Visits:
 
 
 @dataclass(frozen=True, kw_only=True)
-class _SmoothLeastSquares(Proved):
+class _SmoothLeastSquares(ProvedMechanism):
     """What both regressions share: their public parameters, the first visits, and Gaussian noise."""
 
-    kind: Literal["smooth_sensitivity"] = named("smooth_sensitivity")
+    kind: Literal["smooth_sensitivity"] = kind_field("smooth_sensitivity")
     name: str
     visits: Visits
     features: tuple[tuple[float, ...], ...]
@@ -109,19 +109,19 @@ class _SmoothLeastSquares(Proved):
     constants: Constants = "tight"
 
     def __post_init__(self) -> None:
-        check(
-            "epsilon", self.epsilon, 0 < self.epsilon <= 1, "a number in (0, 1]: the constants hold for no larger one"
-        )
-        check("delta", self.delta, 0 < self.delta <= 0.5, "a number in (0, 1/2]")
-        check("constants", self.constants, self.constants in ("published", "tight"), "published or tight")
+        expected = "a number in (0, 1]: the constants hold for no larger one"
+        require_valid("epsilon", self.epsilon, 0 < self.epsilon <= 1, expected)
+        require_valid("delta", self.delta, 0 < self.delta <= 0.5, "a number in (0, 1/2]")
+        require_valid("constants", self.constants, self.constants in ("published", "tight"), "published or tight")
         valid_cells = type(self.visits) is Visits and all(type(axis) is Axis for axis in self.visits.axes)
-        check("visits", type(self.visits).__qualname__, valid_cells, "Visits with Axis cells: the proof is about these")
+        visits, expected = type(self.visits).__qualname__, "Visits with Axis cells: the proof is about these"
+        require_valid("visits", visits, valid_cells, expected)
         phi, weights = self._phi, np.asarray(self.weights)
-        shape = phi.ndim == 2 and len(phi) == self.visits.states == len(weights)
-        check("features", phi.shape, shape and bool(np.isfinite(phi).all()), "a finite row for each of the states")
-        check("features", phi.shape, bool(np.any(phi)), "at least one feature that is not 0")
+        fits = phi.ndim == 2 and len(phi) == self.visits.states == len(weights) and bool(np.isfinite(phi).all())
+        require_valid("features", phi.shape, fits, "a finite row for each of the states")
+        require_valid("features", phi.shape, bool(np.any(phi)), "at least one feature that is not 0")
         positive = bool(np.isfinite(weights).all() and (weights > 0).all())
-        check("weights", "not positive", positive, "a finite number > 0 for each of the states")
+        require_valid("weights", "not positive", positive, "a finite number > 0 for each of the states")
 
     @property
     def size(self) -> int:
@@ -156,7 +156,7 @@ class _SmoothLeastSquares(Proved):
         """Rows [U, L, ...] -> [U, 2, S], each unit's first visits (`Visits`)."""
         return self.visits(rows)
 
-    def _noisy(self, theta: Float64, scale: float, least: float, noise: NoiseSource) -> Float64:
+    def _add_noise(self, theta: Float64, scale: float, least: float, noise: NoiseSource) -> Float64:
         """theta + N(0, scale^2) on a grid that the public `least` scale fixes: one that `scale` fixed would tell it."""
         # The scale may be 2^20 times the least and more, so float32 noise alone would leave digits of theta bare on
         # that grid: a second, 2^20 times smaller Gaussian fills in its lattice.
@@ -215,7 +215,7 @@ class WeightedStates(_SmoothLeastSquares):
         """theta of the units in `chunks`, with noise."""
         counts, sums = _totals(chunks, self.visits)
         least = self.scale(np.full(self.visits.states, float(unit.size)))
-        return self._noisy(self.solve(counts, sums), self.scale(counts), least, noise)
+        return self._add_noise(self.solve(counts, sums), self.scale(counts), least, noise)
 
     @property
     def _inverse(self) -> Float64:
@@ -246,9 +246,9 @@ class RegularisedLoss(_SmoothLeastSquares):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check("ridge", self.ridge, 1e-9 <= self.ridge <= 1e15, "a number from 1e-9 to 1e15")
+        require_valid("ridge", self.ridge, 1e-9 <= self.ridge <= 1e15, "a number from 1e-9 to 1e15")
         least = self._norm**2 * max(self.weights) if self.constants == "published" else 0.0
-        check("ridge", self.ridge, self.ridge > least, f"more than {least:.4g}, or constants='tight'")
+        require_valid("ridge", self.ridge, self.ridge > least, f"more than {least:.4g}, or constants='tight'")
 
     def psi(self, counts: Float64, population: int) -> float:
         """Smooth bound of (c sqrt(sum_s w_s |X_s|) + |w|)^2 at the counts [S]; c = |Phi| max w / sqrt(2 ridge)."""
@@ -279,7 +279,7 @@ class RegularisedLoss(_SmoothLeastSquares):
         counts, sums = _totals(chunks, self.visits)
         least = self.scale(np.zeros(self.visits.states), unit.size)
         theta = self.solve(counts, sums, unit.size)
-        return self._noisy(theta, self.scale(counts, unit.size), least, noise)
+        return self._add_noise(theta, self.scale(counts, unit.size), least, noise)
 
     @property
     def _norm(self) -> float:

@@ -12,10 +12,10 @@ from tacit.privacy.accounting.events import (
     SampledWithoutReplacementEvent,
     SelfComposedEvent,
 )
-from tacit.privacy.mechanisms.base import HeldBy, RowsOf, Sum, calibrated, named, rows_of
+from tacit.privacy.mechanisms.base import HeldBy, RowsOf, Sum, describe_rows, kind_field, require_calibrated
 from tacit.privacy.noise.correlated import Correlation
 from tacit.units import Unit
-from tacit.validation import check
+from tacit.validation import require_valid
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,7 +41,7 @@ class PoissonSum(Sum):
         PlanError: a parameter is outside its range.
     """
 
-    kind: Literal["poisson_sum"] = named("poisson_sum")
+    kind: Literal["poisson_sum"] = kind_field("poisson_sum")
     name: str
     steps: int
     sampling_rate: float
@@ -56,22 +56,19 @@ class PoissonSum(Sum):
     in_selection: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        check(f"{self.name}.sampling_rate", self.sampling_rate, 0 < self.sampling_rate <= 1, "a probability in (0, 1]")
-        valid_fold = self.fold is None or (self.fold in (0, 1) and self.sampling_rate == 1)
-        check(f"{self.name}.fold", self.fold, valid_fold, "None, or 0 or 1 with sampling_rate 1")
-        whole = type(self.held_out) is int and self.held_out >= 0
-        check(
-            f"{self.name}.held_out",
-            self.held_out,
-            whole and (self.fold is None or not self.held_out),
-            "a whole number >= 0, and 0 with a fold",
-        )
+        rate = self.sampling_rate
+        require_valid(f"{self.name}.sampling_rate", rate, 0 < rate <= 1, "a probability in (0, 1]")
+        valid_fold = self.fold is None or (self.fold in (0, 1) and rate == 1)
+        require_valid(f"{self.name}.fold", self.fold, valid_fold, "None, or 0 or 1 with sampling_rate 1")
+        held = self.held_out
+        whole = type(held) is int and held >= 0 and (self.fold is None or not held)
+        require_valid(f"{self.name}.held_out", held, whole, "a whole number >= 0, and 0 with a fold")
         self.require()
 
     @property
     def event(self) -> Event:
         """The part as an event (Poisson-sampled Gaussian, composed T times)."""
-        gaussian = GaussianEvent(calibrated(self.noise_multiplier, self.name))
+        gaussian = GaussianEvent(require_calibrated(self.noise_multiplier, self.name))
         step = gaussian if self.sampling_rate == 1 else PoissonSampledEvent(self.sampling_rate, gaussian)
         return SelfComposedEvent(step, self.steps)
 
@@ -80,7 +77,7 @@ class PoissonSum(Sum):
         """See `Sum`."""
         return self.sampling_rate if self.fold is None else 0.5
 
-    def expected(self, unit: Unit) -> float:
+    def divisor(self, unit: Unit) -> float:
         """How many units take part in one step, as the public expects: what a sum is divided by."""
         return self.sampling_rate * unit.size
 
@@ -91,8 +88,8 @@ class PoissonSum(Sum):
         if self.fold is not None:
             sample += f" of half {self.fold} of two, which a keyed hash of the id or rows decides"
         elif rate < 1:
-            sample += f" (about {self.expected(unit):,.6g} of {unit.size:,})"
-        return described(self, unit, sample + (", fresh every step" if rate < 1 else ""))
+            sample += f" (about {self.divisor(unit):,.6g} of {unit.size:,})"
+        return describe_sum(self, unit, sample + (", fresh every step" if rate < 1 else ""))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -114,7 +111,7 @@ class FixedSizeSum(Sum):
         PlanError: a parameter is outside its range.
     """
 
-    kind: Literal["fixed_size_sum"] = named("fixed_size_sum")
+    kind: Literal["fixed_size_sum"] = kind_field("fixed_size_sum")
     name: str
     steps: int
     batch_size: int
@@ -126,7 +123,7 @@ class FixedSizeSum(Sum):
     horizon: int = 1
 
     def __post_init__(self) -> None:
-        check(
+        require_valid(
             f"{self.name}.batch_size",
             self.batch_size,
             1 <= self.batch_size <= self.population,
@@ -137,7 +134,7 @@ class FixedSizeSum(Sum):
     @property
     def event(self) -> Event:
         """The part as an event (Gaussian sampled without replacement, composed T times)."""
-        gaussian = GaussianEvent(calibrated(self.noise_multiplier, self.name))
+        gaussian = GaussianEvent(require_calibrated(self.noise_multiplier, self.name))
         return SelfComposedEvent(SampledWithoutReplacementEvent(self.population, self.batch_size, gaussian), self.steps)
 
     @property
@@ -145,18 +142,20 @@ class FixedSizeSum(Sum):
         """See `Sum`."""
         return self.batch_size / self.population
 
-    def expected(self, unit: Unit) -> float:
+    def divisor(self, unit: Unit) -> float:
         """How many places one step draws: what a sum is divided by."""
         return self.batch_size
 
     def describe(self, unit: Unit) -> str:
         """See `Part`."""
         places = f"{self.batch_size:,} of {self.population:,} places"
-        return described(self, unit, f"a sample of fixed size ({places}, drawn without replacement), fresh every step")
+        sample = f"a sample of fixed size ({places}, drawn without replacement), fresh every step"
+        return describe_sum(self, unit, sample)
 
     def validate(self, unit: Unit) -> None:
         """Raise a PlanError unless the population is the unit's."""
-        check(f"{self.name}.population", self.population, self.population == unit.size, f"the unit's, {unit.size}")
+        size = unit.size
+        require_valid(f"{self.name}.population", self.population, self.population == size, f"the unit's, {size}")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -183,7 +182,7 @@ class UserSum(Sum):
         PlanError: a parameter is outside its range.
     """
 
-    kind: Literal["user_sum"] = named("user_sum")
+    kind: Literal["user_sum"] = kind_field("user_sum")
     name: str
     steps: int
     users: int
@@ -198,47 +197,43 @@ class UserSum(Sum):
     held_by: ClassVar[HeldBy] = "visitors"
 
     def __post_init__(self) -> None:
-        whole = all(type(n) is int and n >= 1 for n in (self.users, self.participations))
-        check(f"{self.name}.users and participations", (self.users, self.participations), whole, "whole numbers >= 1")
-        valid_correlation = self.correlation in get_args(Correlation)
-        check(f"{self.name}.correlation", self.correlation, valid_correlation, " or ".join(get_args(Correlation)))
-        plain = self.decay == (1.0,) or self.correlation == "toeplitz"
-        rates = plain and len(self.decay) >= 1 and all(0 <= rate <= 1 for rate in self.decay)
-        check(f"{self.name}.decay", self.decay, rates, 'rates in [0, 1]; (1.0,) unless the correlation is "toeplitz"')
+        counts, decay, kinds = (self.users, self.participations), self.decay, get_args(Correlation)
+        whole = all(type(n) is int and n >= 1 for n in counts)
+        require_valid(f"{self.name}.users and participations", counts, whole, "whole numbers >= 1")
+        require_valid(f"{self.name}.correlation", self.correlation, self.correlation in kinds, " or ".join(kinds))
+        plain = decay == (1.0,) or self.correlation == "toeplitz"
+        rates = plain and len(decay) >= 1 and all(0 <= rate <= 1 for rate in decay)
+        expected = 'rates in [0, 1]; (1.0,) unless the correlation is "toeplitz"'
+        require_valid(f"{self.name}.decay", decay, rates, expected)
         self.require()
 
     @property
     def event(self) -> Event:
         """The part as an event: one Gaussian, however many sums there are."""
-        return GaussianEvent(calibrated(self.noise_multiplier, self.name))
+        return GaussianEvent(require_calibrated(self.noise_multiplier, self.name))
 
-    def expected(self, unit: Unit) -> float:
+    def divisor(self, unit: Unit) -> float:
         """How many people are expected for one sum: what it is divided by."""
         return self.users
 
     def describe(self, unit: Unit) -> str:
         """See `Part`."""
+        sigma = require_calibrated(self.noise_multiplier, self.name)
+        rates = ", ".join(f"{rate:g}" for rate in self.decay)
+        matched = "" if self.decay == (1.0,) else f", matched to sums that fade at {rates}"
         return (
             f"{self.steps:,} noisy sum(s), each over all {unit.name}(s) that are met for it ({self.users:,} are "
             f"expected, however many come); one {unit.name} adds to at most {self.participations:,} of them, as a "
-            f"register of contributions keeps, a vector of norm at most {self.clip_norm:.6g} made from {rows_of(self)} "
-            f"of that meeting, under {self.correlation} noise of a standard deviation of "
-            f"{calibrated(self.noise_multiplier, self.name):.6g} times the largest norm of all it adds{_matched(self)}"
+            f"register of contributions keeps, a vector of norm at most {self.clip_norm:.6g} made from "
+            f"{describe_rows(self)} of that meeting, under {self.correlation} noise of a standard deviation of "
+            f"{sigma:.6g} times the largest norm of all it adds{matched}"
         )
 
 
-def described(part: Sum, unit: Unit, sample: str) -> str:
+def describe_sum(part: Sum, unit: Unit, sample: str) -> str:
     """What sums over samples of units are, and what one unit adds to them."""
-    scale = calibrated(part.noise_multiplier, part.name) * part.clip_norm
+    scale = require_calibrated(part.noise_multiplier, part.name) * part.clip_norm
     return (
         f"{part.steps:,} noisy sum(s) over {sample}; one {unit.name} adds to one sum a vector of norm at most "
-        f"{part.clip_norm:.6g} made from {rows_of(part)}, under noise of standard deviation {scale:.6g} a number"
-    )
-
-
-def _matched(part: UserSum) -> str:
-    return (
-        ""
-        if part.decay == (1.0,)
-        else f", matched to sums that fade at {', '.join(f'{rate:g}' for rate in part.decay)}"
+        f"{part.clip_norm:.6g} made from {describe_rows(part)}, under noise of standard deviation {scale:.6g} a number"
     )

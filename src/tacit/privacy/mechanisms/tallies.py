@@ -45,7 +45,7 @@ class Tally(Protocol):
         """Rows of many units without padding, each column [M, ...] -> of each table, the cell [M] of every row."""
 
 
-def vectors_of(contribution: Contribution | Tally, rows: Rows, state: Any) -> Floats:
+def contribution_vectors(contribution: Contribution | Tally, rows: Rows, state: Any) -> Floats:
     """The contributions [U, d] of units with padded rows, each column [U, L, ...], not clipped.
 
     Raises:
@@ -57,7 +57,7 @@ def vectors_of(contribution: Contribution | Tally, rows: Rows, state: Any) -> Fl
     units, owner = len(mask), np.nonzero(mask)[0]
     alone = {name: column[mask] for name, column in rows.items() if name != "mask" and column.shape[:2] == mask.shape}
     shares = 1 / np.maximum(np.bincount(owner, minlength=units), 1)[owner]
-    tables = zip(_checked(contribution, alone, state, len(owner)), contribution.sizes, strict=True)
+    tables = zip(_require_cells(contribution, alone, state, len(owner)), contribution.sizes, strict=True)
     return np.hstack(
         [np.bincount(owner * size + cell, shares, units * size).reshape(units, size) for cell, size in tables]
     )
@@ -82,23 +82,23 @@ def clipped_tallies(
     and as many blocks before they are added to the sums (`floating_point.md`).
 
     Raises:
-        MechanismError: the tally names cells that are not there; or see `clipping.checked_clip`.
+        MechanismError: the tally names cells that are not there; or see `clipping.require_clip`.
     """
-    cells = _checked(tally, rows, state, len(owner))
+    cells = _require_cells(tally, rows, state, len(owner))
     count = np.bincount(owner, minlength=len(replicate))
     shares = 1 / np.maximum(count, 1)
     norms = np.sqrt(_squares(cells, tally.sizes, owner, count)) * shares
     weights = (clipping.coefficients(norms, clip) * shares)[owner]
     ends = np.searchsorted(replicate[owner], np.arange(len(sums) + 1))
     columns = list(itertools.pairwise(np.cumsum([0, *tally.sizes])))
-    for total, rest, (start, end) in zip(sums, lost, itertools.pairwise(ends), strict=True):
+    for total, residual, (start, end) in zip(sums, lost, itertools.pairwise(ends), strict=True):
         for several in range(start, end, clipping.BLOCK**2):
             added = np.zeros_like(total)
             for first in range(several, min(several + clipping.BLOCK**2, end), clipping.BLOCK):
                 block = slice(first, min(first + clipping.BLOCK, end))
                 for cell, (a, b) in zip(cells, columns, strict=True):
                     added[a:b] += np.bincount(cell[block], weights[block], b - a)
-            clipping.add_to(total, rest, added)
+            clipping.add_compensated(total, residual, added)
 
 
 def _squares(cells: Cells, sizes: tuple[int, ...], owner: Integers, count: Integers) -> Integers:
@@ -108,10 +108,10 @@ def _squares(cells: Cells, sizes: tuple[int, ...], owner: Integers, count: Integ
     inside = several[owner]
     if not inside.any():
         return squares
-    who = (np.cumsum(several) - 1)[owner[inside]]
-    units = int(who[-1]) + 1
+    local_units = (np.cumsum(several) - 1)[owner[inside]]
+    units = int(local_units[-1]) + 1
     for cell, size in zip(cells, sizes, strict=True):
-        keys = who * size + cell[inside]
+        keys = local_units * size + cell[inside]
         if units * size <= DENSE * len(keys):
             table = np.bincount(keys, minlength=units * size).reshape(units, size)
             squares[several] += np.einsum("uc,uc->u", table, table)
@@ -119,11 +119,11 @@ def _squares(cells: Cells, sizes: tuple[int, ...], owner: Integers, count: Integ
         keys.sort()  # every unit keeps its places
         starts = np.flatnonzero(np.diff(keys, prepend=-1))
         often = np.diff(starts, append=len(keys))
-        squares[several] += np.bincount(who[starts], often * often, units).astype(np.int64)
+        squares[several] += np.bincount(local_units[starts], often * often, units).astype(np.int64)
     return squares
 
 
-def _checked(tally: Tally, rows: Rows, state: Any, count: int) -> Cells:
+def _require_cells(tally: Tally, rows: Rows, state: Any, count: int) -> Cells:
     """The cells that the tally names, each [count]."""
     cells = [np.asarray(cell) for cell in tally.cells(rows, state)]
     if len(cells) != len(tally.sizes) or not all(

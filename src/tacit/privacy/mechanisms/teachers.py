@@ -14,7 +14,7 @@ from torch.nn.functional import leaky_relu, softplus
 from tacit.errors import MechanismError
 from tacit.privacy.gradients.clipped_sums import secret_generator
 from tacit.privacy.gradients.clipping import SLACK
-from tacit.privacy.mechanisms.base import calibrated
+from tacit.privacy.mechanisms.base import require_calibrated
 from tacit.privacy.mechanisms.votes import TeacherVotes
 from tacit.privacy.noise.lattice import add_noise
 from tacit.privacy.noise.secret import SecretNoise
@@ -46,7 +46,7 @@ class Teachers:
             self._learn(against, noise)
         with torch.no_grad():
             count = (self._logits(generated.expand(part.teachers, *generated.shape)) > 0).sum(0).double().numpy()
-        scale = calibrated(part.noise_multiplier, part.name) * math.sqrt(len(generated)) * (1 + SLACK)
+        scale = require_calibrated(part.noise_multiplier, part.name) * math.sqrt(len(generated)) * (1 + SLACK)
         return torch.from_numpy((add_noise(count, scale, noise) / part.teachers).astype(np.float32))
 
     def _learn(self, against: Tensor, noise: SecretNoise) -> None:

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tacit.errors import PlanError
-from tacit.validation import check
+from tacit.validation import require_valid
 
 GRID: Final = 2**20
 """Steps of the grid in one expert."""
@@ -37,7 +37,7 @@ class PMin:
     kind: Literal["p_min"] = field(default="p_min", init=False)
 
     def __post_init__(self) -> None:
-        check("floor", self.probability, 0 < self.probability <= 0.5, "a probability in (0, 1/2]")
+        require_valid("floor", self.probability, 0 < self.probability <= 0.5, "a probability in (0, 1/2]")
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ class KappaStop:
     kind: Literal["kappa_stop"] = field(default="kappa_stop", init=False)
 
     def __post_init__(self) -> None:
-        check("floor", self.probability, 0 < self.probability < 1, "a probability in (0, 1)")
+        require_valid("floor", self.probability, 0 < self.probability < 1, "a probability in (0, 1)")
 
 
 Floor = PMin | KappaStop
@@ -63,21 +63,21 @@ Numbers = npt.NDArray[np.float64]
 class Thresholds:
     """What one trajectory's tests use; all of it public and on the grid."""
 
-    safe: float  # theta; prefixes with a smaller count are unsafe, and their release is paid for by delta
+    safe_count: float  # theta; prefixes with a smaller count are unsafe, and their release is paid for by delta
     threshold: float  # theta_hat, what a count is compared with
     threshold_scale: float  # b1, scale of the discrete Laplace noise on the threshold, drawn once a trajectory
     step_scale: float  # b2, scale of the noise on each count, drawn at every step
 
 
-def epsilon_of(thresholds: Thresholds, floor: Floor, *, actions: int, experts: int) -> float:
+def trajectory_epsilon(thresholds: Thresholds, floor: Floor, *, actions: int, experts: int) -> float:
     """Epsilon of one trajectory: the larger of the two directions' (`proofs/above_threshold.md`, theorem)."""
     # experts: M, a public lower bound
     x, y = 1 / thresholds.threshold_scale, 1 / thresholds.step_scale
     if isinstance(floor, PMin):
-        removed = x + y + math.log1p(_odds(floor, actions) / thresholds.safe)
+        removed = x + y + math.log1p(_odds(floor, actions) / thresholds.safe_count)
     else:
-        removed = x + y + math.log1p(math.exp(-y) / (floor.probability * thresholds.safe))
-    return max(removed, y + _fewer(experts)) * (1 + _ROUNDING)
+        removed = x + y + math.log1p(math.exp(-y) / (floor.probability * thresholds.safe_count))
+    return max(removed, y + _removal_epsilon(experts)) * (1 + _ROUNDING)
 
 
 def tail(threshold_scale: float, step_scale: float, t: float) -> float:
@@ -105,11 +105,12 @@ def tail(threshold_scale: float, step_scale: float, t: float) -> float:
 def optimise(floor: Floor, *, actions: int, experts: int, epsilon: float, delta: float) -> Thresholds:
     """The thresholds with the smallest `threshold` for which one trajectory is (epsilon, delta)-private."""
     # experts: M, a public lower bound; returns: the same thresholds for the same arguments, always
-    check("floor", floor, type(floor) in (PMin, KappaStop), "PMin(...) or KappaStop(...)")
-    check("experts", experts, type(experts) is int and experts >= 2, "a whole number >= 2")
-    check("actions", actions, type(actions) is int and actions >= 2, "a whole number >= 2")
-    check("epsilon of a trajectory", epsilon, _fewer(experts) < epsilon < math.inf, "above ln(experts / (experts - 1))")
-    check("delta of a trajectory", delta, 0 < delta < 0.5, "a number in (0, 1/2)")
+    require_valid("floor", floor, type(floor) in (PMin, KappaStop), "PMin(...) or KappaStop(...)")
+    require_valid("experts", experts, type(experts) is int and experts >= 2, "a whole number >= 2")
+    require_valid("actions", actions, type(actions) is int and actions >= 2, "a whole number >= 2")
+    above = _removal_epsilon(experts) < epsilon < math.inf
+    require_valid("epsilon of a trajectory", epsilon, above, "above ln(experts / (experts - 1))")
+    require_valid("delta of a trajectory", delta, 0 < delta < 0.5, "a number in (0, 1/2)")
     if isinstance(floor, PMin):
         _odds(floor, actions)
     x, y = _shares(floor, actions, experts, epsilon, delta)
@@ -122,7 +123,7 @@ def optimise(floor: Floor, *, actions: int, experts: int, epsilon: float, delta:
     return best
 
 
-def longest(thresholds: Thresholds, floor: Floor, *, actions: int, experts: int, horizon: int) -> int:
+def longest_prefix(thresholds: Thresholds, floor: Floor, *, actions: int, experts: int, horizon: int) -> int:
     """Steps of the longest prefix whose count reaches the threshold if all experts agree on every step."""
     # With `PMin` even agreement lets the count fall by the floor's factor a step; with `KappaStop` it does not, and the
     # horizon is the answer (how often chance stops a prefix earlier: see `expected_length`).
@@ -141,7 +142,7 @@ def expected_length(
     # A statement about imagined experts, for planning: no record is read. A trajectory that leaves the preferred
     # actions counts as stopped there, episodes as ending at the horizon only.
     # horizon: T, the most steps of an episode; agreement: in [0, 1], 1 is all experts on every step
-    check("agreement", agreement, 0 <= agreement <= 1, "a share in [0, 1]")
+    require_valid("agreement", agreement, 0 <= agreement <= 1, "a share in [0, 1]")
     often, rare = _chances(floor, actions)
     step = agreement * often + (1 - agreement) * rare  # both the chance of the step and what it leaves of the count
     going = step * (1 - floor.probability if isinstance(floor, KappaStop) else 1.0)
@@ -171,9 +172,9 @@ def overflow_delta(trajectories: int, held_out: int, experts: int, epsilon: floa
     return min(1.0, 2 * (1 + math.exp(epsilon)) * overflow(trajectories, held_out, experts))
 
 
-def least_held_out(trajectories: int, experts: int, epsilon_total: float, delta: float, *, most: int) -> int:
+def smallest_holdout(trajectories: int, experts: int, epsilon_total: float, delta: float, *, limit: int) -> int:
     """The smallest r up to `most` for which `overflow_delta` is at most `delta`."""
-    for fresh in range(1, min(trajectories, most) + 1):
+    for fresh in range(1, min(trajectories, limit) + 1):
         if overflow_delta(trajectories, fresh, experts, epsilon_total) <= delta:
             return fresh
     what, expected = f"no hold-out makes overflow as rare as {delta:.3g}", "a positive delta for it"
@@ -189,17 +190,17 @@ def _chances(floor: Floor, actions: int) -> tuple[float, float]:
 def _odds(floor: PMin, actions: int) -> float:
     """p_max / p_min."""
     often, rare = _chances(floor, actions)
-    check("floor", rare, rare * actions <= 1, f"at most 1 / actions ({1 / actions:.3g})")
+    require_valid("floor", rare, rare * actions <= 1, f"at most 1 / actions ({1 / actions:.3g})")
     return often / rare
 
 
-def _fewer(experts: int) -> float:
+def _removal_epsilon(experts: int) -> float:
     """ln(M / (M - 1)): how much likelier one expert is drawn where another one is missing."""
     return -math.log1p(-1 / experts)
 
 
-def _safe(floor: Floor, actions: int, epsilon: float, x: Numbers, y: Numbers) -> Numbers:
-    """theta for which `epsilon_of` is epsilon in the direction that needs it; x, y: 1 / b1, 1 / b2."""
+def _safe_counts(floor: Floor, actions: int, epsilon: float, x: Numbers, y: Numbers) -> Numbers:
+    """theta for which `trajectory_epsilon` is epsilon in the direction that needs it; x, y: 1 / b1, 1 / b2."""
     if isinstance(floor, PMin):
         return _odds(floor, actions) / np.expm1(epsilon - x - y)
     return 1 / (floor.probability * np.exp(y) * np.expm1(epsilon - x - y))
@@ -210,10 +211,10 @@ def _shares(floor: Floor, actions: int, experts: int, epsilon: float, delta: flo
     low, high = np.array([1e-3, 1e-3]), np.array([0.999, 0.999])
     for _ in range(_ROUNDS):
         first, second = (g.ravel() for g in np.meshgrid(*np.linspace(low, high, _SIDE).T))
-        inside = (first + second < 0.9995) & (second * epsilon + _fewer(experts) < epsilon)
+        inside = (first + second < 0.9995) & (second * epsilon + _removal_epsilon(experts) < epsilon)
         first, second = first[inside], second[inside]
         x, y = first * epsilon, second * epsilon
-        best = int(np.argmin(_safe(floor, actions, epsilon, x, y) + _margin(1 / x, 1 / y, delta)))
+        best = int(np.argmin(_safe_counts(floor, actions, epsilon, x, y) + _margin(1 / x, 1 / y, delta)))
         centre, step = np.array([first[best], second[best]]), (high - low) / (_SIDE - 1)
         low, high = np.maximum(centre - 1.5 * step, 1e-4), np.minimum(centre + 1.5 * step, 0.9999)
     return float(x[best]), float(y[best])
@@ -234,9 +235,11 @@ def _margin(first: Numbers, second: Numbers, delta: float) -> Numbers:
 def _on_grid(floor: Floor, actions: int, experts: int, epsilon: float, delta: float, x: float, y: float) -> Thresholds:
     """Thresholds with 1 / b1 = x and 1 / b2 = y at most, on the grid, that keep to epsilon and delta exactly."""
     first, second = (math.ceil(GRID / share) / GRID for share in (x, y))
-    check("epsilon of a trajectory", epsilon, max(first, second) <= _LARGEST, "large enough for noise below 2**20")
-    steps = math.ceil(GRID * float(_safe(floor, actions, epsilon, np.array(x), np.array(y))))
-    while epsilon_of(Thresholds(steps / GRID, 0.0, first, second), floor, actions=actions, experts=experts) > epsilon:
+    drawn = max(first, second) <= _LARGEST
+    require_valid("epsilon of a trajectory", epsilon, drawn, "large enough for noise below 2**20")
+    steps = math.ceil(GRID * float(_safe_counts(floor, actions, epsilon, np.array(x), np.array(y))))
+    public = {"actions": actions, "experts": experts}
+    while trajectory_epsilon(Thresholds(steps / GRID, 0.0, first, second), floor, **public) > epsilon:
         steps += 1 + steps // 2**40
     above = math.ceil(GRID * float(_margin(np.array(first), np.array(second), delta)))
     low, high = 0, 2 * above + GRID

@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 from tacit.privacy.accounting.events import Event, GaussianEvent, SelfComposedEvent
-from tacit.privacy.mechanisms.base import Part, RowsOf, calibrated, check_noise, named, whole
+from tacit.privacy.mechanisms.base import Part, RowsOf, kind_field, require_calibrated, require_noise, require_whole
 from tacit.units import Unit
-from tacit.validation import check
+from tacit.validation import require_valid
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,7 +38,7 @@ class TeacherVotes(Part):
         PlanError: a parameter is outside its range.
     """
 
-    kind: Literal["teacher_votes"] = named("teacher_votes")
+    kind: Literal["teacher_votes"] = kind_field("teacher_votes")
     name: str
     steps: int
     queries: int
@@ -55,19 +55,19 @@ class TeacherVotes(Part):
     in_selection: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        whole(self, "steps", "queries", "teachers", "width", "updates", "batch_size")
-        check_noise(self)
+        require_whole(self, "steps", "queries", "teachers", "width", "updates", "batch_size")
+        require_noise(self)
         rate = self.learning_rate
-        check(f"{self.name}.learning_rate", rate, math.isfinite(rate) and rate > 0, "a finite number > 0")
+        require_valid(f"{self.name}.learning_rate", rate, math.isfinite(rate) and rate > 0, "a finite number > 0")
 
     @property
     def event(self) -> Event:
         """The part as an event: a Gaussian a batch, data-independent."""
-        return SelfComposedEvent(GaussianEvent(calibrated(self.noise_multiplier, self.name)), self.steps)
+        return SelfComposedEvent(GaussianEvent(require_calibrated(self.noise_multiplier, self.name)), self.steps)
 
     def describe(self, unit: Unit) -> str:
         """See `Part`."""
-        scale = calibrated(self.noise_multiplier, self.name) * math.sqrt(self.queries)
+        scale = require_calibrated(self.noise_multiplier, self.name) * math.sqrt(self.queries)
         return (
             f"{self.steps:,} batches of {self.queries:,} counts of votes; one {unit.name} teaches one of "
             f"{self.teachers:,} teachers, dealt out at random once a run, and moves each count by at most 1 with one "

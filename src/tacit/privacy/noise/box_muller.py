@@ -99,17 +99,17 @@ def _refine_tail(words: Words, extra: Words64, out: Float32, scale: float) -> No
     out[n + rare] = r * np.sin(angle)
 
 
-def _compiled(name: str) -> Any:
+def _load_kernel(name: str) -> Any:
     try:
         return getattr(importlib.import_module("tacit.privacy.noise._gaussian"), name)
     except ImportError:
         return None
 
 
-box_muller_compiled: Final[BoxMuller | None] = _compiled("gaussian")
+box_muller_compiled: Final[BoxMuller | None] = _load_kernel("gaussian")
 """The C kernel (same words, same law, rounding apart), or None where the package was installed without a compiler."""
 
-noisy_mean_compiled: Final[NoisyMean | None] = _compiled("noisy_mean")
+noisy_mean_compiled: Final[NoisyMean | None] = _load_kernel("noisy_mean")
 """What `box_muller_compiled` makes of the same words, plus `total`, at the nearest multiple of `step`, over `divisor`.
 
 The sum is of float64; `out` may be `total`. In one pass, in which the noise never leaves the first-level cache.

@@ -46,17 +46,17 @@ def coefficients(steps: int, decay: Sequence[float] = (1.0,)) -> Float64:
     """
     steps = operator.index(steps)
     if steps < 1:
-        raise _refused("there are no steps", "steps >= 1", "ask for as many steps as the plan has")
+        raise _plan_error("there are no steps", "steps >= 1", "ask for as many steps as the plan has")
     decay = tuple(float(r) for r in decay)
     if not decay or not all(0 <= r <= 1 for r in decay):
-        raise _refused("a decay is out of range", "at least one number, each in [0, 1]", "use decay=(1.0,)")
+        raise _plan_error("a decay is out of range", "at least one number, each in [0, 1]", "use decay=(1.0,)")
     k = np.arange(1, steps)
     half = np.concatenate(([1.0], np.cumprod((2 * k - 1) / (2 * k))))  # (1 - x)^(-1/2)
     result: Float64 = np.eye(1, steps)[0]
     for r in decay:
         result = np.convolve(result, half * r ** np.arange(steps))[:steps]
     if np.any(np.diff(result) > _ROUNDING):
-        raise _refused(
+        raise _plan_error(
             "the square root of the workload increases",
             "a decay for which its coefficients never do, such as (1.0,) or (1.0, momentum)",
             "leave some of the decay out; the noise is then matched less well, and the guarantee holds",
@@ -91,16 +91,16 @@ def sensitivity(correlation: Correlation, steps: int, participations: int, decay
     """
     most, steps = operator.index(participations), operator.index(steps)
     if most < 1 or steps < 1:
-        raise _refused("there are no steps or participations", "both at least 1", "give the plan's own numbers")
+        raise _plan_error("there are no steps or participations", "both at least 1", "give the plan's own numbers")
     if correlation == "independent":
         return math.sqrt(most)
     if correlation == "tree":
         worst = _worst_leaves(steps, min(most, steps))[1:]
     elif correlation == "toeplitz":
         sums = np.cumsum(coefficients(steps, decay))
-        worst = np.array([_first_columns(sums, j) for j in range(1, min(most, steps) + 1)])
+        worst = np.array([_column_sum_norm(sums, j) for j in range(1, min(most, steps) + 1)])
     else:
-        raise _refused("there is no such correlation", "'independent', 'toeplitz' or 'tree'", "use one of these")
+        raise _plan_error("there is no such correlation", "'independent', 'toeplitz' or 'tree'", "use one of these")
     return math.sqrt(float(np.max(most / np.arange(1, worst.size + 1) * worst)))
 
 
@@ -146,19 +146,19 @@ class CorrelatedNoise:
         self._pid, self._lock = os.getpid(), threading.Lock()
 
     @property
-    def left(self) -> int:
+    def steps_left(self) -> int:
         """How many steps there is still noise for."""
         return self._steps - self._step
 
-    def next(self, size: int, scale: float) -> Float64:
+    def next_noise(self, size: int, scale: float) -> Float64:
         """The noise of the next step: [size] float64, its coordinates independent of each other."""
         # scale: standard deviation of the noise that one contribution of a person alone would need (sigma * clip)
         with self._lock:
-            if os.getpid() != self._pid or self.left == 0 or self._size(size) != size:
+            if os.getpid() != self._pid or self.steps_left == 0 or self._size(size) != size:
                 what = "correlated noise cannot go on here"
                 expected = f"at most {self._steps} steps of one size, in the process that began"
                 remedy = "open a fresh block of noise"
-                raise MechanismError(what, where="CorrelatedNoise.next", expected=expected, remedy=remedy)
+                raise MechanismError(what, where="CorrelatedNoise.next_noise", expected=expected, remedy=remedy)
             factor = scale * self._sensitivity
             self._noise.gaussian(0, factor)  # refuses a bad scale before anything is drawn
             result = self._draw(size) * factor
@@ -183,7 +183,7 @@ class CorrelatedNoise:
         return np.asarray(self._drawn[level] - replaced, np.float64)
 
     def __repr__(self) -> str:
-        return f"CorrelatedNoise({self._correlation!r}, steps={self._steps}, left={self.left})"
+        return f"CorrelatedNoise({self._correlation!r}, steps={self._steps}, left={self.steps_left})"
 
     def __reduce_ex__(self, protocol: object) -> NoReturn:
         what = "correlated noise cannot be pickled or copied"
@@ -191,31 +191,31 @@ class CorrelatedNoise:
         raise MechanismError(what, where="CorrelatedNoise", expected=expected, remedy=remedy)
 
 
-def _first_columns(sums: Float64, count: int) -> float:
+def _column_sum_norm(sums: Float64, count: int) -> float:
     """Squared norm of the sum of the first `count` columns of C; `sums` [n] are running sums of its first column."""
     column = sums.copy()
     column[count:] -= sums[:-count]
     return float(column @ column)
 
 
-def _worst_leaves(steps: int, most: int) -> Float64:
+def _worst_leaves(steps: int, limit: int) -> Float64:
     """[most + 1]: for each number of leaves the largest sum, over the nodes that hold them, of squared counts."""
     # Row t of a tree's C sums the 2^l steps that end with t (counted from 1), 2^l the largest power of two that divides
     # t. So of the intervals [i 2^l, (i + 1) 2^l) inside the n steps those with even i are rows.
-    squares = np.arange(most + 1) ** 2.0
+    squares = np.arange(limit + 1) ** 2.0
     whole = np.array([0.0, 0.0])  # by number of leaves: the interval of this level that is no row, when it is complete
     rest = np.array([0.0])  # the incomplete interval at the right end
     for level in range(steps.bit_length()):
         row = whole + squares[: whole.size]
         if steps >> level & 1:
-            rest = _join(row, rest, most)
-        whole = _join(row, whole, most)
+            rest = _join(row, rest, limit)
+        whole = _join(row, whole, limit)
     return rest
 
 
-def _join(left: Float64, right: Float64, most: int) -> Float64:
+def _join(left: Float64, right: Float64, limit: int) -> Float64:
     """The best split of a number of leaves over two intervals, for each number up to `most`."""
-    result = np.full(min(left.size + right.size - 1, most + 1), -np.inf)
+    result = np.full(min(left.size + right.size - 1, limit + 1), -np.inf)
     for count, value in enumerate(left):
         part = result[count : count + right.size]
         np.maximum(part, value + right[: part.size], out=part)
@@ -226,5 +226,5 @@ def _lowest_bit(number: int) -> int:
     return (number & -number).bit_length() - 1
 
 
-def _refused(what: str, expected: str, remedy: str) -> PlanError:
+def _plan_error(what: str, expected: str, remedy: str) -> PlanError:
     return PlanError(what, where="correlated noise", expected=expected, remedy=remedy)

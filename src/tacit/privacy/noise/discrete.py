@@ -34,9 +34,9 @@ def discrete_laplace(draw: Draw, size: int, scale: int) -> Integers:
     todo = np.arange(size)
     while todo.size:
         low = draw(np.full(todo.size, int(scale), np.int64))
-        accepted = _one_in_exp(draw, low, int(scale))
+        accepted = _bernoulli_exp(draw, low, int(scale))
         low, places = low[accepted], todo[accepted]
-        magnitude = low + int(scale) * _ones(draw, places.size)
+        magnitude = low + int(scale) * _geometric_exp(draw, places.size)
         negative = draw(np.full(places.size, 2, np.int64)) == 1
         once = ~(negative & (magnitude == 0))  # else zero would have two signs and twice its probability
         result[places[once]] = np.where(negative, -magnitude, magnitude)[once]
@@ -44,7 +44,7 @@ def discrete_laplace(draw: Draw, size: int, scale: int) -> Integers:
     return result
 
 
-def _one_in_exp(draw: Draw, numerator: Integers, denominator: int) -> npt.NDArray[np.bool_]:
+def _bernoulli_exp(draw: Draw, numerator: Integers, denominator: int) -> npt.NDArray[np.bool_]:
     """True with probability exp(-numerator / denominator), exactly; numerators from 0 to the denominator."""
     # With x = numerator / denominator, coins of probability x / 1, x / 2, ... are thrown until one fails; the k-th is
     # the first to fail with probability x^(k-1) / (k-1)! - x^k / k!, and over odd k these sum to exp(-x).
@@ -57,12 +57,12 @@ def _one_in_exp(draw: Draw, numerator: Integers, denominator: int) -> npt.NDArra
     return odd
 
 
-def _ones(draw: Draw, size: int) -> Integers:
+def _geometric_exp(draw: Draw, size: int) -> Integers:
     """How often in a row an event of probability exp(-1) happens: [size] geometric numbers."""
     count = np.zeros(size, np.int64)
     todo = np.arange(size)
     while todo.size:
-        todo = todo[_one_in_exp(draw, np.ones(todo.size, np.int64), 1)]
+        todo = todo[_bernoulli_exp(draw, np.ones(todo.size, np.int64), 1)]
         count[todo] += 1
     return count
 
@@ -125,16 +125,16 @@ def _throw(
     draw: Draw, alive: npt.NDArray[np.bool_], times: Integers, factors: tuple[tuple[Integers, Integers], ...]
 ) -> None:
     """Clear `alive` unless so many coins of probability exp(-product of the fractions) all fall on heads."""
-    left, todo = times.copy(), np.flatnonzero(alive & (times > 0))
+    remaining, todo = times.copy(), np.flatnonzero(alive & (times > 0))
     while todo.size:
-        heads = _one_in_exp_of_product(draw, tuple((top[todo], bottom[todo]) for top, bottom in factors), todo.size)
+        heads = _bernoulli_exp_product(draw, tuple((top[todo], bottom[todo]) for top, bottom in factors), todo.size)
         alive[todo[~heads]] = False
-        left[todo] -= 1
+        remaining[todo] -= 1
         todo = todo[heads]
-        todo = todo[left[todo] > 0]
+        todo = todo[remaining[todo] > 0]
 
 
-def _one_in_exp_of_product(
+def _bernoulli_exp_product(
     draw: Draw, factors: tuple[tuple[Integers, Integers], ...], size: int
 ) -> npt.NDArray[np.bool_]:
     """[size] true with probability exp(-x), x the product of fractions in [0, 1]; as in `discrete_laplace`."""

@@ -42,7 +42,7 @@ def step(scale: float) -> float:
     return 2.0 ** (math.frexp(scale)[1] - BITS) if scale > 0 else 0.0
 
 
-def rounded(total: Float64, noise: Float32 | Float64, scale: float) -> Float64:
+def round_to_lattice(total: Float64, noise: Float32 | Float64, scale: float) -> Float64:
     """`total + noise` on the lattice of noise of at least this standard deviation; float64, of the total's shape.
 
     Guarantee: the multiple of the step that is nearest to the float64 sum. Dividing and multiplying by a power of two
@@ -55,29 +55,29 @@ def rounded(total: Float64, noise: Float32 | Float64, scale: float) -> Float64:
 
 def add_noise(total: Float64, scale: float, noise: NoiseSource) -> Float64:
     """`total` plus N(0, scale^2) a coordinate, on the lattice; float64."""
-    return rounded(total, noise.gaussian(total.size, scale).reshape(total.shape), scale)
+    return round_to_lattice(total, noise.gaussian(total.size, scale).reshape(total.shape), scale)
 
 
-FINER: Final = 20
+SHARE_BITS: Final = 20
 """Shares of one sum are whole multiples of the lattice's step over 2^FINER."""
 
 
-def finest(scale: float, clip: float) -> float:
+def share_unit(scale: float, clip: float) -> float:
     """What shares of a sum are counted in: the step over 2^FINER; without noise the clip takes the noise's place."""
-    return step(scale or clip) * 2.0**-FINER
+    return step(scale or clip) * 2.0**-SHARE_BITS
 
 
-def counted(total: Float64, unit: float, out: npt.NDArray[np.int64]) -> None:
+def count_in_units(total: Float64, unit: float, out: npt.NDArray[np.int64]) -> None:
     """The multiple of `unit`, a power of two, that is nearest to each number; they must lie within 2^62 units."""
     # total: [n], overwritten; out: [n], for the multiples
     np.multiply(total, 1 / unit, out=total)
     out[:] = np.rint(total, out=total)
 
 
-def on_lattice(numbers: npt.NDArray[np.int64], scale: float, clip: float) -> Float64:
+def combine_shares(numbers: npt.NDArray[np.int64], scale: float, clip: float) -> Float64:
     """The sum of everybody's `counted` shares, on the lattice of noise of this scale; without noise as it is."""
-    # numbers: [n], a multiple of `finest` each, overwritten
+    # numbers: [n], a multiple of `share_unit` each, overwritten
     if scale:
-        numbers += 2 ** (FINER - 1)
-        numbers >>= FINER
-    return np.multiply(numbers, step(scale) or finest(scale, clip), dtype=np.float64)
+        numbers += 2 ** (SHARE_BITS - 1)
+        numbers >>= SHARE_BITS
+    return np.multiply(numbers, step(scale) or share_unit(scale, clip), dtype=np.float64)

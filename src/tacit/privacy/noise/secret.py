@@ -391,7 +391,7 @@ def rows_within_units(
     return positions, kept
 
 
-def padded(positions: Int64, kept: Int64, rows_per_unit: int) -> tuple[Int64, npt.NDArray[np.bool_]]:
+def pad_rows(positions: Int64, kept: Int64, rows_per_unit: int) -> tuple[Int64, npt.NDArray[np.bool_]]:
     """What `rows_within_units` gave as [U, L], and the mask [U, L], True where a row counts."""
     # Guarantee: a row of one unit never stands in another's place: padding repeats the unit's own first row, masked
     # out.

@@ -13,17 +13,17 @@ LAW = "unit_key"
 """Under which kind of note a ledger holds that twins are different people."""
 
 
-def text(person: Any) -> str:
+def person_text(person: Any) -> str:
     """An id as the users spell it; of one that is no text its key, since 1 and 1.0 are one person."""
     return person if isinstance(person, str) else unit_keys.key_or_none(person) or ""
 
 
-def key(person: str) -> str:
+def person_key(person: str) -> str:
     """By which somebody is known, however the id is spelled; "" for nobody."""
     return unit_keys.key_or_none(person) or ""
 
 
-def noted(ledger: Ledger, kind: str) -> list[str]:
+def read_notes(ledger: Ledger, kind: str) -> list[str]:
     """A ledger's notes of a kind, in order."""
     payloads = [entry.payload for entry in ledger.entries() if entry.kind == "note"]
     return [payload["text"] for payload in payloads if payload["kind"] == kind]
@@ -32,13 +32,13 @@ def noted(ledger: Ledger, kind: str) -> list[str]:
 def note_law(ledgers: Iterable[Ledger], *, exact: bool) -> None:
     """Remember, once, that twins are different people, if they are."""
     for ledger in ledgers:
-        if exact and not noted(ledger, LAW):
+        if exact and not read_notes(ledger, LAW):
             ledger.note(LAW, "exact")
 
 
 def require_law(ledger: Ledger, *, exact: bool) -> None:
     """Refuse to meet people of a ledger under another law than before: who contributed would be let in again."""
-    if bool(noted(ledger, LAW)) != exact:
+    if bool(read_notes(ledger, LAW)) != exact:
         what = "people were met before under another law of who is one person"
         expected = "the unit_key with which they were first met: who contributed would be let in again"
         raise LedgerError(what, where=str(ledger.path), expected=expected, remedy="give the users that unit_key")

@@ -12,20 +12,20 @@ import numpy as np
 from tacit.errors import LedgerError, PlanError, PlanExhausted
 from tacit.privacy.accounting import bounds as accounting
 from tacit.privacy.accounting.bounds import Bound
-from tacit.privacy.accounting.filters import stated
+from tacit.privacy.accounting.filters import describe_composition
 from tacit.privacy.certificate.certificate import Certificate, Release
 from tacit.privacy.certificate.fields import LEAST_CHARGE
 from tacit.privacy.ledger.ledger import Ledger, RdpOrder
 from tacit.privacy.ledger.state import CALLBACK, POLICY
-from tacit.privacy.mechanisms.base import Part, Plan, Sum, certified, composed, publish_logs
-from tacit.privacy.mechanisms.kinds import part_of
+from tacit.privacy.mechanisms.base import Part, Plan, Sum, any_publishes_logs, certificate_parts, compose_parts
+from tacit.privacy.mechanisms.kinds import part_from_json
 from tacit.privacy.noise.secret import SecretNoise
 from tacit.privacy.sentences import Clause, clause
 from tacit.privacy.sentences import Label as Label
 from tacit.privacy.vault import plan as plans
 from tacit.privacy.vault.isolation import IsolationChecks, Value
-from tacit.privacy.vault.origins import acting, digest, known_by_digest
-from tacit.privacy.vault.selection import Selected
+from tacit.privacy.vault.origins import acting_policy, digest, has_digest
+from tacit.privacy.vault.selection import BestRun
 from tacit.tracking import Tracker
 from tacit.units import Promise
 
@@ -62,7 +62,7 @@ class Run:
         return self.part(name, Sum)  # type: ignore[type-abstract]
 
 
-def exhausted(run: Run, part: str) -> PlanExhausted:
+def exhausted_error(run: Run, part: str) -> PlanExhausted:
     """The error of a run that was begun or finished before and cannot be begun again."""
     return PlanExhausted(
         "the plan was run before, and a claimed step is never run again",
@@ -107,9 +107,9 @@ class BaseVault:
             or len({ledger.unit for ledger in ledgers}) != 1
             or len({ledger.dataset_id for ledger in ledgers}) != len(ledgers)
         ):
-            raise refused("the ledgers are missing, repeated or bound to different units", "one ledger a replicate")
+            raise vault_error("the ledgers are missing, repeated or bound to different units", "one ledger a replicate")
         if len(ledgers) > 1 and not simulated:
-            raise refused(
+            raise vault_error(
                 "several ledgers for one private dataset", "one ledger a dataset: each would spend the budget again"
             )
         self.ledgers = ledgers
@@ -120,7 +120,7 @@ class BaseVault:
         self._tracker = tracker
         self._admitted: dict[tuple[str, str], Part] = {}
         self._claimed: dict[tuple[str, str], range] = {}
-        self._named: set[tuple[str, str, str]] = set()
+        self._known_names: set[tuple[str, str, str]] = set()
         self._lock = threading.RLock()
 
     def _void_if_seeded(self) -> None:
@@ -134,7 +134,7 @@ class BaseVault:
     @property
     def callbacks(self) -> frozenset[str]:
         """Names of the user's own callbacks that were tried here."""
-        return frozenset(self._checks.foreign)
+        return frozenset(self._checks.foreign_names)
 
     @property
     def ledger(self) -> Ledger:
@@ -142,7 +142,7 @@ class BaseVault:
         return self.ledgers[0]
 
     def __reduce__(self) -> tuple[object, ...]:
-        raise refused("a vault cannot be copied or pickled", "one process and one vault a dataset")
+        raise vault_error("a vault cannot be copied or pickled", "one process and one vault a dataset")
 
     def reserve(self, plan: Plan) -> Run:
         """Charge the whole plan; the same plan again reopens what it has left, at no cost.
@@ -162,12 +162,12 @@ class BaseVault:
             remedy = "calibrate the plan with unit=vault.unit"
             raise PlanError(f"the plan {what}", where=f"{plan.method} plan", expected=expected, remedy=remedy)
         with _ADMISSION:
-            return self._reserved(plan)
+            return self._admit(plan)
 
-    def _reserved(self, plan: Plan) -> Run:
+    def _admit(self, plan: Plan) -> Run:
         self._require_fit(plan)
         parts = plan.parts()  # once: what is priced is what may run
-        bound = plans.bound(plan, parts)
+        bound = plans.certified_bound(plan, parts)
         plans.require_statable(plan)
         identity = plans.plan_id(plan)
         relation, described = plan.unit.relation, plans.describe(plan)
@@ -176,7 +176,7 @@ class BaseVault:
         for ledger in self.ledgers:
             rdp = None
             if isinstance(ledger.composition, RdpOrder):
-                rdp = accounting.renyi(composed(parts), order=ledger.composition.order, relation=relation)
+                rdp = accounting.renyi(compose_parts(parts), order=ledger.composition.order, relation=relation)
             ledger.reserve(identity, described, parts=steps, epsilon=charged, delta=plan.delta, rdp=rdp)
         self._admitted |= {(identity, part.name): part for part in parts}
         if self._tracker is not None:
@@ -197,7 +197,7 @@ class BaseVault:
         held = self._claimed.get((run.plan_id, part), range(0))
         return len(held) + self.ledger.steps(run.plan_id, part) - self.ledger.claimed(run.plan_id, part)
 
-    def touched(self, run: Run) -> bool:
+    def has_started(self, run: Run) -> bool:
         """Whether any step of the run has been claimed, now or in an earlier process."""
         return any(self.ledger.claimed(run.plan_id, part.name) for part in run.plan.parts())
 
@@ -212,34 +212,34 @@ class BaseVault:
             block = max(1, self.ledger.steps(run.plan_id, part) // 100)
             ranges = {ledger.claim(run.plan_id, part, block) for ledger in self.ledgers}
             if len(ranges) != 1:
-                raise refused("the replicates' ledgers are at different steps", "ledgers that began together")
+                raise vault_error("the replicates' ledgers are at different steps", "ledgers that began together")
             held = self._claimed[run.plan_id, part] = ranges.pop()
         return held.start
 
-    def at_block_end(self, run: Run, part: str) -> bool:
+    def is_block_end(self, run: Run, part: str) -> bool:
         """Whether every claimed step has been run: the moment at which a checkpoint loses nothing."""
         return not self._claimed.get((run.plan_id, part), range(0))
 
-    def fix(self, run: Run, policy: Any) -> None:
+    def record_policy(self, run: Run, policy: Any) -> None:
         """Enter in the ledger which policy the run has arrived at: whom it reads afterwards did not teach that policy.
 
         One that is no policy of tacit's classes over discrete actions is known by no digest, and not entered.
         """
-        if known_by_digest(policy):
+        if has_digest(policy):
             self._remember(run, {digest(policy)}, POLICY)
 
-    def _certified(self, run: Run, value: Value, label: Label, assumptions: Sequence[Clause]) -> Release[Value]:
+    def _certify(self, run: Run, value: Value, label: Label, assumptions: Sequence[Clause]) -> Release[Value]:
         """A value that came out of the run, with its certificate; `assumptions` are the vault's own."""
         self._checks.require_unchanged("release")
-        if (policy := acting(value)) is not None:
-            self.fix(run, policy)
+        if (policy := acting_policy(value)) is not None:
+            self.record_policy(run, policy)
         certificate = certify(
             run.plan,
             run.plan_id,
             self.ledger,
             label,
             simulated=self.simulated,
-            callbacks=sorted(self._remembered(run)),
+            callbacks=sorted(self._remembered_names(run)),
             assumptions=assumptions,
         )
         return Release(value, certificate)
@@ -247,7 +247,7 @@ class BaseVault:
     def _take(self, run: Run, part: Part, steps: int = 1) -> None:
         """Use up so many claimed steps of a part that this vault admitted, in this process; all of them or none."""
         if self._admitted.get((run.plan_id, part.name)) != part:
-            raise refused("the run is not as this vault admitted it", "the run that reserve returned, unchanged")
+            raise vault_error("the run is not as this vault admitted it", "the run that reserve returned, unchanged")
         with self._lock:
             for ledger in self.ledgers:
                 ledger.claimed(run.plan_id, part.name)  # refuses a forked child, which shares the held block
@@ -263,7 +263,7 @@ class BaseVault:
                 held = self._claimed[run.plan_id, part.name]
                 self._claimed[run.plan_id, part.name] = range(step + 1, held.stop)
 
-    def _out(self, run: Run, part: str, value: Value) -> Value:
+    def _track_release(self, run: Run, part: str, value: Value) -> Value:
         """A value that has left the mechanism of this part; the tracker is shown figures of it."""
         if self._tracker is not None:
             done = self.ledger.steps(run.plan_id, part) - self.steps_left(run, part)
@@ -272,20 +272,20 @@ class BaseVault:
 
     def _remember(self, run: Run, names: Set[str], kind: str = CALLBACK) -> None:
         """Enter what is the user's own in the ledgers, so that the certificates of later processes name it too."""
-        new = {name for name in names if (run.plan_id, kind, name) not in self._named}
-        for name in sorted(new - self._remembered(run, kind)) if new else ():
+        new = {name for name in names if (run.plan_id, kind, name) not in self._known_names}
+        for name in sorted(new - self._remembered_names(run, kind)) if new else ():
             for ledger in self.ledgers:
                 ledger.note(kind, f"{run.plan_id} {name}")
-        self._named |= {(run.plan_id, kind, name) for name in new}
+        self._known_names |= {(run.plan_id, kind, name) for name in new}
 
-    def _remembered(self, run: Run, kind: str = CALLBACK) -> set[str]:
+    def _remembered_names(self, run: Run, kind: str = CALLBACK) -> set[str]:
         """What was the user's own in this plan, now or in an earlier process."""
         notes = (entry.payload for entry in self.ledger.entries() if entry.kind == "note")
         texts = (note["text"].partition(" ") for note in notes if note["kind"] == kind)
         return {name for plan_id, _, name in texts if plan_id == run.plan_id}
 
 
-def refused(what: str, expected: str) -> LedgerError:
+def vault_error(what: str, expected: str) -> LedgerError:
     """The error of a vault that would not keep its promise."""
     return LedgerError(what, where="Vault", expected=expected, remedy="open one vault over one dataset and its ledger")
 
@@ -294,7 +294,7 @@ def figures(name: str, value: Any) -> dict[str, float]:
     """What a tracker is shown of a released value."""
     # returns: of an array or tensor NAME/length (Euclidean, over all replicates) and NAME/largest (absolute); of
     # prefixes NAME/count (those that are not empty) and NAME/steps; of a selection NAME/candidate and NAME/score
-    if isinstance(value, Selected):
+    if isinstance(value, BestRun):
         return {f"{name}/candidate": float(value.candidate), f"{name}/score": value.score}
     if isinstance(value, list):
         steps = np.concatenate([prefixes.lengths for prefixes in value])
@@ -326,13 +326,13 @@ def certify(
         {"plan_id": one.id, "method": one.method, "epsilon": one.epsilon, "delta": one.delta, "fold": one.fold}
         for one in ledger.plans()
     ]
-    apart = [clause("kept_apart", words=name) for name in callbacks]
+    callback_clauses = [clause("kept_apart", words=name) for name in callbacks]
     return Certificate.build(
         method=plan.method,
         source=plan.source,
         unit=plan.unit,
         event=plans.event(plan),
-        parts=certified(plan.parts()),
+        parts=certificate_parts(plan.parts()),
         delta=plan.delta,
         plan_id=plan_id,
         plan=plans.public_fields(plan),
@@ -343,21 +343,22 @@ def certify(
         releases=releases,
         budget=(ledger.epsilon, ledger.delta),
         epsilon_target=plan.epsilon,
-        composition=stated(ledger.composition),
+        composition=describe_composition(ledger.composition),
         covered=label.covered,
         not_covered=label.not_covered,
-        assumptions=[*label.assumptions, *apart, *assumptions],
-        not_protected=[*label.not_protected, *_logs_elsewhere(ledger, plan_id)],
+        assumptions=[*label.assumptions, *callback_clauses, *assumptions],
+        not_protected=[*label.not_protected, *_other_log_clauses(ledger, plan_id)],
     )
 
 
-def _logs_elsewhere(ledger: Ledger, plan_id: str) -> list[Clause]:
+def _other_log_clauses(ledger: Ledger, plan_id: str) -> list[Clause]:
     """Where another plan of the ledger protects policies alone: what the total then does not protect."""
     held = {plan.id for plan in ledger.plans()} - {plan_id}
     reserved = (entry.payload for entry in ledger.entries() if entry.kind == "reserve")
     plan_ids = {
         payload["plan"]
         for payload in reserved
-        if payload["plan"] in held and publish_logs([part_of(part) for part in payload["description"].get("parts", ())])
+        if payload["plan"] in held
+        and any_publishes_logs([*map(part_from_json, payload["description"].get("parts", ()))])
     }
     return [clause("logs_elsewhere", plan=identity) for identity in sorted(plan_ids)]

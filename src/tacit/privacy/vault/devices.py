@@ -21,14 +21,14 @@ from tacit.data.trajectories import Trajectories
 from tacit.errors import DataError, LedgerError, MechanismError
 from tacit.privacy import deals
 from tacit.privacy.ledger.ledger import Ledger
-from tacit.privacy.mechanisms.base import Contribution, Own, Plan, Public, Rows, Seeds, Work
+from tacit.privacy.mechanisms.base import Contribution, DeviceState, Plan, Public, Rows, Seeds, Work
 from tacit.privacy.mechanisms.device_sums import DeviceSum, FederatedSum, LaplaceSum, answers, zeros
 from tacit.privacy.mechanisms.sums import PoissonSum
-from tacit.privacy.mechanisms.tallies import Tally, vectors_of
+from tacit.privacy.mechanisms.tallies import Tally, contribution_vectors
 from tacit.privacy.noise.secret import SecretNoise
 from tacit.privacy.sentences import Clause, clause
-from tacit.privacy.vault.base import BaseVault, refused
-from tacit.privacy.vault.isolation import behind
+from tacit.privacy.vault.base import BaseVault, vault_error
+from tacit.privacy.vault.isolation import run_silently
 from tacit.privacy.vault.records import Reader
 
 MOST_PUBLIC = 2**30
@@ -36,25 +36,25 @@ MOST_PUBLIC = 2**30
 
 
 @dataclass(frozen=True)
-class Stateless:
+class StatelessWork:
     """A contribution as the work of devices: what its summary makes of the rows is the person's state."""
 
     contribution: Contribution | Tally
 
-    def begin(self, rows: Rows, seeds: Seeds) -> Own:
+    def begin(self, rows: Rows, seeds: Seeds) -> DeviceState:
         """What the summary makes of the rows, or the rows themselves."""
         summary = getattr(self.contribution, "summary", None)
         return dict(summary(rows)) if summary is not None else dict(rows)
 
-    def __call__(self, own: Own, public: Public, seeds: Seeds) -> tuple[npt.NDArray[np.float64], Own]:
+    def __call__(self, state: DeviceState, public: Public, seeds: Seeds) -> tuple[npt.NDArray[np.float64], DeviceState]:
         """The contribution, with the public arrays as its state."""
-        rows = {**own, "replicate": np.zeros(len(seeds), np.int64)}
-        return vectors_of(self.contribution, rows, public), own
+        rows = {**state, "replicate": np.zeros(len(seeds), np.int64)}
+        return contribution_vectors(self.contribution, rows, public), state
 
 
-def as_work(work: Work | Contribution | Tally) -> Work:
+def to_work(work: Work | Contribution | Tally) -> Work:
     """A contribution is a work without memory."""
-    return work if hasattr(work, "begin") else Stateless(work)  # type: ignore[return-value]
+    return work if hasattr(work, "begin") else StatelessWork(work)  # type: ignore[return-value]
 
 
 @dataclass(frozen=True, eq=False)
@@ -99,7 +99,7 @@ class Devices(Protocol):
     def enter(self, population: int) -> object:
         """Enter a vault over a public population; what that vault's queries carry as their key."""
 
-    def sums(self, query: Query) -> Answer:
+    def ask(self, query: Query) -> Answer:
         """Asks every device once; a device that fails, is late or answers wrongly counts as not having answered."""
 
 
@@ -108,12 +108,12 @@ def require_public(public: Public, where: str) -> None:
     arrays = list(public.values())
     plain = all(isinstance(array, np.ndarray) and array.dtype.kind in "biuf" for array in arrays)
     if not plain or sum(array.nbytes for array in arrays) > MOST_PUBLIC:
-        raise _query_refused("it is not arrays of numbers, or too large", where)
+        raise _query_error("it is not arrays of numbers, or too large", where)
     if not all(np.isfinite(array).all() for array in arrays):
-        raise _query_refused("a number in it is not finite", where)
+        raise _query_error("a number in it is not finite", where)
 
 
-def _query_refused(why: str, where: str) -> MechanismError:
+def _query_error(why: str, where: str) -> MechanismError:
     what = f"the public part of a query cannot be answered: {why}"
     expected = f"named NumPy arrays of finite numbers, of at most {MOST_PUBLIC:,} bytes together"
     return MechanismError(what, where=where, expected=expected, remedy="check what the method sends to devices")
@@ -169,15 +169,15 @@ class Device(BaseVault):
         super().__init__(ledger, simulated=records is not None and records.simulated, kinds=kinds, noise=noise)
         self._reader = None if records is None else Reader(records, self._noise)
         if self._reader is not None and self._reader.units != 1:
-            raise refused("the records on a device are not those of one person", "one unit")
+            raise vault_error("the records on a device are not those of one person", "one unit")
         if set(works) != {part.name for part in plan.parts()}:
-            raise refused("the works are not those of the plan's parts", "one for each part")
+            raise vault_error("the works are not those of the plan's parts", "one for each part")
         if records is not None:
             records._seal()
         self._void_if_seeded()
-        self._works = {name: as_work(work) for name, work in works.items()}
+        self._works = {name: to_work(work) for name, work in works.items()}
         self._run = self.reserve(plan)
-        self._states: dict[str, Own] = {}
+        self._states: dict[str, DeviceState] = {}
         for name, array in (state or {}).items():
             part, _, key = name.partition("/")
             self._states.setdefault(part, {})[key] = np.asarray(array)
@@ -212,15 +212,17 @@ class Device(BaseVault):
         spec = self.part(part)
         require_public(public, where=part)
         if plan_id != self._run.plan_id:
-            raise _refused_query("it belongs to another plan than this device's", part)
+            raise _answer_error("it belongs to another plan than this device's", part)
         with self._lock:
             done = self.ledger.claimed(plan_id, part)
             if type(step) is not int or not done <= step < spec.steps:
-                raise _refused_query("its step was answered before, burnt, or is not one of the plan's", part)
+                raise _answer_error("its step was answered before, burnt, or is not one of the plan's", part)
             while done <= step:  # a claim is of 1 % at most: a device that was away burns what it missed in several
                 done = self.ledger.claim(plan_id, part, step + 1 - done).stop
 
-            return behind(part, lambda: np.asarray(answers(spec, self._vector(spec, public, size), self._noise)[0]))
+            return run_silently(
+                part, lambda: np.asarray(answers(spec, self._vector(spec, public, size), self._noise)[0])
+            )
 
     def _vector(self, part: FederatedSum, public: Public, size: int) -> npt.NDArray[np.float64]:
         """What her work answers, [1, size]; zero where it fails or answers something else, her state as it was."""
@@ -231,19 +233,19 @@ class Device(BaseVault):
             if state is None:
                 rows = self._reader.rows(np.zeros(1, np.int64), part.rows_per_unit, "first")
                 state = work.begin(rows, self._seeds())
-            vector, after = work(state, public, self._seeds())
+            vector, new_state = work(state, public, self._seeds())
             if np.shape(vector) != (1, size):
                 raise ValueError("not one vector of the query's width")
         except Exception:
             return np.zeros((1, size))
-        self._states[part.name] = after
+        self._states[part.name] = new_state
         return np.asarray(vector, np.float64)
 
     def _seeds(self) -> npt.NDArray[np.uint64]:
         return np.frombuffer(self._noise.bytes(8), np.uint64)
 
 
-def _refused_query(why: str, part: str) -> LedgerError:
+def _answer_error(why: str, part: str) -> LedgerError:
     what, expected = f"the device does not answer this query: {why}", "each step of the agreed plan, once and in order"
     remedy = "let the server run the plan that the devices agreed to, and never repeat a step"
     return LedgerError(what, where=f"part {part!r}", expected=expected, remedy=remedy)
@@ -276,11 +278,11 @@ class StackedDevices:
         self._data, self._noise = data, noise or SecretNoise()
         self._reader = Reader(data, self._noise)
         self._chunk = chunk
-        self._states: dict[tuple[str, str], list[Own]] = {}
+        self._states: dict[tuple[str, str], list[DeviceState]] = {}
         self._key: object = None
 
     def __reduce__(self) -> NoReturn:
-        raise _not_here("devices cannot be copied or pickled")
+        raise _records_error("devices cannot be copied or pickled")
 
     @property
     def spec(self) -> PublicSpec:
@@ -315,18 +317,18 @@ class StackedDevices:
             expected, remedy = f"at most {population:,}", "declare a population that covers everybody, in a new ledger"
             raise DataError(what, where="FederatedVault", expected=expected, remedy=remedy)
         if self._key is not None:
-            raise _not_here("the records are in a vault already")
+            raise _records_error("the records are in a vault already")
         self._key = object()
         return self._key
 
-    def sums(self, query: Query) -> Answer:
+    def ask(self, query: Query) -> Answer:
         """The sum of everybody's answers; places of the population without records answer zero, and add their noise.
 
         Raises:
             DataError: the query is not one of the vault that holds the records.
         """
         if self._key is None or query.key is not self._key:
-            raise _not_here("the question does not come from the vault that holds the records")
+            raise _records_error("the question does not come from the vault that holds the records")
         part = query.part
         starts = range(0, self._reader.units, self._chunk)
         states = self._states.get((query.plan_id, part.name))
@@ -339,21 +341,21 @@ class StackedDevices:
         for i, state in enumerate(states):
             units = len(next(iter(state.values())))
             vectors, states[i] = query.work(state, query.public, seeds[people : people + units])
-            total += self._summed(part, np.asarray(vectors), (units, query.size))
+            total += self._sum_answers(part, np.asarray(vectors), (units, query.size))
             people += units
         answered = people
         if isinstance(part, DeviceSum):
             for start in range(people, part.devices, self._chunk):
                 units = min(self._chunk, part.devices - start)
-                total += self._summed(part, np.zeros((units, query.size)), (units, query.size))
+                total += self._sum_answers(part, np.zeros((units, query.size)), (units, query.size))
             answered = part.devices
         return Answer(total, answered)
 
-    def _begin(self, query: Query, units: npt.NDArray[np.int64], seeds: Seeds) -> Own:
+    def _begin(self, query: Query, units: npt.NDArray[np.int64], seeds: Seeds) -> DeviceState:
         rows = self._reader.rows(units, query.part.rows_per_unit, "first")
         return query.work.begin(rows, seeds)
 
-    def _summed(self, part: FederatedSum, vectors: npt.NDArray[Any], shape: tuple[int, int]) -> npt.NDArray[Any]:
+    def _sum_answers(self, part: FederatedSum, vectors: npt.NDArray[Any], shape: tuple[int, int]) -> npt.NDArray[Any]:
         if vectors.shape != shape:
             raise ValueError("not one vector a person")
         return np.asarray(answers(part, vectors, self._noise).sum(axis=0))
@@ -363,7 +365,7 @@ class StackedDevices:
         return deals.words(self._reader.names, self._noise.bytes(32).hex(), "device")
 
 
-def _not_here(what: str) -> DataError:
+def _records_error(what: str) -> DataError:
     expected = "records that one vault holds, which pays for every sum over them"
     remedy = "ask through FederatedVault.noisy_sum; a second ledger for the same records would double the budget"
     return DataError(what, where="StackedDevices", expected=expected, remedy=remedy)

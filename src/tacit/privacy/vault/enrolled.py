@@ -64,7 +64,7 @@ def enrolled_rows(
         )
     columns = {name: _to_length(column, rows_per_unit) for name, column in columns.items()}
     mask = np.logical_and.accumulate(columns["mask"].astype(bool), axis=1)
-    good = admitted & mask[:, 0]
+    valid = admitted & mask[:, 0]
     spaces: dict[str, Space] = {
         "observations": spec.observation,
         "next_observations": spec.observation,
@@ -72,11 +72,11 @@ def enrolled_rows(
         "rewards": spec.reward,
     }
     for name, space in spaces.items():
-        inside = _inside(columns[name], space)
-        good &= (inside.reshape(*mask.shape, math.prod(inside.shape[2:])).all(axis=2) | ~mask).all(axis=1)
-    enrolled = np.flatnonzero(good)
+        inside = _is_inside(columns[name], space)
+        valid &= (inside.reshape(*mask.shape, math.prod(inside.shape[2:])).all(axis=2) | ~mask).all(axis=1)
+    enrolled = np.flatnonzero(valid)
     mask = mask[enrolled]
-    rows = {name: _bounded(columns[name][enrolled], space, mask) for name, space in spaces.items()}
+    rows = {name: _clip_to_space(columns[name][enrolled], space, mask) for name, space in spaces.items()}
     for name in ("terminations", "truncations"):
         rows[name] = columns[name][enrolled].astype(bool) & mask
     ends = rows["terminations"] | rows["truncations"]
@@ -96,13 +96,13 @@ def _to_length(column: npt.NDArray[Any], length: int) -> npt.NDArray[Any]:
     return np.concatenate([column, empty], axis=1)
 
 
-def _inside(column: npt.NDArray[Any], space: Space) -> npt.NDArray[np.bool_]:
+def _is_inside(column: npt.NDArray[Any], space: Space) -> npt.NDArray[np.bool_]:
     if isinstance(space, Discrete):
         return np.asarray((column >= 0) & (column < space.n) & (column == np.floor(column)))
     return np.asarray(np.isfinite(column))
 
 
-def _bounded(column: npt.NDArray[Any], space: Space, mask: npt.NDArray[np.bool_]) -> npt.NDArray[Any]:
+def _clip_to_space(column: npt.NDArray[Any], space: Space, mask: npt.NDArray[np.bool_]) -> npt.NDArray[Any]:
     shown = mask.reshape(*mask.shape, *(1,) * (column.ndim - 2))
     if isinstance(space, Discrete):
         return np.where(shown, column, 0).astype(np.int64)

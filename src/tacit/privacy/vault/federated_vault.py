@@ -15,15 +15,15 @@ from tacit.errors import MechanismError
 from tacit.privacy.certificate.certificate import Release
 from tacit.privacy.ledger.ledger import Ledger
 from tacit.privacy.mechanisms.base import Contribution, Plan, Work
-from tacit.privacy.mechanisms.device_sums import DeviceSum, FederatedSum, LaplaceSum, released
+from tacit.privacy.mechanisms.device_sums import DeviceSum, FederatedSum, LaplaceSum, release_mean
 from tacit.privacy.mechanisms.sums import PoissonSum
 from tacit.privacy.mechanisms.tallies import Tally
 from tacit.privacy.noise.secret import SecretNoise
 from tacit.privacy.sentences import Label, clause
 from tacit.privacy.vault.base import BaseVault, Run
-from tacit.privacy.vault.devices import Answer, Devices, Query, StackedDevices, as_work
-from tacit.privacy.vault.isolation import IsolationChecks, Value, behind, foreign
-from tacit.privacy.vault.memory import plain
+from tacit.privacy.vault.devices import Answer, Devices, Query, StackedDevices, to_work
+from tacit.privacy.vault.isolation import IsolationChecks, Value, foreign_names, run_silently
+from tacit.privacy.vault.memory import copy_plain_state
 from tacit.tracking import Tracker
 
 
@@ -62,7 +62,7 @@ class FederatedVault(BaseVault):
         if isinstance(devices, StackedDevices) and devices.seeded:
             ledger.void("devices whose noise is seeded: anyone who can draw it again can subtract it")
         self._void_if_seeded()
-        self._devices, self._foreign = devices, foreign(devices)
+        self._devices, self._foreign = devices, foreign_names(devices)
         self._checks = IsolationChecks(devices.spec)
 
     def noisy_sum(
@@ -88,26 +88,26 @@ class FederatedVault(BaseVault):
         """
         spec = run.sum_part(part)
         assert isinstance(spec, PoissonSum | DeviceSum | LaplaceSum)
-        asked, public = as_work(work), plain(dict(state or {}), where=part)
-        size = self._checks.work(spec, asked, public)
-        self._remember(run, self._checks.foreign)
+        device_work, public = to_work(work), copy_plain_state(dict(state or {}), where=part)
+        size = self._checks.try_work(spec, device_work, public)
+        self._remember(run, self._checks.foreign_names)
         with self._lock:
-            query = Query(run.plan_id, spec, self.next_step(run, part), asked, public, size, self._key)
+            query = Query(run.plan_id, spec, self.next_step(run, part), device_work, public, size, self._key)
             self._take(run, spec)
 
         def step() -> npt.NDArray[np.float64]:
-            answer = self._devices.sums(query)
+            answer = self._devices.ask(query)
             _require_enough(spec, answer, size)
-            return released(spec, answer.total, self.unit, self._noise)
+            return release_mean(spec, answer.total, self.unit, self._noise)
 
-        with self._checks.unchanged(part, asked, public):
-            mean = behind(part, step)
-        return self._out(run, part, mean[None])
+        with self._checks.watch_step(part, device_work, public):
+            mean = run_silently(part, step)
+        return self._track_release(run, part, mean[None])
 
     def release(self, run: Run, value: Value, *, label: Label) -> Release[Value]:
         """Put a value that came out of the run together with its certificate."""
         assumptions = [clause("asks_devices", words=name) for name in sorted(self._foreign)]
-        return self._certified(run, value, label, (*self._devices.assumptions, *assumptions))
+        return self._certify(run, value, label, (*self._devices.assumptions, *assumptions))
 
     def _require_fit(self, plan: Plan) -> None:
         """Every part is a sum over all devices, of a person's first rows, without halves and reserves."""

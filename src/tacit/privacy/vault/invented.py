@@ -57,29 +57,29 @@ def invented_rows(
     return rows
 
 
-def crowd_of(
+def invented_crowd(
     spec: PublicSpec, units: int, rows_per_unit: int, seed: int, rows_of: RowsOf, horizon: int, kind: Kind
 ) -> Columns:
     """Invented rows of a crowd in which units, and values, may be equal, as those of `invented_rows`."""
     if kind == "any":
         return invented_rows(spec, units, rows_per_unit, seed, rows_of, horizon)
-    different = {"few": 3, "equal": 1}.get(kind, units)
-    rows = invented_rows(spec, different, rows_per_unit, seed, rows_of, horizon)
+    distinct = {"few": 3, "equal": 1}.get(kind, units)
+    rows = invented_rows(spec, distinct, rows_per_unit, seed, rows_of, horizon)
     rng, edge = np.random.default_rng(seed), (np.arange(units) + seed) % 4
     for name, values in _ends(spec).items():
         cells = rows[name]
         if kind == "few":
             rows[name] = cells.reshape(-1, *values.shape[1:])[rng.integers(2, size=rows["mask"].shape)]
         elif kind == "edges":
-            own = values[np.array([0, 1, -1, len(values) // 2])[edge] % len(values)].astype(cells.dtype)
+            ends = values[np.array([0, 1, -1, len(values) // 2])[edge] % len(values)].astype(cells.dtype)
             rows[name] = np.broadcast_to(
-                own.reshape(units, *[1] * (rows["mask"].ndim - 1), *own.shape[1:]), cells.shape
+                ends.reshape(units, *[1] * (rows["mask"].ndim - 1), *ends.shape[1:]), cells.shape
             )
         elif kind == "outlying" and name != "propensities":
-            rows[name] = _near(cells, values)
+            rows[name] = _move_to_middle(cells, values)
             low, high = values.min(axis=0), values.max(axis=0)
             rows[name][0] = np.where((np.abs(high) >= np.abs(low)) == (seed % 2 == 0), high, low)  # first what counts
-    return {name: column[np.arange(units) % different] for name, column in rows.items()}
+    return {name: column[np.arange(units) % distinct] for name, column in rows.items()}
 
 
 def edge_rows(
@@ -105,7 +105,7 @@ def _ends(spec: PublicSpec) -> Columns:
     return ends
 
 
-def _near(cells: np.ndarray, values: np.ndarray) -> np.ndarray:
+def _move_to_middle(cells: np.ndarray, values: np.ndarray) -> np.ndarray:
     """Cells moved to the middle of these ends, or of a discrete space to what is at neither end."""
     low, high = values.min(axis=0), values.max(axis=0)
     if cells.dtype.kind != "f":

@@ -14,14 +14,14 @@ import numpy as np
 from tacit.data.spec import PublicSpec
 from tacit.errors import MechanismError
 from tacit.privacy.mechanisms.base import Clone, Contribution, Objective, Public, Rows, Sum, Summary, Work
-from tacit.privacy.mechanisms.kinds import Met
+from tacit.privacy.mechanisms.kinds import VisitorPart
 from tacit.privacy.mechanisms.responses import RandomizedResponses
-from tacit.privacy.mechanisms.tallies import Tally, vectors_of
+from tacit.privacy.mechanisms.tallies import Tally, contribution_vectors
 from tacit.privacy.vault import removal
-from tacit.privacy.vault.invented import crowd_of
-from tacit.privacy.vault.memory import PLAIN, fingerprint, outline, strangers
-from tacit.privacy.vault.removal import CROWDS, FEW, Added, Contributions, Handed, HandedTally, Harness, Stacked
-from tacit.privacy.vault.silence import quiet
+from tacit.privacy.vault.invented import invented_crowd
+from tacit.privacy.vault.memory import PLAIN, find_foreign, fingerprint, outline
+from tacit.privacy.vault.removal import CROWDS, FEW, Contributions, Harness, UnitContributions, VectorViews
+from tacit.privacy.vault.silence import silence_warnings
 
 if TYPE_CHECKING:
     import torch
@@ -60,20 +60,20 @@ class IsolationChecks:
     def __init__(self, spec: PublicSpec) -> None:
         self._spec = spec
         self._widths: dict[tuple[object, ...], int] = {}
-        self._most: dict[object, int] = {}
+        self._largest_crowds: dict[object, int] = {}
         self._models: WeakKeyDictionary[object, set[tuple[object, ...]]] = WeakKeyDictionary()
         self._callbacks: dict[bytes, object] = {}
         self._layers: WeakKeyDictionary[nn.Module, bytes] = WeakKeyDictionary()
         self._times = 0
-        self.foreign: set[str] = set()
+        self.foreign_names: set[str] = set()
 
-    def of_a_run(self) -> IsolationChecks:
-        """Checks of one run among several: `foreign` names what it meets; what is watched is watched by all."""
-        own = IsolationChecks(self._spec)
-        own._callbacks, own._layers = self._callbacks, self._layers
-        return own
+    def copy_for_run(self) -> IsolationChecks:
+        """Checks of one run among several: `foreign_names` names what it meets; what is watched is watched by all."""
+        checks = IsolationChecks(self._spec)
+        checks._callbacks, checks._layers = self._callbacks, self._layers
+        return checks
 
-    def contribution(
+    def try_contribution(
         self, part: Sum | TeacherVotes | RandomizedResponses, contribution: Contribution | Tally, state: Any
     ) -> int:
         """Try the callback; the width of its vectors."""
@@ -88,30 +88,30 @@ class IsolationChecks:
         if tallied and part.horizon != 1:
             what, expected = "rows of fragments would be counted", "a part with horizon=1"
             raise MechanismError(what, where=part.name, expected=expected, remedy="declare it in the plan")
-        places = part.users if isinstance(part, Met) else None
+        places = part.users if isinstance(part, VisitorPart) else None
         clip = getattr(part, "clip_norm", None)
 
-        def vectors(rows: Rows, units: np.ndarray) -> Added:
+        def vectors(rows: Rows, units: np.ndarray) -> UnitContributions:
             seen = rows if summary is None else summary(rows)
             public = {"replicate": np.zeros(len(units), np.int64)}
             if places is not None:
                 public["place"] = units % places
-            result = vectors_of(contribution, {**seen, **public}, state)
+            result = contribution_vectors(contribution, {**seen, **public}, state)
             if result.ndim != 2:
                 what, expected = f"shape {result.shape}", "[units, d]"
                 raise MechanismError(what, where=part.name, expected=expected, remedy="return a vector a unit")
-            return Stacked.clipped(result, clip)
+            return VectorViews.clipped(result, clip)
 
-        return self._tried(part, contribution, vectors, state, part.horizon, summary)
+        return self._try_callback(part, contribution, vectors, state, part.horizon, summary)
 
-    def work(self, part: FederatedSum, work: Work, public: Public) -> int:
+    def try_work(self, part: FederatedSum, work: Work, public: Public) -> int:
         """Try what devices compute: the state's beginning and two answers.
 
         Returns:
             The width of an answer.
         """
 
-        def vectors(rows: Rows, units: np.ndarray) -> Added:
+        def vectors(rows: Rows, units: np.ndarray) -> UnitContributions:
             seeds = units.astype(np.uint64)
             first, state = work(work.begin(rows, seeds), public, seeds + np.uint64(100))
             second, _ = work(state, public, seeds + np.uint64(200))
@@ -119,30 +119,30 @@ class IsolationChecks:
                 what, expected = f"answers of shapes {np.shape(first)} and {np.shape(second)}", "[units, d] every time"
                 raise MechanismError(what, where=part.name, expected=expected, remedy="return a vector a person")
             clip = getattr(part, "clip_norm", None)
-            both = [Stacked.clipped(np.asarray(answer, np.float64), clip).views for answer in (first, second)]
-            return Stacked([*both[0], *both[1]])
+            both = [VectorViews.clipped(np.asarray(answer, np.float64), clip).views for answer in (first, second)]
+            return VectorViews([*both[0], *both[1]])
 
-        return self._tried(part, work, vectors, public)
+        return self._try_callback(part, work, vectors, public)
 
-    def clone(self, part: AboveThreshold, clone: Clone) -> None:
+    def try_clone(self, part: AboveThreshold, clone: Clone) -> None:
         """Try how experts are cloned."""
 
-        def parameters(rows: Rows, units: np.ndarray) -> Added:
-            return Stacked([np.asarray(clone(rows)["parameters"])])
+        def parameters(rows: Rows, units: np.ndarray) -> UnitContributions:
+            return VectorViews([np.asarray(clone(rows)["parameters"])])
 
-        self._tried(part, clone, parameters)
-        few = crowd_of(self._spec, FEW, part.rows_per_unit, 2, part.rows, 1, "any")
+        self._try_callback(part, clone, parameters)
+        few = invented_crowd(self._spec, FEW, part.rows_per_unit, 2, part.rows, 1, "any")
         part.require_floor(clone.experts(np.asarray(clone(few)["parameters"])).floor)
 
-    def mechanism(self, mechanism: Any, where: str) -> None:
+    def try_mechanism(self, mechanism: Any, where: str) -> None:
         """Try what a mechanism computes of each unit."""
 
-        def vectors(rows: Rows, units: np.ndarray) -> Added:
-            return Stacked([np.asarray(mechanism.contributions(rows))])
+        def vectors(rows: Rows, units: np.ndarray) -> UnitContributions:
+            return VectorViews([np.asarray(mechanism.contributions(rows))])
 
-        self._tried(mechanism, mechanism, vectors)
+        self._try_callback(mechanism, mechanism, vectors)
 
-    def _tried(
+    def _try_callback(
         self,
         part: Any,
         callback: Any,
@@ -157,14 +157,14 @@ class IsolationChecks:
         key = (part, callback if digest is None else digest, outline(state))
         if digest is None:
             if key not in self._widths:
-                self._widths[key] = _width(harness.briefly())
+                self._widths[key] = _width(harness.try_briefly())
             return self._widths[key]
         trial, known = self._trial(part.name, callback, digest, state), key in self._widths
-        width = self._at_length_once((key, self._spec, removal.CROWDS), part, callback, harness, trial, known=known)
-        self.foreign |= foreign(callback, summary)
+        width = self._try_at_length_once((key, self._spec, removal.CROWDS), part, callback, harness, trial, known=known)
+        self.foreign_names |= foreign_names(callback, summary)
         return self._widths.setdefault(key, width)
 
-    def _at_length_once(
+    def _try_at_length_once(
         self,
         passed: tuple[object, ...],
         part: object,
@@ -179,28 +179,28 @@ class IsolationChecks:
         with trial:
             if known or passed in _PASSED:
                 self._times += 1
-                harness.again(self._times)
+                harness.try_again(self._times)
             else:
-                added = harness.at_length()
+                added = harness.try_at_length()
         if added is not None:
             while len(_PASSED) >= _MOST_PASSED:
                 del _PASSED[next(iter(_PASSED))]
-            _PASSED[passed] = callback, harness.most(added), _width(added)
+            _PASSED[passed] = callback, harness.largest_crowd(added), _width(added)
         if known:
             return 0
         _, most, width = _PASSED[passed]
-        self._most[part] = min(most, self._most.get(part, most))
+        self._largest_crowds[part] = min(most, self._largest_crowds.get(part, most))
         return width
 
-    def objective(self, part: Sum, model: nn.Module, objective: Objective) -> None:
+    def try_objective(self, part: Sum, model: nn.Module, objective: Objective) -> None:
         """Try the objective: each unit's clipped gradient stays, whoever leaves, and no statistic is kept.
 
         A model that book-keeping cannot follow goes on through `torch.func`.
         """
         import torch
 
-        from tacit.privacy.gradients.bookkeeping import Unsuited
-        from tacit.privacy.gradients.clipped_sums import UnitGradients, clipped_sum, one_by_one
+        from tacit.privacy.gradients.bookkeeping import BookkeepingError
+        from tacit.privacy.gradients.clipped_sums import UnitGradients, clipped_sum, disable_bookkeeping
 
         digest = self._watch(objective, part.name, model)
         key = (part, objective if digest is None else digest, outline(model))
@@ -218,17 +218,17 @@ class IsolationChecks:
             inputs |= {name: tensor[torch.from_numpy(units.copy())] for name, tensor in draws.items()}
             return {name: tensor.to(device) for name, tensor in inputs.items()}
 
-        def gradients(rows: Rows, units: np.ndarray) -> Added:
+        def gradients(rows: Rows, units: np.ndarray) -> UnitContributions:
             return UnitGradients(model, objective.loss, tensors(rows, units), part.clip_norm, shares)
 
-        def losses(rows: Rows, units: np.ndarray) -> Added:
+        def losses(rows: Rows, units: np.ndarray) -> UnitContributions:
             inputs = tensors(rows, units)
             with torch.no_grad():
                 whole = inputs if shares is None else {**inputs, **shares(inputs)}
-                return Stacked([objective.loss(model, whole).cpu().numpy()])
+                return VectorViews([objective.loss(model, whole).cpu().numpy()])
 
         def require_summed() -> None:
-            few = crowd_of(self._spec, FEW, part.rows_per_unit, 2, part.rows, part.horizon, "any")
+            few = invented_crowd(self._spec, FEW, part.rows_per_unit, 2, part.rows, part.horizon, "any")
             clipped_sum(model, objective.loss, tensors(few, np.arange(FEW)), part.clip_norm, shares=shares)
 
         bounds = (self._spec, part.rows_per_unit, part.rows, part.horizon, part.name)
@@ -236,49 +236,51 @@ class IsolationChecks:
 
         @contextmanager
         def trial() -> Iterator[None]:
-            with self._trial(part.name, objective, digest, None, model), self._still(part.name, model):
+            with self._trial(part.name, objective, digest, None, model), self._require_still(part.name, model):
                 if not known:
-                    with self._still(part.name, model):
-                        Harness(losses, *bounds).unmixed()
+                    with self._require_still(part.name, model):
+                        Harness(losses, *bounds).require_unmixed()
                     try:
                         require_summed()
-                    except Unsuited as reason:
-                        one_by_one(model, reason)
+                    except BookkeepingError as reason:
+                        disable_bookkeeping(model, reason)
                         require_summed()
                 yield
 
         if digest is None:
             with trial():
-                harness.briefly()
+                harness.try_briefly()
         else:
             passed = (key, self._layers.get(model), self._spec, removal.CROWDS)
-            self._at_length_once(passed, part, (objective, model), harness, trial(), known=known)
-        self.foreign |= foreign(objective, model)
+            self._try_at_length_once(passed, part, (objective, model), harness, trial(), known=known)
+        self.foreign_names |= foreign_names(objective, model)
         self._models[model].add(key)
 
-    def most(self, part: object, *callbacks: Any) -> int | None:
+    def largest_crowd(self, part: object, *callbacks: Any) -> int | None:
         """How many units callbacks of the user's may get at once: no more than any of the part's was tried on.
 
         Returns:
             None where all of it is tacit's own, and gets any number.
         """
-        return self._most[part] if strangers(*callbacks) else None
+        return self._largest_crowds[part] if find_foreign(*callbacks) else None
 
-    def handed(self, part: object, contribution: Any) -> Any:
+    def limit_units(self, part: object, contribution: Any) -> Any:
         """A contribution, which was tried, as a vault calls it: with no more units at once than `most`."""
-        most = self.most(part, contribution, getattr(contribution, "summary", None))
+        most = self.largest_crowd(part, contribution, getattr(contribution, "summary", None))
         if most is None:
             return contribution
-        return Handed(contribution, most) if callable(contribution) else HandedTally(contribution, most)
+        if callable(contribution):
+            return removal.LimitedCallback(contribution, most)
+        return removal.LimitedTally(contribution, most)
 
     @contextmanager
-    def unchanged(self, where: str, callback: object, state: Any = None, *models: nn.Module) -> Iterator[None]:
+    def watch_step(self, where: str, callback: object, state: Any = None, *models: nn.Module) -> Iterator[None]:
         """A step, in which no callback of the user's may write into anything that outlives it.
 
         Raises:
             MechanismError: it did; what the step made is not released.
         """
-        if not strangers(callback, *models):
+        if not find_foreign(callback, *models):
             yield
             return
         looked_at = () if state is None else (state,)
@@ -288,7 +290,7 @@ class IsolationChecks:
         self.require_unchanged(where, *models)
         after = [fingerprint(one) for one in looked_at], [fingerprint(model, still=True) for model in models]
         if after != before or (digest is not None and fingerprint(callback) != digest):
-            raise _changed(type(callback).__qualname__, where)
+            raise _change_error(type(callback).__qualname__, where)
 
     def require_unchanged(self, where: str, *models: nn.Module) -> None:
         """Refuse to go on where a callback of the user's, or one of these models, is not what it was when it came.
@@ -303,13 +305,13 @@ class IsolationChecks:
         layers = [(self._layers[model], model) for model in models or tuple(self._layers) if model in self._layers]
         for memory, known in (*self._callbacks.items(), *layers):
             if fingerprint(known) != memory:
-                raise _changed(type(known).__qualname__, where)
+                raise _change_error(type(known).__qualname__, where)
 
     def _watch(self, callback: object, where: str, *inside: Any) -> bytes | None:
         """Look at a callback before each step; what it is now, if not all of it is tacit's own."""
         require_pure_form(callback, where)
         self.require_unchanged(where, *(model for model in inside if model in self._layers))
-        return (self._memory(callback) or fingerprint(callback)) if strangers(callback, *inside) else None
+        return (self._memory(callback) or fingerprint(callback)) if find_foreign(callback, *inside) else None
 
     def _memory(self, callback: object) -> bytes | None:
         """The fingerprint of this very callback, if it is watched."""
@@ -321,15 +323,16 @@ class IsolationChecks:
     ) -> Iterator[None]:
         """Trials that must leave everything as it was. Those who fail them are forgotten: they saw no record."""
         new = digest is not None and digest not in self._callbacks
-        given = None if state is None else fingerprint(state)
+        state_digest = None if state is None else fingerprint(state)
         if new and digest is not None:
             self._callbacks[digest] = callback
         try:
             yield
             self.require_unchanged(where, *models)
             another = digest is not None and self._callbacks[digest] is not callback
-            if (another and fingerprint(callback) != digest) or (given is not None and fingerprint(state) != given):
-                raise _changed(type(callback).__qualname__, where)
+            moved = another and fingerprint(callback) != digest
+            if moved or (state_digest is not None and fingerprint(state) != state_digest):
+                raise _change_error(type(callback).__qualname__, where)
         except BaseException:
             if new and digest is not None:
                 self._callbacks.pop(digest, None)
@@ -338,7 +341,7 @@ class IsolationChecks:
             raise
 
     @contextmanager
-    def _still(self, where: str, model: nn.Module) -> Iterator[None]:
+    def _require_still(self, where: str, model: nn.Module) -> Iterator[None]:
         """Trials in which no parameter and no buffer moves."""
         import torch
 
@@ -351,29 +354,31 @@ class IsolationChecks:
                 raise MechanismError(what, where=where, expected="a model without running statistics", remedy=remedy)
 
 
-def _width(added: Added) -> int:
-    return int(added.of(np.arange(1))[0][0].size)
+def _width(added: UnitContributions) -> int:
+    return int(added.select(np.arange(1))[0][0].size)
 
 
-def _changed(name: str, where: str) -> MechanismError:
+def _change_error(name: str, where: str) -> MechanismError:
     what = f"{name} changed between two calls or within one, or something that it names or was given did"
     expected = "fields, globals, closures, defaults, caches, attributes and states that stay as they are"
     remedy = "pass what changes as the callback's state, and compute tables before the first call"
     return MechanismError(what, where=where, expected=expected, remedy=remedy)
 
 
-def behind(part: str, step: Callable[[], Value], failed: Callable[[str, str], MechanismError] | None = None) -> Value:
+def run_silently(
+    part: str, step: Callable[[], Value], make_error: Callable[[str, str], MechanismError] | None = None
+) -> Value:
     """Run a step; nothing record-dependent is raised or warned of, not even in an error's context or traceback."""
     # failed: the error for a part and the name of what was raised, None is that of a callback
     try:
-        with quiet():
+        with silence_warnings():
             return step()
     except KeyboardInterrupt:
         failure: BaseException = KeyboardInterrupt()
     except SystemExit:
         failure = SystemExit(1)
     except BaseException as error:
-        failure = error.with_traceback(None) if _public(error) else (failed or _failed)(part, _kind(error))
+        failure = error.with_traceback(None) if _is_public(error) else (make_error or _step_error)(part, _kind(error))
     failure.__cause__ = failure.__context__ = None
     raise failure
 
@@ -383,7 +388,7 @@ def _kind(error: BaseException) -> str:
     return str(next(kind.__name__ for kind in type(error).__mro__ if vars(builtins).get(kind.__name__) is kind))
 
 
-def draws_in_blocks(
+def draw_in_blocks(
     objective: Objective, generator: torch.Generator, units: int, rows_per_unit: int, block: int
 ) -> dict[str, Tensor]:
     """An objective's random draws for the units of a sample, whose number is private."""
@@ -397,14 +402,14 @@ def draws_in_blocks(
     return {name: torch.cat([part[name] for part in blocks])[:units] for name in (blocks[0] if blocks else ())}
 
 
-def _failed(part: str, kind: str) -> MechanismError:
+def _step_error(part: str, kind: str) -> MechanismError:
     what = f"the step failed inside the vault ({kind}); it stays claimed and nothing was released"
     expected = "a callback that runs on any rows within the public bounds"
     remedy = "try the callback on invented rows of your own, where its whole message can be seen"
     return MechanismError(what, where=part, expected=expected, remedy=remedy)
 
 
-def _public(error: BaseException) -> bool:
+def _is_public(error: BaseException) -> bool:
     """Whether it is a MechanismError that the privacy core's own code met in its own work: it names public things."""
     # one that a callback met may repeat an argument of the callback's, as other errors do, and these are records
     trace, core_only = error.__traceback__, True
@@ -422,7 +427,7 @@ def require_pure_form(callback: object, where: str) -> None:
     # Accepted: an instance of a frozen dataclass that is defined at module level; its fields are public configuration.
     kind = type(callback)
     frozen = dataclasses.is_dataclass(callback) and kind.__dataclass_params__.frozen  # type: ignore[attr-defined]
-    growing = any(isinstance(value, list | dict | set | bytearray) for value in inside(callback))
+    growing = any(isinstance(value, list | dict | set | bytearray) for value in walk_fields(callback))
     if not frozen or growing or "<locals>" in kind.__qualname__:
         what = f"{kind.__qualname__} can carry state between calls"
         expected = "an instance of a frozen dataclass defined at module level"
@@ -430,18 +435,18 @@ def require_pure_form(callback: object, where: str) -> None:
         raise MechanismError(what, where=where, expected=expected, remedy=remedy)
 
 
-def inside(value: object) -> Iterator[object]:
+def walk_fields(value: object) -> Iterator[object]:
     """The value itself, and all that the fields of dataclasses and the entries of tuples in it hold."""
     # Tuples of numbers and texts alone, such as edges of bins, are not gone through.
     yield value
     if isinstance(value, tuple):
         for entry in () if PLAIN.issuperset(map(type, value)) else value:
-            yield from inside(entry)
+            yield from walk_fields(entry)
     elif dataclasses.is_dataclass(value) and not isinstance(value, type):
         for field in dataclasses.fields(value):
-            yield from inside(getattr(value, field.name, None))
+            yield from walk_fields(getattr(value, field.name, None))
 
 
-def foreign(*values: object) -> set[str]:
+def foreign_names(*values: object) -> set[str]:
     """Names of the classes and functions in a callback that are not tacit's own (nor Python's, NumPy's, PyTorch's)."""
-    return {str(kind.__qualname__) for kind in strangers(*values) if not str(kind.__module__).startswith("torch.")}
+    return {str(kind.__qualname__) for kind in find_foreign(*values) if not str(kind.__module__).startswith("torch.")}

@@ -12,7 +12,7 @@ Edge cases:
     | cached properties | seen; they are computed first |
     | buffers and attributes of a model's layers, whoever wrote them, and of its parameters | seen |
     | parameters, their gradients, training flags | may change between steps; the first two not within one |
-    | the state of a call | a copy (`plain`), compared after the call |
+    | the state of a call | a copy (`copy_plain_state`), compared after the call |
     | arrays that are not writeable | not read, so that large public tables cost nothing |
     | files, devices, the environment, threads, C extensions, the inside of installed libraries | not seen |
     | what is named at run time alone (`globals()[name]`, `setattr(module, name, ...)`) | not seen |
@@ -57,16 +57,16 @@ def fingerprint(callback: Any, *, still: bool = False) -> bytes:
     trained = hasattr(callback, "named_modules")
     own = list(callback.modules()) if trained else [callback]
     reader = _Reader({_root(type(entry).__module__) for entry in own} - _LIBRARIES, weights=still or not trained)
-    digest, met = hashlib.blake2b(digest_size=32), dict[int, tuple[int, object]]()
-    waiting: list[object] = [_held(layer, still) for layer in own] if trained else own
+    digest, visited = hashlib.blake2b(digest_size=32), dict[int, tuple[int, object]]()
+    waiting: list[object] = [_layer_contents(layer, still) for layer in own] if trained else own
     while waiting:
         value = waiting.pop()
         if type(value) in PLAIN:
             digest.update(value if isinstance(value, bytes) else f"{value!r};".encode())
-        elif id(value) in met:
-            digest.update(f"again {met[id(value)][0]};".encode())
+        elif id(value) in visited:
+            digest.update(f"again {visited[id(value)][0]};".encode())
         else:
-            met[id(value)] = len(met), value  # held, so that no other object gets its id
+            visited[id(value)] = len(visited), value  # held, so that no other object gets its id
             name, contents = reader.read(value)
             digest.update(f"{name} {len(contents)};".encode())
             waiting.extend(contents)
@@ -99,7 +99,7 @@ def outline(value: Any) -> object:
     return value if value is None or isinstance(value, bool | str) else type(value)
 
 
-def plain(state: Any, where: str) -> Any:
+def copy_plain_state(state: Any, where: str) -> Any:
     """A copy of a callback's public state, which must be plain data: what is written into it leads nowhere."""
     # Plain data are None, flags, numbers, texts, members of enumerations, NumPy arrays (not of objects), and tuples,
     # mappings with texts as names, and frozen dataclasses of such. Arrays are read-only.
@@ -111,13 +111,13 @@ def plain(state: Any, where: str) -> Any:
         copied.flags.writeable = False
         return copied.view()
     if kind is tuple:
-        return tuple(plain(entry, where) for entry in state)
+        return tuple(copy_plain_state(entry, where) for entry in state)
     if kind in (dict, MappingProxyType) and all(type(name) is str for name in state):
-        return {name: plain(entry, where) for name, entry in state.items()}
+        return {name: copy_plain_state(entry, where) for name, entry in state.items()}
     if is_dataclass(state) and not isinstance(state, type) and state.__dataclass_params__.frozen:  # type: ignore[attr-defined]
         duplicate = object.__new__(kind)
         for field in fields(state):
-            object.__setattr__(duplicate, field.name, plain(getattr(state, field.name), where))
+            object.__setattr__(duplicate, field.name, copy_plain_state(getattr(state, field.name), where))
         return duplicate
     what = f"the state of a callback holds a {kind.__name__}, into which it could write what it knows of people"
     expected = "numbers, texts, NumPy arrays, and tuples, dictionaries and frozen dataclasses of these"
@@ -125,53 +125,56 @@ def plain(state: Any, where: str) -> Any:
     raise MechanismError(what, where=where, expected=expected, remedy=remedy)
 
 
-def strangers(*values: object) -> list[Any]:
+def find_foreign(*values: object) -> list[Any]:
     """Classes, functions and networks in these objects that are not tacit's own."""
     # Tacit's own are plain data, arrays and tensors, instances of its classes, its functions, and networks that its own
     # layers are made of. Functions and classes of Python, NumPy, PyTorch and tokenizers are nobody's, but not a network
     # of PyTorch's layers that no layer of tacit's holds.
     found: list[Any] = []
-    met: dict[int, object] = {}
+    visited: dict[int, object] = {}
     waiting: list[tuple[object, bool]] = [(value, False) for value in values]
     while waiting:
         value, built = waiting.pop()
         kind: Any = type(value)
-        if kind in PLAIN or (kind is np.ndarray and value.dtype != object) or id(value) in met:  # type: ignore[attr-defined]
+        if kind in PLAIN or (kind is np.ndarray and value.dtype != object) or id(value) in visited:  # type: ignore[attr-defined]
             continue
-        met[id(value)] = value  # held, so that no other object gets its id
+        visited[id(value)] = value  # held, so that no other object gets its id
         named: Any = value if isinstance(value, type | FunctionType | BuiltinFunctionType) else kind
         root, network = _root(named.__module__), hasattr(value, "named_modules") and not isinstance(value, type)
-        if not _nobodys(named) or _made(value) or (network and root != "tacit" and not built):
+        if not _is_neutral(named) or _is_wrapped_user_code(value) or (network and root != "tacit" and not built):
             found.append(named)
         built = built or root == "tacit" if network else built and isinstance(value, Mapping | list | tuple)
-        waiting.extend((entry, built) for entry in _inner(value))
+        waiting.extend((entry, built) for entry in _members(value))
     return found
 
 
-def _nobodys(named: Any) -> bool:
+def _is_neutral(named: Any) -> bool:
     """Whether a class or function is of a library, and so are the methods and the base classes of a class."""
     if not isinstance(named, type):
-        return _root(named.__module__) in _NOBODYS and _genuine(_root(named.__module__))
-    return all(_of_libraries(base) if _root(base.__module__) == "tacit" else _found(base) for base in named.__mro__)
+        return _root(named.__module__) in _NOBODYS and _is_genuine(_root(named.__module__))
+    return all(
+        _has_library_code(base) if _root(base.__module__) == "tacit" else _has_library_code_cached(base)
+        for base in named.__mro__
+    )
 
 
-def _of_libraries(kind: type) -> bool:
+def _has_library_code(kind: type) -> bool:
     """Whether a class and the functions that it holds are of libraries; somebody may have put others into it."""
     modules = {kind.__module__, *(one.__module__ for one in vars(kind).values() if type(one) is FunctionType)}
-    return all(_root(module) in _NOBODYS and _genuine(_root(module)) for module in modules)
+    return all(_root(module) in _NOBODYS and _is_genuine(_root(module)) for module in modules)
 
 
-_found = functools.cache(_of_libraries)  # layers of PyTorch have hundreds of functions
+_has_library_code_cached = functools.cache(_has_library_code)  # layers of PyTorch have hundreds of functions
 
 
-def _made(value: Any) -> bool:
+def _is_wrapped_user_code(value: Any) -> bool:
     """Whether a library made this of code of the user's: of functions that NumPy or PyTorch compiled or wrapped."""
     if isinstance(value, np.ufunc):
         return getattr(np, value.__name__, None) is not value
     return type(value).__name__ in ("ScriptFunction", "ScriptMethod")
 
 
-def _inner(value: Any) -> Iterator[object]:
+def _members(value: Any) -> Iterator[object]:
     """What an object holds, code and classes left out."""
     if isinstance(value, type):
         return
@@ -227,17 +230,23 @@ class _Reader:
 
     def _walks(self, value: Any) -> bool:
         """Whether a class or a function is the user's own."""
-        return not _of_a_library(value.__module__) or _root(value.__module__) in self.roots
+        return not _is_library_module(value.__module__) or _root(value.__module__) in self.roots
 
     def _code(self, value: Any) -> Sequence[object]:
         """What a class, a function or a cache of the user's holds and names."""
         if isinstance(value, type):
-            entries = {name: entry for name, entry in vars(value).items() if _counts(name, entry)}
+            given = {name for name in vars(value) if name.startswith("__") and name.endswith("__")}
+            functions = {  # of the names that Python gives, only these can hold anything
+                name
+                for name, entry in vars(value).items()
+                if isinstance(entry, FunctionType) and entry.__code__.co_filename != "<string>"
+            }
+            entries = {name: entry for name, entry in vars(value).items() if name not in given - functions}
             return [*value.__bases__, *entries, *entries.values()]
         if isinstance(value, FunctionType):
             named = chain.from_iterable(self._named(_names(value.__code__), value.__globals__, set()))
             held = value.__defaults__, value.__kwdefaults__, value.__dict__ or None, value.__closure__
-            return [_written(value.__code__), *held, *named]
+            return [_code_digest(value.__code__), *held, *named]
         info = value.cache_info()
         return [info.misses, info.currsize, *sorted(gc.get_referents(value), key=id)]
 
@@ -254,7 +263,7 @@ class _Reader:
                 yield from self._named(names, vars(value), seen)
 
 
-def _held(layer: Any, still: bool) -> object:
+def _layer_contents(layer: Any, still: bool) -> object:
     """What a layer holds besides other layers and flags: its class, buffers and attributes, and those of parameters."""
     usual = vars(sys.modules["torch"].nn.Module()).keys()
     parameters = [parameter for parameter in layer._parameters.values() if parameter is not None]
@@ -262,13 +271,6 @@ def _held(layer: Any, still: bool) -> object:
     held = {name: entry for name, entry in vars(layer).items() if name not in usual}
     watched = still or _root(type(layer).__module__) not in _LIBRARIES  # a target network's are public, and move
     return type(layer), layer._buffers if watched else (), held, [vars(one) for one in parameters], numbers
-
-
-def _counts(name: str, entry: object) -> bool:
-    """Whether an entry of a class can hold anything: of the names that Python gives, only functions of a file can."""
-    if name.startswith("__") and name.endswith("__"):
-        return isinstance(entry, FunctionType) and entry.__code__.co_filename != "<string>"
-    return True
 
 
 def _content(cell: CellType) -> Sequence[object]:
@@ -285,7 +287,7 @@ def _numbers(tensor: Any, torch: Any) -> bytes:
 def _state(value: Any) -> Sequence[object]:
     """What any other object holds, as it says where it is copied; else its attributes."""
     kind: Any = type(value)
-    for name in _computed(kind):
+    for name in _cached_properties(kind):
         with suppress(Exception):
             getattr(value, name)
     try:
@@ -306,29 +308,29 @@ def _names(code: CodeType) -> tuple[str, ...]:
 
 
 @functools.cache
-def _written(code: CodeType) -> bytes:
+def _code_digest(code: CodeType) -> bytes:
     """The instructions of code and of the functions within it: of two with one name, which it is."""
     digest = hashlib.blake2b(code.co_code + repr(code.co_names).encode(), digest_size=16)
     for constant in code.co_consts:
-        digest.update(_written(constant) if isinstance(constant, CodeType) else repr(constant).encode())
+        digest.update(_code_digest(constant) if isinstance(constant, CodeType) else repr(constant).encode())
     return digest.digest()
 
 
 @functools.cache
-def _computed(kind: type) -> tuple[str, ...]:
+def _cached_properties(kind: type) -> tuple[str, ...]:
     """A class's cached properties, which are computed first: their first use is no change."""
     entries = [pair for base in kind.__mro__ for pair in vars(base).items()]
     return tuple(name for name, entry in entries if isinstance(entry, functools.cached_property))
 
 
 @functools.cache
-def _of_a_library(module: object) -> bool:
+def _is_library_module(module: object) -> bool:
     path, root = getattr(sys.modules.get(str(module)), "__file__", None) or "", _root(module)
-    return (root in _LIBRARIES and _genuine(root)) or not _INSTALLED.isdisjoint(Path(path).parts)
+    return (root in _LIBRARIES and _is_genuine(root)) or not _INSTALLED.isdisjoint(Path(path).parts)
 
 
 @functools.cache
-def _genuine(root: str) -> bool:
+def _is_genuine(root: str) -> bool:
     """Whether a module of Python's name is Python's: a file of the user's by the same name may stand before it."""
     path = getattr(sys.modules.get(root), "__file__", None)
     return root not in sys.stdlib_module_names or path is None or _PYTHON in Path(path).resolve().parents

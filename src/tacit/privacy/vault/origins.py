@@ -57,9 +57,10 @@ class Origin:
         Raises:
             PlanError: the value is no policy that is known again by its digest.
         """
-        policy = acting(release.value)
-        if policy is None or not known_by_digest(policy):
-            raise _refused("the release is no policy over discrete actions, or one of a class or function of your own")
+        policy = acting_policy(release.value)
+        if policy is None or not has_digest(policy):
+            what = "the release is no policy over discrete actions, or one of a class or function of your own"
+            raise _origin_error(what)
         return cls((release.certificate.plan_id,), digest(policy))
 
 
@@ -73,7 +74,7 @@ class Standing:
     declared: bool = True  # whether it is known, or need not be, where the policy comes from
 
 
-def standing(
+def assess_standing(
     ledger: Ledger | LedgerView,
     origins: Sequence[Origin | None],
     *,
@@ -98,11 +99,11 @@ def standing(
     plans = ledger.plans()
     declared = [origin for origin in origins if origin is not None]
     taught_by = besides.union(*(teachers(ledger, origin) for origin in declared))
-    own = [plans[_place(plans, plan_id)] for origin in declared if origin.released for plan_id in origin.plans]
+    releasing = [plans[_place(plans, plan_id)] for origin in declared if origin.released for plan_id in origin.plans]
     before = plans[: len(plans) if since is None else since]
-    if own:  # its last step may have been chosen by whatever was seen until then, wherever its plan stands
-        ended = max(plan.ended for plan in own)
-        before = [plan for plan in plans if plan not in own and 0 < plan.began < ended]
+    if releasing:  # its last step may have been chosen by whatever was seen until then, wherever its plan stands
+        ended = max(plan.ended for plan in releasing)
+        before = [plan for plan in plans if plan not in releasing and 0 < plan.began < ended]
     free = _EVERYBODY - taught_by
     judges = (free or _EVERYBODY) if judges is None else judges
     if not declared and (earlier := next((plan for plan in before if plan.claimed), None)) is not None:
@@ -122,7 +123,8 @@ def standing(
             f"no interval: {who} taught the policy, and a policy looks better than it is on the people who taught it. "
             f"To get one, {again if not free else f'evaluate it on fold {min(free)}'}",
         )
-    return _after(free, level, sum(bool(plan.claimed and judges.intersection(plan.judges)) for plan in before))
+    claims = sum(bool(plan.claimed and judges.intersection(plan.judges)) for plan in before)
+    return _corrected_standing(free, level, claims)
 
 
 def teachers(ledger: Ledger | LedgerView, origin: Origin) -> frozenset[Fold]:
@@ -136,13 +138,13 @@ def teachers(ledger: Ledger | LedgerView, origin: Origin) -> frozenset[Fold]:
     sources = [plans[_place(plans, plan_id)] for plan_id in origin.plans]
     every = [_reads(plan) if origin.released is None else plan.policies.get(origin.released) for plan in sources]
     if None in every:
-        raise _refused(f"plan {' or '.join(origin.plans)} released another policy than this one")
+        raise _origin_error(f"plan {' or '.join(origin.plans)} released another policy than this one")
     return frozenset[Fold]().union(*(folds for folds in every if folds is not None))
 
 
-def _after(free: frozenset[Fold], level: float, count: int) -> Standing:
+def _corrected_standing(free: frozenset[Fold], level: float, count: int) -> Standing:
     """The standing after so many evaluations on the judging people, each of which could have led to this policy."""
-    wider = level_after(level, count)
+    wider = corrected_level(level, count)
     if wider == level:
         return Standing(free, level)
     before = f"{count} evaluation{'s' if count > 1 else ''} on the same people came before this policy was"
@@ -156,12 +158,12 @@ def _after(free: frozenset[Fold], level: float, count: int) -> Standing:
     )
 
 
-def said_before(ledger: Ledger | LedgerView, judges: frozenset[Fold]) -> int:
+def count_statements(ledger: Ledger | LedgerView, judges: frozenset[Fold]) -> int:
     """How many plans of a ledger have said something of how good a policy is, from these folds."""
     return sum(bool(plan.claimed and judges.intersection(plan.judges)) for plan in ledger.plans())
 
 
-def level_after(level: float, count: int) -> float | None:
+def corrected_level(level: float, count: int) -> float | None:
     """1 - (1 - level) / (count + 1): the level at which `count` + 1 intervals hold together at `level`.
 
     Returns:
@@ -175,10 +177,10 @@ def _place(plans: Sequence[PlanSummary], plan_id: str) -> int:
     for at, plan in enumerate(plans):
         if plan.id == plan_id:
             return at
-    raise _refused(f"the ledger of these records holds no plan {plan_id!r}")
+    raise _origin_error(f"the ledger of these records holds no plan {plan_id!r}")
 
 
-def _refused(what: str) -> PlanError:
+def _origin_error(what: str) -> PlanError:
     return PlanError(
         what,
         where="Origin",
@@ -197,23 +199,23 @@ def _reads(plan: PlanSummary) -> frozenset[Fold]:
 
 
 def digest(*values: Any) -> str:
-    """SHA-256 of all that makes up these values, fields and arrays, 16 hex digits; see `known_by_digest`."""
-    return hashlib.sha256(repr(tuple(map(_plain, values))).encode()).hexdigest()[:16]
+    """SHA-256 of all that makes up these values, fields and arrays, 16 hex digits; see `has_digest`."""
+    return hashlib.sha256(repr(tuple(map(_digest_form, values))).encode()).hexdigest()[:16]
 
 
-def known_by_digest(value: Any) -> bool:
+def has_digest(value: Any) -> bool:
     """Whether the digest tells such policies apart: not where it holds no more of a function or class than its name."""
     if hasattr(value, "function"):
         return False
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        own = type(value).__module__.partition(".")[0] == __name__.partition(".")[0]  # others may read what they like
-        return own and all(known_by_digest(getattr(value, field.name)) for field in dataclasses.fields(value))
+        ours = type(value).__module__.partition(".")[0] == __name__.partition(".")[0]  # others may read what they like
+        return ours and all(has_digest(getattr(value, field.name)) for field in dataclasses.fields(value))
     if isinstance(value, tuple):
-        return all(map(known_by_digest, value))
+        return all(map(has_digest, value))
     return value is None or isinstance(value, str | int | float | np.ndarray)
 
 
-def acting(value: Any) -> Any | None:
+def acting_policy(value: Any) -> Any | None:
     """What of a released value acts over discrete actions: a policy itself, or its layers; None where nothing does."""
     if not hasattr(value, "feed_forward"):
         return value if hasattr(value, "probabilities") else None
@@ -223,13 +225,13 @@ def acting(value: Any) -> Any | None:
         return None
 
 
-def _plain(value: Any) -> object:
+def _digest_form(value: Any) -> object:
     """What makes up a value, arrays by their digest; of a class of the user's own only the name."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        fields = ((field.name, _plain(getattr(value, field.name))) for field in dataclasses.fields(value))
+        fields = ((field.name, _digest_form(getattr(value, field.name))) for field in dataclasses.fields(value))
         return type(value).__qualname__, tuple(fields)
     if isinstance(value, np.ndarray):
         return value.dtype.str, value.shape, hashlib.sha256(np.ascontiguousarray(value).tobytes()).hexdigest()
     if isinstance(value, tuple):
-        return tuple(_plain(entry) for entry in value)
+        return tuple(_digest_form(entry) for entry in value)
     return value if isinstance(value, str | int | float | bool | None) else type(value).__qualname__

@@ -23,15 +23,15 @@ from tacit.privacy.accounting.events import Event, flatten
 from tacit.privacy.certificate import canonical as certificate_json
 from tacit.privacy.certificate.fields import figures, require_few_kinds
 from tacit.privacy.certificate.markdown import attack
-from tacit.privacy.certificate.plan import certified_names, disowned, misnamed, place_of_plan
+from tacit.privacy.certificate.plan import certified_names, name_problem, place_of_plan, registry_problem
 from tacit.privacy.ledger.ledger import Ledger
 from tacit.privacy.mechanisms.above_threshold import AboveThreshold
-from tacit.privacy.mechanisms.base import Part, Plan, certified, composed, publish_logs
-from tacit.privacy.mechanisms.kinds import PARTS, Selection, part_of
-from tacit.privacy.sentences import besides, neighbours, protected_policies
+from tacit.privacy.mechanisms.base import Part, Plan, any_publishes_logs, certificate_parts, compose_parts
+from tacit.privacy.mechanisms.kinds import PARTS, PrivateSelection, part_from_json
+from tacit.privacy.sentences import knowledge_exception, neighbours, protected_policies
 from tacit.serialization import INLINE, from_json, to_json
-from tacit.units import Promise, Unit, check_delta
-from tacit.validation import check
+from tacit.units import Promise, Unit, require_delta
+from tacit.validation import require_valid
 
 SMALLEST_DELTA = min(accounting.PROFILE_DELTAS)
 _SAFE_MU = 25.0  # even a Gaussian of this mu has epsilon 462 at the smallest delta
@@ -47,28 +47,28 @@ class PrivatePlan:
     """to whom what is promised; None until the plan is calibrated."""
 
     def __init_subclass__(cls) -> None:
-        own = {"promise", "unit", "epsilon", "delta"} & {*vars(cls), *vars(cls).get("__annotations__", {})}
-        if own:  # another promise than the one that the ledger pays for
+        overridden = {"promise", "unit", "epsilon", "delta"} & {*vars(cls), *vars(cls).get("__annotations__", {})}
+        if overridden:  # another promise than the one that the ledger pays for
             expected = "the one promise of a plan, which `calibrate` and `account` set"
-            what, remedy = f"the plan has a {min(own)} of its own", f"leave {min(own)} out of the class"
+            what, remedy = f"the plan has a {min(overridden)} of its own", f"leave {min(overridden)} out of the class"
             raise PlanError(what, where=cls.__name__, expected=expected, remedy=remedy)
 
     @property
     def unit(self) -> Unit:
         """Whom the plan protects; asking an uncalibrated plan raises a PlanError."""
-        return self._promised().unit
+        return self._require_promise().unit
 
     @property
     def epsilon(self) -> float:
         """The promised epsilon; asking an uncalibrated plan raises a PlanError."""
-        return self._promised().epsilon
+        return self._require_promise().epsilon
 
     @property
     def delta(self) -> float:
         """The promised delta; asking an uncalibrated plan raises a PlanError."""
-        return self._promised().delta
+        return self._require_promise().delta
 
-    def _promised(self) -> Promise:
+    def _require_promise(self) -> Promise:
         if self.promise is None:
             method: str = getattr(self, "method", type(self).__name__)
             expected, remedy = "a unit, an epsilon and a delta", "call plan.calibrate(unit=..., epsilon=..., delta=...)"
@@ -106,12 +106,12 @@ class PrivatePlan:
     def _repr_html_(self) -> str:
         """The promise in plain words, and the public parameters, for notebooks."""
         plan: Any = self
-        return in_html(plan)
+        return plan_html(plan)
 
 
 def event(plan: Plan) -> Event:
     """The whole plan as one event."""
-    return composed(plan.parts())
+    return compose_parts(plan.parts())
 
 
 def calibrate(plan: AnyPlan, *, unit: Unit, epsilon: float, delta: float) -> AnyPlan:
@@ -124,33 +124,33 @@ def calibrate(plan: AnyPlan, *, unit: Unit, epsilon: float, delta: float) -> Any
             certificate could state it at smaller deltas.
         AccountingError: no certified bound exists for the plan's events, or the target is out of reach.
     """
-    check("epsilon", epsilon, math.isfinite(epsilon) and epsilon > 0, "a finite number > 0")
-    check_delta(delta, unit)
-    plan = promising(plan, Promise(unit, epsilon, delta))
+    require_valid("epsilon", epsilon, math.isfinite(epsilon) and epsilon > 0, "a finite number > 0")
+    require_delta(delta, unit)
+    plan = with_promise(plan, Promise(unit, epsilon, delta))
     _require_proof(plan, unit, plan.parts())
 
     def at(sigma: float) -> Event:
         return event(dataclasses.replace(plan, noise_multiplier=sigma))  # type: ignore[type-var]
 
     sigma = accounting.calibrate(at, epsilon=epsilon, delta=delta, relation=unit.relation)
-    _check_profile(at(sigma), unit)
+    _require_profile(at(sigma), unit)
     return dataclasses.replace(plan, noise_multiplier=sigma)  # type: ignore[type-var]
 
 
 def account(plan: AnyPlan, *, unit: Unit, delta: float) -> AnyPlan:
     """The plan at its own noise multiplier, with the epsilon that this honestly costs (infinite without noise)."""
-    plan = promising(plan, Promise(unit, math.inf, delta))  # its parts may follow from the unit
+    plan = with_promise(plan, Promise(unit, math.inf, delta))  # its parts may follow from the unit
     _require_proof(plan, unit, plan.parts())
     bound = accounting.epsilon(event(plan), delta=delta, relation=unit.relation)
-    return promising(plan, Promise(unit, bound.epsilon, delta))
+    return with_promise(plan, Promise(unit, bound.epsilon, delta))
 
 
-def promising(plan: AnyPlan, promise: Promise | None) -> AnyPlan:
+def with_promise(plan: AnyPlan, promise: Promise | None) -> AnyPlan:
     """The plan with another promise, or none; whether it keeps it is what `bound` finds out."""
     return dataclasses.replace(plan, promise=promise)  # type: ignore[type-var]
 
 
-def bound(plan: Plan, parts: Sequence[Part] | None = None) -> accounting.Bound:
+def certified_bound(plan: Plan, parts: Sequence[Part] | None = None) -> accounting.Bound:
     """The plan's certified epsilon at its delta, recomputed from its parts, or from those that it gave before.
 
     Raises:
@@ -163,26 +163,27 @@ def bound(plan: Plan, parts: Sequence[Part] | None = None) -> accounting.Bound:
     _require_proof(plan, unit, parts)
     for part in parts:
         part.validate(unit)
-    whole = composed(parts)
+    whole = compose_parts(parts)
     result = accounting.epsilon(whole, delta=delta, relation=unit.relation)
     if not result.epsilon <= plan.epsilon:
         what = f"the plan was edited after calibration: it costs epsilon {result.epsilon:.4g}, not {plan.epsilon:.4g}"
         expected, remedy = "an epsilon that its own parts keep", "calibrate the edited plan again"
         raise PlanError(what, where=f"{plan.method} plan", expected=expected, remedy=remedy)
-    _check_profile(whole, unit)
+    _require_profile(whole, unit)
     return result
 
 
 def public_fields(plan: Plan) -> dict[str, Any]:
     """The plan's fields as plain JSON values (`serialization.to_json`); plans inside it stand with their methods."""
     fields: dict[str, Any] = to_json(plan)
-    nested = {name: _of_plans(value) for name, value in vars(plan).items()}
+    nested = {name: _nested_fields(value) for name, value in vars(plan).items()}
     return fields | {name: value for name, value in nested.items() if value is not None}
 
 
 def require_statable(plan: Plan) -> None:
     """Raise a PlanError unless a certificate could state the plan: before it is paid for, not when it has run."""
-    wrong = disowned(plan) if plan.method in certified_names() else misnamed(plan.method) or disowned(plan)
+    misnamed = None if plan.method in certified_names() else name_problem(plan.method)
+    wrong = misnamed or registry_problem(plan)
     problem = wrong and f"the name of its method {wrong}"
     try:
         certificate_json.require_plain({"plan": public_fields(plan), "source": plan.source})
@@ -196,10 +197,10 @@ def require_statable(plan: Plan) -> None:
         raise PlanError(what, where=f"{plan.method} plan", expected=expected, remedy=remedy)
 
 
-def _of_plans(value: Any) -> Any:
+def _nested_fields(value: Any) -> Any:
     """The fields of a plan, or of several, that another plan holds, each with its method; None for anything else."""
     if isinstance(value, tuple) and value and all(_is_plan(plan) for plan in value):
-        return [_of_plans(plan) for plan in value]
+        return [_nested_fields(plan) for plan in value]
     return {"method": value.method, "plan": public_fields(value)} if _is_plan(value) else None
 
 
@@ -209,10 +210,10 @@ def _is_plan(value: object) -> bool:
 
 def plan_id(plan: Plan) -> str:
     """A short identifier of everything in the plan (SHA-256 of its canonical JSON, 16 hex digits)."""
-    return certificate_json.plan_id(plan.method, public_fields(plan), certified(plan.parts()))
+    return certificate_json.plan_id(plan.method, public_fields(plan), certificate_parts(plan.parts()))
 
 
-def in_html(plan: Plan) -> str:
+def plan_html(plan: Plan) -> str:
     """The promise of a plan in plain words, and its public parameters, for notebooks."""
     return notebook.table(plan.method, [("promise", guarantee(plan))], more=public_fields(plan))
 
@@ -226,8 +227,8 @@ def guarantee(plan: Plan) -> str:
     if math.isinf(certified):
         nothing = f"{plan.method} promises NOTHING to any {unit.name}: its epsilon is infinite, for want of noise."
         return "\n".join([nothing, *(f"  {part.name}: {part.describe(unit)}" for part in plan.parts())])
-    logs = publish_logs(plan.parts())
-    apart, pair = besides(logs=logs), neighbours(unit.name, unit.relation, logs=logs)
+    logs = any_publishes_logs(plan.parts())
+    apart, pair = knowledge_exception(logs=logs), neighbours(unit.name, unit.relation, logs=logs)
     lines = [
         f"{plan.method} promises ({plan.epsilon:.4g}, {delta:.3g})-differential privacy to every {unit.name}.",
         f"How well anybody who sees the result, however much else they know{apart}, could tell {pair}:",
@@ -243,7 +244,7 @@ def guarantee(plan: Plan) -> str:
 
 def _require_proof(plan: Plan, unit: Unit, parts: Sequence[Part]) -> None:
     """Raise a PlanError if parts share a name, or one is not of tacit's kinds or unproved under the unit's relation."""
-    runs = [run for part in parts if isinstance(part, Selection) for run in part.runs()]
+    runs = [run for part in parts if isinstance(part, PrivateSelection) for run in part.runs()]
     every = [*parts, *(part for run in runs for part in run.parts())]
     if len({part.name for part in parts}) != len(parts) or any(type(part) not in PARTS for part in every):
         what = "two parts share a name, or a part is of a kind of its own"
@@ -252,10 +253,10 @@ def _require_proof(plan: Plan, unit: Unit, parts: Sequence[Part]) -> None:
     for part in parts:
         proved = " or ".join(part.relations)
         allowed = unit.relation in part.relations
-        check("relation", unit.relation, allowed, f"{proved}, for which alone {part.name!r} has a proof")
+        require_valid("relation", unit.relation, allowed, f"{proved}, for which alone {part.name!r} has a proof")
 
 
-def _check_profile(event: Event, unit: Unit) -> None:
+def _require_profile(event: Event, unit: Unit) -> None:
     """Raise a PlanError if an epsilon of the certificate's profile is beyond the accountants."""
     if accounting.mu_gdp(event, unit.relation) <= _SAFE_MU:
         return
@@ -271,7 +272,7 @@ def describe(plan: Plan) -> dict[str, Any]:
     """What the ledger records of a plan: its method, every public field, its parts, and whether it may `evaluate`."""
     # The parts follow from the fields, but for a plan of a caller's own or another version's: a plan that is reopened
     # has to have the parts that were charged.
-    parts = certified(plan.parts())
+    parts = certificate_parts(plan.parts())
     evaluates = {"evaluates": True} if may_evaluate(plan) else {}
     return {"method": plan.method, "source": plan.source, "plan": public_fields(plan), "parts": parts} | evaluates
 
@@ -279,11 +280,11 @@ def describe(plan: Plan) -> dict[str, Any]:
 def may_evaluate(plan: Any) -> bool:
     """Whether a plan may say how good a policy is: any but those of tacit's own methods that learn and do not judge."""
     module, name = place_of_plan(plan.method)
-    own = type(plan) is getattr(sys.modules.get(module), name, None)
+    is_library = type(plan) is getattr(sys.modules.get(module), name, None)
     fields = [getattr(plan, field.name) for field in dataclasses.fields(plan)]
-    held = [one for value in fields for one in (value if isinstance(value, tuple) else (value,))]
+    members = [one for value in fields for one in (value if isinstance(value, tuple) else (value,))]
     judges = module.startswith("tacit.methods.off_policy_evaluation.")
-    return not own or judges or any(map(may_evaluate, filter(_is_plan, held)))
+    return not is_library or judges or any(map(may_evaluate, filter(_is_plan, members)))
 
 
 # Which plans may share records with a release of prefixes: held-out trajectories are used for nothing else.
@@ -293,17 +294,17 @@ def may_evaluate(plan: Any) -> bool:
 # (`proofs/experts.md`).
 
 
-def require_apart(plan: Plan, ledger: Ledger) -> None:
+def require_fresh_holdouts(plan: Plan, ledger: Ledger) -> None:
     """Raise a PlanError if, with the plans that the ledger has admitted, held-out trajectories would be read twice."""
     identity = plan_id(plan)
-    parts = [*(part_of(stated) for stated in admitted(ledger, identity)), *plan.parts()]
-    drawn = [part for part in parts if part.publishes_logs]
-    if not drawn:
+    parts = [*(part_from_json(stated) for stated in admitted_parts(ledger, identity)), *plan.parts()]
+    publishers = [part for part in parts if part.publishes_logs]
+    if not publishers:
         return
-    most = max(part.held_out for part in drawn)
-    if len(drawn) > 1 or any(part.held_out < most for part in parts if not part.publishes_logs):
+    largest = max(part.held_out for part in publishers)
+    if len(publishers) > 1 or any(part.held_out < largest for part in parts if not part.publishes_logs):
         what = "held-out trajectories of the experts would be used twice"
-        expected = f"one release of prefixes from logs for a dataset, and held_out >= {most} in every other part"
+        expected = f"one release of prefixes from logs for a dataset, and held_out >= {largest} in every other part"
         remedy = 'use the source "clones", or give the other parts that held_out'
         raise PlanError(what, where=f"{plan.method} plan", expected=expected, remedy=remedy)
 
@@ -312,13 +313,14 @@ def require_answerable(part: AboveThreshold, spec: PublicSpec, *, asked: bool) -
     """Raise a PlanError unless a release of prefixes fits what is public of the vault."""
     actions = getattr(spec.action, "n", None)
     if part.actions != actions:
-        raise _refused(f"the plan counts on {part.actions} actions", f"the records' {actions}", "the number of actions")
+        what = f"the plan counts on {part.actions} actions"
+        raise _prefix_error(what, f"the records' {actions}", "the number of actions")
     if part.source == "logs" and not asked:
         ways = 'clones: clone= of a plan, or source="clones" of a part'
-        raise _refused("there are no policies that can be asked", "Vault(data, ledger, experts=...)", ways)
+        raise _prefix_error("there are no policies that can be asked", "Vault(data, ledger, experts=...)", ways)
 
 
-def too_few(part: AboveThreshold, unit: Unit) -> MechanismError:
+def too_few_error(part: AboveThreshold, unit: Unit) -> MechanismError:
     """The error where there are fewer experts than a release of prefixes takes for granted."""
     least = f", each with {part.held_out} trajectories or more" if part.held_out else ""
     return MechanismError(
@@ -330,7 +332,7 @@ def too_few(part: AboveThreshold, unit: Unit) -> MechanismError:
     )
 
 
-def admitted(ledger: Ledger, identity: str) -> Iterable[Mapping[str, Any]]:
+def admitted_parts(ledger: Ledger, identity: str) -> Iterable[Mapping[str, Any]]:
     """The parts of all plans that the ledger holds beside this one, as they were written when they were reserved."""
     held = {plan.id for plan in ledger.plans()} - {identity}
     for payload in (entry.payload for entry in ledger.entries() if entry.kind == "reserve"):
@@ -338,5 +340,5 @@ def admitted(ledger: Ledger, identity: str) -> Iterable[Mapping[str, Any]]:
             yield from payload["description"].get("parts", ())
 
 
-def _refused(what: str, expected: str, remedy: str) -> PlanError:
+def _prefix_error(what: str, expected: str, remedy: str) -> PlanError:
     return PlanError(what, where="AboveThreshold", expected=expected, remedy=f"use {remedy}")

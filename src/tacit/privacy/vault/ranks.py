@@ -60,7 +60,7 @@ class Ranks:
         self._device = torch.device("cuda", local) if backend == "nccl" else torch.device("cpu")
 
     @staticmethod
-    def started() -> bool:
+    def is_started() -> bool:
         """Whether `torchrun` started this process."""
         return {"RANK", "WORLD_SIZE", "MASTER_ADDR"} <= os.environ.keys()
 
@@ -86,13 +86,13 @@ class Ranks:
         """Everybody's numbers [n, d], in the order of the ranks; n may differ."""
         import torch
 
-        lengths = self._gathered(torch.tensor([len(numbers)]))
+        lengths = self._gather_tensors(torch.tensor([len(numbers)]))
         longest = max(int(length) for length in lengths)
         padded = np.zeros((longest, *numbers.shape[1:]), np.int64)
         padded[: len(numbers)] = numbers
         return [
             part.numpy()[: int(length)]
-            for part, length in zip(self._gathered(torch.from_numpy(padded)), lengths, strict=True)
+            for part, length in zip(self._gather_tensors(torch.from_numpy(padded)), lengths, strict=True)
         ]
 
     def close(self) -> None:
@@ -100,7 +100,7 @@ class Ranks:
         if self._dist.is_initialized():
             self._dist.destroy_process_group()
 
-    def _gathered(self, tensor: Any) -> list[Any]:
+    def _gather_tensors(self, tensor: Any) -> list[Any]:
         import torch
 
         mine = tensor.to(self._device)

@@ -21,9 +21,9 @@ from tacit.privacy.mechanisms.above_threshold import AboveThreshold
 from tacit.privacy.mechanisms.base import Clone, Contribution, Experts, Rows, RowsOf, Sum, Summary
 from tacit.privacy.mechanisms.marginals import Cells, Marginals
 from tacit.privacy.mechanisms.sums import FixedSizeSum, PoissonSum
-from tacit.privacy.mechanisms.tallies import Tally, vectors_of
+from tacit.privacy.mechanisms.tallies import Tally, contribution_vectors
 from tacit.privacy.mechanisms.votes import TeacherVotes
-from tacit.privacy.noise.secret import SecretNoise, padded, poisson_sample, rows_within_units
+from tacit.privacy.noise.secret import SecretNoise, pad_rows, poisson_sample, rows_within_units
 from tacit.privacy.sentences import Clause, clause
 from tacit.units import Unit
 
@@ -60,7 +60,7 @@ class Reader:
         self._data, self._noise = data, noise
         self._order, self._offsets = data._unit_rows
         self._summaries: dict[tuple[Summary, int], dict[str, np.ndarray]] = {}
-        self._named: np.ndarray | None = data._records.names
+        self._names: np.ndarray | None = data._records.names
         self._folds: dict[str, np.ndarray] = {}
         self._starts: np.ndarray | None = None
         self._bounds: np.ndarray | None = None
@@ -89,7 +89,7 @@ class Reader:
         rows begins a fragment, [U, L, H, ...]: itself and those that follow in its unit's episode, with the column
         "time" [U, L, H], steps since the episode (of what the unit owns of it) began.
         """
-        where, mask = padded(*self._chosen(units, rows_per_unit, rows_of), rows_per_unit)
+        where, mask = pad_rows(*self._choose_rows(units, rows_per_unit, rows_of), rows_per_unit)
         time = np.zeros(0)
         if horizon > 1:
             where, mask, time = self._fragments(where, mask, horizon)
@@ -111,10 +111,10 @@ class Reader:
         kept = np.minimum(self._offsets[units + 1] - self._offsets[units], rows_per_unit)
         starts = np.flatnonzero(np.diff((np.cumsum(kept) - 1) // TALLIED, prepend=-1))
         for start, stop in itertools.pairwise([*starts.tolist(), len(units)]):
-            where, kept = self._chosen(units[start:stop], rows_per_unit, rows_of)
+            where, kept = self._choose_rows(units[start:stop], rows_per_unit, rows_of)
             yield self._columns_at(where, rows_of), np.repeat(np.arange(stop - start), kept), slice(start, stop)
 
-    def _chosen(self, units: np.ndarray, rows_per_unit: int, rows_of: RowsOf) -> tuple[np.ndarray, np.ndarray]:
+    def _choose_rows(self, units: np.ndarray, rows_per_unit: int, rows_of: RowsOf) -> tuple[np.ndarray, np.ndarray]:
         """Places of the units' rows in order, and how many each unit has (see `rows_within_units`)."""
         return rows_within_units(self._offsets, units, rows_per_unit, self._noise if rows_of == "drawn" else None)
 
@@ -159,19 +159,19 @@ class Reader:
             return {name: array[first : first + len(units)] for name, array in columns.items()}
         return {name: array.take(units, axis=0) for name, array in columns.items()}
 
-    def pool(self, held_out: int, key: str) -> Reader:
+    def without_holdout(self, held_out: int, key: str) -> Reader:
         """The same records without each unit's hold-out (see `held_out`), and without the units that own no others."""
-        _, ranks, of_rows = self._split(key)
+        _, ranks, of_rows = self._rank_episodes(key)
         in_pool = ranks[of_rows] >= held_out
         rest = copy.copy(self)
         rest._order = self._order[in_pool]
         rest._offsets = np.unique(np.concatenate([[0], np.cumsum(in_pool)])[self._offsets])
         left = np.diff(np.concatenate([[0], np.cumsum(in_pool)])[self._offsets]) > 0
-        rest._named = None if self._data._records.names is None else self._data._records.names[left]
+        rest._names = None if self._data._records.names is None else self._data._records.names[left]
         rest._summaries, rest._folds, rest._bounds = {}, {}, None
         return rest
 
-    def held_out(self, episodes: int, horizon: int, key: str, size: int) -> tuple[Columns, np.ndarray]:
+    def draw_holdouts(self, episodes: int, horizon: int, key: str, size: int) -> tuple[Columns, np.ndarray]:
         """A trajectory of each of `size` units, drawn uniformly with replacement; another one whenever a unit returns.
 
         The hold-out of a unit are `episodes` of its own, in an order that depends on `key` and on how many episodes
@@ -181,7 +181,7 @@ class Reader:
             Padded columns [n, T, ...] and `mask` [n, T] (all of it False where a unit was drawn more than `episodes`
             times: then nothing at all may be released), and which units can be drawn [units].
         """
-        starts, ranks, _ = self._split(key)
+        starts, ranks, _ = self._rank_episodes(key)
         usable = self.episodes_per_unit() >= episodes
         units = np.flatnonzero(usable)[self._noise.integers(np.full(size, int(usable.sum())))]
         count = np.array([np.count_nonzero(units[:j] == unit) for j, unit in enumerate(units)])
@@ -202,7 +202,7 @@ class Reader:
         begins = self._episode_starts()[self._order]
         return np.add.reduceat(begins.astype(np.int64), self._offsets[:-1]) if self.units else np.zeros(0, np.int64)
 
-    def _split(self, key: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    def _rank_episodes(self, key: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Where each episode starts in the ordered rows, its rank in its unit's order, and each row's episode."""
         # Episodes stand unit by unit: starts [E + 1], ranks under the key [E], one episode for each ordered row. The
         # order of n episodes is one random permutation for all units that have n.
@@ -216,7 +216,7 @@ class Reader:
             ranks[first[:-1][each == n][:, None] + np.arange(n)] = order
         return np.append(np.flatnonzero(begins), len(begins)), ranks, np.cumsum(begins) - 1
 
-    def places(self, population: int, batch: int, replicates: int) -> np.ndarray:
+    def draw_places(self, population: int, batch: int, replicates: int) -> np.ndarray:
         """[replicates, batch] of the places 0 .. population - 1, uniform without replacement in each row."""
         offsets = np.array([0, population], np.int64)
         return rows_within_units(offsets, np.zeros(replicates, np.int64), batch, self._noise)[0].reshape(-1, batch)
@@ -235,9 +235,9 @@ class Reader:
     @property
     def names(self) -> np.ndarray:
         """What each unit is to a deal, [units, n] bytes: the name of its id; without one, of its own rows, numbered."""
-        if self._named is None:
-            self._named = _numbered(self._digests())
-        return self._named
+        if self._names is None:
+            self._names = _number_duplicates(self._digests())
+        return self._names
 
     def _digests(self) -> np.ndarray:
         """A hash of each unit's own rows, column after column by their names, [units, 64] bytes."""
@@ -250,7 +250,7 @@ class Reader:
             for units in (alike[start : start + size] for start in range(0, len(alike), size)):
                 positions = self._order[self._offsets[units, None] + np.arange(count)]
                 own = [column.take(positions, axis=0).reshape(len(units), -1).view(np.uint8) for column in columns]
-                hashed = map(hashlib.blake2b, deals.as_bytes(np.concatenate(own, axis=1)).tolist())
+                hashed = map(hashlib.blake2b, deals.pack_rows(np.concatenate(own, axis=1)).tolist())
                 digests[units] = np.frombuffer(b"".join([one.digest() for one in hashed]), np.uint8).reshape(-1, 64)
         return digests
 
@@ -261,13 +261,13 @@ class Reader:
         return self._starts
 
 
-def _numbered(digests: np.ndarray) -> np.ndarray:
+def _number_duplicates(digests: np.ndarray) -> np.ndarray:
     """Digests [U, 64], each with how many before it are equal to it, [U, 72] bytes."""
     numbers = np.zeros(len(digests), "<u8")
     beginnings = np.sort(digests[:, :8].copy().view(np.uint64), axis=None)
     if (beginnings[1:] == beginnings[:-1]).any():
         equals: Counter[bytes] = Counter()
-        for unit, digest in enumerate(deals.as_bytes(digests).tolist()):
+        for unit, digest in enumerate(deals.pack_rows(digests).tolist()):
             numbers[unit] = equals[digest]
             equals[digest] += 1
     return np.concatenate([digests, numbers[:, None].view(np.uint8)], axis=1)
@@ -280,7 +280,7 @@ SUMMED_BYTES = 1 << 22
 """Bytes of rows and contributions that a sum of vectors is made of at a time, where they are more than one block."""
 
 
-class Records:
+class SealedRecords:
     """Sealed records, and the policies of their units if these can be asked.
 
     Args:
@@ -338,7 +338,7 @@ class Records:
         """Keyed digests of the units' ids, of a shard (see `store.Records`)."""
         return self._data._records.digests
 
-    def pieces(self, part: Sum, summary: Summary | None, width: int) -> Iterator[Columns]:
+    def sample_pieces(self, part: Sum, summary: Summary | None, width: int) -> Iterator[Columns]:
         """A fresh sample for every replicate, some units at a time: their rows, or what the summary made of them.
 
         What a summary makes of all units is kept for later sums. For a single sum of more than `KEPT_BYTES` of
@@ -352,7 +352,7 @@ class Records:
         Guarantee: a piece has whole blocks of `clipping.BLOCK` units in order, and one of them at least; how many
         follows from the bytes of a unit's rows and contribution, which are public.
         """
-        replicate, units = self._drawn(part)
+        replicate, units = self._draw_units(part)
         reader, read = self.reader(part.held_out), part.rows_per_unit
         unit_bytes = reader.row_bytes * read * part.horizon
         single = part.steps * len(self._keys) == 1 and 8 * width * reader.units > KEPT_BYTES
@@ -369,22 +369,22 @@ class Records:
                 rows = rows if summary is None else summary(rows)
             yield {**rows, "replicate": replicate[piece]}
 
-    def flat_rows(self, part: Sum) -> Iterator[tuple[Columns, np.ndarray, np.ndarray]]:
+    def sample_flat_rows(self, part: Sum) -> Iterator[tuple[Columns, np.ndarray, np.ndarray]]:
         """A fresh sample for every replicate as rows without padding (see `Reader.flat_rows`).
 
         Yields:
             Each column [M, ...]; the unit of each row, rising from 0 in every piece [M]; the units' replicates [U].
         """
-        replicate, units = self._drawn(part)
+        replicate, units = self._draw_units(part)
         for rows, owner, piece in self.reader(part.held_out).flat_rows(units, part.rows_per_unit, part.rows):
             yield rows, owner, replicate[piece]
 
-    def samples(self, part: Sum, chunks: int) -> Iterator[Columns]:
+    def sample_chunks(self, part: Sum, chunks: int) -> Iterator[Columns]:
         """A fresh sample for every replicate, dealt to so many chunks, each read in pieces of at most `READ_BYTES`.
 
         Guarantee: each unit's chunk is uniform, secret and independent of the other units and of how many there are.
         """
-        replicate, units = self._drawn(part)
+        replicate, units = self._draw_units(part)
         reader = self.reader(part.held_out)
         size = max(1, READ_BYTES // (reader.row_bytes * part.rows_per_unit * part.horizon))
         dealt = self._noise.integers(np.full(len(units), chunks)) if chunks > 1 else np.zeros(len(units), np.int64)
@@ -394,11 +394,11 @@ class Records:
                 rows = reader.rows(units[piece], part.rows_per_unit, part.rows, part.horizon)
                 yield {**rows, "replicate": replicate[piece]}
 
-    def _drawn(self, part: Sum) -> tuple[np.ndarray, np.ndarray]:
+    def _draw_units(self, part: Sum) -> tuple[np.ndarray, np.ndarray]:
         """(replicate, unit) pairs, sorted: trial r * units + u decides about unit u in replicate r."""
         count, reader = len(self._keys), self.reader(part.held_out)
         if isinstance(part, FixedSizeSum):
-            places = reader.places(part.population, part.batch_size, count)
+            places = reader.draw_places(part.population, part.batch_size, count)
             replicate, units = np.repeat(np.arange(count), part.batch_size), places.ravel()
             held = units < reader.units
             return replicate[held], units[held]
@@ -412,7 +412,7 @@ class Records:
         inside = folds[replicate, units] == part.fold
         return replicate[inside], units[inside]
 
-    def everybody(self, rows_per_unit: int, rows_of: RowsOf, *, units_at_once: int) -> Iterator[Columns]:
+    def all_rows(self, rows_per_unit: int, rows_of: RowsOf, *, units_at_once: int) -> Iterator[Columns]:
         """The rows of all units, so many units at a time."""
         reader = self.reader()
         for start in range(0, reader.units, units_at_once):
@@ -430,12 +430,12 @@ class Records:
         reader = self.reader()
         units = np.arange(reader.units)
         rows = {**reader.rows(units, part.rows_per_unit, part.rows), "replicate": np.zeros_like(units)}
-        vectors = np.asarray(vectors_of(encode, rows, None), np.float32)
+        vectors = np.asarray(contribution_vectors(encode, rows, None), np.float32)
         if vectors.shape != (reader.units, width):
             raise ValueError("not one vector a unit")
         return np.nan_to_num(vectors)
 
-    def owners(self, episodes: int) -> int:
+    def count_owners(self, episodes: int) -> int:
         """How many units own so many episodes."""
         return int(np.count_nonzero(self.reader().episodes_per_unit() >= episodes))
 
@@ -444,12 +444,12 @@ class Records:
         reader = self.reader()
         return clone.experts(reader.summaries(clone, np.arange(reader.units), rows_per_unit)["parameters"])
 
-    def held_out(self, part: AboveThreshold) -> tuple[Columns, np.ndarray]:
-        """Trajectories of drawn units from their hold-outs, and which units can be drawn (see `Reader.held_out`)."""
-        return self.reader().held_out(part.held_out, part.horizon, self._keys[0], part.trajectories)
+    def draw_holdouts(self, part: AboveThreshold) -> tuple[Columns, np.ndarray]:
+        """Trajectories of drawn units from their hold-outs, and which units can be drawn (`Reader.draw_holdouts`)."""
+        return self.reader().draw_holdouts(part.held_out, part.horizon, self._keys[0], part.trajectories)
 
     def reader(self, held_out: int = 0) -> Reader:
         """The records without so many held-out episodes of each unit."""
         if held_out not in self._readers:
-            self._readers[held_out] = self._readers[0].pool(held_out, self._keys[0])
+            self._readers[held_out] = self._readers[0].without_holdout(held_out, self._keys[0])
         return self._readers[held_out]

@@ -25,8 +25,8 @@ from tacit.errors import MechanismError
 from tacit.privacy.gradients import clipping
 from tacit.privacy.mechanisms.base import Rows, RowsOf
 from tacit.privacy.mechanisms.tallies import Tally
-from tacit.privacy.vault.invented import Columns, Kind, crowd_of, edge_rows
-from tacit.privacy.vault.silence import quiet
+from tacit.privacy.vault.invented import Columns, Kind, edge_rows, invented_crowd
+from tacit.privacy.vault.silence import silence_warnings
 
 TIED: tuple[Kind, ...] = ("few", "equal", "edges", "outlying")
 
@@ -57,7 +57,7 @@ leaves of some hundred terms."""
 Vectors = NDArray[Any]
 
 
-class Added(Protocol):
+class UnitContributions(Protocol):
     """What each unit of a crowd adds, seen in several ways: as it is, and clipped."""
 
     # A coupling may hide in small vectors beside a large one, or above the clip.
@@ -77,18 +77,18 @@ class Added(Protocol):
     def sizes(self) -> Sequence[float]:
         """The largest that a unit adds, in each way."""
 
-    def of(self, units: NDArray[np.int64]) -> Sequence[Vectors]:
+    def select(self, units: NDArray[np.int64]) -> Sequence[Vectors]:
         """What these units add, in each way and in this order."""
 
 
 @dataclass(frozen=True)
-class Stacked:
+class VectorViews:
     """Vectors of units, [U, ...] in each way."""
 
     views: Sequence[Vectors]
 
     @classmethod
-    def clipped(cls, vectors: Vectors, clip: float | None) -> Stacked:
+    def clipped(cls, vectors: Vectors, clip: float | None) -> VectorViews:
         """Vectors [U, d], and these clipped."""
         return cls((vectors,) if clip is None else (vectors, clipping.clip_rows(vectors, clip)))
 
@@ -105,13 +105,13 @@ class Stacked:
         return bool(np.isfinite(self.views[0]).all())
 
     def sizes(self) -> list[float]:
-        return [float(np.abs(_counted(view)).max(initial=0.0)) for view in self.views]
+        return [float(np.abs(_zero_non_finite(view)).max(initial=0.0)) for view in self.views]
 
-    def of(self, units: NDArray[np.int64]) -> list[Vectors]:
-        return [_counted(view[units]) for view in self.views]
+    def select(self, units: NDArray[np.int64]) -> list[Vectors]:
+        return [_zero_non_finite(view[units]) for view in self.views]
 
 
-def _counted(vectors: Vectors) -> Vectors:
+def _zero_non_finite(vectors: Vectors) -> Vectors:
     """Vectors as a mechanism counts them: one that is not finite is zero."""
     if vectors.dtype.kind != "f" or np.isfinite(vectors).all():
         return vectors
@@ -120,7 +120,7 @@ def _counted(vectors: Vectors) -> Vectors:
     )
 
 
-Contributions = Callable[[Rows, NDArray[np.int64]], Added]
+Contributions = Callable[[Rows, NDArray[np.int64]], UnitContributions]
 """(rows, which of the invented units these are, from which their coins follow) -> what each of them adds."""
 
 
@@ -135,58 +135,60 @@ class Harness:
     horizon: int
     where: str  # what is named in errors
 
-    def briefly(self) -> Added:
+    def try_briefly(self) -> UnitContributions:
         """One small crowd and what is left of it, in another order: for tacit's own, which the tests try at length."""
         # returns: what its units add
         rows = self._crowd("any", FEW, 0)
-        base = self._ordinary(rows, FEW)
-        self._require_left(base, rows, np.array([4, 2, 1]), base.sizes())
+        base = self._run_ordinary(rows, FEW)
+        self._require_same_alone(base, rows, np.array([4, 2, 1]), base.sizes())
         return base
 
-    def again(self, times: int) -> None:
+    def try_again(self, times: int) -> None:
         """Two small crowds, other ones from step to step: for what is the user's, before each of them."""
         seed, leavers = times % SEEDS, _exchanges(FEW)
         leaves = leavers[times % len(leavers)]
         rows, others = (self._crowd("any", FEW, 2 * seed + one) for one in (0, 1))
-        base = self._ordinary(rows, FEW)
-        self._require_kept(base, rows, others, leaves, base.sizes())
-        self._require_left(base, rows, np.flatnonzero(leaves)[::-1], base.sizes())
-        with quiet():
+        base = self._run_ordinary(rows, FEW)
+        self._require_unaffected(base, rows, others, leaves, base.sizes())
+        self._require_same_alone(base, rows, np.flatnonzero(leaves)[::-1], base.sizes())
+        with silence_warnings():
             alike = self._crowd(TIED[times % len(TIED)], FEW, seed)
-            tied = self._whole(alike, np.arange(FEW))
-            self._require_left(tied, alike, np.flatnonzero(~leaves)[::-1], list(map(max, tied.sizes(), base.sizes())))
+            tied = self._run_callback(alike, np.arange(FEW))
+            sizes = list(map(max, tied.sizes(), base.sizes()))
+            self._require_same_alone(tied, alike, np.flatnonzero(~leaves)[::-1], sizes)
 
-    def unmixed(self) -> None:
+    def require_unmixed(self) -> None:
         """One small crowd, of which some are exchanged."""
         rows, others = (self._crowd("any", FEW, one) for one in (0, 1))
-        base = self._ordinary(rows, FEW)
+        base = self._run_ordinary(rows, FEW)
         for leaves in _exchanges(FEW):
-            self._require_kept(base, rows, others, leaves, base.sizes())
+            self._require_unaffected(base, rows, others, leaves, base.sizes())
 
-    def at_length(self) -> Added:
+    def try_at_length(self) -> UnitContributions:
         """All crowds, and rows at the edges of the public bounds."""
         # There the result need not be finite, but the callback has to run (its own error is raised here, if it does
         # not): inside the vault, that it fails would tell something about the records.
         # returns: what the units of a small crowd add
         everybody = np.arange(FEW)
         few = self._crowd("any", FEW, 2)
-        first = self._ordinary(few, FEW)
+        first = self._run_ordinary(few, FEW)
         self._require_same(
             first, self.contributions(few, everybody), "the callback gives different results for the same rows"
         )
-        most = self.most(first)
+        most = self.largest_crowd(first)
         sizes = sorted({min(units, most) for units in CROWDS}, key=FEW.__ne__)  # most mistakes show in a few rows
         for units in sizes:
-            self._removed("any", units, 0)
+            self._try_removals("any", units, 0)
         for kind, units in itertools.product(TIED, sizes):
             if FEW <= units <= SMALL:
-                self._removed(kind, units, 0, first.sizes())
-        with quiet():
+                self._try_removals(kind, units, 0, first.sizes())
+        what = "the callback's shape is another one on rows at the edges of the public bounds"
+        shapes = [one.shape for one in first.select(everybody)]
+        with silence_warnings():
             for edge in edge_rows(self.spec, FEW, self.rows_per_unit, self.rows_of, self.horizon):
-                if [one.shape for one in self.contributions(edge, everybody).of(everybody)] != [
-                    one.shape for one in first.of(everybody)
-                ]:
-                    raise self._refused("the callback's shape is another one on rows at the edges of the public bounds")
+                added = self.contributions(edge, everybody).select(everybody)
+                if [one.shape for one in added] != shapes:
+                    raise self._trial_error(what)
         self._require_same(
             first,
             self.contributions(few, everybody),
@@ -194,12 +196,12 @@ class Harness:
         )
         return first
 
-    def most(self, few: Added) -> int:
+    def largest_crowd(self, few: UnitContributions) -> int:
         """Units of the largest crowd, given what `FEW` of them add; the callback must not get more at once."""
         held = few.nbytes + sum(column.nbytes for column in self._crowd("any", FEW, 2).values())
         return min(CROWDS[-1], max(FEW, MOST_HELD * FEW // held))
 
-    def _removed(self, kind: Kind, units: int, seed: int, usual: Sequence[float] = ()) -> None:
+    def _try_removals(self, kind: Kind, units: int, seed: int, usual_sizes: Sequence[float] = ()) -> None:
         """A crowd, and what becomes of it when units leave, are exchanged, or stand in another order."""
         # usual: sizes of what units usually add: where all are alike, rounding alone may be left of it
         rows, others = (self._crowd(kind, units, 2 * seed + one) for one in (0, 1))
@@ -210,44 +212,47 @@ class Harness:
             everybody[:-1],
             *(everybody[:size] for size in CROWDS if size < units),
         ]
-        with quiet():
-            base = self._whole(rows, everybody) if kind in ("edges", "outlying") else self._ordinary(rows, units)
-            sizes = list(map(max, base.sizes(), usual or base.sizes()))
+        with silence_warnings():
+            ordinary = kind not in ("edges", "outlying")
+            base = self._run_ordinary(rows, units) if ordinary else self._run_callback(rows, everybody)
+            sizes = list(map(max, base.sizes(), usual_sizes or base.sizes()))
             for leaves in _exchanges(units):
-                self._require_kept(base, rows, others, leaves, sizes)
-                self._require_left(base, rows, np.flatnonzero(~leaves), sizes)
+                self._require_unaffected(base, rows, others, leaves, sizes)
+                self._require_same_alone(base, rows, np.flatnonzero(~leaves), sizes)
             for stay in orders if units > 1 else ():
-                self._require_left(base, rows, stay, sizes)
+                self._require_same_alone(base, rows, stay, sizes)
 
-    def _whole(self, rows: Rows, units: NDArray[np.int64]) -> Added:
+    def _run_callback(self, rows: Rows, units: NDArray[np.int64]) -> UnitContributions:
         added = self.contributions({name: column.copy() for name, column in rows.items()}, units)
         if added.units != len(units):
-            raise self._refused(f"the callback returned {added.units} rows")
+            raise self._trial_error(f"the callback returned {added.units} rows")
         return added
 
-    def _require_kept(
-        self, base: Added, rows: Rows, others: Rows, leaves: NDArray[np.bool_], sizes: Sequence[float]
+    def _require_unaffected(
+        self, base: UnitContributions, rows: Rows, others: Rows, leaves: NDArray[np.bool_], sizes: Sequence[float]
     ) -> None:
         """Where some are exchanged, the others add what they added before."""
         mixed, stay = {name: column.copy() for name, column in rows.items()}, np.flatnonzero(~leaves)
         for name, column in mixed.items():
             column[leaves] = others[name][leaves]
-        kept = self._whole(mixed, np.arange(len(leaves)))
-        self._require_near(sizes, base.of(stay), kept.of(stay), ROUNDING)
+        kept = self._run_callback(mixed, np.arange(len(leaves)))
+        self._require_near(sizes, base.select(stay), kept.select(stay), ROUNDING)
 
-    def _require_left(self, base: Added, rows: Rows, stay: NDArray[np.int64], sizes: Sequence[float]) -> None:
+    def _require_same_alone(
+        self, base: UnitContributions, rows: Rows, stay: NDArray[np.int64], sizes: Sequence[float]
+    ) -> None:
         """Those who stay add alone, in this order, what they added among the others."""
-        alone = self._whole({name: column[stay] for name, column in rows.items()}, stay)
-        self._require_near(sizes, base.of(stay), alone.of(np.arange(len(stay))), PLACE)
+        alone = self._run_callback({name: column[stay] for name, column in rows.items()}, stay)
+        self._require_near(sizes, base.select(stay), alone.select(np.arange(len(stay))), PLACE)
 
     def _crowd(self, kind: Kind, units: int, seed: int) -> Columns:
         return _crowd(self.spec, units, self.rows_per_unit, seed, self.rows_of, self.horizon, kind)
 
-    def _ordinary(self, rows: Rows, units: int) -> Added:
+    def _run_ordinary(self, rows: Rows, units: int) -> UnitContributions:
         """What units with ordinary rows add: a finite row each."""
-        added = self._whole(rows, np.arange(units))
+        added = self._run_callback(rows, np.arange(units))
         if not added.finite:
-            raise self._refused("the callback returned values that are not finite")
+            raise self._trial_error("the callback returned values that are not finite")
         return added
 
     def _require_near(
@@ -256,37 +261,36 @@ class Harness:
         for size, one, other in zip(sizes, before, after, strict=True):
             near = slack * size if one.dtype.kind == "f" else 0.0
             if one.shape != other.shape or not (np.abs(one - other) <= near).all():
-                raise self._refused(
-                    "one unit's contribution changes when another unit's rows do, or when others leave or come"
-                )
+                what = "one unit's contribution changes when another unit's rows do, or when others leave or come"
+                raise self._trial_error(what)
 
-    def _require_same(self, one: Added, other: Added, what: str) -> None:
+    def _require_same(self, one: UnitContributions, other: UnitContributions, what: str) -> None:
         everybody = np.arange(FEW)
-        if not all(map(np.array_equal, one.of(everybody), other.of(everybody))):
-            raise self._refused(what)
+        if not all(map(np.array_equal, one.select(everybody), other.select(everybody))):
+            raise self._trial_error(what)
 
-    def _refused(self, what: str) -> MechanismError:
+    def _trial_error(self, what: str) -> MechanismError:
         expected = "one finite contribution a unit, computed from that unit's rows alone"
         remedy = "remove batch statistics, running averages, places in the batch and other sharing between units"
         return MechanismError(what, where=self.where, expected=expected, remedy=remedy)
 
 
 @dataclass(frozen=True)
-class Handed:
+class LimitedCallback:
     """A user's contribution or summary as a vault calls it: with no more units at once than it was tried on."""
 
     callback: Any  # the user's
-    most: int  # units of the largest crowd
+    max_units: int  # units of the largest crowd
 
     @property
-    def summary(self) -> Handed | None:
+    def summary(self) -> LimitedCallback | None:
         """Of a contribution, if it has one."""
         summary = getattr(self.callback, "summary", None)
-        return None if summary is None else Handed(summary, self.most)
+        return None if summary is None else LimitedCallback(summary, self.max_units)
 
     def __call__(self, rows: Rows, *state: Any) -> Any:
         found = []
-        for piece, units in pieces(rows, self.most):
+        for piece, units in pieces(rows, self.max_units):
             found.append(self.callback(piece, *state))
             columns = found[-1].values() if isinstance(found[-1], Mapping) else (found[-1],)
             if any(len(column) != units for column in columns):
@@ -297,11 +301,11 @@ class Handed:
 
 
 @dataclass(frozen=True)
-class HandedTally:
+class LimitedTally:
     """A user's tally as a vault calls it: with no more rows at once than units of one row that it was tried on."""
 
     callback: Tally  # the user's
-    most: int  # units of the largest crowd
+    max_units: int  # units of the largest crowd
 
     @property
     def sizes(self) -> tuple[int, ...]:
@@ -310,19 +314,19 @@ class HandedTally:
 
     def cells(self, rows: Rows, state: Any) -> list[Vectors]:
         """Of each table, the cell of every row."""
-        found = [self.callback.cells(piece, state) for piece, _ in pieces(rows, self.most)]
+        found = [self.callback.cells(piece, state) for piece, _ in pieces(rows, self.max_units)]
         return [np.concatenate(table) for table in zip(*found, strict=True)]
 
 
-def pieces(rows: Mapping[str, Any], most: int) -> Iterator[tuple[dict[str, Any], int]]:
+def pieces(rows: Mapping[str, Any], max_units: int) -> Iterator[tuple[dict[str, Any], int]]:
     """Arrays, or tensors, in pieces of so many units at most; and how many these are."""
     units = len(next(iter(rows.values())))
-    for start in range(0, max(units, 1), most):
-        stop = min(start + most, units)
+    for start in range(0, max(units, 1), max_units):
+        stop = min(start + max_units, units)
         yield {name: column[start:stop] for name, column in rows.items()}, stop - start
 
 
-_crowd = functools.lru_cache(maxsize=128)(crowd_of)
+_crowd = functools.lru_cache(maxsize=128)(invented_crowd)
 
 
 @functools.cache

@@ -21,7 +21,7 @@ from tacit.errors import MechanismError
 from tacit.privacy.accounting.events import Law
 from tacit.privacy.certificate.certificate import Release
 from tacit.privacy.mechanisms.base import Plan
-from tacit.privacy.mechanisms.kinds import Selection
+from tacit.privacy.mechanisms.kinds import PrivateSelection
 from tacit.privacy.noise.secret import SecretNoise
 from tacit.privacy.vault.isolation import require_pure_form
 
@@ -44,7 +44,7 @@ class Judge(Protocol):
 
 
 @dataclass(frozen=True)
-class Selected:
+class BestRun:
     """The best run.
 
     Args:
@@ -60,39 +60,39 @@ class Selected:
     callbacks: frozenset[str] = frozenset()
 
 
-def number_of_runs(stop: int, law: Law, noise: SecretNoise) -> int:
+def draw_run_count(stop: int, law: Law, noise: SecretNoise) -> int:
     """A secret number of runs, exactly of its law."""
     # Tosses of a coin that stops with probability 1 / stop make the geometric law; the logarithmic one keeps such a k
     # with probability 1 / k and else draws again.
     while True:
-        runs = _tosses(stop, noise)
-        if law == "geometric" or _below(runs, noise) == 0:
+        runs = _draw_geometric(stop, noise)
+        if law == "geometric" or _draw_below(runs, noise) == 0:
             return runs
 
 
-def best(
-    spec: Selection,
+def select_best(
+    spec: PrivateSelection,
     attempt: Attempt,
     judge: Judge,
-    within: Callable[[Plan], AbstractContextManager[Any]],
+    open_vault: Callable[[Plan], AbstractContextManager[Any]],
     noise: SecretNoise,
-) -> Selected:
+) -> BestRun:
     """Run candidates a secret number of times and keep the best; of equals, the first."""
     # A run that fails, or that is judged to be no number, is the worst there is: where a failure ended the selection,
     # it would say that there was one among all runs.
-    winner: Selected | None = None
-    for _ in range(number_of_runs(spec.stop, spec.law, noise)):
-        candidate = _below(len(spec.candidates), noise)
+    winner: BestRun | None = None
+    for _ in range(draw_run_count(spec.stop, spec.law, noise)):
+        candidate = _draw_below(len(spec.candidates), noise)
         plan = spec.candidates[candidate]
         try:
-            with within(plan) as vault:
-                outcome, met = attempt(plan, vault), vault.callbacks
+            with open_vault(plan) as vault:
+                outcome, callbacks = attempt(plan, vault), vault.callbacks
             value = outcome.value if isinstance(outcome, Release) else outcome
-            score, met_by_judge = _score(judge, value, spec.judge, within)
+            score, judge_callbacks = _score(judge, value, spec.judge, open_vault)
         except Exception:
             continue
         if not math.isnan(score) and (winner is None or score > winner.score):
-            winner = Selected(value, candidate, score, met | met_by_judge)
+            winner = BestRun(value, candidate, score, callbacks | judge_callbacks)
     if winner is None:
         what = "no run of the selection came to an end"
         expected = "candidates and a judge that run on any records within the public bounds"
@@ -120,16 +120,16 @@ def require_closed(callback: object, where: str) -> None:
 
 
 def _score(
-    judge: Judge, value: Any, plan: Plan | None, within: Callable[[Plan], AbstractContextManager[Any]]
+    judge: Judge, value: Any, plan: Plan | None, open_vault: Callable[[Plan], AbstractContextManager[Any]]
 ) -> tuple[float, frozenset[str]]:
     """The score, and names of the user's own callbacks that the judge used."""
     if plan is None:
         return float(judge(value, None, None)), frozenset()
-    with within(plan) as vault:
+    with open_vault(plan) as vault:
         return float(judge(value, plan, vault)), vault.callbacks
 
 
-def _tosses(stop: int, noise: SecretNoise) -> int:
+def _draw_geometric(stop: int, noise: SecretNoise) -> int:
     """How often a coin is tossed until it stops, which it does with probability 1 / stop."""
     before = 0
     while True:
@@ -139,5 +139,5 @@ def _tosses(stop: int, noise: SecretNoise) -> int:
         before += 2 * stop
 
 
-def _below(high: int, noise: SecretNoise) -> int:
+def _draw_below(high: int, noise: SecretNoise) -> int:
     return int(noise.integers(np.array([high]))[0])

@@ -28,19 +28,19 @@ from tacit.privacy.certificate.certificate import Release
 from tacit.privacy.ledger.ledger import Ledger
 from tacit.privacy.mechanisms.base import Part, Plan, Rows
 from tacit.privacy.mechanisms.sums import PoissonSum
-from tacit.privacy.noise.lattice import Float64, counted, finest, on_lattice
+from tacit.privacy.noise.lattice import Float64, combine_shares, count_in_units, share_unit
 from tacit.privacy.noise.secret import SecretNoise
 from tacit.privacy.sentences import Clause, clause
 from tacit.privacy.vault.base import Label, Run
-from tacit.privacy.vault.isolation import Value, behind
+from tacit.privacy.vault.isolation import Value, run_silently
 from tacit.privacy.vault.ranks import Int64, Ranks
-from tacit.privacy.vault.records import Records
+from tacit.privacy.vault.records import SealedRecords
 from tacit.privacy.vault.steps import GradientStep, VectorStep
 from tacit.privacy.vault.vault import Vault
 from tacit.tracking import Tracker
 from tacit.units import Unit
 
-MOST = 2.0**61
+MAX_SUM = 2.0**61
 """Bound of a sum in the units that shares are counted in: whole numbers of 64 bits hold it, noise and all."""
 
 
@@ -79,11 +79,11 @@ class Shard:
         ranks: all of them.
     """
 
-    records: Records
+    records: SealedRecords
     noise: SecretNoise
     ranks: Ranks
 
-    def require_alike(self, spec: dict[str, Any], unit: Unit) -> bool:
+    def require_consistent(self, spec: dict[str, Any], unit: Unit) -> bool:
         """Refuse shards that are not of one set of records, on every rank; whether any rank's noise is seeded."""
         digests = self.records.digests
         public = hashlib.sha256(json.dumps([spec, self.records.simulated], sort_keys=True).encode()).digest()
@@ -107,17 +107,17 @@ class Shard:
             raise MechanismError(what, where="ShardedVault", expected=expected, remedy=remedy)
         return bool(seeded.any())
 
-    def require_apart(self, unit: Unit) -> None:
+    def require_disjoint(self, unit: Unit) -> None:
         """Refuse, on every rank, a unit that lies in two shards."""
         # Digests go round in as many parts as there are ranks, so that no rank ever holds those of all units.
         assert self.records.digests is not None
-        digests, twice = self.records.digests[1:], False
+        digests, duplicated = self.records.digests[1:], False
         for part in range(self.ranks.count):
             mine = digests[digests[:, 0] % self.ranks.count == part]
             everybody = np.concatenate(self.ranks.gather(mine))
             ordered = everybody[np.lexsort(everybody.T)]
-            twice |= bool((ordered[1:] == ordered[:-1]).all(axis=1).any())
-        if twice:
+            duplicated |= bool((ordered[1:] == ordered[:-1]).all(axis=1).any())
+        if duplicated:
             expected = f"all rows of a {unit.name} in one shard: noise is for what one shard adds"
             remedy = "write the shards again with `tacit data shard`, or by a hash of the unit's id"
             raise DataError(f"a {unit.name} lies in two shards", where="ShardedVault", expected=expected, remedy=remedy)
@@ -125,27 +125,27 @@ class Shard:
     def mean(self, order: Order, step: VectorStep | GradientStep) -> Any:
         """This rank's share and sum, added to those of all others: the noisy mean of the step."""
         ranks, size = self.ranks, step.size
-        unit = finest(order.scale, step.part.clip_norm)
+        unit = share_unit(order.scale, step.part.clip_norm)
         answer = np.zeros(size + ranks.count, np.int64)
 
         def share() -> Float64:
-            return self.noise.gaussian(size, of_share(order.scale, ranks.count)).astype(np.float64)
+            return self.noise.gaussian(size, share_std(order.scale, ranks.count)).astype(np.float64)
 
         def summed() -> Float64:
-            total = step.added(self.records, self.noise, share()[None], order.divisor / ranks.count)
+            total = step.add_samples(self.records, self.noise, share()[None], order.divisor / ranks.count)
             return np.asarray(total[0])
 
         try:
-            total = behind(step.part.name, summed)
+            total = run_silently(step.part.name, summed)
             answer[size + ranks.rank] = order.token
         except MechanismError:
             total = share()
-        counted(total, unit, answer[:size])
-        everybody = behind(step.part.name, lambda: ranks.add(answer), _lost)
+        count_in_units(total, unit, answer[:size])
+        everybody = run_silently(step.part.name, lambda: ranks.add(answer), _rank_error)
         require_answers(step.part.name, everybody[size:], order.token)
-        mean = on_lattice(everybody[:size], order.scale, step.part.clip_norm)
+        mean = combine_shares(everybody[:size], order.scale, step.part.clip_norm)
         mean /= order.divisor
-        return step.handed_out(mean[None])
+        return step.to_caller(mean[None])
 
 
 class ShardedVault(Vault):
@@ -189,12 +189,12 @@ class ShardedVault(Vault):
         super().__init__(data, ledger, noise=noise, tracker=tracker)
         self._kinds = (PoissonSum,)
         self._shard = Shard(self._records, self._noise, ranks)
-        self._lost = self._apart = False
+        self._rank_lost = self._units_disjoint = False
         self._sent: tuple[GradientStep, tuple[object, ...]] | None = None
-        self._require_one("ShardedVault")
-        with self._together():
+        self._require_one_ledger("ShardedVault")
+        with self._joint_action():
             ranks.tell(Opening(self.unit, self.ledger.dataset_id))
-            seeded = self._shard.require_alike(self.spec.to_json(), self.unit)
+            seeded = self._shard.require_consistent(self.spec.to_json(), self.unit)
         if seeded:
             self.ledger.void("a rank's noise is seeded: anyone who can draw it again can subtract it")
 
@@ -210,10 +210,10 @@ class ShardedVault(Vault):
 
     def close(self) -> None:
         """Send the other ranks home; closing twice does nothing."""
-        if not self._lost:
-            with self._together():
+        if not self._rank_lost:
+            with self._joint_action():
                 self._shard.ranks.tell(None)
-            self._lost = True
+            self._rank_lost = True
 
     def __enter__(self) -> Self:
         return self
@@ -226,24 +226,24 @@ class ShardedVault(Vault):
         super()._require_fit(plan)
         for part in plan.parts():
             require_room(part, self.unit)
-        if not self._apart:
-            with self._together():
+        if not self._units_disjoint:
+            with self._joint_action():
                 self._shard.ranks.tell(CHECK)
-                self._shard.require_apart(self.unit)
-            self._apart = True
+                self._shard.require_disjoint(self.unit)
+            self._units_disjoint = True
 
-    def _certified(self, run: Run, value: Value, label: Label, assumptions: Sequence[Clause]) -> Release[Value]:
-        return super()._certified(run, value, label, [*assumptions, clause("ranks", ranks=self._shard.ranks.count)])
+    def _certify(self, run: Run, value: Value, label: Label, assumptions: Sequence[Clause]) -> Release[Value]:
+        return super()._certify(run, value, label, [*assumptions, clause("ranks", ranks=self._shard.ranks.count)])
 
     def _take(self, run: Run, part: Part, steps: int = 1) -> None:
-        self._require_whole()
+        self._require_all_ranks()
         super()._take(run, part, steps)
 
     def _mean(self, step: VectorStep | GradientStep, scale: float) -> Any:
-        order = Order(scale, step.part.expected(self.unit), 1 + secrets.randbelow(2**62 - 1), step)
+        order = Order(scale, step.part.divisor(self.unit), 1 + secrets.randbelow(2**62 - 1), step)
         if isinstance(step, GradientStep):
             order = replace(order, device=step.device.type, **self._news(step))
-        with self._together():
+        with self._joint_action():
             self._shard.ranks.tell(order)
             return self._shard.mean(order, step)
 
@@ -253,23 +253,23 @@ class ShardedVault(Vault):
         if self._sent is not None and self._sent[1] == setting:
             return {"step": None, "weights": step.weights()}
         self._sent = step, setting
-        return {"step": step if step.device.type == "cpu" else step.on("cpu", 0)}
+        return {"step": step if step.device.type == "cpu" else step.to_device("cpu", 0)}
 
     @contextlib.contextmanager
-    def _together(self) -> Iterator[None]:
+    def _joint_action(self) -> Iterator[None]:
         """What all ranks do at once: if it fails in any way, they no longer are at the same place."""
-        self._require_whole()
-        self._lost, gone = True, False
+        self._require_all_ranks()
+        self._rank_lost, gone = True, False
         try:
             yield
         except RuntimeError:
             gone = True  # its text names addresses
         if gone:
-            raise _lost("ShardedVault", "no answer")
-        self._lost = False
+            raise _rank_error("ShardedVault", "no answer")
+        self._rank_lost = False
 
-    def _require_whole(self) -> None:
-        if self._lost:
+    def _require_all_ranks(self) -> None:
+        if self._rank_lost:
             what, expected = "a rank was lost, or the vault is closed", "all ranks at the same step"
             remedy = "start the ranks again: what was claimed stays claimed, and the run goes on with what is left"
             raise LedgerError(what, where="ShardedVault", expected=expected, remedy=remedy)
@@ -291,22 +291,22 @@ def serve(data: Trajectories, ranks: Ranks, *, noise: SecretNoise | None = None)
     if opening is None:
         return
     noise = SecretNoise() if noise is None else noise
-    records = Records(data, None, unit=opening.unit, keys=[opening.dataset_id], noise=noise)
+    records = SealedRecords(data, None, unit=opening.unit, keys=[opening.dataset_id], noise=noise)
     shard = Shard(records, noise, ranks)
-    shard.require_alike(data.spec.to_json(), opening.unit)
+    shard.require_consistent(data.spec.to_json(), opening.unit)
     step: Any = None
     while (order := ranks.tell()) is not None:
         if order == CHECK:
-            shard.require_apart(opening.unit)
+            shard.require_disjoint(opening.unit)
             continue
         if order.step is None:
-            step.put(order.weights)
+            step.load_weights(order.weights)
         else:
-            step = order.step if order.device == "cpu" else order.step.on(order.device, ranks.rank)
+            step = order.step if order.device == "cpu" else order.step.to_device(order.device, ranks.rank)
         shard.mean(order, step)
 
 
-def of_share(scale: float, ranks: int) -> float:
+def share_std(scale: float, ranks: int) -> float:
     """Standard deviation of one rank's share: together they have the variance scale^2."""
     return scale / math.sqrt(ranks)
 
@@ -315,21 +315,21 @@ def require_answers(part: str, slots: Int64, token: int) -> None:
     """Refuse a sum to which not every rank added once, and for this step."""
     # slots: [K], what arrived in the place of each rank
     if (slots != token).any():
-        raise _lost(part, "no answer, or another than to this step")
+        raise _rank_error(part, "no answer, or another than to this step")
 
 
 def require_room(part: Part, unit: Unit) -> None:
     """Refuse a part whose sums over the whole population are beyond `MOST`."""
     assert isinstance(part, PoissonSum)
     assert part.noise_multiplier is not None
-    if unit.size * part.clip_norm / finest(part.noise_multiplier * part.clip_norm, part.clip_norm) > MOST:
+    if unit.size * part.clip_norm / share_unit(part.noise_multiplier * part.clip_norm, part.clip_norm) > MAX_SUM:
         what = "sums over the population do not fit the whole numbers that ranks send"
         expected = f"a population of at most 2^33 times the noise multiplier, {part.noise_multiplier:g}"
         remedy = "add more noise, or open a Vault in one process"
         raise PlanError(what, where=f"part {part.name!r}", expected=expected, remedy=remedy)
 
 
-def _lost(part: str, kind: str) -> MechanismError:
+def _rank_error(part: str, kind: str) -> MechanismError:
     what = f"a rank failed in the step ({kind}); the step is burnt, and nothing was released"
     remedy = "see what that rank wrote, and start the ranks again: the run goes on with the steps that are left"
     return MechanismError(what, where=part, expected="every rank's answer to this step, once", remedy=remedy)

@@ -47,7 +47,7 @@ _FILTER = ("ignore", _STEPS, Warning, None, 0)
 
 
 @contextmanager
-def quiet() -> Iterator[None]:
+def silence_warnings() -> Iterator[None]:
     """No warning is shown, logged or turned into an error, in any thread."""
     # What another thread changes in the filters of warnings while a step runs is not undone.
     _STEPS.enter()

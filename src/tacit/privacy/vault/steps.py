@@ -20,8 +20,8 @@ from tacit.privacy.mechanisms.base import Contribution, Objective, Sum
 from tacit.privacy.mechanisms.tallies import Tally, clipped_tallies
 from tacit.privacy.noise.lattice import Float64, add_noise
 from tacit.privacy.noise.secret import SecretNoise
-from tacit.privacy.vault.isolation import draws_in_blocks
-from tacit.privacy.vault.records import Records
+from tacit.privacy.vault.isolation import draw_in_blocks
+from tacit.privacy.vault.records import SealedRecords
 from tacit.privacy.vault.removal import pieces
 
 if TYPE_CHECKING:
@@ -41,27 +41,27 @@ class VectorStep:
     size: int  # d, numbers of a vector
 
     def noisy_mean(
-        self, records: Records, noise: SecretNoise, scale: float, divisor: float, replicates: int
+        self, records: SealedRecords, noise: SecretNoise, scale: float, divisor: float, replicates: int
     ) -> Float64:
         """The sum with N(0, scale^2) a coordinate, on the lattice, over the public divisor; [R, d]."""
-        total = self.added(records, noise, np.zeros((replicates, self.size)), divisor)
+        total = self.add_samples(records, noise, np.zeros((replicates, self.size)), divisor)
         return add_noise(total, scale, noise) / divisor
 
-    def added(self, records: Records, noise: SecretNoise, begun: Float64, expected: float) -> Float64:
+    def add_samples(self, records: SealedRecords, noise: SecretNoise, totals: Float64, expected: float) -> Float64:
         """`begun` [R, d] with the clipped sum of a fresh sample for each replicate; in place."""
-        clip, replicates, lost = self.part.clip_norm, len(begun), np.zeros_like(begun)
+        clip, replicates, residuals = self.part.clip_norm, len(totals), np.zeros_like(totals)
         if not callable(self.work):
-            for rows, owner, replicate in records.flat_rows(self.part):
-                clipped_tallies(self.work, rows, self.state, clip, owner, replicate, begun, lost)
-            return np.add(begun, lost, out=begun)
-        for rows in records.pieces(self.part, getattr(self.work, "summary", None), self.size):
+            for rows, owner, replicate in records.sample_flat_rows(self.part):
+                clipped_tallies(self.work, rows, self.state, clip, owner, replicate, totals, residuals)
+            return np.add(totals, residuals, out=totals)
+        for rows in records.sample_pieces(self.part, getattr(self.work, "summary", None), self.size):
             vectors = np.asarray(self.work(rows, self.state), np.float64)
             if vectors.shape != (len(rows["replicate"]), self.size):
                 raise ValueError("not one vector a unit")
-            clipping.clipped_sums(vectors, clip, rows["replicate"], replicates, begun, lost)
-        return np.add(begun, lost, out=begun)
+            clipping.clipped_sums(vectors, clip, rows["replicate"], replicates, totals, residuals)
+        return np.add(totals, residuals, out=totals)
 
-    def handed_out(self, mean: Float64) -> Float64:
+    def to_caller(self, mean: Float64) -> Float64:
         """The mean as the caller gets it."""
         return mean
 
@@ -73,25 +73,27 @@ class GradientStep:
     part: Sum  # of the plan
     models: Sequence[nn.Module]  # one a replicate, of P trainable parameters each
     objective: Objective  # one loss a unit
-    most: int | None = None  # how many units it takes at once, if it is the user's: no more than it was tried on
+    max_units: int | None = None  # how many units it takes at once, if it is the user's: no more than it was tried on
 
     @property
     def size(self) -> int:
         """P, numbers of a gradient."""
         return sum(p.numel() for p in self.models[0].parameters() if p.requires_grad)
 
-    def noisy_mean(self, records: Records, noise: SecretNoise, scale: float, divisor: float, replicates: int) -> Tensor:
+    def noisy_mean(
+        self, records: SealedRecords, noise: SecretNoise, scale: float, divisor: float, replicates: int
+    ) -> Tensor:
         """The sum with N(0, scale^2) a coordinate, on the lattice, over the public divisor; [R, P] float32."""
         import torch
 
         means = [total.noisy_mean(scale, divisor, noise) for total in self._sums(records, noise, None, divisor)]
         return torch.stack(means) if len(means) > 1 else means[0][None]
 
-    def added(self, records: Records, noise: SecretNoise, begun: Float64, expected: float) -> Float64:
+    def add_samples(self, records: SealedRecords, noise: SecretNoise, totals: Float64, expected: float) -> Float64:
         """`begun` [R, P] with the clipped sum of a fresh sample for each replicate."""
-        return np.stack([total.total() for total in self._sums(records, noise, begun, expected)])
+        return np.stack([total.total() for total in self._sums(records, noise, totals, expected)])
 
-    def handed_out(self, mean: Float64) -> Tensor:
+    def to_caller(self, mean: Float64) -> Tensor:
         """The mean as the caller gets it: float32, where the models are."""
         import torch
 
@@ -114,47 +116,50 @@ class GradientStep:
         """The weights that learn, model after model, [R P]."""
         import torch
 
-        return np.asarray(torch.cat([p.detach().flatten() for p in self._learning()]).cpu().numpy())
+        return np.asarray(torch.cat([p.detach().flatten() for p in self._trainable()]).cpu().numpy())
 
-    def put(self, weights: npt.NDArray[np.float32]) -> None:
+    def load_weights(self, weights: npt.NDArray[np.float32]) -> None:
         """Take up what `weights` gave."""
         import torch
 
         with torch.no_grad():
-            parts = torch.split(torch.from_numpy(weights), [p.numel() for p in self._learning()])
-            for p, part in zip(self._learning(), parts, strict=True):
+            parts = torch.split(torch.from_numpy(weights), [p.numel() for p in self._trainable()])
+            for p, part in zip(self._trainable(), parts, strict=True):
                 p.copy_(part.view_as(p))
 
-    def _learning(self) -> list[nn.Parameter]:
+    def _trainable(self) -> list[nn.Parameter]:
         return [p for model in self.models for p in model.parameters() if p.requires_grad]
 
-    def on(self, kind: str, index: int) -> GradientStep:
+    def to_device(self, kind: str, index: int) -> GradientStep:
         """The step with copies of the models on a device of this kind, of those that are there by its number."""
         import torch
 
         device = torch.device(kind) if kind == "cpu" else torch.device(kind, index % torch.accelerator.device_count())
         return replace(self, models=tuple(copy.deepcopy(model).to(device) for model in self.models))
 
-    def _sums(self, records: Records, noise: SecretNoise, begun: Float64 | None, expected: float) -> list[GradientSum]:
+    def _sums(
+        self, records: SealedRecords, noise: SecretNoise, totals: Float64 | None, expected: float
+    ) -> list[GradientSum]:
         import torch
 
         from tacit.privacy.gradients.accumulator import UNITS_PER_CHUNK, GradientSum
-        from tacit.privacy.gradients.clipped_sums import add_clipped, secret_generator, trainable
+        from tacit.privacy.gradients.clipped_sums import add_clipped, secret_generator, trainable_parameters
 
         part, objective = self.part, self.objective
         chunks = math.ceil(expected / UNITS_PER_CHUNK)
         block = math.ceil(expected / chunks + 3 * math.sqrt(expected / chunks))  # of most chunks, one is enough
-        first = [None] * len(self.models) if begun is None else begun
-        sums = [GradientSum(trainable(model), begin) for model, begin in zip(self.models, first, strict=True)]
+        first = [None] * len(self.models) if totals is None else totals
+        pairs = zip(self.models, first, strict=True)
+        sums = [GradientSum(trainable_parameters(model), begin) for model, begin in pairs]
         generator = secret_generator(noise)
-        for rows in records.samples(part, chunks):
+        for rows in records.sample_chunks(part, chunks):
             starts = np.searchsorted(rows["replicate"], np.arange(len(sums) + 1)).tolist()
             for model, total, start, stop in zip(self.models, sums, starts, starts[1:], strict=False):
                 tensors = {name: torch.from_numpy(column[start:stop]) for name, column in rows.items()}
-                tensors |= draws_in_blocks(objective, generator, stop - start, part.rows_per_unit, block)
+                tensors |= draw_in_blocks(objective, generator, stop - start, part.rows_per_unit, block)
                 tensors = {name: tensor.to(self.device) for name, tensor in tensors.items()}
                 shares = getattr(objective, "shares", None)
-                total.next_chunk()
-                for piece, _ in pieces(tensors, self.most or max(1, stop - start)):
+                total.start_chunk()
+                for piece, _ in pieces(tensors, self.max_units or max(1, stop - start)):
                     add_clipped(total, model, objective.loss, piece, part.clip_norm, shares=shares)
         return sums

@@ -28,25 +28,25 @@ from tacit.privacy.ledger.ledger import Ledger
 from tacit.privacy.ledger.register import Register
 from tacit.privacy.ledger.store import MUTEX
 from tacit.privacy.mechanisms.base import Contribution, Part, Plan, Sum
-from tacit.privacy.mechanisms.kinds import Met
+from tacit.privacy.mechanisms.kinds import VisitorPart
 from tacit.privacy.mechanisms.responses import RandomizedResponses
 from tacit.privacy.mechanisms.sums import PoissonSum, UserSum
-from tacit.privacy.mechanisms.tallies import Tally, vectors_of
+from tacit.privacy.mechanisms.tallies import Tally, contribution_vectors
 from tacit.privacy.noise.correlated import CorrelatedNoise, sensitivity
-from tacit.privacy.noise.lattice import rounded
+from tacit.privacy.noise.lattice import round_to_lattice
 from tacit.privacy.noise.secret import SecretNoise, poisson_sample
 from tacit.privacy.sentences import Label, clause
 from tacit.privacy.vault import arrivals
-from tacit.privacy.vault.base import BaseVault, Run, refused
+from tacit.privacy.vault.base import BaseVault, Run, vault_error
 from tacit.privacy.vault.enrolled import enrolled_rows
-from tacit.privacy.vault.isolation import IsolationChecks, Value, behind, foreign, require_pure_form
-from tacit.privacy.vault.memory import plain
+from tacit.privacy.vault.isolation import IsolationChecks, Value, foreign_names, require_pure_form, run_silently
+from tacit.privacy.vault.memory import copy_plain_state
 from tacit.tracking import Tracker
 
 # Who is enrolled online, and what they are served with: what a `UserVault` asks of both.
 
 
-class Actor(Protocol):
+class UserActor(Protocol):
     """What people are served with: a function of released values alone; for real people a frozen dataclass.
 
     Where it has `places`, `episodes` and `length`, each person is to play so many episodes, every one from a fresh
@@ -78,7 +78,7 @@ class Users(Protocol):
     def replicates(self) -> int:
         """R, how many independent populations come at once (more than one for simulated people only)."""
 
-    def serve(self, people: Sequence[Sequence[str]], actor: Actor) -> Mapping[str, npt.NDArray[Any]]:
+    def serve(self, people: Sequence[Sequence[str]], actor: UserActor) -> Mapping[str, npt.NDArray[Any]]:
         """What happened with these people, in this order: the columns of `enrolled_rows`."""
 
 
@@ -106,7 +106,7 @@ NOTE, ACTOR = "register", "actor"
 class _EnrolledBatch:
     plan_id: str
     rows: dict[str, npt.NDArray[Any]]
-    summed: set[str] = field(default_factory=set)
+    released_parts: set[str] = field(default_factory=set)
 
 
 class UserVault(BaseVault):
@@ -156,24 +156,24 @@ class UserVault(BaseVault):
         coming = "arrive" if not hasattr(users, "pool") else "pool"
         missing = [name for name in ("spec", "simulated", "replicates", coming, "serve") if not hasattr(users, name)]
         if missing:
-            raise refused(f"the users have no {', '.join(missing)}", "what privacy.users.Users lists")
+            raise vault_error(f"the users have no {', '.join(missing)}", "what privacy.users.Users lists")
         kinds = (UserSum, RandomizedResponses, PoissonSum)
         super().__init__(ledger, simulated=users.simulated, kinds=kinds, noise=noise, tracker=tracker)
         if users.replicates != len(self.ledgers):
-            raise refused(f"{len(self.ledgers)} ledger(s) for {users.replicates} population(s)", "one ledger each")
+            raise vault_error(f"{len(self.ledgers)} ledger(s) for {users.replicates} population(s)", "one ledger each")
         for replicate_ledger in self.ledgers:
             folder = replicate_ledger.path.resolve().parent
             if folder == register.key_folder or folder in register.key_folder.parents:
-                raise refused("the register's key lies in a ledger's folder", "a key that is stored elsewhere")
+                raise vault_error("the register's key lies in a ledger's folder", "a key that is stored elsewhere")
         self.spec = users.spec
         self._users, self._register = users, register
-        self._exact = getattr(users, "unit_key", None) == "exact"  # whether twins are different people
+        self._exact_ids = getattr(users, "unit_key", None) == "exact"  # whether twins are different people
         self._void_if_seeded()
         self._checks = IsolationChecks(users.spec)
         self._batch: _EnrolledBatch | None = None
         # who is known beforehand, by the plan that was admitted; what `_require_pool` read last belongs to none yet
-        self._pools_of: dict[str, list[list[str]]] = {}
-        self._read: list[list[str]] = []
+        self._plan_pools: dict[str, list[list[str]]] = {}
+        self._latest_pools: list[list[str]] = []
         self._streams: dict[tuple[str, str], CorrelatedNoise] = {}
 
     @property
@@ -185,12 +185,12 @@ class UserVault(BaseVault):
         """As `BaseVault.reserve`; from now on the ledger needs this register, at least as new as it is now."""
         with MUTEX:
             run = super().reserve(plan)
-            self._pools_of.setdefault(run.plan_id, self._read)  # of a plan that was refused nothing is kept
-            arrivals.note_law(self.ledgers, exact=self._exact)
+            self._plan_pools.setdefault(run.plan_id, self._latest_pools)  # of a plan that was refused nothing is kept
+            arrivals.note_law(self.ledgers, exact=self._exact_ids)
             self._note()
         return run
 
-    def enroll(self, run: Run, actor: Actor) -> None:
+    def enroll(self, run: Run, actor: UserActor) -> None:
         """One round: people arrive, enter the register, and are served; what they did stays inside.
 
         Args:
@@ -206,17 +206,17 @@ class UserVault(BaseVault):
         parts = [self._part(run, part.name, UserSum, RandomizedResponses, PoissonSum) for part in run.plan.parts()]
         if not self.simulated:
             require_pure_form(actor, where="enroll")
-        self._remember(run, foreign(actor), ACTOR)
+        self._remember(run, foreign_names(actor), ACTOR)
         self._batch = None
         open_parts = [part for part in parts if self.steps_left(run, part.name)]
         if not open_parts:
             self.next_step(run, parts[0].name)  # raises PlanExhausted
-        pools = self._pools_of[run.plan_id]
-        placed = isinstance(parts[0], Met) and not pools
+        pools = self._plan_pools[run.plan_id]
+        placed = isinstance(parts[0], VisitorPart) and not pools
         if hasattr(actor, "places") and not placed:
-            raise refused("people of a pool have no places", "users who arrive, each in a place of their own")
-        people, admitted = self._arrivals(run, parts[0], pools)
-        if not self.simulated or any(self.at_block_end(run, part.name) for part in open_parts):
+            raise vault_error("people of a pool have no places", "users who arrive, each in a place of their own")
+        people, admitted = self._admit_arrivals(run, parts[0], pools)
+        if not self.simulated or any(self.is_block_end(run, part.name) for part in open_parts):
             self._note()
 
         def serve() -> dict[str, npt.NDArray[Any]]:
@@ -227,7 +227,7 @@ class UserVault(BaseVault):
             served = self._users.serve(people, actor)
             return enrolled_rows(served, self.spec, parts[0].rows_per_unit, replicate, admitted, places)
 
-        self._batch = _EnrolledBatch(run.plan_id, self._unseen(serve))
+        self._batch = _EnrolledBatch(run.plan_id, self._run_hidden(serve))
 
     def noisy_sum(
         self, run: Run, part: str, contribution: Contribution | Tally, state: Any = None
@@ -242,10 +242,10 @@ class UserVault(BaseVault):
             PlanExhausted: no step is left. LedgerError: there was no round, or this part of it was released before.
             MechanismError: the callback couples people or has the wrong shape.
         """
-        spec, state = self._part(run, part, UserSum, PoissonSum), plain(state, where=part)
+        spec, state = self._part(run, part, UserSum, PoissonSum), copy_plain_state(state, where=part)
         d = self._width(run, spec, contribution, state)
         with self._lock:  # of two threads one gets the batch
-            batch = self._unsummed(run, part)
+            batch = self._unreleased_batch(run, part)
             self.next_step(run, part)  # raises PlanExhausted
             stream = self._stream(run, spec)
             self._claim(run, spec, batch)
@@ -253,16 +253,16 @@ class UserVault(BaseVault):
         replicate = batch.rows["replicate"].copy()
 
         def step() -> npt.NDArray[np.float64]:
-            own = {name: column.copy() for name, column in batch.rows.items()}  # into which a callback may write
-            vectors = _vectors(self._checks.handed(spec, contribution), own, state, d)
+            rows = {name: column.copy() for name, column in batch.rows.items()}  # into which a callback may write
+            vectors = _vectors(self._checks.limit_units(spec, contribution), rows, state, d)
             return clipping.clipped_sums(vectors, spec.clip_norm, replicate, self.replicates)
 
         assert spec.noise_multiplier is not None
         scale = spec.noise_multiplier * spec.clip_norm
-        noise = stream.next(self.replicates * d, scale).reshape(self.replicates, d)
-        with self._checks.unchanged(part, contribution, state):
-            total = behind(part, step)
-        return self._out(run, part, rounded(total, noise, scale) / spec.expected(self.unit))
+        noise = stream.next_noise(self.replicates * d, scale).reshape(self.replicates, d)
+        with self._checks.watch_step(part, contribution, state):
+            total = run_silently(part, step)
+        return self._track_release(run, part, round_to_lattice(total, noise, scale) / spec.divisor(self.unit))
 
     def randomized(
         self, run: Run, part: str, contribution: Contribution | Tally, state: Any = None
@@ -277,14 +277,14 @@ class UserVault(BaseVault):
             PlanExhausted: no step is left. LedgerError: there was no round, or this part of it was released before.
             MechanismError: the callback couples people, has the wrong shape or gives too many answers.
         """
-        spec, state = self._part(run, part, RandomizedResponses), plain(state, where=part)
+        spec, state = self._part(run, part, RandomizedResponses), copy_plain_state(state, where=part)
         d = self._width(run, spec, contribution, state)
         if d > spec.answers:
             what, expected = f"{d} answers of one person", f"at most {spec.answers}, which the plan pays for"
             remedy = "declare more answers in the plan, or give fewer"
             raise MechanismError(what, where=part, expected=expected, remedy=remedy)
         with self._lock:  # of two threads one gets the batch
-            batch = self._unsummed(run, part)
+            batch = self._unreleased_batch(run, part)
             self.next_step(run, part)  # raises PlanExhausted
             self._claim(run, spec, batch)
 
@@ -293,24 +293,24 @@ class UserVault(BaseVault):
         def step() -> npt.NDArray[np.float64]:
             answers = np.zeros((self.replicates, spec.users, d))
             for i in range(len(place)):  # each alone: a sign shows the least trace of somebody else
-                own = {name: column[i : i + 1].copy() for name, column in batch.rows.items()}
-                answers[replicate[i], place[i]] = _vectors(contribution, own, state, d)[0]
+                rows = {name: column[i : i + 1].copy() for name, column in batch.rows.items()}
+                answers[replicate[i], place[i]] = _vectors(contribution, rows, state, d)[0]
             return answers
 
-        with self._checks.unchanged(part, contribution, state):
-            given = behind(part, step)
-        return self._out(run, part, spec.randomized(given, self._noise))
+        with self._checks.watch_step(part, contribution, state):
+            responses = run_silently(part, step)
+        return self._track_release(run, part, spec.randomize(responses, self._noise))
 
     def release(self, run: Run, value: Value, *, label: Label) -> Release[Value]:
         """Put a value that came out of the run together with its certificate."""
-        actors = sorted(self._remembered(run, ACTOR))
+        actors = sorted(self._remembered_names(run, ACTOR))
         pooled = any(isinstance(part, PoissonSum) for part in run.plan.parts())
         assumptions = (
             *(clause("coming"), clause("pool_secret" if pooled else "register_kept")),
             *(clause("served_by", words=actor) for actor in actors),
-            *([clause("exact_ids")] if self._exact else []),
+            *([clause("exact_ids")] if self._exact_ids else []),
         )
-        return self._certified(run, value, label, assumptions)
+        return self._certify(run, value, label, assumptions)
 
     # -- inside ---------------------------------------------------------------------------------------------------
 
@@ -318,7 +318,7 @@ class UserVault(BaseVault):
         """The parts agree on who is enrolled, the population can fill the rounds, and the register is no older one."""
         super()._require_fit(plan)
         parts = plan.parts()
-        enrolled = [part for part in parts if isinstance(part, Met)]
+        enrolled = [part for part in parts if isinstance(part, VisitorPart)]
         agreed = len({(part.users, part.participations, part.rows_per_unit) for part in enrolled}) == 1
         if len(parts) > 1 and not (agreed and len(enrolled) == len(parts)):
             raise _plan_error(
@@ -335,9 +335,9 @@ class UserVault(BaseVault):
                 )
         self._require_pool(plan)
         for ledger in self.ledgers:
-            if heads := arrivals.noted(ledger, NOTE):
+            if heads := arrivals.read_notes(ledger, NOTE):
                 self._register.require(heads[-1])
-                arrivals.require_law(ledger, exact=self._exact)
+                arrivals.require_law(ledger, exact=self._exact_ids)
         self._register.bind([ledger.dataset_id for ledger in self.ledgers])
 
     def _note(self) -> None:
@@ -345,14 +345,14 @@ class UserVault(BaseVault):
         for ledger in self.ledgers:
             ledger.note(NOTE, self._register.head)
 
-    def _unseen(self, step: Callable[[], Value]) -> Value:
+    def _run_hidden(self, step: Callable[[], Value]) -> Value:
         """Run the users' own code; what it fails with is shown for simulated people only."""
-        return step() if self.simulated else behind("enroll", step, failed=_users_failed)
+        return step() if self.simulated else run_silently("enroll", step, make_error=_users_error)
 
-    def _unsummed(self, run: Run, part: str) -> _EnrolledBatch:
+    def _unreleased_batch(self, run: Run, part: str) -> _EnrolledBatch:
         """The last batch, if this part of it was not released yet."""
         batch = self._batch
-        if batch is None or batch.plan_id != run.plan_id or part in batch.summed:
+        if batch is None or batch.plan_id != run.plan_id or part in batch.released_parts:
             what = "there is no round of which this part was not released yet"
             expected = "one round for each release of a part: a second one would double what a person adds"
             remedy = "call meet(run, actor) first"
@@ -361,72 +361,71 @@ class UserVault(BaseVault):
 
     def _width(self, run: Run, part: Any, contribution: Contribution | Tally, state: Any) -> int:
         """Of the vectors of a callback, which is tried on invented rows first."""
-        width = self._checks.contribution(part, contribution, state)
-        self._remember(run, self._checks.foreign)
+        width = self._checks.try_contribution(part, contribution, state)
+        self._remember(run, self._checks.foreign_names)
         return width
 
     def _claim(self, run: Run, part: Part, batch: _EnrolledBatch) -> None:
         """Use up a step of a part, for the people of this round."""
         self._take(run, part)
-        if not batch.summed and isinstance(part, Met):
+        if not batch.released_parts and isinstance(part, VisitorPart):
             self._register.commit()
-        batch.summed.add(part.name)
+        batch.released_parts.add(part.name)
 
     def _part(self, run: Run, name: str, *kinds: type[Any]) -> Any:
         part = run.part(name, *kinds)
         if self._admitted.get((run.plan_id, name)) != part:
-            raise refused("the run is not as this vault admitted it", "the run that reserve returned, unchanged")
+            raise vault_error("the run is not as this vault admitted it", "the run that reserve returned, unchanged")
         return part
 
-    def _arrivals(
+    def _admit_arrivals(
         self, run: Run, part: Part, pools: Sequence[Sequence[str]]
     ) -> tuple[list[list[str]], npt.NDArray[np.bool_]]:
         """Who comes, by replicate, and who of them may contribute; durable in the register before it returns."""
         if isinstance(part, PoissonSum):
             people = [[pool[i] for i in poisson_sample(len(pool), part.sampling_rate, self._noise)] for pool in pools]
             return people, np.ones(sum(map(len, people)), bool)
-        assert isinstance(part, Met)
-        people = [self._dealt(run, pool, part.participations) for pool in pools] or self._came(part.users)
+        assert isinstance(part, VisitorPart)
+        dealt = [self._deal_round(run, pool, part.participations) for pool in pools]
+        people = dealt or self._receive_arrivals(part.users)
         most = part.users if isinstance(part, RandomizedResponses) else None  # an answer needs a place of its own
         # Twins who come have one cap; if they are several people, nobody's coming may depend on who is called alike.
-        spell = str if self._exact else unit_keys.folded
+        spell = str if self._exact_ids else unit_keys.fold_key
         keys = [
             f"{ledger.dataset_id}/{spell(key)}" if key and (most is None or place < most) else ""
             for ledger, those in zip(self.ledgers, people, strict=True)
-            for place, key in enumerate(map(arrivals.key, those))
+            for place, key in enumerate(map(arrivals.person_key, those))
         ]
         return people, self._register.reserve(run.plan_id, keys, part.participations)
 
-    def _dealt(self, run: Run, pool: Sequence[str], participations: int) -> list[str]:
+    def _deal_round(self, run: Run, pool: Sequence[str], participations: int) -> list[str]:
         """Those of a pool whose round is the next one, a public function of each one's own id."""
         steps = {part.name: part.steps for part in run.plan.parts()}
         period = -(-max(steps.values()) // participations)
         now = max(most - self.steps_left(run, name) for name, most in steps.items())
-        rounds = deals.choose(unit_keys.names(map(arrivals.key, pool)), run.plan_id, period, purpose="round")
+        rounds = deals.choose(unit_keys.names(map(arrivals.person_key, pool)), run.plan_id, period, purpose="round")
         return [person for person, turn in zip(pool, rounds, strict=True) if turn == now % period]
 
-    def _came(self, expected: int) -> list[list[str]]:
+    def _receive_arrivals(self, expected: int) -> list[list[str]]:
         """Everybody who came by themselves: nobody is cut off, so that nobody's leaving lets another one in."""
 
         def arrive() -> list[list[str]]:
-            return [
-                [arrivals.text(person) for person in those] for those in cast(Arriving, self._users).arrive(expected)
-            ]
+            return [list(map(arrivals.person_text, those)) for those in cast(Arriving, self._users).arrive(expected)]
 
-        people = self._unseen(arrive)
+        people = self._run_hidden(arrive)
         if len(people) != self.replicates:
-            raise refused("the users came in another number of populations than replicates", "one list a replicate")
+            raise vault_error("the users came in another number of populations than replicates", "one list a replicate")
         return people
 
     def _pools(self) -> list[list[str]]:
         """Everybody who is known beforehand, each once, by replicate; nothing where people come by themselves."""
 
         def known() -> list[list[str]]:
-            pools = [list(map(arrivals.text, pool)) for pool in getattr(self._users, "pool", ())]
-            spelled = [dict(zip(map(arrivals.key, pool), pool, strict=True)) for pool in pools]
+            pools = [list(map(arrivals.person_text, pool)) for pool in getattr(self._users, "pool", ())]
+            spelled = [dict(zip(map(arrivals.person_key, pool), pool, strict=True)) for pool in pools]
             return [[by_key[key] for key in sorted(by_key) if key] for by_key in spelled]
 
-        return self._unseen(known)
+        return self._run_hidden(known)
 
     def _require_pool(self, plan: Plan) -> None:
         """The pool, read once for all rounds: if there is one, the plan can deal or draw from it."""
@@ -445,10 +444,11 @@ class UserVault(BaseVault):
         if (pools or sampled) and len(pools) != self.replicates:
             raise _plan_error(plan, "there is another number of pools than replicates", "one pool a replicate")
         for pool in pools:
-            unit_keys.require_no_twins(map(arrivals.key, pool), "UserVault", "exact" if self._exact else None)
+            keys = map(arrivals.person_key, pool)
+            unit_keys.require_no_twins(keys, "UserVault", "exact" if self._exact_ids else None)
         if max(map(len, pools), default=0) > self.unit.size:
             raise _plan_error(plan, "the pool is larger than the declared population", f"at most {self.unit.size:,}")
-        self._read = pools
+        self._latest_pools = pools
 
     def _stream(self, run: Run, part: Sum) -> CorrelatedNoise:
         """The part's noise: a block of its own in every process, over the steps that were left when it began."""
@@ -467,13 +467,13 @@ def _vectors(
     people = len(rows["replicate"])
     if not people:
         return np.zeros((0, d))
-    vectors = vectors_of(contribution, rows, state)
+    vectors = contribution_vectors(contribution, rows, state)
     if vectors.shape != (people, d):
         raise ValueError("not one vector a person")
     return vectors
 
 
-def _users_failed(part: str, kind: str) -> MechanismError:
+def _users_error(part: str, kind: str) -> MechanismError:
     what = f"the users' own arrive or serve failed ({kind}); who was let in has contributed, and nothing was released"
     expected = "an answer for any people; those who do not answer have no rows"
     remedy = "mend it on invented people, where its whole message can be seen, and resume the plan"

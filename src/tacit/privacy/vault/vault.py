@@ -31,20 +31,30 @@ from tacit.privacy.ledger.ledger import Ledger
 from tacit.privacy.ledger.state import UNTRIED
 from tacit.privacy.mechanisms import marginals
 from tacit.privacy.mechanisms.above_threshold import AboveThreshold, Prefixes, rollouts, stable_lengths
-from tacit.privacy.mechanisms.base import Clone, Contribution, Experts, Objective, Plan, Rows, SingleRelease, Sum, World
-from tacit.privacy.mechanisms.kinds import PARTS, Selection
+from tacit.privacy.mechanisms.base import (
+    Clone,
+    Contribution,
+    EpisodeSimulator,
+    Experts,
+    Objective,
+    Plan,
+    Rows,
+    SingleRelease,
+    Sum,
+)
+from tacit.privacy.mechanisms.kinds import PARTS, PrivateSelection
 from tacit.privacy.mechanisms.marginals import Marginals, Query
 from tacit.privacy.mechanisms.tallies import Tally
 from tacit.privacy.mechanisms.votes import TeacherVotes
 from tacit.privacy.noise.secret import SecretNoise
 from tacit.privacy.sentences import clause
 from tacit.privacy.vault import selection
-from tacit.privacy.vault.base import BaseVault, Label, Run, exhausted
-from tacit.privacy.vault.isolation import IsolationChecks, Value, behind, foreign
-from tacit.privacy.vault.memory import plain
-from tacit.privacy.vault.plan import require_answerable, require_apart, too_few
-from tacit.privacy.vault.records import Records
-from tacit.privacy.vault.selection import Attempt, Judge, Selected
+from tacit.privacy.vault.base import BaseVault, Label, Run, exhausted_error
+from tacit.privacy.vault.isolation import IsolationChecks, Value, foreign_names, run_silently
+from tacit.privacy.vault.memory import copy_plain_state
+from tacit.privacy.vault.plan import require_answerable, require_fresh_holdouts, too_few_error
+from tacit.privacy.vault.records import SealedRecords
+from tacit.privacy.vault.selection import Attempt, BestRun, Judge
 from tacit.privacy.vault.steps import GradientStep, VectorStep
 from tacit.tracking import Tracker
 
@@ -60,28 +70,28 @@ if TYPE_CHECKING:
 LONGEST_NAME = 60
 
 
-def keep(result: Any, reason: str, folder: Path) -> None:
+def write_look(result: Any, reason: str, folder: Path) -> None:
     """Write what a look gave as JSON under `folder/private/`, with a banner; the curator alone may read it."""
     name = re.sub(r"[^a-z0-9]+", "-", reason.lower()).strip("-") or "look"
     if len(name) > LONGEST_NAME:  # another long reason may begin alike
         name = f"{name[:LONGEST_NAME]}-{hashlib.sha256(reason.encode()).hexdigest()[:8]}"
-    path = plain_files.private_folder(folder / "private") / f"{name}.json"
+    path = plain_files.make_private_folder(folder / "private") / f"{name}.json"
     banner = "PRIVATE: computed from the records without noise; do not publish"
     missing: list[str] = []
-    written = {"banner": banner, "reason": reason, "result": _finite(result, "result", missing)}
+    written = {"banner": banner, "reason": reason, "result": _to_json_values(result, "result", missing)}
     if missing:
         written["null"] = f"no finite number: {', '.join(missing)}"
     plain_files.write(path, json.dumps(written, indent=1, allow_nan=False), mode=0o600)
 
 
-def _finite(value: Any, name: str, missing: list[str]) -> Any:
+def _to_json_values(value: Any, name: str, missing: list[str]) -> Any:
     """JSON values with null for numbers that are not finite, whose places are added to `missing`."""
     if isinstance(value, np.generic | np.ndarray):
         value = value.tolist()
     if isinstance(value, Mapping):
-        return {str(key): _finite(entry, f"{name}.{key}", missing) for key, entry in value.items()}
+        return {str(key): _to_json_values(entry, f"{name}.{key}", missing) for key, entry in value.items()}
     if isinstance(value, list | tuple):
-        return [_finite(entry, f"{name}.{i}", missing) for i, entry in enumerate(value)]
+        return [_to_json_values(entry, f"{name}.{i}", missing) for i, entry in enumerate(value)]
     if isinstance(value, float) and not math.isfinite(value):
         missing.append(f"{name} is {value}")
         return None
@@ -123,11 +133,11 @@ class Vault(BaseVault):
         super().__init__(ledger, simulated=data.simulated, kinds=kinds, noise=noise, tracker=tracker)
         self.spec = data.spec
         keys = [ledger.dataset_id for ledger in self.ledgers]
-        self._records = Records(data, experts, unit=self.unit, keys=keys, noise=self._noise)
+        self._records = SealedRecords(data, experts, unit=self.unit, keys=keys, noise=self._noise)
         self._void_if_seeded()
         self._checks = IsolationChecks(data.spec)
         self._teachers: dict[tuple[str, str], Teachers] = {}
-        self._only: Plan | None = None
+        self._run_plan: Plan | None = None
 
     # -- the mechanisms ------------------------------------------------------------------------------------------------
 
@@ -144,15 +154,15 @@ class Vault(BaseVault):
         Raises:
             PlanExhausted: no step is left. MechanismError: the callback couples units or has the wrong shape.
         """
-        spec, state = run.sum_part(part), plain(state, where=part)
-        d = self._checks.contribution(spec, contribution, state)
-        self._remember(run, self._checks.foreign)
-        with self._checks.unchanged(part, contribution, state):
+        spec, state = run.sum_part(part), copy_plain_state(state, where=part)
+        d = self._checks.try_contribution(spec, contribution, state)
+        self._remember(run, self._checks.foreign_names)
+        with self._checks.watch_step(part, contribution, state):
             self._take(run, spec)
             mean: np.ndarray = self._mean(
-                VectorStep(spec, self._checks.handed(spec, contribution), state, d), _sigma(spec) * spec.clip_norm
+                VectorStep(spec, self._checks.limit_units(spec, contribution), state, d), _sigma(spec) * spec.clip_norm
             )
-        return self._out(run, part, mean)
+        return self._track_release(run, part, mean)
 
     def noisy_gradient(self, run: Run, part: str, models: Sequence[nn.Module], objective: Objective) -> Tensor:
         """One noisy mean of clipped per-unit gradients, shape [R, P], float32: one model a replicate.
@@ -177,13 +187,13 @@ class Vault(BaseVault):
             raise MechanismError(f"{len(models)} models", where=part, expected=expected, remedy="pass [model]")
         for model in models:
             require_unwatched(model)
-            self._checks.objective(spec, model, objective)
-        self._remember(run, self._checks.foreign)
-        most = self._checks.most(spec, objective, *models)
-        with self._checks.unchanged(part, objective, None, *models):
+            self._checks.try_objective(spec, model, objective)
+        self._remember(run, self._checks.foreign_names)
+        most = self._checks.largest_crowd(spec, objective, *models)
+        with self._checks.watch_step(part, objective, None, *models):
             self._take(run, spec)
             mean: Tensor = self._mean(GradientStep(spec, tuple(models), objective, most), _sigma(spec) * spec.clip_norm)
-        return self._out(run, part, mean)
+        return self._track_release(run, part, mean)
 
     def noisy_marginals(self, run: Run, part: str, query: Query) -> np.ndarray:
         """The noisy answer to one query about marginals; what is asked next may depend on it.
@@ -195,12 +205,12 @@ class Vault(BaseVault):
             ledgers: replicates would be asked different questions.
         """
         spec = run.part(part, Marginals)
-        self._require_one(part)
+        self._require_one_ledger(part)
         marginals.require(spec, query)
         with self._lock:
             self._take(run, spec, query.quanta)
-            answer = behind(part, lambda: self._records.cells(spec).answer(spec, query, self._noise))
-        return self._out(run, part, answer)
+            answer = run_silently(part, lambda: self._records.cells(spec).answer(spec, query, self._noise))
+        return self._track_release(run, part, answer)
 
     def teacher_votes(
         self, run: Run, part: str, encode: Contribution | Tally, generated: Tensor, *, against: Tensor | None = None
@@ -224,28 +234,28 @@ class Vault(BaseVault):
         from tacit.privacy.mechanisms import teachers
 
         spec, key = run.part(part, TeacherVotes), (run.plan_id, part)
-        self._require_one(part)
-        width = self._checks.contribution(spec, encode, None)
+        self._require_one_ledger(part)
+        width = self._checks.try_contribution(spec, encode, None)
         against = generated if against is None else against
         teachers.require(spec, generated, against, width)
-        self._remember(run, self._checks.foreign)
+        self._remember(run, self._checks.foreign_names)
         with self._lock:  # two threads would deal the units twice
             if key not in self._teachers and self.ledger.claimed(run.plan_id, part):
-                raise exhausted(run, part)
+                raise exhausted_error(run, part)
             self._take(run, spec)
 
             def step() -> Tensor:
                 if key not in self._teachers:
-                    vectors = self._records.vectors(spec, self._checks.handed(spec, encode), width)
+                    vectors = self._records.vectors(spec, self._checks.limit_units(spec, encode), width)
                     self._teachers[key] = teachers.Teachers(spec, vectors, self._noise)
                 return self._teachers[key].votes(generated.detach(), against.detach(), self._noise)
 
-            with self._checks.unchanged(part, encode):
-                votes = behind(part, step)
-        return self._out(run, part, votes)
+            with self._checks.watch_step(part, encode):
+                votes = run_silently(part, step)
+        return self._track_release(run, part, votes)
 
     def above_threshold(
-        self, run: Run, part: str, *, clone: Clone | None = None, world: World | None = None
+        self, run: Run, part: str, *, clone: Clone | None = None, world: EpisodeSimulator | None = None
     ) -> list[Prefixes]:
         """Beginnings of experts' trajectories that enough experts agree with, for each replicate.
 
@@ -269,15 +279,15 @@ class Vault(BaseVault):
             what = f"the source is {spec.source!r}"
             raise MechanismError(what, where=part, expected=expected, remedy="change the call")
         if clone is not None:
-            self._checks.clone(spec, clone)
-            self._remember(run, self._checks.foreign)
+            self._checks.try_clone(spec, clone)
+            self._remember(run, self._checks.foreign_names)
         elif self._records.experts is not None:
             spec.require_floor(self._records.experts.floor)
         self._take(run, spec)
-        if self._records.owners(max(spec.held_out, 1)) < spec.experts:
+        if self._records.count_owners(max(spec.held_out, 1)) < spec.experts:
             for ledger in self.ledgers:
                 ledger.void(f"fewer {self.unit.name}s than a plan took for granted, and the error that said so")
-            raise too_few(spec, self.unit)
+            raise too_few_error(spec, self.unit)
 
         def step() -> list[Prefixes]:
             experts = self._records.experts if clone is None else self._records.clones(clone, spec.rows_per_unit)
@@ -288,11 +298,11 @@ class Vault(BaseVault):
                 if world is not None:
                     drawn, usable = rollouts(spec, experts, world, self.spec, self._noise), None
                 else:
-                    drawn, usable = self._records.held_out(spec)
+                    drawn, usable = self._records.draw_holdouts(spec)
                 released.append(Prefixes.of(drawn, stable_lengths(spec, experts, drawn, self._noise, usable)))
             return released
 
-        return self._out(run, part, behind(part, step))
+        return self._track_release(run, part, run_silently(part, step))
 
     def release_once(self, run: Run, part: str) -> np.ndarray:
         """One mechanism of `tacit.privacy.mechanisms` over all units, shape [R, ...].
@@ -303,8 +313,8 @@ class Vault(BaseVault):
             PlanExhausted: it has been released already.
         """
         mechanism = run.part(part, SingleRelease)  # type: ignore[type-abstract]
-        self._checks.mechanism(mechanism, where=part)
-        self._remember(run, self._checks.foreign)
+        self._checks.try_mechanism(mechanism, where=part)
+        self._remember(run, self._checks.foreign_names)
         self._take(run, mechanism)
         rows_per_unit, rows_of = mechanism.rows_per_unit, mechanism.rows
         size = max(1, 4_000_000 // max(1, rows_per_unit * mechanism.size))
@@ -312,13 +322,13 @@ class Vault(BaseVault):
         def step() -> np.ndarray:
             values = []
             for _ in self.ledgers:
-                chunks = self._records.everybody(rows_per_unit, rows_of, units_at_once=size)
+                chunks = self._records.all_rows(rows_per_unit, rows_of, units_at_once=size)
                 values.append(mechanism.release(chunks, self._noise, self.unit))
             return np.stack(values)
 
-        return self._out(run, part, behind(part, step))
+        return self._track_release(run, part, run_silently(part, step))
 
-    def select(self, run: Run, part: str, attempt: Attempt, judge: Judge) -> Selected:
+    def select(self, run: Run, part: str, attempt: Attempt, judge: Judge) -> BestRun:
         """The best of a secret number of runs of candidate plans; nothing of the others leaves.
 
         Args:
@@ -334,23 +344,23 @@ class Vault(BaseVault):
             PlanExhausted: it was released already. MechanismError: a callback could keep something of runs that are not
             released, every run failed, or there are several ledgers.
         """
-        spec = run.part(part, Selection)
-        self._require_one(part)
+        spec = run.part(part, PrivateSelection)
+        self._require_one_ledger(part)
         selection.require_closed(attempt, part)
         selection.require_closed(judge, part)
-        self._remember(run, foreign(attempt) | foreign(judge), UNTRIED)
+        self._remember(run, foreign_names(attempt) | foreign_names(judge), UNTRIED)
         self._take(run, spec)
-        best = behind(part, lambda: selection.best(spec, attempt, judge, self._within, self._noise))
-        self._remember(run, best.callbacks)
-        return self._out(run, part, best)
+        winner = run_silently(part, lambda: selection.select_best(spec, attempt, judge, self._run_vault, self._noise))
+        self._remember(run, winner.callbacks)
+        return self._track_release(run, part, winner)
 
     def release(self, run: Run, value: Value, *, label: Label) -> Release[Value]:
         """Put a value that came out of the run together with its certificate."""
         kind, name = self._records.unit_kind, self.unit.name
-        assumptions = [clause("untried", words=callback) for callback in sorted(self._remembered(run, UNTRIED))]
+        assumptions = [clause("untried", words=callback) for callback in sorted(self._remembered_names(run, UNTRIED))]
         assumptions += [] if kind in ("id", name) else [clause("no_ids", kind=kind)]
         assumptions += self._records.assumptions()
-        return self._certified(run, value, label, assumptions)
+        return self._certify(run, value, label, assumptions)
 
     def nonprivate(self, fn: Callable[[Rows], Value], *, reason: str, folder: Path | None = None) -> Value:
         """The curator's own look at the records: entered in the ledger, never part of a release.
@@ -363,37 +373,37 @@ class Vault(BaseVault):
         Raises:
             MechanismError: this is the vault of a single run within a selection.
         """
-        if self._only is not None:
+        if self._run_plan is not None:
             expected = "mechanisms that the run's own plan pays for"
             what = "a look within a selection"
             raise MechanismError(what, where="nonprivate", expected=expected, remedy="look afterwards")
         self.ledger.note("nonprivate", reason)
         result = fn(self._records.columns)
         if folder is not None:
-            keep(result, reason, folder)
+            write_look(result, reason, folder)
         return result
 
     # -- inside ---------------------------------------------------------------------------------------------------
 
     def _mean(self, step: VectorStep | GradientStep, scale: float) -> Any:
         """The noisy mean of a step that was claimed, with noise of this standard deviation on the sum."""
-        divisor, count = step.part.expected(self.unit), len(self.ledgers)
-        return behind(step.part.name, lambda: step.noisy_mean(self._records, self._noise, scale, divisor, count))
+        divisor, count = step.part.divisor(self.unit), len(self.ledgers)
+        return run_silently(step.part.name, lambda: step.noisy_mean(self._records, self._noise, scale, divisor, count))
 
     def _require_fit(self, plan: Plan) -> None:
         """No held-out trajectory is read twice, and what is public of a release of prefixes fits this vault."""
         super()._require_fit(plan)
-        if self._only is not None and plan != self._only:
+        if self._run_plan is not None and plan != self._run_plan:
             expected = "the plan that the run was given"
             raise PlanError("another plan", where="a run of a selection", expected=expected, remedy="reserve that one")
         for ledger in self.ledgers:
-            require_apart(plan, ledger)
+            require_fresh_holdouts(plan, ledger)
         for part in plan.parts():
             if isinstance(part, AboveThreshold):
                 require_answerable(part, self.spec, asked=self._records.experts is not None)
 
     @contextlib.contextmanager
-    def _within(self, plan: Plan) -> Iterator[Vault]:
+    def _run_vault(self, plan: Plan) -> Iterator[Vault]:
         """A vault over the same records for one run of a selection, which serves that plan and no other."""
         inner = object.__new__(type(self))
         with (
@@ -407,11 +417,11 @@ class Vault(BaseVault):
                 kinds=tuple(kind for kind in PARTS if kind.in_selection),
                 noise=self._noise,
             )
-            inner.spec, inner._records, inner._checks = self.spec, self._records, self._checks.of_a_run()
-            inner._teachers, inner._only = {}, plan
+            inner.spec, inner._records, inner._checks = self.spec, self._records, self._checks.copy_for_run()
+            inner._teachers, inner._run_plan = {}, plan
             yield inner
 
-    def _require_one(self, part: str) -> None:
+    def _require_one_ledger(self, part: str) -> None:
         if len(self.ledgers) != 1:
             expected = "one ledger: each replicate asks questions of its own"
             what = "there are several ledgers"

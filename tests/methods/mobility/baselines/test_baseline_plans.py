@@ -11,9 +11,9 @@ import pytest
 
 from tacit.data.mobility.days import Days
 from tacit.errors import PlanError, TacitError
-from tacit.evaluation.movement.divergences import sequence
+from tacit.evaluation.movement.divergences import sequence_divergences
 from tacit.methods.mobility import baselines
-from tacit.methods.mobility.baselines import BaselinePlan, fit, replicates
+from tacit.methods.mobility.baselines import BaselinePlan, fit, fit_replicates
 from tacit.methods.mobility.moves import MOVES_PART
 from tacit.methods.mobility.places import JUMPS, STARTS
 from tacit.privacy.ledger.ledger import Ledger
@@ -41,7 +41,7 @@ def noiseless(plan: BaselinePlan) -> BaselinePlan:
 @pytest.mark.parametrize("model", MODELS)
 def test_every_model_keeps_its_promise_in_parts_that_share_rho(model: baselines.Model) -> None:
     plan = BaselinePlan(model=model, days=6).calibrate(unit=UNIT, epsilon=2.0, delta=DELTA)
-    assert plans.bound(plan).epsilon <= 2.0
+    assert plans.certified_bound(plan).epsilon <= 2.0
     rho = {part.name: 1 / (part.noise_multiplier or 1.0) ** 2 for part in plan.parts()}
     assert sum(rho.values()) == pytest.approx(1 / (plan.noise_multiplier or 1.0) ** 2)
     assert rho[STARTS] / sum(rho.values()) == pytest.approx(0.30)
@@ -65,7 +65,7 @@ def test_every_model_makes_days_on_the_grid(model: baselines.Model, tmp_path: Pa
 def test_more_states_come_nearer_to_people_and_silence_does_not(tmp_path: Path) -> None:
     def seq(number: int, plan: BaselinePlan) -> float:
         made = fit(plan, vault(tmp_path, seed=number), grid=CITY.grid).value.generate(2_000)
-        return sequence(CITY, made)["SEQ"]
+        return sequence_divergences(CITY, made)["SEQ"]
 
     table, epr, rhythm = (
         seq(i, noiseless(BaselinePlan(model=m, days=6))) for i, m in enumerate(("table", "epr", "timegeo"))
@@ -81,21 +81,21 @@ def test_more_states_come_nearer_to_people_and_silence_does_not(tmp_path: Path) 
 
 def test_replicates_are_one_simulator_a_ledger(tmp_path: Path) -> None:
     plan = BaselinePlan(model="epr", days=6).calibrate(unit=UNIT, epsilon=1.0, delta=DELTA)
-    found = replicates(plan, vault(tmp_path, 3), grid=CITY.grid)
+    found = fit_replicates(plan, vault(tmp_path, 3), grid=CITY.grid)
     tables = [simulator.policy.table for simulator in found]
     assert len(found) == 3
     assert not np.array_equal(tables[0], tables[1])
     assert np.abs(tables[0] - tables[1]).max() < 0.1
     markov = BaselinePlan(model="markov", days=6).calibrate(unit=UNIT, epsilon=1.0, delta=DELTA)
     with pytest.raises(PlanError, match="each ledger's own"):
-        replicates(markov, vault(tmp_path, 2, seed=1), grid=CITY.grid)
+        fit_replicates(markov, vault(tmp_path, 2, seed=1), grid=CITY.grid)
 
 
 def test_a_plan_runs_once_and_only_on_its_grid(tmp_path: Path) -> None:
     plan = BaselinePlan(model="epr", days=6).calibrate(unit=UNIT, epsilon=1.0, delta=DELTA)
     opened = vault(tmp_path)
     with pytest.raises(PlanError, match="not days on this grid"):
-        fit(plan, opened, grid=CITY.grid.coarse(2))
+        fit(plan, opened, grid=CITY.grid.coarse_grid(2))
     fit(plan, opened, grid=CITY.grid)
     with pytest.raises(TacitError):
         fit(plan, opened, grid=CITY.grid)

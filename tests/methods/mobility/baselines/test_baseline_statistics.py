@@ -10,8 +10,8 @@ from tacit.data.mobility.grids import RegularGrid
 from tacit.envs.movement import play
 from tacit.envs.spaces import JumpLaw
 from tacit.methods.mobility.baselines import models
-from tacit.methods.mobility.baselines.models import Averages
-from tacit.methods.mobility.moves import Moves
+from tacit.methods.mobility.baselines.models import MeanStatistic
+from tacit.methods.mobility.moves import MoveContribution
 from tacit.methods.mobility.plan import ZeroContribution
 
 GRID = RegularGrid(30.0, 100.0, 30.99, 100.99, 0.01)
@@ -31,7 +31,7 @@ def day(*stays: tuple[int, int]) -> np.ndarray:
 
 def test_fractions_of_a_day_by_hand() -> None:
     one = day((HERE, 10), (THERE, 10), (ELSEWHERE, 10), (THERE, 10), (HERE, 8))
-    assert models.Fractions()(one)[0] * 47 == pytest.approx([43, 2, 1, 1])
+    assert models.ActionFractions()(one)[0] * 47 == pytest.approx([43, 2, 1, 1])
 
 
 def test_four_numbers_are_played_back_as_they_were_released() -> None:
@@ -39,7 +39,7 @@ def test_four_numbers_are_played_back_as_they_were_released() -> None:
     released = np.array([0.5, 0.3, 0.05, 0.15])
     rng = np.random.default_rng(1)
     played = play(models.epr_policy(released), SPACE, rng.integers(GRID.size, size=2_000), rng)
-    assert models.Fractions()(played).mean(axis=0) == pytest.approx(released, abs=0.03)
+    assert models.ActionFractions()(played).mean(axis=0) == pytest.approx(released, abs=0.03)
     assert models.epr_policy(np.array([0.5, -0.2, 0.3, 0.1])).table.min() > 0
 
 
@@ -128,7 +128,7 @@ def rows(cells: np.ndarray, owner: np.ndarray, people: int) -> dict[str, np.ndar
 def test_people_count_by_their_own_mean() -> None:
     cells = days(6)
     owner = np.array([0, 0, 0, 1, 1, 3])
-    contribution = Moves(Averages(models.Fractions()))
+    contribution = MoveContribution(MeanStatistic(models.ActionFractions()))
     found = contribution(contribution.summary(rows(cells, owner, 4)))
     each = np.stack([(actions(cells, last=False) == a).mean(axis=1) for a in range(4)], axis=1)
     assert found == pytest.approx(np.stack([each[:3].mean(0), each[3:5].mean(0), np.zeros(4), each[5]]))

@@ -51,11 +51,11 @@ def test_weights_count_the_columns_shared_with_the_workload() -> None:
 def test_candidates_are_held_already_or_affordable() -> None:
     shape, held = (4, 4, 4, 4), [(0,), (1,), (2,), (3,), (0, 1), (1, 2)]
     everything = list(aim.workload_weights(4, 2))
-    allowed = aim.affordable(shape, everything, held, cells=16 + 16 + 16)
+    allowed = aim.affordable_cliques(shape, everything, held, cells=16 + 16 + 16)
     assert (0, 2) not in allowed  # would join three columns: 64 cells
     assert {(2, 3), (0, 1), (0,)} <= set(allowed)
-    assert (0, 2) in aim.affordable(shape, everything, held, cells=64 + 4)
-    assert set(aim.affordable(shape, everything, held, cells=0)) == {*held}
+    assert (0, 2) in aim.affordable_cliques(shape, everything, held, cells=64 + 4)
+    assert set(aim.affordable_cliques(shape, everything, held, cells=0)) == {*held}
 
 
 def test_settings_out_of_range_are_refused() -> None:

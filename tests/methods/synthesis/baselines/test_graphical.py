@@ -11,14 +11,14 @@ from scipy.optimize import minimize
 
 from tacit.errors import PlanError
 from tacit.methods.synthesis.baselines import graphical
-from tacit.methods.synthesis.baselines.graphical import Measured, Tree, records
+from tacit.methods.synthesis.baselines.graphical import Measurement, Tree, record_count
 
 SHAPE = (4, 3, 3)
 RECORDS = 10_000.0
 TABLE = np.random.default_rng(4).dirichlet(np.full(36, 0.5)).reshape(SHAPE)
 
 
-def loss(table: np.ndarray, measured: list[Measured]) -> float:
+def loss(table: np.ndarray, measured: list[Measurement]) -> float:
     """Squared errors of all measurements, in units of their noise."""
     terms = []
     for one in measured:
@@ -27,17 +27,17 @@ def loss(table: np.ndarray, measured: list[Measured]) -> float:
     return float(sum(terms)) / 2
 
 
-def measured(noise: float) -> list[Measured]:
+def measured(noise: float) -> list[Measurement]:
     rng = np.random.default_rng(6)
     result = []
     for axes in ((0,), (1,), (2,), (0, 1), (1, 2), (0, 2), (1,)):
         counts = RECORDS * TABLE.sum(axis=tuple(a for a in range(3) if a not in axes))
-        result.append(Measured(axes, counts + noise * rng.standard_normal(counts.shape), max(noise, 1.0)))
+        result.append(Measurement(axes, counts + noise * rng.standard_normal(counts.shape), max(noise, 1.0)))
     return result
 
 
 def test_proportional_fitting_reaches_marginals_that_agree() -> None:
-    potentials = graphical.proportional(SHAPE, measured(0.0), sweeps=60)
+    potentials = graphical.fit_proportional(SHAPE, measured(0.0), sweeps=60)
     tree = Tree.from_potentials(SHAPE, potentials)
     for one in measured(0.0):
         np.testing.assert_allclose(tree.marginal(one.axes) * RECORDS, one.counts, atol=8.0)
@@ -46,7 +46,7 @@ def test_proportional_fitting_reaches_marginals_that_agree() -> None:
 def test_the_estimate_is_the_nearest_table_of_all() -> None:
     pytest.importorskip("mbi")
     noisy = measured(60.0)
-    total = records(noisy)
+    total = record_count(noisy)
     tree = graphical.estimate(SHAPE, noisy, iterations=2_000)
     ours = loss(tree.marginal((0, 1, 2)) * total, noisy)
 
@@ -56,7 +56,7 @@ def test_the_estimate_is_the_nearest_table_of_all() -> None:
 
     best = minimize(softmax_loss, np.zeros(36), method="L-BFGS-B", options={"maxfun": 20_000}).fun
     assert best - 0.01 <= ours <= 1.02 * best
-    begun = Tree.from_potentials(SHAPE, graphical.proportional(SHAPE, noisy, sweeps=10))
+    begun = Tree.from_potentials(SHAPE, graphical.fit_proportional(SHAPE, noisy, sweeps=10))
     assert ours < loss(begun.marginal((0, 1, 2)) * total, noisy)
 
 

@@ -17,7 +17,14 @@ from tacit.data.trajectories import Trajectories
 from tacit.errors import DataError, PlanError, PlanExhausted, TacitError
 from tacit.evaluation.fidelity import fidelity
 from tacit.methods.synthesis.baselines import pate_gan
-from tacit.methods.synthesis.baselines.pate_gan import GanPretraining, GanSynthesizer, PateGanPlan, Real, build, waves
+from tacit.methods.synthesis.baselines.pate_gan import (
+    GanPretraining,
+    GanSynthesizer,
+    PateGanPlan,
+    RealRows,
+    build,
+    waves,
+)
 from tacit.methods.synthesis.encoding import Encoder
 from tacit.privacy.ledger.ledger import Ledger
 from tacit.privacy.noise.secret import SecretNoise
@@ -209,7 +216,7 @@ def test_categories_terminals_and_a_constant_column(tmp_path: Path) -> None:
 
 def test_teachers_see_rows_as_the_generator_makes_them() -> None:
     rows = {name: COLUMNS[name][:7, None] for name in FIELDS} | {"mask": np.ones((7, 1), bool)}
-    seen = Real(ENCODER, 1)({**rows, "replicate": np.zeros(7, np.int64)}, None)
+    seen = RealRows(ENCODER, 1)({**rows, "replicate": np.zeros(7, np.int64)}, None)
     own = {name: torch.from_numpy(COLUMNS[name][:7]) for name in FIELDS}
     encoded = ENCODER.encode(own, torch.zeros(7, ENCODER.bounded_size))
     np.testing.assert_array_equal(seen, waves(encoded, 1).numpy())

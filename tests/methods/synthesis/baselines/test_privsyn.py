@@ -73,9 +73,9 @@ def test_pairs_are_measured_while_that_lowers_the_expected_error() -> None:
 
 def test_small_cliques_of_pairs_are_measured_together() -> None:
     pairs = [(0, 1), (0, 2), (1, 2), (2, 3), (0, 4)]
-    assert privsyn.combined((4,) * 5, pairs, 64) == [(0, 1, 2), (2, 3), (0, 4)]
-    assert sorted(privsyn.combined((4,) * 5, pairs, 63)) == sorted(pairs)
-    assert privsyn.combined((4,) * 5, [], 64) == []
+    assert privsyn.combine_pairs((4,) * 5, pairs, 64) == [(0, 1, 2), (2, 3), (0, 4)]
+    assert sorted(privsyn.combine_pairs((4,) * 5, pairs, 63)) == sorted(pairs)
+    assert privsyn.combine_pairs((4,) * 5, [], 64) == []
 
 
 def test_records_are_moved_until_they_have_the_wanted_marginals() -> None:

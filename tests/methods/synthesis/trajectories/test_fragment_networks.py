@@ -15,11 +15,11 @@ from tacit.data.trajectories import Trajectories
 from tacit.methods.synthesis.encoding import Encoder
 from tacit.methods.synthesis.trajectories.fragments import Condition, windows
 from tacit.methods.synthesis.trajectories.models import (
+    AutoregressiveRows,
     FragmentDenoiser,
     FragmentLoss,
     FragmentModel,
-    RowByRow,
-    drawn,
+    draw_categories,
     fragment_model,
 )
 from tacit.methods.synthesis.trajectories.plan import TrajectoriesPlan
@@ -101,7 +101,7 @@ def condition_of(model: FragmentModel, count: int = 3, ending: int = 0) -> Condi
 
 def test_a_row_is_drawn_from_those_before_it_alone() -> None:
     torch.manual_seed(0)
-    model = RowByRow(PLANS["autoregressive"], codec_of(DATA["maze"]))
+    model = AutoregressiveRows(PLANS["autoregressive"], codec_of(DATA["maze"]))
     condition, steps = condition_of(model), torch.randn(3, 8, model.codec.step_size)
     law = model._law(condition, steps)
     steps[:, 5] += 1.0
@@ -113,7 +113,7 @@ def test_a_row_is_drawn_from_those_before_it_alone() -> None:
 def test_the_law_of_a_row_is_a_density() -> None:
     """Of one discrete field and a reward: summed over the field and integrated over the reward it is 1."""
     torch.manual_seed(0)
-    model = RowByRow(PLANS["autoregressive"], codec_of(DATA["discrete"]))
+    model = AutoregressiveRows(PLANS["autoregressive"], codec_of(DATA["discrete"]))
     size, codec = 2_000, model.codec
     total = torch.zeros(())
     reward = torch.linspace(-40, 40, size)
@@ -154,7 +154,7 @@ def test_noise_at_rows_that_are_not_there_does_not_reach_the_others() -> None:
 
 def test_categories_are_drawn_with_their_probabilities() -> None:
     scores = torch.tensor([0.5, 0.3, 0.2]).log().expand(20_000, 3)
-    shares = torch.bincount(drawn(scores, torch.Generator().manual_seed(0)), minlength=3) / 20_000
+    shares = torch.bincount(draw_categories(scores, torch.Generator().manual_seed(0)), minlength=3) / 20_000
     torch.testing.assert_close(shares, torch.tensor([0.5, 0.3, 0.2]), atol=0.02, rtol=0)
 
 

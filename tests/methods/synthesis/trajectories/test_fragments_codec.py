@@ -20,7 +20,7 @@ def test_a_fragment_begins_with_the_episode_or_behind_its_condition() -> None:
     torch.testing.assert_close(condition.time * 300, torch.tensor([0.0, 2.0, 51.0]))
     rows = torch.tensor(np.asarray(data.columns["observations"]))
     for place, first in enumerate((0, 2, 51)):
-        torch.testing.assert_close(condition.first[place], codec.observed(rows[first : first + 1])[0])
+        torch.testing.assert_close(condition.first[place], codec.encode_observation(rows[first : first + 1])[0])
     assert not condition.previous[0].any()
     assert condition.previous[1].any()
     assert mask.all()
@@ -64,7 +64,7 @@ def test_decoded_rows_are_the_real_ones_and_link_exactly(make: type) -> None:
         expected = torch.stack([real[name][start : start + 4] for start in starts])
         torch.testing.assert_close(column[mask], expected[mask], atol=2e-3, rtol=1e-4)
     places = codec.places(condition.first, steps)
-    observed = codec.observed(rows["observations"].flatten(0, 1)).view_as(places)
+    observed = codec.encode_observation(rows["observations"].flatten(0, 1)).view_as(places)
     torch.testing.assert_close(places[mask], observed[mask], atol=2e-3, rtol=1e-3)
 
 
@@ -72,7 +72,7 @@ def test_seen_undoes_observed() -> None:
     for data in (maze_episodes(2), waiting_rooms()):
         codec = codec_of(data)
         raw = torch.tensor(np.asarray(data.columns["observations"])[:10])
-        torch.testing.assert_close(codec.seen(codec.observed(raw)), raw, atol=1e-5, rtol=1e-5)
+        torch.testing.assert_close(codec.decode_observation(codec.encode_observation(raw)), raw, atol=1e-5, rtol=1e-5)
 
 
 def test_numbers_of_few_public_values_keep_to_them() -> None:

@@ -23,7 +23,7 @@ from tacit.methods.synthesis.trajectories.local_context import LocalContext
 from tacit.methods.synthesis.trajectories.models import fragment_model
 from tacit.methods.synthesis.trajectories.networks import StartNetwork
 from tacit.methods.synthesis.trajectories.plan import TrajectoriesPlan
-from tacit.methods.synthesis.trajectories.pretraining import noise_of, public_encoder, visited
+from tacit.methods.synthesis.trajectories.pretraining import public_encoder, share_noise, visit_worlds
 from tacit.privacy.mechanisms.releases import Axis
 from tacit.privacy.vault import plan as plans
 from tacit_worlds.maze import goal_episodes
@@ -53,7 +53,9 @@ def test_only_tables_of_places_and_of_what_is_found_there_are_looked_at() -> Non
     reward = Axis("rewards", 0, (0.0, 0.5, 1.0))
     world = world_of((X, Y), (X, ACTION), (ACTION,), (X, Y, reward), (ACTION, reward), (X, Y, X, ACTION))
     joint = [
-        i - len(world.raking.discretisation.axes) for i in world.chosen if i >= len(world.raking.discretisation.axes)
+        i - len(world.raking.discretisation.axes)
+        for i in world.table_indices
+        if i >= len(world.raking.discretisation.axes)
     ]
     assert joint == [0, 1, 3, 5]
     assert world.size == 2 * 3 + 9 + 2 + 2 + 4 * 2  # two columns of the observation, and those four
@@ -62,10 +64,10 @@ def test_only_tables_of_places_and_of_what_is_found_there_are_looked_at() -> Non
 def test_densities_around_a_place_are_relative_to_an_even_spread() -> None:
     world = world_of((X, Y))
     table = np.array([[0.5, 0.0], [0.25, 0.25], [0.0, 0.0], [0.0, 0.0]])  # [x, y]
-    seen = world.of_shares(shares_of(world, t0=table))
-    around = world.around(torch.tensor([[[0.5, 0.5], [1.0, 0.5], [3.5, 1.5]]]), world.patches(seen))[0, :, -9:].view(
-        3, 3, 3
-    )
+    seen = world.world_tables(shares_of(world, t0=table))
+    around = world.place_features(torch.tensor([[[0.5, 0.5], [1.0, 0.5], [3.5, 1.5]]]), world.patches(seen))[
+        0, :, -9:
+    ].view(3, 3, 3)
     middle, between, corner = around
     assert middle.tolist() == [[0.0, 0.0, 0.0], [0.0, 4.0, 0.0], [0.0, 2.0, 2.0]]  # beyond the bounds is nobody
     assert between[1].tolist() == [0.0, 3.0, 1.0]  # half way from bin 0 to bin 1
@@ -75,8 +77,8 @@ def test_densities_around_a_place_are_relative_to_an_even_spread() -> None:
 def test_what_is_done_at_a_place_is_relative_to_an_even_choice() -> None:
     world = world_of((X, ACTION))
     table = np.array([[0.2, 0.0], [0.0, 0.3], [0.25, 0.25], [0.0, 0.0]])  # [x, action]
-    seen = world.of_shares(shares_of(world, t0=table))
-    found = world.around(
+    seen = world.world_tables(shares_of(world, t0=table))
+    found = world.place_features(
         torch.tensor([[[0.5, 0.5], [1.5, 1.0], [2.5, 0.0], [3.5, 0.0], [1.0, 0.0]]]), world.patches(seen)
     )[0, :, -2:]
     expected = torch.tensor([[0.5, -0.5], [-0.5, 0.5], [0.0, 0.0], [0.0, 0.0], [0.0, 0.0]])
@@ -87,8 +89,8 @@ def test_rewards_at_a_place_are_relative_to_an_even_spread() -> None:
     world = world_of((X, Y, Axis("rewards", 0, (0.0, 0.5, 1.0))))
     table = np.zeros((4, 2, 2))  # [x, y, reward]
     table[0, 0], table[3, 1] = (0.1, 0.3), (0.6, 0.0)
-    seen = world.of_shares(shares_of(world, t0=table))
-    found = world.around(torch.tensor([[[0.5, 0.5], [3.5, 1.5], [1.5, 0.5]]]), world.patches(seen))[0, :, -2:]
+    seen = world.world_tables(shares_of(world, t0=table))
+    found = world.place_features(torch.tensor([[[0.5, 0.5], [3.5, 1.5], [1.5, 0.5]]]), world.patches(seen))[0, :, -2:]
     assert torch.allclose(found, torch.tensor([[-0.25, 0.25], [0.5, -0.5], [0.0, 0.0]]), atol=1e-6)
 
 
@@ -101,10 +103,10 @@ def test_the_shares_of_public_rows_are_exact() -> None:
         "rewards": np.zeros(50, np.float32),
         "terminations": np.zeros(50, bool),
     }
-    shares = world.raking.shares_of(rows)
+    shares = world.raking.public_shares(rows)
     assert shares[-1].tolist() == [1.0, *[0.0] * 7]
-    assert world.of_shares(shares)[-8:].tolist() == [4.0, *[0.0] * 7]
-    assert torch.allclose(world.even()[-8:], torch.ones(8))
+    assert world.world_tables(shares)[-8:].tolist() == [4.0, *[0.0] * 7]
+    assert torch.allclose(world.even_tables()[-8:], torch.ones(8))
 
 
 def test_worlds_are_seen_through_the_noise_of_the_promise_or_of_many() -> None:
@@ -114,7 +116,7 @@ def test_worlds_are_seen_through_the_noise_of_the_promise_or_of_many() -> None:
     spreads = {}
     for own in (plan, dataclasses.replace(plan, promise=None, noise_multiplier=None)):
         model = fragment_model(own, public_encoder(data.spec, worlds))
-        visits, seen = visited(own, model, worlds, torch.Generator().manual_seed(0)), []
+        visits, seen = visit_worlds(own, model, worlds, torch.Generator().manual_seed(0)), []
         for _ in range(200):
             assert next(visits) is worlds[0]
             seen.append(model.network.around.patches.clone())
@@ -127,8 +129,8 @@ def test_the_noise_of_shares_is_that_of_the_released_histograms() -> None:
     assert plan.raking is not None
     part, unit = plan.parts()[-1], plan.unit
     assert part.noise_multiplier is not None
-    sizes, people = part.noise_multiplier * part.clip_norm, part.expected(unit)
-    assert noise_of(plan) == pytest.approx(sizes / people / plan.raking.steps**0.5)
+    sizes, people = part.noise_multiplier * part.clip_norm, part.divisor(unit)
+    assert share_noise(plan) == pytest.approx(sizes / people / plan.raking.steps**0.5)
 
 
 def raked(data: Any, **fields: Any) -> TrajectoriesPlan:

@@ -14,7 +14,7 @@ from tacit.data.spec import Box, Discrete, PublicSpec
 from tacit.methods.synthesis import trajectories
 from tacit.methods.synthesis.discretisation import Discretisation
 from tacit.methods.synthesis.raking import Raking
-from tacit.methods.synthesis.trajectories.stitching import LOST, TRIES, Populated, drawn_again, empty
+from tacit.methods.synthesis.trajectories.stitching import LOST, TRIES, PopulatedBins, empty_bins, redraw_missed
 from tacit.privacy.mechanisms.releases import Axis
 from tacit.privacy.noise.secret import SecretNoise
 
@@ -28,15 +28,15 @@ def test_nobody_is_where_shares_are_within_their_noise() -> None:
     shares = [np.full(size, 1 / size) for size in raking.sizes]
     shares[-2] = np.array([[0.4, 0.0009], [0.0011, -0.002], [0.3, 0.0], [0.0, 0.298]]).ravel()  # [x, y]
     shares[-1] = np.zeros(8)  # of actions, which tell nothing of where people are
-    populated = Populated.of(raking, shares, 0.001)
+    populated = PopulatedBins.of(raking, shares, 0.001)
     assert populated.tables[-1] == (X, Y)
     places = torch.tensor([[[0.5, 0.5], [0.5, 1.5]], [[1.5, 0.5], [1.5, 1.5]], [[9.0, 9.0], [2.5, 1.0]]])
-    assert populated.elsewhere(places).tolist() == [[False, True], [False, True], [False, True]]
+    assert populated.is_empty(places).tolist() == [[False, True], [False, True], [False, True]]
 
 
 def test_a_table_whose_noise_hides_who_is_there_calls_nothing_empty() -> None:
     table = np.array([0.4, 0.009, 0.011, -0.012, 0.3, 0.0, 0.0, 0.292])
-    assert not empty(table, 0.01).any()
+    assert not empty_bins(table, 0.01).any()
 
 
 @pytest.mark.parametrize("deviation", [1e-5, 1e-4, 1e-3, 1e-2])
@@ -45,7 +45,7 @@ def test_few_people_are_where_nobody_is_said_to_be(deviation: float) -> None:
     rng, lost, found = np.random.default_rng(0), [], []
     for _ in range(50):
         exact = np.append(np.zeros(300), rng.dirichlet(np.full(300, 0.3)))
-        told = empty(exact + rng.normal(0.0, deviation, 600), deviation)
+        told = empty_bins(exact + rng.normal(0.0, deviation, 600), deviation)
         lost.append(exact[told].sum())
         found.append(told[:300].mean())
     assert np.mean(lost) <= LOST
@@ -65,7 +65,7 @@ def test_what_misses_is_drawn_again_and_the_best_is_kept() -> None:
         table = {0: lambda n: 0, 1: lambda n: max(0, 3 - n), 2: lambda n: 1 if n == 4 else 5}
         return torch.tensor([table[who](n) for who, n in zip(whose.tolist(), drawn[0].tolist(), strict=True)])
 
-    (kept,) = drawn_again(draw, missed, torch.arange(3))
+    (kept,) = redraw_missed(draw, missed, torch.arange(3))
     assert kept.tolist() == [1, 3, 4]
     assert tries.tolist() == [1, 3, 1 + TRIES]
 

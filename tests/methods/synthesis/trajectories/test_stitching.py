@@ -11,7 +11,7 @@ from trajectory_cases import CLINIC, WAITING, maze_episodes, small
 
 from tacit.data.spec import PublicSpec
 from tacit.methods.synthesis.encoding import Encoder
-from tacit.methods.synthesis.trajectories.algorithm import TrajectorySynthesizer, as_trajectories
+from tacit.methods.synthesis.trajectories.algorithm import TrajectorySynthesizer, to_trajectories
 from tacit.methods.synthesis.trajectories.pretraining import pretrain
 from tacit.methods.synthesis.trajectories.stitching import Stitched
 
@@ -48,7 +48,7 @@ def test_rows_follow_each_other_across_seams_and_end_once(kind: str, where: str)
 def test_batches_are_joined_and_the_set_keeps_episodes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tacit.methods.synthesis.trajectories.algorithm.BATCH", 15)
     value, stitched = sampled(SPECS["clinic"])
-    data = as_trajectories(stitched, value.encoder)
+    data = to_trajectories(stitched, value.encoder)
     assert data.simulated
     assert np.array_equal(data.episodes, stitched.episodes)
     assert np.array_equal(data.columns["rewards"], stitched.columns["rewards"])
@@ -66,7 +66,7 @@ def test_a_model_that_always_goes_on_is_cut_off_at_the_longest() -> None:
 
 def test_states_stay_inside_the_public_bounds() -> None:
     _, stitched = sampled(SPECS["maze"])
-    low, high = SPECS["maze"].observation.single()  # type: ignore[union-attr]
+    low, high = SPECS["maze"].observation.float32_bounds()  # type: ignore[union-attr]
     for name in ("observations", "next_observations"):
         assert ((stitched.columns[name] >= low) & (stitched.columns[name] <= high)).all()
     assert torch.from_numpy(stitched.columns["rewards"]).isfinite().all()

@@ -21,7 +21,7 @@ def test_its_parts_are_two_noisy_sums_that_one_epsilon_pays() -> None:
     assert (starts.rows, starts.rows_per_unit, starts.horizon) == ("first", 1, 1)
     assert (fragments.rows, fragments.rows_per_unit, fragments.horizon) == ("drawn", 3, 18)
     assert starts.noise_multiplier == fragments.noise_multiplier == plan.noise_multiplier
-    assert plans.bound(plan).epsilon == pytest.approx(2.0, rel=1e-2)
+    assert plans.certified_bound(plan).epsilon == pytest.approx(2.0, rel=1e-2)
     assert "at most 3 fragments of its episodes, of 18 rows each" in str(plan)
 
 

@@ -17,21 +17,21 @@ from tacit.methods.mobility.baselines.models import (
     EPR_CLIP,
     MARKOV_CLIP,
     TIMEGEO_CLIP,
-    Averages,
+    ActionFractions,
     BlockChain,
     BlockTransitions,
     Floats,
-    Fractions,
+    MeanStatistic,
     RhythmMoments,
     block_chain,
     epr_policy,
     rhythm,
     table_policy,
 )
-from tacit.methods.mobility.moves import MOVES_PART, Moves, Vector, Weights
-from tacit.methods.mobility.places import JUMPS, STARTS, HomeSums, JumpSums, Starts
-from tacit.methods.mobility.plan import ZeroContribution, few, label, reserved
-from tacit.methods.mobility.simulator import Layout, Simulator, TablePolicy
+from tacit.methods.mobility.moves import MOVES_PART, MoveContribution, MoveHistograms, Weights
+from tacit.methods.mobility.places import JUMPS, STARTS, HomeSums, JumpSums, StartDistribution
+from tacit.methods.mobility.plan import ZeroContribution, few_people_clause, label, reserve_run
+from tacit.methods.mobility.simulator import Simulator, StateLayout, TablePolicy
 from tacit.privacy.certificate.certificate import Release
 from tacit.privacy.mechanisms.sums import PoissonSum
 from tacit.privacy.sentences import Label, clause
@@ -39,7 +39,7 @@ from tacit.privacy.vault import plan as plans
 from tacit.privacy.vault.base import Run
 from tacit.privacy.vault.federated_vault import FederatedVault
 from tacit.privacy.vault.vault import Vault
-from tacit.validation import check
+from tacit.validation import require_valid
 
 Model = Literal["table", "epr", "markov", "timegeo"]
 
@@ -63,7 +63,7 @@ class BaselinePlan(plans.PrivatePlan):
     with bursts and preferential return; "markov", a chain over coarse blocks."""
     days: int = 100
     """most days of one person that are read."""
-    layout: Layout = field(default_factory=Layout)
+    layout: StateLayout = field(default_factory=StateLayout)
     """of the states of the table."""
     weights: Weights = field(default_factory=lambda: Weights(day=0.0))
     """of what the table is counted from."""
@@ -76,15 +76,16 @@ class BaselinePlan(plans.PrivatePlan):
     """of the whole plan, seen as one Gaussian; None until calibrated."""
 
     def __post_init__(self) -> None:
-        check("model", self.model, self.model in get_args(Model), " or ".join(get_args(Model)))
-        check("days", self.days, type(self.days) is int and self.days >= 1, "a whole number >= 1")
-        check("weights.day", self.weights.day, self.weights.day == 0, "0: a table has no histograms of whole days")
+        require_valid("model", self.model, self.model in get_args(Model), " or ".join(get_args(Model)))
+        require_valid("days", self.days, type(self.days) is int and self.days >= 1, "a whole number >= 1")
+        fits = self.weights.day == 0
+        require_valid("weights.day", self.weights.day, fits, "0: a table has no histograms of whole days")
         valid = self.invalid is None or self.invalid in get_args(Invalid)
-        check("invalid", self.invalid, valid, " or ".join(get_args(Invalid)))
+        require_valid("invalid", self.invalid, valid, " or ".join(get_args(Invalid)))
         self.parts()
 
     @property
-    def meaning(self) -> Invalid:
+    def invalid_rule(self) -> Invalid:
         """What an impossible action means."""
         if self.invalid is not None:
             return self.invalid
@@ -101,14 +102,14 @@ class BaselinePlan(plans.PrivatePlan):
                 steps=1,
                 sampling_rate=1.0,
                 clip_norm=clip,
-                noise_multiplier=self.noise_multiplier_of(name),
+                noise_multiplier=self.part_noise_multiplier(name),
                 rows_per_unit=self.days * (SLOTS - 1),
                 rows="first",
             )
             for name, clip in clips.items()
         )
 
-    def noise_multiplier_of(self, part: str) -> float | None:
+    def part_noise_multiplier(self, part: str) -> float | None:
         """Noise multiplier of a part: with its share of rho, sigma / sqrt(share)."""
         share = SHARES[part] + (SHARES[JUMPS] if (self.model, part) == ("markov", MOVES_PART) else 0.0)
         return None if self.noise_multiplier is None else self.noise_multiplier / math.sqrt(share)
@@ -116,9 +117,8 @@ class BaselinePlan(plans.PrivatePlan):
     def label(self) -> Label:
         """The clauses of the certificate of a calibrated or priced plan."""
         sums = clause("sums_over_all", parts=", ".join(part.name for part in self.parts()))
-        return label(
-            (sums, clause("days_of_one")), cautions=few(self.unit if self.promise else None, self.noise_multiplier)
-        )
+        cautions = few_people_clause(self.unit if self.promise else None, self.noise_multiplier)
+        return label((sums, clause("days_of_one")), cautions=cautions)
 
 
 FEWEST, MOST = 10, 60
@@ -139,22 +139,22 @@ def fit(plan: BaselinePlan, vault: Vault | FederatedVault, *, grid: Grid) -> Rel
         PlanExhausted: the plan was run before under this ledger.
         BudgetExceeded: the ledger cannot pay.
     """
-    run = reserved(plan, vault, grid, MOVES_PART)
-    (first, *_) = _simulators(plan, vault, run, grid)
+    run = reserve_run(plan, vault, grid, MOVES_PART)
+    (first, *_) = _fit_simulators(plan, vault, run, grid)
     return vault.release(run, first, label=plan.label())
 
 
-def replicates(plan: BaselinePlan, vault: Vault, *, grid: Grid) -> list[Simulator | BlockChain]:
+def fit_replicates(plan: BaselinePlan, vault: Vault, *, grid: Grid) -> list[Simulator | BlockChain]:
     """One simulator for each ledger of a vault over simulated records, all in one pass.
 
     Raises:
         PlanError, PlanExhausted, BudgetExceeded: as `fit`; or there are several ledgers for "markov", whose blocks are
             each ledger's own.
     """
-    return _simulators(plan, vault, reserved(plan, vault, grid, MOVES_PART), grid)
+    return _fit_simulators(plan, vault, reserve_run(plan, vault, grid, MOVES_PART), grid)
 
 
-def vocabulary(starts: Starts, size: int) -> tuple[tuple[int, ...], Floats]:
+def vocabulary(starts: StartDistribution, size: int) -> tuple[tuple[int, ...], Floats]:
     """The blocks of largest released weight and their weights [K]; ties go by number."""
     weights = starts.probabilities
     chosen = np.argsort(-weights, kind="stable")[:size]
@@ -167,7 +167,7 @@ def vocabulary_size(people: int, noise_multiplier: float) -> int:
     return int(min(max(wanted, FEWEST), MOST))
 
 
-def _simulators(
+def _fit_simulators(
     plan: BaselinePlan, vault: Vault | FederatedVault, run: Run, grid: Grid
 ) -> list[Simulator | BlockChain]:
     people = vault.unit.size
@@ -176,30 +176,30 @@ def _simulators(
         what, remedy = "the blocks of a chain are each ledger's own", "run replicates of this model one after another"
         raise PlanError(what, where="mobility.baselines", expected="a vault with one ledger", remedy=remedy)
 
-    def released(part: str, contribution: Any) -> Floats:
+    def release_mean(part: str, contribution: Any) -> Floats:
         return vault.noisy_sum(run, part, ZeroContribution(contribution) if plan.zero_contribution else contribution)
 
-    homes = HomeSums.sized(grid, people, noise[STARTS])
-    starts = [homes.read(mean, noise[STARTS]) for mean in released(STARTS, homes)]
+    homes = HomeSums.for_people(grid, people, noise[STARTS])
+    starts = [homes.read(mean, noise[STARTS]) for mean in release_mean(STARTS, homes)]
     if plan.model == "markov":
-        blocks, weights = vocabulary(starts[0], vocabulary_size(people, plan.noise_multiplier_of(MOVES_PART) or 0.0))
+        blocks, weights = vocabulary(starts[0], vocabulary_size(people, plan.part_noise_multiplier(MOVES_PART) or 0.0))
         statistic = BlockTransitions(grid, starts[0].factor, blocks)
-        (mean,) = released(MOVES_PART, Moves(Averages(statistic)))
+        (mean,) = release_mean(MOVES_PART, MoveContribution(MeanStatistic(statistic)))
         return [block_chain(statistic, weights, mean, noise[MOVES_PART])]
-    jumps = JumpSums.sized(grid)
-    laws = [jumps.read(mean, noise[JUMPS]) for mean in released(JUMPS, jumps)]
-    policies = [policy(plan, mean, noise[MOVES_PART]) for mean in released(MOVES_PART, contribution(plan))]
+    jumps = JumpSums.from_grid(grid)
+    laws = [jumps.read(mean, noise[JUMPS]) for mean in release_mean(JUMPS, jumps)]
+    policies = [policy(plan, mean, noise[MOVES_PART]) for mean in release_mean(MOVES_PART, contribution(plan))]
     return [
-        Simulator(grid, learned, start, law, plan.meaning)
+        Simulator(grid, learned, start, law, plan.invalid_rule)
         for learned, start, law in zip(policies, starts, laws, strict=True)
     ]
 
 
-def contribution(plan: BaselinePlan) -> Moves:
+def contribution(plan: BaselinePlan) -> MoveContribution:
     """What one person adds to the moves of a model other than "markov"."""
     if plan.model == "table":
-        return Moves(Vector(plan.layout, plan.weights))
-    return Moves(Averages(Fractions() if plan.model == "epr" else RhythmMoments()))
+        return MoveContribution(MoveHistograms(plan.layout, plan.weights))
+    return MoveContribution(MeanStatistic(ActionFractions() if plan.model == "epr" else RhythmMoments()))
 
 
 def policy(plan: BaselinePlan, mean: Floats, noise: float) -> TablePolicy:

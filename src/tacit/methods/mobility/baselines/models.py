@@ -9,11 +9,11 @@ from typing import Any, ClassVar, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.data.mobility.days import EXPLORE, HOME, SLOTS, STAY, Days, actions, days_of, distinct
+from tacit.data.mobility.days import EXPLORE, HOME, SLOTS, STAY, Days, actions, days_of, distinct_counts
 from tacit.data.mobility.grids import Grid
 from tacit.methods.mobility import moves
 from tacit.methods.mobility.moves import Weights
-from tacit.methods.mobility.simulator import Layout, TablePolicy
+from tacit.methods.mobility.simulator import StateLayout, TablePolicy
 
 Rows = Mapping[str, NDArray[Any]]
 Floats = NDArray[np.float64]
@@ -32,7 +32,7 @@ class Statistic(Protocol):
 
 
 @dataclass(frozen=True)
-class Averages:
+class MeanStatistic:
     """Every person's mean of a statistic over her whole days, zero for a person without any; kept in the vault."""
 
     statistic: Statistic
@@ -46,9 +46,9 @@ class Averages:
         return {"vector": totals / np.maximum(np.bincount(owner, minlength=people), 1)[:, None]}
 
 
-def table_policy(noisy: Floats, noise: float, layout: Layout, weights: Weights) -> TablePolicy:
+def table_policy(noisy: Floats, noise: float, layout: StateLayout, weights: Weights) -> TablePolicy:
     """The policy of a noisy mean histogram [5 K] with this much noise."""
-    values, deviations = moves.unscaled(noisy, noise, layout, weights)
+    values, deviations = moves.unscale(noisy, noise, layout, weights)
     return TablePolicy(layout, moves.table(values, deviations, layout)[None])
 
 
@@ -59,7 +59,7 @@ LEAST_SHARE = 1e-3
 
 
 @dataclass(frozen=True)
-class Fractions:
+class ActionFractions:
     """Of exploration and preferential return: fractions of the papers' four actions among a day's steps. Song, Koren,
     Wang & Barabasi (doi:10.1038/nphys1760), with a constant distribution over actions, which is what the published
     simulator of PATEGAIL plays when nothing is learnt."""
@@ -76,7 +76,7 @@ def epr_policy(noisy: Floats) -> TablePolicy:
     """The policy of noisy mean fractions [4], the same in every state; none is read as less than `LEAST_SHARE`."""
     shares = np.maximum(noisy, 0.0)
     positive = np.maximum(shares / max(float(shares.sum()), 1e-12), LEAST_SHARE)
-    everywhere = Layout(stays=(1,))
+    everywhere = StateLayout(stays=(1,))
     return TablePolicy(everywhere, np.tile(positive / positive.sum(), (1, everywhere.size, 1)))
 
 
@@ -99,7 +99,7 @@ class RhythmMoments:
 
     def __call__(self, days: Ints) -> Floats:
         """Cells [n, 48] -> [n, 34]."""
-        taken, places = actions(days, last=False), distinct(days)[:, :-1]
+        taken, places = actions(days, last=False), distinct_counts(days)[:, :-1]
         home, stays = days[:, :-1] == days[:, :1], taken == STAY
         flags = np.stack([home & stays, home & ~stays, ~home]).astype(np.float64)
         starts = np.searchsorted(np.arange(SLOTS - 1) * BLOCKS // SLOTS, np.arange(BLOCKS))
@@ -134,7 +134,7 @@ class Rhythm:
     def policy(self) -> TablePolicy:
         """The model as a policy of the four actions; a person without another place to return to explores."""
         places = np.arange(1, SLOTS + 1)
-        layout = Layout(times=BLOCKS, counts=tuple(places.tolist()), stays=(1,))
+        layout = StateLayout(times=BLOCKS, counts=tuple(places.tolist()), stays=(1,))
         home = np.array([False, True])
         rate = np.asarray(self.leave)[:, None, None]
         moving = np.where(home, rate, np.minimum(self.burst * rate, _MOST))

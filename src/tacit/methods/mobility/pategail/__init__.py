@@ -7,7 +7,7 @@
 Its default rival, one release and imitation on the server, is `tacit.methods.mobility` itself.
 """
 
-from tacit.methods.mobility.pategail.algorithm import fit, works
+from tacit.methods.mobility.pategail.algorithm import build_contributions, fit
 from tacit.methods.mobility.pategail.critics import Critic, Embedding
 from tacit.methods.mobility.pategail.plan import Allocate, Allocation, Kind, PateGailPlan, recipe
 from tacit.methods.mobility.pategail.rewards import Calibration
@@ -22,7 +22,7 @@ __all__ = [
     "Kind",
     "PateGailPlan",
     "Ppo",
+    "build_contributions",
     "fit",
     "recipe",
-    "works",
 ]

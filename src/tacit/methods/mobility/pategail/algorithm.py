@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 from tacit.data.mobility.grids import Grid
 from tacit.envs import movement
 from tacit.errors import PlanError
-from tacit.methods.mobility.pategail.asking import Asking
+from tacit.methods.mobility.pategail.asking import RewardServer
 from tacit.methods.mobility.pategail.critics import ACTIONS, DECISIONS
 from tacit.methods.mobility.pategail.plan import CRITICS, Allocate, PateGailPlan
 from tacit.methods.mobility.pategail.training import PpoLearner
@@ -34,7 +34,7 @@ from tacit.methods.mobility.places import JUMPS, STARTS, HomeSums, JumpSums
 from tacit.methods.mobility.simulator import Simulator
 from tacit.privacy.certificate.certificate import Release
 from tacit.privacy.mechanisms.base import Contribution, Work
-from tacit.privacy.vault.base import Run, exhausted
+from tacit.privacy.vault.base import Run, exhausted_error
 from tacit.privacy.vault.federated_vault import FederatedVault
 from tacit.privacy.vault.plan import plan_id
 
@@ -49,7 +49,7 @@ def fit(
     vault: FederatedVault,
     *,
     grid: Grid,
-    starts: movement.Starts | None = None,
+    starts: movement.StartSampler | None = None,
     space: movement.Space | None = None,
     allocate: Allocate | None = None,
     seed: int = 0,
@@ -82,13 +82,13 @@ def fit(
     _require_fit(plan, vault, grid, starts, space, allocate)
     rng = np.random.default_rng(seed)
     learner = PpoLearner(plan.ppo, plan.embedding, last=plan.last, seed=seed)
-    asking = Asking(plan, learner, allocate, rng)
-    state, path = RunState(plan, grid, learner, asking, rng), _checkpoint(folder, resume)
+    server = RewardServer(plan, learner, allocate, rng)
+    state, path = RunState(plan, grid, learner, server, rng), _checkpoint(folder, resume)
     if resume and path is not None and path.exists():  # one that is refused costs nothing
         state.load(path, vault)
     run = vault.reserve(plan)
     _require_left(plan, vault, run, state, resume)
-    contributions = works(plan, grid)
+    contributions = build_contributions(plan, grid)
     if starts is None or space is None:
         if not state.means:
             state.means.update({part: vault.noisy_sum(run, part, contributions[part])[0] for part in (STARTS, JUMPS)})
@@ -96,15 +96,15 @@ def fit(
         homes, jumps = contributions[STARTS], contributions[JUMPS]
         assert isinstance(homes, HomeSums)
         assert isinstance(jumps, JumpSums)
-        starts = homes.read(state.means[STARTS], plan.noise_of(STARTS))
-        space = jumps.read(state.means[JUMPS], plan.noise_of(JUMPS))
+        starts = homes.read(state.means[STARTS], plan.noise_std(STARTS))
+        space = jumps.read(state.means[JUMPS], plan.noise_std(JUMPS))
     for k in range(plan.rounds - vault.steps_left(run, CRITICS), plan.rounds):
-        played = learner.play(plan.days, rng)
-        public = asking.question(played)
-        asking.hear(vault.noisy_sum(run, CRITICS, contributions[CRITICS], public)[0], played)
+        rollouts = learner.play(plan.days, rng)
+        public = server.make_query(rollouts)
+        server.take_answer(vault.noisy_sum(run, CRITICS, contributions[CRITICS], public)[0], rollouts)
         for update in range(plan.updates):
-            asking.follow(learner.play(plan.days, rng) if update else played)
-        if vault.at_block_end(run, CRITICS):
+            server.learn(learner.play(plan.days, rng) if update else rollouts)
+        if vault.is_block_end(run, CRITICS):
             state.save(path, run, vault)
         if progress is not None:
             progress(k + 1, plan.rounds)
@@ -112,12 +112,12 @@ def fit(
     return vault.release(run, simulator, label=plan.label())
 
 
-def works(plan: PateGailPlan, grid: Grid) -> dict[str, Work | Contribution]:
+def build_contributions(plan: PateGailPlan, grid: Grid) -> dict[str, Work | Contribution]:
     """What every device computes for each part of a calibrated plan: what devices and server agree on before."""
     contributions: dict[str, Work | Contribution] = {CRITICS: plan.work()}
     if plan.starts != "given":
-        contributions[STARTS] = HomeSums.sized(grid, plan.people, plan.noise_of(STARTS))
-        contributions[JUMPS] = JumpSums.sized(grid)
+        contributions[STARTS] = HomeSums.for_people(grid, plan.people, plan.noise_std(STARTS))
+        contributions[JUMPS] = JumpSums.from_grid(grid)
     return contributions
 
 
@@ -125,28 +125,28 @@ def _require_fit(
     plan: PateGailPlan,
     vault: FederatedVault,
     grid: Grid,
-    starts: movement.Starts | None,
+    starts: movement.StartSampler | None,
     space: movement.Space | None,
     allocate: Allocate | None,
 ) -> None:
     given = (starts is not None, space is not None)
     if given != ((True, True) if plan.starts == "given" else (False, False)):
-        raise _refused(
+        raise _fit_error(
             "the plan and starts=, space= do not fit each other",
             'both with a plan of starts="given", and neither with another',
         )
     if (plan.allocation == "own") != (allocate is not None):
-        raise _refused("the plan and allocate= do not fit each other", 'allocate= with allocation="own" alone')
+        raise _fit_error("the plan and allocate= do not fit each other", 'allocate= with allocation="own" alone')
     size = getattr(vault.spec.observation, "n", None)
     if size != grid.size or getattr(vault.spec.action, "n", None) != ACTIONS:
-        raise _refused("the records are not days on this grid", f"cells 0 .. {grid.size - 1} and {ACTIONS} actions")
+        raise _fit_error("the records are not days on this grid", f"cells 0 .. {grid.size - 1} and {ACTIONS} actions")
     if plan.rows_per_unit < DECISIONS:
-        raise _refused("a person's rows are fewer than a day's", f"rows_per_unit of at least {DECISIONS}")
+        raise _fit_error("a person's rows are fewer than a day's", f"rows_per_unit of at least {DECISIONS}")
 
 
 def _checkpoint(folder: str | os.PathLike[str] | None, resume: bool) -> Path | None:
     if resume and folder is None:
-        raise _refused("a run cannot be resumed without the folder of its checkpoints", "folder= with resume=True")
+        raise _fit_error("a run cannot be resumed without the folder of its checkpoints", "folder= with resume=True")
     if folder is None:
         return None
     import tacit.privacy.ledger.checkpoint  # noqa: F401  (without torch it fails here, before anything is paid for)
@@ -156,15 +156,15 @@ def _checkpoint(folder: str | os.PathLike[str] | None, resume: bool) -> Path | N
 
 def _require_left(plan: PateGailPlan, vault: FederatedVault, run: Run, state: RunState, resume: bool) -> None:
     """Refuse a run that was begun and is not resumed, or has nothing to go on from."""
-    if not resume and vault.touched(run):
-        raise exhausted(run, CRITICS)
+    if not resume and vault.has_started(run):
+        raise exhausted_error(run, CRITICS)
     for part in plan.parts():
-        saved = part.name in state.means or (part.name == CRITICS and state.asking.heard > 0)
+        saved = part.name in state.means or (part.name == CRITICS and state.server.rounds_answered > 0)
         if not saved and not vault.steps_left(run, part.name):
-            raise exhausted(run, part.name)
+            raise exhausted_error(run, part.name)
 
 
-def _refused(what: str, expected: str) -> PlanError:
+def _fit_error(what: str, expected: str) -> PlanError:
     return PlanError(what, where="pategail.fit", expected=expected, remedy="change the plan or the arguments")
 
 
@@ -179,7 +179,7 @@ class RunState:
     plan: PateGailPlan  # plan, grid: what is run
     grid: Grid
     learner: PpoLearner  # the policy
-    asking: Asking  # what was heard
+    server: RewardServer  # what was heard
     rng: np.random.Generator  # the public generator of both
     means: dict[str, NDArray[np.float64]] = field(default_factory=dict)  # released sums, by part
 
@@ -210,7 +210,7 @@ class RunState:
     def _arrays(self) -> dict[str, Array]:
         return {
             **self.learner.arrays(),
-            **self.asking.arrays(),
+            **self.server.arrays(),
             **{_MEAN + name: mean for name, mean in self.means.items()},
             "grid": _bytes(self.grid.to_json()),
             "generator": _bytes(self.rng.bit_generator.state),
@@ -221,7 +221,7 @@ class RunState:
         if not same_grid or any(arrays[name].shape != array.shape for name, array in self.learner.arrays().items()):
             raise ValueError("another grid, or other networks")
         self.learner.restore(arrays)
-        self.asking.restore(arrays)
+        self.server.restore(arrays)
         self.means.update({name.removeprefix(_MEAN): value for name, value in arrays.items() if name.startswith(_MEAN)})
         self.rng.bit_generator.state = json.loads(arrays["generator"].tobytes())
 

@@ -11,9 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacit.errors import PlanError
-from tacit.methods.mobility.pategail.critics import ACTIONS, Embedding, cells_of
+from tacit.methods.mobility.pategail.critics import ACTIONS, Embedding, cell_indices
 from tacit.methods.mobility.pategail.plan import CRITICS, MOST_WEIGHT, Allocate, Allocation, PateGailPlan
-from tacit.methods.mobility.pategail.rewards import LEAST, moments, weights_of
+from tacit.methods.mobility.pategail.rewards import LEAST, moments, sensitivity_weights
 from tacit.methods.mobility.pategail.training import PpoLearner, Rollouts
 
 MOST_RATIO = 10.0
@@ -46,13 +46,13 @@ def weights(allocation: Allocation, pilot: Float64, share: Float64, allocate: Al
             expected = f"an array of shape {pilot.shape}, finite and above 0"
             raise PlanError(what, where="pategail.fit", expected=expected, remedy="return such an array from allocate=")
     elif allocation == "paper":
-        split = weights_of(pilot)
+        split = sensitivity_weights(pilot)
     elif allocation == "utility":
         split = np.sqrt(share)
     else:
         split = np.ones(len(pilot))
-    most = float(split.max(initial=0.0))
-    split = np.maximum(split / most, 1.0 / MOST_RATIO) if most > 0 else np.ones(len(split))
+    largest = float(split.max(initial=0.0))
+    split = np.maximum(split / largest, 1.0 / MOST_RATIO) if largest > 0 else np.ones(len(split))
     return np.asarray(split * math.sqrt(len(split)) / np.linalg.norm(split))
 
 
@@ -60,7 +60,7 @@ def laplace_weights(pilot: Float64) -> Float64:
     """How the papers split a round's sum of 1 / scale of Laplace noise: weights [B] with sum at most B."""
     # They are the weights 1 - R + delta' of a pilot [B] of R - 1/2, and at most `MOST_WEIGHT`. A number of weight w has
     # noise of the scale over w; the vault's bound of a whole answer, and not this function, decides what a round costs.
-    split = weights_of(pilot)
+    split = sensitivity_weights(pilot)
     return np.asarray(np.minimum(split / split.mean(), MOST_WEIGHT))
 
 
@@ -72,7 +72,7 @@ JITTER = 1e-3
 
 
 @dataclass(frozen=True, eq=False)
-class Smoothed:
+class GaussianProcess:
     """From noisy rewards of some state-action pairs to rewards of all: the mean of a Gaussian process. Post-processing
     of released values: it costs nothing. The process with the known variance of the noise weighs what was released
     against rewards near 0, so that noise of the size of the rewards does not drive the policy."""
@@ -82,30 +82,30 @@ class Smoothed:
     coefficients: Float64  # [B]
 
     @classmethod
-    def of(cls, embedding: Embedding, codes: Array, rewards: Float64, variance: Float64) -> Smoothed:
+    def of(cls, embedding: Embedding, codes: Array, rewards: Float64, variance: Float64) -> GaussianProcess:
         """Of released rewards [B] of pairs `codes` [B] whose noise has this variance [B]."""
-        centres = embedding.embedded(codes).astype(np.float64)
+        centres = embedding.embed(codes).astype(np.float64)
         noise = np.maximum(variance, (JITTER * SPREAD) ** 2)
         gram = SPREAD**2 * _kernel(centres, centres) + np.diag(noise)
         return cls(embedding, centres, SPREAD**2 * np.linalg.solve(gram, rewards))
 
     def __call__(self, codes: Array) -> Float64:
         """Rewards [T] of pairs [T]."""
-        x = self.embedding.embedded(codes).astype(np.float64)
+        x = self.embedding.embed(codes).astype(np.float64)
         return np.asarray(_kernel(x, self.centres) @ self.coefficients)
 
 
-def padded(array: Array) -> Array:
+def pad_rows(array: Array) -> Array:
     """An array [T, ..] with rows of 0 at its end, so that few lengths occur: a vault tries a work once for each."""
     step = 1 << max(8, len(array).bit_length() - 3)
     return np.concatenate([array, np.zeros((-len(array) % step, *array.shape[1:]), array.dtype)])
 
 
-def of_probability(rewards: Float64) -> Float64:
+def log_rewards(rewards: Float64) -> Float64:
     """PATEGAIL's reward -log(1 - R) of a mean probability R of being real, from R - 1/2, as a number in [-1/2, 1/2]."""
     # 1 - R counts as `LEAST` at least: where noise makes it 0 or less, the logarithm would have no value.
-    unreal = np.clip(0.5 - rewards, LEAST, 1.0)
-    return np.asarray(np.log(unreal) / math.log(LEAST) - 0.5)
+    fake_probability = np.clip(0.5 - rewards, LEAST, 1.0)
+    return np.asarray(np.log(fake_probability) / math.log(LEAST) - 0.5)
 
 
 def _kernel(a: Float64, b: Float64) -> Float64:
@@ -123,7 +123,7 @@ _EVEN = 0.01
 
 
 @dataclass(eq=False)
-class Asking:
+class RewardServer:
     """What the server asks in a round, and what it makes of the answer; all of it public."""
 
     plan: PateGailPlan  # the plan
@@ -133,45 +133,46 @@ class Asking:
     _weights: Float64 | None = None
     _codes: Array | None = None
     _query: Array | None = None
-    _prices: list[Smoothed | Looked] = field(default_factory=list)
-    _pilot: Smoothed | None = None
+    _reward_models: list[GaussianProcess | RewardTable] = field(default_factory=list)
+    _pilot: GaussianProcess | None = None
     _table: Float64 | None = None
     _sum: Float64 | None = None
     _gradient: Float64 | None = None
-    heard: int = field(default=0, init=False)  # how many rounds were answered
+    rounds_answered: int = field(default=0, init=False)  # how many rounds were answered
 
     def arrays(self) -> dict[str, Array]:
         """What is remembered from one round to the next, by name."""
-        memory: dict[str, Array] = {"heard": np.array([self.heard])}
+        memory: dict[str, Array] = {"heard": np.array([self.rounds_answered])}
         memory |= {name: value for name, value in (("table", self._table), ("sum", self._sum)) if value is not None}
-        for i, price in enumerate(self._prices):
-            memory |= {f"price.{i}.{name}": getattr(price, name) for name in self._names}
+        for i, model in enumerate(self._reward_models):
+            memory |= {f"price.{i}.{name}": getattr(model, name) for name in self._names}
         if self._pilot is not None and self.plan.laplace is not None:
             memory |= {"pilot.centres": self._pilot.centres, "pilot.coefficients": self._pilot.coefficients}
         return memory
 
     def restore(self, arrays: Mapping[str, Array]) -> None:
         """Take up what `arrays` gave."""
-        self.heard, self._table, self._sum = int(arrays["heard"][0]), arrays.get("table"), arrays.get("sum")
-        self._prices = []
-        while (name := f"price.{len(self._prices)}.") + self._names[0] in arrays:
+        self.rounds_answered, self._table, self._sum = int(arrays["heard"][0]), arrays.get("table"), arrays.get("sum")
+        self._reward_models = []
+        while (name := f"price.{len(self._reward_models)}.") + self._names[0] in arrays:
             x, y = (arrays[name + of] for of in self._names)
-            self._prices.append(Smoothed(self.plan.embedding, x, y) if self.plan.smooth else Looked(x, y))
+            model = GaussianProcess(self.plan.embedding, x, y) if self.plan.smooth else RewardTable(x, y)
+            self._reward_models.append(model)
         if "pilot.centres" in arrays:
-            self._pilot = Smoothed(self.plan.embedding, arrays["pilot.centres"], arrays["pilot.coefficients"])
+            self._pilot = GaussianProcess(self.plan.embedding, arrays["pilot.centres"], arrays["pilot.coefficients"])
 
     @property
     def _names(self) -> tuple[str, str]:
         return ("centres", "coefficients") if self.plan.smooth else ("codes", "rewards")
 
-    def question(self, played: Rollouts) -> dict[str, Array]:
+    def make_query(self, rollouts: Rollouts) -> dict[str, Array]:
         """The public arrays of a round (see `rewards`)."""
-        plan, codes = self.plan, np.unique(played.codes)
-        rows = np.searchsorted(codes, played.codes.ravel())
+        plan, codes = self.plan, np.unique(rollouts.codes)
+        rows = np.searchsorted(codes, rollouts.codes.ravel())
         counts = np.bincount(rows, minlength=len(codes))
-        public: dict[str, Array] = {"codes": padded(codes), "rows": self.rng.permutation(rows)}
+        public: dict[str, Array] = {"codes": pad_rows(codes), "rows": self.rng.permutation(rows)}
         if plan.kind == "gradient":
-            public["slopes"] = padded(self.learner.slopes(played, codes))
+            public["slopes"] = pad_rows(self.learner.slopes(rollouts, codes))
             return public
         if plan.kind == "samples":
             # those most often played; without smoothing, as in the paper's mode, every row of its own
@@ -180,30 +181,32 @@ class Asking:
             public["query"] = np.full(plan.queries, -1)
             public["query"][: len(query)] = query
             share = counts[query] / counts.sum()
-            pilot = (self._pilot if plan.laplace is not None and self._pilot else self._price)(codes[query])
+            pilot = (self._pilot if plan.laplace is not None and self._pilot else self._pair_rewards)(codes[query])
             self._codes, self._query = codes, query
         else:
-            cells = cells_of(plan.layout, plan.embedding, codes)
+            cells = cell_indices(plan.layout, plan.embedding, codes)
             share = np.bincount(cells, counts, plan.layout.size * ACTIONS) / counts.sum()
             pilot = np.zeros(len(share)) if self._table is None else np.clip(self._table, -0.5, 0.5)
         if plan.laplace is None:
             self._weights = weights(plan.allocation, pilot, share, self.allocate)
-            self._weights *= np.sqrt(plan.asked / len(self._weights))  # fewer pairs: the norm may be that of all
+            # fewer pairs: the norm may be that of all
+            self._weights *= np.sqrt(plan.rewards_per_round / len(self._weights))
         else:
             self._weights = laplace_weights(pilot) if plan.allocation == "paper" else np.ones(len(pilot))
         if plan.own_noise:
             scales = plan.people * (plan.laplace or 0.0) / self._weights
-            public["scales"] = np.ones(plan.asked)
-            public["scales"][: len(pilot)] = scales * (weights_of(pilot) if plan.own_noise == "sensitive" else 1.0)
+            public["scales"] = np.ones(plan.rewards_per_round)
+            sensitivity = sensitivity_weights(pilot) if plan.own_noise == "sensitive" else 1.0
+            public["scales"][: len(pilot)] = scales * sensitivity
             self._weights = np.ones(len(pilot))
-        public["weights"] = np.zeros(plan.asked)
+        public["weights"] = np.zeros(plan.rewards_per_round)
         public["weights"][: len(self._weights)] = self._weights
         return public
 
-    def hear(self, answer: Float64, played: Rollouts) -> None:
+    def take_answer(self, answer: Float64, rollouts: Rollouts) -> None:
         """Take up a released mean."""
         plan = self.plan
-        self.heard += 1
+        self.rounds_answered += 1
         if plan.kind == "gradient":
             self._gradient = answer
             return
@@ -217,16 +220,16 @@ class Asking:
             mean, variance = moments(rewards)
             rewards = mean - plan.beta * np.sqrt(variance)
         if plan.laplace is not None and plan.critic.loss == "cross_entropy":
-            rewards = of_probability(rewards)
+            rewards = log_rewards(rewards)
         if plan.kind == "samples":
-            self._hear_pairs(rewards)
+            self._take_pairs(rewards)
         elif plan.kind == "linear":
-            table = rewards + self._shares(played)  # of all people, in every cell: the same in all rounds
-            self._table = table if self._table is None else self._table + (table - self._table) / self.heard
+            table = rewards + self._shares(rollouts)  # of all people, in every cell: the same in all rounds
+            self._table = table if self._table is None else self._table + (table - self._table) / self.rounds_answered
         else:
-            self._table = self._averaged(np.clip(rewards, -0.5, 0.5))
+            self._table = self._update_average(np.clip(rewards, -0.5, 0.5))
 
-    def follow(self, played: Rollouts) -> None:
+    def learn(self, rollouts: Rollouts) -> None:
         """One round of learning on public days, with the rewards as they are known."""
         plan = self.plan
         if plan.kind == "gradient":
@@ -234,54 +237,54 @@ class Asking:
             self.learner.climb(self._gradient)
         elif plan.kind == "samples":
             assert self._codes is not None
-            codes = np.unique(played.codes)
-            rewards = self._price(codes)[np.searchsorted(codes, played.codes)]
-            seen = None if plan.smooth else np.isin(played.codes, self._codes[self._query])
-            self.learner.learn(played, rewards, seen)
+            codes = np.unique(rollouts.codes)
+            rewards = self._pair_rewards(codes)[np.searchsorted(codes, rollouts.codes)]
+            asked_mask = None if plan.smooth else np.isin(rollouts.codes, self._codes[self._query])
+            self.learner.learn(rollouts, rewards, asked_mask)
         else:
             assert self._table is not None
             table = self._table
             if plan.kind == "linear":
-                share = self._shares(played)
+                share = self._shares(rollouts)
                 table = (table - share) / (share + _EVEN)
-            self.learner.learn(played, table[cells_of(plan.layout, plan.embedding, played.codes)])
+            self.learner.learn(rollouts, table[cell_indices(plan.layout, plan.embedding, rollouts.codes)])
 
-    def _hear_pairs(self, rewards: Float64) -> None:
+    def _take_pairs(self, rewards: Float64) -> None:
         plan = self.plan
         assert self._codes is not None
         assert self._query is not None
         assert self._weights is not None
-        asked = self._codes[self._query]
-        price: Smoothed | Looked
+        pairs = self._codes[self._query]
+        model: GaussianProcess | RewardTable
         if plan.smooth or plan.laplace is not None:
-            variance = np.square(plan.noise_of(CRITICS) / self._weights)
-            price = self._pilot = Smoothed.of(plan.embedding, asked, rewards, variance)
+            variance = np.square(plan.noise_std(CRITICS) / self._weights)
+            model = self._pilot = GaussianProcess.of(plan.embedding, pairs, rewards, variance)
         if not plan.smooth:
-            codes, at = np.unique(asked, return_inverse=True)
-            price = Looked(codes, np.bincount(at, rewards) / np.bincount(at))
-        self._prices = [price, *self._prices[: _KEPT - 1]] if plan.memory else [price]
+            codes, at = np.unique(pairs, return_inverse=True)
+            model = RewardTable(codes, np.bincount(at, rewards) / np.bincount(at))
+        self._reward_models = [model, *self._reward_models[: _KEPT - 1]] if plan.memory else [model]
 
-    def _price(self, codes: Array) -> Float64:
+    def _pair_rewards(self, codes: Array) -> Float64:
         """Rewards [T] of pairs [T]: the average over the rounds that are remembered, 0 before the first."""
-        if not self._prices:
+        if not self._reward_models:
             return np.zeros(len(codes))
-        shares = self.plan.memory ** np.arange(len(self._prices))
-        mean = sum(share * price(codes) for share, price in zip(shares, self._prices, strict=True)) / shares.sum()
+        shares = self.plan.memory ** np.arange(len(self._reward_models))
+        mean = sum(share * each(codes) for share, each in zip(shares, self._reward_models, strict=True)) / shares.sum()
         return np.asarray(np.clip(mean, -0.5, 0.5))
 
-    def _averaged(self, released: Float64) -> Float64:
+    def _update_average(self, released: Float64) -> Float64:
         decay = self.plan.memory
-        before = np.zeros(len(released)) if self._sum is None else self._sum
-        self._sum = decay * before + (1 - decay) * released
-        return self._sum / (1 - decay**self.heard)
+        average = np.zeros(len(released)) if self._sum is None else self._sum
+        self._sum = decay * average + (1 - decay) * released
+        return self._sum / (1 - decay**self.rounds_answered)
 
-    def _shares(self, played: Rollouts) -> Float64:
-        cells = cells_of(self.plan.layout, self.plan.embedding, played.codes.ravel())
+    def _shares(self, rollouts: Rollouts) -> Float64:
+        cells = cell_indices(self.plan.layout, self.plan.embedding, rollouts.codes.ravel())
         return np.bincount(cells, minlength=self.plan.layout.size * ACTIONS) / cells.size
 
 
 @dataclass(frozen=True, eq=False)
-class Looked:
+class RewardTable:
     """Rewards as they were released: 0 where nothing was asked."""
 
     codes: Array  # [B] rising

@@ -23,8 +23,8 @@ from numpy.typing import NDArray
 
 from tacit.agents.networks import Mlp
 from tacit.data.mobility.days import SLOTS
-from tacit.methods.mobility.simulator import Layout
-from tacit.validation import check
+from tacit.methods.mobility.simulator import StateLayout
+from tacit.validation import require_valid
 
 Array = NDArray[Any]
 Float32 = NDArray[np.float32]
@@ -51,15 +51,15 @@ class Embedding:
     def __post_init__(self) -> None:
         for name, least in (("places", 4), ("longest", 4), ("harmonics", 0)):
             value = getattr(self, name)
-            check(
+            require_valid(
                 f"embedding.{name}", value, type(value) is int and least <= value <= SLOTS, f"from {least} to {SLOTS}"
             )
 
     @property
-    def layout(self) -> Layout:
+    def layout(self) -> StateLayout:
         """The states as buckets of a table: a code is a bucket's number."""
         counts, stays = tuple(range(1, self.places + 1)), tuple(range(1, self.longest + 1))
-        return Layout(times=SLOTS, counts=counts, stays=stays)
+        return StateLayout(times=SLOTS, counts=counts, stays=stays)
 
     @property
     def states(self) -> int:
@@ -90,7 +90,7 @@ class Embedding:
         slot, places, stay, home = np.unravel_index(np.asarray(states, np.int64), self.layout.shape)
         return slot, places + 1, stay + 1, home
 
-    def embedded_states(self, states: Array) -> Float32:
+    def embed_states(self, states: Array) -> Float32:
         """[..., state_size] of codes [...]; every number is between -1 and 1."""
         slot, distinct, stay, home = self.parts(states)
         turn = 2 * math.pi / SLOTS * slot
@@ -99,14 +99,14 @@ class Embedding:
         columns += [distinct == 1, distinct == 2, distinct <= 4, stay == 1, stay == 2, stay <= 4, home]
         return np.stack([np.asarray(column, np.float32) for column in columns], axis=-1)
 
-    def embedded(self, codes: Array) -> Float32:
+    def embed(self, codes: Array) -> Float32:
         """[..., d] of codes [...] of states with an action: the state's place and the action's indicator."""
         states, action = np.divmod(np.asarray(codes, np.int64), ACTIONS)
         chosen = (action[..., None] == np.arange(ACTIONS)).astype(np.float32)
-        return np.concatenate([self.embedded_states(states), chosen], axis=-1)
+        return np.concatenate([self.embed_states(states), chosen], axis=-1)
 
 
-def cells_of(layout: Layout, embedding: Embedding, codes: Array) -> NDArray[np.int64]:
+def cell_indices(layout: StateLayout, embedding: Embedding, codes: Array) -> NDArray[np.int64]:
     """The cell, bucket of the state times 5 plus the action, of each code: 0 .. 5 layout.size - 1."""
     states, action = np.divmod(np.asarray(codes, np.int64), ACTIONS)
     slot, distinct, stay, home = embedding.parts(states)
@@ -152,15 +152,15 @@ class Critic:
         for name in ("hidden", "decays"):
             object.__setattr__(self, name, tuple(getattr(self, name)))
         widths = len(self.hidden) >= 1 and all(type(width) is int and width >= 1 for width in self.hidden)
-        check("critic.hidden", self.hidden, widths, "one width at least, whole numbers >= 1")
-        check("critic.loss", self.loss, self.loss in get_args(Loss), " or ".join(get_args(Loss)))
-        check("critic.penalty", self.penalty, 0 <= self.penalty < math.inf, "a finite number >= 0")
-        check("critic.rate", self.rate, 0 < self.rate < math.inf, "a finite number > 0")
+        require_valid("critic.hidden", self.hidden, widths, "one width at least, whole numbers >= 1")
+        require_valid("critic.loss", self.loss, self.loss in get_args(Loss), " or ".join(get_args(Loss)))
+        require_valid("critic.penalty", self.penalty, 0 <= self.penalty < math.inf, "a finite number >= 0")
+        require_valid("critic.rate", self.rate, 0 < self.rate < math.inf, "a finite number > 0")
         bounded = len(self.decays) == 2 and all(0 <= decay < 1 for decay in self.decays)
-        check("critic.decays", self.decays, bounded, "two numbers in [0, 1)")
+        require_valid("critic.decays", self.decays, bounded, "two numbers in [0, 1)")
         for name in ("steps", "batch"):
             value = getattr(self, name)
-            check(f"critic.{name}", value, type(value) is int and value >= 1, "a whole number >= 1")
+            require_valid(f"critic.{name}", value, type(value) is int and value >= 1, "a whole number >= 1")
 
     def initial(self, inputs: int, people: int) -> Float32:
         """The public first parameters [U, P], of every person the same."""
@@ -179,7 +179,7 @@ class Critic:
 
     def values(self, theta: Float32, x: Float32) -> Float32:
         """What critics with parameters [U, P] say of the same embedded rows [T, d]: [U, T]."""
-        layers = self.layers(self.normalised(theta))
+        layers = self.layers(self.normalise(theta))
         out = np.matmul(x, layers[0][:, :-1])
         out += layers[0][:, None, -1]
         for layer in layers[1:]:
@@ -188,7 +188,7 @@ class Critic:
             out += layer[:, None, -1]
         return np.asarray(out[:, :, 0])
 
-    def normalised(self, theta: Float32, vectors: Float32 | None = None) -> Float32:
+    def normalise(self, theta: Float32, vectors: Float32 | None = None) -> Float32:
         """The parameters that rows meet: those of a spectral critic have matrices of largest singular value 1.
 
         Args:
@@ -209,13 +209,13 @@ class Critic:
             start += width
         return parameters
 
-    def through_norms(self, theta: Float32, met: Float32, vectors: Float32, slope: Float32) -> Float32:
+    def backprop_norms(self, theta: Float32, normalised: Float32, vectors: Float32, slope: Float32) -> Float32:
         """The slope by the parameters from the one by the normalised parameters `met`, [U, P]; the latter is changed.
 
         For W / s with s = l' W r, l and r held fixed: (G - <G, W / s> l r') / s.
         """
         start = 0
-        for layer, unit, g in zip(self.layers(theta), self.layers(met), self.layers(slope), strict=True):
+        for layer, unit, g in zip(self.layers(theta), self.layers(normalised), self.layers(slope), strict=True):
             right = vectors[:, start : start + layer.shape[2]]
             left = _unit(np.matmul(layer[:, :-1], right[:, :, None])[:, :, 0])
             norm = np.matmul(np.matmul(left[:, None], layer[:, :-1]), right[:, :, None])
@@ -268,9 +268,9 @@ class Critic:
         weight = np.ones((len(entering[0]), 3 * count, 1), np.float32)
         weight[:, :count], weight[:, count : 2 * count] = -1.0 / count, 1.0 / count
         if self.loss == "cross_entropy":
-            said = np.matmul(entering[-1][:, : 2 * count], layers[-1])
-            said[:, :count] *= -1.0
-            weight[:, : 2 * count] *= 1.0 / (1.0 + np.exp(np.minimum(-said, np.float32(50.0))))
+            outputs = np.matmul(entering[-1][:, : 2 * count], layers[-1])
+            outputs[:, :count] *= -1.0
+            weight[:, : 2 * count] *= 1.0 / (1.0 + np.exp(np.minimum(-outputs, np.float32(50.0))))
         return weight
 
     def _direction(self, gradient: Float32, count: int) -> Float32:

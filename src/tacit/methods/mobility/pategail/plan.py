@@ -15,14 +15,14 @@ from tacit.methods.mobility.pategail.critics import ACTIONS, DECISIONS, Critic, 
 from tacit.methods.mobility.pategail.rewards import Calibration, LinearCritic, LocalCritics, OwnNoise
 from tacit.methods.mobility.pategail.training import Ppo
 from tacit.methods.mobility.places import CLIP, JUMPS, STARTS
-from tacit.methods.mobility.plan import WhoAdds, few, label
-from tacit.methods.mobility.simulator import Layout
+from tacit.methods.mobility.plan import WhoAdds, few_people_clause, label
+from tacit.methods.mobility.simulator import StateLayout
 from tacit.parameters import Option
 from tacit.privacy.mechanisms.device_sums import FederatedSum, LaplaceSum, sum_over_all
 from tacit.privacy.sentences import Clause, Label, clause
 from tacit.privacy.vault import plan as plans
 from tacit.units import Unit
-from tacit.validation import check, fraction, whole
+from tacit.validation import require_fraction, require_valid, require_whole
 
 Array = NDArray[Any]
 Float64 = NDArray[np.float64]
@@ -75,7 +75,7 @@ class PateGailPlan(plans.PrivatePlan):
     """see `Kind`."""
     queries: int = 256
     """B, how many pairs a round asks ("samples")."""
-    layout: Layout = field(default_factory=Layout)
+    layout: StateLayout = field(default_factory=StateLayout)
     """of the states of a table or of a linear critic."""
     days: int = 300
     """public days that are played in a round."""
@@ -126,27 +126,29 @@ class PateGailPlan(plans.PrivatePlan):
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "shares", tuple(self.shares))
-        whole(people=self.people, rounds=self.rounds, queries=self.queries, days=self.days, updates=self.updates)
-        whole(DECISIONS, rows_per_unit=self.rows_per_unit)
-        fraction(memory=self.memory)
+        require_whole(people=self.people, rounds=self.rounds, queries=self.queries)
+        require_whole(days=self.days, updates=self.updates)
+        require_whole(DECISIONS, rows_per_unit=self.rows_per_unit)
+        require_fraction(memory=self.memory)
         for name, kinds in (("kind", Kind), ("allocation", Allocation), ("starts", Starts), ("noise", WhoAdds)):
-            check(name, getattr(self, name), getattr(self, name) in get_args(kinds), " or ".join(get_args(kinds)))
+            valid = getattr(self, name) in get_args(kinds)
+            require_valid(name, getattr(self, name), valid, " or ".join(get_args(kinds)))
         shared = len(self.shares) == 2 and min(self.shares) > 0 and sum(self.shares) < 1
-        check("shares", self.shares, shared, "two numbers above 0 that leave something for the critics")
+        require_valid("shares", self.shares, shared, "two numbers above 0 that leave something for the critics")
         ranged = self.kind in ("samples", "table")
         bounded = ranged if self.clip_norm is None else 0 < self.clip_norm < math.inf
-        check("clip_norm", self.clip_norm, bounded, "a finite number > 0, or None where rewards have a range")
+        require_valid("clip_norm", self.clip_norm, bounded, "a finite number > 0, or None where rewards have a range")
         allowed = 0 <= self.beta < math.inf and (self.beta == 0 or (ranged and self.clip_norm is None))
-        check("beta", self.beta, allowed, "0, or a finite number > 0 with a range and no smaller clip")
+        require_valid("beta", self.beta, allowed, "0, or a finite number > 0 with a range and no smaller clip")
         flat = self.kind != "gradient" or (self.ppo.hidden == () and self.allocation == "uniform" and self.updates == 1)
-        check("kind", self.kind, flat, "for gradients no hidden layers, uniform, one update")
+        require_valid("kind", self.kind, flat, "for gradients no hidden layers, uniform, one update")
         control, words = self.kind != "linear" or not self.zero_contribution, "False with a linear critic: use a table"
-        check("zero_contribution", self.zero_contribution, control, words)
+        require_valid("zero_contribution", self.zero_contribution, control, words)
         if self.laplace is not None:
             split = self.allocation in ("uniform", "paper") and self.noise != "shared"
             sane = 0 <= self.laplace < math.inf and self.kind == "samples" and split
             words = ">= 0 with samples, not shared, an allocation that is uniform or the paper's"
-            check("laplace", self.laplace, sane, words)
+            require_valid("laplace", self.laplace, sane, words)
         self.parts()
 
     @classmethod
@@ -181,7 +183,7 @@ class PateGailPlan(plans.PrivatePlan):
             starts: see `Starts`.
             critic: None is the variant's; PateGAIL++'s has a gradient penalty of 20.
         """
-        check("variant", variant, variant in get_args(Variant), " or ".join(get_args(Variant)))
+        require_valid("variant", variant, variant in get_args(Variant), " or ".join(get_args(Variant)))
         older = variant == "PATEGAIL"
         shape = Critic(loss="cross_entropy", penalty=0.0) if older else Critic(penalty=20.0)
         split = not older if sensitivity is None else sensitivity
@@ -207,17 +209,17 @@ class PateGailPlan(plans.PrivatePlan):
         """d, how many numbers one answer has."""
         if self.kind == "gradient":
             return (self.embedding.state_size + 1) * (ACTIONS if self.last else ACTIONS - 1)
-        return self.asked * (2 if self.beta else 1)
+        return self.rewards_per_round * (2 if self.beta else 1)
 
     @property
-    def asked(self) -> int:
+    def rewards_per_round(self) -> int:
         """How many rewards a round asks for."""
         return self.queries if self.kind == "samples" else self.layout.size * ACTIONS
 
     @property
     def bound(self) -> float:
         """The clip that is used."""
-        return math.sqrt(self.asked) / 2 if self.clip_norm is None else self.clip_norm
+        return math.sqrt(self.rewards_per_round) / 2 if self.clip_norm is None else self.clip_norm
 
     @property
     def own_noise(self) -> OwnNoise | None:
@@ -226,7 +228,7 @@ class PateGailPlan(plans.PrivatePlan):
             return None
         return "sensitive" if self.allocation == "paper" else "even"
 
-    def noise_multiplier_of(self, part: str) -> float | None:
+    def part_noise_multiplier(self, part: str) -> float | None:
         """The noise multiplier of a part: that of the whole over the root of the part's share of the budget."""
         if self.noise_multiplier is None:
             return None
@@ -250,7 +252,7 @@ class PateGailPlan(plans.PrivatePlan):
             )
 
         if self.laplace is None:
-            sums = [sum_of(CRITICS, self.bound, self.noise_multiplier_of(CRITICS), self.rounds)]
+            sums = [sum_of(CRITICS, self.bound, self.part_noise_multiplier(CRITICS), self.rounds)]
         elif self.own_noise:
             sums = [sum_of(CRITICS, UNBOUNDED, 0.0, self.rounds)]
         else:
@@ -267,7 +269,7 @@ class PateGailPlan(plans.PrivatePlan):
                 )
             ]
         if self.starts == "private":
-            sums += [sum_of(name, CLIP, self.noise_multiplier_of(name)) for name in (STARTS, JUMPS)]
+            sums += [sum_of(name, CLIP, self.part_noise_multiplier(name)) for name in (STARTS, JUMPS)]
         elif self.starts == "copied":
             sums += [sum_of(name, CLIP, 0.0) for name in (STARTS, JUMPS)]
         return tuple(sums)
@@ -308,20 +310,20 @@ class PateGailPlan(plans.PrivatePlan):
         self._require_people(unit)
         return plans.account(self, unit=unit, delta=delta)
 
-    def noise_of(self, name: str) -> float:
+    def noise_std(self, name: str) -> float:
         """Standard deviation of the noise in each number of a released mean."""
         if name == CRITICS and self.laplace is not None:
             return math.sqrt(2) * self.laplace * (math.sqrt(self.people) if self.noise == "device" else 1.0)
         if self.starts == "copied" and name != CRITICS:
             return 0.0
-        sigma = self.noise_multiplier_of(name) or 0.0
+        sigma = self.part_noise_multiplier(name) or 0.0
         clip = self.bound if name == CRITICS else CLIP
         return sigma * clip / (math.sqrt(self.people) if self.noise == "device" else self.people)
 
     def label(self) -> Label:
         """The statements of the certificate of a calibrated or priced plan."""
         cautions = (
-            few(self.unit if self.promise else None, self.noise_multiplier, self.noise, self.floor)
+            few_people_clause(self.unit if self.promise else None, self.noise_multiplier, self.noise, self.floor)
             if self.starts == "private"
             else ()
         )
@@ -338,7 +340,7 @@ class PateGailPlan(plans.PrivatePlan):
 
     def _require_people(self, unit: Unit) -> None:
         matches = self.people == unit.size
-        check("people", self.people, matches, f"the unit's public population, {unit.size:,}")
+        require_valid("people", self.people, matches, f"the unit's public population, {unit.size:,}")
 
 
 FINE, MANY = 1_000, 5_000
@@ -357,7 +359,7 @@ def recipe(kind: Kind, people: int, epsilon: float = 2.0) -> PateGailPlan:
     fine, many, free = people * epsilon >= FINE, people >= MANY, math.isinf(epsilon)
     common: dict[str, Any] = {"people": people, "kind": kind, "updates": 1, "days": 150 if many else 300}
     if kind == "linear":
-        layout = Layout(times=8, stays=(1, 2, 4, 8), counts=(1, 2, 3, 5)) if fine else Layout(times=8)
+        layout = StateLayout(times=8, stays=(1, 2, 4, 8), counts=(1, 2, 3, 5)) if fine else StateLayout(times=8)
         return PateGailPlan(**common | {"rounds": 30, "updates": 2}, layout=layout, clip_norm=0.1)
     if many:
         rounds, steps, average = 10, 10, 0.8
@@ -373,7 +375,7 @@ def recipe(kind: Kind, people: int, epsilon: float = 2.0) -> PateGailPlan:
         return PateGailPlan(**common, ppo=Ppo(hidden=(), rate=0.03, average=min(average, 0.9)), clip_norm=0.2)
     common |= {"ppo": Ppo(average=average)}
     if kind == "table":
-        layout = Layout(times=8, counts=(1, 2, 4)) if fine else Layout(counts=(1, 2, 4))
+        layout = StateLayout(times=8, counts=(1, 2, 4)) if fine else StateLayout(counts=(1, 2, 4))
         return PateGailPlan(**common, layout=layout, clip_norm=None if free else 2.0 if fine else 0.5)
     clip = None if free else 4.0 if fine else 1.0
     return PateGailPlan(**common, queries=512 if fine else 128, clip_norm=clip, allocation="utility")

@@ -15,13 +15,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.agents.networks import Adam, Mlp, bounded
+from tacit.agents.networks import Adam, Mlp, clip_by_norm
 from tacit.envs import movement
-from tacit.envs.spaces import Anywhere
+from tacit.envs.spaces import UnboundedSpace
 from tacit.methods.mobility.pategail.critics import ACTIONS, DECISIONS, Embedding
-from tacit.methods.mobility.pategail.rewards import codes_of
+from tacit.methods.mobility.pategail.rewards import pair_codes
 from tacit.methods.mobility.simulator import TablePolicy
-from tacit.validation import check
+from tacit.validation import require_valid
 
 Array = NDArray[Any]
 Float32 = NDArray[np.float32]
@@ -64,14 +64,14 @@ class Ppo:
         object.__setattr__(self, "hidden", tuple(self.hidden))
         for name in ("rate", "ratio_clip", "most_kl"):
             value = getattr(self, name)
-            check(f"ppo.{name}", value, 0 < value < math.inf, "a finite number > 0")
+            require_valid(f"ppo.{name}", value, 0 < value < math.inf, "a finite number > 0")
         for name in ("gamma", "trace"):
-            check(f"ppo.{name}", getattr(self, name), 0 <= getattr(self, name) <= 1, "a number in [0, 1]")
-        check("ppo.entropy", self.entropy, 0 <= self.entropy < math.inf, "a finite number >= 0")
-        check("ppo.average", self.average, 0 <= self.average < 1, "a number in [0, 1)")
+            require_valid(f"ppo.{name}", getattr(self, name), 0 <= getattr(self, name) <= 1, "a number in [0, 1]")
+        require_valid("ppo.entropy", self.entropy, 0 <= self.entropy < math.inf, "a finite number >= 0")
+        require_valid("ppo.average", self.average, 0 <= self.average < 1, "a number in [0, 1)")
         for name in ("epochs", "value_steps"):
             value = getattr(self, name)
-            check(f"ppo.{name}", value, type(value) is int and value >= 1, "a whole number >= 1")
+            require_valid(f"ppo.{name}", value, type(value) is int and value >= 1, "a whole number >= 1")
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,9 +81,9 @@ class Rollouts:
     codes: IntArray  # [D, 47] of state-action pairs
     states: IntArray  # [S] codes of the distinct states (with what was possible there)
     possible: Array  # [S, A]
-    at: IntArray  # [D, 47] the state of each row as an index into `states`
+    state_index: IntArray  # [D, 47] the state of each row as an index into `states`
     actions: IntArray  # [D, 47]
-    old: Float64  # [S, A] the policy's probabilities there
+    old_probabilities: Float64  # [S, A] the policy's probabilities there
 
 
 class PpoLearner:
@@ -102,10 +102,10 @@ class PpoLearner:
         inputs, generator = embedding.state_size, np.random.default_rng(seed)
         self.policy = Mlp((inputs, *config.hidden, self.actions), gain=0.01)
         self.value = Mlp((inputs, *config.hidden, 1), gain=0.1)
-        self.theta, self.phi = self.policy.initial(generator, 1), self.value.initial(generator, 1)
+        self.theta, self.phi = self.policy.initial_parameters(generator, 1), self.value.initial_parameters(generator, 1)
         self.mean, self.rounds = np.zeros_like(self.theta), 0
         self._theta, self._phi = _adam(self.theta), _adam(self.phi)
-        self._all = embedding.embedded_states(np.arange(embedding.states))
+        self._all = embedding.embed_states(np.arange(embedding.states))
 
     def arrays(self) -> dict[str, Array]:
         """Weights, their average, and the optimisers' moments and steps, by name."""
@@ -132,10 +132,10 @@ class PpoLearner:
     def play(self, count: int, rng: np.random.Generator) -> Rollouts:
         """`count` days of the policy as it is."""
         policy = self.table()
-        cells = movement.play(policy, Anywhere(), np.zeros(count, np.int64), rng)
-        codes = codes_of(cells, self.embedding, self.last)
+        cells = movement.play(policy, UnboundedSpace(), np.zeros(count, np.int64), rng)
+        codes = pair_codes(cells, self.embedding, self.last)
         states, actions = np.divmod(codes, ACTIONS)
-        possible = movement.possible(cells, actions=self.actions)
+        possible = movement.possible_actions(cells, actions=self.actions)
         key = (states << self.actions) + (possible << np.arange(self.actions)).sum(axis=2)
         keys, first, at = np.unique(key, return_index=True, return_inverse=True)
         masks = possible.reshape(-1, self.actions)[first]
@@ -144,14 +144,15 @@ class PpoLearner:
             codes, keys >> self.actions, masks, at.reshape(states.shape), actions, old / old.sum(1)[:, None]
         )
 
-    def learn(self, days: Rollouts, rewards: Float64, seen: Array | None = None) -> None:
+    def learn(self, days: Rollouts, rewards: Float64, asked_mask: Array | None = None) -> None:
         """One round of PPO."""
         # rewards: [D, 47]; seen: rows [D, 47] that count, None for all
         config, count = self.config, len(days.states)
         x = self._all[days.states][None]
-        advantages, goals = self._advantages(x, days.at, rewards)
-        seen = np.ones(rewards.shape, np.bool_) if seen is None else seen
-        at, chosen, a, goal = days.at[seen], days.actions[seen], advantages[seen], goals[seen]
+        advantages, goals = self._advantages(x, days.state_index, rewards)
+        asked_mask = np.ones(rewards.shape, np.bool_) if asked_mask is None else asked_mask
+        at, chosen = days.state_index[asked_mask], days.actions[asked_mask]
+        a, goal = advantages[asked_mask], goals[asked_mask]
         a = (a - a.mean()) / (a.std() + 1e-8)
         cell, size = at * self.actions + chosen, count * self.actions
         up = np.bincount(cell, np.maximum(a, 0), size).reshape(count, -1) / len(a)
@@ -162,17 +163,17 @@ class PpoLearner:
             outputs, cache = self.policy.forward(self.theta, x)
             new = _softmax(outputs[0].astype(np.float64), days.possible)
             logs = np.log(np.maximum(new, 1e-12))
-            moved = (days.old * (np.log(np.maximum(days.old, 1e-12)) - logs)).sum(axis=1)
+            moved = (days.old_probabilities * (np.log(np.maximum(days.old_probabilities, 1e-12)) - logs)).sum(axis=1)
             if (share * moved).sum() > config.most_kl:
                 break
-            ratio = new / np.maximum(days.old, 1e-12)
+            ratio = new / np.maximum(days.old_probabilities, 1e-12)
             weight = ratio * (up * (ratio < 1 + config.ratio_clip) + down * (ratio > 1 - config.ratio_clip))
             slope = weight - new * weight.sum(axis=1, keepdims=True)
             slope -= config.entropy * share[:, None] * new * (logs - (new * logs).sum(axis=1, keepdims=True))
             self._climb(self.policy.backward(self.theta, cache, slope.astype(np.float32)[None])[:, 0])
         for _ in range(config.value_steps):
-            said, cache = self.value.forward(self.phi, x)
-            error = share[:, None] * (target[:, None] - _RETURNS * said[0]) / _RETURNS
+            values, cache = self.value.forward(self.phi, x)
+            error = share[:, None] * (target[:, None] - _RETURNS * values[0]) / _RETURNS
             by_phi = self.value.backward(self.phi, cache, error.astype(np.float32)[None])[:, 0]
             self._phi.ascend(self.phi, by_phi, 2 * config.rate)
         self._remember()
@@ -189,26 +190,26 @@ class PpoLearner:
         width = self.embedding.state_size + 1
         x = np.ones((len(days.states), width))
         x[:, :-1] = self._all[days.states]
-        score = np.eye(self.actions)[days.actions] - days.old[days.at]
+        score = np.eye(self.actions)[days.actions] - days.old_probabilities[days.state_index]
         gradients = np.zeros((len(codes), width * self.actions))
         trace = np.zeros((len(days.codes), width * self.actions))
         for t in range(DECISIONS):
             trace *= self.config.gamma * self.config.trace
-            trace += (x[days.at[:, t], :, None] * score[:, t, None]).reshape(trace.shape)
+            trace += (x[days.state_index[:, t], :, None] * score[:, t, None]).reshape(trace.shape)
             np.add.at(gradients, np.searchsorted(codes, days.codes[:, t]), trace)
         return gradients / len(days.codes)
 
     def _advantages(self, x: Float32, at: IntArray, rewards: Float64) -> tuple[Float64, Float64]:
         """Generalised advantages and the goals of the value network, [D, 47] each; a day is worth 0 after its end."""
         values = (_RETURNS * self.value.forward(self.phi, x)[0][0, :, 0]).astype(np.float64)[at]
-        after = np.concatenate([values[:, 1:], np.zeros((len(values), 1))], axis=1)
-        advantages = rewards + self.config.gamma * after - values
+        next_values = np.concatenate([values[:, 1:], np.zeros((len(values), 1))], axis=1)
+        advantages = rewards + self.config.gamma * next_values - values
         for t in range(DECISIONS - 2, -1, -1):
             advantages[:, t] += self.config.gamma * self.config.trace * advantages[:, t + 1]
         return advantages, advantages + values
 
     def _climb(self, slope: Float32) -> None:
-        self._theta.ascend(self.theta, bounded(slope, 1.0), self.config.rate)
+        self._theta.ascend(self.theta, clip_by_norm(slope, 1.0), self.config.rate)
 
     def _remember(self) -> None:
         self.rounds += 1

@@ -16,13 +16,13 @@ from typing import ClassVar
 import numpy as np
 
 from tacit.methods.synthesis.baselines import graphical
-from tacit.methods.synthesis.baselines.graphical import Clique, Tree, model_cells, records
+from tacit.methods.synthesis.baselines.graphical import Clique, Tree, model_cells, record_count
 from tacit.methods.synthesis.baselines.plan import Measurements, TablePlan, TableSynthesizer
 from tacit.methods.synthesis.plan import Progress
 from tacit.privacy.certificate.certificate import Release
-from tacit.privacy.mechanisms.marginals import Choice
+from tacit.privacy.mechanisms.marginals import MarginalChoice
 from tacit.privacy.vault.vault import Vault
-from tacit.validation import whole
+from tacit.validation import require_whole
 
 CHOICE, MEASUREMENT = 1, 9
 """Quanta of a first round: 10 % and 90 % of the budget, as published."""
@@ -48,8 +48,8 @@ class AimPlan(TablePlan):
     """of mirror descent at the end (post-processing)."""
 
     def __post_init__(self) -> None:
-        whole(2, degree=self.degree, rounds=self.rounds)
-        whole(cells=self.cells, iterations=self.iterations)
+        require_whole(2, degree=self.degree, rounds=self.rounds)
+        require_whole(cells=self.cells, iterations=self.iterations)
         super().__post_init__()
 
     @property
@@ -61,29 +61,29 @@ class AimPlan(TablePlan):
 def fit(plan: AimPlan, vault: Vault, *, seed: int = 0, progress: Progress | None = None) -> Release[TableSynthesizer]:
     """Make a synthesizer under the plan's promise; arguments and errors as of `mst.fit`."""
     graphical.require_mbi()
-    ask = Measurements(plan, vault, progress)
+    measurements = Measurements(plan, vault, progress)
     shape = plan.discretisation.shape
     weights = workload_weights(len(shape), plan.degree)
-    measured = [ask.marginal((column,), MEASUREMENT) for column in range(len(shape))]
-    potentials = graphical.proportional(shape, measured, sweeps=1)
+    measured = [measurements.marginal((column,), MEASUREMENT) for column in range(len(shape))]
+    potentials = graphical.fit_proportional(shape, measured, sweeps=1)
     model, factor = Tree.from_potentials(shape, potentials), 1
-    while ask.left > 0:
+    while measurements.left > 0:
         choice, measurement = CHOICE * factor, MEASUREMENT * factor
-        if ask.left < 2 * (choice + measurement):
-            choice = max(1, round(ask.left * CHOICE / (CHOICE + MEASUREMENT)))
-            measurement = ask.left - choice
-        spent = 1 - (ask.left - choice - measurement) / plan.quanta
-        allowed = affordable(shape, weights, [marginal.axes for marginal in measured], int(plan.cells * spent))
-        noise = math.sqrt(2 / math.pi) * ask.deviation(measurement)
-        clique = _choose(ask, allowed, weights, model, records(measured), noise, choice)
-        measured.append(ask.marginal(clique, measurement))
-        potentials = graphical.proportional(shape, measured, sweeps=1, start=potentials)
-        total, before = records(measured), model.marginal(clique)
+        if measurements.left < 2 * (choice + measurement):
+            choice = max(1, round(measurements.left * CHOICE / (CHOICE + MEASUREMENT)))
+            measurement = measurements.left - choice
+        spent = 1 - (measurements.left - choice - measurement) / plan.quanta
+        allowed = affordable_cliques(shape, weights, [marginal.axes for marginal in measured], int(plan.cells * spent))
+        noise = math.sqrt(2 / math.pi) * measurements.deviation(measurement)
+        clique = _choose(measurements, allowed, weights, model, record_count(measured), noise, choice)
+        measured.append(measurements.marginal(clique, measurement))
+        potentials = graphical.fit_proportional(shape, measured, sweeps=1, start=potentials)
+        total, before = record_count(measured), model.marginal(clique)
         model = Tree.from_potentials(shape, potentials)
         if total * np.abs(model.marginal(clique) - before).sum() <= noise * before.size:
             factor *= 4
     tree = graphical.estimate(shape, measured, iterations=plan.iterations, start=potentials)
-    return ask.release(tree)
+    return measurements.release(tree)
 
 
 def workload_weights(columns: int, degree: int) -> dict[Clique, float]:
@@ -93,20 +93,20 @@ def workload_weights(columns: int, degree: int) -> dict[Clique, float]:
     return {clique: float(sum(len(wanted & set(clique)) for wanted in workload)) for clique in candidates}
 
 
-def affordable(
-    shape: Sequence[int], candidates: Sequence[Clique] | dict[Clique, float], held: list[Clique], cells: int
+def affordable_cliques(
+    shape: Sequence[int], candidates: Sequence[Clique] | dict[Clique, float], measured_cliques: list[Clique], cells: int
 ) -> list[Clique]:
     """Candidates inside a clique that the model holds already, or that leave it within `cells`."""
-    free = [set(clique) for clique in held]
+    free = [set(clique) for clique in measured_cliques]
     return [
         clique
         for clique in candidates
-        if any(set(clique) <= scope for scope in free) or model_cells(shape, [*held, clique]) <= cells
+        if any(set(clique) <= scope for scope in free) or model_cells(shape, [*measured_cliques, clique]) <= cells
     ]
 
 
 def _choose(
-    ask: Measurements,
+    measurements: Measurements,
     allowed: list[Clique],
     weights: dict[Clique, float],
     model: Tree,
@@ -116,5 +116,6 @@ def _choose(
 ) -> Clique:
     expected = [total * model.marginal(clique) for clique in allowed]
     offsets = [noise * counts.size for counts in expected]
-    drawn = ask(Choice(tuple(allowed), expected, [weights[clique] for clique in allowed], offsets, quanta))
+    choice_weights = [weights[clique] for clique in allowed]
+    drawn = measurements(MarginalChoice(tuple(allowed), expected, choice_weights, offsets, quanta))
     return allowed[int(drawn[0])]

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from tacit.errors import PlanError
 from tacit.methods.synthesis.discretisation import Codes
-from tacit.methods.synthesis.raking import simplex
+from tacit.methods.synthesis.raking import project_to_simplex
 
 Array = NDArray[np.float64]
 Clique = tuple[int, ...]
@@ -81,7 +81,7 @@ class Tree:
             joint = np.zeros([shape[c] for c in scope])
             for axes, values in factors:
                 if column in axes:
-                    joint += spread(values, axes, scope)
+                    joint += broadcast_to_scope(values, axes, scope)
             highest = joint.max(axis=-1, keepdims=True)
             weights = np.exp(joint - highest)
             total = weights.sum(axis=-1, keepdims=True)
@@ -123,7 +123,7 @@ class Tree:
         return {f"table.{column}": table for column, table in zip(self.order, self.tables, strict=True)}
 
 
-def spread(values: Array, axes: Clique, scope: Clique) -> Array:
+def broadcast_to_scope(values: Array, axes: Clique, scope: Clique) -> Array:
     """An array over `axes` as one that broadcasts over `scope`, which holds them all."""
     ordered = np.transpose(values, np.argsort([scope.index(axis) for axis in axes]))
     sizes = iter(ordered.shape)
@@ -131,7 +131,7 @@ def spread(values: Array, axes: Clique, scope: Clique) -> Array:
 
 
 @dataclass(frozen=True, eq=False)
-class Measured:
+class Measurement:
     """Noisy counts of one marginal."""
 
     axes: Clique  # its columns, increasing
@@ -144,10 +144,10 @@ class Measured:
         return float(max(self.deviation, 1e-6) ** -2.0)
 
 
-def pooled(measured: Sequence[Measured]) -> list[Measured]:
+def pool_measurements(measurements: Sequence[Measurement]) -> list[Measurement]:
     """One measurement a marginal: repeated ones are averaged by their precision, which loses nothing."""
-    groups: dict[Clique, list[Measured]] = {}
-    for measurement in measured:
+    groups: dict[Clique, list[Measurement]] = {}
+    for measurement in measurements:
         groups.setdefault(measurement.axes, []).append(measurement)
     result = []
     for axes, repeats in groups.items():
@@ -155,14 +155,14 @@ def pooled(measured: Sequence[Measured]) -> list[Measured]:
         counts = np.tensordot(
             precisions / precisions.sum(), np.stack([measurement.counts for measurement in repeats]), 1
         )
-        result.append(Measured(axes, counts, float(precisions.sum() ** -0.5)))
+        result.append(Measurement(axes, counts, float(precisions.sum() ** -0.5)))
     return result
 
 
-def records(measured: Sequence[Measured]) -> float:
+def record_count(measurements: Sequence[Measurement]) -> float:
     """The number of records by the sums of all measurements, with the least variance; at least 1."""
-    weights = [measurement.precision / measurement.counts.size for measurement in measured]
-    return max(1.0, float(np.average([measurement.counts.sum() for measurement in measured], weights=weights)))
+    weights = [measurement.precision / measurement.counts.size for measurement in measurements]
+    return max(1.0, float(np.average([measurement.counts.sum() for measurement in measurements], weights=weights)))
 
 
 def require_mbi() -> Any:
@@ -180,8 +180,8 @@ def require_mbi() -> Any:
     return mbi
 
 
-def proportional(
-    shape: Sequence[int], measured: Sequence[Measured], *, sweeps: int, start: Potentials | None = None
+def fit_proportional(
+    shape: Sequence[int], measured: Sequence[Measurement], *, sweeps: int, start: Potentials | None = None
 ) -> Potentials:
     """Log-potentials by iterative proportional fitting: in turn each measured marginal is made the model's own."""
     # Counts are first brought to the simplex, and one record is added to every cell on both sides, so that all
@@ -189,9 +189,9 @@ def proportional(
     # measured: the noisiest come first in a sweep, so that the others are fitted better; start: potentials to begin
     # with, None is the uniform distribution
     potentials = dict(start or {})
-    measurements = sorted(pooled(measured), key=lambda measurement: -measurement.deviation)
-    total = records(measured)
-    goals = [simplex(measurement.counts, total) + 1.0 for measurement in measurements]
+    measurements = sorted(pool_measurements(measured), key=lambda measurement: -measurement.deviation)
+    total = record_count(measured)
+    goals = [project_to_simplex(measurement.counts, total) + 1.0 for measurement in measurements]
     for _ in range(sweeps):
         for measurement, goal in zip(measurements, goals, strict=True):
             present = Tree.from_potentials(shape, potentials).marginal(measurement.axes) * total + 1.0
@@ -201,7 +201,7 @@ def proportional(
 
 def estimate(
     shape: Sequence[int],
-    measured: Sequence[Measured],
+    measured: Sequence[Measurement],
     *,
     iterations: int,
     sweeps: int = 10,
@@ -211,19 +211,20 @@ def estimate(
     mbi = require_mbi()
     import jax
 
-    begun = _folded(shape, proportional(shape, measured, sweeps=sweeps, start=start))
+    begun = _fold_potentials(shape, fit_proportional(shape, measured, sweeps=sweeps, start=start))
     with jax.enable_x64(True):
         domain = mbi.Domain(range(len(shape)), shape)
-        noisy = [mbi.LinearMeasurement(m.counts.ravel(), m.axes, m.precision**-0.5) for m in pooled(measured)]
+        pooled = pool_measurements(measured)
+        noisy = [mbi.LinearMeasurement(m.counts.ravel(), m.axes, m.precision**-0.5) for m in pooled]
         tables = {axes: mbi.Factor(domain.project(axes), jax.numpy.asarray(v)) for axes, v in begun.items()}
         warm = mbi.CliqueVector(domain, tuple(tables), tables)
         fitter = mbi.estimation.MirrorDescent()
-        model = fitter.estimate(domain, noisy, records(measured), iters=iterations, warm_start=warm)
+        model = fitter.estimate(domain, noisy, record_count(measured), iters=iterations, warm_start=warm)
         potentials = {axes: np.asarray(model.potentials[axes].values) for axes in model.potentials.cliques}
     return Tree.from_potentials(shape, potentials)
 
 
-def _folded(shape: Sequence[int], potentials: Potentials) -> Mapping[Clique, Array]:
+def _fold_potentials(shape: Sequence[int], potentials: Potentials) -> Mapping[Clique, Array]:
     """The same model with potentials of its maximal cliques alone."""
     folded: dict[Clique, Array] = {}
     for axes in sorted(potentials, key=len, reverse=True):
@@ -231,5 +232,5 @@ def _folded(shape: Sequence[int], potentials: Potentials) -> Mapping[Clique, Arr
         if home is None:
             folded[axes] = np.array(potentials[axes])
         else:
-            folded[home] += spread(potentials[axes], axes, home)
+            folded[home] += broadcast_to_scope(potentials[axes], axes, home)
     return folded

@@ -14,14 +14,14 @@ from typing import ClassVar
 import numpy as np
 
 from tacit.methods.synthesis.baselines import graphical
-from tacit.methods.synthesis.baselines.graphical import Clique, Measured, records
+from tacit.methods.synthesis.baselines.graphical import Clique, Measurement, record_count
 from tacit.methods.synthesis.baselines.plan import Measurements, TablePlan, TableSynthesizer
 from tacit.methods.synthesis.plan import Progress
-from tacit.methods.synthesis.raking import simplex
+from tacit.methods.synthesis.raking import project_to_simplex
 from tacit.privacy.certificate.certificate import Release
-from tacit.privacy.mechanisms.marginals import Choice
+from tacit.privacy.mechanisms.marginals import MarginalChoice
 from tacit.privacy.vault.vault import Vault
-from tacit.validation import whole
+from tacit.validation import require_whole
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,7 +37,7 @@ class MstPlan(TablePlan):
     """of mirror descent (post-processing)."""
 
     def __post_init__(self) -> None:
-        whole(iterations=self.iterations)
+        require_whole(iterations=self.iterations)
         super().__post_init__()
 
     @property
@@ -62,20 +62,20 @@ def fit(plan: MstPlan, vault: Vault, *, seed: int = 0, progress: Progress | None
         BudgetExceeded: the ledger cannot pay for the plan.
     """
     graphical.require_mbi()
-    ask = Measurements(plan, vault, progress)
+    measurements = Measurements(plan, vault, progress)
     shape = plan.discretisation.shape
     columns = len(shape)
-    measured = [ask.marginal((column,), columns - 1) for column in range(columns)]
-    pairs = _spanning_tree(ask, measured, columns)
-    measured += [ask.marginal(pair, columns) for pair in pairs]
+    measured = [measurements.marginal((column,), columns - 1) for column in range(columns)]
+    pairs = _spanning_tree(measurements, measured, columns)
+    measured += [measurements.marginal(pair, columns) for pair in pairs]
     tree = graphical.estimate(shape, measured, iterations=plan.iterations)
-    return ask.release(tree)
+    return measurements.release(tree)
 
 
-def _spanning_tree(ask: Measurements, singles: list[Measured], quanta: int) -> list[Clique]:
+def _spanning_tree(measurements: Measurements, singles: list[Measurement], quanta: int) -> list[Clique]:
     """Kruskal's algorithm with noisy choices: pairs that independent columns fit worst, joining part by part."""
-    total = records(singles)
-    counts = [simplex(single.counts, total) for single in singles]
+    total = record_count(singles)
+    counts = [project_to_simplex(single.counts, total) for single in singles]
     home = list(range(len(singles)))
     pairs: list[Clique] = []
     while len(set(home)) > 1:
@@ -84,7 +84,7 @@ def _spanning_tree(ask: Measurements, singles: list[Measured], quanta: int) -> l
         if len(joining) > 1:
             expected = [np.outer(counts[a], counts[b]) / total for a, b in joining]
             even, none = [1.0] * len(joining), [0.0] * len(joining)
-            chosen = int(ask(Choice(joining, expected, even, none, quanta))[0])
+            chosen = int(measurements(MarginalChoice(joining, expected, even, none, quanta))[0])
         a, b = joining[chosen]
         home = [home[a] if part == home[b] else part for part in home]
         pairs.append((a, b))

@@ -26,19 +26,20 @@ from torch import Tensor, nn
 from torch.nn.functional import softplus
 
 from tacit.errors import DataError, PlanError
+from tacit.methods.synthesis import training
 from tacit.methods.synthesis.baselines.pate_gan_plan import PART, GanPretraining, PateGanPlan
-from tacit.methods.synthesis.discretisation import as_trajectories
+from tacit.methods.synthesis.discretisation import to_trajectories
 from tacit.methods.synthesis.encoding import Encoder
-from tacit.methods.synthesis.plan import Progress, scheduled
-from tacit.methods.synthesis.training import MovingAverage, PublicProgress, load_parameters, load_pretrained, on_cpu
+from tacit.methods.synthesis.plan import Progress, scheduled_rate
+from tacit.methods.synthesis.training import MovingAverage, PublicProgress, load_parameters, load_pretrained
 from tacit.privacy.certificate.certificate import Release
-from tacit.privacy.vault.base import exhausted
+from tacit.privacy.vault.base import exhausted_error
 from tacit.privacy.vault.vault import Vault
 
 if TYPE_CHECKING:
     from tacit.data.trajectories import Trajectories
 
-__all__ = ["GanPretraining", "GanSynthesizer", "PateGanPlan", "PretrainedGan", "Real", "fit", "pretrain_gan"]
+__all__ = ["GanPretraining", "GanSynthesizer", "PateGanPlan", "PretrainedGan", "RealRows", "fit", "pretrain_gan"]
 
 
 BETAS = (0.5, 0.99)
@@ -187,7 +188,7 @@ def pretrain_gan(
     labels = torch.cat([torch.ones(config.batch), torch.zeros(config.batch)])
     plain = torch.zeros(config.batch, encoder.bounded_size)
     for step in range(config.steps):
-        rate = scheduled(config.learning_rate, step, config.steps, 0, "cosine")
+        rate = scheduled_rate(config.learning_rate, step, config.steps, 0, "cosine")
         chosen = torch.randint(len(columns["rewards"]), (config.batch,), generator=random).numpy()
         batch = {name: torch.from_numpy(np.asarray(column)[chosen]) for name, column in columns.items()}
         rows = torch.cat([encoder.encode(batch, plain), generator.draw(config.batch, random)])
@@ -196,7 +197,7 @@ def pretrain_gan(
         descend(optimizers[0], generator_loss(generator, student, config.batch, random), rate)
         if progress is not None:
             progress(step + 1, config.steps, loss.item())
-    weights = [on_cpu(dict(network.named_parameters())) for network in (generator, student)]
+    weights = [training.copy_to_cpu(dict(network.named_parameters())) for network in (generator, student)]
     return PretrainedGan(encoder, weights[0], weights[1], config.provenance)
 
 
@@ -204,7 +205,7 @@ _AT_ONCE = 100_000  # rows sampled in one go
 
 
 @dataclass(frozen=True)
-class Real:
+class RealRows:
     """What a teacher sees of its units: their encoded rows, values on a bound where they are, with their waves."""
 
     encoder: Encoder
@@ -253,7 +254,7 @@ class GanSynthesizer:
 
     def sample(self, count: int, *, seed: int = 0) -> Trajectories:
         """`count` independent transitions as a data set that belongs to nobody, one unit a row."""
-        return as_trajectories(self.sample_columns(count, seed=seed), self.encoder.spec)
+        return to_trajectories(self.sample_columns(count, seed=seed), self.encoder.spec)
 
     def to_json(self) -> dict[str, Any]:
         """What `from_saved` needs beside the plan, in words."""
@@ -308,13 +309,13 @@ def fit(
         BudgetExceeded: the ledger cannot pay for the plan.
     """
     generator, student = _start(plan, vault, pretrained, seed)
-    real, random = Real(generator.encoder, plan.harmonics), torch.Generator().manual_seed(seed)
+    real, random = RealRows(generator.encoder, plan.harmonics), torch.Generator().manual_seed(seed)
     optimizers = adam(generator, plan.generator_rate), adam(student, plan.student_rate)
     average = MovingAverage(generator, decay=plan.ema)
     answered: deque[tuple[Tensor, Tensor]] = deque(maxlen=plan.window)
     run = vault.reserve(plan)
-    if vault.touched(run):
-        raise exhausted(run, PART)
+    if vault.has_started(run):
+        raise exhausted_error(run, PART)
 
     for step in range(plan.steps):
         with torch.no_grad():

@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import ClassVar, Literal, get_args
 
-from tacit.methods.synthesis.plan import SynthesisPlan, declared, label, pretrained_on, scheduled
+from tacit.methods.synthesis.plan import SynthesisPlan, label, pretraining_clause, require_provenance, scheduled_rate
 from tacit.parameters import Option
 from tacit.privacy.mechanisms.votes import TeacherVotes
 from tacit.privacy.sentences import Label, clause
-from tacit.validation import check, fraction, positive, whole
+from tacit.validation import require_fraction, require_positive, require_valid, require_whole
 
 Labels = Literal["shares", "majority"]
 
@@ -31,10 +31,10 @@ class GanPretraining:
     generator_rate: float = 8e-6
 
     def __post_init__(self) -> None:
-        declared(self.provenance)
-        whole(steps=self.steps, batch=self.batch)
-        positive(learning_rate=self.learning_rate, generator_rate=self.generator_rate)
-        check("penalty", self.penalty, 0 <= self.penalty < float("inf"), "a finite number >= 0")
+        require_provenance(self.provenance)
+        require_whole(steps=self.steps, batch=self.batch)
+        require_positive(learning_rate=self.learning_rate, generator_rate=self.generator_rate)
+        require_valid("penalty", self.penalty, 0 <= self.penalty < float("inf"), "a finite number >= 0")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -107,16 +107,17 @@ class PateGanPlan(SynthesisPlan):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        whole(opponents=self.opponents, width=self.width, depth=self.depth, window=self.window)
-        whole(student_width=self.student_width, student_updates=self.student_updates, student_batch=self.student_batch)
-        whole(generator_updates=self.generator_updates, generator_batch=self.generator_batch)
-        positive(student_rate=self.student_rate, generator_rate=self.generator_rate)
-        fraction(ema=self.ema)
+        require_whole(opponents=self.opponents, width=self.width, depth=self.depth, window=self.window)
+        require_whole(student_width=self.student_width, student_updates=self.student_updates)
+        require_whole(student_batch=self.student_batch)
+        require_whole(generator_updates=self.generator_updates, generator_batch=self.generator_batch)
+        require_positive(student_rate=self.student_rate, generator_rate=self.generator_rate)
+        require_fraction(ema=self.ema)
         valid = type(self.hold) is int and 0 <= self.hold < self.steps
-        check("hold", self.hold, valid, "a whole number below the steps")
-        check("labels", self.labels, self.labels in get_args(Labels), "shares or majority")
-        check("harmonics", self.harmonics, self.harmonics in range(9), "a whole number from 0 to 8")
-        check("penalty", self.penalty, 0 <= self.penalty < float("inf"), "a finite number >= 0")
+        require_valid("hold", self.hold, valid, "a whole number below the steps")
+        require_valid("labels", self.labels, self.labels in get_args(Labels), "shares or majority")
+        require_valid("harmonics", self.harmonics, self.harmonics in range(9), "a whole number from 0 to 8")
+        require_valid("penalty", self.penalty, 0 <= self.penalty < float("inf"), "a finite number >= 0")
 
     @classmethod
     def paper(cls, *, pretraining: GanPretraining | None = None) -> PateGanPlan:
@@ -152,7 +153,7 @@ class PateGanPlan(SynthesisPlan):
         if step < self.hold:
             return 0.0
         peak = self.generator_rate if self.pretraining is None else self.pretraining.generator_rate
-        return scheduled(peak, step - self.hold, self.steps - self.hold, 0, "cosine")
+        return scheduled_rate(peak, step - self.hold, self.steps - self.hold, 0, "cosine")
 
     def parts(self) -> tuple[TeacherVotes, ...]:
         """The only touch of private rows: T batches of noisy counts of votes."""
@@ -172,4 +173,4 @@ class PateGanPlan(SynthesisPlan):
     def label(self) -> Label:
         """The certificate's statements."""
         provenance = None if self.pretraining is None else self.pretraining.provenance
-        return label(clause("votes", steps=self.steps), public=(pretrained_on(provenance),))
+        return label(clause("votes", steps=self.steps), public=(pretraining_clause(provenance),))

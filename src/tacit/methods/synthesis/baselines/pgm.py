@@ -22,7 +22,7 @@ from tacit.methods.synthesis.discretisation import Discretisation
 from tacit.methods.synthesis.plan import Progress
 from tacit.privacy.certificate.certificate import Release
 from tacit.privacy.vault.vault import Vault
-from tacit.validation import whole
+from tacit.validation import require_whole
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,8 +48,8 @@ class PgmPlan(TablePlan):
     """of mirror descent (post-processing)."""
 
     def __post_init__(self) -> None:
-        whole(0, pairs=self.pairs, triples=self.triples, cliques_seed=self.cliques_seed)
-        whole(cells=self.cells, iterations=self.iterations)
+        require_whole(0, pairs=self.pairs, triples=self.triples, cliques_seed=self.cliques_seed)
+        require_whole(cells=self.cells, iterations=self.iterations)
         super().__post_init__()
 
     @classmethod
@@ -87,8 +87,8 @@ class PgmPlan(TablePlan):
 def fit(plan: PgmPlan, vault: Vault, *, seed: int = 0, progress: Progress | None = None) -> Release[TableSynthesizer]:
     """Make a synthesizer under the plan's promise; arguments and errors as of `mst.fit`."""
     graphical.require_mbi()
-    ask = Measurements(plan, vault, progress)
+    measurements = Measurements(plan, vault, progress)
     share = plan.quanta // len(plan.cliques)
-    measured = [ask.marginal(clique, share // len(group)) for group in plan.cliques for clique in group]
+    measured = [measurements.marginal(clique, share // len(group)) for group in plan.cliques for clique in group]
     tree = graphical.estimate(plan.discretisation.shape, measured, iterations=plan.iterations)
-    return ask.release(tree)
+    return measurements.release(tree)

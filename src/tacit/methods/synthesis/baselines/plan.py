@@ -12,14 +12,14 @@ from numpy.typing import NDArray
 
 from tacit.errors import PlanError
 from tacit.methods import load_class
-from tacit.methods.synthesis.baselines.graphical import Clique, Measured, Tree
-from tacit.methods.synthesis.discretisation import Codes, Discretisation, as_trajectories
+from tacit.methods.synthesis.baselines.graphical import Clique, Measurement, Tree
+from tacit.methods.synthesis.discretisation import Codes, Discretisation, to_trajectories
 from tacit.methods.synthesis.plan import Progress, SynthesisPlan, label
 from tacit.parameters import Option
 from tacit.privacy.certificate.certificate import Release
 from tacit.privacy.mechanisms.marginals import Marginal, Marginals, Query
 from tacit.privacy.sentences import Label, clause
-from tacit.privacy.vault.base import exhausted
+from tacit.privacy.vault.base import exhausted_error
 from tacit.privacy.vault.vault import Vault
 
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ class TablePlan(SynthesisPlan):
     def label(self) -> Label:
         """The certificate's statements."""
         marginals = clause("chosen_marginals" if self.choices else "marginals", quanta=self.quanta)
-        return label(marginals, public=self.discretisation.shaped(), choices="bins_chosen")
+        return label(marginals, public=self.discretisation.public_clauses(), choices="bins_chosen")
 
 
 class Measurements:
@@ -96,17 +96,17 @@ class Measurements:
             remedy = "build the plan with Discretisation(vault.spec, ...)"
             raise PlanError(what, where=f"{plan.method} plan", expected=expected, remedy=remedy)
         self._run = vault.reserve(plan)
-        if vault.touched(self._run):
-            raise exhausted(self._run, PART)
+        if vault.has_started(self._run):
+            raise exhausted_error(self._run, PART)
         self._plan, self._vault, self._progress, self.left = plan, vault, progress, plan.quanta
 
     def deviation(self, quanta: int) -> float:
         """Standard deviation of a cell of a marginal that takes so many quanta."""
         return (self._plan.noise_multiplier or 0.0) / float(np.sqrt(quanta))
 
-    def marginal(self, axes: Clique, quanta: int) -> Measured:
+    def marginal(self, axes: Clique, quanta: int) -> Measurement:
         """The noisy counts of some columns."""
-        return Measured(axes, self(Marginal(axes, quanta)), self.deviation(quanta))
+        return Measurement(axes, self(Marginal(axes, quanta)), self.deviation(quanta))
 
     def release(self, model: Tree | SyntheticRecords) -> Release[TableSynthesizer]:
         """What rows are drawn from, with its certificate."""
@@ -174,7 +174,7 @@ class TableSynthesizer:
 
     def sample(self, count: int, *, seed: int = 0) -> Trajectories:
         """`count` independent transitions as a data set that belongs to nobody, one unit a row."""
-        return as_trajectories(self.sample_columns(count, seed=seed), self.plan.discretisation.spec)
+        return to_trajectories(self.sample_columns(count, seed=seed), self.plan.discretisation.spec)
 
     def to_json(self) -> dict[str, Any]:
         """What `arrays` and the plan do not hold."""

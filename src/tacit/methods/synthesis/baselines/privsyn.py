@@ -17,15 +17,15 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.methods.synthesis.baselines.graphical import Array, Clique, Measured, records
+from tacit.methods.synthesis.baselines.graphical import Array, Clique, Measurement, record_count
 from tacit.methods.synthesis.baselines.plan import Measurements, SyntheticRecords, TablePlan, TableSynthesizer
 from tacit.methods.synthesis.discretisation import Codes
 from tacit.methods.synthesis.plan import Progress
-from tacit.methods.synthesis.raking import simplex
+from tacit.methods.synthesis.raking import project_to_simplex
 from tacit.privacy.certificate.certificate import Release
 from tacit.privacy.mechanisms.marginals import Dependence
 from tacit.privacy.vault.vault import Vault
-from tacit.validation import whole
+from tacit.validation import require_whole
 
 _FINENESS = 20
 """Quanta of the marginal of one column; all others are whole numbers of them, too."""
@@ -47,7 +47,7 @@ class PrivSynPlan(TablePlan):
     """rounds of its gradual update (post-processing)."""
 
     def __post_init__(self) -> None:
-        whole(cells=self.cells, records=self.records, rounds=self.rounds)
+        require_whole(cells=self.cells, records=self.records, rounds=self.rounds)
         super().__post_init__()
 
     @property
@@ -72,22 +72,21 @@ def fit(
         PlanExhausted: the plan was begun before.
         BudgetExceeded: the ledger cannot pay for the plan.
     """
-    ask = Measurements(plan, vault, progress)
+    measurements = Measurements(plan, vault, progress)
     shape = plan.discretisation.shape
     pairs = tuple(combinations(range(len(shape)), 2))
-    distances = ask(Dependence(pairs, plan.quanta // 10))
-    singles = [ask.marginal((column,), _FINENESS) for column in range(len(shape))]
-    chosen = select(shape, pairs, distances, math.sqrt(2 / math.pi) * ask.deviation(ask.left))
-    cliques = combined(shape, chosen, plan.cells)
-    measured = [
-        ask.marginal(axes, quanta) for axes, quanta in zip(cliques, _shares(shape, cliques, ask.left), strict=True)
-    ]
-    counts = consistent([*singles, *measured])
+    distances = measurements(Dependence(pairs, plan.quanta // 10))
+    singles = [measurements.marginal((column,), _FINENESS) for column in range(len(shape))]
+    chosen = select(shape, pairs, distances, math.sqrt(2 / math.pi) * measurements.deviation(measurements.left))
+    cliques = combine_pairs(shape, chosen, plan.cells)
+    shares = _shares(shape, cliques, measurements.left)
+    measured = [measurements.marginal(axes, quanta) for axes, quanta in zip(cliques, shares, strict=True)]
+    counts = make_consistent([*singles, *measured])
     goals = {axes: counts[axes] for axes in cliques}
     columns = [counts[(column,)] for column in range(len(shape))]
     rng = np.random.default_rng(seed)
     codes = gradual_update(columns, goals, count=plan.records, rounds=plan.rounds, rng=rng)
-    return ask.release(SyntheticRecords(codes))
+    return measurements.release(SyntheticRecords(codes))
 
 
 def select(shape: Sequence[int], pairs: Sequence[Clique], distances: Array, noise: float) -> list[Clique]:
@@ -106,7 +105,7 @@ def select(shape: Sequence[int], pairs: Sequence[Clique], distances: Array, nois
     return [pair for pair, taken in zip(pairs, held, strict=True) if taken]
 
 
-def combined(shape: Sequence[int], pairs: Sequence[Clique], cells: int) -> list[Clique]:
+def combine_pairs(shape: Sequence[int], pairs: Sequence[Clique], cells: int) -> list[Clique]:
     """The pairs, where possible inside larger marginals of at most `cells` cells (algorithm 2)."""
     # A larger marginal has only chosen pairs, and shares at most two columns with those taken before it.
     joined = set(pairs)
@@ -134,20 +133,20 @@ def _shares(shape: Sequence[int], cliques: Sequence[Clique], quanta: int) -> lis
 _ROUNDS = 3
 
 
-def consistent(measured: Sequence[Measured]) -> dict[Clique, Array]:
+def make_consistent(measured: Sequence[Measurement]) -> dict[Clique, Array]:
     """Counts of every measured marginal that add up to one total, nowhere negative, and nearly agree where they
     meet."""
-    total = records(measured)
+    total = record_count(measured)
     counts = {measurement.axes: measurement.counts for measurement in measured}
     meets = {tuple(sorted(set(a.axes) & set(b.axes))) for a, b in combinations(measured, 2)} - {()}
     for _ in range(_ROUNDS):
         for shared in sorted(meets, key=lambda clique: (len(clique), clique)):
-            counts |= _agreeing(shared, [one for one in measured if set(shared) <= set(one.axes)], counts)
-        counts = {axes: simplex(values, total) for axes, values in counts.items()}
+            counts |= _reconcile(shared, [one for one in measured if set(shared) <= set(one.axes)], counts)
+        counts = {axes: project_to_simplex(values, total) for axes, values in counts.items()}
     return counts
 
 
-def _agreeing(shared: Clique, holders: Sequence[Measured], counts: dict[Clique, Array]) -> dict[Clique, Array]:
+def _reconcile(shared: Clique, holders: Sequence[Measurement], counts: dict[Clique, Array]) -> dict[Clique, Array]:
     """The holders' counts after each took over the average of their sums over `shared`, weighted by precision."""
     sums, spreads = [], []
     for holder in holders:
@@ -192,7 +191,7 @@ def _update(codes: Codes, axes: Clique, goal: Array, step: float, rng: np.random
     added = np.where(present > 0, np.minimum(missing, step * present), step * missing)
     if added.sum() < 1:
         return
-    moved = np.flatnonzero(rng.random(len(codes)) < _leaving(present, wanted, float(added.sum()))[cells])
+    moved = np.flatnonzero(rng.random(len(codes)) < _leaving_shares(present, wanted, float(added.sum()))[cells])
     ends = np.cumsum(added / added.sum())
     to = np.minimum(np.searchsorted(ends, rng.random(len(moved)), "right"), goal.size - 1)
     copied = (rng.random(len(moved)) < 0.5) & (present[to] > 0)
@@ -203,7 +202,7 @@ def _update(codes: Codes, axes: Clique, goal: Array, step: float, rng: np.random
         codes[moved[~copied], axis] = values
 
 
-def _leaving(present: NDArray[np.int64], wanted: Array, total: float) -> Array:
+def _leaving_shares(present: NDArray[np.int64], wanted: Array, total: float) -> Array:
     """The share of each cell's records that leave: up to its excess, evenly limited so that `total` leave in all."""
     share = np.maximum(present - wanted, 0.0) / np.maximum(present, 1)
     low, high = 0.0, 1.0

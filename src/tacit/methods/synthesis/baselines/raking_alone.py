@@ -14,13 +14,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacit.data.trajectories import Trajectories
-from tacit.methods.synthesis.discretisation import as_trajectories
+from tacit.methods.synthesis import raking
+from tacit.methods.synthesis.discretisation import to_trajectories
 from tacit.methods.synthesis.plan import Progress, SynthesisPlan, label
-from tacit.methods.synthesis.raking import PART, NoisyHistograms, Raking, asked, resampled, simplex
+from tacit.methods.synthesis.raking import PART, NoisyHistograms, Raking, project_to_simplex, resample
 from tacit.privacy.certificate.certificate import Release
 from tacit.privacy.mechanisms.sums import PoissonSum
 from tacit.privacy.sentences import Label
-from tacit.privacy.vault.base import exhausted
+from tacit.privacy.vault.base import exhausted_error
 from tacit.privacy.vault.vault import Vault
 
 
@@ -38,13 +39,14 @@ class RakingPlan(SynthesisPlan):
         """The only touch of private rows."""
         return (self.raking.part(self.noise_multiplier),)
 
-    def released(self, values: NDArray[np.float64]) -> NoisyHistograms:
+    def noisy_histograms(self, values: NDArray[np.float64]) -> NoisyHistograms:
         """The histograms that a run of this plan released."""
         return NoisyHistograms(self.raking, self.parts()[0], self.unit, values, self.raking.steps)
 
     def label(self) -> Label:
         """The certificate's statements."""
-        return label(self.raking.released(), public=self.raking.discretisation.shaped(), choices="bins_chosen")
+        public = self.raking.discretisation.public_clauses()
+        return label(self.raking.covered_clause(), public=public, choices="bins_chosen")
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,17 +63,17 @@ class RakedColumns:
     def sample_columns(self, count: int, *, seed: int) -> dict[str, NDArray[Any]]:
         """`count` rows of a larger sample, drawn by their weights, as columns of raw units inside the public bounds."""
         # seed: of the sampling, public, since sampling is post-processing
-        released, raking = self.plan.released(self.histograms), self.plan.raking
+        released, raking = self.plan.noisy_histograms(self.histograms), self.plan.raking
         rng, drawn = np.random.default_rng(seed), max(raking.pool, 2 * count)
         shares = released.shares()[0][: len(raking.discretisation.axes)]
-        codes = [rng.choice(share.size, drawn, p=simplex(share, 1.0)) for share in shares]
+        codes = [rng.choice(share.size, drawn, p=project_to_simplex(share, 1.0)) for share in shares]
         rows = raking.discretisation.decode(np.stack(codes, axis=1).astype(np.int32), rng)
-        chosen = resampled(released.weights(rows), count, rng)
+        chosen = resample(released.weights(rows), count, rng)
         return {name: column[chosen] for name, column in rows.items()}
 
     def sample(self, count: int, *, seed: int = 0) -> Trajectories:
         """`count` rows as a data set that belongs to nobody, one unit a row."""
-        return as_trajectories(self.sample_columns(count, seed=seed), self.plan.raking.discretisation.spec)
+        return to_trajectories(self.sample_columns(count, seed=seed), self.plan.raking.discretisation.spec)
 
     def to_json(self) -> dict[str, Any]:
         """What `arrays` and the plan do not hold: nothing."""
@@ -105,10 +107,10 @@ def fit(plan: RakingPlan, vault: Vault, *, seed: int = 0, progress: Progress | N
     """
     plan.raking.require(vault.spec)
     run = vault.reserve(plan)
-    if vault.touched(run):
-        raise exhausted(run, PART)
+    if vault.has_started(run):
+        raise exhausted_error(run, PART)
     sums = []
-    for histograms in asked(vault, run, PART, plan.raking.tables):
+    for histograms in raking.release_histograms(vault, run, PART, plan.raking.tables):
         sums.append(histograms)
         if progress is not None:
             progress(len(sums), plan.raking.steps)
@@ -131,7 +133,7 @@ class Closeness:
 
     def __call__(self, value: Any, plan: RakingPlan, vault: Vault) -> float:
         """The score of a value with `sample_columns`, by fresh noisy histograms under the plan."""
-        shares, _ = plan.released(fit(plan, vault).value.histograms).shares()
-        synthetic = plan.raking.shares_of(value.sample_columns(self.rows, seed=self.seed))
+        shares, _ = plan.noisy_histograms(fit(plan, vault).value.histograms).shares()
+        synthetic = plan.raking.public_shares(value.sample_columns(self.rows, seed=self.seed))
         distances = [np.square(share - ours).sum() for share, ours in zip(shares, synthetic, strict=True)]
         return -float(np.mean(distances))

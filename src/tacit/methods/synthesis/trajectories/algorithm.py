@@ -32,17 +32,18 @@ from tacit.hardware import torch_device
 from tacit.methods.synthesis.diffusion import Denoiser, chains
 from tacit.methods.synthesis.encoding import Encoder
 from tacit.methods.synthesis.plan import Progress, Sampler
-from tacit.methods.synthesis.raking import resampled
+from tacit.methods.synthesis.raking import resample
 from tacit.methods.synthesis.training import Observe, Training, starting_point
+from tacit.methods.synthesis.trajectories import stitching
 from tacit.methods.synthesis.trajectories.models import FragmentLoss, FragmentModel, StartLoss
-from tacit.methods.synthesis.trajectories.networks import Around
+from tacit.methods.synthesis.trajectories.networks import ContextFeatures
 from tacit.methods.synthesis.trajectories.plan import FRAGMENTS, STARTS, TrajectoriesPlan
 from tacit.methods.synthesis.trajectories.pretraining import PretrainedModels, pretrain
-from tacit.methods.synthesis.trajectories.stitching import Populated, Stitched, drawn_again, picked, stitch, weights_of
+from tacit.methods.synthesis.trajectories.stitching import PopulatedBins, Stitched, stitch, trajectory_weights
 from tacit.privacy.certificate.certificate import Release
 from tacit.privacy.mechanisms.base import Objective
 from tacit.privacy.vault.vault import Vault
-from tacit.validation import whole
+from tacit.validation import require_whole
 
 if TYPE_CHECKING:
     from tacit.data.trajectories import Trajectories
@@ -92,7 +93,7 @@ class TrajectorySynthesizer:
         """`count` trajectories as columns of raw units inside the public bounds.
 
         They are independent, or, with released histograms, taken from a larger sample so that their rows agree with
-        these (`stitching.weights_of`).
+        these (`stitching.trajectory_weights`).
 
         Args:
             count: how many trajectories; at least 1.
@@ -104,15 +105,15 @@ class TrajectorySynthesizer:
             HardwareError: there is no such device.
             PlanError: there is nothing to sample, or the model gives values that are not finite.
         """
-        whole(count=count)
+        require_whole(count=count)
         generator = torch.Generator().manual_seed(seed)
         where = torch_device(device, where="Synthesizer.sample_trajectories")
-        sampler, released = sampler or self.plan.sampler, self.plan.released(self.histograms, self.sums)
+        sampler, released = sampler or self.plan.sampler, self.plan.noisy_histograms(self.histograms, self.sums)
         if released is None:
-            return self._stitched(count, 0, sampler, generator, where)
-        stitched = self._stitched(candidates(count), released.raking.pool, sampler, generator, where)
-        weights = weights_of(released, stitched, count=count, episodes=self.plan.episodes_per_unit)
-        return picked(stitched, resampled(weights, count, np.random.default_rng(seed)))
+            return self._draw_stitched(count, 0, sampler, generator, where)
+        stitched = self._draw_stitched(candidate_count(count), released.raking.pool, sampler, generator, where)
+        weights = trajectory_weights(released, stitched, count=count, episodes=self.plan.episodes_per_unit)
+        return stitching.pick_trajectories(stitched, resample(weights, count, np.random.default_rng(seed)))
 
     def sample_columns(
         self, count: int, *, seed: int, sampler: Sampler | None = None, device: str = "cpu"
@@ -130,46 +131,47 @@ class TrajectorySynthesizer:
         Raises:
             HardwareError, PlanError: as of `sample_trajectories`.
         """
-        whole(count=count)
+        require_whole(count=count)
         where = torch_device(device, where="Synthesizer.sample_columns")
-        released = self.plan.released(self.histograms, self.sums)
+        released = self.plan.noisy_histograms(self.histograms, self.sums)
         generator, rng = torch.Generator().manual_seed(seed), np.random.default_rng(seed)
         pool = count if released is None else max(released.raking.pool, 2 * count)
-        columns = self._stitched(1, pool, sampler or self.plan.sampler, generator, where).columns
+        columns = self._draw_stitched(1, pool, sampler or self.plan.sampler, generator, where).columns
         if released is None:
             chosen = rng.choice(len(columns["rewards"]), count, replace=False)
         else:
-            chosen = resampled(released.weights(columns), count, rng)
+            chosen = resample(released.weights(columns), count, rng)
         return {name: column[chosen] for name, column in columns.items()}
 
-    def _stitched(
+    def _draw_stitched(
         self, count: int, rows: int, sampler: Sampler, generator: torch.Generator, device: torch.device
     ) -> Stitched:
         """Independent trajectories, at least so many, with at least so many rows in all."""
         starts, fragments = self.models()
         starts.to(device), fragments.to(device)
-        released, parts, length = self.plan.released(self.histograms, self.sums), list[Stitched](), self.plan.longest
-        populated = None if released is None else Populated.of(released.raking, *released.shares())
+        released = self.plan.noisy_histograms(self.histograms, self.sums)
+        parts, length = list[Stitched](), self.plan.longest
+        populated = None if released is None else PopulatedBins.of(released.raking, *released.shares())
         trajectories = grown = 0
 
         def draw(indices: Tensor) -> tuple[Tensor]:
             first = chains(starts, (len(indices), fragments.codec.state_size), sampler, generator, device)
-            return (fragments.codec.seen(first),)
+            return (fragments.codec.decode_observation(first),)
 
-        def missed(indices: Tensor, first: tuple[Tensor, ...]) -> Tensor:
-            return torch.zeros_like(indices) if populated is None else populated.elsewhere(first[0]).long()
+        def count_missed(indices: Tensor, first: tuple[Tensor, ...]) -> Tensor:
+            return torch.zeros_like(indices) if populated is None else populated.is_empty(first[0]).long()
 
         while trajectories < count or grown < rows:
             size = min(BATCH, max(count - trajectories, -(-(rows - grown) // length)))
-            first = drawn_again(draw, missed, torch.arange(size, device=device))[0]
+            first = stitching.redraw_missed(draw, count_missed, torch.arange(size, device=device))[0]
             parts.append(stitch(fragments, first, sampler, generator, populated=populated))
             trajectories, grown = trajectories + size, grown + int(parts[-1].episodes[-1])
             length = max(1, grown // trajectories)
-        return _together(parts)
+        return _concatenate(parts)
 
     def sample(self, count: int, *, seed: int = 0, sampler: Sampler | None = None, device: str = "cpu") -> Trajectories:
         """`count` independent trajectories as a data set that belongs to nobody, one unit a trajectory."""
-        return as_trajectories(self.sample_trajectories(count, seed=seed, sampler=sampler, device=device), self.encoder)
+        return to_trajectories(self.sample_trajectories(count, seed=seed, sampler=sampler, device=device), self.encoder)
 
 
 def show(
@@ -177,15 +179,15 @@ def show(
 ) -> None:
     """Let a model see the private world as released histograms tell it, if the plan has it look."""
     # histograms: released tables, None without any
-    around, released = model.network.around, plan.released(histograms, sums)
+    around, released = model.network.around, plan.noisy_histograms(histograms, sums)
     if plan.local_context is None or released is None:
         return
-    assert isinstance(around, Around)
+    assert isinstance(around, ContextFeatures)
     assert around.world is not None
-    around.see(around.world.of_shares(released.shares()[0]))
+    around.set_world(around.world.world_tables(released.shares()[0]))
 
 
-def as_trajectories(stitched: Stitched, encoder: Encoder) -> Trajectories:
+def to_trajectories(stitched: Stitched, encoder: Encoder) -> Trajectories:
     """Sampled trajectories as a data set; propensities are not synthesised: no behaviour policy chose these actions."""
     from tacit.data.trajectories import Trajectories
 
@@ -195,12 +197,12 @@ def as_trajectories(stitched: Stitched, encoder: Encoder) -> Trajectories:
     return Trajectories.from_arrays(**columns, unit_ids=owner, episode_ids=owner, spec=spec, simulated=True)
 
 
-def candidates(count: int) -> int:
+def candidate_count(count: int) -> int:
     """Of how many trajectories `count` are taken."""
     return max(2 * count, min(CANDIDATES * count, MOST_CANDIDATES))
 
 
-def _together(parts: list[Stitched]) -> Stitched:
+def _concatenate(parts: list[Stitched]) -> Stitched:
     offsets = np.cumsum([0, *(part.episodes[-1] for part in parts)])
     names = parts[0].columns
     return Stitched(
@@ -253,12 +255,12 @@ def fit(
     }
     training = Training(plan, vault, models, folder=folder, resume=resume, progress=progress)
     if plan.local_context is not None:
-        training.ask_histograms()
+        training.release_histograms()
         for model in models.values():
             show(plan, model, *training.histograms)
     for part in training.trained:
         rate = partial(plan.learning_rate_at, part.name)
         training.descend(part.name, objectives[part.name], learning_rate=rate, observe=observe)
-    training.ask_histograms()
+    training.release_histograms()
     weights = training.average(STARTS), training.average(FRAGMENTS)
     return training.release(TrajectorySynthesizer(plan, begins.encoder, *weights, *training.histograms))

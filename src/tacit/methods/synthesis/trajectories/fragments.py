@@ -8,8 +8,8 @@ A fragment is written as
   numbers), but no observation. Each row begins where the one before it ended, and a fragment where the one before
   *it* ended: there is no stitch point at which states could jump.
 
-Whether and how an episode ends is drawn before the rows are (`networks.Endings`), so that the rows behind an end are
-masked out of the network in the same way when it is trained and when it is sampled from.
+Whether and how an episode ends is drawn before the rows are (`networks.EndingScores`), so that the rows behind an end
+are masked out of the network in the same way when it is trained and when it is sampled from.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from tacit.data.spec import Box
-from tacit.methods.synthesis.encoding import Encoder, summed
+from tacit.methods.synthesis.encoding import Encoder, additive_columns
 
 CLOCK = 3
 """Octaves of the step number's sines and cosines."""
@@ -42,7 +42,7 @@ class Condition:
     time: Tensor  # [B] steps before the fragment, over the longest trajectory
     ending: Tensor  # [B] int64: 0 goes on, h = 1 .. H truncated after h rows, H + h terminated after h rows.
 
-    def map(self, change: Any) -> Condition:
+    def transform(self, change: Any) -> Condition:
         """The condition with every tensor changed alike."""
         return Condition(**{f.name: change(getattr(self, f.name)) for f in dataclasses.fields(self)})
 
@@ -98,7 +98,7 @@ class FragmentEncoder:
         encoded = self.encoder.encode(rows, spread)
         begins = rows["time"][..., 0] == 0
         fragment = torch.where(begins[..., None, None], encoded[..., :horizon, :], encoded[..., 1:-1, :])
-        mask = self.counted(rows)
+        mask = self.row_mask(rows)
         behind = torch.where(begins, rows["mask"][..., horizon], rows["mask"][..., horizon + 1])
         ends = torch.where(begins[..., None], rows["terminations"][..., :horizon], rows["terminations"][..., 1:-1])
         count = mask.sum(-1)
@@ -114,7 +114,7 @@ class FragmentEncoder:
         )
         return condition, fragment[..., size : size + self.step_size], mask
 
-    def counted(self, rows: Mapping[str, Tensor]) -> Tensor:
+    def row_mask(self, rows: Mapping[str, Tensor]) -> Tensor:
         """Which rows of the fragments are there, [..., H]: those from the first on where an episode begins with it."""
         begins = rows["time"][..., 0] == 0
         return torch.where(begins[..., None], rows["mask"][..., : self.horizon], rows["mask"][..., 1:-1])
@@ -136,7 +136,7 @@ class FragmentEncoder:
             scale, size = moves.new_tensor(self.encoder.scale), self.state_size
             ratio = scale[self.step_size : self.step_size + size] / scale[:size]
             reached = first[:, None] + (moves * ratio).cumsum(dim=1)
-            adds = torch.tensor(summed(self.encoder.spec.observation), device=moves.device)
+            adds = torch.tensor(additive_columns(self.encoder.spec.observation), device=moves.device)
             return torch.cat([first[:, None], torch.where(adds, reached, moves)], dim=1)
         return torch.cat([first[:, None], moves], dim=1)
 
@@ -147,20 +147,20 @@ class FragmentEncoder:
         # them begin with
         rows = []
         for step in steps.unbind(1):
-            ahead = self.encoder.decode(self._row(first, step))
+            ahead = self.encoder.decode(self._encoded_rows(first, step))
             rows.append({**ahead, "observations": first})
             first = ahead["next_observations"]
         names = ("observations", "actions", "rewards", "next_observations")
         return {name: torch.stack([row[name] for row in rows], dim=1) for name in names}, first
 
-    def _row(self, observation: Tensor, step: Tensor) -> Tensor:
+    def _encoded_rows(self, observation: Tensor, step: Tensor) -> Tensor:
         """Encoded rows [B, D] of raw observations and encoded steps [B, S]."""
-        parts = [self.observed(observation), step]
+        parts = [self.encode_observation(observation), step]
         if self.encoder.spec.terminals:
             parts.append(step.new_zeros(len(step), 1))
         return torch.cat(parts, dim=-1)
 
-    def observed(self, observation: Tensor) -> Tensor:
+    def encode_observation(self, observation: Tensor) -> Tensor:
         """Raw observations [B, d] or [B] as encoded ones [B, d], on their bounds where they are there."""
         spec, count = self.encoder.spec, len(observation)
         action = spec.action
@@ -175,7 +175,7 @@ class FragmentEncoder:
         spread = torch.zeros(count, self.encoder.bounded_size, device=observation.device)
         return self.encoder.encode(rows, spread)[:, : self.state_size]
 
-    def seen(self, encoded: Tensor) -> Tensor:
+    def decode_observation(self, encoded: Tensor) -> Tensor:
         """Encoded observations [B, d] as raw ones inside the public bounds."""
         zeros = encoded.new_zeros(len(encoded), self.encoder.size - self.state_size)
         return self.encoder.decode(torch.cat([encoded, zeros], dim=-1))["observations"]

@@ -26,7 +26,7 @@ from torch.nn.functional import embedding_bag
 
 from tacit.data.spec import Box
 from tacit.methods.synthesis.encoding import Encoder, codes
-from tacit.methods.synthesis.raking import Floats, Raking, Table, simplex
+from tacit.methods.synthesis.raking import Floats, Raking, Table, project_to_simplex
 
 MOST = 4.0
 """Densities count up to so many times an even spread."""
@@ -41,14 +41,14 @@ class LocalContext:
     radius: int  # bins on either side of a place that are looked at, along each coordinate
 
     @property
-    def chosen(self) -> tuple[int, ...]:
+    def table_indices(self) -> tuple[int, ...]:
         """Which of the tables: those that begin with a coordinate of the observation."""
         return tuple(i for i, table in enumerate(self.raking.tables) if _split(table)[0])
 
     @property
     def size(self) -> int:
         """How many features a place has."""
-        return sum(self._size(self.raking.tables[i]) for i in self.chosen)
+        return sum(self._size(self.raking.tables[i]) for i in self.table_indices)
 
     def _size(self, table: Table) -> int:
         places, attributes = _split(table)
@@ -56,16 +56,16 @@ class LocalContext:
 
     @property
     def cells(self) -> int:
-        """Numbers of a world's tables, as of `of_shares`."""
-        return sum(self.raking.sizes[i] for i in self.chosen)
+        """Numbers of a world's tables, as of `world_tables`."""
+        return sum(self.raking.sizes[i] for i in self.table_indices)
 
-    def of_shares(self, shares: Sequence[Floats]) -> Tensor:
+    def world_tables(self, shares: Sequence[Floats]) -> Tensor:
         """A world's tables, one after another, [cells], from noisy shares of the rows in all tables of `raking`."""
         contexts = []
-        for i in self.chosen:
+        for i in self.table_indices:
             table = self.raking.tables[i]
             places, attributes = _split(table)
-            cells = simplex(shares[i], 1.0).reshape(math.prod(_bins(places)), math.prod(_bins(attributes)))
+            cells = project_to_simplex(shares[i], 1.0).reshape(math.prod(_bins(places)), math.prod(_bins(attributes)))
             if attributes:
                 total = cells.sum(axis=1, keepdims=True)
                 even = 1 / cells.shape[1]
@@ -74,15 +74,15 @@ class LocalContext:
                 contexts.append(np.minimum(cells * cells.size, MOST))
         return torch.from_numpy(np.concatenate([context.ravel() for context in contexts]).astype(np.float32))
 
-    def even(self) -> Tensor:
+    def even_tables(self) -> Tensor:
         """The tables [cells] of a world in which people, and what they do, are spread evenly."""
-        return self.of_shares([np.full(size, 1 / size) for size in self.raking.sizes])
+        return self.world_tables([np.full(size, 1 / size) for size in self.raking.sizes])
 
     @functools.cached_property
-    def _cells_seen(self) -> Tensor:
+    def _patch_cells(self) -> Tensor:
         """[seen] which cell each number of `patches` is; the number of all cells stands for nobody."""
         numbers, begin = list[NDArray[np.int64]](), 0
-        for i in self.chosen:
+        for i in self.table_indices:
             cells = _patches(*_split(self.raking.tables[i]), self.radius)
             numbers.append(np.where(cells < 0, self.cells, cells + begin).ravel())
             begin += self.raking.sizes[i]
@@ -90,9 +90,9 @@ class LocalContext:
 
     def patches(self, world: Tensor) -> Tensor:
         """What is seen [seen] at the middle of every bin of every table, in the world of these tables [cells]."""
-        return torch.cat([world, world.new_zeros(1)])[self._cells_seen.to(world.device)]
+        return torch.cat([world, world.new_zeros(1)])[self._patch_cells.to(world.device)]
 
-    def around(self, places: Tensor, patches: Tensor) -> Tensor:
+    def place_features(self, places: Tensor, patches: Tensor) -> Tensor:
         """Features [B, H, size] of encoded places [B, H, d], linear between the middles of bins, from `patches`."""
         # Beyond the outer bins there is nobody: what is seen of them is 0.
         encoder = self.encoder
@@ -101,7 +101,7 @@ class LocalContext:
         if isinstance(encoder.spec.observation, Box):
             raw = codes(raw, encoder.spec.observation)
         raw, corners, features, begin = raw.flatten(0, -2), dict[Table, tuple[Tensor, Tensor]](), list[Tensor](), 0
-        for i in self.chosen:
+        for i in self.table_indices:
             table = self.raking.tables[i]
             coordinates, _ = _split(table)
             if coordinates not in corners:
@@ -109,8 +109,8 @@ class LocalContext:
             at, weight = corners[coordinates]
             shape = (math.prod(bins + 2 for bins in _bins(coordinates)), self._size(table))
             end = begin + math.prod(shape)
-            seen = embedding_bag(at, patches[begin:end].view(shape), mode="sum", per_sample_weights=weight)
-            features.append(seen)
+            patch_values = embedding_bag(at, patches[begin:end].view(shape), mode="sum", per_sample_weights=weight)
+            features.append(patch_values)
             begin = end
         return torch.unflatten(torch.cat(features, dim=-1), 0, places.shape[:-1])
 

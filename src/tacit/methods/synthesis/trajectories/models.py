@@ -46,7 +46,7 @@ class FragmentDenoiser(nn.Module):
         # condition: of B fragments; clean: [B, H, S], sigma: [B, K], noise: [B, K, H, S]; returns: [B, H]; what stands
         # at rows that are not there is meaningless
         draws = sigma.shape[1]
-        repeated = condition.map(lambda tensor: tensor.repeat_interleave(draws, dim=0))
+        repeated = condition.transform(lambda tensor: tensor.repeat_interleave(draws, dim=0))
         clean = clean[:, None].expand_as(noise).flatten(0, 1)
         c_skip, c_out, _, _ = (c.flatten()[:, None, None] for c in preconditioning(sigma))
         noisy = clean + sigma.flatten()[:, None, None] * noise.flatten(0, 1)
@@ -72,7 +72,7 @@ LEAST_SCALE, MOST_SCALE = 0.02, 5.0
 """Bounds of a normal's standard deviation, in standardised units."""
 
 
-class RowByRow(nn.Module):
+class AutoregressiveRows(nn.Module):
     """The law of each row of a fragment, given the rows before it."""
 
     def __init__(self, plan: TrajectoriesPlan, codec: FragmentEncoder) -> None:
@@ -115,7 +115,7 @@ class RowByRow(nn.Module):
         steps = condition.first.new_zeros(count, self.codec.horizon, self.codec.step_size)
         for row in range(self.codec.horizon):
             law = self._law(condition, steps)[:, row]
-            chosen = drawn(law[..., 0], generator)
+            chosen = draw_categories(law[..., 0], generator)
             steps[:, row] = self._row(law[torch.arange(count), chosen], generator)
         return steps
 
@@ -124,7 +124,7 @@ class RowByRow(nn.Module):
         parts, start = [], 1
         for size, kind in self.fields:
             if kind:
-                parts.append(2.0 * one_hot(drawn(law[:, start : start + size], generator), size) - 1)
+                parts.append(2.0 * one_hot(draw_categories(law[:, start : start + size], generator), size) - 1)
                 start += size
                 continue
             mean, scale = _moments(law[:, start : start + 2 * size])
@@ -134,7 +134,7 @@ class RowByRow(nn.Module):
         return torch.cat(parts, dim=-1)
 
 
-def drawn(scores: Tensor, generator: torch.Generator) -> Tensor:
+def draw_categories(scores: Tensor, generator: torch.Generator) -> Tensor:
     """[B] of the K categories with log-odds `scores` [B, K]."""
     uniform = torch.rand(scores.shape, generator=generator, device=generator.device).clamp_(min=1e-30).to(scores.device)
     return (scores - (-uniform.log()).log()).argmax(-1)
@@ -145,7 +145,7 @@ def _moments(law: Tensor) -> tuple[Tensor, Tensor]:
     return mean, raw.exp().clamp(LEAST_SCALE, MOST_SCALE)
 
 
-FragmentModel = FragmentDenoiser | RowByRow
+FragmentModel = FragmentDenoiser | AutoregressiveRows
 
 
 @dataclass(frozen=True)
@@ -191,17 +191,17 @@ class FragmentLoss:
     def shares(self, rows: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """Of each row [U, L, H], and of each fragment [U, L], its share in the mean over those of a unit that count."""
         # With them a unit's loss is a sum over its fragments, which may be taken a few at a time.
-        mask = self.codec.counted(rows)
+        mask = self.codec.row_mask(rows)
         return {"row_share": _shares(mask), "fragment_share": _shares(mask.any(-1))}
 
     def loss(self, model: nn.Module, rows: Mapping[str, Tensor]) -> Tensor:
         """One loss a unit, [U], of fragments [U, L, H + 2, ...]: 0 for a unit without a row that counts."""
-        assert isinstance(model, FragmentDenoiser | RowByRow)
+        assert isinstance(model, FragmentDenoiser | AutoregressiveRows)
         condition, clean, _ = self.codec.cut(rows, rows["spread"])
         share = rows if "row_share" in rows else self.shares(rows)
         clean = rows.get("clean", clean)  # what curiosity put in the place of public rows
         units = len(clean)
-        flat = condition.map(lambda tensor: tensor.flatten(0, 1))
+        flat = condition.transform(lambda tensor: tensor.flatten(0, 1))
         sigma, noise = rows["sigma"].flatten(0, 1), rows["noise"].flatten(0, 1)
         steps = model.step_losses(flat, clean.flatten(0, 1), sigma, noise)
         if "moved" in rows:
@@ -243,7 +243,7 @@ class StartLoss:
 def fragment_model(plan: TrajectoriesPlan, encoder: Encoder) -> FragmentModel:
     """The plan's model of fragments, with random weights."""
     codec = FragmentEncoder(encoder, plan.horizon, plan.longest)
-    return RowByRow(plan, codec) if plan.network == "autoregressive" else FragmentDenoiser(plan, codec)
+    return AutoregressiveRows(plan, codec) if plan.network == "autoregressive" else FragmentDenoiser(plan, codec)
 
 
 def start_model(plan: TrajectoriesPlan, encoder: Encoder) -> Denoiser:

@@ -19,13 +19,13 @@ from tacit.methods.synthesis.encoding import Encoder
 from tacit.methods.synthesis.trajectories.fragments import Condition, FragmentEncoder
 from tacit.methods.synthesis.trajectories.local_context import LocalContext
 from tacit.methods.synthesis.trajectories.plan import TrajectoriesPlan
-from tacit.privacy.gradients.layers import Table
+from tacit.privacy.gradients.layers import LearnedTable
 
 MODES = 3
 """Flags of a row: there, truncated, terminated (`FragmentEncoder.flags`)."""
 
 
-class Block(nn.Module):
+class AttentionBlock(nn.Module):
     """Pre-norm attention and a perceptron of twice the width, both residual: [B, T, W] to [B, T, W]."""
 
     def __init__(self, width: int, heads: int) -> None:
@@ -35,11 +35,11 @@ class Block(nn.Module):
         self.inputs, self.output = nn.Linear(width, 3 * width), nn.Linear(width, width)
         self.widen, self.narrow = nn.Linear(width, 2 * width), nn.Linear(2 * width, width)
 
-    def forward(self, tokens: Tensor, seen: Tensor) -> Tensor:
+    def forward(self, tokens: Tensor, attention_mask: Tensor) -> Tensor:
         """`seen` [B or 1, T, T]: which token (the last axis) each token attends to; each to one at least."""
         split = torch.unflatten(self.inputs(self.norm(tokens)), -1, (3, self.heads, -1))
         query, key, value = split.permute(2, 0, 3, 1, 4)
-        mixed = scaled_dot_product_attention(query, key, value, attn_mask=seen[:, None])
+        mixed = scaled_dot_product_attention(query, key, value, attn_mask=attention_mask[:, None])
         tokens = tokens + self.output(mixed.transpose(1, 2).flatten(2))
         after: Tensor = tokens + self.narrow(gelu(self.widen(self.norm_after(tokens))))
         return after
@@ -51,15 +51,15 @@ class Transformer(nn.Module):
     def __init__(self, width: int, depth: int, heads: int, *, causal: bool = False) -> None:
         super().__init__()
         self.causal = causal
-        self.blocks = nn.ModuleList(Block(width, heads) for _ in range(depth))
+        self.blocks = nn.ModuleList(AttentionBlock(width, heads) for _ in range(depth))
 
     def forward(self, tokens: Tensor, present: Tensor) -> Tensor:
         """tokens [B, T, W], of which those `present` [B, T] are attended to; the first one always is."""
-        seen = present[:, None, :].expand(-1, tokens.shape[1], -1)
+        attention_mask = present[:, None, :].expand(-1, tokens.shape[1], -1)
         if self.causal:
-            seen = seen.tril()
+            attention_mask = attention_mask.tril()
         for block in self.blocks:
-            tokens = block(tokens, seen)
+            tokens = block(tokens, attention_mask)
         return tokens
 
 
@@ -107,7 +107,7 @@ class UNet(nn.Module):
         return tokens
 
 
-class Around(nn.Module):
+class ContextFeatures(nn.Module):
     """What is known of the world around places, [B, H, d] to [B, H, size]; nothing where a plan does not look. What is
     seen at the middles of bins is a buffer of public numbers; until it is set, people are spread evenly."""
 
@@ -119,10 +119,10 @@ class Around(nn.Module):
         if plan.local_context is not None and plan.raking is not None:
             self.world = LocalContext(plan.raking, encoder, plan.local_context)
         self.size = 0 if self.world is None else self.world.size
-        even = torch.zeros(0) if self.world is None else self.world.patches(self.world.even())
+        even = torch.zeros(0) if self.world is None else self.world.patches(self.world.even_tables())
         self.register_buffer("patches", even, persistent=False)
 
-    def see(self, tables: Tensor) -> None:
+    def set_world(self, tables: Tensor) -> None:
         """Look at the world of these tables [cells] from now on."""
         assert self.world is not None
         self.patches.copy_(self.world.patches(tables))
@@ -130,13 +130,13 @@ class Around(nn.Module):
     def forward(self, places: Tensor) -> Tensor:
         if self.world is None:
             return places[..., :0]
-        return self.world.around(places, self.patches)
+        return self.world.place_features(places, self.patches)
 
 
 class RowTokens(nn.Module):
     """`rows_per_token` rows a token; the condition and the noise are added to each of them."""
 
-    def __init__(self, plan: TrajectoriesPlan, codec: FragmentEncoder, outputs: int, around: Around) -> None:
+    def __init__(self, plan: TrajectoriesPlan, codec: FragmentEncoder, outputs: int, around: ContextFeatures) -> None:
         super().__init__()
         count, self.harmonics, self.around = plan.rows_per_token, plan.harmonics, around
         state, step = codec.state_size, codec.step_size
@@ -144,7 +144,7 @@ class RowTokens(nn.Module):
         inputs = codec.condition_size + 2 * state * plan.harmonics + 1 + 2 * FREQUENCIES + around.size
         self.count = count
         self.rows = nn.Linear(count * row, plan.width)
-        self.positions = Table(plan.horizon // count, plan.width)
+        self.positions = LearnedTable(plan.horizon // count, plan.width)
         self.known, self.known_out = nn.Linear(inputs, plan.width), nn.Linear(plan.width, plan.width)
         self.norm, self.head = nn.LayerNorm(plan.width), nn.Linear(plan.width, count * outputs)
 
@@ -182,7 +182,7 @@ class ComponentTokens(nn.Module):
         self.inputs = nn.ModuleList(
             _perceptron(size, width, width) for size in (state, action, reward, MODES, following)
         )
-        self.positions = Table(6 + 5 * plan.horizon, width)
+        self.positions = LearnedTable(6 + 5 * plan.horizon, width)
         self.norm = nn.LayerNorm(width)
         self.heads = nn.ModuleList(_perceptron(width, width, size) for size in self.sizes)
 
@@ -210,10 +210,10 @@ class ComponentTokens(nn.Module):
         return torch.cat(parts, dim=-1)
 
 
-class Endings(nn.Module):
+class EndingScores(nn.Module):
     """Scores of how a fragment ends, from its condition alone: [B, endings]."""
 
-    def __init__(self, plan: TrajectoriesPlan, codec: FragmentEncoder, around: Around) -> None:
+    def __init__(self, plan: TrajectoriesPlan, codec: FragmentEncoder, around: ContextFeatures) -> None:
         super().__init__()
         self.harmonics, self.around = plan.harmonics, around
         inputs = codec.condition_size + 2 * codec.state_size * plan.harmonics + around.size
@@ -246,7 +246,7 @@ class FragmentNetwork(nn.Module):
         super().__init__()
         draws = torch.randn(FREQUENCIES, generator=torch.Generator().manual_seed(0))
         self.register_buffer("frequencies", 2 * math.pi * draws)
-        self.around = Around(plan, codec.encoder)
+        self.around = ContextFeatures(plan, codec.encoder)
         self.tokens = (
             RowTokens(plan, codec, outputs, self.around) if plan.tokens == "rows" else ComponentTokens(plan, codec)
         )
@@ -256,7 +256,7 @@ class FragmentNetwork(nn.Module):
         else:
             causal = plan.network == "autoregressive"
             self.trunk = Transformer(plan.width, plan.depth, plan.heads, causal=causal)
-        self.endings = Endings(plan, codec, self.around)
+        self.endings = EndingScores(plan, codec, self.around)
 
     def forward(self, condition: Condition, noise: Tensor, steps: Tensor, places: Tensor, flags: Tensor) -> Tensor:
         """[B, H, outputs], for the noise condition `noise` [B]; the others as of `RowTokens.embed`."""
@@ -270,7 +270,7 @@ class StartNetwork(ResidualMLP):
     """A residual MLP of first observations that is shown what is around them."""
 
     def __init__(self, plan: TrajectoriesPlan, encoder: Encoder) -> None:
-        around, observed = Around(plan, encoder), encoder.spec.observation.width
+        around, observed = ContextFeatures(plan, encoder), encoder.spec.observation.width
         sizes = {"width": plan.start_width, "depth": plan.start_depth, "embedding": plan.start_width}
         super().__init__(observed + around.size, harmonics=2, **sizes)
         self.observed, self.around = observed, around

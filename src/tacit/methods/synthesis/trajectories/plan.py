@@ -8,12 +8,12 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal, get_args
 
 from tacit.data.spec import Box
-from tacit.methods.synthesis.plan import PEOPLE_A_STEP, Curiosity, DiffusionPlan, Pretraining, Sampler, scheduled
+from tacit.methods.synthesis.plan import PEOPLE_A_STEP, Curiosity, DiffusionPlan, Pretraining, Sampler, scheduled_rate
 from tacit.methods.synthesis.raking import Raking
 from tacit.parameters import Option
 from tacit.privacy.mechanisms.sums import PoissonSum
 from tacit.privacy.sentences import Label, clause
-from tacit.validation import check, positive, whole
+from tacit.validation import require_positive, require_valid, require_whole
 
 Network = Literal["transformer", "unet", "autoregressive"]
 Tokens = Literal["rows", "components"]
@@ -114,46 +114,48 @@ class TrajectoriesPlan(DiffusionPlan):
     are: with `steps` and `start_steps` of 0 the histograms are all that is learned of private rows."""
 
     def __post_init__(self) -> None:
-        check(
+        require_valid(
             "fragments_per_unit", self.fragments_per_unit, self.fragments_per_unit >= 1, "at least one fragment a unit"
         )
-        whole(fragments_per_unit=self.fragments_per_unit)
+        require_whole(fragments_per_unit=self.fragments_per_unit)
         self._require_local_context()
-        whole(horizon=self.horizon, longest=self.longest, start_rows=self.start_rows, heads=self.heads)
-        whole(rows_per_token=self.rows_per_token, start_width=self.start_width, start_depth=self.start_depth)
-        whole(mixture=self.mixture, episodes_per_unit=self.episodes_per_unit)
+        require_whole(horizon=self.horizon, longest=self.longest, start_rows=self.start_rows, heads=self.heads)
+        require_whole(rows_per_token=self.rows_per_token, start_width=self.start_width, start_depth=self.start_depth)
+        require_whole(mixture=self.mixture, episodes_per_unit=self.episodes_per_unit)
         super().__post_init__()
-        check("network", self.network, self.network in get_args(Network), " or ".join(get_args(Network)))
-        check("tokens", self.tokens, self.tokens in get_args(Tokens), " or ".join(get_args(Tokens)))
+        require_valid("network", self.network, self.network in get_args(Network), " or ".join(get_args(Network)))
+        require_valid("tokens", self.tokens, self.tokens in get_args(Tokens), " or ".join(get_args(Tokens)))
         fits = self.horizon % self.rows_per_token == 0
-        check("rows_per_token", self.rows_per_token, fits, "a divisor of the horizon")
+        require_valid("rows_per_token", self.rows_per_token, fits, "a divisor of the horizon")
         single = self.rows_per_token == 1 or (self.tokens == "rows" and self.network != "autoregressive")
-        check("rows_per_token", self.rows_per_token, single, "1 with components or an autoregressive network")
+        require_valid("rows_per_token", self.rows_per_token, single, "1 with components or an autoregressive network")
         rows = self.tokens == "rows" or self.network == "transformer"
-        check("tokens", self.tokens, rows, "rows, unless the network is a transformer")
+        require_valid("tokens", self.tokens, rows, "rows, unless the network is a transformer")
         halved = self.network != "unet" or self.horizon // self.rows_per_token % 4 == 0
-        check("horizon", self.horizon, halved, "four tokens or a multiple: a U-Net halves them twice")
+        require_valid("horizon", self.horizon, halved, "four tokens or a multiple: a U-Net halves them twice")
         split = self.network == "unet" or (self.width % self.heads == 0)
-        check("heads", self.heads, split, "a divisor of the width")
-        positive(start_learning_rate=self.start_learning_rate)
-        check("ending_weight", self.ending_weight, self.ending_weight > 0, "a number > 0")
+        require_valid("heads", self.heads, split, "a divisor of the width")
+        require_positive(start_learning_rate=self.start_learning_rate)
+        require_valid("ending_weight", self.ending_weight, self.ending_weight > 0, "a number > 0")
         noise = 0 <= self.ending_noise < math.inf
-        check("ending_noise", self.ending_noise, noise, "a finite number >= 0")
+        require_valid("ending_noise", self.ending_noise, noise, "a finite number >= 0")
         inner = None if self.pretraining is None else self.pretraining.curiosity
         valid = inner is None or (inner.mode == "replace" and self.network != "autoregressive")
-        check("curiosity", inner, valid, "replace, with a network that denoises")
+        require_valid("curiosity", inner, valid, "replace, with a network that denoises")
 
     def _require_local_context(self) -> None:
         if self.local_context is None:
-            whole(steps=self.steps, start_steps=self.start_steps)
+            require_whole(steps=self.steps, start_steps=self.start_steps)
             return
-        whole(0, steps=self.steps, start_steps=self.start_steps)
-        check("local_context", self.local_context, self.local_context in range(1, 9), "a whole number from 1 to 8")
+        require_whole(0, steps=self.steps, start_steps=self.start_steps)
+        valid = self.local_context in range(1, 9)
+        require_valid("local_context", self.local_context, valid, "a whole number from 1 to 8")
         needed = self.raking is not None and self.pretraining is not None and self.tokens == "rows"
-        check("local_context", self.local_context, needed, "them with raking, pre-training and tokens of rows")
+        require_valid("local_context", self.local_context, needed, "them with raking, pre-training and tokens of rows")
         assert self.raking is not None
         numbers = isinstance(self.raking.discretisation.spec.observation, Box)
-        check("local_context", self.local_context, numbers, "None for discrete observations, around which is nothing")
+        expected = "None for discrete observations, around which is nothing"
+        require_valid("local_context", self.local_context, numbers, expected)
 
     @classmethod
     def paper(cls, *, population: int, provenance: str | None = None) -> TrajectoriesPlan:
@@ -170,7 +172,7 @@ class TrajectoriesPlan(DiffusionPlan):
         Raises:
             PlanError: a population below 32.
         """
-        check("population", population, population >= 32, "at least one batch of 32")
+        require_valid("population", population, population >= 32, "at least one batch of 32")
         pretraining = None
         if provenance is not None:
             pretraining = Pretraining(
@@ -231,11 +233,11 @@ class TrajectoriesPlan(DiffusionPlan):
             raking: histograms, `Raking.of(spec)` for one.
             local_context: as of the class; needs `raking` and `provenance`, of many public worlds.
         """
-        check("population", population, population >= 1, "a whole number >= 1")
-        whole(longest=longest, episodes=episodes)
+        require_valid("population", population, population >= 1, "a whole number >= 1")
+        require_whole(longest=longest, episodes=episodes)
         usual = cls.horizon if local_context is None else CONDITIONED_HORIZON
         horizon = min(usual, max(4, longest // 4 * 4)) if horizon is None else horizon
-        whole(horizon=horizon)
+        require_whole(horizon=horizon)
         halved = 4 if network == "unet" else 1
         together = next(
             (count for count in (4 if local_context is None else 8, 4, 2) if horizon % (count * halved) == 0), 1
@@ -282,7 +284,7 @@ class TrajectoriesPlan(DiffusionPlan):
             trained.append(PoissonSum(name=FRAGMENTS, steps=self.steps, **inner, **settings))
         if self.raking is None:
             return tuple(trained)
-        return (*trained, self.raking.beside(trained[-1]) if trained else self.raking.part(self.noise_multiplier))
+        return (*trained, self.raking.tied_part(trained[-1]) if trained else self.raking.part(self.noise_multiplier))
 
     def __str__(self) -> str:
         """The promise in plain words, and whether fragments are longer than any trajectory."""
@@ -296,11 +298,11 @@ class TrajectoriesPlan(DiffusionPlan):
         """The certificate's statements."""
         gradients = self.start_steps + self.steps
         touches = [clause("gradients", steps=gradients)] if gradients else []
-        return self._labelled(*touches, clause("whole_unit"))
+        return self._diffusion_label(*touches, clause("whole_unit"))
 
     def learning_rate_at(self, part: str, step: int) -> float:
         """The learning rate of a part's step: linear warm-up, then cosine to zero or constant."""
         peak, steps = (
             (self.start_learning_rate, self.start_steps) if part == STARTS else (self.learning_rate, self.steps)
         )
-        return scheduled(peak, step, steps, self.warmup, self.schedule)
+        return scheduled_rate(peak, step, steps, self.warmup, self.schedule)

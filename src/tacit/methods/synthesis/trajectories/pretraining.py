@@ -29,7 +29,7 @@ from tacit.methods.synthesis.trajectories.models import (
     fragment_model,
     start_model,
 )
-from tacit.methods.synthesis.trajectories.networks import Around
+from tacit.methods.synthesis.trajectories.networks import ContextFeatures
 from tacit.methods.synthesis.trajectories.plan import TrajectoriesPlan
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ class PretrainedModels:
         models = start_model(plan, self.encoder), fragment_model(plan, self.encoder)
         for model, weights in zip(models, (self.starts, self.fragments), strict=True):
             sizes = "the sizes of this plan's networks and the columns of this spec"
-            load_pretrained(model.network, weights, where="trajectories.Pretrained.models", expected=sizes)
+            load_pretrained(model.network, weights, where="trajectories.PretrainedDenoiser.models", expected=sizes)
         return models
 
 
@@ -88,11 +88,11 @@ def public_encoder(spec: PublicSpec, public: Trajectories | Sequence[Trajectorie
         steps = np.maximum(np.sqrt(np.square(change).mean(axis=0)), least)
         declared = dataclasses.replace(spec, difference=tuple(steps.tolist()))
     numbers = np.asarray(columns["observations"]).T if isinstance(spec.observation, Box) else ()
-    atoms = tuple(_few(column) for column in (*numbers, np.asarray(columns["rewards"])))
+    atoms = tuple(_atoms(column) for column in (*numbers, np.asarray(columns["rewards"])))
     return dataclasses.replace(Encoder.from_public(declared, columns), spec=spec, atoms=atoms)
 
 
-def _few(column: NDArray[np.generic]) -> tuple[float, ...]:
+def _atoms(column: NDArray[np.generic]) -> tuple[float, ...]:
     """The values of a public column, rising; () where these are not few, or seldom come again."""
     least = REPEATS * FEW
     if len(np.unique(column[:: max(1, len(column) // least)])) > FEW:
@@ -131,7 +131,7 @@ def pretrain(
     """
     config, where = plan.pretraining, torch_device(device, where="trajectories.pretrain")
     if (config is None) != (public is None):
-        raise _bad("public trajectories and plan.pretraining do not go together", "both, or neither")
+        raise _error("public trajectories and plan.pretraining do not go together", "both, or neither")
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         starts, fragments = start_model(plan, encoder).to(where), fragment_model(plan, encoder).to(where)
@@ -144,14 +144,15 @@ def pretrain(
             (spec.observation.width, spec.action.width) for spec in (encoder.spec, *(world.spec for world in worlds))
         }
         if len(spaces) != 1:
-            raise _bad("the public trajectories have other shapes than the private data", "one set of columns for both")
+            expected = "one set of columns for both"
+            raise _error("the public trajectories have other shapes than the private data", expected)
         generator, provenance = torch.Generator().manual_seed(seed), config.provenance
         objective, begins = FragmentLoss.of(plan, fragments.codec), StartLoss(encoder, plan.P_mean, plan.P_std)
-        batches = _fragments(visited(plan, fragments, worlds, generator), plan, config, objective, generator)
+        batches = _fragments(visit_worlds(plan, fragments, worlds, generator), plan, config, objective, generator)
         if config.curiosity is not None:
-            batches = _curious(batches, fragments, objective, plan, config.curiosity, generator)
+            batches = _add_curiosity(batches, fragments, objective, plan, config.curiosity, generator)
         fewer = dataclasses.replace(config, steps=min(config.steps, max(START_STEPS, config.warmup + 1)))
-        first = _starts(visited(plan, starts, worlds, generator), config, begins, generator)
+        first = _starts(visit_worlds(plan, starts, worlds, generator), config, begins, generator)
         averages = [_train(starts, begins, first, fewer, None), _train(fragments, objective, batches, config, progress)]
     return PretrainedModels(encoder, averages[0], averages[1], provenance)
 
@@ -176,30 +177,32 @@ def _worlds(public: Trajectories | Sequence[Trajectories]) -> Sequence[Trajector
     return public if isinstance(public, Sequence) else [public]
 
 
-def visited(
+def visit_worlds(
     plan: TrajectoriesPlan, model: Denoiser | FragmentModel, worlds: Sequence[Trajectories], generator: torch.Generator
 ) -> Iterator[Trajectories]:
     """Random worlds, by their numbers of rows, each after the model has seen it, through noise of its own."""
     # With so much noise as the calibrated plan's histograms have; before calibration with any in `LEVELS`.
     rows = torch.tensor([float(world.episodes[-1]) for world in worlds])
     around, noise = model.network.around, np.random.default_rng(generator.initial_seed())
-    assert isinstance(around, Around)
+    assert isinstance(around, ContextFeatures)
     seen = around.world
-    shares = [] if seen is None else [seen.raking.shares_of(world.columns) for world in worlds]
-    deviation = noise_of(plan)
+    shares = [] if seen is None else [seen.raking.public_shares(world.columns) for world in worlds]
+    deviation = share_noise(plan)
     while True:
         chosen = int(torch.multinomial(rows, 1, generator=generator)) if len(worlds) > 1 else 0
         if seen is not None:
             level = math.exp(noise.uniform(*np.log(LEVELS))) if deviation is None else deviation
-            around.see(seen.of_shares([share + noise.normal(0.0, level, share.shape) for share in shares[chosen]]))
+            noisy = [share + noise.normal(0.0, level, share.shape) for share in shares[chosen]]
+            around.set_world(seen.world_tables(noisy))
         yield worlds[chosen]
 
 
-def noise_of(plan: TrajectoriesPlan) -> float | None:
+def share_noise(plan: TrajectoriesPlan) -> float | None:
     """The standard deviation of the noise of shares in a calibrated plan's histograms; None before calibration."""
     if plan.raking is None or plan.promise is None or plan.parts()[-1].noise_multiplier is None:
         return None
-    released = plan.released(np.concatenate([np.full(size, 1 / size) for size in plan.raking.sizes]), plan.raking.steps)
+    uniform = np.concatenate([np.full(size, 1 / size) for size in plan.raking.sizes])
+    released = plan.noisy_histograms(uniform, plan.raking.steps)
     return None if released is None else released.shares()[1]
 
 
@@ -230,7 +233,7 @@ def _starts(
         yield rows | {"mask": there, "starts": there} | objective.draw(generator, config.batch, 1)
 
 
-def _curious(
+def _add_curiosity(
     batches: Iterator[Rows],
     model: FragmentModel,
     objective: FragmentLoss,
@@ -246,7 +249,7 @@ def _curious(
     for rows in batches:
         on_device = {name: tensor.to(device) for name, tensor in rows.items()}
         condition, clean, mask = codec.cut(on_device, on_device["spread"])
-        flat, there = condition.map(lambda tensor: tensor[:, 0]), mask[:, 0]
+        flat, there = condition.transform(lambda tensor: tensor[:, 0]), mask[:, 0]
         steps = model.sample_steps(flat, sampler, generator)
         score = (novelty.score(steps) * there).sum(1) / there.sum(1).clamp(min=1)
         novelty.update(steps[there])
@@ -256,6 +259,6 @@ def _curious(
         yield rows | {"clean": clean}
 
 
-def _bad(what: str, expected: str) -> DataError:
+def _error(what: str, expected: str) -> DataError:
     remedy = "pass the trajectories that plan.pretraining declares, or pretraining=None without any"
     return DataError(what, where="trajectories.pretrain", expected=expected, remedy=remedy)

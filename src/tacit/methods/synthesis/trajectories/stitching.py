@@ -1,11 +1,12 @@
 """Whole trajectories from fragments: each begins with the state in which the one before it ended.
 
 Released histograms help twice, at no cost in privacy. They show where nobody is: fragments that pass there are drawn
-again (`Populated`), since a denoiser that learned from many worlds goes by the histograms of this one, but not always.
+again (`PopulatedBins`), since a denoiser that learned from many worlds goes by the histograms of this one, but not
+always.
 
-And of many candidate trajectories those are taken whose rows agree with the histograms (`weights_of`). A trajectory
-lies in many cells at once, so that proportional fitting of rows does not apply. Each candidate is taken with a
-probability of its own, and none twice: copies would be no new people. The probabilities are those of the
+And of many candidate trajectories those are taken whose rows agree with the histograms (`trajectory_weights`). A
+trajectory lies in many cells at once, so that proportional fitting of rows does not apply. Each candidate is taken with
+a probability of its own, and none twice: copies would be no new people. The probabilities are those of the
 maximum-entropy design with the right means (Chen, Dempster and Liu 1994, doi:10.1093/biomet/81.3.457): logistic in a
 trajectory's own mean histograms, with a penalty that leaves the means as far from the noisy ones as the noise is. The
 noisy histograms are means over people of the means of their rows: who owns several trajectories shows the mean of all
@@ -27,10 +28,11 @@ from scipy.special import expit, logit
 from scipy.stats import norm
 from torch import Tensor
 
+from tacit.methods.synthesis import raking
 from tacit.methods.synthesis.plan import Sampler
-from tacit.methods.synthesis.raking import Floats, NoisyHistograms, Raking, Table, codes_of, shrunk, simplex
+from tacit.methods.synthesis.raking import Floats, NoisyHistograms, Raking, cell_codes, project_to_simplex, shrink_table
 from tacit.methods.synthesis.trajectories.fragments import Condition
-from tacit.methods.synthesis.trajectories.models import FragmentModel, drawn
+from tacit.methods.synthesis.trajectories.models import FragmentModel, draw_categories
 
 DEVIATIONS = 1.0
 """Of a share's noise: a bin with less may be one where nobody is."""
@@ -41,34 +43,34 @@ TRIES = 3
 
 
 @dataclass(frozen=True, eq=False)
-class Populated:
+class PopulatedBins:
     """Bins of observations with somebody in them."""
 
-    tables: tuple[Table, ...]  # those of `Raking.tables` that are of observations alone
-    somebody: tuple[NDArray[np.bool_], ...]  # for each of them, [bins] whether anybody is there
+    tables: tuple[raking.Table, ...]  # those of `Raking.tables` that are of observations alone
+    populated: tuple[NDArray[np.bool_], ...]  # for each of them, [bins] whether anybody is there
 
     @classmethod
-    def of(cls, raking: Raking, shares: Sequence[Floats], deviation: float) -> Populated:
+    def of(cls, raking: Raking, shares: Sequence[Floats], deviation: float) -> PopulatedBins:
         """From the noisy shares of the rows in all tables, and their noise (`NoisyHistograms.shares`)."""
         tables = [
-            (table, ~empty(share, deviation))
+            (table, ~empty_bins(share, deviation))
             for table, share in zip(raking.tables, shares, strict=True)
             if all(axis.column == "observations" for axis in table)
         ]
         return cls(tuple(table for table, _ in tables), tuple(share for _, share in tables))
 
-    def elsewhere(self, observations: Tensor) -> Tensor:
+    def is_empty(self, observations: Tensor) -> Tensor:
         """[...] whether raw observations [..., d] or [...] are where nobody is."""
         seen = observations.cpu().numpy()
         shape = observations.shape[:-1] if observations.is_floating_point() else observations.shape
         rows = {"observations": seen, "rewards": np.zeros(shape)}
         nobody = np.zeros(shape, np.bool_)
-        for code, somebody in zip(codes_of(self.tables, rows), self.somebody, strict=True):
+        for code, somebody in zip(cell_codes(self.tables, rows), self.populated, strict=True):
             nobody |= ~somebody[code]
         return torch.from_numpy(nobody).to(observations.device)
 
 
-def empty(share: Floats, deviation: float) -> NDArray[np.bool_]:
+def empty_bins(share: Floats, deviation: float) -> NDArray[np.bool_]:
     """[bins] the bins of a table in which nobody is: those with least, as many as hold no more than `LOST` of the
     rows."""
     # What they hold is what their noisy shares add up to, less what they would add up to if nobody were there (normals
@@ -83,22 +85,22 @@ def empty(share: Floats, deviation: float) -> NDArray[np.bool_]:
     return mask
 
 
-def drawn_again(
+def redraw_missed(
     draw: Callable[[Tensor], tuple[Tensor, ...]],
-    missed: Callable[[Tensor, tuple[Tensor, ...]], Tensor],
+    count_missed: Callable[[Tensor, tuple[Tensor, ...]], Tensor],
     everyone: Tensor,
 ) -> tuple[Tensor, ...]:
     """What is drawn for everyone, again for whom something is missed, up to `TRIES` times; the best is kept."""
     # draw: [n] whose -> tensors [n, ...]; missed: (whose [n], what was drawn for them) -> [n] how much of it is where
     # nobody is; everyone: [B] 0, ..., B - 1
     best = draw(everyone)
-    worst = missed(everyone, best)
+    worst = count_missed(everyone, best)
     for _ in range(TRIES):
         again = everyone[worst > 0]
         if not len(again):
             break
         draws = draw(again)
-        count = missed(again, draws)
+        count = count_missed(again, draws)
         better = count < worst[again]
         worst[again[better]] = count[better]
         for tensor, replacement in zip(best, draws, strict=True):
@@ -129,7 +131,7 @@ def stitch(
     sampler: Sampler,
     generator: torch.Generator,
     progress: Callable[[int], None] | None = None,
-    populated: Populated | None = None,
+    populated: PopulatedBins | None = None,
 ) -> Stitched:
     """Trajectories from raw first observations on, until they end or are as long as the longest."""
     # first: [E, d] or [E], raw, on the model's device; populated: where people are, fragments that pass elsewhere are
@@ -141,13 +143,13 @@ def stitch(
     pieces: list[Columns] = []
     while len(owners):
         condition = Condition(
-            first=codec.observed(first),
+            first=codec.encode_observation(first),
             previous=previous,
             begins=(time == 0).to(previous.dtype),
             time=time.to(previous.dtype) / codec.longest,
             ending=torch.zeros_like(time),
         )
-        ending, left = drawn(model.network.endings(condition), generator), codec.longest - time
+        ending, left = draw_categories(model.network.endings(condition), generator), codec.longest - time
         taken = torch.where(ending == 0, codec.horizon + 1, (ending - 1) % codec.horizon + 1)
         ending = torch.where(taken > left, left.clamp(max=codec.horizon), ending)  # truncated where fewer rows are left
         condition = dataclasses.replace(condition, ending=ending)
@@ -158,7 +160,7 @@ def stitch(
         time = time[going] + codec.horizon
         if progress is not None:
             progress(len(owners))
-    return _joined(pieces, count)
+    return _join_pieces(pieces, count)
 
 
 def _fragments(
@@ -167,24 +169,24 @@ def _fragments(
     condition: Condition,
     sampler: Sampler,
     generator: torch.Generator,
-    populated: Populated | None,
+    populated: PopulatedBins | None,
 ) -> tuple[Tensor, dict[str, Tensor], Tensor]:
     """Fragments that begin at raw observations, where people are as far as can be drawn."""
     # returns: Encoded steps [B, H, S], and the raw rows and what follows them, as of `FragmentEncoder.decode`
 
     def draw(indices: Tensor) -> tuple[Tensor, ...]:
-        steps = model.sample_steps(condition.map(lambda tensor: tensor[indices]), sampler, generator)
-        rows, after = model.codec.decode(first[indices], steps)
-        return steps, after, *(rows[name] for name in ROWS)
+        steps = model.sample_steps(condition.transform(lambda tensor: tensor[indices]), sampler, generator)
+        rows, next_observations = model.codec.decode(first[indices], steps)
+        return steps, next_observations, *(rows[name] for name in ROWS)
 
-    def missed(indices: Tensor, fragments: tuple[Tensor, ...]) -> Tensor:
+    def count_missed(indices: Tensor, fragments: tuple[Tensor, ...]) -> Tensor:
         if populated is None:
             return torch.zeros_like(indices)
         there = model.codec.flags(condition.ending[indices])[..., 0].bool()
-        return (populated.elsewhere(fragments[-1]) & there).sum(1)
+        return (populated.is_empty(fragments[-1]) & there).sum(1)
 
-    steps, after, *rows = drawn_again(draw, missed, torch.arange(len(first), device=first.device))
-    return steps, dict(zip(ROWS, rows, strict=True)), after
+    steps, next_observations, *rows = redraw_missed(draw, count_missed, torch.arange(len(first), device=first.device))
+    return steps, dict(zip(ROWS, rows, strict=True)), next_observations
 
 
 def _piece(rows: dict[str, Tensor], flags: Tensor, owners: Tensor, time: Tensor) -> Columns:
@@ -197,7 +199,7 @@ def _piece(rows: dict[str, Tensor], flags: Tensor, owners: Tensor, time: Tensor)
     return {name: column[there].cpu().numpy() for name, column in whole.items()}
 
 
-def _joined(pieces: list[Columns], count: int) -> Stitched:
+def _join_pieces(pieces: list[Columns], count: int) -> Stitched:
     columns = {name: np.concatenate([piece[name] for piece in pieces]) for name in pieces[0]}
     order = np.argsort(columns["owner"], kind="stable")
     columns = {name: column[order] for name, column in columns.items()}
@@ -211,28 +213,31 @@ LEAST_DEVIATION = 1e-4
 """Histograms need not agree better than this."""
 
 
-def weights_of(released: NoisyHistograms, stitched: Stitched, *, count: int, episodes: int) -> Floats:
+def trajectory_weights(released: NoisyHistograms, stitched: Stitched, *, count: int, episodes: int) -> Floats:
     """Probabilities [E], adding up to `count`, with which each trajectory is one of so many that are taken."""
     # stitched: E candidate trajectories, more than `count`
     lengths = np.diff(stitched.episodes)
     owners = np.repeat(np.arange(len(lengths)), lengths)
     raking, (tables, deviation) = released.raking, released.shares()
-    shares, goals, sizes = [], [], counted(lengths, episodes)
-    for code, size, table in zip(codes_of(raking.tables, stitched.columns), raking.sizes, tables, strict=True):
+    shares, goals, sizes = [], [], trajectory_shares(lengths, episodes)
+    for code, size, table in zip(cell_codes(raking.tables, stitched.columns), raking.sizes, tables, strict=True):
         flat = np.bincount(owners * size + code, 1 / lengths[owners], len(lengths) * size)
         shares.append(flat.reshape(len(lengths), size).astype(np.float32))
-        goals.append(simplex(shrunk(table, np.average(shares[-1], axis=0, weights=sizes), deviation), 1.0))
+        shrunk = shrink_table(table, np.average(shares[-1], axis=0, weights=sizes), deviation)
+        goals.append(project_to_simplex(shrunk, 1.0))
     deviation = max(deviation, LEAST_DEVIATION)
-    return inclusion(np.concatenate(shares, axis=1), np.concatenate(goals), deviation, sizes, count)
+    return inclusion_probabilities(np.concatenate(shares, axis=1), np.concatenate(goals), deviation, sizes, count)
 
 
-def counted(lengths: NDArray[np.int64], episodes: int) -> Floats:
+def trajectory_shares(lengths: NDArray[np.int64], episodes: int) -> Floats:
     """[E] how much each trajectory counts in its owner's mean: its share of the rows, beside others of mean length."""
     # lengths: [E] its rows
     return np.asarray(lengths / (lengths + (episodes - 1) * lengths.mean()), np.float64)
 
 
-def inclusion(own: NDArray[np.float32], goal: Floats, deviation: float, sizes: Floats, count: int) -> Floats:
+def inclusion_probabilities(
+    histograms: NDArray[np.float32], goal: Floats, deviation: float, sizes: Floats, count: int
+) -> Floats:
     """Probabilities [E], adding up to `count`, under which the mean of `own` [E, B] over those taken is `goal`
     nearly."""
     # The logit of each is linear in how far its own histograms are from the goal.
@@ -241,7 +246,7 @@ def inclusion(own: NDArray[np.float32], goal: Floats, deviation: float, sizes: F
     sizes = sizes / sizes.mean()
 
     def scores(slopes: Floats) -> Floats:
-        along = (own @ slopes.astype(np.float32)).astype(np.float64)
+        along = (histograms @ slopes.astype(np.float32)).astype(np.float64)
         return np.asarray(sizes * (along - goal @ slopes))
 
     def dual(point: Floats) -> tuple[float, Floats]:
@@ -250,10 +255,10 @@ def inclusion(own: NDArray[np.float32], goal: Floats, deviation: float, sizes: F
         taken = expit(logits)
         counted = taken * sizes
         value = np.logaddexp(0.0, logits).sum() / count - level + (deviation * slopes) @ (deviation * slopes) / 2
-        apart = (counted.astype(np.float32) @ own - counted.sum() * goal) / count
-        return float(value), np.append(apart + deviation**2 * slopes, taken.sum() / count - 1)
+        gap = (counted.astype(np.float32) @ histograms - counted.sum() * goal) / count
+        return float(value), np.append(gap + deviation**2 * slopes, taken.sum() / count - 1)
 
-    begin = np.append(np.zeros(own.shape[1]), logit(count / len(own)))
+    begin = np.append(np.zeros(histograms.shape[1]), logit(count / len(histograms)))
     solution = minimize(dual, begin, jac=True, method="L-BFGS-B", options={"maxiter": STEPS})
     final = scores(solution.x[:-1])
     most = float(np.abs(final).max()) + 50.0
@@ -261,7 +266,7 @@ def inclusion(own: NDArray[np.float32], goal: Floats, deviation: float, sizes: F
     return np.asarray(expit(final + level))
 
 
-def picked(stitched: Stitched, chosen: NDArray[np.int64]) -> Stitched:
+def pick_trajectories(stitched: Stitched, chosen: NDArray[np.int64]) -> Stitched:
     """The trajectories with these numbers, in this order; a number may come again."""
     lengths = np.diff(stitched.episodes)[chosen]
     episodes = np.append(0, np.cumsum(lengths))
