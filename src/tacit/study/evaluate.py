@@ -145,15 +145,13 @@ def evaluate(
     networks = [each for each in (policy, behaviour) if isinstance(each, str) and each.endswith(".safetensors")]
     if activation is not None and not networks:
         raise no_effect_error("--activation", "a network FILE.safetensors")
-    known = None
-    if not has_model:
-        known = _known_behaviour(behaviour, behaviour_source, spec, method, activation, on_policy=on_policy)
+    behaviour_words = (behaviour, behaviour_source, spec, method, activation)
     comparison = _Comparison(
         policy=policy,
         target=_target(policy, spec, activation),
         policy_from=policy_from,
         behaviour=behaviour,
-        known=known,
+        known=None if has_model else _known_behaviour(*behaviour_words, on_policy=on_policy),
         plan=plan,
         overlap=overlap_plan,
     )
