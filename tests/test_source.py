@@ -219,9 +219,9 @@ def test_the_whole_source_was_read() -> None:
 
 
 MOST = {
-    "files": 381,
-    "lines": 80_612,
-    "functions": 4_802,
+    "files": 382,
+    "lines": 80_985,
+    "functions": 4_829,
     "private functions of at most three lines used once": 36,
     "class names defined more than once": 2,
     "docstring lines on names that are not public": 805,

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from tacit.methods import synthesis as synthesis
     from tacit.privacy.certificate.certificate import Certificate as Certificate
     from tacit.privacy.certificate.certificate import Release as Release
+    from tacit.privacy.ledger.ledger import Gdp as Gdp
     from tacit.privacy.ledger.ledger import Ledger as Ledger
     from tacit.privacy.ledger.ledger import RdpOrder as RdpOrder
     from tacit.privacy.ledger.register import Register as Register
@@ -41,6 +42,7 @@ _HOMES = {
     "Certificate": "privacy.certificate.certificate",
     "Column": "data.columns",
     "Discrete": "data.spec",
+    "Gdp": "privacy.ledger.ledger",
     "Ledger": "privacy.ledger.ledger",
     "PublicSpec": "data.spec",
     "RdpOrder": "privacy.ledger.ledger",

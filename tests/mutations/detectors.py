@@ -20,6 +20,7 @@ from consensus_detectors import CONSENSUS_DETECTORS
 from federated_detectors import FEDERATED_DETECTORS
 from figure_detectors import FIGURE_DETECTORS
 from fold_detectors import FOLD_DETECTORS
+from gaussian_detectors import GAUSSIAN_DETECTORS
 from identity_detectors import IDENTITY_DETECTORS
 from improvement_detectors import IMPROVEMENT_DETECTORS
 from learning_detectors import LEARNING_DETECTORS
@@ -373,6 +374,7 @@ DETECTORS: Sequence[Callable[[Path], None]] = (
     *CONSENSUS_DETECTORS,
     *FEDERATED_DETECTORS,
     *FOLD_DETECTORS,
+    *GAUSSIAN_DETECTORS,
     *TABLE_DETECTORS,
     *LEARNING_DETECTORS,
     *TIE_DETECTORS,

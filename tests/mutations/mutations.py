@@ -11,6 +11,7 @@ import consensus_mutations
 import federated_mutations
 import figure_mutations
 import fold_mutations
+import gaussian_mutations
 import identity_mutations
 import improvement_mutations
 import learning_mutations
@@ -377,5 +378,5 @@ MUTATIONS = (
     ),
     *(Mutation(*mutation) for mutation in round_mutations.ROUNDS),
     *(Mutation(*mutation) for mutation in improvement_mutations.IMPROVEMENTS),
-    *(Mutation(*mutation) for mutation in figure_mutations.FIGURES),
+    *(Mutation(*mutation) for mutation in (*figure_mutations.FIGURES, *gaussian_mutations.GAUSSIANS)),
 )

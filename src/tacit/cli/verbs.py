@@ -26,7 +26,7 @@ CERTIFICATE = "certificate.json"
 STUDY = Path("study.toml")
 """The file of a study, where a command line names no records."""
 
-_STUDY = ("unit", "population", "relation", "ledger", "budget_epsilon", "budget_delta")
+_STUDY = ("unit", "population", "relation", "ledger", "budget_epsilon", "budget_delta", "budget_sampled")
 """What a command tells the study of its records."""
 
 
@@ -206,6 +206,8 @@ def run(command: Any) -> None:
         if command.dry_run:
             request = study.request(command._verb, **words)
             console.say(str(request))
+            if (room := study.describe_room(request.plan)) is not None:
+                console.say(room)
             console.say("Dry run: no private record was read and nothing was spent.")
             result = {"promise": str(request.plan)}
         else:

@@ -13,8 +13,8 @@ from pathlib import Path
 from tacit import plain_files
 from tacit.data.store import read_spec
 from tacit.errors import BudgetExceeded, DataError, LedgerError, PlanExhausted
-from tacit.privacy.accounting.filters import Charge, Total, admits
-from tacit.privacy.ledger.folds import plan_folds, single_fold
+from tacit.privacy.accounting.filters import Charge, Composition, Gdp, RdpOrder, Total, admits
+from tacit.privacy.ledger.folds import Balance, plan_folds, single_fold
 from tacit.privacy.ledger.ledger import Ledger, LedgerView
 from tacit.privacy.mechanisms.base import Plan, certificate_parts
 from tacit.privacy.vault import plan as plans
@@ -59,6 +59,7 @@ class Account:
         epsilon, delta: the promise of the release.
         ledger: file of the ledger; by default beside the records.
         budget_epsilon, budget_delta: the whole budget, where it was declared; a new ledger without them has this run's.
+        budget_sampled: the part of it for sampled plans, where plans are to add up as one Gaussian (`Gdp`).
         simulated: whether the records are made up by the run: their ledger lies in its folder, unless `ledger` is one.
         resumes: whether a run that was interrupted goes on.
         words: how refusals are worded.
@@ -73,6 +74,7 @@ class Account:
     ledger: Path | None = None
     budget_epsilon: float | None = None
     budget_delta: float | None = None
+    budget_sampled: float | None = None
     simulated: bool = False
     resumes: bool = True
     narrator: Narrator = field(default_factory=SilentNarrator)
@@ -81,6 +83,11 @@ class Account:
     def ledger_in_run(self) -> bool:
         """Whether the ledger lies in the folder of the run: nobody's budget lasts longer than simulated records."""
         return self.simulated and self.ledger is None
+
+    @property
+    def composition(self) -> Composition:
+        """How the plans of a new ledger add up."""
+        return "sum" if self.budget_sampled is None else Gdp(self.budget_sampled)
 
     @property
     def path(self) -> Path:
@@ -159,15 +166,14 @@ class Account:
             PlanExhausted: this very plan was begun before.
             BudgetExceeded: what is left does not pay for it.
         """
-        unit, epsilon, delta = plan.unit, plan.epsilon, plan.delta
+        unit, epsilon = plan.unit, plan.epsilon
         whole = self.budget_epsilon or epsilon
         budget = (whole, self.budget_delta or self._whole_delta(whole))
-        charge = Charge(plans.certified_bound(plan).epsilon, delta)
         if self.ledger_in_run:
             return
         self.require_sole_ledger()
         if not self.path.exists():
-            if not admits(Total.of([charge], "sum"), *budget):
+            if not admits(Total.of([_charge(plan, self.composition)], self.composition), *budget):
                 raise self._budget_error(budget)
             return
         view = Ledger.read(self.path)
@@ -178,9 +184,24 @@ class Account:
                 raise self._plan_exhausted_error()
             return
         fold = single_fold(plan_folds(certificate_parts(plan.parts())))
-        terms = (view.epsilon, view.delta)
-        if view.composition == "sum" and not view.state.balance.with_charge(charge, fold).admits(*terms):
-            raise self._budget_error(_remaining_budget(view))
+        balance, terms = view.state.balance, (view.epsilon, view.delta)
+        priced = not isinstance(view.composition, RdpOrder)
+        if priced and not balance.with_charge(_charge(plan, view.composition), fold).admits(*terms):
+            raise self._budget_error(view.left(gaussian=_charge(plan, view.composition).mu is not None))
+
+    def describe_room(self, plan: Plan) -> str:
+        """How many releases of this cost the budget would still cover after this one."""
+        whole = self.budget_epsilon or plan.epsilon
+        terms = (whole, self.budget_delta or self._whole_delta(whole))
+        composition, balance = self.composition, Balance.empty(plan.unit.relation, self.composition)
+        if not self.ledger_in_run and self.path.exists():
+            view = Ledger.read(self.path)
+            terms, composition, balance = (view.epsilon, view.delta), view.composition, view.state.balance
+        if isinstance(composition, RdpOrder):
+            return "Left     not said of a ledger that adds Rényi bounds up."
+        charge, fold = _charge(plan, composition), single_fold(plan_folds(certificate_parts(plan.parts())))
+        left = balance.room(charge, fold, *terms) - 1 if charge.finite else 0
+        return f"Left     after this one the budget covers {max(0, left):,} more release(s) of this cost."
 
     def share_ledger(self) -> None:
         """Begin the ledger where there is none, and note it with every source: what is spent on one is spent on all.
@@ -190,11 +211,12 @@ class Account:
         """
         self.require_sole_ledger()
         epsilon, delta = self.budget_epsilon or self.epsilon, self.budget_delta or 0.5 / self.unit.size
+        composition = self.composition
         if self.path.exists():
             view = Ledger.read(self.path)
             self._require_same_terms(self.unit, view)
-            epsilon, delta = view.epsilon, view.delta
-        with Ledger(self.path, self.unit, epsilon=epsilon, delta=delta) as ledger:
+            epsilon, delta, composition = view.epsilon, view.delta, view.composition
+        with Ledger(self.path, self.unit, epsilon=epsilon, delta=delta, composition=composition) as ledger:
             self._note(ledger, [])
 
     @contextmanager
@@ -229,17 +251,17 @@ class Account:
             except PlanExhausted:
                 raise self._plan_exhausted_error() from None
             except BudgetExceeded:
-                raise self._budget_error(_remaining_budget(ledger)) from None
+                raise self._budget_error(ledger.left()) from None
 
     @contextmanager
     def _open_beside_records(self) -> Iterator[Ledger]:
         self.require_sole_ledger()
         path, epsilon, delta = self.path, self.budget_epsilon, self.budget_delta
-        is_new = not path.exists()
+        is_new, composition = not path.exists(), None if self.budget_sampled is None else self.composition
         if is_new:
             epsilon = self.epsilon if epsilon is None else epsilon
             delta = self._whole_delta(epsilon) if delta is None else delta
-        with Ledger(path, self.unit, epsilon=epsilon, delta=delta) as ledger:
+        with Ledger(path, self.unit, epsilon=epsilon, delta=delta, composition=composition) as ledger:
             noted, before = list[Path](), len(ledger.entries())
             try:
                 self._note(ledger, noted)
@@ -304,9 +326,15 @@ class Account:
                 expected="the same promise for as long as there is a budget",
                 remedy=f'give --unit "{protected.name}" and --population {protected.size}',
             )
+        sampled = view.composition.sampled if isinstance(view.composition, Gdp) else None
+        if self.budget_sampled is not None and sampled is None:
+            what = f"the ledger of these {phrases.people} adds epsilons up, which was declared before"
+            remedy = "leave --budget-sampled out"
+            raise LedgerError(what, where=where, expected="the rule that it began with", remedy=remedy)
         for name, asked, bound in (
             ("epsilon", self.budget_epsilon, view.epsilon),
             ("delta", self.budget_delta, view.delta),
+            ("sampled", self.budget_sampled, sampled),
         ):
             if asked is not None and asked != bound:
                 what = f"--budget-{name} is {asked:g}, and the budget of these {phrases.people} was declared before"
@@ -435,6 +463,7 @@ def _remove(path: Path) -> None:
         Path(f"{path}-journal").unlink(missing_ok=True)
 
 
-def _remaining_budget(ledger: Ledger | LedgerView) -> tuple[float, float]:
-    epsilon, delta = ledger.spent()
-    return max(0.0, ledger.epsilon - epsilon), max(0.0, ledger.delta - delta)
+def _charge(plan: Plan, composition: Composition) -> Charge:
+    # What a ledger of this composition is charged for a plan; no Rényi bound is computed.
+    mu = plans.additive_mu(plan) if isinstance(composition, Gdp) else None
+    return Charge(plans.certified_bound(plan).epsilon, plan.delta, mu=mu)

@@ -25,6 +25,7 @@ class Curator:
             nobody declared it, and every promise is refused.
         ledger: file of the budget, where it does not lie beside the records.
         budget_epsilon, budget_delta: the whole budget, where it was declared.
+        budget_sampled: the part of it for sampled plans, where plans add up as one Gaussian.
         narrator: is told what is promised and how far a run is.
         lead: makes vaults, over the shards of several processes where there are.
     """
@@ -35,6 +36,7 @@ class Curator:
     ledger: Path | None
     budget_epsilon: float | None
     budget_delta: float | None
+    budget_sampled: float | None
     narrator: Narrator
     lead: Lead
 
@@ -59,6 +61,7 @@ class Curator:
             "ledger": self.ledger,
             "budget_epsilon": self.budget_epsilon,
             "budget_delta": self.budget_delta,
+            "budget_sampled": self.budget_sampled,
         }
 
     def delta(self, delta: float | None) -> float:
@@ -84,6 +87,7 @@ class Curator:
             ledger=self.ledger,
             budget_epsilon=self.budget_epsilon,
             budget_delta=self.budget_delta,
+            budget_sampled=self.budget_sampled,
             simulated=self.source.path is None,
             resumes=resumes,
             narrator=self.narrator,

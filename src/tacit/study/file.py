@@ -25,6 +25,7 @@ records = {records}
 unit = {unit}{unit_words}
 population = {population}    # how many there could be, as the public knows; never counted from the records
 budget_epsilon = {budget}    # what all releases together may cost; it is final
+# budget_sampled = 0        # plans add up as one Gaussian, but for this part, which is for sampled plans; it is final
 # relation = "replace_one"    # where one is exchanged for another; without it, one is present or absent
 # ledger = "records.ledger"   # what was spent; without it, beside the records
 """
@@ -55,6 +56,7 @@ class StudyFile:
         unit: column of the ids of a table; of a folder that was imported, what one unit is.
         population: how many units there could be, as the public knows.
         budget_epsilon, budget_delta: the whole budget; its delta grows with its epsilon where it is not said.
+        budget_sampled: the part of it for sampled plans, where all others add up as one Gaussian.
         relation: what neighbouring data sets differ in.
         ledger: file of what was spent; None where it lies beside the records.
         spec: file of the public bounds of a table.
@@ -67,6 +69,7 @@ class StudyFile:
     population: int
     budget_epsilon: float
     budget_delta: float | None = None
+    budget_sampled: float | None = None
     relation: Relation = "add_or_remove"
     ledger: Path | None = None
     spec: Path | None = None
@@ -93,7 +96,7 @@ class StudyFile:
     @property
     def arguments(self) -> dict[str, Any]:
         """What `Study` is called with besides its records."""
-        names = ("unit", "population", "relation", "ledger", "budget_epsilon", "budget_delta", "spec")
+        names = ("unit", "population", "relation", "ledger", "budget_epsilon", "budget_delta", "budget_sampled", "spec")
         return {name: value for name in names if (value := getattr(self, name)) is not None} | dict(self.reading)
 
 
@@ -128,6 +131,9 @@ def faults(values: Mapping[str, Any]) -> Iterator[str]:
         number = values.get(name, 0.5)
         if type(number) not in (int, float) or not (math.isfinite(number) and number > 0):
             yield f"{name} is no finite number above 0"
+    part = values.get("budget_sampled", 0)
+    if type(part) not in (int, float) or not 0 <= part < 1:
+        yield "budget_sampled is no number from 0 to below 1"
     if values.get("relation", "add_or_remove") not in get_args(Relation):
         yield f"relation is none of {' and '.join(get_args(Relation))}"
 

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from tacit.data.spec import PublicSpec
     from tacit.privacy.certificate.certificate import Release
     from tacit.privacy.ledger.ledger import LedgerView
+    from tacit.privacy.mechanisms.base import Plan
     from tacit.study.records import Lead
 
 
@@ -42,6 +43,8 @@ class Study:
         ledger: file of the budget of these records; by default beside them (DATA.ledger).
         budget_epsilon: the whole budget of the records, when the ledger is new (by default: the first run alone).
         budget_delta: likewise; by default it grows with the budget's epsilon, up to half of 1 / population.
+        budget_sampled: of a new ledger, the part of the budget that is kept for sampled plans, such as DP-SGD, from 0
+            to below 1; all other plans then add up as one Gaussian, which loses nothing. Without it epsilons add up.
         spec: public bounds of a table, or their file.
         narrator: is told what is promised and how far a run is; None tells nobody.
         lead: of several processes that hold a shard each, the first (`tacit.study.records`); None without others.
@@ -66,6 +69,7 @@ class Study:
         ledger: Path | None = None,
         budget_epsilon: float | None = None,
         budget_delta: float | None = None,
+        budget_sampled: float | None = None,
         spec: PublicSpec | str | os.PathLike[str] | None = None,
         narrator: Narrator | None = None,
         lead: Lead | None = None,
@@ -87,6 +91,7 @@ class Study:
                 ledger=place,
                 budget_epsilon=budget_epsilon,
                 budget_delta=budget_delta,
+                budget_sampled=budget_sampled,
                 narrator=narrator,
                 lead=lead,
             )
@@ -153,6 +158,21 @@ class Study:
             self.curator.narrator.say(str(request))
             return request.carry_out(settings_of(self.curator, ask, words)), request
 
+    def describe_room(self, plan: Plan) -> str | None:
+        """How many more releases of a calibrated plan's cost the budget covers after it, under the ledger's rule.
+
+        None of records that a run makes up: no budget lasts longer than they do.
+
+        Raises:
+            LedgerError: the ledger is damaged.
+        """
+        from tacit.study.account import VerbPhrases
+
+        if self.curator.source.path is None and self.curator.ledger is None:
+            return None
+        words = VerbPhrases("people", "release", "learned from", "learn")
+        return self.curator.account(words, plan.epsilon, plan.delta).describe_room(plan)
+
     @property
     def ledger(self) -> LedgerView | None:
         """What was promised and spent; None before the first release.
@@ -175,12 +195,12 @@ class Study:
         whom = f"Study of {self.curator.source.name}: every {unit.name} of {unit.size:,} ({unit.relation})"
         if view is None:
             return f"{whom}. Nothing was released yet."
-        epsilon, delta = view.spent()
+        (epsilon, delta), left = view.spent(), view.left()
         lines = [
             f"{whom}.",
             f"Budget   epsilon {view.epsilon:g}, delta {view.delta:g}",
             f"Spent    epsilon {epsilon:.6g}, delta {delta:.3g}",
-            f"Left     epsilon {max(0.0, view.epsilon - epsilon):.6g}, delta {max(0.0, view.delta - delta):.3g}",
+            f"Left     epsilon {left[0]:.6g}, delta {left[1]:.3g}",
         ]
         return "\n".join((*lines, *(f"Release  {plan.method}, epsilon {plan.epsilon:.6g}" for plan in view.plans())))
 

@@ -7,7 +7,23 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tacit.errors import PlanError
-from tacit.privacy.accounting.filters import Charge, RdpOrder, Total, admits, exact_decimal, rdp_to_epsilon, spent
+from tacit.privacy.accounting import gaussian
+from tacit.privacy.accounting.bounds import round_up
+from tacit.privacy.accounting.filters import (
+    MOST_ROOM,
+    Charge,
+    Gdp,
+    RdpOrder,
+    Total,
+    admits,
+    describe_composition,
+    exact_decimal,
+    left,
+    parse_composition,
+    rdp_to_epsilon,
+    room,
+    spent,
+)
 
 positive = st.floats(min_value=5e-324, max_value=1e6)
 small = st.floats(min_value=0.0, max_value=1e-3)
@@ -112,3 +128,118 @@ def test_bad_charges_are_refused(epsilon: float, delta: float, rdp: float | None
 def test_bad_orders_are_refused(order: float) -> None:
     with pytest.raises(PlanError):
         RdpOrder(order)
+
+
+# -- as one Gaussian beside a sum --------------------------------------------------------------------------------------
+
+
+def gaussians(noise_multiplier: float, count: int) -> list[Charge]:
+    """So many equal plans of one Gaussian each; their own epsilon and delta, which Gdp does not read, are huge."""
+    return [Charge(50.0, 1e-4, mu=round_up(1 / noise_multiplier, 12))] * count
+
+
+@pytest.mark.parametrize(("count", "noise_multiplier"), [(2, 5.28), (4, 7.47), (10, 11.80), (25, 18.66)])
+def test_equal_gaussians_fill_a_budget_at_the_square_root_of_their_number(count: int, noise_multiplier: float) -> None:
+    # sqrt(count) / mu for the mu of (1, 1e-5), rounded up to two decimals
+    assert math.ceil(100 * math.sqrt(count) / 0.268051123) == round(100 * noise_multiplier)
+    assert admits(Total.of(gaussians(noise_multiplier, count), Gdp(0)), 1.0, 1e-5)
+    assert not admits(Total.of(gaussians(noise_multiplier - 0.01, count), Gdp(0)), 1.0, 1e-5)
+    assert not admits(Total.of(gaussians(noise_multiplier, count + 1), Gdp(0)), 1.0, 1e-5)
+    epsilon, delta = spent(Total.of(gaussians(noise_multiplier, count), Gdp(0)), 1e-5)
+    assert 0.995 < epsilon <= 1.0
+    assert delta == 1e-5
+
+
+def test_squared_mus_add_up_exactly() -> None:
+    limit = Fraction("0.268051123")
+    legs = [Charge(1.0, 0.0, mu=float(limit * 3 / 5)), Charge(1.0, 0.0, mu=float(limit * 4 / 5))]
+    assert [Fraction(repr(leg.mu)) for leg in legs] == [limit * 3 / 5, limit * 4 / 5]
+    total = Total.of(legs, Gdp(0))
+    assert (total.squared, total.cost, total.delta) == (limit**2, 0, 0)
+    assert admits(total, 1.0, 1e-5)
+    hair = Charge(1.0, 0.0, mu=1e-300)
+    assert not admits(total.with_charge(hair), 1.0, 1e-5)
+    assert total.with_charge(hair).without_charge(hair) == total
+
+
+def test_plans_without_a_mu_add_up_within_their_share() -> None:
+    rule = Gdp(0.25)
+    quarter = [Charge(0.125, 1.25e-6)] * 2
+    assert admits(Total.of(quarter, rule), 1.0, 1e-5)
+    for more in (Charge(5e-324, 0.0), Charge(0.0, 5e-324)):
+        assert not admits(Total.of([*quarter, more], rule), 1.0, 1e-5)
+    assert not admits(Total.of([Charge(1e-9, 0.0)], Gdp(0)), 1.0, 1e-5)
+    assert spent(Total.of(quarter, rule), 1e-5) == (0.25, 2.5e-6)
+
+
+def test_neither_part_takes_what_the_other_left() -> None:
+    rule, own = Gdp(0.25), gaussian.mu_of(Fraction(3, 4), Fraction(3, 4 * 10**5))
+    whole = gaussian.mu_of(Fraction(1), Fraction(1, 10**5))
+    full = Charge(0.75, 7.5e-6, mu=float(own))
+    assert own < Fraction("0.2045") < whole
+    for others in ([], [Charge(0.25, 2.5e-6)]):
+        assert admits(Total.of([full, *others], rule), 1.0, 1e-5)
+        assert not admits(Total.of([full, *others, Charge(0.1, 0.0, mu=1e-9)], rule), 1.0, 1e-5)
+    assert not admits(Total.of([Charge(0.75, 7.5e-6, mu=float(whole))], rule), 1.0, 1e-5)
+    for gaussian_plans in ([], [full]):
+        assert not admits(Total.of([*gaussian_plans, Charge(0.2500001, 0.0)], rule), 1.0, 1e-5)
+    epsilon, delta = spent(Total.of([full, Charge(0.25, 2.5e-6)], rule), 1e-5)
+    assert 0.999999 < epsilon <= 1.0
+    assert delta == 1e-5
+
+
+@given(st.floats(min_value=0.0, max_value=1.0, exclude_max=True), st.floats(min_value=1e-12, max_value=1e6))
+def test_a_budget_is_cut_exactly(sampled: float, value: float) -> None:
+    gaussians_own, others = Gdp(sampled).cut(value)
+    assert gaussians_own + others == Fraction(repr(value))
+    assert others == Fraction(repr(sampled)) * Fraction(repr(value))
+
+
+def test_what_is_left_is_the_largest_plan_of_either_kind() -> None:
+    rule = Gdp(0.2)
+    total = Total.of([Charge(0.5, 1e-6, mu=0.1), Charge(0.05, 5e-7)], rule)
+    epsilon, delta = left(total, 1.0, 1e-5, gaussian=True)
+    assert delta == 8e-6
+    rest = math.sqrt(float(gaussian.mu_of(Fraction(4, 5), Fraction(8, 10**6))) ** 2 - 0.01)
+    phi = lambda x: 0.5 * math.erfc(-x / math.sqrt(2))  # noqa: E731
+    assert phi(rest / 2 - epsilon / rest) - math.exp(epsilon) * phi(-rest / 2 - epsilon / rest) == pytest.approx(
+        8e-6, rel=1e-6
+    )
+    assert admits(total.with_charge(Charge(1.0, 0.0, mu=rest * (1 - 1e-12))), 1.0, 1e-5)
+    assert not admits(total.with_charge(Charge(1.0, 0.0, mu=rest * (1 + 1e-12))), 1.0, 1e-5)
+    assert left(total, 1.0, 1e-5, gaussian=False) == (0.15, 1.5e-6)
+    full = Total.of([Charge(0.5, 1e-6, mu=0.9), Charge(0.4, 5e-6)], rule)
+    assert left(full, 1.0, 1e-5, gaussian=True) == (0.0, 8e-6)
+    assert left(full, 1.0, 1e-5, gaussian=False) == (0.0, 0.0)
+    sums = Total.of([Charge(0.25, 5e-6)], "sum")
+    assert left(sums, 1.0, 1e-5, gaussian=True) == left(sums, 1.0, 1e-5, gaussian=False) == (0.75, 5e-6)
+
+
+def test_the_room_is_how_many_more_fit() -> None:
+    one = gaussians(11.80, 1)[0]
+    for done in (0, 1, 9, 10, 12):
+        assert room(Total.of([one] * done, Gdp(0)), one, 1.0, 1e-5) == max(0, 10 - done)
+    assert room(Total(Gdp(0.5)), Charge(0.1, 0.0), 1.0, 1e-5) == 5
+    assert room(Total(Gdp(0)), Charge(0.1, 0.0), 1.0, 1e-5) == 0
+    assert room(Total.of([Charge(0.05, 1e-7)] * 3, "sum"), Charge(0.05, 1e-7), 1.0, 1e-5) == 17
+    assert room(Total(Gdp(0)), Charge(0.1, 0.0, mu=1e-9), 1.0, 1e-5) == MOST_ROOM
+
+
+def test_a_gaussian_composition_is_said_in_words_and_read_again() -> None:
+    assert describe_composition(Gdp(0.25)) == "one Gaussian beside a sum of share 0.25"
+    for rule in (Gdp(0), Gdp(0.25), RdpOrder(16.0)):
+        assert parse_composition(describe_composition(rule)) == rule
+    for text in ("one Gaussian beside a sum of share 1", "one Gaussian beside a sum of share 0.250", "one Gaussian"):
+        assert parse_composition(text) is None
+
+
+@pytest.mark.parametrize("sampled", [-1e-9, 1.0, math.inf, math.nan])
+def test_bad_shares_are_refused(sampled: float) -> None:
+    with pytest.raises(PlanError, match="out of its range"):
+        Gdp(sampled)
+
+
+@pytest.mark.parametrize("mu", [-1e-9, math.inf, math.nan])
+def test_bad_mus_are_refused(mu: float) -> None:
+    with pytest.raises(PlanError, match="mu is negative"):
+        Charge(1.0, 0.0, mu=mu)

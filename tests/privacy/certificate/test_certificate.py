@@ -521,9 +521,25 @@ def test_sums_bind_only_ledgers_that_add_up() -> None:
     assert build(budget=(1.9, 1e-5), composition="Renyi DP at order 8").private  # 1.80026 by the standard conversion
     with pytest.raises(CertificateError, match="composition"):
         build(parts=[OWN_PROOF], **TRAJECTORY, composition="Renyi DP at order 16")
+    gaussian = "one Gaussian beside a sum of share 0.5"
+    assert build(budget=(8.0, 1e-5), composition=gaussian).private
+    with pytest.raises(CertificateError, match="budget_epsilon"):
+        build(budget=(0.3, 1e-5), composition=gaussian)
 
 
-@pytest.mark.parametrize("words", ["sum ", "Sum", "", "none", "Renyi DP at order", "Renyi DP at order -2", "sum."])
+@pytest.mark.parametrize(
+    "words",
+    [
+        "sum ",
+        "Sum",
+        "",
+        "none",
+        "Renyi DP at order",
+        "Renyi DP at order -2",
+        "sum.",
+        "one Gaussian beside a sum of share 1",
+    ],
+)
 def test_a_composition_that_no_ledger_has_is_refused(words: str) -> None:
     with pytest.raises(CertificateError, match="composition"):
         build(budget=(0.3, 1e-5), composition=words)

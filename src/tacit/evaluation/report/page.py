@@ -101,7 +101,10 @@ def _promise(certificate: Mapping[str, Any]) -> tuple[Section, Section]:
             f"could harm the one behind a {name}."
         )
     knowledge = f"However much else somebody knows{apart}, {markdown.attack(stated)}."
-    spent = f"{format_bound(float(total['epsilon']))} of {number(float(total['budget_epsilon']))}"
+    added, whole = float(total["epsilon"]), float(total["budget_epsilon"])
+    # Another rule than a sum may admit plans whose epsilons add up to more than the budget, which bounds them together.
+    above = total.get("composition", "sum") != "sum" and math.isfinite(added) and added > whole
+    spent = f"at most {number(whole)} of {number(whole)}" if above else f"{format_bound(added)} of {number(whole)}"
     figures = [
         ("Privacy loss ε", format_bound(epsilon), "at most, for all of this release"),
         ("Slack δ", number(delta), f"{number(1 / (delta * population))} times below 1 / population"),

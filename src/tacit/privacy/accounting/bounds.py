@@ -110,6 +110,24 @@ def mu_gdp(event: Event, relation: Relation, *, delta: float = 0.0) -> float:
     return certified.mu(flatten(event), relation, delta)
 
 
+def additive_mu(event: Event, relation: Relation, *, delta: float) -> float | None:
+    """The mu that a ledger adds up under `Gdp`, or None for an event that it charges by epsilon and delta.
+
+    The event is mu-GDP at every epsilon. Sampled events have such a mu, too, which ignores the sampling; it is None
+    where a Gaussian of that mu costs over a quarter more epsilon at delta than the event.
+
+    Args:
+        delta: of the plan, in (0, 1); public, so that what a plan is charged depends on no record.
+
+    Raises:
+        AccountingError: as for `epsilon`.
+    """
+    from tacit.privacy.accounting import certified
+
+    found = certified.additive_mu(flatten(event), relation, delta)
+    return None if found is None else round_up(found, 12)
+
+
 def renyi(event: Event, *, order: float, relation: Relation) -> float:
     """An upper bound on the event's Renyi divergence at one order, for ledgers that add plans by `RdpOrder`.
 

@@ -17,6 +17,9 @@ from tacit.privacy.accounting.events import GaussianEvent, Leaves, NonPrivateEve
 from tacit.privacy.accounting.table import MAX_LAPLACE_EPSILON, Family, find_row
 from tacit.units import Relation
 
+DEAR = 1.25
+"""How many times the epsilon of an event a Gaussian that dominates it may cost for its mu to be added up."""
+
 _ENOUGH = 100.0  # a mu whose delta at the largest epsilon is 1
 DEFINITION = "definition of a non-private event (tacit)"
 
@@ -125,6 +128,14 @@ def mu(leaves: Leaves, relation: Relation, delta: float) -> float:
             target_deltas = accountants.deltas(distribution, grid[:-1]) + accountants.float_slack(leaves)
     upper = everywhere * 1.01 if math.isfinite(everywhere) else _ENOUGH
     return min(accountants.smallest_mu(grid, target_deltas, upper), everywhere)
+
+
+def additive_mu(leaves: Leaves, relation: Relation, delta: float) -> float | None:
+    """A mu that holds everywhere; None where its Gaussian is much dearer at delta than what is certified."""
+    found = accountants.mu(leaves, relation) if _is_private(leaves) else math.inf
+    if math.isinf(found) or accountants.gaussian_epsilon(delta, found) > DEAR * epsilon(leaves, relation, delta)[0]:
+        return None
+    return found
 
 
 def check_epsilon(leaves: Leaves, relation: Relation, delta: float) -> float:

@@ -24,7 +24,7 @@ from tacit.privacy.accounting.events import (
     ZcdpEvent,
     flatten,
 )
-from tacit.privacy.accounting.filters import Charge, Total, admits, parse_composition
+from tacit.privacy.accounting.filters import Charge, Gdp, RdpOrder, Total, admits, parse_composition
 from tacit.privacy.certificate import canonical
 from tacit.privacy.ledger.folds import FOLDS, Fold, plan_folds, single_fold
 from tacit.privacy.mechanisms.base import Part, compose_parts
@@ -225,7 +225,7 @@ def _promise_mismatches(record: Fields) -> Iterator[str]:
 
 
 def _budget_violations(record: Fields, event: Event) -> Iterator[tuple[str, str]]:
-    """Where the ledger could not have admitted the releases: all of them under "sum", this one under a Renyi order."""
+    """Where the ledger could not have admitted the releases: all of them under "sum", this one under other rules."""
     total = record["total"]
     composition, budget = parse_composition(total["composition"]), float(total["budget_epsilon"]) * (1 + 1e-5)
     if composition is None:
@@ -235,7 +235,12 @@ def _budget_violations(record: Fields, event: Event) -> Iterator[tuple[str, str]
             yield "total.epsilon", "is above the ledger's budget"
         if total["delta"] > total["budget_delta"] * (1 + 1e-9):
             yield "total.delta", "is above the ledger's budget"
-    elif composition != "sum" and record["private"] and math.isfinite(budget):
+    elif isinstance(composition, Gdp) and record["private"] and math.isfinite(budget):
+        mu = accounting.additive_mu(event, record["unit"]["relation"], delta=record["delta"])
+        charge = Charge(float(record["epsilon"]), record["delta"], mu=mu)
+        if not admits(Total.of([charge], composition), budget, total["budget_delta"] * (1 + 1e-9)):
+            yield "total.budget_epsilon", "is below what the plan alone costs"
+    elif isinstance(composition, RdpOrder) and record["private"] and math.isfinite(budget):
         try:
             rdp = accounting.renyi(event, order=composition.order, relation=record["unit"]["relation"])
         except AccountingError:

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-from tacit.privacy.accounting.filters import Charge, Composition, Total, admits, spent
+from tacit.privacy.accounting.filters import Charge, Composition, Gdp, Total, admits, left, room, spent
 from tacit.units import Relation
 
 Fold = Literal[0, 1]
@@ -98,6 +98,15 @@ class Balance:
         """Whether either fold stays within the budget (see `filters.admits`)."""
         return all(admits(total, epsilon, delta) for total in self.totals)
 
+    def room(self, charge: Charge, fold: Fold | None, epsilon: float, delta: float) -> int:
+        """How many more plans of this cost, on one fold or (None) on both, stay within the budget."""
+        each = zip(self.totals, self._shares(charge, fold), strict=True)
+        return min(room(total, share, epsilon, delta) for total, share in each if share is not None)
+
+    def left(self, epsilon: float, delta: float, *, gaussian: bool) -> tuple[float, float]:
+        """(epsilon, delta) of the largest plan that both folds still cover (see `filters.left`)."""
+        return min(left(total, epsilon, delta, gaussian=gaussian) for total in self.totals)
+
     def spent(self, delta: float, fold: Fold | None = None) -> tuple[float, float]:
         """Total (epsilon, delta) of one fold, or (None) the larger of each, rounded up (see `filters.spent`)."""
         each = [spent(total, delta) for total in (self.totals if fold is None else (self.totals[fold],))]
@@ -107,9 +116,12 @@ class Balance:
         """What either fold is charged."""
         # A unit that is exchanged for another may leave one fold and enter the other, and so meets the plans of both.
         # Each that lies on one fold then costs it at most half of that epsilon, and all of that delta: the other fold
-        # is charged the delta too, so that these add up. Renyi bounds have no delta, and cost it a quarter.
+        # is charged the delta too, so that these add up. Renyi bounds and squared mus have no delta, and cost it a
+        # quarter.
         if fold is None or not charge.finite:
             return charge, charge
-        delta_adds_up = self.relation == "replace_one" and self.totals[0].composition == "sum"
+        rule = self.totals[0].composition
+        adds_up = rule == "sum" or (isinstance(rule, Gdp) and charge.mu is None)
+        delta_adds_up = self.relation == "replace_one" and adds_up
         other = replace(charge, epsilon=0.0) if delta_adds_up else None
         return (charge, other) if fold == 0 else (other, charge)

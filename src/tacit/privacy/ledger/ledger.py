@@ -14,13 +14,13 @@ from typing import Any, NoReturn, Self
 
 from tacit import notebook
 from tacit.errors import LedgerError, PlanError
-from tacit.privacy.accounting.filters import Charge, Composition, RdpOrder
+from tacit.privacy.accounting.filters import Charge, Composition, Gdp, RdpOrder
 from tacit.privacy.ledger.folds import FOLDS, Fold
 from tacit.privacy.ledger.state import Entry, LedgerState, PlanSummary, Terms, canonical_json, replay
 from tacit.privacy.ledger.store import Store, read_entries
 from tacit.units import Unit
 
-__all__ = ["Composition", "Entry", "Ledger", "LedgerView", "PlanSummary", "RdpOrder"]
+__all__ = ["Composition", "Entry", "Gdp", "Ledger", "LedgerView", "PlanSummary", "RdpOrder"]
 
 _ROUNDING = 1e-9  # by how much (relative) a recomputed cost may differ from the one that was charged
 
@@ -51,6 +51,10 @@ class LedgerView:
         """Total (epsilon, delta) charged to one fold, or (None) the larger of each, rounded up."""
         return self.state.spent(fold)
 
+    def left(self, *, gaussian: bool = True) -> tuple[float, float]:
+        """(epsilon, delta) of the largest plan that is still admitted: one that has a mu, or (False) one without."""
+        return self.state.left(gaussian=gaussian)
+
     def plans(self) -> list[PlanSummary]:
         """One summary per plan that was reserved and not cancelled."""
         return self.state.summaries()
@@ -74,7 +78,8 @@ class Ledger:
         path: the file, on a local disk. `<path>.lock` is kept beside it.
         unit: the protected unit with its relation and public population.
         epsilon, delta: the whole budget of the dataset; 0 < delta < 1 / population.
-        composition: how plans add up: "sum" (the default at creation) or RdpOrder(order).
+        composition: how plans add up: "sum" (the default at creation), `Gdp(sampled=...)`, which loses nothing where
+            plans are as private as a Gaussian, or RdpOrder(order).
 
     Raises:
         PlanError: unit or budget are missing at creation, or invalid.
@@ -155,6 +160,7 @@ class Ledger:
         epsilon: float,
         delta: float,
         rdp: float | None = None,
+        mu: float | None = None,
     ) -> None:
         """Charge a whole plan before its first step; the same plan again costs nothing.
 
@@ -165,6 +171,7 @@ class Ledger:
             parts: number of steps by part.
             epsilon, delta: the certified cost of all parts together. Infinite epsilon voids the ledger.
             rdp: the certified Rényi bound at the ledger's order; required by, and charged under, RdpOrder.
+            mu: the plan is mu-GDP at every epsilon, where such a mu is known; charged under Gdp.
 
         Raises:
             BudgetExceeded: the plan does not fit; nothing was charged.
@@ -172,10 +179,10 @@ class Ledger:
             LedgerError: the entry could not be written; nothing was charged.
 
         Guarantee:
-            A fully adaptive filter: sums of (epsilon, delta) (arXiv:1605.08294), or of Rényi bounds at one order
-            (arXiv:2008.11193), also while plans interleave (arXiv:2309.05901).
+            A fully adaptive filter: sums of (epsilon, delta) (arXiv:1605.08294), of Rényi bounds at one order
+            (arXiv:2008.11193) or of squared mus (arXiv:2210.17520), also while plans interleave (arXiv:2309.05901).
         """
-        charge = Charge(epsilon, delta, rdp)
+        charge = Charge(epsilon, delta, rdp, mu)
         try:
             described = json.loads(canonical_json(dict(description)))
             payload = {
@@ -185,6 +192,7 @@ class Ledger:
                 "epsilon": repr(charge.epsilon),
                 "delta": repr(charge.delta),
                 "rdp": None if charge.rdp is None else repr(charge.rdp),
+                "mu": None if charge.mu is None else repr(charge.mu),
             }
         except (TypeError, ValueError) as error:
             what = "the plan's description or parts are not plain JSON values"
@@ -283,6 +291,11 @@ class Ledger:
         with self._exclusive_access():
             return self._state.spent(fold)
 
+    def left(self, *, gaussian: bool = True) -> tuple[float, float]:
+        """(epsilon, delta) of the largest plan that is still admitted: one that has a mu, or (False) one without."""
+        with self._exclusive_access():
+            return self._state.left(gaussian=gaussian)
+
     def plans(self) -> list[PlanSummary]:
         """One summary per plan that was reserved and not cancelled."""
         with self._exclusive_access():
@@ -364,7 +377,8 @@ class Ledger:
 
 
 def _costs_more(new: Charge, old: Charge) -> bool:
-    pairs = ((new.epsilon, old.epsilon), (new.delta, old.delta), (new.rdp or 0.0, old.rdp or 0.0))
+    pairs = [(new.epsilon, old.epsilon), (new.delta, old.delta)]
+    pairs += [(new.rdp or 0.0, old.rdp or 0.0), (new.mu or 0.0, old.mu or 0.0)]
     return any(mine > theirs * (1 + _ROUNDING) for mine, theirs in pairs)
 
 

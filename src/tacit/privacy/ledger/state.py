@@ -14,7 +14,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from tacit.errors import BudgetExceeded, LedgerError, PlanError, PlanExhausted, TacitError
-from tacit.privacy.accounting.filters import Charge, Composition, RdpOrder, Total, admits, exact_decimal
+from tacit.privacy.accounting.events import MAX_EPSILON
+from tacit.privacy.accounting.filters import Charge, Composition, Gdp, RdpOrder, Total, admits, exact_decimal
 from tacit.privacy.ledger.folds import (
     EVERYBODY,
     FOLDS,
@@ -136,13 +137,20 @@ class Terms:
             raise _bad_terms("the budget's delta is not between 0 and 1 / population", f"delta < 1/{self.unit.size}")
         object.__setattr__(self, "epsilon", float(self.epsilon))
         object.__setattr__(self, "delta", float(self.delta))
-        if not admits(Total.of([Charge(self.epsilon, 0.0, 0.0)], self.composition), self.epsilon, self.delta):
+        if isinstance(self.composition, Gdp) and self.epsilon > MAX_EPSILON:
+            raise _bad_terms("the budget's epsilon is too large for one Gaussian", f"epsilon <= {MAX_EPSILON:g}")
+        renyi = isinstance(self.composition, RdpOrder)
+        if renyi and not admits(Total.of([Charge(self.epsilon, 0.0, 0.0)], self.composition), self.epsilon, self.delta):
             raise _bad_terms("no plan fits the budget at this Rényi order", "a higher order, epsilon or delta")
 
     def payload(self) -> dict[str, Any]:
         """The terms as the JSON values of the first entry."""
         unit = {"name": self.unit.name, "relation": self.unit.relation, "population": self.unit.population}
-        rule = "sum" if self.composition == "sum" else {"rdp_order": repr(self.composition.order)}
+        rule: Any = self.composition
+        if isinstance(self.composition, RdpOrder):
+            rule = {"rdp_order": repr(self.composition.order)}
+        elif isinstance(self.composition, Gdp):
+            rule = {"sampled": repr(self.composition.sampled)}
         return {
             "format": FORMAT,
             "dataset_id": self.dataset_id,
@@ -156,7 +164,9 @@ class Terms:
     def from_payload(cls, payload: Mapping[str, Any]) -> Terms:
         """Inverse of `payload`."""
         rule = payload["composition"]
-        composition: Composition = "sum" if rule == "sum" else RdpOrder(float(rule["rdp_order"]))
+        composition: Composition = "sum"
+        if rule != "sum":
+            composition = Gdp(float(rule["sampled"])) if "sampled" in rule else RdpOrder(float(rule["rdp_order"]))
         terms = cls(
             payload["dataset_id"],
             Unit(**payload["unit"]),
@@ -220,6 +230,10 @@ class LedgerState:
         Epsilon is inf once a plan without privacy is in the ledger.
         """
         return self.balance.spent(self.bound_terms.delta, fold)
+
+    def left(self, *, gaussian: bool) -> tuple[float, float]:
+        """(epsilon, delta) of the largest plan that is still admitted: one that has a mu, or one that has none."""
+        return self.balance.left(self.bound_terms.epsilon, self.bound_terms.delta, gaussian=gaussian)
 
     def summaries(self) -> list[PlanSummary]:
         """One summary per reserved plan, in the order of reservation."""
@@ -307,8 +321,9 @@ class LedgerState:
 
     def _reserve(self, payload: Mapping[str, Any]) -> LedgerState:
         plan_id, parts, terms = payload["plan"], dict(payload["parts"]), self.bound_terms
-        rdp = payload["rdp"]
-        charge = Charge(float(payload["epsilon"]), float(payload["delta"]), None if rdp is None else float(rdp))
+        # An entry that says no mu is charged by its epsilon and delta, which holds for every plan.
+        rdp, mu = (None if (number := payload.get(name)) is None else float(number) for name in ("rdp", "mu"))
+        charge = Charge(float(payload["epsilon"]), float(payload["delta"]), rdp, mu)
         if not plan_id or not isinstance(plan_id, str):
             raise _bad_plan("the plan has no id", "a non-empty text")
         if not charge.epsilon > 0:

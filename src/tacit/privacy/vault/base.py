@@ -15,7 +15,7 @@ from tacit.privacy.accounting.bounds import Bound
 from tacit.privacy.accounting.filters import describe_composition
 from tacit.privacy.certificate.certificate import Certificate, Release
 from tacit.privacy.certificate.fields import LEAST_CHARGE
-from tacit.privacy.ledger.ledger import Ledger, RdpOrder
+from tacit.privacy.ledger.ledger import Gdp, Ledger, RdpOrder
 from tacit.privacy.ledger.state import CALLBACK, POLICY
 from tacit.privacy.mechanisms.base import Part, Plan, Sum, any_publishes_logs, certificate_parts, compose_parts
 from tacit.privacy.mechanisms.kinds import part_from_json
@@ -177,7 +177,8 @@ class BaseVault:
             rdp = None
             if isinstance(ledger.composition, RdpOrder):
                 rdp = accounting.renyi(compose_parts(parts), order=ledger.composition.order, relation=relation)
-            ledger.reserve(identity, described, parts=steps, epsilon=charged, delta=plan.delta, rdp=rdp)
+            mu = plans.additive_mu(plan, parts) if isinstance(ledger.composition, Gdp) else None
+            ledger.reserve(identity, described, parts=steps, epsilon=charged, delta=plan.delta, rdp=rdp, mu=mu)
         self._admitted |= {(identity, part.name): part for part in parts}
         if self._tracker is not None:
             spent = dict(zip(("ledger/epsilon", "ledger/delta"), self.ledger.spent(), strict=True))

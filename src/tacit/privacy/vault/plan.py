@@ -242,6 +242,12 @@ def guarantee(plan: Plan) -> str:
     return "\n".join(lines)
 
 
+def additive_mu(plan: Plan, parts: Sequence[Part] | None = None) -> float | None:
+    """The mu that a ledger of composition `Gdp` adds up for a plan, or None (see `accounting.additive_mu`)."""
+    whole = compose_parts(plan.parts() if parts is None else parts)
+    return accounting.additive_mu(whole, plan.unit.relation, delta=plan.delta)
+
+
 def _require_proof(plan: Plan, unit: Unit, parts: Sequence[Part]) -> None:
     """Raise a PlanError if parts share a name, or one is not of tacit's kinds or unproved under the unit's relation."""
     runs = [run for part in parts if isinstance(part, PrivateSelection) for run in part.runs()]
