@@ -103,9 +103,7 @@ ABOVE_0 = 5e-324  # the least number that is
 COUNT, WHOLE, UNITS = range(1, 10**12 + 1), range(10**12 + 1), range(2, 10**12 + 1)
 CLIP, SHARE, LOSS = Numbers(ABOVE_0), Numbers(ABOVE_0, 1), ({"inf"}, Numbers(0, 1e300))
 RELATION, ROWS, FOLD = {"add_or_remove", "replace_one"}, {"drawn", "first"}, {None, 0, 1}
-COMPOSED = {
-    "composition": re.compile(r"sum|Renyi DP at order [1-9][0-9.e+]*|one Gaussian beside a sum of share [0-9][0-9.e-]*")
-}
+COMPOSED = {"composition": re.compile(r"sum|(Renyi DP at order [1-9]|one Gaussian beside a sum of share \d)[\d.e+-]*")}
 COMMIT, HEX_64, HEX_128 = (re.compile(f"[0-9a-f]{{{digits}}}") for digits in ("7,64", "64", "128"))
 CLAUSES = "assumptions covered not_covered not_protected"
 CERTIFICATE = {
