@@ -220,7 +220,7 @@ def test_the_whole_source_was_read() -> None:
 
 MOST = {
     "files": 382,
-    "lines": 80_988,
+    "lines": 80_983,
     "functions": 4_829,
     "private functions of at most three lines used once": 36,
     "class names defined more than once": 2,

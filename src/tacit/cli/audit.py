@@ -12,13 +12,13 @@ from rich.table import Table
 from tacit.cli import declarations
 from tacit.cli.console import progress, require_new, say
 from tacit.cli.declarations import AuditCommand
-from tacit.cli.options import option_error
 from tacit.errors import CertificateError, FileError
 from tacit.evaluation import audits
 from tacit.evaluation.audits.running import CASES
 from tacit.evaluation.report import Report, render
 from tacit.privacy.certificate.certificate import Certificate
 from tacit.study.folder import CERTIFICATE, RunFolder
+from tacit.study.words import option_error
 
 COLUMNS = ("method", "parts", "unit", "certified ε", "lower bound", "by", "power", "runs", "CPU s")
 WIDE = 160

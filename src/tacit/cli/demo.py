@@ -14,7 +14,6 @@ import torch
 from tacit.cli.console import ConsoleNarrator, progress, say
 from tacit.cli.data import simulate
 from tacit.cli.declarations import Baseline, Demo
-from tacit.cli.options import option_error
 from tacit.data.spec import PublicSpec
 from tacit.data.trajectories import Trajectories
 from tacit.envs.rollouts import PlaneWorld
@@ -40,6 +39,7 @@ from tacit.study.study import Study
 from tacit.study.synthesis_plans import PRIVORL, baseline_plan
 from tacit.study.synthesis_report import SynthesisJob
 from tacit.study.synthesize import TRAINING, release
+from tacit.study.words import option_error
 from tacit.units import Unit
 
 LAYOUT, DELTA = "umaze", 1e-7

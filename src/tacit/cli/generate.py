@@ -20,7 +20,6 @@ import numpy as np
 from tacit import hub, plain_files
 from tacit.cli.console import progress, say
 from tacit.cli.declarations import Format, Generate, Map
-from tacit.cli.options import no_effect_error, option_error
 from tacit.data import mobility
 from tacit.data.mobility import trips
 from tacit.data.mobility.days import SLOTS, Days
@@ -32,6 +31,7 @@ from tacit.methods.mobility.baselines.models import BlockChain
 from tacit.methods.mobility.plan import forbidden_uses
 from tacit.privacy.certificate.certificate import Certificate, Release
 from tacit.study.movement import read_grid
+from tacit.study.words import no_effect_error, option_error
 
 Generator = Simulator | BlockChain
 """What draws days."""

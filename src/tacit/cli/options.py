@@ -16,12 +16,7 @@ from tyro import MISSING
 
 from tacit import methods, plain_files
 from tacit.errors import FileError
-from tacit.study.words import MissingOption as MissingOption
-from tacit.study.words import method_options as method_options
-from tacit.study.words import no_effect_error as no_effect_error
-from tacit.study.words import option_error as option_error
-from tacit.study.words import option_flag as option_flag
-from tacit.study.words import require_options as require_options
+from tacit.study.words import method_options, option_error, option_flag
 
 Command = TypeVar("Command", bound="PlanCommand")
 

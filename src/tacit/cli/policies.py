@@ -12,7 +12,6 @@ import numpy as np
 from tacit.agents.heads import Gaussian
 from tacit.cli.console import say
 from tacit.cli.declarations import Complete, Export, Play
-from tacit.cli.options import option_error
 from tacit.data.spec import Box, PublicSpec
 from tacit.envs.rollouts import Domain, MemoryDomain
 from tacit.envs.serving import Actor, returns
@@ -22,7 +21,7 @@ from tacit.methods.improvement import Improvement
 from tacit.methods.policy_gradient import OneHot, Policy, TrainedPolicies
 from tacit.privacy.certificate.certificate import Release
 from tacit.study.policies import load_policy, memory_of
-from tacit.study.words import require_minimum
+from tacit.study.words import option_error, require_minimum
 
 if TYPE_CHECKING:
     from tacit.envs.gym_domain import GymDomain

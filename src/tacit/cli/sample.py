@@ -13,13 +13,13 @@ import numpy as np
 from tacit import hub, plain_files
 from tacit.cli.console import progress, say
 from tacit.cli.declarations import Sample
-from tacit.cli.options import option_error
 from tacit.data.trajectories import Trajectories
 from tacit.errors import FileError
 from tacit.methods.synthesis.discretisation import to_trajectories as single_steps
 from tacit.parallel import parallel_map
 from tacit.study import folder
 from tacit.study.synthesis_report import require_format, resolve_format, sample_kind, write_rows
+from tacit.study.words import option_error
 
 
 def sample(command: Sample) -> None:

@@ -14,7 +14,7 @@ from typing import Any
 from tacit import plain_files
 from tacit.cli.console import complain, progress, require_new, say
 from tacit.cli.data_declarations import Check, DataImport, New
-from tacit.cli.options import MissingOption, given_options, no_effect_error, option_error, option_flag, require_options
+from tacit.cli.options import given_options
 from tacit.data import spec_files
 from tacit.data.sources import databases, lake
 from tacit.data.sources.files import Fields, read_parquet_spec
@@ -30,6 +30,7 @@ from tacit.study.check import check as checked
 from tacit.study.check import read_header
 from tacit.study.file import StudyFile
 from tacit.study.study import Study
+from tacit.study.words import MissingOption, no_effect_error, option_error, option_flag, require_options
 from tacit.units import Unit
 
 _READERS = {".csv": "csv", ".parquet": "parquet", ".npz": "npz", ".hdf5": "d4rl", ".h5": "d4rl"}

@@ -14,7 +14,7 @@ from tacit import plain_files
 from tacit.data.store import read_spec
 from tacit.errors import BudgetExceeded, DataError, LedgerError, PlanExhausted
 from tacit.privacy.accounting.filters import Charge, Composition, Gdp, RdpOrder, Total, admits
-from tacit.privacy.ledger.folds import Balance, plan_folds, single_fold
+from tacit.privacy.ledger.folds import Balance, Fold, plan_folds, single_fold
 from tacit.privacy.ledger.ledger import Ledger, LedgerView
 from tacit.privacy.mechanisms.base import Plan, certificate_parts
 from tacit.privacy.vault import plan as plans
@@ -166,40 +166,37 @@ class Account:
             PlanExhausted: this very plan was begun before.
             BudgetExceeded: what is left does not pay for it.
         """
-        unit, epsilon = plan.unit, plan.epsilon
-        whole = self.budget_epsilon or epsilon
-        budget = (whole, self.budget_delta or self._whole_delta(whole))
         if self.ledger_in_run:
             return
         self.require_sole_ledger()
         if not self.path.exists():
-            if not admits(Total.of([_charge(plan, self.composition)], self.composition), *budget):
+            budget = self._new_budget(plan.epsilon)
+            if not admits(Total.of([_price(plan, self.composition)[0]], self.composition), *budget):
                 raise self._budget_error(budget)
             return
         view = Ledger.read(self.path)
-        self._require_same_terms(unit, view)
+        self._require_same_terms(plan.unit, view)
         begun = {summary.id: summary for summary in view.plans()}.get(plans.plan_id(plan))
         if begun is not None:
             if begun.claimed and not resumed:
                 raise self._plan_exhausted_error()
             return
-        fold = single_fold(plan_folds(certificate_parts(plan.parts())))
-        balance, terms = view.state.balance, (view.epsilon, view.delta)
-        priced = not isinstance(view.composition, RdpOrder)
-        if priced and not balance.with_charge(_charge(plan, view.composition), fold).admits(*terms):
-            raise self._budget_error(view.left(gaussian=_charge(plan, view.composition).mu is not None))
+        if isinstance(view.composition, RdpOrder):
+            return
+        charge, fold = _price(plan, view.composition)
+        if not view.state.balance.with_charge(charge, fold).admits(view.epsilon, view.delta):
+            raise self._budget_error(view.left(gaussian=charge.mu is not None))
 
     def describe_room(self, plan: Plan) -> str:
         """How many releases of this cost the budget would still cover after this one."""
-        whole = self.budget_epsilon or plan.epsilon
-        terms = (whole, self.budget_delta or self._whole_delta(whole))
-        composition, balance = self.composition, Balance.empty(plan.unit.relation, self.composition)
+        terms, composition = self._new_budget(plan.epsilon), self.composition
+        balance = Balance.empty(plan.unit.relation, composition)
         if not self.ledger_in_run and self.path.exists():
             view = Ledger.read(self.path)
             terms, composition, balance = (view.epsilon, view.delta), view.composition, view.state.balance
         if isinstance(composition, RdpOrder):
             return "Left     not said of a ledger that adds Rényi bounds up."
-        charge, fold = _charge(plan, composition), single_fold(plan_folds(certificate_parts(plan.parts())))
+        charge, fold = _price(plan, composition)
         left = balance.room(charge, fold, *terms) - 1 if charge.finite else 0
         return f"Left     after this one the budget covers {max(0, left):,} more release(s) of this cost."
 
@@ -259,8 +256,8 @@ class Account:
         path, epsilon, delta = self.path, self.budget_epsilon, self.budget_delta
         is_new, composition = not path.exists(), None if self.budget_sampled is None else self.composition
         if is_new:
-            epsilon = self.epsilon if epsilon is None else epsilon
-            delta = self._whole_delta(epsilon) if delta is None else delta
+            new = self._new_budget(self.epsilon)
+            epsilon, delta = new[0] if epsilon is None else epsilon, new[1] if delta is None else delta
         with Ledger(path, self.unit, epsilon=epsilon, delta=delta, composition=composition) as ledger:
             noted, before = list[Path](), len(ledger.entries())
             try:
@@ -299,10 +296,12 @@ class Account:
                 raise LedgerError(what, where=str(path), expected=expected, remedy=remedy) from None
             noted.append(path)
 
-    def _whole_delta(self, epsilon: float) -> float:
-        """The delta of a new budget of which epsilon alone was declared: as many times that of this run."""
+    def _new_budget(self, epsilon: float) -> tuple[float, float]:
+        """The whole budget that a run at epsilon would begin; where epsilon alone was declared, delta grows alike."""
+        whole = self.budget_epsilon or epsilon
         # Half of 1 / population is the most that nobody asked for; a run that asks for more gets what it needs.
-        return max(self.delta, min(self.delta * max(1.0, epsilon / self.epsilon), 0.5 / self.unit.size))
+        delta = max(self.delta, min(self.delta * max(1.0, whole / self.epsilon), 0.5 / self.unit.size))
+        return whole, self.budget_delta or delta
 
     def _describe_new_ledger(self, ledger: Ledger) -> str:
         whole = f"New ledger {self.path}: budget ({ledger.epsilon:g}, {ledger.delta:g})"
@@ -463,7 +462,8 @@ def _remove(path: Path) -> None:
         Path(f"{path}-journal").unlink(missing_ok=True)
 
 
-def _charge(plan: Plan, composition: Composition) -> Charge:
-    # What a ledger of this composition is charged for a plan; no Rényi bound is computed.
+def _price(plan: Plan, composition: Composition) -> tuple[Charge, Fold | None]:
+    # What a ledger of this composition is charged for a plan, and the one fold that pays; no Rényi bound is computed.
     mu = plans.additive_mu(plan) if isinstance(composition, Gdp) else None
-    return Charge(plans.certified_bound(plan).epsilon, plan.delta, mu=mu)
+    charge = Charge(plans.certified_bound(plan).epsilon, plan.delta, mu=mu)
+    return charge, single_fold(plan_folds(certificate_parts(plan.parts())))

@@ -77,7 +77,7 @@ def _is_within(mu: Decimal, epsilon: Decimal, bound: Decimal) -> bool:
 def _largest(holds: Callable[[Decimal], bool]) -> Decimal:
     # The largest decimal of nine digits for which this holds, as it does for all smaller ones and for some.
     low, high = Decimal(0), Decimal(1)
-    with localcontext(_context(_PRECISION, ROUND_HALF_EVEN)):  # and not that of whoever calls
+    with localcontext(_context(_PRECISION, ROUND_HALF_EVEN)):  # and not the caller's
         while holds(high):
             low, high = high, 2 * high
         while high - low > high * Decimal("1e-12"):
