@@ -34,7 +34,8 @@ print(plan)
 # %%
 def imitated(plan: mobility.OneShotPlan, name: str) -> tacit.Release[mobility.Simulator]:
     """One release, and the ledger that pays for it."""
-    with tacit.Ledger(folder / name, unit, epsilon=epsilon, delta=delta) as ledger:
+    gaussian = tacit.Composition(sampled=0)  # nobody is sampled
+    with tacit.Ledger(folder / name, unit, epsilon=epsilon, delta=delta, composition=gaussian) as ledger:
         return mobility.fit(plan, tacit.Vault(days.trajectories(simulated=True), ledger), grid=days.grid)
 
 

@@ -50,7 +50,8 @@ print(plan)
 def learned(plan: experts.Votes, logs: dict[str, np.ndarray], name: str) -> tacit.Release[experts.LearnedPolicies]:
     """One release, and the ledger that pays for it."""
     data = tacit.Trajectories.from_arrays(**logs, spec=world.spec, simulated=True)
-    with tacit.Ledger(folder / name, unit, epsilon=epsilon, delta=delta) as ledger:
+    gaussian = tacit.Composition(sampled=0)  # nobody is sampled
+    with tacit.Ledger(folder / name, unit, epsilon=epsilon, delta=delta, composition=gaussian) as ledger:
         return experts.fit(plan, tacit.Vault(data, ledger))
 
 

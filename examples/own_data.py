@@ -53,7 +53,8 @@ data = tacit.Trajectories.from_csv(folder / "visits.csv", unit="patient", spec=s
 # %% [markdown]
 # ## Two releases from one budget
 #
-# From here on, nothing but the vault reads the records, and the ledger admits no more than it holds.
+# From here on, nothing but the vault reads the records, and the ledger admits no more than it holds. Training looks at
+# random samples of the patients, so all of the budget is for plans that sample, and their epsilons add up.
 
 
 # %%
@@ -66,7 +67,8 @@ def release(vault: tacit.Vault, epsilon: float) -> tacit.Release[tacit.synthesis
     return result
 
 
-with tacit.Ledger(folder / "visits.ledger", unit, epsilon=6.0, delta=5e-6) as ledger:
+sums = tacit.Composition(sampled=1)
+with tacit.Ledger(folder / "visits.ledger", unit, epsilon=6.0, delta=5e-6, composition=sums) as ledger:
     vault = tacit.Vault(data, ledger)
     first, second = release(vault, 4.0), release(vault, 2.0)
     print("spent:", ledger.spent())

@@ -34,9 +34,10 @@ print(plan)
 def learned(plan: pg.PolicyGradientPlan, name: str) -> tacit.Release[pg.TrainedPolicies]:
     """One run: its ledger and its register in a folder, the register's key beside it."""
     (folder / name).mkdir()
+    gaussian = tacit.Composition(sampled=0)  # nobody is sampled
     users = SimulatedUsers(CartPole(), spec(), horizon=recipe.horizon, seed=0)
     with (
-        tacit.Ledger(folder / name / "ledger", unit, epsilon=1.0, delta=delta) as ledger,
+        tacit.Ledger(folder / name / "ledger", unit, epsilon=1.0, delta=delta, composition=gaussian) as ledger,
         tacit.Register(folder / name / "register", key=folder / f"{name}.key") as register,
     ):
         return pg.fit(plan, tacit.UserVault(users, ledger, register), recipe.policy)

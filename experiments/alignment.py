@@ -44,6 +44,7 @@ from experiments.store import RESULTS, ROOT, Store
 from tacit import Ledger, Register, Unit, UserVault, alignment
 from tacit.evaluation.report.charts import span
 from tacit.methods.alignment import AlignmentPlan, Bias, LoRA, People, Steered
+from tacit.privacy.ledger.ledger import SUM
 
 NAME = "alignment"
 PEOPLE, DELTA, KL = 768, 1e-5, 0.55
@@ -172,7 +173,7 @@ def steered(
             Path(folder, name).mkdir()
         whole = epsilon if epsilon is not None and np.isfinite(epsilon) else 1.0
         with (
-            Ledger(Path(folder, "study", "ledger"), UNIT, epsilon=whole, delta=DELTA) as ledger,
+            Ledger(Path(folder, "study", "ledger"), UNIT, epsilon=whole, delta=DELTA, composition=SUM) as ledger,
             Register(Path(folder, "study", "register"), key=Path(folder, "keys", "key")) as register,
         ):
             return alignment.fit(plan, UserVault(people, ledger, register), writer, reward=world.reward()).value

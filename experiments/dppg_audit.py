@@ -43,7 +43,7 @@ from tacit.methods.policy_gradient.plan import Critic, PolicyGradientPlan
 from tacit.methods.policy_gradient.rounds import POLICY
 from tacit.privacy.accounting import bounds as accounting
 from tacit.privacy.gradients import clipping
-from tacit.privacy.ledger.ledger import Ledger
+from tacit.privacy.ledger.ledger import SUM, Ledger
 from tacit.privacy.ledger.register import Register
 from tacit.privacy.noise import correlated
 from tacit.privacy.noise.secret import SecretNoise
@@ -215,7 +215,7 @@ def released(folder: Path, cell: Cell, *, canary: bool, runs: int, seed: int, ro
     for name in ("ledgers", "keys"):
         (folder / name).mkdir()
     paths = [folder / "ledgers" / str(r) for r in range(runs)]
-    ledgers = [Ledger(path, UNIT, epsilon=1e6, delta=0.5 / UNIT.size) for path in paths]
+    ledgers = [Ledger(path, UNIT, epsilon=1e6, delta=0.5 / UNIT.size, composition=SUM) for path in paths]
     users = Crowd(canary=canary, replicates=runs, seed=seed)
     noise = SecretNoise.for_tests(2 * seed + canary)
     with Register(folder / "ledgers" / "register", key=folder / "keys" / "key") as register:

@@ -19,7 +19,7 @@ from tacit.data.spec import PublicSpec
 from tacit.envs.rollouts import Domain
 from tacit.envs.serving import Actor, SimulatedUsers, returns
 from tacit.methods.policy_gradient.recipes import Recipe
-from tacit.privacy.ledger.ledger import Ledger
+from tacit.privacy.ledger.ledger import SUM, Ledger
 from tacit.privacy.ledger.register import Register
 from tacit.privacy.mechanisms.base import Plan
 from tacit.privacy.vault.user_vault import Users, UserVault
@@ -91,7 +91,7 @@ def vault(
 def opened(users: Users, plan: Plan) -> Iterator[UserVault]:
     """A vault of these simulated people with a ledger each replicate that can pay, in a folder that goes away."""
     epsilon = plan.epsilon if plan.epsilon is not None and np.isfinite(plan.epsilon) else 1e6
-    budget = {"epsilon": epsilon * 1.0000001, "delta": DELTA * 1.0000001}
+    budget: dict[str, Any] = {"epsilon": epsilon * 1.0000001, "delta": DELTA * 1.0000001, "composition": SUM}
     with (
         tempfile.TemporaryDirectory(dir=MEMORY) as one,
         tempfile.TemporaryDirectory(dir=MEMORY) as other,

@@ -27,7 +27,7 @@ from tacit.data.trajectories import Trajectories
 from tacit.envs.gym_domain import GymDomain
 from tacit.envs.serving import Actor
 from tacit.methods.experts.learned import LearnedPolicies
-from tacit.privacy.accounting.filters import RdpOrder
+from tacit.privacy.accounting.filters import SUM, Composition
 from tacit.privacy.ledger.ledger import Ledger
 from tacit.privacy.vault.vault import Vault
 from tacit.units import Unit
@@ -189,7 +189,7 @@ class Field:
             asked: whether the experts themselves can be asked.
             delta: for a single plan with parts that have a delta of their own.
         """
-        many = RdpOrder(2.0) if delta is None else "sum"
+        many = Composition(1.0, 2.0) if delta is None else SUM
         with tempfile.TemporaryDirectory(dir=MEMORY) as folder, contextlib.ExitStack() as opened:
             ledgers = [
                 opened.enter_context(

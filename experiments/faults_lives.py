@@ -25,7 +25,7 @@ from tacit.envs.serving import SimulatedUsers
 from tacit.errors import BudgetExceeded
 from tacit.methods import policy_gradient, synthesis
 from tacit.methods.mobility import pategail
-from tacit.privacy.ledger.ledger import Ledger
+from tacit.privacy.ledger.ledger import SUM, Composition, Ledger
 from tacit.privacy.ledger.register import Register
 from tacit.privacy.mechanisms.device_sums import DeviceSum, zeros
 from tacit.privacy.vault import plan as plans
@@ -71,23 +71,36 @@ class Life:
 # -- the ledger and the register by themselves --------------------------------------------------------------------
 
 
-PARTS, CLAIMED = {"denoiser": 120, "histogram": 3}, 3
-BUDGET: Mapping[str, Any] = {"epsilon": 0.75, "delta": 3e-5}
-PLAN: Mapping[str, Any] = {"epsilon": 0.25, "delta": 1e-5}
-"""What every plan of the life `ledger` spends of the budget."""
+PARTS, CLAIMED = {"denoiser": 40, "histogram": 3}, 3
+BUDGET: Mapping[str, Any] = {"epsilon": 0.5, "ceiling": 1.0, "delta": 4e-5, "composition": Composition(0.5)}
+PLANS: Sequence[Mapping[str, Any]] = (
+    {"epsilon": 0.2, "delta": 5e-6, "mu": 0.06},
+    {"epsilon": 0.125, "delta": 5e-6},
+)
+"""What plans of the life `ledger` spend in turn: Gaussian ones on one of two folds, and others on everybody."""
+RAISED = 0.25
+"""By how much the budget is raised when a plan does not fit, up to the ceiling."""
 VISITS, VISITORS = 300, (4, 24)
 """How often people come in the life `register`, and how many of how many."""
 
 
 def _ledger(folder: Path, say: Say) -> None:
-    """Plans are reserved until the budget is spent; every claimed step is released."""
+    """Plans are reserved until the budget is spent, and raised as far as it may be; claimed steps are released."""
     with Ledger(folder / "ledger", UNIT, **BUDGET) as ledger:
         for number in itertools.count():
-            plan = f"plan{number}"
-            try:
-                ledger.reserve(plan, {"method": "faults"}, parts=PARTS, **PLAN)
-            except BudgetExceeded:
-                return
+            plan, price = f"plan{number}", PLANS[number % len(PLANS)]
+            parts = [
+                {"name": name, "kind": "poisson_sum", "sampling_rate": 1, "fold": number // len(PLANS) % 2}
+                for name in (PARTS if "mu" in price else ())
+            ]
+            while True:
+                try:
+                    ledger.reserve(plan, {"method": "faults", "parts": parts}, parts=PARTS, **price)
+                    break
+                except BudgetExceeded:
+                    if ledger.epsilon == ledger.ceiling:
+                        return
+                    ledger.raise_budget(ledger.epsilon + RAISED)
             for part, steps in PARTS.items():
                 while ledger.claimed(plan, part) < steps:
                     for one in ledger.claim(plan, part, CLAIMED):
@@ -154,7 +167,7 @@ def records(first: int = 0, people: int = PEOPLE) -> Trajectories:
 
 def _training(folder: Path, say: Say) -> None:
     """A synthesis with checkpoints."""
-    with Ledger(folder / "ledger", UNIT, epsilon=2.0, delta=2 * DELTA) as ledger:
+    with Ledger(folder / "ledger", UNIT, epsilon=2.0, delta=2 * DELTA, composition=SUM) as ledger:
         release = synthesis.fit(synthesis_plan(), Vault(records(), ledger), folder=folder / "checkpoint", resume=True)
         release.certificate.verify()
 
@@ -170,7 +183,7 @@ def _model() -> Path:
     """A released model with its certificate and spent ledger, made once a process."""
     folder = Path(tempfile.mkdtemp(prefix="tacit-model-"))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
-    with Ledger(folder / "ledger", UNIT, epsilon=2.0, delta=2 * DELTA) as ledger:
+    with Ledger(folder / "ledger", UNIT, epsilon=2.0, delta=2 * DELTA, composition=SUM) as ledger:
         hub.save(synthesis.fit(synthesis_plan(MODEL_STEPS), Vault(records(), ledger)), folder / "model")
     return folder
 
@@ -219,7 +232,10 @@ def _people(folder: Path, say: Say) -> None:
     """A policy is learnt from people who are met online."""
     plan, users = _policy_plan(), _Returning(RiverSwim(), river(), horizon=ONLINE.horizon, seed=5)
     register = _open_register(folder)
-    with register, Ledger(folder / "vault" / "ledger", plan.unit, epsilon=50.0, delta=5e-4) as ledger:
+    with (
+        register,
+        Ledger(folder / "vault" / "ledger", plan.unit, epsilon=50.0, delta=5e-4, composition=SUM) as ledger,
+    ):
         vault = UserVault(users, ledger, register)
         policy_gradient.fit(plan, vault, folder=folder / "checkpoint", resume=True)
 
@@ -270,7 +286,7 @@ class _Phones:
     def __init__(self, folder: Path) -> None:
         self._phones, plan = list[Device](), _sum_plan()
         for number in range(PHONES):
-            ledger = Ledger(folder / f"phone{number}", UNIT, epsilon=5.0, delta=2 * DELTA)
+            ledger = Ledger(folder / f"phone{number}", UNIT, epsilon=5.0, delta=2 * DELTA, composition=SUM)
             self._phones.append(Device(records(number, 1), ledger, plan, {"sum": MeanReward()}))
 
     def enter(self, population: int) -> object:
@@ -285,7 +301,7 @@ class _Phones:
 
 def _devices(folder: Path, say: Say) -> None:
     """Every sum takes a step from the server's ledger and one from each device's own."""
-    with Ledger(folder / "ledger", UNIT, epsilon=5.0, delta=2 * DELTA) as ledger:
+    with Ledger(folder / "ledger", UNIT, epsilon=5.0, delta=2 * DELTA, composition=SUM) as ledger:
         vault = FederatedVault(_Phones(folder), ledger)
         run = vault.reserve(_sum_plan())
         while vault.steps_left(run, "sum"):
@@ -316,7 +332,7 @@ def _imitation(folder: Path, say: Say) -> None:
     """PateGAIL++ on twelve people's devices."""
     cells = np.repeat(np.random.default_rng(0).integers(0, GRID.size, (24, SLOTS // 8)), 8, axis=1)
     data = Days(cells, np.repeat(np.arange(12), 2), GRID).trajectories(simulated=True)
-    with Ledger(folder / "ledger", TWELVE, epsilon=IMITATION_EPSILON, delta=DELTA) as ledger:
+    with Ledger(folder / "ledger", TWELVE, epsilon=IMITATION_EPSILON, delta=DELTA, composition=SUM) as ledger:
         vault = FederatedVault(StackedDevices(data), ledger)
         pategail.fit(_pategail_plan(), vault, grid=GRID, folder=folder / "checkpoint", resume=True)
 
@@ -325,7 +341,10 @@ CHECKPOINT = "checkpoint/checkpoint.safetensors"
 TRAINED = {"plan": SYNTHESIS, "people": PEOPLE, "epsilon": SYNTHESIS_EPSILON, "delta": DELTA, "unit": UNIT}
 SAMPLED = TRAINED | {"plan": replace(SYNTHESIS, steps=MODEL_STEPS), "files": FILES, "rows": DRAWN}
 LIVES: Mapping[str, Life] = {
-    "ledger": Life(_ledger, {"parts": PARTS, "claimed": CLAIMED, "budget": BUDGET, "plan": PLAN, "unit": UNIT}),
+    "ledger": Life(
+        _ledger,
+        {"parts": PARTS, "claimed": CLAIMED, "budget": BUDGET, "plans": PLANS, "raised": RAISED, "unit": UNIT},
+    ),
     "register": Life(
         _register,
         {"visits": VISITS, "visitors": VISITORS},

@@ -51,7 +51,7 @@ from tacit.data import Box, Discrete, PublicSpec
 from tacit.errors import PlanError
 from tacit.federation import FlowerDevices, client_app
 from tacit.federation.guard import threshold
-from tacit.privacy.ledger.ledger import Ledger
+from tacit.privacy.ledger.ledger import SUM, Ledger
 from tacit.privacy.mechanisms.device_sums import LEAST_SHARE, DeviceSum, answers
 from tacit.privacy.noise.secret import SecretNoise
 from tacit.privacy.vault import plan as plans
@@ -161,7 +161,13 @@ def secure(devices: int, numbers: int) -> dict[str, float]:
     with tempfile.TemporaryDirectory() as folder, identity():
 
         def open_device(context: Context, state: Any) -> Device:
-            ledger = Ledger(Path(folder) / f"{context.node_id}", plan.unit, epsilon=2 * EPSILON, delta=2 * DELTA)
+            ledger = Ledger(
+                Path(folder) / f"{context.node_id}",
+                plan.unit,
+                epsilon=2 * EPSILON,
+                delta=2 * DELTA,
+                composition=SUM,
+            )
             return Device(None, ledger, plan, {"sum": Same(numbers)}, state=state)
 
         grid = Metered(client_app(open_device), devices)

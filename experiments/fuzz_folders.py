@@ -31,6 +31,7 @@ from tacit.errors import TacitError
 from tacit.evaluation import audits
 from tacit.privacy.certificate.certificate import Certificate
 from tacit.privacy.ledger import checkpoint
+from tacit.privacy.ledger.ledger import SUM
 from tacit.study.folder import RunFolder
 
 INPUT = ".input"
@@ -239,7 +240,7 @@ def _ledgers(folder: Path) -> list[bytes]:
 
 def _read_checkpoint(folder: Path) -> object:
     """Load it, and go on: the next one is written over it."""
-    with Ledger(folder / "ledger", fuzz_releases.UNIT, epsilon=2.0, delta=1e-4) as ledger:
+    with Ledger(folder / "ledger", fuzz_releases.UNIT, epsilon=2.0, delta=1e-4, composition=SUM) as ledger:
         found = checkpoint.load(folder / "state", plan_id=fuzz_releases.PLAN_ID, ledger=ledger)
         checkpoint.save(folder / "state", found, plan_id=fuzz_releases.PLAN_ID, ledger=ledger)
     return found

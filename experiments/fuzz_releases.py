@@ -20,6 +20,7 @@ from tacit.data.mobility import trips
 from tacit.privacy.certificate.certificate import Release
 from tacit.privacy.ledger import checkpoint
 from tacit.privacy.ledger import store as ledger_store
+from tacit.privacy.ledger.ledger import SUM
 from tacit.privacy.ledger.register import Register
 from tacit.privacy.ledger.state import replay
 from tacit.study import environments
@@ -36,7 +37,7 @@ def _synthesis(folder: Path) -> Release[Any]:
     plan = TransitionsPlan(steps=2, sampling_rate=1.0, warmup=0, width=8, depth=1, noise_multiplier=4.0).account(
         unit=UNIT, delta=1e-5
     )
-    with Ledger(folder / "ledger", UNIT, epsilon=9.0, delta=1e-4) as ledger:
+    with Ledger(folder / "ledger", UNIT, epsilon=9.0, delta=1e-4, composition=SUM) as ledger:
         return fit(plan, Vault(trajectories(), ledger))
 
 
@@ -52,7 +53,7 @@ def _policy(folder: Path) -> Release[Any]:
     users = SimulatedUsers(cart_pole.CartPole(), cart_pole.spec(), horizon=12, seed=0)
     (folder / "run").mkdir()
     with (
-        Ledger(folder / "run" / "ledger", UNIT, epsilon=4.0, delta=1e-4) as ledger,
+        Ledger(folder / "run" / "ledger", UNIT, epsilon=4.0, delta=1e-4, composition=SUM) as ledger,
         Register(folder / "run" / "register", key=folder / "key") as register,
     ):
         return fit(plan, UserVault(users, ledger, register), Policy.default(users.spec, (4,)))
@@ -74,7 +75,7 @@ def _experts(folder: Path) -> Release[Any]:
         policy=Policy(features, Mlp((2, 3), gain=0.0), Categorical(3)),
         weight=ReturnWeight(low=0.0, high=5.0),
     ).calibrate(unit=UNIT, epsilon=4.0, delta=1e-4)
-    with Ledger(folder / "ledger", UNIT, epsilon=4.0, delta=1e-4) as ledger:
+    with Ledger(folder / "ledger", UNIT, epsilon=4.0, delta=1e-4, composition=SUM) as ledger:
         return experts.fit(plan, Vault(trajectories(), ledger))
 
 
@@ -82,7 +83,7 @@ def _movement(folder: Path, model: str = "one-shot") -> Release[Any]:
     from tacit.methods import mobility
     from tacit.methods.mobility import baselines
 
-    with Ledger(folder / "ledger", UNIT, epsilon=4.0, delta=1e-4) as ledger:
+    with Ledger(folder / "ledger", UNIT, epsilon=4.0, delta=1e-4, composition=SUM) as ledger:
         vault = Vault(days().trajectories(simulated=True), ledger)
         if model != "one-shot":
             other = baselines.BaselinePlan(model=model, days=3).calibrate(unit=UNIT, epsilon=4.0, delta=1e-4)
@@ -172,7 +173,7 @@ def _read_certificate(folder: Path) -> object:
 
 def ledgers(folder: Path) -> list[bytes]:
     (folder / "made").mkdir()
-    with Ledger(folder / "made" / "ledger", UNIT, epsilon=2.0, delta=1e-4) as ledger:
+    with Ledger(folder / "made" / "ledger", UNIT, epsilon=2.0, delta=1e-4, composition=SUM) as ledger:
         ledger.reserve("p", {"method": "m", "parts": []}, epsilon=0.5, delta=1e-6, parts={"a": 250})
         for _ in range(3):
             ledger.claim("p", "a", 3)
@@ -183,7 +184,7 @@ def ledgers(folder: Path) -> list[bytes]:
 def _read_ledger(folder: Path) -> object:
     """Without the lock, as `tacit ledger verify` does, and with it, as a run does."""
     replay(ledger_store.read_entries(folder / "ledger")).summaries()
-    with Ledger(folder / "ledger", UNIT, epsilon=2.0, delta=1e-4) as ledger:
+    with Ledger(folder / "ledger", UNIT, epsilon=2.0, delta=1e-4, composition=SUM) as ledger:
         return ledger.spent()
 
 
@@ -215,13 +216,13 @@ def _read_register(folder: Path) -> object:
 def _checkpoints(folder: Path) -> list[bytes]:
     import torch
 
-    with Ledger(folder / "ledger", UNIT, epsilon=2.0, delta=1e-4) as ledger:
+    with Ledger(folder / "ledger", UNIT, epsilon=2.0, delta=1e-4, composition=SUM) as ledger:
         checkpoint.save(folder / "state", {"w": torch.zeros(3), "n": torch.ones(2, 2)}, plan_id=PLAN_ID, ledger=ledger)
     return [(folder / "state").read_bytes()]
 
 
 def _read_checkpoint(folder: Path) -> object:
-    with Ledger(folder / "ledger", UNIT, epsilon=2.0, delta=1e-4) as ledger:
+    with Ledger(folder / "ledger", UNIT, epsilon=2.0, delta=1e-4, composition=SUM) as ledger:
         return checkpoint.load(folder / "state", plan_id=PLAN_ID, ledger=ledger)
 
 

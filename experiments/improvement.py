@@ -53,7 +53,7 @@ from tacit.methods.improvement.plan import FIT, SCORES
 from tacit.methods.improvement.planning import AdviceResult
 from tacit.methods.improvement.statement import Statement, StatementScores, read_statement
 from tacit.methods.off_policy_evaluation.scores import limits
-from tacit.privacy.ledger.ledger import Ledger
+from tacit.privacy.ledger.ledger import SUM, Ledger
 from tacit.privacy.noise.secret import SecretNoise
 from tacit.privacy.vault.vault import Vault
 from tacit.units import Unit
@@ -133,7 +133,7 @@ def improved(here: World, plan: ImprovementPlan, people: int, epsilon: float, se
     name = mock.patch("secrets.token_hex", lambda size=32: f"{seed:0{2 * size}x}") if fixed else nullcontext()
     with tempfile.TemporaryDirectory() as folder:
         with name:
-            ledger = Ledger(Path(folder) / "ledger", unit, epsilon=budget, delta=delta)
+            ledger = Ledger(Path(folder) / "ledger", unit, epsilon=budget, delta=delta, composition=SUM)
         with ledger:
             noise = SecretNoise.for_tests(seed) if fixed else None
             return fit(plan, Vault(here.data(people, seed), ledger, noise=noise)).value

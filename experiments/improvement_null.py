@@ -32,7 +32,7 @@ from tacit.data.spec import Box, Discrete, PublicSpec
 from tacit.data.trajectories import Trajectories
 from tacit.methods.improvement import ImprovementPlan, Problem, Statement, fit
 from tacit.methods.improvement.statement import read_statement
-from tacit.privacy.ledger.ledger import Ledger
+from tacit.privacy.ledger.ledger import SUM, Ledger
 from tacit.privacy.vault.vault import Vault
 from tacit.units import Unit
 
@@ -125,7 +125,7 @@ def run_row(key: str, results: Store) -> None:
         )
         with (
             tempfile.TemporaryDirectory() as folder,
-            Ledger(Path(folder) / "ledger", unit, epsilon=epsilon, delta=delta) as ledger,
+            Ledger(Path(folder) / "ledger", unit, epsilon=epsilon, delta=delta, composition=SUM) as ledger,
         ):
             value = fit(plan, Vault(data, ledger)).value
         sums.append([round(one, 9) for one in value.statement.sums])

@@ -50,7 +50,7 @@ from tacit.data.spec import Box, Discrete
 from tacit.methods.improvement import Problem
 from tacit.methods.improvement.moments import LoggedVisits, group_sums
 from tacit.methods.synthesis.baselines.raking_alone import RakingPlan
-from tacit.privacy.ledger.ledger import Ledger
+from tacit.privacy.ledger.ledger import SUM, Ledger
 from tacit.privacy.mechanisms.sums import PoissonSum
 from tacit.privacy.sentences import Label
 from tacit.privacy.vault.plan import PrivatePlan
@@ -261,7 +261,7 @@ def measured(way: Way, here: World, people: int, epsilon: float, seed: int) -> J
     data = here.data(people, seed)
     with (
         tempfile.TemporaryDirectory() as folder,
-        Ledger(Path(folder) / "ledger", unit, epsilon=epsilon, delta=delta) as ledger,
+        Ledger(Path(folder) / "ledger", unit, epsilon=epsilon, delta=delta, composition=SUM) as ledger,
     ):
         memory = here.settings["memory"]
         vault = Vault(data if isinstance(plan, TabularPlan) else data.remember(memory), ledger)

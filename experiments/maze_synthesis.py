@@ -42,7 +42,7 @@ from tacit.evaluation.dynamics import dynamics
 from tacit.evaluation.fidelity import ceiling, fidelity, independent_columns
 from tacit.evaluation.statistics import t_interval
 from tacit.methods import synthesis
-from tacit.privacy.ledger.ledger import Ledger
+from tacit.privacy.ledger.ledger import SUM, Ledger
 from tacit.privacy.vault.vault import Vault
 from tacit.units import Unit
 from tacit_worlds import maze
@@ -132,7 +132,7 @@ def synthesise(
     )
     with (
         tempfile.TemporaryDirectory() as folder,
-        Ledger(Path(folder) / "maze.ledger", UNIT, epsilon=epsilon, delta=DELTA) as ledger,
+        Ledger(Path(folder) / "maze.ledger", UNIT, epsilon=epsilon, delta=DELTA, composition=SUM) as ledger,
     ):
         return synthesis.fit(calibrated, Vault(data, ledger), pretrained=start).value
 

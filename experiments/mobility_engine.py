@@ -39,7 +39,7 @@ from tacit.data.mobility.days import Days
 from tacit.data.mobility.grids import RegularGrid
 from tacit.federation import FlowerDevices, simulate
 from tacit.methods import mobility
-from tacit.privacy.ledger.ledger import Ledger
+from tacit.privacy.ledger.ledger import SUM, Ledger
 from tacit.privacy.mechanisms.base import Contribution
 from tacit.privacy.mechanisms.device_sums import FederatedSum
 from tacit.privacy.vault import plan as plans
@@ -99,7 +99,7 @@ class Disk:
 
     def ledger(self, name: str) -> Ledger:
         """One person's, or the server's."""
-        return Ledger(self.folder / name, self.plan.unit, epsilon=1e9, delta=2 * DELTA)
+        return Ledger(self.folder / name, self.plan.unit, epsilon=1e9, delta=2 * DELTA, composition=SUM)
 
     def __call__(self, context: Any, state: Any) -> Device:
         """Her device."""

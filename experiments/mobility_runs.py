@@ -23,7 +23,7 @@ from experiments.store import ROOT
 from tacit.data.mobility.days import Days
 from tacit.data.mobility.grids import RegularGrid
 from tacit.evaluation.movement import divergences
-from tacit.privacy.ledger.ledger import Ledger
+from tacit.privacy.ledger.ledger import SUM, Ledger
 from tacit.privacy.mechanisms.base import Public, Work
 from tacit.privacy.mechanisms.device_sums import FederatedSum
 from tacit.privacy.vault.devices import StackedDevices
@@ -111,7 +111,7 @@ class World:
 
     @contextlib.contextmanager
     def _ledgers(self, replicates: int) -> Iterator[list[Ledger]]:
-        terms: dict[str, Any] = {"epsilon": 1e6, "delta": 1.0000001 * DELTA}
+        terms: dict[str, Any] = {"epsilon": 1e6, "delta": 1.0000001 * DELTA, "composition": SUM}
         with tempfile.TemporaryDirectory(dir=MEMORY) as folder, contextlib.ExitStack() as opened:
             paths = [Path(folder) / f"{r}.ledger" for r in range(replicates)]
             yield [opened.enter_context(Ledger(path, self.unit, **terms)) for path in paths]

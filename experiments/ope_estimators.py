@@ -49,7 +49,7 @@ from experiments.store import RESULTS, ROOT, Store
 from tacit import off_policy_evaluation as ope
 from tacit.data.spec import PublicSpec
 from tacit.data.trajectories import Trajectories
-from tacit.privacy.ledger.ledger import Ledger
+from tacit.privacy.ledger.ledger import SUM, Ledger
 from tacit.privacy.vault.vault import Vault
 from tacit.units import Unit
 from tacit_worlds import chain, hiv
@@ -330,7 +330,7 @@ def run(name: str, keys: Sequence[str], results: Store, *, quick: bool = False) 
                 target = ope.Behaviour() if truth_is_own(method) or domain.target is None else domain.target[0]
                 with (
                     tempfile.TemporaryDirectory() as folder,
-                    Ledger(Path(folder) / "ope.ledger", unit, epsilon=1e4, delta=50 * DELTA) as ledger,
+                    Ledger(Path(folder) / "ope.ledger", unit, epsilon=1e4, delta=50 * DELTA, composition=SUM) as ledger,
                 ):
                     found = ope.fit(plan, Vault(data, ledger), target).value
                 row = [found.value, found.interval.low, found.interval.high]  # type: ignore[union-attr]

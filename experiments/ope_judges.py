@@ -40,7 +40,7 @@ from tacit.methods.off_policy_evaluation import scores
 from tacit.methods.off_policy_evaluation.algorithm import assign_judges
 from tacit.privacy.certificate.certificate import Release
 from tacit.privacy.ledger.folds import JUDGING, LEARNING, Fold
-from tacit.privacy.ledger.ledger import Ledger
+from tacit.privacy.ledger.ledger import SUM, Ledger
 from tacit.privacy.mechanisms.sums import PoissonSum
 from tacit.privacy.sentences import Label
 from tacit.privacy.vault import plan as plans
@@ -218,7 +218,7 @@ def may_print(plan: ope.ImportanceSampling, learner: Arms, policy: ope.Tabular) 
     """Whether an interval would be printed, by a ledger in which the learner's plan was run."""
     with (
         tempfile.TemporaryDirectory(dir=_memory()) as folder,
-        Ledger(Path(folder) / "l", plan.unit, epsilon=1e3, delta=0.5 / plan.unit.size) as ledger,
+        Ledger(Path(folder) / "l", plan.unit, epsilon=1e3, delta=0.5 / plan.unit.size, composition=SUM) as ledger,
     ):
         described, name = plans.describe(learner), plans.plan_id(learner)
         ledger.reserve(name, described, parts={"arms": 1}, epsilon=learner.epsilon, delta=learner.delta)
@@ -266,7 +266,7 @@ def through_a_vault(
     data = Trajectories.from_arrays(**columns, unit_ids=ids, episode_ids=ids, spec=spec_of(contexts), simulated=True)
     with (
         tempfile.TemporaryDirectory(dir=_memory()) as folder,
-        Ledger(Path(folder) / "l", unit, epsilon=budget, delta=0.3 / people) as ledger,
+        Ledger(Path(folder) / "l", unit, epsilon=budget, delta=0.3 / people, composition=SUM) as ledger,
     ):
         vault = Vault(data, ledger)
         run = vault.reserve(learner)

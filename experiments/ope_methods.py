@@ -16,7 +16,7 @@ from tacit import off_policy_evaluation as ope
 from tacit.data.spec import PublicSpec
 from tacit.data.trajectories import Trajectories
 from tacit.methods.off_policy_evaluation.policies import Target
-from tacit.privacy.ledger.ledger import Ledger
+from tacit.privacy.ledger.ledger import SUM, Ledger
 from tacit.privacy.vault.vault import Vault
 from tacit.units import Relation, Unit
 
@@ -169,7 +169,7 @@ def run(plan: Any, domain: Domain, columns: Columns, setting: Setting) -> ope.Ev
     data = Trajectories.from_arrays(**columns, spec=domain.spec, simulated=True)  # type: ignore[arg-type]
     with (
         tempfile.TemporaryDirectory() as folder,
-        Ledger(Path(folder) / "ope.ledger", plan.unit, epsilon=plan.epsilon, delta=DELTA) as ledger,
+        Ledger(Path(folder) / "ope.ledger", plan.unit, epsilon=plan.epsilon, delta=DELTA, composition=SUM) as ledger,
     ):
         return ope.fit(plan, Vault(data, ledger), domain.policy).value
 

@@ -40,7 +40,7 @@ from experiments.store import RESULTS, ROOT, Store
 from tacit.data.sources import open_bandit
 from tacit.data.trajectories import Trajectories
 from tacit.methods import off_policy_evaluation as ope
-from tacit.privacy.ledger.ledger import Ledger
+from tacit.privacy.ledger.ledger import SUM, Ledger
 from tacit.privacy.vault.vault import Vault
 from tacit.units import Unit
 
@@ -139,7 +139,7 @@ def measure(plan: ope.Plan, epsilon: float, log: Trajectories, target: np.ndarra
     calibrated = plan.calibrate(unit=UNIT, epsilon=epsilon, delta=DELTA)
     with (
         tempfile.TemporaryDirectory() as folder,
-        Ledger(Path(folder) / "clicks.ledger", UNIT, epsilon=epsilon, delta=DELTA) as ledger,
+        Ledger(Path(folder) / "clicks.ledger", UNIT, epsilon=epsilon, delta=DELTA, composition=SUM) as ledger,
     ):
         found = ope.fit(calibrated, Vault(log, ledger), ope.Tabular(target)).value
     assert found.value is not None

@@ -26,7 +26,7 @@ from tacit.evaluation import fidelity
 from tacit.methods import synthesis
 from tacit.methods.synthesis import ablations
 from tacit.methods.synthesis.pretraining import PretrainedDenoiser
-from tacit.privacy.ledger.ledger import Ledger
+from tacit.privacy.ledger.ledger import SUM, Ledger
 from tacit.privacy.vault.vault import Vault
 from tacit.units import Unit
 
@@ -242,7 +242,7 @@ def vault(here: Domain, plan: Any, rows: Columns) -> Iterator[Vault]:
     budget = plan.epsilon if math.isfinite(plan.epsilon) else 1.0  # which a plan without a promise makes void
     with (
         tempfile.TemporaryDirectory(dir=MEMORY) as folder,
-        Ledger(Path(folder) / "one.ledger", unit(here), epsilon=budget, delta=here.delta) as ledger,
+        Ledger(Path(folder) / "one.ledger", unit(here), epsilon=budget, delta=here.delta, composition=SUM) as ledger,
     ):
         yield Vault(data, ledger)
 

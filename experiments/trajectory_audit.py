@@ -45,7 +45,7 @@ from tacit.methods.synthesis.encoding import Encoder
 from tacit.methods.synthesis.trajectories.models import FragmentLoss, FragmentModel, fragment_model
 from tacit.methods.synthesis.trajectories.plan import FRAGMENTS
 from tacit.privacy.gradients import clipping
-from tacit.privacy.ledger.ledger import Ledger
+from tacit.privacy.ledger.ledger import SUM, Ledger
 from tacit.privacy.vault.vault import Vault
 from tacit.units import Unit
 from tacit_worlds import maze
@@ -164,7 +164,7 @@ def run(cell: Cell) -> dict[str, Any]:
     broken = unclipped() if cell.way == "no clipping" else contextlib.nullcontext()
     with (
         tempfile.TemporaryDirectory() as folder,
-        Ledger(Path(folder) / "one.ledger", UNIT, epsilon=EPSILON, delta=DELTA) as ledger,
+        Ledger(Path(folder) / "one.ledger", UNIT, epsilon=EPSILON, delta=DELTA, composition=SUM) as ledger,
         broken,
     ):
         trajectories.fit(small, Vault(people(known, columns, present), ledger), observe=observe)

@@ -26,7 +26,7 @@ from tacit.data.trajectories import Trajectories
 from tacit.methods import synthesis
 from tacit.methods.synthesis import Encoder, Pretraining
 from tacit.methods.synthesis.baselines import raking_alone
-from tacit.privacy.ledger.ledger import Ledger
+from tacit.privacy.ledger.ledger import SUM, Ledger
 from tacit.privacy.vault.vault import Vault
 
 QUICK_PEOPLE, QUICK_POOL, QUICK_STEPS = 60, 500, {"steps": 100}
@@ -127,6 +127,6 @@ def vault(here: People, plan: Any, people: Trajectories) -> Iterator[Vault]:
     """A vault of these people with a ledger in a folder that goes away, for one plan."""
     with (
         tempfile.TemporaryDirectory(dir=MEMORY) as folder,
-        Ledger(Path(folder) / "one.ledger", unit(here), epsilon=plan.epsilon, delta=DELTA) as ledger,
+        Ledger(Path(folder) / "one.ledger", unit(here), epsilon=plan.epsilon, delta=DELTA, composition=SUM) as ledger,
     ):
         yield Vault(people, ledger)

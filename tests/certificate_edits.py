@@ -70,7 +70,7 @@ def declared(record: Record, path: Path) -> bool:
     ):
         return True
     if name == "total":
-        return len(path) == 2 and field in ("composition", "budget_epsilon", "budget_delta")
+        return len(path) == 2 and field in ("composition", "budget_epsilon", "ceiling_epsilon", "budget_delta")
     if name == "releases" and len(path) == 3:
         return field in ("plan_id", "method") and record["releases"][path[1]]["plan_id"] != record["plan_id"]
     if not own and name in ("target_epsilon", "source", "plan"):
@@ -175,7 +175,8 @@ def charged(record: Record, place: int | None, fields: Mapping[str, Any]) -> Rec
     if place is None:
         rows = [
             *record["releases"],
-            {"plan_id": "0a0b", "method": "m", "epsilon": 0.1, "delta": 0.0, "fold": None, **fields},
+            {"plan_id": "0a0b", "method": "m", "epsilon": 0.1, "delta": 0.0, "rdp": None, "mu": None, "fold": None}
+            | fields,
         ]
     else:
         rows = [row | fields if i == place else row for i, row in enumerate(record["releases"])]

@@ -20,7 +20,7 @@ from tacit.errors import CertificateError, FileError
 from tacit.hub import values
 from tacit.methods.synthesis import Raking, Synthesizer, TransitionsPlan, fit
 from tacit.privacy.certificate.certificate import Release
-from tacit.privacy.ledger.ledger import Ledger
+from tacit.privacy.ledger.ledger import SUM, Ledger
 from tacit.privacy.vault.plan import public_fields
 from tacit.privacy.vault.vault import Vault
 from tacit.units import Unit
@@ -48,7 +48,7 @@ def release(tmp_path_factory: pytest.TempPathFactory) -> Release[Synthesizer]:
         unit=unit, delta=1e-5
     )
     path = tmp_path_factory.mktemp("hub") / "ledger"
-    with Ledger(path, unit, epsilon=9.0, delta=1e-4) as ledger:
+    with Ledger(path, unit, epsilon=9.0, delta=1e-4, composition=SUM) as ledger:
         return fit(plan, Vault(data, ledger))
 
 

@@ -19,7 +19,7 @@ from tacit.hub.manifest import MANIFEST
 from tacit.methods.synthesis.baselines import pate_gan, privsyn
 from tacit.methods.synthesis.discretisation import Discretisation
 from tacit.privacy.certificate.certificate import Release
-from tacit.privacy.ledger.ledger import Ledger
+from tacit.privacy.ledger.ledger import SUM, Ledger
 from tacit.privacy.vault.vault import Vault
 from tacit.units import Unit
 
@@ -46,7 +46,7 @@ def fitted(method: str, folder: Path) -> Release[Any]:
         module = pate_gan
         plan = pate_gan.PateGanPlan(steps=2, teachers=2, hold=0, width=8, student_width=8, queries=4, opponents=8)
     plan = plan.calibrate(unit=UNIT, epsilon=2.0, delta=1e-5)
-    with Ledger(folder / "ledger", UNIT, epsilon=2.0, delta=1e-5) as ledger:
+    with Ledger(folder / "ledger", UNIT, epsilon=2.0, delta=1e-5, composition=SUM) as ledger:
         release: Release[Any] = module.fit(plan, Vault(data, ledger))
         return release
 

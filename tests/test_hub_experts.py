@@ -27,7 +27,7 @@ from tacit.methods.experts import LinearClone, ReturnWeight, ReturnWeighted, Uni
 from tacit.methods.experts.consensus import Consensus
 from tacit.methods.experts.learned import LearnedPolicies, promise_scope
 from tacit.privacy.certificate.certificate import Release
-from tacit.privacy.ledger.ledger import Ledger
+from tacit.privacy.ledger.ledger import SUM, Ledger
 from tacit.privacy.mechanisms.above_threshold import Prefixes
 from tacit.privacy.mechanisms.thresholds import KappaStop
 from tacit.privacy.vault.vault import Vault
@@ -57,7 +57,7 @@ def logs() -> Trajectories:
 
 def released(folder: Path, plan: Any) -> Release[LearnedPolicies]:
     ready = plan.calibrate(unit=UNIT, epsilon=4.0, delta=1e-3)
-    with Ledger(folder / "ledger", UNIT, epsilon=4.0, delta=1e-3) as ledger:
+    with Ledger(folder / "ledger", UNIT, epsilon=4.0, delta=1e-3, composition=SUM) as ledger:
         return experts.fit(ready, Vault(logs(), ledger))
 
 

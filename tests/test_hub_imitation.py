@@ -22,7 +22,7 @@ from tacit.methods import mobility
 from tacit.methods.mobility import Simulator, StartDistribution, StateLayout, TablePolicy, baselines
 from tacit.methods.mobility.baselines.models import BlockChain
 from tacit.privacy.certificate.certificate import Release
-from tacit.privacy.ledger.ledger import Ledger
+from tacit.privacy.ledger.ledger import SUM, Ledger
 from tacit.privacy.vault.vault import Vault
 from tacit.units import Unit
 
@@ -39,7 +39,7 @@ def days(grid: Grid = GRID) -> Days:
 
 
 def released(folder: Path, model: str) -> Release[Any]:
-    with Ledger(folder / "ledger", UNIT, epsilon=4.0, delta=1e-3) as ledger:
+    with Ledger(folder / "ledger", UNIT, epsilon=4.0, delta=1e-3, composition=SUM) as ledger:
         vault = Vault(days().trajectories(simulated=True), ledger)
         if model == "one-shot":
             quick = mobility.Matching(rounds=1, days=200)

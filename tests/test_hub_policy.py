@@ -16,7 +16,7 @@ from tacit.envs.serving import SimulatedUsers
 from tacit.errors import FileError, PlanError
 from tacit.methods.policy_gradient import Policy, PolicyGradientPlan, TrainedPolicies, fit
 from tacit.privacy.certificate.certificate import Release
-from tacit.privacy.ledger.ledger import Ledger
+from tacit.privacy.ledger.ledger import SUM, Ledger
 from tacit.privacy.ledger.register import Register
 from tacit.privacy.vault.user_vault import UserVault
 from tacit.units import Unit
@@ -35,7 +35,7 @@ def release(tmp_path_factory: pytest.TempPathFactory) -> Release[TrainedPolicies
     )
     users = SimulatedUsers(cart_pole.CartPole(), cart_pole.spec(), horizon=12, seed=0)
     with (
-        Ledger(folder / "run" / "ledger", UNIT, epsilon=4.0, delta=1e-4) as ledger,
+        Ledger(folder / "run" / "ledger", UNIT, epsilon=4.0, delta=1e-4, composition=SUM) as ledger,
         Register(folder / "run" / "register", key=folder / "key") as register,
     ):
         return fit(plan, UserVault(users, ledger, register), Policy.default(users.spec, (8,)))

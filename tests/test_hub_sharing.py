@@ -29,7 +29,7 @@ from tacit.errors import CertificateError, FileError
 from tacit.hub import sharing
 from tacit.methods.synthesis import Synthesizer, TransitionsPlan, fit
 from tacit.privacy.certificate.certificate import Release
-from tacit.privacy.ledger.ledger import Ledger
+from tacit.privacy.ledger.ledger import SUM, Ledger
 from tacit.privacy.vault.vault import Vault
 from tacit.units import Unit
 
@@ -140,7 +140,7 @@ def _release(folder: Path, noise: float) -> Release[Synthesizer]:
         simulated=True,
     )
     plan = TransitionsPlan(steps=2, sampling_rate=1.0, warmup=0, width=8, depth=1, noise_multiplier=noise)
-    with Ledger(folder / "ledger", unit, epsilon=99.0, delta=1e-4) as ledger:
+    with Ledger(folder / "ledger", unit, epsilon=99.0, delta=1e-4, composition=SUM) as ledger:
         return fit(plan.account(unit=unit, delta=1e-5), Vault(data, ledger))
 
 

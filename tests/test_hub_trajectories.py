@@ -15,7 +15,7 @@ from tacit.hub.values import KINDS
 from tacit.methods.synthesis import Raking, Sampler
 from tacit.methods.synthesis.trajectories import TrajectoriesPlan, TrajectorySynthesizer, fit
 from tacit.privacy.certificate.certificate import Release
-from tacit.privacy.ledger.ledger import Ledger
+from tacit.privacy.ledger.ledger import SUM, Ledger
 from tacit.privacy.vault.plan import public_fields
 from tacit.privacy.vault.vault import Vault
 from tacit.units import Unit
@@ -46,7 +46,7 @@ def released(folder: Path, **fields: object) -> Release[TrajectorySynthesizer]:
         sampler=Sampler(steps=2),
         **{**given, **fields},  # type: ignore[arg-type]
     ).calibrate(unit=UNIT, epsilon=5.0, delta=1e-3)
-    with Ledger(folder / "ledger", UNIT, epsilon=9.0, delta=1e-2) as ledger:
+    with Ledger(folder / "ledger", UNIT, epsilon=9.0, delta=1e-2, composition=SUM) as ledger:
         return fit(plan, Vault(data, ledger))
 
 

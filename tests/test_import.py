@@ -36,7 +36,7 @@ def test_the_public_names_load_without_optional_packages() -> None:
     done = run(
         "import tacit\n"
         "tacit.Unit, tacit.Box, tacit.Discrete, tacit.PublicSpec, tacit.Trajectories, tacit.TacitError\n"
-        "tacit.Ledger, tacit.RdpOrder, tacit.Vault, tacit.Certificate, tacit.Release\n"
+        "tacit.Ledger, tacit.Composition, tacit.Vault, tacit.Certificate, tacit.Release\n"
         "print(tacit.synthesis.TransitionsPlan().steps > 0, 'torch' in sys.modules)"
     )
     assert (done.returncode, done.stdout) == (0, "True False\n"), done.stderr
@@ -53,7 +53,13 @@ def test_importing_tacit_loads_only_itself() -> None:
 def test_checking_needs_no_optional_package(words: tuple[str, str], tmp_path: Path) -> None:
     path = tmp_path / "evidence"
     if words[0] == "ledger":
-        with tacit.Ledger(path, tacit.Unit("person", "replace_one", 1_000), epsilon=1.0, delta=1e-6):
+        with tacit.Ledger(
+            path,
+            tacit.Unit("person", "replace_one", 1_000),
+            epsilon=1.0,
+            delta=1e-6,
+            composition=tacit.Composition(1.0),
+        ):
             pass
     else:
         certificate().save(path)
@@ -112,6 +118,7 @@ def test_a_dry_run_loads_the_accountants_and_no_more(tmp_path: Path) -> None:
     ).save(records)
     promise = ("--epsilon", "1", "--delta", "1e-5", "--population", "1000", "--relation", "add_or_remove")
     words = ("synthesize", str(records), "--out", str(tmp_path / "run"), "--unit", "transition", *promise, "--dry-run")
+    words += ("--budget-epsilon", "1", "--budget-sampled", "1")
     command = [sys.executable, "-c", "import sys\n" + LOADED, *words]
     done = subprocess.run(command, capture_output=True, text=True, timeout=240, check=False)
     assert done.returncode == 0, done.stderr
@@ -190,6 +197,7 @@ def certificate() -> tacit.Certificate:
         simulated=True,
         void_reason=None,
         releases=[],
+        composition=tacit.Composition(1.0),
         budget=(8.0, 1e-5),
         covered=plan.label().covered,
         not_covered=plan.label().not_covered,

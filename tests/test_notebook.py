@@ -16,7 +16,7 @@ from tacit import notebook
 from tacit.methods.policy_gradient import PolicyGradientPlan
 from tacit.methods.synthesis.plan import TransitionsPlan
 from tacit.privacy.certificate.certificate import Certificate, Release
-from tacit.privacy.ledger.ledger import Ledger
+from tacit.privacy.ledger.ledger import SUM, Ledger
 from tacit.privacy.vault.base import Label
 from tacit.privacy.vault.vault import Vault
 from tacit.units import Unit
@@ -89,7 +89,9 @@ def test_a_ledger_shows_charges_and_no_note(tmp_path: Path) -> None:
 
 
 def test_a_certificate_and_a_release_show_the_promise_and_nothing_planted(tmp_path: Path) -> None:
-    with Ledger(tmp_path / "ledger", Unit("person", "add_or_remove", 60), epsilon=1e6, delta=8e-3) as ledger:
+    with Ledger(
+        tmp_path / "ledger", Unit("person", "add_or_remove", 60), epsilon=1e6, delta=8e-3, composition=SUM
+    ) as ledger:
         vault = Vault(people(tmp_path), ledger)
         run = vault.reserve(priced(vault, noise_multiplier=2.0))
         value = vault.noisy_sum(run, "sum", Rewards())

@@ -21,6 +21,7 @@ GRADIENT = "noisy_gradient"
 RECORDS = ("data", "maze", "--steps", "500")
 SYNTHESIZE = (
     *("synthesize", "--steps", "1", "--epsilon", "1", "--delta", "1e-5"),
+    *("--budget-epsilon", "1", "--budget-sampled", "1"),
     *("--unit", "transition", "--relation", "add_or_remove", "--population", "10000"),
 )
 

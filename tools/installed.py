@@ -16,8 +16,9 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 CERTIFICATE = ROOT / "tests" / "golden" / "certificates" / "synthesis.json"
 LEDGER = """
-from tacit import Ledger, Unit
-with Ledger("people.ledger", Unit("person", "add_or_remove", 1_000), epsilon=1.0, delta=1e-6) as ledger:
+from tacit import Composition, Ledger, Unit
+unit, gaussian = Unit("person", "add_or_remove", 1_000), Composition(sampled=0)
+with Ledger("people.ledger", unit, epsilon=1.0, delta=1e-6, composition=gaussian) as ledger:
     ledger.verify()
 print(Ledger.read("people.ledger").spent())
 """

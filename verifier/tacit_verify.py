@@ -103,7 +103,8 @@ ABOVE_0 = 5e-324  # the least number that is
 COUNT, WHOLE, UNITS = range(1, 10**12 + 1), range(10**12 + 1), range(2, 10**12 + 1)
 CLIP, SHARE, LOSS = Numbers(ABOVE_0), Numbers(ABOVE_0, 1), ({"inf"}, Numbers(0, 1e300))
 RELATION, ROWS, FOLD = {"add_or_remove", "replace_one"}, {"drawn", "first"}, {None, 0, 1}
-COMPOSED = {"composition": re.compile(r"sum|(Renyi DP at order [1-9]|one Gaussian beside a sum of share \d)[\d.e+-]*")}
+RENYI = r"Renyi DP at order [1-9][\d.e+]*"
+COMPOSED = re.compile(rf"sum|{RENYI}|one Gaussian(?: beside (?:a sum|{RENYI}) of share \d[\d.e-]*)?")
 COMMIT, HEX_64, HEX_128 = (re.compile(f"[0-9a-f]{{{digits}}}") for digits in ("7,64", "64", "128"))
 CLAUSES = "assumptions covered not_covered not_protected"
 CERTIFICATE = {
@@ -120,9 +121,14 @@ CERTIFICATE = {
     "profile": [{"delta": SHARE, "epsilon": LOSS}],
     "relations": [{"relation": RELATION, "epsilon": LOSS}],
     "accountants": [each("name version", str) | {"role": {"upper_bound", "check"}, "epsilon": LOSS}],
-    "releases": [each("plan_id method", str) | {"epsilon": LOSS, "delta": Numbers(0, 1), "fold": FOLD}],
+    "releases": [
+        each("plan_id method", str)
+        | each("rdp mu", ({None}, Numbers()))
+        | {"epsilon": LOSS, "delta": Numbers(0, 1), "fold": FOLD}
+    ],
     "unit": {"name": str, "relation": RELATION, "population": UNITS},
-    "total": each("epsilon budget_epsilon", LOSS) | {"delta": Numbers(), "budget_delta": SHARE, **COMPOSED},
+    "total": each("epsilon budget_epsilon ceiling_epsilon", LOSS)
+    | {"delta": Numbers(), "budget_delta": SHARE, "composition": COMPOSED},
     "audit": ({None}, {"lower_bound": Numbers(0, 1e300), "confidence": SHARE, "method": str}),
     "signature": ({None}, {"algorithm": {"Ed25519"}, "public_key": HEX_64, "value": HEX_128}),
     "parts": [dict],
@@ -380,8 +386,34 @@ def check_promise(record, steps):
     return f"{promise} ({unit['relation']}), in a public population of {unit['population']:,}"
 
 
+def spent(rows, total, relation, half):
+    """[share of the budget, epsilon, delta] that one fold paid as one Gaussian, and by all other plans."""
+    words, whole = total["composition"], total["budget_delta"]
+    at = {name: float(words.split(f" {name} ")[1].split()[0]) for name in ("share", "order") if f" {name} " in words}
+    share = at.get("share", 0.0 if words.startswith("one") else 1.0)
+    for row in rows:
+        charged = (row["mu"] is None or share < 1) and (row["rdp"] is None or ("order" in at and row["mu"] is None))
+        require(charged, "a plan is charged by what the ledger does not add up")
+    square = sum((row["mu"] or 0.0) ** 2 for row in rows if row["fold"] in (None, half))
+    require(square <= 1e4, "more is charged by mu than any budget holds")
+    others = [row for row in rows if row["mu"] is None]
+    paid = [row for row in others if row["fold"] in (None, half)]
+    # Who is exchanged for another may meet both folds.
+    both = [
+        sum(row["epsilon"] for row in paid),
+        sum(row["delta"] for row in (others if relation == "replace_one" else paid)),
+    ]
+    if "order" in at and paid:
+        a, both[1] = at["order"], share * whole
+        require(all(row["rdp"] is not None for row in paid), "a Renyi bound is missing")
+        offset = math.log((a - 1) / a) - math.log(both[1] * a) / (a - 1)
+        both[0] = max(0.0, sum(row["rdp"] for row in paid) + offset)
+    own = (1 - share) * whole if square else 0.0
+    return [1 - share, epsilon_at(lambda e: gaussian(e, square**0.5), own) if square else 0.0, own], [share, *both]
+
+
 def check_ledger(record):
-    """Its own charge once, as certified; other charges that a ledger admits; their sum, within the budget."""
+    """Its own charge once, as certified; other charges that a ledger admits; their total, within the budget."""
     total, rows, epsilon = record["total"], record["releases"], float(record["epsilon"])
     own = [row for row in rows if row["plan_id"] == record["plan_id"]]
     require(len(own) == 1 and len({row["plan_id"] for row in rows}) == len(rows), "a plan is not charged once")
@@ -390,15 +422,19 @@ def check_ledger(record):
     for row in rows:
         require(float(row["epsilon"]) > 0 and row["delta"] < 1, "a charge is none that a ledger admits")
         require(row["epsilon"] != "inf" or not record["private"], "a charge voids the ledger")
+        require(row["epsilon"] != "inf" or row["rdp"] is row["mu"] is None, "a charge voids the ledger")
     folds = {part.get("fold") for part in record["parts"]}
     require(own[0]["fold"] == (min(folds) if folds in ({0}, {1}) else None), "its own charge is of another fold")
-    for name, slack in (("epsilon", 1.1e-5), ("delta", 1e-9)):
-        both = name == "delta" and record["unit"]["relation"] == "replace_one"  # who is exchanged may meet both folds
-        paid = [(None if both or row["epsilon"] == "inf" else row["fold"], float(row[name])) for row in rows]
-        dearer = max(sum(value for fold, value in paid if fold in (None, half)) for half in (0, 1))
-        require(math.isclose(float(total[name]), dearer, rel_tol=slack), "the total is no sum")
-        within = float(total[name]) <= float(total[f"budget_{name}"]) * (1 + slack)
-        require(within or not record["private"] or total["composition"] != "sum", "the total is above the budget")
+    require(own[0]["mu"] is None or own[0]["mu"] >= float(record["mu"]) * (1 - TOLERANCE), "its own mu is too small")
+    finite = [row for row in rows if row["epsilon"] != "inf"]
+    require(float(total["budget_epsilon"]) <= float(total["ceiling_epsilon"]), "the budget is above its ceiling")
+    folds = [spent(finite, total, record["unit"]["relation"], half) for half in (0, 1)]
+    for i, name, slack in ((1, "epsilon", 1.1e-5), (2, "delta", 1e-9)):
+        dearer = math.inf if i == 1 and len(finite) < len(rows) else max(one[i] + other[i] for one, other in folds)
+        require(math.isclose(float(total[name]), dearer, rel_tol=slack, abs_tol=3e-7 * (2 - i)), "the total is another")
+        for part in (part for fold in folds for part in fold):
+            within = part[i] <= part[0] * float(total[f"budget_{name}"]) * (1 + slack)
+            require(within, "the total is above the budget")
     target, plan, unit = record["target_epsilon"], record["plan"], record["unit"]
     require(target is None or epsilon <= float(target) * (1 + 1e-5), "epsilon is above its target")
     stated = {"unit": unit, "epsilon": target, "delta": record["delta"]}

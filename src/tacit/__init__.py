@@ -27,9 +27,8 @@ if TYPE_CHECKING:
     from tacit.methods import synthesis as synthesis
     from tacit.privacy.certificate.certificate import Certificate as Certificate
     from tacit.privacy.certificate.certificate import Release as Release
-    from tacit.privacy.ledger.ledger import Gdp as Gdp
+    from tacit.privacy.ledger.ledger import Composition as Composition
     from tacit.privacy.ledger.ledger import Ledger as Ledger
-    from tacit.privacy.ledger.ledger import RdpOrder as RdpOrder
     from tacit.privacy.ledger.register import Register as Register
     from tacit.privacy.vault.user_vault import UserVault as UserVault
     from tacit.privacy.vault.vault import Vault as Vault
@@ -42,10 +41,9 @@ _HOMES = {
     "Certificate": "privacy.certificate.certificate",
     "Column": "data.columns",
     "Discrete": "data.spec",
-    "Gdp": "privacy.ledger.ledger",
+    "Composition": "privacy.ledger.ledger",
     "Ledger": "privacy.ledger.ledger",
     "PublicSpec": "data.spec",
-    "RdpOrder": "privacy.ledger.ledger",
     "Register": "privacy.ledger.register",
     "Release": "privacy.certificate.certificate",
     "Study": "study.study",

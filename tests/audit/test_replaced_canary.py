@@ -17,7 +17,7 @@ from vault_cases import GivenParts, Rewards, open_vault, records, unit_of
 from tacit.evaluation.lower_bounds import LowerBounds, audit
 from tacit.methods.off_policy_evaluation.gpope import published_epsilon
 from tacit.privacy.accounting import bounds as accounting
-from tacit.privacy.ledger.ledger import Ledger
+from tacit.privacy.ledger.ledger import SUM, Ledger
 from tacit.privacy.mechanisms.base import Part
 from tacit.privacy.mechanisms.sums import FixedSizeSum, PoissonSum
 from tacit.privacy.noise.secret import SecretNoise
@@ -104,7 +104,8 @@ def test_the_published_formula_promises_more_than_there_is_through_the_door(tmp_
     worlds = []
     for number, last in enumerate((-10.0, 10.0)):
         ledgers = [
-            Ledger(tmp_path / f"{number}-{i}.ledger", unit, epsilon=1e6, delta=0.5 / m) for i in range(replicates)
+            Ledger(tmp_path / f"{number}-{i}.ledger", unit, epsilon=1e6, delta=0.5 / m, composition=SUM)
+            for i in range(replicates)
         ]
         vault = Vault(records([[-10.0]] * (m - 1) + [[last]]), ledgers, noise=SecretNoise.for_tests(40 + number))
         scores = []

@@ -41,6 +41,8 @@ def words(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
         "reward": tmp_path / "encoder",
         "public": tmp_path / "public.txt",
         "epsilon": 4,
+        "budget-epsilon": 4,
+        "budget-sampled": 1,
         "delta": 1e-5,
         "layer": 0,
         "people": 6,

@@ -11,7 +11,7 @@ from types import SimpleNamespace
 import pytest
 
 from tacit.cli import UNREAD, app, main
-from tacit.privacy.ledger.ledger import Ledger
+from tacit.privacy.ledger.ledger import SUM, Ledger
 from tacit.units import Unit
 
 CERTIFICATES = Path(__file__).parents[1] / "golden" / "certificates"
@@ -65,7 +65,7 @@ def test_a_reader_that_has_gone_is_no_error(words: tuple[str, ...]) -> None:
 
 
 def test_nor_is_it_for_a_ledger(tmp_path: Path) -> None:
-    with Ledger(tmp_path / "ledger", Unit("person", "replace_one", 1_000), epsilon=1.0, delta=1e-6):
+    with Ledger(tmp_path / "ledger", Unit("person", "replace_one", 1_000), epsilon=1.0, delta=1e-6, composition=SUM):
         pass
     done = unread("ledger", "show", str(tmp_path / "ledger"))
     assert (done.returncode, done.stderr) == (UNREAD, "")

@@ -49,7 +49,8 @@ def test_records_are_synthesized_without_public_rows(method: tuple[str, ...], tm
     records, run = str(tmp_path / "records"), tmp_path / "run"
     assert main(["data", "clinic", "--patients", "30", "--out", records]) == 0
     promise = ("--relation", "add_or_remove", "--population", "40", "--epsilon", "4", "--delta", "1e-3")
-    words = ("--out", str(run), "--unit", "patient", *promise, *method, "--rows", "50")
+    budget = ("--budget-epsilon", "4", "--budget-sampled", "1")
+    words = ("--out", str(run), "--unit", "patient", *promise, *budget, *method, "--rows", "50")
     assert main(["synthesize", records, *words]) == 0
     assert (run / "report.html").exists()
 

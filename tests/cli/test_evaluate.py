@@ -31,7 +31,7 @@ from tacit.hub import onnx_graph
 from tacit.methods import experts, off_policy_evaluation, policy_gradient
 from tacit.methods.off_policy_evaluation import Estimator, Evaluation, OverlapPlan
 from tacit.privacy.certificate.certificate import Certificate, Release
-from tacit.privacy.ledger.ledger import Ledger
+from tacit.privacy.ledger.ledger import SUM, Ledger
 from tacit.privacy.ledger.register import Register
 from tacit.privacy.vault.user_vault import UserVault
 from tacit.privacy.vault.vault import Vault
@@ -46,6 +46,7 @@ TRUTH = float(values().mean())
 PROMISE = (
     *("--unit", "person", "--relation", "add_or_remove", "--population", "400", "--epsilon", "2", "--delta", "1e-4"),
     *("--gamma", "0.99", "--horizon", "160", "--range", "0", "1"),
+    *("--budget-epsilon", "2", "--budget-sampled", "1"),
 )
 USERS_MODULE = """
 import numpy as np
@@ -265,7 +266,7 @@ def saved(folder: Path) -> str:
     users = SimulatedUsers(Chain(), chain_spec(), horizon=2, seed=0)
     (folder / "other").mkdir()
     with (
-        Ledger(folder / "other" / "ledger", unit, epsilon=4.0, delta=1e-4) as ledger,
+        Ledger(folder / "other" / "ledger", unit, epsilon=4.0, delta=1e-4, composition=SUM) as ledger,
         Register(folder / "other" / "register", key=folder / "key") as register,
     ):
         vault = UserVault(users, ledger, register)
@@ -299,11 +300,11 @@ def test_a_policy_of_tacits_own_is_valued_by_its_own_probabilities(
 def test_a_policy_that_the_same_ledger_released_is_named_as_such(chain: Path, here: Path) -> None:
     """Experts taught it from these very records: nobody may say that it was fixed without them."""
     unit = Unit("person", "add_or_remove", 400)
-    with Ledger(here / "ledger", unit, epsilon=4.0, delta=2e-4) as ledger:
+    with Ledger(here / "ledger", unit, epsilon=4.0, delta=2e-4, composition=SUM) as ledger:
         vault = Vault(Trajectories.open(chain), ledger)
         plan = experts.ReturnWeighted(policy=LEANING, steps=2, rows=4).calibrate(unit=unit, epsilon=2.0, delta=1e-4)
         hub.save(experts.fit(plan, vault), here / "policy")
-    assert evaluate(chain, here, "--policy", "policy", "--method", "wpdis") == 0
+    assert evaluate(chain, here, "--policy", "policy", "--method", "wpdis", "--budget-epsilon", "4") == 0
     certificate = Certificate.load(here / "run" / "certificate.json")
     assert "evaluated: a policy released under this ledger, taught by everybody" in certificate.lines("assumptions")
     assert Evaluation.from_json(json.loads((here / "run" / "evaluation.json").read_text())).interval is None
@@ -356,7 +357,7 @@ def test_a_policy_that_fold_0_taught_is_judged_by_fold_1(
 ) -> None:
     """An evaluation of fold 0 stands for whatever learns from it; the folder of the policy holds its certificate."""
     unit = Unit("person", "add_or_remove", 400)
-    with Ledger(here / "ledger", unit, epsilon=2.0, delta=1e-4) as ledger:
+    with Ledger(here / "ledger", unit, epsilon=2.0, delta=1e-4, composition=SUM) as ledger:
         problem = off_policy_evaluation.Problem(gamma=0.99, horizon=160, return_range=(0.0, 1.0))
         plan = off_policy_evaluation.ImportanceSampling(problem=problem, fold=0)
         vault = Vault(Trajectories.open(chain), ledger)
@@ -396,6 +397,7 @@ def test_private_records_leave_nothing_private_behind(tmp_path: Path, capsys: py
     words = ["evaluate", str(visits), "--out", str(tmp_path / "run"), "--unit", "patient"]
     words += ["--relation", "replace_one", "--population", "500", "--epsilon", "1", "--delta", "1e-4"]
     words += ["--gamma", "0.9", "--horizon", "3", "--policy", "uniform", "--features", "fourier:1"]
+    words += ["--budget-epsilon", "1", "--budget-sampled", "1"]
     assert main(words) == 0
     captured = capsys.readouterr()
     assert CANARY not in captured.out + captured.err
@@ -620,10 +622,10 @@ def test_a_slip_binds_no_ledger_and_takes_no_place(
 
 
 def test_a_ledger_that_was_there_before_stays(chain: Path, tmp_path: Path) -> None:
-    with Ledger(tmp_path / "ledger", Unit("person", "add_or_remove", 30), epsilon=9.0, delta=1e-3):
+    with Ledger(tmp_path / "ledger", Unit("person", "add_or_remove", 30), epsilon=9.0, delta=1e-3, composition=SUM):
         pass
     before = (tmp_path / "ledger").read_bytes()
-    assert evaluate(chain, tmp_path, "--population", "30") == 2
+    assert evaluate(chain, tmp_path, "--population", "30", "--budget-epsilon", "9") == 2
     assert (tmp_path / "ledger").read_bytes() == before
     assert not (tmp_path / "run").exists()
 

@@ -31,7 +31,7 @@ from tacit_worlds.city import city
 TOWN = ("--city", "60", "--days", "4", "--delta", "1e-3")
 """The options of `imitated`."""
 BOX = ("--box", "39.76", "116.22", "40.04", "116.58")
-PROMISE = ("--epsilon", "4", "--delta", "1e-3")
+PROMISE = ("--epsilon", "4", "--delta", "1e-3", "--budget-epsilon", "4.0", "--budget-sampled", "1")
 POINTS = (*BOX, "--cell", "500", "--zone", "Asia/Shanghai", "--population", "60", *PROMISE, "--method", "epr")
 CELLS = (*BOX, "--degrees", "0.01", "--population", "60", *PROMISE, "--method", "epr")
 
@@ -80,7 +80,8 @@ def cells(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_a_dry_run_prints_the_promise_and_opens_no_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     words = ("imitate", str(tmp_path / "none.csv"), *BOX, "--cell", "500", "--zone", "UTC", "--population", "83")
-    assert run(*words, "--epsilon", "2", "--delta", "1e-5", "--unit", "rider", "--out", "x", "--dry-run") == 0
+    budget = ("--budget-epsilon", "2", "--budget-sampled", "1")
+    assert run(*words, "--epsilon", "2", "--delta", "1e-5", *budget, "--unit", "rider", "--out", "x", "--dry-run") == 0
     out = capsys.readouterr().out
     assert "promises (2, 1e-05)-differential privacy to every rider." in out
     assert "Protected: everything of one rider." in out
@@ -441,15 +442,15 @@ def halved(folder: Path) -> tuple[Path, Path]:
 def test_every_source_knows_its_ledger(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     a, b = halved(tmp_path)
     whole = str(tmp_path / "whole.ledger")
-    both: list[Any] = ["imitate", str(a), str(b), *POINTS, "--budget-epsilon", "9", "--budget-delta", "9e-3"]
-    assert run(*both, "--ledger", whole, "--out", str(tmp_path / "both")) == 0
+    budget = ("--budget-epsilon", "9", "--budget-delta", "9e-3")
+    assert run("imitate", str(a), str(b), *POINTS, *budget, "--ledger", whole, "--out", str(tmp_path / "both")) == 0
     for path in (a, b):
         capsys.readouterr()
         assert run("imitate", str(path), *POINTS, "--out", str(tmp_path / "one")) == 3
         assert f"give --ledger {whole}" in capsys.readouterr().err
         assert not Path(f"{path}.ledger").exists()
     less = [word if word != "4" else "3" for word in POINTS]
-    assert run("imitate", str(b), *less, "--ledger", whole, "--out", str(tmp_path / "one")) == 0
+    assert run("imitate", str(b), *less, *budget, "--ledger", whole, "--out", str(tmp_path / "one")) == 0
     assert len(Ledger.read(whole).plans()) == 2
 
 

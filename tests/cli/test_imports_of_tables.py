@@ -158,7 +158,7 @@ def test_a_package_that_is_missing_is_named(
 
 
 def test_a_template_comes_from_the_header_alone(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    told, written = ["--unit", "patient", "--population", "10", "--budget-epsilon", "2"], []
+    told, written = ["--unit", "patient", "--population", "10", "--budget-epsilon", "2", "--budget-sampled", "1"], []
     for name, cells in (("a.csv", "ann,1,60,low"), ("b.csv", f'{CANARY},"2\n",,"x,y"'), ("c.csv", "")):
         Path(name).write_text(f"patient,hour,pulse,drug\n{cells}\n")
     frame = pd.DataFrame({"patient": [1], "hour": [2.5], "pulse": [CANARY], "drug": [None]})
@@ -280,13 +280,14 @@ def test_a_reward_that_no_column_has(german: list[str], capsys: pytest.CaptureFi
     assert main([*words, "--reward", "0"]) == 0
     assert Trajectories.open("hb").columns["rewards"].tolist() == [0, 0, 0, 0]
     Path("hb.toml").write_text(GERMAN_SPEC.partition("reward =")[0] + '[reward]\nkind = "columns"\n')
-    assert main(["new", "hb.csv", "--unit", "Patientennr", "--population", "9", "--budget-epsilon", "1", *STYLE]) == 0
+    told = ["--population", "9", "--budget-epsilon", "1", "--budget-sampled", "1"]
+    assert main(["new", "hb.csv", "--unit", "Patientennr", *told, *STYLE]) == 0
     assert main(["check"]) == 2
     assert "hb.toml: reward: no column is declared" in capsys.readouterr().err
 
 
 def test_a_header_between_semicolons(german: list[str], capsys: pytest.CaptureFixture[str]) -> None:
-    told = ["--population", "9", "--budget-epsilon", "1"]
+    told = ["--population", "9", "--budget-epsilon", "1", "--budget-sampled", "1"]
     assert main(["new", "hb.csv", "--unit", "Patientennr", *told, *STYLE, "--spec", "new.toml"]) == 0
     assert 'name = "lfd. Nr."' in (shown := Path("new.toml").read_text())
     assert shown.count("name = ") == 7  # the reward beside six columns

@@ -15,6 +15,7 @@ PATIENTS = 300
 PROMISE = (
     *("--unit", "patient", "--relation", "add_or_remove", "--population", str(PATIENTS), "--epsilon", "4"),
     *("--delta", "1e-4", "--gamma", "1", "--horizon", "24", "--episodes-per-unit", "4", "--range", "-9", "5"),
+    *("--budget-epsilon", "20", "--budget-delta", "1e-3", "--budget-sampled", "1"),
     *(
         "--memory",
         "observation_0:0.7",
@@ -43,8 +44,7 @@ def logs(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def run(logs: Path) -> Path:
     out = logs.with_name("run")
-    budget = ("--budget-epsilon", "20", "--budget-delta", "1e-3")
-    assert main(["improve", str(logs), "--out", str(out), *PROMISE, *budget, "--environment", "clinic"]) == 0
+    assert main(["improve", str(logs), "--out", str(out), *PROMISE, "--environment", "clinic"]) == 0
     return out
 
 

@@ -10,13 +10,14 @@ import pytest
 
 from tacit.cli import main
 from tacit.privacy.certificate.certificate import Certificate
-from tacit.privacy.ledger.ledger import Ledger
+from tacit.privacy.ledger.ledger import SUM, Ledger
 from tacit.units import Unit
 
 CERTIFICATE = Path(__file__).parents[1] / "golden" / "certificates" / "synthesis.json"
 PROMISE = (
     *("--unit", "person", "--relation", "add_or_remove", "--population", "200", "--epsilon", "2", "--delta", "1e-4"),
     *("--gamma", "0.99", "--horizon", "160", "--range", "0", "1", "--json"),
+    *("--budget-epsilon", "2", "--budget-sampled", "1"),
 )
 
 
@@ -48,7 +49,7 @@ def test_a_certificate_is_shown_and_verified(shown: Any, tmp_path: Path, capsys:
 
 def test_a_ledger_is_shown_and_verified(shown: Any, tmp_path: Path) -> None:
     path = tmp_path / "ledger"
-    with Ledger(path, Unit("person", "replace_one", 1_000), epsilon=1.0, delta=1e-6) as ledger:
+    with Ledger(path, Unit("person", "replace_one", 1_000), epsilon=1.0, delta=1e-6, composition=SUM) as ledger:
         ledger.note("nonprivate", "to see")
         ledger.note("register", "0123456789abcdef")
         ledger.void("a test")
@@ -56,7 +57,8 @@ def test_a_ledger_is_shown_and_verified(shown: Any, tmp_path: Path) -> None:
     found = shown("ledger", "show", str(path), "--json")
     assert found["dataset_id"] == name
     assert found["unit"] == {"name": "person", "relation": "replace_one", "population": 1_000}
-    assert (found["budget"], found["plans"]) == ({"epsilon": 1.0, "delta": 1e-6}, [])
+    assert (found["budget"], found["plans"]) == ({"epsilon": 1.0, "ceiling": 1.0, "delta": 1e-6}, [])
+    assert found["composition"] == "sum"
     assert [note["text"] for note in found["notes"]] == ["to see"]  # the register's are of single meetings
     assert found["kept_notes"] == {"register": 1}
     assert found["void_reason"] == "a test"

@@ -22,13 +22,13 @@ from tacit.data.trajectories import Trajectories
 from tacit.evaluation.report.experts import informative_dimensions
 from tacit.methods.experts.consensus import Consensus
 from tacit.privacy.certificate.certificate import Certificate
-from tacit.privacy.ledger.ledger import Ledger
+from tacit.privacy.ledger.ledger import SUM, Ledger
 from tacit.study import experts as players
 from tacit.units import Unit
 from tacit_worlds import populations
 
 TINY = ("--experts", "40", "--episodes", "3", "--horizon", "30", "--evaluate", "4")
-PROMISE = ("--epsilon", "8", "--delta", "1e-3")
+PROMISE = ("--epsilon", "8", "--delta", "1e-3", "--budget-epsilon", "8", "--budget-sampled", "1")
 POLES = ("learn", "--world", "cart_pole", *TINY, *PROMISE)
 QUERIED = ("--method", "consensus", "--queried", "--prefixes", "2", "--steps", "4", "--stable-fraction", "1")
 
@@ -76,7 +76,8 @@ def test_a_dry_run_prints_the_promise_and_opens_no_log(tmp_path: Path, capsys: p
     logs = imported(tmp_path / "doctors")
     (logs / "rewards.npy").write_bytes(b"whoever reads this fails")
     words = ("learn", str(logs), "--out", str(tmp_path / "run"), "--population", "500", "--dry-run")
-    assert run(*words, "--epsilon", "1", "--delta", "1e-4", "--unit", "doctor") == 0
+    budget = ("--budget-epsilon", "1", "--budget-sampled", "1")
+    assert run(*words, "--epsilon", "1", "--delta", "1e-4", *budget, "--unit", "doctor") == 0
     out = capsys.readouterr().out
     assert "promises (1, 0.0001)-differential privacy to every doctor." in out
     assert "1 noisy sum(s) over every doctor" in out
@@ -249,6 +250,10 @@ def test_asked_policies_are_all_that_is_protected(policies: Path, tmp_path: Path
         "1e-3",
         "--stop",
         "0.05",
+        "--budget-epsilon",
+        "30",
+        "--budget-sampled",
+        "1",
     )
     assert run(*words, *sizes, *QUERIED, "--policy", "8", "--out", str(tmp_path / "run")) == 0
     value = hub.load(tmp_path / "run" / "policy").value
@@ -275,6 +280,7 @@ def test_too_few_policies_or_episodes_are_found_before_a_ledger_is_begun(
     words: tuple[str, ...], message: str, policies: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     promise = ("--population", "50", "--epsilon", "30", "--delta", "1e-3", "--stop", "0.05", "--horizon", "20")
+    promise += ("--budget-epsilon", "30", "--budget-sampled", "1")
     own = shutil.copytree(policies, tmp_path / "pilots")
     where = ("learn", str(own), "--world", "cart_pole", "--out", str(tmp_path / "run"))
     assert run(*where, *promise, *QUERIED, *words) == 2
@@ -311,10 +317,10 @@ def test_the_ledger_is_asked_before_the_records(tmp_path: Path, capsys: pytest.C
     unit = Unit("doctor", "add_or_remove", 50)
     words = ("learn", str(logs), "--delta", "1e-4", "--out", str(tmp_path / "run"))
     plain = (*words, "--unit", "doctor", "--population", "50")
-    assert run(*plain, "--epsilon", "2", "--budget-epsilon", "1") == 3
+    assert run(*plain, "--epsilon", "2", "--budget-epsilon", "1", "--budget-sampled", "1") == 3
     assert "at most what is left of it, (epsilon 1, delta 0.0001)" in capsys.readouterr().err
     assert not own.exists()
-    with Ledger(own, unit, epsilon=3.0, delta=2e-4) as ledger:
+    with Ledger(own, unit, epsilon=3.0, delta=2e-4, composition=SUM) as ledger:
         ledger.reserve("an earlier one", {"method": "test"}, parts={"all": 1}, epsilon=2.0, delta=1e-4)
     for given, message in (
         (

@@ -15,7 +15,7 @@ from tacit.privacy.ledger.ledger import Ledger
 from tacit.study import folder as run_folder
 
 METHOD = ("--method", "privsyn", "--bins", "4", "--rows", "20")
-TWICE = ("--budget-epsilon", "8", "--budget-delta", "2e-4")
+TWICE = ("--budget-epsilon", "8", "--budget-sampled", "1")
 
 
 @pytest.fixture
@@ -30,13 +30,13 @@ def visits(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Path:
 
 
 def run(data: Path, out: str, *words: str) -> int:
-    return main(["synthesize", str(data), *PROMISE, *METHOD, "--out", str(data.parent / out), *words])
+    return main(["synthesize", str(data), *PROMISE, *TWICE, *METHOD, "--out", str(data.parent / out), *words])
 
 
 def test_a_second_ledger_is_refused_either_way(visits: Path, capsys: pytest.CaptureFixture[str]) -> None:
     asked = visits.parent / "c.ledger"
-    assert run(visits, "a", "--ledger", str(asked), *TWICE) == 0
-    assert "budget (8, 0.0002), of which this run may take (4, 0.0001)." in capsys.readouterr().out
+    assert run(visits, "a", "--ledger", str(asked)) == 0
+    assert "budget (8, 0.0002), added up by sum; this run may take (4, 0.0001)." in capsys.readouterr().out
     for words in ((), ("--dry-run",), ("--ledger", str(visits.parent / "d.ledger"))):
         assert run(visits, "b", *words) == 3
         told = capsys.readouterr().err
@@ -55,7 +55,7 @@ def test_a_ledger_beside_the_records_stays_the_only_one(visits: Path, capsys: py
 
 
 def test_a_copy_of_the_records_knows_their_ledger(visits: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(visits, "a", *TWICE) == 0
+    assert run(visits, "a") == 0
     copy = visits.parent / "copy"
     shutil.copytree(visits, copy)
     assert run(copy, "b", "--bins", "5") == 3
@@ -64,7 +64,7 @@ def test_a_copy_of_the_records_knows_their_ledger(visits: Path, capsys: pytest.C
 
 
 def test_what_was_moved_goes_on(visits: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(visits, "a", *TWICE) == 0
+    assert run(visits, "a") == 0
     there = tmp_path / "elsewhere"
     there.mkdir()
     for name in ("visits", "visits.ledger", "visits.ledger.lock"):
@@ -130,7 +130,18 @@ def test_simulated_clinics_name_their_units(unit: str, tmp_path: Path, capsys: p
     words = ["data", "clinic", "--patients", "30", "--doctors", "3", "--unit", unit, "--out", str(tmp_path / "clinic")]
     assert main(words) == 0
     other = "doctor" if unit == "patient" else "patient"
-    promise = ["--relation", "add_or_remove", "--population", "200", "--epsilon", "4", "--delta", "1e-4", *METHOD]
+    promise = [
+        "--relation",
+        "add_or_remove",
+        "--population",
+        "200",
+        "--epsilon",
+        "4",
+        "--delta",
+        "1e-4",
+        *METHOD,
+        *TWICE,
+    ]
     words = ["synthesize", str(tmp_path / "clinic"), "--out", str(tmp_path / "run"), *promise, "--dry-run"]
     assert main([*words, "--unit", other]) == 2
     assert f"the units of these records are called '{unit}', and --unit says '{other}'" in capsys.readouterr().err

@@ -28,7 +28,10 @@ SPEC = PublicSpec(
     space_of(Column("relief", low=0, high=1)),
     "declared",
 )
-PROMISE = ("--unit", "patient", "--relation", "add_or_remove", "--population", "200", "--epsilon", "4")
+PROMISE = (
+    *("--unit", "patient", "--relation", "add_or_remove", "--population", "200", "--epsilon", "4"),
+    *("--budget-epsilon", "4", "--budget-sampled", "1"),
+)
 SMALL = ("--steps", "2", "--width", "8", "--depth", "1", "--expected-batch-size", "20", "--rows", "60")
 METHODS: dict[str, tuple[str, ...]] = {
     "privorl": SMALL,

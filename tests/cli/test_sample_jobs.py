@@ -13,7 +13,7 @@ from tacit.cli.app import main
 from tacit.cli.sample import draw, join_parts
 from tacit.data import Box, PublicSpec, Trajectories
 from tacit.methods.synthesis import TransitionsPlan, fit
-from tacit.privacy.ledger.ledger import Ledger
+from tacit.privacy.ledger.ledger import SUM, Ledger
 from tacit.privacy.vault.vault import Vault
 from tacit.units import Unit
 
@@ -33,7 +33,7 @@ def records(rewards: list[float], ids: Any, episodes: Any = None) -> Trajectorie
 @pytest.fixture
 def model(tmp_path: Path) -> Path:
     plan = TransitionsPlan(steps=1, sampling_rate=1.0, warmup=0, width=8, depth=1, noise_multiplier=4.0, raking=None)
-    with Ledger(tmp_path / "ledger", UNIT, epsilon=9.0, delta=1e-4) as ledger:
+    with Ledger(tmp_path / "ledger", UNIT, epsilon=9.0, delta=1e-4, composition=SUM) as ledger:
         data = records(list(np.linspace(0.2, 0.8, 40)), ":transition")
         hub.save(fit(plan.account(unit=UNIT, delta=1e-5), Vault(data, ledger)), tmp_path / "model")
     return tmp_path / "model"

@@ -41,7 +41,7 @@ name = "comfort"
 low = -1
 high = 0
 """
-TOLD = ["--unit", "patient_id", "--population", "400", "--budget-epsilon", "6"]
+TOLD = ["--unit", "patient_id", "--population", "400", "--budget-epsilon", "6", "--budget-sampled", "1"]
 READING = 'time = "hour"\nnext = "keep"\npropensity = "p"\nreward = "-abs(pulse - 75) / 145"\n'
 IMPROVE = ["improve", "--epsilon", "2", "--gamma", "1", "--horizon", "3"]
 
@@ -85,11 +85,11 @@ def test_a_new_study_knows_the_header_and_what_was_told(folder: Path, capsys: py
 def test_what_only_the_curator_knows_is_asked_for_at_once(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["new", "visits.csv"]) == 2
     shown = capsys.readouterr().err
-    for option in ("--unit", "--population", "--budget-epsilon"):
+    for option in ("--unit", "--population", "--budget-epsilon", "--budget-sampled"):
         assert option in shown
     assert main(["new", "visits.csv", *TOLD[2:], "--unit", "patient"]) == 2
     assert "there is no column 'patient'; expected one of patient_id, hour" in capsys.readouterr().err
-    assert main(["new", "visits.csv", *TOLD[:2], "--population", "many", "--budget-epsilon", "6"]) == 2
+    assert main(["new", "visits.csv", *TOLD[:2], "--population", "many", *TOLD[4:]]) == 2
     assert not Path("study.toml").exists()
 
 
@@ -216,7 +216,7 @@ def test_a_study_of_points_and_one_of_texts(folder: Path, capsys: pytest.Capture
             rows.append(f"u{person},{clock},{40.01 + 0.001 * person:.3f},{116.02 + 0.01 * (half_hour // 16):.3f}")
     Path("points.csv").write_text("\n".join(rows) + "\n")
     Path("study.toml").write_text(
-        'records = "points.csv"\nunit = "user"\npopulation = 30\nbudget_epsilon = 9\n[reading]\n'
+        'records = "points.csv"\nunit = "user"\npopulation = 30\nbudget_epsilon = 9\nbudget_sampled = 1\n[reading]\n'
         'box = [40.0, 116.0, 40.1, 116.1]\ncell = 2000.0\nzone = "Asia/Shanghai"\n'
     )
     assert main(["check"]) == 0
@@ -225,6 +225,7 @@ def test_a_study_of_points_and_one_of_texts(folder: Path, capsys: pytest.Capture
     assert not Path("points.csv.ledger").exists()
     Path("texts.csv").write_text("author,body\nann,hello\nbob,there\n")
     Path("texts.toml").write_text(
-        'records = "texts.csv"\nunit = "author"\npopulation = 50\nbudget_epsilon = 3\n[reading]\ntext = "body"\n'
+        'records = "texts.csv"\nunit = "author"\npopulation = 50\nbudget_epsilon = 3\nbudget_sampled = 1\n'
+        '[reading]\ntext = "body"\n'
     )
     assert main(["check", "texts.toml"]) == 0

@@ -15,7 +15,7 @@ import pytest
 from tacit.cli import main
 from tacit.methods.synthesis.plan import Pretraining
 from tacit.privacy.certificate.certificate import Certificate
-from tacit.privacy.ledger.ledger import Ledger
+from tacit.privacy.ledger.ledger import SUM, Ledger
 from tacit.study import synthesis_plans
 
 CANARY = "Ursula-4711"
@@ -38,6 +38,10 @@ PROMISE = (
     "4",
     "--delta",
     "1e-4",
+    "--budget-epsilon",
+    "4",
+    "--budget-sampled",
+    "1",
 )
 TINY = (
     "--steps",
@@ -128,7 +132,10 @@ def test_a_release_holds_nothing_private_and_the_budget_is_kept(
         assert path.is_dir() or CANARY.encode() not in path.read_bytes(), path.name
     assert CANARY not in captured.out + captured.err
 
-    assert f"New ledger {tmp_path / 'visits.ledger'}: budget (4, 0.0001), all of it for this run" in captured.out
+    begun = (
+        f"New ledger {tmp_path / 'visits.ledger'}: budget (4, 0.0001), added up by sum; this run may take (4, 0.0001)."
+    )
+    assert begun in captured.out
 
     # The same plan cannot run twice, and another one is beyond the budget; a dry run says so too.
     for dry in ((), ("--dry-run",)):
@@ -145,7 +152,7 @@ def test_another_unit_than_the_ledgers_is_refused(
 ) -> None:
     from tacit.units import Unit
 
-    with Ledger(tmp_path / "own", Unit("patient", "add_or_remove", 500), epsilon=9.0, delta=1e-4):
+    with Ledger(tmp_path / "own", Unit("patient", "add_or_remove", 500), epsilon=9.0, delta=1e-4, composition=SUM):
         pass
     words = ["synthesize", str(records), *PROMISE, *TINY, "--ledger", str(tmp_path / "own")]
     assert main([*words, "--out", str(tmp_path / "run")]) == 3

@@ -143,6 +143,7 @@ def test_the_papers_settings_keep_the_promise_too(folders: Path, capsys: pytest.
     public = ("--public", str(folders / "others"), "--provenance", "Invented for a test.")
     large = ["synthesize", str(folders / "visits"), "--unit", "patient", "--relation", "add_or_remove"]
     promise = ("--population", "100000", "--epsilon", "10", "--delta", "1e-6", "--out", str(folders / "run"))
+    promise += ("--budget-epsilon", "10", "--budget-sampled", "1")
     assert main([*large, *promise, *public, "--paper", "--dry-run"]) == 0
     out = capsys.readouterr().out
     assert "3,907 noisy sum(s) over a Poisson sample of patients at rate 0.00128 (about 128 of 100,000), fresh" in out

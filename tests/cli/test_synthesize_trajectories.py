@@ -106,7 +106,17 @@ def test_simulated_trajectories_are_compared_in_their_world(tmp_path: Path, monk
         words = ["--layout", "ring", "--episodes", "40", "--seed", seed]
         assert main(["data", "maze", *words, "--out", str(tmp_path / name)]) == 0
     public = ("--public", str(tmp_path / "others"), "--provenance", "Another seed.")
-    promise = ("--unit", "episode", "--relation", "add_or_remove", "--population", "400", "--epsilon", "4")
+    promise = (
+        "--unit",
+        "episode",
+        "--relation",
+        "add_or_remove",
+        "--population",
+        "400",
+        "--epsilon",
+        "4",
+        *PROMISE[-4:],
+    )
     small = (
         "--steps",
         "4",
@@ -237,7 +247,17 @@ def test_histograms_tell_networks_of_many_worlds_about_the_private_one(
     assert "one unit per maze" in capsys.readouterr().out
     worlds = Trajectories.open(tmp_path / "mazes").split_by_unit()
     assert [one.counts()["episodes"] for one in worlds] == [5, 5, 5]
-    promise = ("--unit", "episode", "--relation", "add_or_remove", "--population", "400", "--epsilon", "4")
+    promise = (
+        "--unit",
+        "episode",
+        "--relation",
+        "add_or_remove",
+        "--population",
+        "400",
+        "--epsilon",
+        "4",
+        *PROMISE[-4:],
+    )
     line = ["synthesize", str(tmp_path / "ways"), *promise, "--delta", "1e-4", "--method", "privorl-j"]
     told = ["--local-context", "1", "--width", "8", "--depth", "1", "--longest", "60", "--trajectories", "5"]
     public = ["--public", str(tmp_path / "mazes"), "--provenance", "Random mazes."]

@@ -7,7 +7,7 @@ from tacit.data.memory import MEAN, NOW, Memory
 from tacit.data.spec import Box, Discrete, PublicSpec
 from tacit.data.trajectories import Trajectories
 from tacit.errors import DataError, PlanError, SealedError
-from tacit.privacy.ledger.ledger import Ledger
+from tacit.privacy.ledger.ledger import SUM, Ledger
 from tacit.privacy.vault.vault import Vault
 from tacit.units import Unit
 
@@ -86,7 +86,7 @@ def test_memory_of_other_observations_is_refused() -> None:
 def test_sealed_records_do_not_remember(tmp_path) -> None:
     data, unit = records(), Unit("patient", relation="add_or_remove", population=10)
     sealed = Trajectories(data._records, data.spec, simulated=False)
-    with Ledger(tmp_path / "ledger", unit, epsilon=1.0, delta=0.01) as ledger:
+    with Ledger(tmp_path / "ledger", unit, epsilon=1.0, delta=0.01, composition=SUM) as ledger:
         Vault(sealed, ledger)
         with pytest.raises(SealedError):
             sealed.remember(MEMORY)

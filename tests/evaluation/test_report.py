@@ -27,6 +27,7 @@ from tacit.evaluation.report.synthesis import Correlation, Curve, PlaneMap, Retu
 from tacit.evaluation.report.tables import correlation
 from tacit.evaluation.report.whole_trajectories import make_plane
 from tacit.privacy.accounting.events import ComposedEvent, GaussianEvent, SelfComposedEvent
+from tacit.privacy.accounting.filters import SUM
 from tacit.privacy.certificate import canonical as certificate_json
 from tacit.privacy.certificate.certificate import Certificate
 from tacit.privacy.mechanisms.base import certificate_parts
@@ -51,7 +52,14 @@ CERTIFICATE = {
         {"code": "own_words", "words": "What all patients have in common."},
         {"code": "own_words", "words": "The declared population."},
     ],
-    "total": {"epsilon": 5.5, "delta": 1.2e-5, "budget_epsilon": 8.0, "budget_delta": 2e-5},
+    "total": {
+        "epsilon": 5.5,
+        "delta": 1.2e-5,
+        "composition": "sum",
+        "budget_epsilon": 8.0,
+        "ceiling_epsilon": 8.0,
+        "budget_delta": 2e-5,
+    },
     "simulated": False,
     "void_reason": None,
     "ledger_head": "9f" * 32,
@@ -179,6 +187,13 @@ def test_the_promise_comes_first_and_every_section_is_there() -> None:
     assert page.text.count("25.96 %") >= 3  # Phi(Phi^-1(0.05) + mu) = 0.259511 at mu = 1, rounded up; one figure
 
 
+@pytest.mark.parametrize(("ceiling", "said"), [(8.0, False), (12.0, True)])
+def test_a_budget_that_may_be_raised_says_how_far(ceiling: float, said: bool) -> None:
+    total = {**CERTIFICATE["total"], "ceiling_epsilon": ceiling}  # type: ignore[dict-item]
+    page = Page(render(private_report(certificate=CERTIFICATE | {"total": total})))
+    assert ("it may be raised, to 12 at most" in page.text) == said
+
+
 def test_the_method_stands_at_the_top_and_its_steps_among_the_costs() -> None:
     parts = [{"kind": "poisson_sum", "name": "denoiser", "steps": 1_500}, {"kind": "once", "name": "choice"}]
     method = {"method": "synthesis of transitions (PrivORL-n)", "parts": parts}
@@ -287,6 +302,7 @@ def test_the_page_reads_the_certificates_that_tacit_writes() -> None:
         simulated=False,
         void_reason=None,
         releases=[],
+        composition=SUM,
         budget=(8.0, 1e-5),
         covered=["every gradient"],
         not_covered=["pre-training"],

@@ -26,7 +26,7 @@ from tacit.methods.mobility.pategail import Critic, PateGailPlan, Ppo, fit
 from tacit.methods.mobility.pategail.plan import CRITICS
 from tacit.methods.mobility.pategail.training import PpoLearner
 from tacit.privacy.ledger import checkpoint
-from tacit.privacy.ledger.ledger import Ledger
+from tacit.privacy.ledger.ledger import SUM, Ledger
 from tacit.privacy.vault import plan as plans
 from tacit.privacy.vault.devices import StackedDevices
 from tacit.privacy.vault.federated_vault import FederatedVault
@@ -66,7 +66,7 @@ def life(folder: Path, plan: PateGailPlan) -> None:
         return mean
 
     FederatedVault.noisy_sum = noisy_sum  # type: ignore[method-assign]
-    with Ledger(folder / "ledger", UNIT, epsilon=5.0, delta=DELTA) as ledger:
+    with Ledger(folder / "ledger", UNIT, epsilon=5.0, delta=DELTA, composition=SUM) as ledger:
         vault = FederatedVault(StackedDevices(data), ledger)
         release = fit(plan, vault, grid=GRID, folder=folder / "checkpoint", resume=True)
     release.certificate.verify()
@@ -102,7 +102,7 @@ def killed_and_resumed(folder: Path, plan: PateGailPlan, point: str) -> Counter[
     found["finished"] = int(child(folder, plan, None) == 0 and (folder / "simulator.json").exists())
     lines = [line.split() for line in (folder / "released").read_text().splitlines()]
     steps, hashes = [tuple(line[:2]) for line in lines], [line[2] for line in lines]
-    with Ledger(folder / "ledger", UNIT, epsilon=5.0, delta=DELTA) as ledger:
+    with Ledger(folder / "ledger", UNIT, epsilon=5.0, delta=DELTA, composition=SUM) as ledger:
         ledger.verify()
         left = plan.rounds - ledger.claimed(plans.plan_id(plan), CRITICS)
         wrong = int(ledger.spent()[0] > 5.0 or len(ledger.plans()) != 1 or ledger.void_reason is not None)

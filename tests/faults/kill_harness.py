@@ -17,7 +17,7 @@ from collections import Counter
 from pathlib import Path
 
 from tacit.errors import BudgetExceeded, LedgerError
-from tacit.privacy.ledger.ledger import Ledger
+from tacit.privacy.ledger.ledger import SUM, Ledger
 from tacit.units import Unit
 
 UNIT = Unit("patient", "add_or_remove", 1000)
@@ -67,7 +67,7 @@ def child(folder: Path, mode: str) -> None:
         os.write(log, f"{plan} {part} {step}\n".encode())
         os.fsync(log)
 
-    ledger = Ledger(folder / "ledger", UNIT, epsilon=0.75, delta=3e-5)
+    ledger = Ledger(folder / "ledger", UNIT, epsilon=0.75, delta=3e-5, composition=SUM)
     runner = MODES[mode](ledger, release)
     for number in itertools.count():
         plan = f"plan{number}"

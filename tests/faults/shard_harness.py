@@ -29,7 +29,7 @@ from shard_cases import SIGMA, Zeros, shard
 from vault_cases import priced, unit_of
 
 from tacit.errors import TacitError
-from tacit.privacy.ledger.ledger import Ledger
+from tacit.privacy.ledger.ledger import SUM, Ledger
 from tacit.privacy.noise.secret import SecretNoise
 from tacit.privacy.vault.ranks import Ranks
 from tacit.privacy.vault.sharded_vault import ShardedVault, serve
@@ -89,7 +89,7 @@ def run(ranks: Ranks, folder: Path, mode: str) -> None:
         return
     unit = unit_of()
     with (
-        Ledger(folder / "ledger", unit, epsilon=1e6, delta=0.005) as ledger,
+        Ledger(folder / "ledger", unit, epsilon=1e6, delta=0.005, composition=SUM) as ledger,
         ShardedVault(data, ledger, ranks=ranks) as vault,
         (folder / "released").open("a") as released,
     ):

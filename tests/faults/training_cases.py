@@ -15,7 +15,7 @@ from tacit.data import Box, Discrete, PublicSpec, Trajectories
 from tacit.methods.synthesis.algorithm import Synthesizer, fit
 from tacit.methods.synthesis.plan import PART, TransitionsPlan
 from tacit.privacy.certificate.certificate import Release
-from tacit.privacy.ledger.ledger import Ledger
+from tacit.privacy.ledger.ledger import SUM, Ledger
 from tacit.privacy.vault.vault import Vault
 from tacit.units import Unit
 
@@ -46,7 +46,7 @@ def private_records() -> Trajectories:
 
 
 def open_ledger(folder: Path, epsilon: float = 2.0) -> Ledger:
-    return Ledger(folder / "ledger", UNIT, epsilon=epsilon, delta=2 * DELTA)
+    return Ledger(folder / "ledger", UNIT, epsilon=epsilon, delta=2 * DELTA, composition=SUM)
 
 
 @contextmanager

@@ -17,7 +17,7 @@ from tests.federation.loop_grid import Opener
 from tacit.errors import DataError, MechanismError
 from tacit.federation import FlowerDevices, client_app
 from tacit.federation.messages import QUERY, read_query, write_answer, write_query
-from tacit.privacy.ledger.ledger import Ledger
+from tacit.privacy.ledger.ledger import SUM, Ledger
 from tacit.privacy.sentences import say
 from tacit.privacy.vault.devices import Query, StackedDevices
 from tacit.privacy.vault.federated_vault import FederatedVault
@@ -229,4 +229,4 @@ def test_no_more_devices_than_people_of_the_population(tmp_path: Path) -> None:
     _, devices = federation(tmp_path, cases.priced("server", 1.0))
     few = dataclasses.replace(cases.UNIT, population=cases.PEOPLE - 1)
     with pytest.raises(DataError, match="there may be 12 devices"):
-        FederatedVault(devices, Ledger(tmp_path / "few", few, epsilon=1.0, delta=cases.DELTA))
+        FederatedVault(devices, Ledger(tmp_path / "few", few, epsilon=1.0, delta=cases.DELTA, composition=SUM))

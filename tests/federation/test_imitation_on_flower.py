@@ -16,7 +16,7 @@ from tacit.federation import FlowerDevices, client_app
 from tacit.methods import mobility
 from tacit.methods.mobility import pategail
 from tacit.methods.mobility.pategail.plan import CRITICS as NAME
-from tacit.privacy.ledger.ledger import Ledger
+from tacit.privacy.ledger.ledger import SUM, Ledger
 from tacit.privacy.vault.devices import Device
 from tacit.privacy.vault.federated_vault import FederatedVault
 from tacit.units import Unit
@@ -42,7 +42,7 @@ class Disk:
     works: Any = mobility.build_contributions
 
     def ledger(self, name: str) -> Ledger:
-        return Ledger(self.folder / name, UNIT, epsilon=20.0, delta=1e-3)
+        return Ledger(self.folder / name, UNIT, epsilon=20.0, delta=1e-3, composition=SUM)
 
     def __call__(self, context: Any, state: Any) -> Device:
         person = int(context.node_config["partition-id"])

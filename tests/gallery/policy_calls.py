@@ -18,7 +18,7 @@ from tacit.agents.torch_network import TorchNetwork
 from tacit.data.visits import Visit, visit_rows
 from tacit.envs.gym_domain import GymDomain
 from tacit.methods.policy_gradient import Categorical, Policy, PolicyGradientPlan, Scaled, fit
-from tacit.privacy.ledger.ledger import Ledger
+from tacit.privacy.ledger.ledger import SUM, Ledger
 from tacit.privacy.ledger.register import Register
 from tacit.privacy.vault.user_vault import UserVault
 
@@ -56,7 +56,7 @@ def study(folder: Path, users: Queue | None = None) -> Iterator[UserVault]:
     for name in ("study", "keys"):
         (folder / name).mkdir()
     with (
-        Ledger(folder / "study" / "ledger", UNIT, epsilon=2.0, delta=2 * DELTA) as ledger,
+        Ledger(folder / "study" / "ledger", UNIT, epsilon=2.0, delta=2 * DELTA, composition=SUM) as ledger,
         Register(folder / "study" / "register", key=folder / "keys" / "key") as register,
     ):
         yield UserVault(users or Queue(), ledger, register)

@@ -16,12 +16,12 @@ import torch
 from torch import nn
 from vault_cases import Regression, Rewards, SumPlan
 
-from tacit import hub
+from tacit import Study, hub
 from tacit.data import Box, Discrete, Fields, PublicSpec, Trajectories
 from tacit.methods.synthesis import TransitionsPlan, fit
 from tacit.privacy.certificate.certificate import Certificate
 from tacit.privacy.ledger import checkpoint
-from tacit.privacy.ledger.ledger import Ledger
+from tacit.privacy.ledger.ledger import SUM, Ledger
 from tacit.privacy.vault import plan as plans
 from tacit.privacy.vault.vault import Vault
 from tacit.study.folder import RunFolder
@@ -60,7 +60,9 @@ def csv(path: Path, rows: str) -> Path:
 
 
 def ledger(folder: Path, **changes: Any) -> Ledger:
-    return Ledger(folder / "ledger", **({"unit": UNIT, "epsilon": 2.0, "delta": 2 * DELTA} | changes))
+    return Ledger(
+        folder / "ledger", **({"unit": UNIT, "epsilon": 2.0, "delta": 2 * DELTA, "composition": SUM} | changes)
+    )
 
 
 def vault(folder: Path) -> Vault:
@@ -305,6 +307,19 @@ def budget_delta_too_large(folder: Path) -> None:
 
 def no_budget(folder: Path) -> None:
     Ledger(folder / "ledger", UNIT)
+
+
+def budget_raised_above_its_ceiling(folder: Path) -> None:
+    ledger(folder, ceiling=4.0).raise_budget(5.0)
+
+
+def budget_lowered(folder: Path) -> None:
+    ledger(folder, ceiling=4.0).raise_budget(1.5)
+
+
+def study_without_a_budget(folder: Path) -> None:
+    data().save(folder / "visits")
+    Study(folder / "visits", unit="person", population=100).evaluate(epsilon=1.0, gamma=1.0, horizon=2)
 
 
 def plan_not_calibrated(folder: Path) -> None:
@@ -570,6 +585,9 @@ NOTHING_SPENT: tuple[WrongCall, ...] = (
     negative_budget,
     budget_delta_too_large,
     no_budget,
+    budget_raised_above_its_ceiling,
+    budget_lowered,
+    study_without_a_budget,
     plan_not_calibrated,
     edited_plan,
     edited_plan_file,

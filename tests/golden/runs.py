@@ -28,6 +28,7 @@ from unittest import mock
 import numpy as np
 
 from tacit import Ledger, Trajectories, Unit, Vault
+from tacit.privacy.ledger.ledger import SUM
 from tacit.privacy.noise.secret import SecretNoise
 from tacit.serialization import OPTIONAL
 
@@ -64,7 +65,7 @@ def variant(run: Run) -> Run:
 
 def vault(data: Trajectories, folder: Path, unit: Unit, *, seed: int = 1, name: str = "run", **others: Any) -> Vault:
     """A vault with a large budget whose noise is drawn from the seed."""
-    ledger = Ledger(folder / f"{name}.ledger", unit, epsilon=1e3, delta=0.5 / unit.size)
+    ledger = Ledger(folder / f"{name}.ledger", unit, epsilon=1e3, delta=0.5 / unit.size, composition=SUM)
     return Vault(data, ledger, noise=SecretNoise.for_tests(seed), **others)
 
 

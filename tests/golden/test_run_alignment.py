@@ -13,6 +13,7 @@ from tests.methods.alignment.small import UNIT, WRITER, Letters, people_of, plan
 from tacit import Ledger, Register, UserVault, alignment
 from tacit.agents.language.adapters import Bias
 from tacit.methods.alignment import PreferencePlan, fit_preferences, pair_records
+from tacit.privacy.ledger.ledger import SUM
 from tacit.privacy.noise.secret import SecretNoise
 
 AREA = "alignment"
@@ -27,7 +28,7 @@ def rewarded(folder: Path) -> Numbers:
     for name in ("keys", "study"):
         (folder / name).mkdir()
     register = Register(folder / "study" / "register", key=folder / "keys" / "key")
-    with Ledger(folder / "study" / "ledger", UNIT, epsilon=9.0, delta=1e-4) as ledger:
+    with Ledger(folder / "study" / "ledger", UNIT, epsilon=9.0, delta=1e-4, composition=SUM) as ledger:
         vault = UserVault(
             people_of(plan, [f"p{i}" for i in range(16)]), ledger, register, noise=SecretNoise.for_tests(1)
         )

@@ -14,6 +14,7 @@ from tests.golden import runs
 from tests.golden.runs import Numbers, Run
 
 from tacit import Box, Discrete, Ledger, PublicSpec, Trajectories, Unit
+from tacit.privacy.ledger.ledger import SUM
 from tacit.privacy.mechanisms.device_sums import DeviceSum, LaplaceSum
 from tacit.privacy.mechanisms.sums import PoissonSum
 from tacit.privacy.noise.secret import SecretNoise
@@ -84,7 +85,7 @@ def summed(part: Any, *, noise_multiplier: float | None = None) -> Run:
         else:
             plan = account(plan, unit=UNIT, delta=1e-3)
         devices = StackedDevices(people(), chunk=7, noise=SecretNoise.for_tests(3))
-        with Ledger(folder / "run.ledger", UNIT, epsilon=1e6, delta=0.02) as ledger:
+        with Ledger(folder / "run.ledger", UNIT, epsilon=1e6, delta=0.02, composition=SUM) as ledger:
             vault = FederatedVault(devices, ledger, noise=SecretNoise.for_tests(2))
             run = vault.reserve(plan)
             means = [vault.noisy_sum(run, "sum", Remembering(), PUBLIC)[0].tolist() for _ in range(STEPS)]

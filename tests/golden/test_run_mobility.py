@@ -14,6 +14,7 @@ from tests.golden.runs import TRAINED, Numbers, Run
 
 from tacit import Ledger, Unit, mobility
 from tacit.methods.mobility import baselines, pategail
+from tacit.privacy.ledger.ledger import SUM
 from tacit.privacy.noise.secret import SecretNoise
 from tacit.privacy.vault.devices import StackedDevices
 from tacit.privacy.vault.federated_vault import FederatedVault
@@ -35,7 +36,7 @@ def served(folder: Path) -> Any:
 
 def devices(folder: Path, unit: Unit = UNIT) -> FederatedVault:
     """Everybody's device, whose noise and seeds are drawn from a seed."""
-    ledger = Ledger(folder / "run.ledger", unit, epsilon=1e9, delta=0.5 / unit.size)
+    ledger = Ledger(folder / "run.ledger", unit, epsilon=1e9, delta=0.5 / unit.size, composition=SUM)
     held = StackedDevices(CITY.trajectories(simulated=True), noise=SecretNoise.for_tests(3))
     return FederatedVault(held, ledger, noise=SecretNoise.for_tests(2))
 

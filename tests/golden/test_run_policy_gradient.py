@@ -21,6 +21,7 @@ from tacit.agents.networks import Mlp
 from tacit.envs.rollouts import TimedDomain
 from tacit.envs.serving import SimulatedUsers
 from tacit.methods.policy_gradient import ucb_vi
+from tacit.privacy.ledger.ledger import SUM
 from tacit.privacy.noise.secret import SecretNoise
 from tacit_worlds import cart_pole, river_swim
 
@@ -40,7 +41,9 @@ def met(folder: Path, people: SimulatedUsers) -> Iterator[UserVault]:
         (folder / name).mkdir()
     with contextlib.ExitStack() as opened:
         ledgers = [
-            opened.enter_context(Ledger(folder / "ledgers" / f"{r}.ledger", UNIT, epsilon=1e6, delta=1e-4))
+            opened.enter_context(
+                Ledger(folder / "ledgers" / f"{r}.ledger", UNIT, epsilon=1e6, delta=1e-4, composition=SUM)
+            )
             for r in range(people.replicates)
         ]
         register = opened.enter_context(Register(folder / "ledgers" / "register", key=folder / "keys" / "key"))

@@ -41,7 +41,7 @@ from vote_detectors import VOTE_DETECTORS
 from tacit.errors import BudgetExceeded, MechanismError, PlanError, PlanExhausted
 from tacit.evaluation.lower_bounds import audit
 from tacit.privacy.accounting import bounds as accounting
-from tacit.privacy.ledger.ledger import Ledger
+from tacit.privacy.ledger.ledger import SUM, Ledger
 from tacit.privacy.mechanisms.sums import FixedSizeSum, PoissonSum
 from tacit.privacy.vault import plan as plans
 from tacit.privacy.vault.base import Run
@@ -214,7 +214,7 @@ def neighbours_of_halves(folder: Path) -> None:
     halves = tuple(dataclasses.replace(part, name=f"half {fold}", fold=fold) for fold in (0, 1))
     for named in (True, False):
         sums = []
-        with Ledger(folder / f"{named}.ledger", unit_of(100), epsilon=1e6, delta=1e-3) as ledger:
+        with Ledger(folder / f"{named}.ledger", unit_of(100), epsilon=1e6, delta=1e-3, composition=SUM) as ledger:
             for clip, present in ((1.0, range(40)), (1.5, range(1, 40))):  # two plans under one ledger
                 own = tuple(dataclasses.replace(half, clip_norm=clip) for half in halves)
                 data = told_apart_by_rewards([[i / 10] for i in present], present if named else None)
@@ -231,7 +231,7 @@ def fixed_size_law(folder: Path) -> None:
     steps = 600
     unit = unit_of(4, "replace_one")
     part = FixedSizeSum(name="sum", steps=steps, batch_size=2, population=4, clip_norm=1.0, noise_multiplier=10.0)
-    with Ledger(folder / "a.ledger", unit, epsilon=1e6, delta=0.1) as ledger:
+    with Ledger(folder / "a.ledger", unit, epsilon=1e6, delta=0.1, composition=SUM) as ledger:
         vault = Vault(records([[float(i)] for i in range(4)]), ledger, noise=Silent())
         run = vault.reserve(plans.account(GivenParts((part,)), unit=unit, delta=0.05))
         joined = np.rint(np.array([vault.noisy_sum(run, "sum", Named(4))[0] for _ in range(steps)]) * 2)

@@ -14,7 +14,7 @@ from tacit.data.spec import Box, Discrete, PublicSpec
 from tacit.data.trajectories import Trajectories
 from tacit.errors import BudgetExceeded, PlanError
 from tacit.privacy.certificate.certificate import Release
-from tacit.privacy.ledger.ledger import Ledger
+from tacit.privacy.ledger.ledger import SUM, Ledger
 from tacit.privacy.mechanisms.sums import PoissonSum
 from tacit.privacy.sentences import Label
 from tacit.privacy.vault import plan as plans
@@ -74,7 +74,7 @@ def judged_by_others(folder: Path) -> None:
         **columns, unit_ids=np.arange(n), episode_ids=np.arange(n), spec=spec, simulated=True
     )
     unit = unit_of(100)
-    with Ledger(folder / "judges.ledger", unit, epsilon=1e6, delta=5e-3) as ledger:
+    with Ledger(folder / "judges.ledger", unit, epsilon=1e6, delta=5e-3, composition=SUM) as ledger:
         vault = Vault(data, ledger)
         policies = iter([ope.Tabular(np.array([[0.5, 0.5], [p, 1 - p]])) for p in np.linspace(0.1, 0.9, 9)])
 

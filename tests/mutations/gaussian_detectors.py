@@ -9,7 +9,7 @@ from typing import Any
 from scipy.stats import norm
 
 from tacit.errors import BudgetExceeded
-from tacit.privacy.accounting.filters import Gdp
+from tacit.privacy.accounting.filters import Composition
 from tacit.privacy.ledger.folds import Fold
 from tacit.privacy.ledger.ledger import Ledger
 from tacit.privacy.mechanisms.base import certificate_parts
@@ -25,7 +25,7 @@ def budget_of_gaussians(folder: Path) -> None:
         for epsilon, mu in ((1.0, 0.06), (30.0, 1.4)):
             for fold in (0, 1, None):
                 name = f"{relation} {epsilon} {fold}"
-                with _ledger(folder / name, relation, epsilon, 0.0) as ledger:
+                with _ledger(folder / name, relation, epsilon, Composition(0)) as ledger:
                     admitted = _admitted(ledger, 60, fold, mu=mu)
                 spent = _delta(mu * math.sqrt(admitted), epsilon)
                 assert spent <= 1e-5, f"{name}: {admitted} plans have a delta of {spent:.2g}"
@@ -34,21 +34,27 @@ def budget_of_gaussians(folder: Path) -> None:
 
 def shares_stay_apart(folder: Path) -> None:
     """Neither kind of plan is admitted beyond its own share, whatever the other kind has left."""
-    for first in (True, False):
-        with _ledger(folder / f"{first}", "add_or_remove", 1.0, 0.25) as ledger:
-            mus = sums = 0
-            for kind in (first, not first):
-                if kind:
-                    mus = _admitted(ledger, 60, None, mu=0.05)
-                else:
-                    sums = _admitted(ledger, 60, None, epsilon=0.05, delta=1e-7)
-        spent = _delta(0.05 * math.sqrt(mus), 0.75)
-        assert 0 < spent <= 7.5e-6, f"{mus} Gaussians have a delta of {spent:.2g} in a share of 7.5e-6"
-        assert sums == 5, f"{sums} plans of 0.05 fit a share of 0.25"
+    orders = (
+        (None, {"epsilon": 0.05, "delta": 1e-7}, 5),
+        (64.0, {"rdp": 0.01}, _renyi_plans(0.25, 2.5e-6, 64.0, 0.01)),
+    )
+    for order, other, fit in orders:
+        for first in (True, False):
+            name = f"order {order}, mus first {first}"
+            with _ledger(folder / name, "add_or_remove", 1.0, Composition(0.25, order)) as ledger:
+                mus = others = 0
+                for kind in (first, not first):
+                    if kind:
+                        mus = _admitted(ledger, 60, None, mu=0.05)
+                    else:
+                        others = _admitted(ledger, 60, None, **other)
+            spent = _delta(0.05 * math.sqrt(mus), 0.75)
+            assert 0 < spent <= 7.5e-6, f"{name}: {mus} Gaussians have a delta of {spent:.2g} in a share of 7.5e-6"
+            assert others == fit, f"{name}: {others} other plans fit a share of 0.25, not {fit}"
 
 
-def _ledger(path: Path, relation: Relation, epsilon: float, sampled: float) -> Ledger:
-    return Ledger(path, Unit("person", relation, 1_000), epsilon=epsilon, delta=1e-5, composition=Gdp(sampled))
+def _ledger(path: Path, relation: Relation, epsilon: float, composition: Composition) -> Ledger:
+    return Ledger(path, Unit("person", relation, 1_000), epsilon=epsilon, delta=1e-5, composition=composition)
 
 
 def _admitted(ledger: Ledger, most: int, fold: Fold | None, **cost: Any) -> int:
@@ -61,6 +67,11 @@ def _admitted(ledger: Ledger, most: int, fold: Fold | None, **cost: Any) -> int:
         except BudgetExceeded:
             return number
     return most
+
+
+def _renyi_plans(epsilon: float, delta: float, order: float, rdp: float) -> int:
+    """How many plans of this Rényi bound fit (arXiv:2004.00010, Proposition 12)."""
+    return int((epsilon - math.log1p(-1 / order) + (math.log(delta) + math.log(order)) / (order - 1)) / rdp)
 
 
 def _delta(mu: float, epsilon: float) -> float:

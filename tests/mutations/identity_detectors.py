@@ -17,6 +17,7 @@ from tacit.privacy.noise.secret import SecretNoise
 from tacit.privacy.vault.records import Reader
 from tacit.study.account import Account, VerbPhrases
 from tacit.study.folder import RunFolder
+from tacit.study.words import Budget
 from tacit.units import Unit
 
 SPEC = PublicSpec(Box((0.0,), (9.0,)), Discrete(2), Box((0.0,), (9.0,)), "declared", terminals=False)
@@ -142,7 +143,8 @@ def one_ledger_for_a_folder_and_its_parts(folder: Path) -> None:
 def paying(sources: tuple[Path, ...], ledger: Path | None = None) -> Account:
     """What pays for a release of these records."""
     unit, words = Unit("person", "add_or_remove", 100), VerbPhrases("people", "imitation", "made of", "imitate")
-    return Account(sources=sources, unit=unit, epsilon=1.0, delta=1e-4, phrases=words, ledger=ledger)
+    budget = Budget(epsilon=1.0, sampled=1.0)
+    return Account(sources=sources, unit=unit, epsilon=1.0, delta=1e-4, phrases=words, ledger=ledger, budget=budget)
 
 
 def edits_move_no_half(folder: Path) -> None:

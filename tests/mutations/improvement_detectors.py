@@ -15,7 +15,7 @@ from tacit.data.spec import Box, Discrete, PublicSpec
 from tacit.data.trajectories import Trajectories
 from tacit.methods.improvement import Improvement, ImprovementPlan, Problem, fit
 from tacit.methods.off_policy_evaluation.policies import Network
-from tacit.privacy.ledger.ledger import Ledger
+from tacit.privacy.ledger.ledger import SUM, Ledger
 from tacit.privacy.noise.secret import SecretNoise
 from tacit.privacy.vault import records
 from tacit.privacy.vault.vault import Vault
@@ -59,7 +59,7 @@ def _improved(
     plan = ImprovementPlan.of(spec, problem, memory=Memory((1.0,)), snr_scale=60.0)
     plan = plan.calibrate(unit=protected, epsilon=epsilon, delta=1e-5)
     name = f"{epsilon}.{unit}.{flipped}.ledger"
-    with Ledger(folder / name, protected, epsilon=20.0, delta=1e-4) as ledger:
+    with Ledger(folder / name, protected, epsilon=20.0, delta=1e-4, composition=SUM) as ledger:
         return fit(plan, Vault(data, ledger, noise=SecretNoise.for_tests(3))).value
 
 

@@ -11,9 +11,9 @@ from pathlib import Path
 
 from vault_cases import Rewards, open_vault, priced, records, unit_of
 
-from tacit.errors import LedgerError, PlanError, PlanExhausted, TacitError
+from tacit.errors import BudgetExceeded, LedgerError, PlanError, PlanExhausted, TacitError
 from tacit.privacy.certificate.certificate import Certificate
-from tacit.privacy.ledger.ledger import Ledger
+from tacit.privacy.ledger.ledger import SUM, Ledger
 from tacit.privacy.noise.secret import SecretNoise
 from tacit.privacy.vault.base import Label
 from tacit.privacy.vault.vault import Vault
@@ -82,6 +82,25 @@ def edited_plan(folder: Path) -> None:
     assert vault.ledger.spent() == spent, "a plan that was begun gave its charge back"
 
 
+def promise_for_all_time(folder: Path) -> None:
+    """However often the budget is raised, and whatever was admitted before, all plans stay below the first ceiling."""
+    for ceiling in (None, 2.0):  # without one, the budget of 1 is the ceiling
+        own, path = ceiling or 1.0, folder / f"{ceiling}.ledger"
+        unit, costs = unit_of(1_000), 0.0
+        with Ledger(path, unit, epsilon=1.0, delta=1e-5, composition=SUM, ceiling=ceiling) as ledger:
+            for number, epsilon in enumerate((1.0, 1.5, 2.0, 2.5, 4.0, 100.0)):
+                with contextlib.suppress(LedgerError):
+                    ledger.raise_budget(epsilon)
+                for plan in range(8):
+                    with contextlib.suppress(BudgetExceeded):
+                        described = {"method": "sums"}
+                        ledger.reserve(f"{number} {plan}", described, parts={"s": 1}, epsilon=0.25, delta=1e-8)
+                        costs += 0.25
+            assert costs == own, f"plans of {costs} were admitted under a ceiling of {own}"
+        with Ledger(path, ceiling=own) as again:
+            assert again.epsilon == own, f"the budget is {again.epsilon} above a ceiling of {own}"
+
+
 def seed_replay(folder: Path) -> None:
     """Noise that somebody can draw again voids the ledger."""
     vault = open_vault(folder, UNITS, unit=unit_of(POPULATION), noise=SecretNoise.for_tests(1))
@@ -135,6 +154,7 @@ LEDGER_DETECTORS = (
     nothing_but_releases,
     steps_of_a_plan,
     edited_plan,
+    promise_for_all_time,
     seed_replay,
     restored_ledger,
     second_writer,

@@ -109,6 +109,17 @@ def touched_plan_cancelled(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(ledger_state.LedgerState, "_cancel", cancel)
 
 
+def ceiling_raised_later(patch: pytest.MonkeyPatch) -> None:
+    """A budget that is raised above the ceiling raises the ceiling with it."""
+
+    def raise_both(self: Any, payload: Any) -> Any:
+        epsilon, terms = float(payload["epsilon"]), self.bound_terms
+        terms = ledger_state.replace(terms, ceiling=max(epsilon, terms.ceiling))
+        return ledger_state.replace(self, terms=terms, budget=max(epsilon, self.budget))
+
+    patch.setattr(ledger_state.LedgerState, "_raise", raise_both)
+
+
 def edited_certificate_believed(patch: pytest.MonkeyPatch) -> None:
     """A certificate is what it says."""
     patch.setattr(Certificate, "verify", lambda self, *_: self)
@@ -142,6 +153,7 @@ LEDGER: tuple[tuple[str, Plant, tuple[str, ...]], ...] = (
     ("two steps a claim", two_steps_a_claim, ("steps_of_a_plan",)),
     ("edited plan goes on", edited_plan_goes_on, ("edited_plan",)),
     ("touched plan cancelled", touched_plan_cancelled, ("edited_plan",)),
+    ("a ceiling raised later", ceiling_raised_later, ("promise_for_all_time",)),
     ("seeded noise unnoticed", seeded_noise_unnoticed, ("seed_replay",)),
     ("older ledger goes on", older_ledger_goes_on, ("restored_ledger",)),
     ("two writers at once", two_writers_at_once, ("second_writer",)),

@@ -110,7 +110,7 @@ def own_charges_are_certified(folder: Path) -> None:
     """A certificate whose own charge is another epsilon than it certifies does not verify."""
     record = policies()
     for epsilon in (0.01, 100.0):
-        total = {**record["total"], "epsilon": epsilon, "budget_epsilon": 100.0}
+        total = {**record["total"], "epsilon": epsilon, "budget_epsilon": 100.0, "ceiling_epsilon": 100.0}
         releases = [row | {"epsilon": epsilon} for row in record["releases"]]
         require_refused({**record, "releases": releases, "total": total}, f"an own charge of {epsilon}")
 

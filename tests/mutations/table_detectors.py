@@ -15,7 +15,7 @@ from scipy import stats
 from vault_cases import GivenParts, Silent, open_vault, records, unit_of
 
 from tacit.errors import PlanExhausted
-from tacit.privacy.ledger.ledger import Ledger
+from tacit.privacy.ledger.ledger import SUM, Ledger
 from tacit.privacy.mechanisms.base import Part
 from tacit.privacy.mechanisms.marginals import Dependence, Marginal, MarginalChoice, Marginals
 from tacit.privacy.mechanisms.releases import Axis, NoisyHistogram, NoisyMaximum
@@ -132,7 +132,7 @@ def _resumed(folder: Path, part: TeacherVotes, public: torch.Tensor) -> None:
     run = _admitted(vault, part)
     vault.teacher_votes(run, "votes", Reward(), public)
     vault.ledger.close()
-    with Ledger(folder / "resumed.ledger", vault.unit, epsilon=1e6, delta=0.5 / 1_000) as ledger:
+    with Ledger(folder / "resumed.ledger", vault.unit, epsilon=1e6, delta=0.5 / 1_000, composition=SUM) as ledger:
         again = Vault(records(OTHERS), ledger)
         try:
             again.teacher_votes(again.reserve(run.plan), "votes", Reward(), public)

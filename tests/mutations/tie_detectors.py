@@ -13,7 +13,7 @@ from tacit.methods.off_policy_evaluation import scores
 from tacit.methods.off_policy_evaluation.importance import ImportanceSampling
 from tacit.methods.off_policy_evaluation.policies import Network
 from tacit.methods.off_policy_evaluation.problem import Problem
-from tacit.privacy.ledger.ledger import Ledger
+from tacit.privacy.ledger.ledger import SUM, Ledger
 from tacit.privacy.vault.vault import Vault
 from tacit.units import Unit
 
@@ -56,7 +56,7 @@ def released(folder: Path, seen: np.ndarray) -> np.ndarray:
         spec=SPEC,
     )
     vector = scores.ScoreVector(PLAN.problem, tying(), None, SPEC, PLAN.clip)
-    with Ledger(folder, UNIT, epsilon=1e6, delta=5e-3) as ledger:
+    with Ledger(folder, UNIT, epsilon=1e6, delta=5e-3, composition=SUM) as ledger:
         vault = Vault(data, ledger)
         run = vault.reserve(exact)
         return vault.noisy_sum(run, scores.NAME, vector)[0] * exact.parts()[0].divisor(UNIT)

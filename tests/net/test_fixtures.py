@@ -21,7 +21,7 @@ from tacit.cli import main
 from tacit.data.spec import Box, Discrete, PublicSpec
 from tacit.data.trajectories import Trajectories
 from tacit.errors import BudgetExceeded, LedgerError
-from tacit.privacy.ledger.ledger import Ledger
+from tacit.privacy.ledger.ledger import SUM, Ledger
 from tacit.privacy.ledger.register import Register
 from tacit.units import Unit
 
@@ -113,7 +113,7 @@ def test_the_spent_budgets_are_those_that_were_reserved() -> None:
 def test_a_copied_ledger_opens_with_its_spent_budget(damage: str, ledgers: Path) -> None:
     path = ledgers / "sum.ledger"
     OPENS[damage](path)
-    with Ledger(path, UNIT, epsilon=1.0, delta=1e-4) as ledger:
+    with Ledger(path, UNIT, epsilon=1.0, delta=1e-4, composition=SUM) as ledger:
         assert list(ledger.spent()) == EXPECTED["ledgers"]["sum.ledger"]["spent"]
 
 
@@ -124,7 +124,7 @@ def test_a_damaged_ledger_is_refused_in_one_sentence(damage: str, ledgers: Path)
     before = path.exists() and path.read_bytes()
     for _ in range(2):
         with pytest.raises(LedgerError) as refusal:
-            Ledger(path, UNIT, epsilon=1.0, delta=1e-4)
+            Ledger(path, UNIT, epsilon=1.0, delta=1e-4, composition=SUM)
         assert "\n" not in str(refusal.value)
         assert (path.exists() and path.read_bytes()) == before
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from tacit.errors import LedgerError
-from tacit.privacy.ledger.ledger import Ledger
+from tacit.privacy.ledger.ledger import SUM, Ledger
 from tacit.privacy.ledger.state import canonical_json, link
 from tacit.units import Unit
 
@@ -14,7 +14,7 @@ UNIT = Unit("patient", "add_or_remove", 1000)
 
 
 def make(path: Path, **kwargs: object) -> Ledger:
-    return Ledger(path, UNIT, **{"epsilon": 1.0, "delta": 1e-4, **kwargs})  # type: ignore[arg-type]
+    return Ledger(path, UNIT, **{"epsilon": 1.0, "delta": 1e-4, "composition": SUM, **kwargs})  # type: ignore[arg-type]
 
 
 def reserve(ledger: Ledger, plan: str = "p", *, steps: int = 250, epsilon: float = 0.4, **kwargs: object) -> None:

@@ -35,7 +35,7 @@ from tacit.methods.mobility.pategail import Critic, PateGailPlan, fit
 from tacit.methods.mobility.places import StartDistribution
 from tacit.methods.synthesis.plan import TransitionsPlan
 from tacit.privacy.accounting.events import NonPrivateEvent
-from tacit.privacy.ledger.ledger import Ledger
+from tacit.privacy.ledger.ledger import SUM, Ledger
 from tacit.privacy.noise.secret import SecretNoise
 from tacit.privacy.vault.devices import Answer, Query, StackedDevices
 from tacit.privacy.vault.federated_vault import FederatedVault
@@ -156,7 +156,7 @@ def ask(plan: PateGailPlan, folder: Path, patch: pytest.MonkeyPatch, held: Lived
     released: list[tuple[str, Any]] = []
     one = None if held else StackedDevices(days(0, 1), noise=SecretNoise.for_tests(4))
     devices = Apart(one, StackedDevices(days(1, PEOPLE), noise=SecretNoise.for_tests(3)))
-    with Ledger(folder / "ledger", UNIT, epsilon=1e6, delta=2e-3) as ledger:
+    with Ledger(folder / "ledger", UNIT, epsilon=1e6, delta=2e-3, composition=SUM) as ledger:
         vault = FederatedVault(devices, ledger, noise=SecretNoise.for_tests(2))
         real = vault.noisy_sum
 

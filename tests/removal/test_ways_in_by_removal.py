@@ -33,7 +33,7 @@ from tacit.data.sources.dictionaries import from_scope_rl
 from tacit.data.sources.sorting import TableOptions
 from tacit.data.texts import Texts
 from tacit.privacy import deals
-from tacit.privacy.ledger.ledger import Ledger
+from tacit.privacy.ledger.ledger import SUM, Ledger
 from tacit.privacy.mechanisms.sums import PoissonSum
 from tacit.privacy.noise.secret import SecretNoise
 from tacit.privacy.vault.devices import StackedDevices
@@ -293,7 +293,7 @@ def exact_sums(read: list[Trajectories], again: Callable[[], list[Trajectories]]
 
 
 def ledger(folder: Path, name: str, unit: Unit = UNIT) -> Ledger:
-    return Ledger(folder / f"{name}.ledger", unit, epsilon=1e6, delta=0.5 / unit.size)
+    return Ledger(folder / f"{name}.ledger", unit, epsilon=1e6, delta=0.5 / unit.size, composition=SUM)
 
 
 def require_others_stay(before: Seen, after: Seen) -> None:

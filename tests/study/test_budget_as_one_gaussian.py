@@ -38,8 +38,8 @@ def test_more_releases_fit_and_each_is_certified(logs: Path) -> None:
         study.evaluate(epsilon=1.0, delta=1e-4, level=0.8 + level / 100, **WORDS)
     release = study.evaluate(epsilon=1.0, delta=1e-4, level=0.95, out=logs.with_name("run"), **WORDS)
     release.certificate.verify()
-    assert release.certificate.total["composition"] == "one Gaussian beside a sum of share 0"
-    assert "at most 4 of 4" in (logs.with_name("run") / "report.html").read_text()  # and not 14 of 4
+    assert release.certificate.total["composition"] == "one Gaussian"
+    assert "3.834 of 4" in (logs.with_name("run") / "report.html").read_text()  # and not 14 of 4
     ledger = study.ledger
     assert ledger is not None
     assert ledger.spent()[0] < 4.0
@@ -50,8 +50,9 @@ def test_more_releases_fit_and_each_is_certified(logs: Path) -> None:
 
 
 def test_a_sum_covers_as_many_as_its_epsilons_say(logs: Path) -> None:
-    plan = study_of(logs, **BUDGET).plan("evaluate", epsilon=1.0, delta=1e-4, **WORDS)
-    assert "covers 3 more" in str(study_of(logs, **BUDGET).describe_room(plan))
+    study = study_of(logs, **BUDGET, budget_sampled=1)
+    plan = study.plan("evaluate", epsilon=1.0, delta=1e-4, **WORDS)
+    assert "covers 3 more" in str(study.describe_room(plan))
 
 
 def test_the_rule_is_final(logs: Path) -> None:
@@ -61,13 +62,7 @@ def test_the_rule_is_final(logs: Path) -> None:
     study_of(logs).evaluate(epsilon=0.5, delta=1e-4, **WORDS)
 
 
-def test_a_ledger_that_adds_epsilons_up_takes_no_share(logs: Path) -> None:
-    study_of(logs, **BUDGET).evaluate(epsilon=1.0, delta=1e-4, **WORDS)
-    with pytest.raises(LedgerError, match="adds epsilons up"):
-        study_of(logs, budget_sampled=0).evaluate(epsilon=0.5, delta=1e-4, **WORDS)
-
-
-@pytest.mark.parametrize("share", [-0.1, 1.0, 1.5, float("nan"), 0.1234567])
+@pytest.mark.parametrize("share", [-0.1, 1.5, float("nan"), 0.1234567])
 def test_a_share_out_of_its_range_is_refused_before_a_ledger_is_made(logs: Path, share: float) -> None:
     with pytest.raises(PlanError, match="part for sampled plans"):
         study_of(logs, **BUDGET, budget_sampled=share).evaluate(epsilon=1.0, delta=1e-4, **WORDS)

@@ -31,7 +31,7 @@ def test_simulated_experts_need_no_records_and_leave_nothing(tmp_path: Path, mon
 def test_policies_of_a_folder_are_played_in_the_world(tmp_path: Path) -> None:
     pilots = tmp_path / "pilots"
     hub.save_experts(populations.population(populations.world("cart_pole"), "good", 40, seed=1), pilots)
-    study = tacit.Study(pilots, unit="pilot", population=50)
+    study = tacit.Study(pilots, unit="pilot", population=50, budget_epsilon=8.0, budget_sampled=1)
     release = study.learn(method="return-weighted", steps=2, **TINY)
     assert (release.certificate.simulated, release.certificate.unit["name"]) == (False, "pilot")
     assert study.ledger is not None

@@ -19,6 +19,7 @@ from tacit_worlds import clinic
 
 PATIENTS = 300
 WORDS: dict[str, Any] = {"gamma": 1.0, "horizon": 24, "episodes_per_unit": 4, "range": (-9.0, 5.0)}
+TWO: dict[str, Any] = {"budget_epsilon": 2.0, "budget_sampled": 1}
 
 
 @pytest.fixture(scope="module")
@@ -38,7 +39,7 @@ def study_of(records: Any, **words: Any) -> tacit.Study:
 
 
 def test_a_plan_is_a_promise_and_nothing_is_read_or_spent(logs: Path) -> None:
-    study = study_of(logs)
+    study = study_of(logs, **TWO)
     (logs / "rewards.npy").write_bytes(b"whoever reads this fails")
     plan = study.plan("improve", epsilon=2.0, **WORDS)
     assert (plan.unit.name, plan.unit.relation, plan.unit.population) == ("patient", "add_or_remove", PATIENTS)
@@ -48,7 +49,7 @@ def test_a_plan_is_a_promise_and_nothing_is_read_or_spent(logs: Path) -> None:
 
 
 def test_one_budget_pays_for_all_and_a_study_says_what_is_left(logs: Path) -> None:
-    study = study_of(logs, budget_epsilon=4.0, budget_delta=1e-3)
+    study = study_of(logs, budget_epsilon=4.0, budget_delta=1e-3, budget_sampled=1)
     release = study.improve(epsilon=3.0, delta=1e-4, **WORDS)
     assert release.certificate.epsilon == pytest.approx(3.0, rel=1e-3)
     said = str(study)
@@ -60,7 +61,7 @@ def test_one_budget_pays_for_all_and_a_study_says_what_is_left(logs: Path) -> No
 
 
 def test_the_folder_of_a_run_is_that_of_the_command(logs: Path, tmp_path: Path) -> None:
-    study_of(logs).improve(epsilon=2.0, delta=1e-4, out=tmp_path / "run", **WORDS)
+    study_of(logs, **TWO).improve(epsilon=2.0, delta=1e-4, out=tmp_path / "run", **WORDS)
     names = {path.name for path in (tmp_path / "run").iterdir()}
     assert names == {"certificate.json", "certificate.md", "policy", "report.html", "run.json"}
     assert main(["report", str(tmp_path / "run")]) == 0
@@ -69,7 +70,7 @@ def test_the_folder_of_a_run_is_that_of_the_command(logs: Path, tmp_path: Path) 
 
 
 def test_a_policy_is_evaluated_as_an_object_or_as_what_the_study_released(logs: Path) -> None:
-    study = study_of(logs, budget_epsilon=20.0, budget_delta=3e-3)
+    study = study_of(logs, budget_epsilon=20.0, budget_delta=3e-3, budget_sampled=1)
     better = study.improve(epsilon=4.0, delta=1e-4, **WORDS)
     public = study.evaluate(
         policy=Uniform(6), policy_from=("public",), epsilon=4.0, delta=1e-4, method="wpdis", **WORDS
@@ -87,13 +88,13 @@ def test_a_policy_is_evaluated_as_an_object_or_as_what_the_study_released(logs: 
 def test_records_in_memory_need_a_ledger_that_outlives_them(people: Trajectories, tmp_path: Path) -> None:
     with pytest.raises(PlanError, match=r"expected ledger= with the file"):
         study_of(people)
-    study = study_of(people, ledger=tmp_path / "people.ledger", budget_epsilon=4.0, budget_delta=1e-3)
+    study = study_of(people, ledger=tmp_path / "people.ledger", budget_epsilon=4.0, budget_delta=1e-3, budget_sampled=1)
     study.evaluate(epsilon=1.0, delta=1e-4, method="pdis", **WORDS)
     study.evaluate(epsilon=1.0, delta=1e-4, method="pdis", level=0.9, **WORDS)
     assert study.ledger is not None
     assert study.ledger.spent()[0] == pytest.approx(2.0, rel=1e-3)
     with pytest.raises(DataError, match="a second ledger for the same records would double the budget"):
-        study_of(people, ledger=tmp_path / "another").evaluate(epsilon=1.0, delta=1e-4, method="pdis", **WORDS)
+        study_of(people, ledger=tmp_path / "another", **TWO).evaluate(epsilon=1.0, method="pdis", **WORDS)
 
 
 def test_a_table_is_read_when_it_is_needed_and_its_ledger_lies_beside_it(people: Trajectories, tmp_path: Path) -> None:
@@ -107,14 +108,15 @@ def test_a_table_is_read_when_it_is_needed_and_its_ledger_lies_beside_it(people:
     for flag in ("terminations", "truncations"):
         frame[flag.removesuffix("s")] = columns[flag]
     frame.to_csv(tmp_path / "visits.csv", index=False)
-    study = tacit.Study(tmp_path / "visits.csv", unit="patient_id", population=PATIENTS, spec=spec, simulated=True)
+    words: dict[str, Any] = {"unit": "patient_id", "population": PATIENTS, "spec": spec}
+    study = tacit.Study(tmp_path / "visits.csv", **words, simulated=True, **TWO)
     assert study.unit.name == "patient_id"  # so that the ledger refuses another column of the same table
     study.improve(epsilon=2.0, delta=1e-4, **WORDS)
     assert (tmp_path / "visits.csv.ledger").exists()
     with pytest.raises(LedgerError, match="leave ledger= out"):
-        tacit.Study(
-            tmp_path / "visits.csv", unit="patient_id", population=PATIENTS, spec=spec, ledger=tmp_path / "another"
-        ).improve(epsilon=0.1, delta=1e-5, **WORDS)
+        tacit.Study(tmp_path / "visits.csv", **words, ledger=tmp_path / "another").improve(
+            epsilon=0.1, delta=1e-5, **WORDS
+        )
 
 
 def test_a_table_is_read_once_a_study_and_another_column_is_another_unit(people: Trajectories, tmp_path: Path) -> None:
@@ -125,7 +127,7 @@ def test_a_table_is_read_once_a_study_and_another_column_is_another_unit(people:
     reward = tacit.Box((0.0,), (1.0,))
     spec = tacit.PublicSpec(seen, tacit.Discrete(2), reward, "declared", propensities=True)
     words: dict[str, Any] = {"gamma": 1.0, "horizon": 1, "delta": 1e-4, "method": "pdis"}
-    how: dict[str, Any] = {"population": 50, "spec": spec, "ledger": tmp_path / "ledger", "budget_epsilon": 9.0}
+    how: dict[str, Any] = {"population": 50, "spec": spec, "ledger": tmp_path / "ledger"} | TWO
     study = tacit.Study(frame, unit="who", **how)
     study.evaluate(epsilon=1.0, **words)
     frame["who"] = frame["whom"]
@@ -154,12 +156,12 @@ def test_records_that_a_study_opened_show_themselves_to_vaults_alone(tmp_path: P
 
 
 def test_records_of_a_folder_keep_its_ledger_also_as_an_object(logs: Path, tmp_path: Path) -> None:
-    study_of(Trajectories.open(logs)).evaluate(epsilon=1.0, delta=1e-4, method="pdis", **WORDS)
+    study_of(Trajectories.open(logs), **TWO).evaluate(epsilon=1.0, delta=1e-4, method="pdis", **WORDS)
     assert logs.with_name("logs.ledger").exists()
 
 
 def test_a_declared_budget_has_a_delta_that_lasts_as_long(logs: Path) -> None:
-    study = study_of(logs, budget_epsilon=4.0)
+    study = study_of(logs, budget_epsilon=4.0, budget_sampled=1)
     for level in (0.95, 0.9, 0.85):
         study.evaluate(epsilon=1.0, method="pdis", level=level, **WORDS)
     assert study.ledger is not None
@@ -171,7 +173,7 @@ def test_a_declared_budget_has_a_delta_that_lasts_as_long(logs: Path) -> None:
 
 
 def test_words_of_python_are_taken_as_they_are_meant(logs: Path, tmp_path: Path) -> None:
-    study = study_of(logs, budget_epsilon=9.0)
+    study = study_of(logs, budget_epsilon=9.0, budget_sampled=1)
     study.evaluate(
         policy=Uniform(6), policy_from="public", epsilon=1.0, method="pdis", out=str(tmp_path / "a"), **WORDS
     )

@@ -16,6 +16,7 @@ from tacit.methods.alignment import Steered
 from tacit.privacy.vault import isolation
 
 PEOPLE = 12
+BUDGET: dict[str, Any] = {"budget_epsilon": 4.0, "budget_sampled": 1}
 
 
 @pytest.fixture
@@ -32,7 +33,7 @@ def words(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
 def study_of(folder: Path, header: str, row: str, **more: Any) -> tacit.Study:
     rows = [row.replace("#", str(i)) for i in range(PEOPLE)]
     (folder / "reviews.csv").write_text("\n".join([header, *rows]) + "\n")
-    return tacit.Study(folder / "reviews.csv", unit="author", population=PEOPLE, text="text", **more)
+    return tacit.Study(folder / "reviews.csv", unit="author", population=PEOPLE, text="text", **BUDGET, **more)
 
 
 def test_a_reward_steers_without_a_folder(words: dict[str, Any], tmp_path: Path) -> None:

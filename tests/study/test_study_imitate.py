@@ -18,7 +18,7 @@ from tacit.study import imitate
 from tacit_worlds.city import city
 
 PEOPLE = 60
-WORDS: dict[str, Any] = {"unit": "rider", "population": PEOPLE}
+WORDS: dict[str, Any] = {"unit": "rider", "population": PEOPLE, "budget_epsilon": 4.0, "budget_sampled": 1}
 BOX = (39.76, 116.22, 40.04, 116.58)
 
 

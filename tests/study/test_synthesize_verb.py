@@ -27,7 +27,7 @@ def rows(tmp_path: Path) -> Path:
 
 
 def study_of(records: Any, **words: Any) -> tacit.Study:
-    return tacit.Study(records, unit="transition", population=1_000, budget_epsilon=20.0, **words)
+    return tacit.Study(records, unit="transition", population=1_000, budget_epsilon=20.0, budget_sampled=1, **words)
 
 
 def test_a_release_is_sampled_and_nothing_is_written(rows: Path) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 
 from flwr.app import Context
 
-from tacit import Ledger, Unit
+from tacit import Composition, Ledger, Unit
 from tacit.methods import mobility
 from tacit.methods.mobility import pategail
 from tacit_worlds.city import GRID
@@ -51,5 +51,5 @@ def folder(context: Context) -> Path:
 
 
 def ledger(at: Path) -> Ledger:
-    """A device's or the server's: it pays for one run, and refuses a second one."""
-    return Ledger(at / "ledger", UNIT, epsilon=EPSILON, delta=DELTA)
+    """A device's or the server's: it pays for one run, which samples nobody, and refuses a second one."""
+    return Ledger(at / "ledger", UNIT, epsilon=EPSILON, delta=DELTA, composition=Composition(sampled=0))

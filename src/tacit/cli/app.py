@@ -85,6 +85,7 @@ FUNCTIONS: dict[type, str] = {
     declarations.CertificateSign: "certificate.sign",
     declarations.LedgerShow: "certificate.show_ledger",
     declarations.LedgerVerify: "certificate.verify_ledger",
+    declarations.LedgerRaise: "certificate.raise_ledger",
     sharing.HubPush: "sharing.push",
     sharing.HubPull: "sharing.pull",
 }

@@ -14,6 +14,7 @@ from tacit.cli.declarations import (
     CertificateShow,
     CertificateSign,
     CertificateVerify,
+    LedgerRaise,
     LedgerShow,
     LedgerVerify,
 )
@@ -121,6 +122,7 @@ def show_ledger(command: LedgerShow) -> None:
     say(f"Ledger of the dataset {view.dataset_id}")
     say(f"Protects: {unit.words()} (public population {unit.size:,}, {unit.relation}).")
     say(f"Budget: ({view.epsilon:g}, {view.delta:.3g}). Spent: ({epsilon:.6g}, {delta:.3g}).")
+    say(f"Added up by {view.composition}; the budget may be raised to epsilon {view.ceiling:g} at most.")
     each = [view.spent(fold) for fold in FOLDS]
     if each[0] != each[1]:
         for fold, (epsilon, delta) in zip(FOLDS, each, strict=True):
@@ -155,7 +157,8 @@ def _summary(view: LedgerView) -> dict[str, Any]:
     return {
         "dataset_id": view.dataset_id,
         "unit": {"name": view.unit.name, "relation": view.unit.relation, "population": view.unit.size},
-        "budget": {"epsilon": view.epsilon, "delta": view.delta},
+        "budget": {"epsilon": view.epsilon, "ceiling": view.ceiling, "delta": view.delta},
+        "composition": str(view.composition),
         "spent": {"epsilon": epsilon, "delta": delta},
         "spent_by_fold": [dict(zip(("epsilon", "delta"), view.spent(fold), strict=True)) for fold in FOLDS],
         "plans": [dataclasses.asdict(plan) for plan in view.plans()],
@@ -164,6 +167,19 @@ def _summary(view: LedgerView) -> dict[str, Any]:
         "void_reason": view.void_reason,
         "head": view.head,
     }
+
+
+def raise_ledger(command: LedgerRaise) -> None:
+    """Raise the budget of a ledger.
+
+    Raises:
+        LedgerError: there is no ledger, or the budget cannot be raised so.
+    """
+    Ledger.read(command.path)  # a ledger that is not there is not begun
+    with Ledger(command.path) as ledger:
+        before = ledger.epsilon
+        ledger.raise_budget(command.epsilon)
+        say(f"The budget was epsilon {before:g} and is {ledger.epsilon:g}, of at most {ledger.ceiling:g}.")
 
 
 def verify_ledger(command: LedgerVerify) -> None:

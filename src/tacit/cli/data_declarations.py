@@ -225,6 +225,7 @@ class New:
         unit: the column that says whose a row is; of an imported folder, what one unit is.
         population: how many units there could be, as the public knows; never counted from the data.
         budget_epsilon: what all releases together may cost; it is final.
+        budget_sampled: the part of it for plans that sample, such as DP-SGD: 0 for none, 1 for all; it is final.
         spec: TOML file of the public bounds, which is written where there is none; by default called like the table.
         out: file to write; it must not exist.
         separator: of a CSV file, as for `tacit data import`.
@@ -235,6 +236,7 @@ class New:
     unit: str | None = None
     population: int | None = None
     budget_epsilon: float | None = None
+    budget_sampled: float | None = None
     spec: Path | None = None
     out: Path = Path("study.toml")
     separator: str | None = None

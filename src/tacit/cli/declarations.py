@@ -328,7 +328,26 @@ Certificate = (
     | Annotated[CertificateLabel, subcommand("label")]
     | Annotated[CertificateSign, subcommand("sign")]
 )
-Ledger = Annotated[LedgerShow, subcommand("show")] | Annotated[LedgerVerify, subcommand("verify")]
+
+
+@dataclass(frozen=True, kw_only=True)
+class LedgerRaise:
+    """Raise the budget of a ledger, for good and with the date, at most up to the ceiling that it began with.
+
+    Args:
+        path: the ledger file.
+        epsilon: what all releases may cost together from now on.
+    """
+
+    path: Positional[Path]
+    epsilon: float
+
+
+Ledger = (
+    Annotated[LedgerShow, subcommand("show")]
+    | Annotated[LedgerVerify, subcommand("verify")]
+    | Annotated[LedgerRaise, subcommand("raise")]
+)
 Command = Annotated[  # without a text of its own, tyro parses the sources of `typing` for one
     (
         Annotated[Demo, subcommand("demo")]

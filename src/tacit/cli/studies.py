@@ -239,6 +239,7 @@ _QUESTIONS = {
     "unit": "Which column says whose a row is? ",
     "population": "How many such people could there be, as the public knows? ",
     "budget_epsilon": "What may all releases together cost (epsilon)? It is final: ",
+    "budget_sampled": "Which part of that is for plans that sample, such as DP-SGD (0: none, 1: all)? It is final: ",
 }
 
 
@@ -256,12 +257,19 @@ def new(command: New) -> None:
     names = [] if imported else list(read_header(command.records, style))
     if names:
         say(f"Columns: {', '.join(names)}.")
-    answers = {name: getattr(command, name) or _ask(name) for name in _QUESTIONS}
+    given = {name: getattr(command, name) for name in _QUESTIONS}
+    answers = {name: _ask(name) if answer is None else answer for name, answer in given.items()}
     absent = [name for name, answer in answers.items() if answer is None]
-    expected = {"unit": "a column, or what one unit is", "population": "a whole number", "budget_epsilon": "a number"}
+    expected = {
+        "unit": "a column, or what one unit is",
+        "population": "a whole number",
+        "budget_epsilon": "a number",
+        "budget_sampled": "a part of it for plans that sample: 0 for none, 1 for all",
+    }
     flags = [(f"--{name.replace('_', '-')}", expected[name]) for name in absent]
     require_options("new", [MissingOption(flag, what, "say what only you know") for flag, what in flags])
-    unit, population, budget = str(answers["unit"]), _number(answers, "population"), _number(answers, "budget_epsilon")
+    unit, population = str(answers["unit"]), _number(answers, "population")
+    budget, sampled = _number(answers, "budget_epsilon"), _number(answers, "budget_sampled")
     Unit(unit.removeprefix(":"), "add_or_remove", int(population))
     if names and not unit.startswith(":") and unit not in names:
         expected_names = f"one of {', '.join(names)}, or :transition or :episode where each is a unit of its own"
@@ -273,7 +281,7 @@ def new(command: New) -> None:
         plain_files.write(bounds, spec_files.template(names))
         say(f"Wrote {bounds}: fill it in from the documentation of the records, never from their cells.")
     records, spec = (None if path is None else _relative_path(path, command.out) for path in (command.records, bounds))
-    plain_files.write(command.out, files.template(str(records), unit, int(population), budget, spec, style))
+    plain_files.write(command.out, files.template(str(records), unit, int(population), budget, sampled, spec, style))
     say(f"Wrote {command.out}. Next: tacit check")
 
 
@@ -286,12 +294,12 @@ def _number(answers: dict[str, object], name: str) -> float:
     """An answer as a number."""
     try:
         number = float(str(answers[name]).replace(",", "").replace("_", ""))
-        if number > 0 and (name == "budget_epsilon" or number == int(number)):
+        if (0 <= number <= 1) if name == "budget_sampled" else number > 0 and (name != "population" or number % 1 == 0):
             return number
     except (ValueError, OverflowError):
         pass
     what = f"{name} is {str(answers[name])[:40]!r}"
-    expected = "a whole number" if name == "population" else "a number > 0"
+    expected = {"population": "a whole number > 0", "budget_epsilon": "a number > 0"}.get(name, "a number from 0 to 1")
     raise PlanError(what, where="new", expected=expected, remedy="say it in digits")
 
 

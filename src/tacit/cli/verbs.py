@@ -26,7 +26,8 @@ CERTIFICATE = "certificate.json"
 STUDY = Path("study.toml")
 """The file of a study, where a command line names no records."""
 
-_STUDY = ("unit", "population", "relation", "ledger", "budget_epsilon", "budget_delta", "budget_sampled")
+_BUDGET = ("budget_epsilon", "budget_sampled", "budget_ceiling", "budget_delta")
+_STUDY = ("unit", "population", "relation", "ledger", *_BUDGET)
 """What a command tells the study of its records."""
 
 

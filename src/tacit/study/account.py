@@ -9,17 +9,20 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from tacit import plain_files
 from tacit.data.store import read_spec
 from tacit.errors import BudgetExceeded, DataError, LedgerError, PlanExhausted
-from tacit.privacy.accounting.filters import Charge, Composition, Gdp, RdpOrder, Total, admits
+from tacit.privacy.accounting.filters import SUM, Charge, Composition
 from tacit.privacy.ledger.folds import Balance, Fold, plan_folds, single_fold
 from tacit.privacy.ledger.ledger import Ledger, LedgerView
+from tacit.privacy.ledger.state import LedgerState, Terms
 from tacit.privacy.mechanisms.base import Plan, certificate_parts
 from tacit.privacy.vault import plan as plans
 from tacit.study.folder import CERTIFICATE, REPORT, RunFolder
 from tacit.study.narration import Interrupted, Narrator, SilentNarrator
+from tacit.study.words import Budget, MissingOption, require_options
 from tacit.units import Unit
 
 LEDGER = "ledger"
@@ -58,8 +61,7 @@ class Account:
         unit: whom the promise is made to.
         epsilon, delta: the promise of the release.
         ledger: file of the ledger; by default beside the records.
-        budget_epsilon, budget_delta: the whole budget, where it was declared; a new ledger without them has this run's.
-        budget_sampled: the part of it for sampled plans, where plans are to add up as one Gaussian (`Gdp`).
+        budget: what was declared of it.
         simulated: whether the records are made up by the run: their ledger lies in its folder, unless `ledger` is one.
         resumes: whether a run that was interrupted goes on.
         words: how refusals are worded.
@@ -72,9 +74,7 @@ class Account:
     delta: float
     phrases: VerbPhrases
     ledger: Path | None = None
-    budget_epsilon: float | None = None
-    budget_delta: float | None = None
-    budget_sampled: float | None = None
+    budget: Budget = field(default_factory=Budget)
     simulated: bool = False
     resumes: bool = True
     narrator: Narrator = field(default_factory=SilentNarrator)
@@ -83,11 +83,6 @@ class Account:
     def ledger_in_run(self) -> bool:
         """Whether the ledger lies in the folder of the run: nobody's budget lasts longer than simulated records."""
         return self.simulated and self.ledger is None
-
-    @property
-    def composition(self) -> Composition:
-        """How the plans of a new ledger add up."""
-        return "sum" if self.budget_sampled is None else Gdp(self.budget_sampled)
 
     @property
     def path(self) -> Path:
@@ -147,12 +142,15 @@ class Account:
 
         Raises:
             LedgerError: the records have another ledger, or this one is void, damaged, or of another unit or budget.
+            PlanError: the ledger is new, and its budget was not declared.
         """
         if self.ledger_in_run:
             return
         self.require_sole_ledger()
         if self.path.exists():
             self._require_same_terms(self.unit, Ledger.read(self.path))
+        else:
+            self._new_terms()
 
     def require_payable(self, plan: Plan, *, resumed: bool = False) -> None:
         """Refuse what the ledger would refuse after the records were read, or played; nothing is written.
@@ -169,35 +167,21 @@ class Account:
         if self.ledger_in_run:
             return
         self.require_sole_ledger()
-        if not self.path.exists():
-            budget = self._new_budget(plan.epsilon)
-            if not admits(Total.of([_price(plan, self.composition)[0]], self.composition), *budget):
-                raise self._budget_error(budget)
-            return
-        view = Ledger.read(self.path)
-        self._require_same_terms(plan.unit, view)
-        begun = {summary.id: summary for summary in view.plans()}.get(plans.plan_id(plan))
+        state = self._state()
+        begun = state.plans.get(plans.plan_id(plan))
         if begun is not None:
-            if begun.claimed and not resumed:
+            if any(begun.claimed.values()) and not resumed:
                 raise self._plan_exhausted_error()
             return
-        if isinstance(view.composition, RdpOrder):
-            return
-        charge, fold = _price(plan, view.composition)
-        if not view.state.balance.with_charge(charge, fold).admits(view.epsilon, view.delta):
-            raise self._budget_error(view.left(gaussian=charge.mu is not None))
+        charge, fold = _price(plan, state.bound_terms.composition)
+        if not state.balance.with_charge(charge, fold).admits(state.budget, state.bound_terms.delta):
+            raise self._budget_error(state.left(gaussian=charge.mu is not None))
 
     def describe_room(self, plan: Plan) -> str:
         """How many releases of this cost the budget would still cover after this one."""
-        terms, composition = self._new_budget(plan.epsilon), self.composition
-        balance = Balance.empty(plan.unit.relation, composition)
-        if not self.ledger_in_run and self.path.exists():
-            view = Ledger.read(self.path)
-            terms, composition, balance = (view.epsilon, view.delta), view.composition, view.state.balance
-        if isinstance(composition, RdpOrder):
-            return "Left     not said of a ledger that adds Rényi bounds up."
-        charge, fold = _price(plan, composition)
-        left = balance.room(charge, fold, *terms) - 1 if charge.finite else 0
+        state = self._state()
+        charge, fold = _price(plan, state.bound_terms.composition)
+        left = state.balance.room(charge, fold, state.budget, state.bound_terms.delta) - 1 if charge.finite else 0
         return f"Left     after this one the budget covers {max(0, left):,} more release(s) of this cost."
 
     def share_ledger(self) -> None:
@@ -207,13 +191,12 @@ class Account:
             LedgerError: a source has another ledger, or the one that there is has another unit or budget.
         """
         self.require_sole_ledger()
-        epsilon, delta = self.budget_epsilon or self.epsilon, self.budget_delta or 0.5 / self.unit.size
-        composition = self.composition
+        new: dict[str, Any] = {}
         if self.path.exists():
-            view = Ledger.read(self.path)
-            self._require_same_terms(self.unit, view)
-            epsilon, delta, composition = view.epsilon, view.delta, view.composition
-        with Ledger(self.path, self.unit, epsilon=epsilon, delta=delta, composition=composition) as ledger:
+            self._require_same_terms(self.unit, Ledger.read(self.path))
+        else:  # the study's own releases may come with any delta
+            new = self._new_terms() | {"delta": self.budget.delta or 0.5 / self.unit.size}
+        with Ledger(self.path, self.unit, **new) as ledger:
             self._note(ledger, [])
 
     @contextmanager
@@ -239,7 +222,7 @@ class Account:
                     path = Path(stack.enter_context(tempfile.TemporaryDirectory()), LEDGER)
                 else:
                     path = run.resolve(LEDGER)
-                opened: AbstractContextManager[Ledger] = Ledger(path, self.unit, epsilon=self.epsilon, delta=self.delta)
+                opened: AbstractContextManager[Ledger] = Ledger(path, self.unit, **self._new_terms())
             else:
                 opened = self._open_beside_records()
             ledger = stack.enter_context(opened)
@@ -253,12 +236,10 @@ class Account:
     @contextmanager
     def _open_beside_records(self) -> Iterator[Ledger]:
         self.require_sole_ledger()
-        path, epsilon, delta = self.path, self.budget_epsilon, self.budget_delta
-        is_new, composition = not path.exists(), None if self.budget_sampled is None else self.composition
-        if is_new:
-            new = self._new_budget(self.epsilon)
-            epsilon, delta = new[0] if epsilon is None else epsilon, new[1] if delta is None else delta
-        with Ledger(path, self.unit, epsilon=epsilon, delta=delta, composition=composition) as ledger:
+        path, budget = self.path, self.budget
+        is_new = not path.exists()
+        declared = {"epsilon": budget.epsilon, "ceiling": budget.ceiling, "delta": budget.delta}
+        with Ledger(path, self.unit, **(self._new_terms() if is_new else declared)) as ledger:
             noted, before = list[Path](), len(ledger.entries())
             try:
                 self._note(ledger, noted)
@@ -296,18 +277,51 @@ class Account:
                 raise LedgerError(what, where=str(path), expected=expected, remedy=remedy) from None
             noted.append(path)
 
-    def _new_budget(self, epsilon: float) -> tuple[float, float]:
-        """The whole budget that a run at epsilon would begin; where epsilon alone was declared, delta grows alike."""
-        whole = self.budget_epsilon or epsilon
+    def _state(self) -> LedgerState:
+        """The ledger that would pay, as it is, or as this run would begin it."""
+        if self.ledger_in_run or not self.path.exists():
+            new = self._new_terms()
+            order = new["epsilon"], new["ceiling"] or new["epsilon"], new["delta"], new["composition"]
+            terms = Terms("", self.unit, *order)
+            balance = Balance.empty(self.unit.relation, terms.composition)
+            return LedgerState(terms=terms, budget=terms.epsilon, balance=balance)
+        view = Ledger.read(self.path)
+        self._require_same_terms(self.unit, view)
+        return view.state
+
+    def _new_terms(self) -> dict[str, Any]:
+        """What a ledger that this run begins is bound to.
+
+        Raises:
+            PlanError: people are behind the records, and nobody said what all releases may cost together.
+        """
+        if self.ledger_in_run:
+            return {"epsilon": self.epsilon, "delta": self.delta, "composition": SUM, "ceiling": None}
+        budget, missing = self.budget, []
+        if budget.epsilon is None:
+            expected = f"what all releases from these {self.phrases.people} may cost together, of which this takes "
+            missing.append(MissingOption("--budget-epsilon", f"{expected}{self.epsilon:g}", "say it: it is final"))
+        if budget.sampled is None:
+            expected = "the part of it for plans that sample, such as DP-SGD: 0 for none, 1 for all"
+            missing.append(MissingOption("--budget-sampled", expected, "say it: it is final"))
+        require_options(f"new ledger {self.path}", missing)
+        assert budget.epsilon is not None
+        assert budget.sampled is not None
         # Half of 1 / population is the most that nobody asked for; a run that asks for more gets what it needs.
-        delta = max(self.delta, min(self.delta * max(1.0, whole / self.epsilon), 0.5 / self.unit.size))
-        return whole, self.budget_delta or delta
+        grown = min(self.delta * max(1.0, budget.epsilon / self.epsilon), 0.5 / self.unit.size)
+        return {
+            "epsilon": budget.epsilon,
+            "delta": budget.delta or max(self.delta, grown),
+            "composition": Composition(budget.sampled),
+            "ceiling": budget.ceiling,
+        }
 
     def _describe_new_ledger(self, ledger: Ledger) -> str:
-        whole = f"New ledger {self.path}: budget ({ledger.epsilon:g}, {ledger.delta:g})"
-        if (ledger.epsilon, ledger.delta) == (self.epsilon, self.delta):
-            return f"{whole}, all of it for this run; --budget-epsilon and --budget-delta set more."
-        return f"{whole}, of which this run may take ({self.epsilon:g}, {self.delta:g})."
+        raised = f", which may be raised to {ledger.ceiling:g}" if ledger.ceiling > ledger.epsilon else ""
+        return (
+            f"New ledger {self.path}: budget ({ledger.epsilon:g}, {ledger.delta:g}){raised}, added up by "
+            f"{ledger.composition}; this run may take ({self.epsilon:g}, {self.delta:g})."
+        )
 
     def _require_same_terms(self, unit: Unit, view: LedgerView) -> None:
         where, protected, phrases = str(self.path), view.unit, self.phrases
@@ -325,19 +339,17 @@ class Account:
                 expected="the same promise for as long as there is a budget",
                 remedy=f'give --unit "{protected.name}" and --population {protected.size}',
             )
-        sampled = view.composition.sampled if isinstance(view.composition, Gdp) else None
-        if self.budget_sampled is not None and sampled is None:
-            what = f"the ledger of these {phrases.people} adds epsilons up, which was declared before"
-            remedy = "leave --budget-sampled out"
-            raise LedgerError(what, where=where, expected="the rule that it began with", remedy=remedy)
         for name, asked, bound in (
-            ("epsilon", self.budget_epsilon, view.epsilon),
-            ("delta", self.budget_delta, view.delta),
-            ("sampled", self.budget_sampled, sampled),
+            ("epsilon", self.budget.epsilon, view.epsilon),
+            ("sampled", self.budget.sampled, view.composition.sampled),
+            ("ceiling", self.budget.ceiling, view.ceiling),
+            ("delta", self.budget.delta, view.delta),
         ):
-            if asked is not None and asked != bound:
+            if asked not in (None, bound) and (name, asked) != ("epsilon", view.terms.epsilon):  # as it began, too
                 what = f"--budget-{name} is {asked:g}, and the budget of these {phrases.people} was declared before"
-                expected, remedy = f"{bound:g}: a budget never changes", f"leave --budget-{name} out"
+                expected, remedy = f"{bound:g}: what was promised never changes", f"leave --budget-{name} out"
+                if name == "epsilon" and view.epsilon < view.ceiling:
+                    remedy += f", or raise it, up to {view.ceiling:g}, by tacit ledger raise {where} --epsilon E"
                 raise LedgerError(what, where=where, expected=expected, remedy=remedy)
 
     def _plan_exhausted_error(self) -> PlanExhausted:
@@ -394,7 +406,7 @@ def temporary_ledger(plan: Plan, *, epsilon: float | None = None) -> Iterator[Le
     whole = plan_epsilon if epsilon is None else epsilon
     with (
         tempfile.TemporaryDirectory() as folder,
-        Ledger(Path(folder, LEDGER), unit, epsilon=whole, delta=delta) as ledger,
+        Ledger(Path(folder, LEDGER), unit, epsilon=whole, delta=delta, composition=SUM) as ledger,
     ):
         yield ledger
 
@@ -463,7 +475,5 @@ def _remove(path: Path) -> None:
 
 
 def _price(plan: Plan, composition: Composition) -> tuple[Charge, Fold | None]:
-    # What a ledger of this composition is charged for a plan, and the one fold that pays; no Rényi bound is computed.
-    mu = plans.additive_mu(plan) if isinstance(composition, Gdp) else None
-    charge = Charge(plans.certified_bound(plan).epsilon, plan.delta, mu=mu)
-    return charge, single_fold(plan_folds(certificate_parts(plan.parts())))
+    # What a ledger of this composition is charged for a plan, and the one fold that pays.
+    return plans.price(plan, composition), single_fold(plan_folds(certificate_parts(plan.parts())))

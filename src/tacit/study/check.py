@@ -181,8 +181,7 @@ def _balance(file: StudyFile, notes: list[str]) -> Iterator[str]:
         return
     if view.unit != study.unit:
         yield f"{file.path}: the ledger protects every {view.unit.name} of {view.unit.size:,} ({view.unit.relation})"
-    if view.epsilon != file.budget_epsilon:
+    if file.budget_epsilon not in (view.terms.epsilon, view.epsilon):
         yield f"{file.path}: budget_epsilon is {file.budget_epsilon:g}, and the ledger's is {view.epsilon:g}, for good"
-    epsilon, _ = view.spent()
-    left = max(0.0, view.epsilon - epsilon)
-    notes.append(f"Releases: {len(view.plans())}. Spent epsilon {epsilon:.6g} of {view.epsilon:g}; {left:.6g} is left.")
+    spent, left = view.spent()[0], view.left()[0]
+    notes.append(f"Releases: {len(view.plans())}. Spent epsilon {spent:.6g} of {view.epsilon:g}; {left:.6g} is left.")

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tacit.study.narration import Narrator
+from tacit.study.words import Budget
 from tacit.units import Relation, Unit
 
 if TYPE_CHECKING:
@@ -24,8 +25,7 @@ class Curator:
         relation, population: what neighbouring data sets differ in, and how many units there could be; None where
             nobody declared it, and every promise is refused.
         ledger: file of the budget, where it does not lie beside the records.
-        budget_epsilon, budget_delta: the whole budget, where it was declared.
-        budget_sampled: the part of it for sampled plans, where plans add up as one Gaussian.
+        budget: what was declared of it.
         narrator: is told what is promised and how far a run is.
         lead: makes vaults, over the shards of several processes where there are.
     """
@@ -34,9 +34,7 @@ class Curator:
     relation: Relation
     population: int | None
     ledger: Path | None
-    budget_epsilon: float | None
-    budget_delta: float | None
-    budget_sampled: float | None
+    budget: Budget
     narrator: Narrator
     lead: Lead
 
@@ -59,9 +57,7 @@ class Curator:
             "population": self.population,
             "relation": self.relation,
             "ledger": self.ledger,
-            "budget_epsilon": self.budget_epsilon,
-            "budget_delta": self.budget_delta,
-            "budget_sampled": self.budget_sampled,
+            **self.budget.declared,
         }
 
     def delta(self, delta: float | None) -> float:
@@ -85,9 +81,7 @@ class Curator:
             delta=delta,
             phrases=words,
             ledger=self.ledger,
-            budget_epsilon=self.budget_epsilon,
-            budget_delta=self.budget_delta,
-            budget_sampled=self.budget_sampled,
+            budget=self.budget,
             simulated=self.source.path is None,
             resumes=resumes,
             narrator=self.narrator,

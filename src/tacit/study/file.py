@@ -25,7 +25,8 @@ records = {records}
 unit = {unit}{unit_words}
 population = {population}    # how many there could be, as the public knows; never counted from the records
 budget_epsilon = {budget}    # what all releases together may cost; it is final
-# budget_sampled = 0        # plans add up as one Gaussian, but for this part, which is for sampled plans; it is final
+budget_sampled = {sampled}    # the part of it for plans that sample, such as DP-SGD: 0 for none, 1 for all; it is final
+# budget_ceiling = 8          # up to which epsilon the budget may ever be raised; people are promised this number
 # relation = "replace_one"    # where one is exchanged for another; without it, one is present or absent
 # ledger = "records.ledger"   # what was spent; without it, beside the records
 """
@@ -55,8 +56,7 @@ class StudyFile:
         records: file or folder of the private records.
         unit: column of the ids of a table; of a folder that was imported, what one unit is.
         population: how many units there could be, as the public knows.
-        budget_epsilon, budget_delta: the whole budget; its delta grows with its epsilon where it is not said.
-        budget_sampled: the part of it for sampled plans, where all others add up as one Gaussian.
+        budget_epsilon, budget_sampled, budget_ceiling, budget_delta: the budget (see `Study`).
         relation: what neighbouring data sets differ in.
         ledger: file of what was spent; None where it lies beside the records.
         spec: file of the public bounds of a table.
@@ -68,8 +68,9 @@ class StudyFile:
     unit: str
     population: int
     budget_epsilon: float
+    budget_sampled: float
+    budget_ceiling: float | None = None
     budget_delta: float | None = None
-    budget_sampled: float | None = None
     relation: Relation = "add_or_remove"
     ledger: Path | None = None
     spec: Path | None = None
@@ -86,7 +87,7 @@ class StudyFile:
         values = content(path)
         wrong = list(faults(values))
         if wrong:
-            expected = "records, unit, population, budget_epsilon, and what else `tacit new` writes"
+            expected = "records, unit, population, budget_epsilon, budget_sampled, and what else `tacit new` writes"
             raise PlanError("; ".join(wrong), where=str(path), expected=expected, remedy="mend these lines")
         placed = {
             name: path.parent / value if name in PATHS else value for name, value in values.items() if name != "reading"
@@ -96,7 +97,7 @@ class StudyFile:
     @property
     def arguments(self) -> dict[str, Any]:
         """What `Study` is called with besides its records."""
-        names = ("unit", "population", "relation", "ledger", "budget_epsilon", "budget_delta", "budget_sampled", "spec")
+        names = [one.name for one in dataclasses.fields(self) if one.name not in ("path", "records", "reading")]
         return {name: value for name in names if (value := getattr(self, name)) is not None} | dict(self.reading)
 
 
@@ -127,13 +128,13 @@ def faults(values: Mapping[str, Any]) -> Iterator[str]:
     population = values.get("population", 2)
     if type(population) is not int or population < 2:
         yield "population is no whole number of 2 or more"
-    for name in ("budget_epsilon", "budget_delta"):
+    for name in ("budget_epsilon", "budget_ceiling", "budget_delta"):
         number = values.get(name, 0.5)
         if type(number) not in (int, float) or not (math.isfinite(number) and number > 0):
             yield f"{name} is no finite number above 0"
     part = values.get("budget_sampled", 0)
-    if type(part) not in (int, float) or not 0 <= part < 1:
-        yield "budget_sampled is no number from 0 to below 1"
+    if type(part) not in (int, float) or not 0 <= part <= 1:
+        yield "budget_sampled is no number from 0 to 1"
     if values.get("relation", "add_or_remove") not in get_args(Relation):
         yield f"relation is none of {' and '.join(get_args(Relation))}"
 
@@ -152,18 +153,29 @@ def content(path: Path) -> dict[str, Any]:
 
 
 def template(
-    records: str, unit: str, population: int, budget: float, spec: str | None, reading: Mapping[str, str]
+    records: str,
+    unit: str,
+    population: int,
+    budget: float,
+    sampled: float,
+    spec: str | None,
+    reading: Mapping[str, str],
 ) -> str:
     """The text of a study's file.
 
     Args:
         records, spec: as the file shall name them; no spec where the records were imported.
-        unit, population, budget: what only the curator knows.
+        unit, population, budget, sampled: what only the curator knows.
         reading: how the table is read, as far as it was told.
     """
     words = "" if spec is None else "    # the column that says whose a row is"
     text = _TEMPLATE.format(
-        records=_quote(records), unit=_quote(unit), unit_words=words, population=population, budget=f"{budget:g}"
+        records=_quote(records),
+        unit=_quote(unit),
+        unit_words=words,
+        population=population,
+        budget=f"{budget:g}",
+        sampled=f"{sampled:g}",
     )
     said = "".join(f"{name} = {_quote(value)}\n" for name, value in reading.items())
     return text if spec is None else text + _OF_TABLE.format(spec=_quote(spec)) + said

@@ -21,7 +21,7 @@ from tacit.evaluation.report.learning import LearningCurve, Outcome, Role
 from tacit.methods.policy_gradient import AnyPlan, PolicyActor, TrainedPolicies, VotesPlan, fit
 from tacit.methods.policy_gradient.recipes import Recipe
 from tacit.privacy.certificate.certificate import Release
-from tacit.privacy.ledger.ledger import Ledger
+from tacit.privacy.ledger.ledger import SUM, Ledger
 from tacit.privacy.ledger.register import Register
 from tacit.privacy.vault.user_vault import UserVault
 from tacit.study.environments import builtin_simulator
@@ -163,7 +163,8 @@ def repeat_runs(people: EnrolledPeople, plan: AnyPlan, *, runs: int, seed: int, 
         inside = Path(folder, "run")
         inside.mkdir()
         ledgers = [
-            stack.enter_context(Ledger(inside / f"ledger-{r}", unit, epsilon=budget, delta=delta)) for r in range(runs)
+            stack.enter_context(Ledger(inside / f"ledger-{r}", unit, epsilon=budget, delta=delta, composition=SUM))
+            for r in range(runs)
         ]
         register = stack.enter_context(Register(inside / "register", key=Path(folder, "key")))
         users = people.users(plan, seed=seed, population=unit.size, replicates=runs)

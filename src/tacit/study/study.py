@@ -28,7 +28,8 @@ if TYPE_CHECKING:
 class Study:
     """Private records and one budget for all that is learned from them.
 
-        study = tacit.Study("visits.csv", unit="patient_id", spec="visits.toml", population=120_000, budget_epsilon=8)
+        study = tacit.Study("visits.csv", unit="patient_id", spec="visits.toml", population=120_000,
+                        budget_epsilon=8, budget_sampled=0)
         print(study.plan("improve", epsilon=1, gamma=1, horizon=24))      # the promise; no record is read
         better = study.improve(epsilon=1, gamma=1, horizon=24, out="better")
         print(study)                                                      # spent, left, releases
@@ -41,10 +42,12 @@ class Study:
             left out where `learn` simulates experts.
         relation: what neighbouring data sets differ in: a unit is present or absent, or exchanged for another.
         ledger: file of the budget of these records; by default beside them (DATA.ledger).
-        budget_epsilon: the whole budget of the records, when the ledger is new (by default: the first run alone).
-        budget_delta: likewise; by default it grows with the budget's epsilon, up to half of 1 / population.
-        budget_sampled: of a new ledger, the part of the budget that is kept for sampled plans, such as DP-SGD, from 0
-            to below 1; all other plans then add up as one Gaussian, which loses nothing. Without it epsilons add up.
+        budget_epsilon: what all releases from these records may cost together; a new ledger needs it.
+        budget_sampled: the part of that budget for plans that sample, such as DP-SGD; a new ledger needs it. With 0 no
+            plan may sample, and all add up as one Gaussian, which loses nothing; with 1 all epsilons add up.
+        budget_ceiling: up to which epsilon `tacit ledger raise` may ever raise the budget; people are promised this
+            number. By default the budget stays as it is.
+        budget_delta: of both; by default it grows with the budget's epsilon, up to half of 1 / population.
         spec: public bounds of a table, or their file.
         narrator: is told what is promised and how far a run is; None tells nobody.
         lead: of several processes that hold a shard each, the first (`tacit.study.records`); None without others.
@@ -68,8 +71,9 @@ class Study:
         relation: Relation = "add_or_remove",
         ledger: Path | None = None,
         budget_epsilon: float | None = None,
-        budget_delta: float | None = None,
         budget_sampled: float | None = None,
+        budget_ceiling: float | None = None,
+        budget_delta: float | None = None,
         spec: PublicSpec | str | os.PathLike[str] | None = None,
         narrator: Narrator | None = None,
         lead: Lead | None = None,
@@ -77,6 +81,7 @@ class Study:
     ) -> None:
         from tacit.study.curator import Curator
         from tacit.study.records import Lead, resolve_source
+        from tacit.study.words import Budget
 
         narrator, lead = SilentNarrator() if narrator is None else narrator, Lead() if lead is None else lead
         with translate_options(narrator):
@@ -89,9 +94,9 @@ class Study:
                 relation=relation,
                 population=population,
                 ledger=place,
-                budget_epsilon=budget_epsilon,
-                budget_delta=budget_delta,
-                budget_sampled=budget_sampled,
+                budget=Budget(
+                    epsilon=budget_epsilon, sampled=budget_sampled, ceiling=budget_ceiling, delta=budget_delta
+                ),
                 narrator=narrator,
                 lead=lead,
             )
@@ -171,7 +176,8 @@ class Study:
         if self.curator.source.path is None and self.curator.ledger is None:
             return None
         words = VerbPhrases("people", "release", "learned from", "learn")
-        return self.curator.account(words, plan.epsilon, plan.delta).describe_room(plan)
+        with translate_options(self.curator.narrator):
+            return self.curator.account(words, plan.epsilon, plan.delta).describe_room(plan)
 
     @property
     def ledger(self) -> LedgerView | None:

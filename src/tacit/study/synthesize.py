@@ -157,10 +157,10 @@ def synthesize(
     slack, resumes = curator.delta(delta), method in plans.DIFFUSION_METHODS and not choose and out is not None
     phrases = VerbPhrases(f"{curator.unit.name}s", "synthesis", "learned from", "synthesize")
     account = curator.account(phrases, epsilon, slack, resumes=resumes)
+    require_valid("epsilon", epsilon, 0 < epsilon < math.inf, "a finite number > 0")
     released = resume and out is not None and (out / MODEL).exists()
     if not released:
         account.require_same_terms()
-    require_valid("epsilon", epsilon, 0 < epsilon < math.inf, "a finite number > 0")
     candidates = plans.list_candidates(options)
     with curator.narrator.progress("Calibrating the noise"):
         plan = plans.build_choice_plan(tuple(candidates.values())) if choose else plans.build_plan(options)

@@ -360,7 +360,7 @@ def _learn(
     from tacit import hub, plain_files
     from tacit.methods.policy_gradient import fit
     from tacit.methods.policy_gradient.rounds import POLICY
-    from tacit.privacy.ledger.ledger import Ledger
+    from tacit.privacy.ledger.ledger import SUM, Ledger
     from tacit.privacy.ledger.register import Register
     from tacit.privacy.vault import plan as plans
     from tacit.privacy.vault.user_vault import UserVault
@@ -369,7 +369,7 @@ def _learn(
     plain_files.make_private_folder(run.resolve(PRIVATE))
     budget = epsilon if math.isfinite(epsilon) else arguments["epsilon"]  # nothing else is ever charged
     with ExitStack() as stack:
-        ledger = stack.enter_context(Ledger(run.resolve(LEDGER), unit, epsilon=budget, delta=delta))
+        ledger = stack.enter_context(Ledger(run.resolve(LEDGER), unit, epsilon=budget, delta=delta, composition=SUM))
         register = stack.enter_context(Register(run.resolve(PRIVATE) / REGISTER, key=_key_path(run.path)))
         advance = stack.enter_context(narrator.progress("Enrolling people"))
         identity = plans.plan_id(plan)

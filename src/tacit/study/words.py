@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -92,6 +93,35 @@ def require_options(where: str, missing: Sequence[MissingOption]) -> None:
         expected = "; ".join(f"{option.name}, {option.expected}" for option in missing)
         what = f"{join_names([option.name for option in missing])} are missing"
         raise option_error(where, what, expected, "give them all")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Budget:
+    """What was declared of the budget of some records; None where nothing was.
+
+    Args:
+        epsilon: what all releases may cost together; a new ledger needs it.
+        sampled: the part of it for plans that are no Gaussian (`Composition`); a new ledger needs it.
+        ceiling: up to which epsilon the budget may ever be raised; without it, it may not.
+        delta: of both; without it, it grows with epsilon.
+    """
+
+    epsilon: float | None = None
+    sampled: float | None = None
+    ceiling: float | None = None
+    delta: float | None = None
+
+    def __post_init__(self) -> None:
+        for name, value in self.declared.items():
+            part = name == "budget_sampled"
+            if value is not None and not (0 <= value <= 1 if part else 0 < value < math.inf):
+                expected = "a number from 0 to 1" if part else "a finite number above 0"
+                raise option_error("budget", f"{option_flag(name)} is {value:g}", expected, "say another number")
+
+    @property
+    def declared(self) -> dict[str, float | None]:
+        """As the words of `Study`."""
+        return {f"budget_{name}": value for name, value in vars(self).items()}
 
 
 def require_minimum(where: str, arguments: Mapping[str, Any], **minimums: int) -> None:

@@ -16,6 +16,7 @@ from tacit.agents.language.adapters import Bias, ModelShape
 from tacit.agents.language.llama import Llama
 from tacit.agents.language.models import Tokenizer, Writer
 from tacit.methods.alignment import AlignmentPlan, People
+from tacit.privacy.ledger.ledger import SUM
 
 SHAPE = ModelShape(layers=2, width=32, inner=48, heads=4, groups=2, tokens=256)
 UNIT = Unit("author", "add_or_remove", population=1_000)
@@ -69,5 +70,5 @@ def vault_of(people: People, folder: Path, epsilon: float = 8.0) -> UserVault:
     """A vault with a new ledger and register in a folder."""
     (folder / "keys").mkdir()
     (folder / "study").mkdir()
-    ledger = Ledger(folder / "study" / "ledger", UNIT, epsilon=epsilon, delta=1e-5)
+    ledger = Ledger(folder / "study" / "ledger", UNIT, epsilon=epsilon, delta=1e-5, composition=SUM)
     return UserVault(people, ledger, Register(folder / "study" / "register", key=folder / "keys" / "key"))

@@ -17,6 +17,7 @@ from tacit.errors import DataError, PlanError, PlanExhausted
 from tacit.methods.alignment import PreferencePlan, fit_preferences, pair_records, rated_pairs
 from tacit.methods.alignment.people import ReleasedSteering
 from tacit.methods.alignment.preferences import PairGradient
+from tacit.privacy.ledger.ledger import SUM
 from tacit.privacy.vault.isolation import IsolationChecks
 
 BIAS = Bias(layer=0, scale=1.0)
@@ -84,7 +85,7 @@ def test_a_run_learns_what_people_prefer_and_is_saved(tmp_path: Path) -> None:
     plan = PreferencePlan.of(
         WRITER, rounds=3, pairs=1, prompt_tokens=4, tokens=5, adapter=BIAS, step=4.0, noise_multiplier=0.0
     ).account(unit=FEW, delta=1e-5)
-    with Ledger(tmp_path / "ledger", FEW, epsilon=1.0, delta=1e-5) as ledger:
+    with Ledger(tmp_path / "ledger", FEW, epsilon=1.0, delta=1e-5, composition=SUM) as ledger:
         vault = Vault(data, ledger)
         release = fit_preferences(plan, vault, WRITER)
         with pytest.raises(PlanExhausted):
@@ -105,7 +106,10 @@ def test_what_does_not_fit_is_refused(tmp_path: Path) -> None:
         pair_records(PLAN, WRITER, ["p0"], [("abcd", "EEEEE", "xyzxy")], simulated=True)
     data = pair_records(PLAN, WRITER, ["p0", "p1"], [("abcd", "eeeee", "xyzxy")] * 2, simulated=True)
     plan = PreferencePlan(pairs=1).calibrate(unit=UNIT, epsilon=1.0, delta=1e-5)
-    with Ledger(tmp_path / "ledger", UNIT, epsilon=1.0, delta=1e-5) as ledger, pytest.raises(PlanError):
+    with (
+        Ledger(tmp_path / "ledger", UNIT, epsilon=1.0, delta=1e-5, composition=SUM) as ledger,
+        pytest.raises(PlanError),
+    ):
         fit_preferences(plan, Vault(data, ledger), WRITER)
 
 

@@ -16,7 +16,7 @@ from tacit.data.trajectories import Trajectories
 from tacit.methods.experts.anchors import UniformAnchors
 from tacit.methods.experts.clones import LinearClone
 from tacit.methods.experts.votes import Votes
-from tacit.privacy.ledger.ledger import Ledger
+from tacit.privacy.ledger.ledger import SUM, Ledger
 from tacit.privacy.noise.secret import SecretNoise
 from tacit.privacy.vault.vault import Vault
 from tacit.units import Unit
@@ -68,7 +68,9 @@ def columns(controllers: np.ndarray, episodes: int = 2, horizon: int = 40, seed:
 def open_vault(folder: Path, logs: dict[str, Any], *, replicates: int = 1, noise: SecretNoise | None = None) -> Vault:
     """A vault of simulated experts with a generous ledger a replicate."""
     data = Trajectories.from_arrays(**logs, spec=spec(), simulated=True)
-    ledgers = [Ledger(folder / f"{r}.ledger", UNIT, epsilon=1_000.0, delta=DELTA) for r in range(replicates)]
+    ledgers = [
+        Ledger(folder / f"{r}.ledger", UNIT, epsilon=1_000.0, delta=DELTA, composition=SUM) for r in range(replicates)
+    ]
     return Vault(data, ledgers, noise=noise)
 
 

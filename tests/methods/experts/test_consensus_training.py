@@ -27,7 +27,7 @@ from tacit.methods.experts.consensus import TRAINING, Consensus
 from tacit.methods.experts.training import ExpertLoss
 from tacit.privacy.gradients.clipped_sums import clipped_sum
 from tacit.privacy.gradients.clipping import SLACK
-from tacit.privacy.ledger.ledger import Ledger
+from tacit.privacy.ledger.ledger import SUM, Ledger
 from tacit.privacy.mechanisms.thresholds import KappaStop, PMin
 from tacit.privacy.noise.secret import SecretNoise
 from tacit.privacy.vault.vault import Vault
@@ -93,7 +93,9 @@ def stacked(controllers: np.ndarray) -> StackedPolicies:
 def vault(folder: Path, *, episodes: int = 6, replicates: int = 1, seed: int = 0, asked: bool = True) -> Vault:
     controllers = gains(200, spread=0.1)
     data = Trajectories.from_arrays(**columns(controllers, episodes), spec=spec(), simulated=True)
-    ledgers = [Ledger(folder / f"{r}.ledger", UNIT, epsilon=1_000.0, delta=DELTA) for r in range(replicates)]
+    ledgers = [
+        Ledger(folder / f"{r}.ledger", UNIT, epsilon=1_000.0, delta=DELTA, composition=SUM) for r in range(replicates)
+    ]
     experts = stacked(controllers) if asked else None
     return Vault(data, ledgers, experts=experts, noise=SecretNoise.for_tests(seed))
 

@@ -20,7 +20,7 @@ from tacit.methods.experts.consensus import Consensus
 from tacit.methods.experts.published import NOISELESS_STEPS, SETTINGS, MixedTraining
 from tacit.privacy.accounting import table as accounting_checks
 from tacit.privacy.accounting.events import flatten
-from tacit.privacy.ledger.ledger import Ledger
+from tacit.privacy.ledger.ledger import SUM, Ledger
 from tacit.privacy.mechanisms.thresholds import PMin
 from tacit.privacy.noise.secret import SecretNoise
 from tacit.privacy.vault import plan as plans
@@ -139,7 +139,7 @@ def test_one_runs_and_its_certificate_states_the_honest_epsilon(tmp_path: Path) 
     theta[:, :4, 1] = controllers * HIGH
     asked = StackedPolicies.from_mlp(FEATURES, Mlp((4, 2)), theta.reshape(200, -1), 0.05)
     data = Trajectories.from_arrays(**columns(controllers, 6), spec=spec(), simulated=True)
-    ledger = Ledger(tmp_path / "one.ledger", UNIT, epsilon=100.0, delta=DELTA)
+    ledger = Ledger(tmp_path / "one.ledger", UNIT, epsilon=100.0, delta=DELTA, composition=SUM)
     release = experts.fit(ready, Vault(data, ledger, experts=asked, noise=SecretNoise.for_tests(0)))
     claim = experts.compare_claims(ready)
     assert claim.published != pytest.approx(claim.honest, rel=0.05)

@@ -36,7 +36,7 @@ from tacit.methods.experts.clones import Fit, LinearClone, MlpClone
 from tacit.methods.experts.imitation import ReturnWeighted
 from tacit.methods.experts.learned import ReturnWeight
 from tacit.methods.experts.votes import AnchorVotes, CloneBallot, Votes
-from tacit.privacy.ledger.ledger import Ledger
+from tacit.privacy.ledger.ledger import SUM, Ledger
 from tacit.privacy.vault import plan as plans
 from tacit.privacy.vault.vault import Vault
 from tacit_worlds.cart_pole import CartPole
@@ -75,7 +75,7 @@ def on_a_line(folder: Path, choices: list[list[int]], **fields: Any) -> Vault:
         spec=fields.pop("spec", LINE),
         simulated=True,
     )
-    return Vault(data, Ledger(folder / "line.ledger", UNIT, epsilon=1_000.0, delta=DELTA), **fields)
+    return Vault(data, Ledger(folder / "line.ledger", UNIT, epsilon=1_000.0, delta=DELTA, composition=SUM), **fields)
 
 
 def line_plan(**fields: Any) -> Votes:
@@ -217,7 +217,10 @@ def test_continuous_actions_are_refused(tmp_path: Path) -> None:
         unit_ids=np.arange(4), spec=spec, simulated=True,
     )  # fmt: skip
     with pytest.raises(PlanError, match="continuous actions"):
-        fit(line_plan(), Vault(data, Ledger(tmp_path / "a.ledger", UNIT, epsilon=2.0, delta=DELTA)))
+        fit(
+            line_plan(),
+            Vault(data, Ledger(tmp_path / "a.ledger", UNIT, epsilon=2.0, delta=DELTA, composition=SUM)),
+        )
 
 
 def test_a_policy_for_other_records_is_refused(tmp_path: Path) -> None:

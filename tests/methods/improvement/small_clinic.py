@@ -12,7 +12,7 @@ from tacit.data.memory import Memory
 from tacit.data.spec import Box, Discrete, PublicSpec
 from tacit.data.trajectories import Trajectories
 from tacit.methods.improvement import ImprovementPlan, Problem
-from tacit.privacy.ledger.ledger import Ledger
+from tacit.privacy.ledger.ledger import SUM, Ledger
 from tacit.privacy.noise.secret import SecretNoise
 from tacit.privacy.vault.vault import Vault
 from tacit.units import Promise, Unit
@@ -108,5 +108,5 @@ def open_vault(folder: Path, units: int = 400, seed: int = 0, noise: SecretNoise
     """A vault whose halves are fixed by the seed."""
     unit = Unit("patient", "add_or_remove", units)
     with mock.patch("secrets.token_hex", lambda size=32: f"{seed:0{2 * size}x}"):
-        ledger = Ledger(folder / f"{seed}.ledger", unit, epsilon=1e5, delta=0.9 / units)
+        ledger = Ledger(folder / f"{seed}.ledger", unit, epsilon=1e5, delta=0.9 / units, composition=SUM)
     return Vault(people(units, seed), ledger, noise=noise)

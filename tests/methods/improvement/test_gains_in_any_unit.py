@@ -10,7 +10,7 @@ from tacit.data.memory import Memory
 from tacit.data.spec import Box, Discrete, PublicSpec
 from tacit.data.trajectories import Trajectories
 from tacit.methods.improvement import ImprovementPlan, Problem, fit
-from tacit.privacy.ledger.ledger import Ledger
+from tacit.privacy.ledger.ledger import SUM, Ledger
 from tacit.privacy.noise.secret import SecretNoise
 from tacit.privacy.vault import records
 from tacit.privacy.vault.vault import Vault
@@ -80,7 +80,7 @@ def improved(folder, world, a=1.0, b=0.0, epsilon=8.0):
     unit = Unit("patient", "add_or_remove", UNITS)
     plan = plan.calibrate(unit=unit, epsilon=epsilon, delta=1e-5)
     data = Trajectories.from_arrays(**table, spec=spec, simulated=True)
-    with Ledger(folder / f"{world}.{a}.{b}.ledger", unit, epsilon=20.0, delta=1e-4) as ledger:
+    with Ledger(folder / f"{world}.{a}.{b}.ledger", unit, epsilon=20.0, delta=1e-4, composition=SUM) as ledger:
         return fit(plan, Vault(data, ledger, noise=SecretNoise.for_tests(8))).value, problem
 
 

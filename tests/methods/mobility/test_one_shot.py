@@ -21,7 +21,7 @@ from tacit.methods.mobility.baselines import BaselinePlan as Baseline
 from tacit.methods.mobility.baselines import fit_replicates as baseline_replicates
 from tacit.methods.mobility.moves import MOVES_PART
 from tacit.privacy.accounting import bounds as accounting
-from tacit.privacy.ledger.ledger import Ledger
+from tacit.privacy.ledger.ledger import SUM, Ledger
 from tacit.privacy.noise.secret import SecretNoise
 from tacit.privacy.sentences import clauses, say
 from tacit.privacy.vault import plan as plans
@@ -43,7 +43,7 @@ def calibrated(plan: OneShotPlan = SIX_DAYS, epsilon: float = 2.0) -> OneShotPla
 
 
 def ledger(folder: Path, name: str = "ledger", unit: Unit = UNIT, delta: float = DELTA) -> Ledger:
-    return Ledger(folder / name, unit, epsilon=1e6, delta=delta)
+    return Ledger(folder / name, unit, epsilon=1e6, delta=delta, composition=SUM)
 
 
 def vault(folder: Path, ledgers: int = 1, days: Days = CITY, seed: int = 0) -> Vault:

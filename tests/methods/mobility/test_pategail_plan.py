@@ -20,7 +20,7 @@ from tacit.methods.mobility.places import StartDistribution
 from tacit.methods.mobility.simulator import Simulator
 from tacit.privacy.accounting import bounds as accounting
 from tacit.privacy.certificate.certificate import Release
-from tacit.privacy.ledger.ledger import Ledger
+from tacit.privacy.ledger.ledger import SUM, Ledger
 from tacit.privacy.vault import plan as plans
 from tacit.privacy.vault.devices import StackedDevices
 from tacit.privacy.vault.federated_vault import FederatedVault
@@ -57,7 +57,7 @@ def people(count: int = PEOPLE) -> Days:
 
 
 def run(plan: PateGailPlan, folder: Path, **arguments: Any) -> Release[Simulator]:
-    with Ledger(folder / "ledger", UNIT, epsilon=1e6, delta=2 * DELTA) as ledger:
+    with Ledger(folder / "ledger", UNIT, epsilon=1e6, delta=2 * DELTA, composition=SUM) as ledger:
         vault = FederatedVault(StackedDevices(people().trajectories(simulated=True)), ledger)
         return fit(plan, vault, grid=GRID, **arguments)
 

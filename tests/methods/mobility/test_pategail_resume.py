@@ -21,7 +21,7 @@ from tacit.methods.mobility.pategail.plan import CRITICS
 from tacit.methods.mobility.places import JUMPS, STARTS, StartDistribution
 from tacit.methods.mobility.simulator import Simulator
 from tacit.privacy.certificate.certificate import Release
-from tacit.privacy.ledger.ledger import Ledger
+from tacit.privacy.ledger.ledger import SUM, Ledger
 from tacit.privacy.noise.secret import SecretNoise
 from tacit.privacy.vault import plan as plans
 from tacit.privacy.vault.devices import StackedDevices
@@ -66,7 +66,7 @@ def life(
     rng = np.random.default_rng(0)
     cells = np.repeat(rng.integers(0, grid.size, (2 * PEOPLE, 6)), 8, axis=1)
     data = Days(cells, np.repeat(np.arange(PEOPLE), 2), grid).trajectories(simulated=True)
-    with Ledger(folder / "ledger", UNIT, epsilon=1e6, delta=2 * DELTA) as ledger:
+    with Ledger(folder / "ledger", UNIT, epsilon=1e6, delta=2 * DELTA, composition=SUM) as ledger:
         vault = FederatedVault(StackedDevices(data), ledger)
         return fit(plan, vault, grid=grid, folder=folder / "checkpoint", resume=resume, **options)
 
@@ -98,7 +98,7 @@ def heard(folder: Path) -> int:
 
 
 def claimed(folder: Path, plan: PateGailPlan, part: str = CRITICS) -> int:
-    with Ledger(folder / "ledger", UNIT, epsilon=1e6, delta=2 * DELTA) as ledger:
+    with Ledger(folder / "ledger", UNIT, epsilon=1e6, delta=2 * DELTA, composition=SUM) as ledger:
         ledger.verify()
         return ledger.claimed(plans.plan_id(plan), part)
 
@@ -296,7 +296,7 @@ def test_a_checkpoint_of_something_else_is_refused(tmp_path: Path) -> None:
 
 def test_resuming_needs_the_folder(tmp_path: Path) -> None:
     data = Days(np.zeros((2, SLOTS), np.int64), np.arange(2), GRID).trajectories(simulated=True)
-    with Ledger(tmp_path / "ledger", UNIT, epsilon=10.0, delta=DELTA) as ledger:
+    with Ledger(tmp_path / "ledger", UNIT, epsilon=10.0, delta=DELTA, composition=SUM) as ledger:
         vault = FederatedVault(StackedDevices(data), ledger)
         with pytest.raises(PlanError, match="without the folder of its checkpoints"):
             fit(calibrated(), vault, grid=GRID, resume=True)

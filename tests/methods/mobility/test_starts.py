@@ -15,7 +15,7 @@ from tacit.evaluation.movement.measures import jensen_shannon
 from tacit.methods.mobility import blocks
 from tacit.methods.mobility.blocks import Level, estimate_probabilities
 from tacit.methods.mobility.places import CLIP, STARTS, Homes, HomeSums, StartDistribution
-from tacit.privacy.ledger.ledger import Ledger
+from tacit.privacy.ledger.ledger import SUM, Ledger
 from tacit.privacy.mechanisms.device_sums import sum_over_all
 from tacit.privacy.vault import plan as plans
 from tacit.privacy.vault.devices import StackedDevices
@@ -102,7 +102,7 @@ def test_both_vaults_release_the_mean_of_the_vectors(tmp_path, federated):
     rng = np.random.default_rng(0)
     days = Days(np.repeat(rng.integers(0, 100, (10, 1)), 48, axis=1), np.arange(10) % 6, GRID)
     unit = Unit("person", "add_or_remove", 6)
-    ledger = Ledger(tmp_path / "ledger", unit, epsilon=1e6, delta=1e-2)
+    ledger = Ledger(tmp_path / "ledger", unit, epsilon=1e6, delta=1e-2, composition=SUM)
     source = days.trajectories(simulated=True)
     opened = FederatedVault(StackedDevices(source), ledger) if federated else Vault(source, ledger)
     plan = plans.account(replace(OneSum(), noise_multiplier=0.04), unit=unit, delta=1e-3)

@@ -12,7 +12,7 @@ from tacit.data.trajectories import Trajectories
 from tacit.methods.off_policy_evaluation.features import OneHot
 from tacit.methods.off_policy_evaluation.policies import Tabular
 from tacit.methods.off_policy_evaluation.problem import Problem
-from tacit.privacy.ledger.ledger import Ledger
+from tacit.privacy.ledger.ledger import SUM, Ledger
 from tacit.privacy.noise.secret import SecretNoise
 from tacit.privacy.vault.vault import Vault
 from tacit.units import Promise, Relation, Unit
@@ -42,7 +42,7 @@ def open_vault(
     folder: Path, units: int, *, relation: Relation = "replace_one", noise: SecretNoise | None = None, seed: int = 0
 ) -> Vault:
     unit = unit_of(units, relation)
-    ledger = Ledger(folder / "chain.ledger", unit, epsilon=1e6, delta=0.5 / units)
+    ledger = Ledger(folder / "chain.ledger", unit, epsilon=1e6, delta=0.5 / units, composition=SUM)
     return Vault(simulated(units, seed), ledger, noise=noise)
 
 

@@ -12,7 +12,7 @@ from tacit.data.spec import Box, Discrete, PublicSpec
 from tacit.data.trajectories import Trajectories
 from tacit.methods.off_policy_evaluation.policies import Tabular
 from tacit.methods.off_policy_evaluation.problem import Problem
-from tacit.privacy.ledger.ledger import Ledger
+from tacit.privacy.ledger.ledger import SUM, Ledger
 from tacit.privacy.noise.secret import SecretNoise
 from tacit.privacy.vault.vault import Vault
 from tacit.units import Relation, Unit
@@ -124,7 +124,11 @@ def open_vault(
         del columns["propensities"]
     spec = dataclasses.replace(SPEC, propensities=propensities)
     data = Trajectories.from_arrays(**columns, spec=spec, simulated=True)
-    return Vault(data, Ledger(folder / f"{name}.ledger", unit, epsilon=1e6, delta=0.5 / unit.size), noise=noise)
+    return Vault(
+        data,
+        Ledger(folder / f"{name}.ledger", unit, epsilon=1e6, delta=0.5 / unit.size, composition=SUM),
+        noise=noise,
+    )
 
 
 class Silent(SecretNoise):

@@ -42,7 +42,7 @@ from tacit.methods.off_policy_evaluation.residual import (
 )
 from tacit.methods.off_policy_evaluation.statistics import BellmanStatistics, apply, constant
 from tacit.methods.off_policy_evaluation.targets import BehaviourPolicy
-from tacit.privacy.ledger.ledger import Ledger
+from tacit.privacy.ledger.ledger import SUM, Ledger
 from tacit.privacy.noise.secret import SecretNoise
 from tacit.privacy.vault.vault import Vault
 from tacit.units import Unit
@@ -220,7 +220,7 @@ def test_smoothness_tells_states_that_nobody_visits_about_their_neighbours(tmp_p
         data = Trajectories.from_arrays(
             **{name: column[late] for name, column in columns.items()}, spec=chain.spec(), simulated=True
         )
-        ledger = Ledger(tmp_path / name, unit, epsilon=1e6, delta=1e-4)
+        ledger = Ledger(tmp_path / name, unit, epsilon=1e6, delta=1e-4, composition=SUM)
         plan = ResidualRegression(problem=CHAIN, features=OneHot(39), on_policy=True, prior=prior)
         plan = plan.calibrate(unit=unit, epsilon=5.0, delta=1e-4)
         evaluation = fit(plan, Vault(data, ledger, noise=Silent()), Behaviour()).value
@@ -300,7 +300,7 @@ def test_units_of_many_episodes_with_features_of_numbers_pass_the_trial(tmp_path
         simulated=True,
     )
     unit = Unit("patient", "add_or_remove", 60)
-    with Ledger(tmp_path / "a.ledger", unit, epsilon=10.0, delta=0.01) as ledger:
+    with Ledger(tmp_path / "a.ledger", unit, epsilon=10.0, delta=0.01, composition=SUM) as ledger:
         problem = Problem(gamma=0.95, horizon=horizon, episodes_per_unit=3)
         vault = Vault(data, ledger)
         for order in (1, 3):

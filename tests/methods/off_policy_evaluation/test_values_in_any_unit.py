@@ -19,7 +19,7 @@ from tacit.methods.off_policy_evaluation import (
     ResidualRegression,
     fit,
 )
-from tacit.privacy.ledger.ledger import Ledger
+from tacit.privacy.ledger.ledger import SUM, Ledger
 from tacit.privacy.noise.secret import SecretNoise
 from tacit.privacy.vault import records
 from tacit.privacy.vault.vault import Vault
@@ -61,7 +61,7 @@ def evaluated(folder, method, problem, a, b):
     plan, target = METHODS[method](problem)
     plan = plan.calibrate(unit=unit, epsilon=2.0, delta=1e-4)
     data = Trajectories.from_arrays(**columns, spec=spec, simulated=True)
-    with Ledger(folder / f"{a}.{b}.ledger", unit, epsilon=9.0, delta=1e-3) as ledger:
+    with Ledger(folder / f"{a}.{b}.ledger", unit, epsilon=9.0, delta=1e-3, composition=SUM) as ledger:
         return fit(plan, Vault(data, ledger, noise=SecretNoise.for_tests(5)), target).value
 
 

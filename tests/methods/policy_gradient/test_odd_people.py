@@ -11,7 +11,7 @@ import pytest
 
 from tacit.envs.serving import SimulatedUsers
 from tacit.methods.policy_gradient import Policy, PolicyGradientPlan, TrainedPolicies, fit
-from tacit.privacy.ledger.ledger import Ledger
+from tacit.privacy.ledger.ledger import SUM, Ledger
 from tacit.privacy.ledger.register import Register
 from tacit.privacy.vault.user_vault import UserVault
 from tacit.units import Unit
@@ -52,7 +52,7 @@ class Tampered:
 def learned(folder: Path, users: Tampered) -> TrainedPolicies:
     folder.mkdir()
     with (
-        Ledger(folder / "ledger", UNIT, epsilon=1.0, delta=1e-4) as ledger,
+        Ledger(folder / "ledger", UNIT, epsilon=1.0, delta=1e-4, composition=SUM) as ledger,
         Register(folder / "register", key=folder.with_name(f"{folder.name}.key")) as register,
     ):
         return fit(PLAN, UserVault(users, ledger, register), Policy.default(users.spec, (4,))).value

@@ -15,7 +15,7 @@ from tacit.envs.rollouts import TimedDomain
 from tacit.envs.serving import SimulatedUsers
 from tacit.errors import PlanError, PlanExhausted
 from tacit.methods.policy_gradient.ucb_vi import EpisodeVisits, TabularPolicies, UcbVi, fit, plan_policy
-from tacit.privacy.ledger.ledger import Ledger
+from tacit.privacy.ledger.ledger import SUM, Ledger
 from tacit.privacy.ledger.register import Register
 from tacit.privacy.vault.user_vault import UserVault
 from tacit.units import Unit
@@ -34,7 +34,9 @@ def met(folder: Path, plan: UcbVi, replicates: int = 2, river: TimedDomain | Non
     (folder / "away").mkdir()
     with contextlib.ExitStack() as opened:
         ledgers = [
-            opened.enter_context(Ledger(folder / "ledgers" / f"{r}.ledger", plan.unit, epsilon=1e6, delta=1e-4))
+            opened.enter_context(
+                Ledger(folder / "ledgers" / f"{r}.ledger", plan.unit, epsilon=1e6, delta=1e-4, composition=SUM)
+            )
             for r in range(replicates)
         ]
         yield UserVault(

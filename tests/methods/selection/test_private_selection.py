@@ -15,7 +15,7 @@ from tacit.data.spec import Box, PublicSpec
 from tacit.data.trajectories import Trajectories
 from tacit.errors import CertificateError, PlanError, PlanExhausted
 from tacit.methods import selection, synthesis
-from tacit.privacy.ledger.ledger import Ledger
+from tacit.privacy.ledger.ledger import SUM, Ledger
 from tacit.privacy.vault import plan as plans
 from tacit.privacy.vault.vault import Vault
 from tacit.units import Promise, Unit
@@ -50,7 +50,7 @@ def plan_of(*candidates: Any, **fields: Any) -> selection.SelectionPlan:
 
 
 def vault_of(folder: Path, epsilon: float = 8.0) -> Vault:
-    return Vault(rows(), Ledger(folder / "a.ledger", UNIT, epsilon=epsilon, delta=DELTA))
+    return Vault(rows(), Ledger(folder / "a.ledger", UNIT, epsilon=epsilon, delta=DELTA, composition=SUM))
 
 
 CALIBRATED = functools.cache(
@@ -91,7 +91,10 @@ def test_a_model_that_was_not_among_the_candidates_is_refused(tmp_path: Path) ->
     plan, vault = CALIBRATED(), vault_of(tmp_path)
     run = vault.reserve(plan)
     other = SMALL.calibrate(unit=UNIT, epsilon=1.0, delta=DELTA)
-    made = synthesis.fit(other, Vault(rows(), Ledger(tmp_path / "b.ledger", UNIT, epsilon=8.0, delta=DELTA))).value
+    made = synthesis.fit(
+        other,
+        Vault(rows(), Ledger(tmp_path / "b.ledger", UNIT, epsilon=8.0, delta=DELTA, composition=SUM)),
+    ).value
     hub.save(vault.release(run, made, label=plan.label()), tmp_path / "model")
     with pytest.raises(CertificateError, match="another plan"):
         hub.load(tmp_path / "model")
@@ -104,7 +107,9 @@ def test_the_judge_finds_the_closer_synthesizer() -> None:
 
     def fitted(plan: synthesis.TransitionsPlan, folder: Path) -> Any:
         priced = plans.account(dataclasses.replace(plan, noise_multiplier=0.3), unit=UNIT, delta=DELTA)
-        return synthesis.fit(priced, Vault(rows(), Ledger(folder, UNIT, epsilon=1e6, delta=DELTA))).value
+        return synthesis.fit(
+            priced, Vault(rows(), Ledger(folder, UNIT, epsilon=1e6, delta=DELTA, composition=SUM))
+        ).value
 
     import tempfile
 
@@ -114,7 +119,7 @@ def test_the_judge_finds_the_closer_synthesizer() -> None:
         judge = plans.calibrate(judge, unit=UNIT, epsilon=2.0, delta=DELTA)
         scores = []
         for i, value in enumerate(values):
-            ledger = Ledger(Path(folder) / f"judge{i}.ledger", UNIT, epsilon=2.0, delta=DELTA)
+            ledger = Ledger(Path(folder) / f"judge{i}.ledger", UNIT, epsilon=2.0, delta=DELTA, composition=SUM)
             scores.append(synthesis.Closeness(rows=2_000)(value, judge, Vault(rows(), ledger)))
     assert scores[0] < scores[1] < 0
 

@@ -13,7 +13,7 @@ from tacit.data.trajectories import Trajectories
 from tacit.errors import PlanError
 from tacit.methods import synthesis
 from tacit.methods.synthesis.ablations import NAMES, Name, ablation, pretrained_synthesizer, with_curiosity
-from tacit.privacy.ledger.ledger import Ledger
+from tacit.privacy.ledger.ledger import SUM, Ledger
 from tacit.privacy.vault.plan import public_fields
 from tacit.privacy.vault.vault import Vault
 from tacit.units import Unit
@@ -73,7 +73,7 @@ def test_without_noise_nothing_is_promised_and_nothing_is_clipped(tmp_path: Path
     data = Trajectories.from_arrays(
         **{field: COLUMNS[field] for field in FIELDS}, unit_ids=":transition", spec=maze.spec(LAYOUT), simulated=True
     )
-    vault = Vault(data, Ledger(tmp_path / "run.ledger", UNIT, epsilon=4.0, delta=1e-5))
+    vault = Vault(data, Ledger(tmp_path / "run.ledger", UNIT, epsilon=4.0, delta=1e-5, composition=SUM))
     start = synthesis.pretrain(plan, synthesis.Encoder.from_bounds(vault.spec), COLUMNS, seed=0)
     norms: list[float] = []
     release = synthesis.fit(

@@ -17,7 +17,7 @@ from tacit.methods import synthesis
 from tacit.methods.synthesis import diffusion, pretraining
 from tacit.methods.synthesis.training import starting_point
 from tacit.privacy.ledger import checkpoint
-from tacit.privacy.ledger.ledger import Ledger
+from tacit.privacy.ledger.ledger import SUM, Ledger
 from tacit.privacy.noise.secret import SecretNoise
 from tacit.privacy.vault.plan import public_fields
 from tacit.privacy.vault.vault import Vault
@@ -39,7 +39,7 @@ def vault_in(folder: Path, name: str = "run", noise: SecretNoise | None = None) 
         simulated=True,
     )
     path = folder / f"{name}.ledger"
-    ledger = Ledger(path) if path.exists() else Ledger(path, UNIT, epsilon=20.0, delta=2e-5)
+    ledger = Ledger(path) if path.exists() else Ledger(path, UNIT, epsilon=20.0, delta=2e-5, composition=SUM)
     return Vault(data, ledger, noise=noise)
 
 

@@ -12,7 +12,7 @@ import torch
 from tacit.data import Box, PublicSpec, Trajectories
 from tacit.evaluation.fidelity import fidelity
 from tacit.methods import synthesis
-from tacit.privacy.ledger.ledger import Ledger
+from tacit.privacy.ledger.ledger import SUM, Ledger
 from tacit.privacy.vault.vault import Vault
 from tacit.units import Unit
 from tacit_worlds.agents import iql
@@ -60,7 +60,7 @@ def test_it_survives_synthesis_measures_and_agents(difference: tuple[float, ...]
     plan = synthesis.TransitionsPlan(**PLAN, pretraining=pretraining).calibrate(unit=UNIT, epsilon=8.0, delta=1e-5)
     encoder = synthesis.Encoder.from_public(data.spec, public)
     start = synthesis.pretrain(plan, encoder, public, seed=0)
-    with Ledger(tmp_path / "a.ledger", UNIT, epsilon=8.0, delta=1e-5) as ledger:
+    with Ledger(tmp_path / "a.ledger", UNIT, epsilon=8.0, delta=1e-5, composition=SUM) as ledger:
         value = synthesis.fit(plan, Vault(data, ledger), pretrained=start).value
     columns = value.sample_columns(500, seed=0)
     assert all(np.isfinite(column).all() for column in columns.values())

@@ -18,7 +18,7 @@ from tacit.methods.synthesis import trajectories
 from tacit.methods.synthesis.discretisation import Discretisation
 from tacit.methods.synthesis.encoding import Encoder, groups
 from tacit.methods.synthesis.raking import Raking, cell_codes
-from tacit.privacy.ledger.ledger import Ledger
+from tacit.privacy.ledger.ledger import SUM, Ledger
 from tacit.privacy.mechanisms.marginals import DIFFERENCES
 from tacit.privacy.vault.vault import Vault
 from tacit.units import Unit
@@ -112,7 +112,7 @@ def test_bins_are_labels_and_whole_numbers() -> None:
 def test_released_rows_are_rows_of_the_spec_and_like_the_real_ones(tmp_path: Path, raked: bool) -> None:
     real = rows(10_000)
     data = Trajectories.from_arrays(**real, unit_ids=":transition", spec=SPEC, simulated=True)  # type: ignore[arg-type]
-    vault = Vault(data, Ledger(tmp_path / "ledger", UNIT, epsilon=20.0, delta=2e-5))
+    vault = Vault(data, Ledger(tmp_path / "ledger", UNIT, epsilon=20.0, delta=2e-5, composition=SUM))
     plan = synthesis.TransitionsPlan(
         steps=150,
         sampling_rate=0.05,

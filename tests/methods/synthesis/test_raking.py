@@ -26,7 +26,7 @@ from tacit.methods.synthesis.raking import (
     resample,
     shrink_table,
 )
-from tacit.privacy.ledger.ledger import Ledger
+from tacit.privacy.ledger.ledger import SUM, Ledger
 from tacit.privacy.mechanisms.releases import Axis
 from tacit.privacy.mechanisms.tallies import contribution_vectors
 from tacit.privacy.noise.secret import SecretNoise
@@ -217,7 +217,7 @@ def raking_plan(**changes: Any) -> synthesis.TransitionsPlan:
 
 def vault_of(folder: Path, noise: SecretNoise | None = None) -> Vault:
     path = folder / "one.ledger"
-    ledger = Ledger(path) if path.exists() else Ledger(path, UNIT, epsilon=50.0, delta=1e-3)
+    ledger = Ledger(path) if path.exists() else Ledger(path, UNIT, epsilon=50.0, delta=1e-3, composition=SUM)
     return Vault(records(), ledger, noise=noise)
 
 

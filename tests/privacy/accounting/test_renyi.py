@@ -1,4 +1,4 @@
-"""Renyi bounds at one order, for ledgers that compose by RdpOrder."""
+"""Renyi bounds at one order, for ledgers that add Rényi bounds up."""
 
 from __future__ import annotations
 

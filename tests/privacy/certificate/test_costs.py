@@ -36,7 +36,8 @@ def golden(name: str) -> Record:
 
 
 HONEST = {
-    name: golden(f"golden/certificates/{name}") for name in ("fixed_size", "policies", "devices_shared", "signed")
+    name: golden(f"golden/certificates/{name}")
+    for name in ("fixed_size", "policies", "devices_shared", "signed", "one_gaussian")
 } | {name: golden(f"net/fixtures/models/{name}/certificate") for name in ("marginals", "transitions")}
 
 
@@ -93,7 +94,7 @@ def many_parts(count: int) -> Record:
 
 
 def row(i: int) -> Record:
-    return {"plan_id": f"{i:x}", "method": "m", "epsilon": 0.1, "delta": 0.0, "fold": None}
+    return {"plan_id": f"{i:x}", "method": "m", "epsilon": 0.1, "delta": 0.0, "rdp": None, "mu": None, "fold": None}
 
 
 SIZES = (10**5, 3 * 10**7, 10**15)
@@ -131,6 +132,31 @@ HOSTILE: dict[str, Callable[[], Record]] = {
         HONEST["signed"] | {"releases": [*HONEST["signed"]["releases"], *(row(i) for i in range(19_000))]}
     ),
     "more releases": lambda: HONEST["signed"] | {"releases": [row(i) for i in range(30_000)]},
+    **{
+        f"a mu of {mu:g}": lambda mu=mu: (
+            HONEST["one_gaussian"] | {"releases": [row(1) | {"mu": mu}, *HONEST["one_gaussian"]["releases"]]}
+        )
+        for mu in (1e-300, 20.0, 1e6, 1e300)
+    },
+    **{
+        f"a budget of {epsilon:g}, {delta:g}": lambda epsilon=epsilon, delta=delta: (
+            HONEST["one_gaussian"]
+            | {
+                "total": HONEST["one_gaussian"]["total"]
+                | {"budget_epsilon": epsilon, "ceiling_epsilon": epsilon, "budget_delta": delta}
+            }
+        )
+        for epsilon, delta in ((500.0, 5e-324), (1e9, 1e-5), (5e-324, 5e-324), (500.0, 0.999999), (8.0, 1e12))
+    },
+    "many mus": lambda: (
+        HONEST["one_gaussian"]
+        | {
+            "releases": [
+                *HONEST["one_gaussian"]["releases"],
+                *(row(i) | {"mu": 1e-5 + i * 1e-17} for i in range(15_000)),
+            ]
+        }
+    ),
     "empty objects": lambda: HONEST["signed"] | {"plan": {"x": [{}] * 90_000}},
     "more empty objects": lambda: HONEST["signed"] | {"plan": {"x": [{}] * 1_000_000}},
     "numbers": lambda: HONEST["signed"] | {"plan": {"x": [0.1] * 99_000}},

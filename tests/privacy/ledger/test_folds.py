@@ -14,7 +14,7 @@ from scipy.optimize import brentq
 from scipy.stats import norm
 
 from tacit.errors import BudgetExceeded, PlanError
-from tacit.privacy.accounting.filters import Charge, RdpOrder
+from tacit.privacy.accounting.filters import SUM, Charge, Composition
 from tacit.privacy.ledger.folds import FOLDS, Balance, Fold, part_folds, plan_folds, single_fold, teacher_name
 from tacit.privacy.ledger.ledger import Ledger
 from tacit.privacy.ledger.state import POLICY
@@ -33,8 +33,8 @@ def part(fold: Fold | None, rate: float = 1.0, name: str = "s") -> dict[str, Any
     )[0]
 
 
-def ledger_of(path: Path, relation: Relation, **more: Any) -> Ledger:
-    return Ledger(path, Unit("person", relation, 1_000), epsilon=1.0, delta=1e-4, **more)
+def ledger_of(path: Path, relation: Relation, composition: Composition = SUM) -> Ledger:
+    return Ledger(path, Unit("person", relation, 1_000), epsilon=1.0, delta=1e-4, composition=composition)
 
 
 def reserve(ledger: Ledger, plan: str, parts: Sequence[dict[str, Any]], epsilon: float, delta: float = 1e-5) -> None:
@@ -129,7 +129,7 @@ def test_who_is_exchanged_may_meet_both_folds_so_deltas_add_up(tmp_path: Path) -
 
 @pytest.mark.parametrize("relation", RELATIONS)
 def test_renyi_bounds_are_kept_by_fold(tmp_path: Path, relation: Relation) -> None:
-    with ledger_of(tmp_path / "x.ledger", relation, composition=RdpOrder(64.0)) as ledger:
+    with ledger_of(tmp_path / "x.ledger", relation, composition=Composition(1.0, 64.0)) as ledger:
         reserve(ledger, "learn", [part(0)], 3.0)
         assert ledger.spent(1) == (0.0, 0.0)
         reserve(ledger, "judge", [part(1)], 3.0)
@@ -170,7 +170,7 @@ def test_parts_that_are_not_the_described_ones_are_refused(
 def test_the_balance_is_the_sum_over_the_plans_of_a_fold(
     plans: list[tuple[float, float, Fold | None]], relation: Relation
 ) -> None:
-    balance = Balance.empty(relation, "sum")
+    balance = Balance.empty(relation, SUM)
     for epsilon, delta, fold in plans:
         balance = balance.with_charge(Charge(epsilon, delta), fold)
     finite = [plan for plan in plans if plan[0] < math.inf]
@@ -181,7 +181,7 @@ def test_the_balance_is_the_sum_over_the_plans_of_a_fold(
         assert balance.admits(1.0, 1e-4) <= (sum(own) <= 1 and sum(deltas) <= Fraction(1, 10**4))
     for epsilon, delta, at in plans:
         balance = balance.without_charge(Charge(epsilon, delta), at)
-    assert balance == Balance.empty(relation, "sum")
+    assert balance == Balance.empty(relation, SUM)
 
 
 # -- what it promises --------------------------------------------------------------------------------------------------
@@ -207,7 +207,7 @@ def test_a_full_balance_keeps_the_promise_to_whoever_comes_goes_or_moves(relatio
     far = 1.0 if relation == "add_or_remove" else 2.0
     for _ in range(60):
         budget, delta = float(generator.uniform(4.0, 20.0)), 1e-5
-        balance, plans = Balance.empty(relation, "sum"), list[tuple[Any, float]]()
+        balance, plans = Balance.empty(relation, SUM), list[tuple[Any, float]]()
         for _ in range(20):
             reach = generator.choice([0, 1, 2, 3])
             m = np.where([reach in (0, 2), reach in (1, 2)], generator.uniform(0.02, 0.9, 2), 0.0)

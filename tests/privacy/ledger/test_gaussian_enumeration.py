@@ -19,7 +19,7 @@ import pytest
 
 from tacit.privacy.accounting import gaussian
 from tacit.privacy.accounting.bounds import round_up
-from tacit.privacy.accounting.filters import Charge, Gdp, Total
+from tacit.privacy.accounting.filters import Charge, Composition, Total
 from tacit.privacy.ledger.folds import Balance, Fold
 from tacit.units import Relation
 
@@ -115,7 +115,6 @@ class Situation:
     def mu_left(self, stretch: Fraction) -> float:
         """Of the Gaussian part, so many times as large, in the fuller fold; a little less."""
         rule = self.balance.totals[0].composition
-        assert isinstance(rule, Gdp)
         limit = stretch * gaussian.mu_of(rule.cut(EPSILON)[0], rule.cut(DELTA)[0]) ** 2
         rest = limit - max(total.squared for total in self.balance.totals)
         return math.sqrt(max(0.0, float(rest))) * (1 - 1e-10)
@@ -211,7 +210,7 @@ CASES = [(relation, pair) for relation, pair in [
 def test_no_analyst_gets_more_than_the_promise(
     analyst: Analyst, sampled: float, relation: Relation, pair: Pair
 ) -> None:
-    laws = list(sequences(analyst, pair, Balance.empty(relation, Gdp(sampled))))
+    laws = list(sequences(analyst, pair, Balance.empty(relation, Composition(sampled))))
     assert len(laws) >= 16
     assert [math.fsum(one) for one in zip(*laws, strict=True)] == pytest.approx([1.0, 1.0], abs=1e-12)
     assert max(deltas(laws, EPSILON)) <= DELTA
@@ -229,7 +228,7 @@ def test_the_promise_is_nearly_used_up_and_a_tenth_more_would_break_it() -> None
     def greedy(now: Situation) -> Iterator[Mechanism]:
         return gamble(now, stretch)
 
-    empty = Balance.empty("add_or_remove", Gdp(0))
+    empty = Balance.empty("add_or_remove", Composition(0))
     kept = max(deltas(list(sequences(gambler, "in fold 0", empty)), EPSILON))
     broken = max(deltas(list(sequences(greedy, "in fold 0", empty, generous)), EPSILON))
     assert 0.9 * DELTA < kept <= DELTA < 1.05 * DELTA < broken
@@ -243,7 +242,7 @@ def test_a_filter_that_adds_squares_to_an_unsquared_budget_would_be_seen() -> No
     def steady(now: Situation) -> Iterator[Mechanism]:
         yield rounded_gaussian(0.36, quantiles(0.36, 4))
 
-    laws = list(sequences(steady, "in fold 0", Balance.empty("add_or_remove", Gdp(0)), unsquared))
+    laws = list(sequences(steady, "in fold 0", Balance.empty("add_or_remove", Composition(0)), unsquared))
     assert max(deltas(laws, EPSILON)) > 2 * DELTA
 
 

@@ -11,14 +11,14 @@ from ledger_cases import forge
 
 from tacit.errors import BudgetExceeded, LedgerError, PlanError
 from tacit.privacy.accounting import gaussian
-from tacit.privacy.accounting.filters import Charge, Composition, Gdp, RdpOrder
+from tacit.privacy.accounting.filters import SUM, Charge, Composition
 from tacit.privacy.ledger.folds import Balance, Fold
 from tacit.privacy.ledger.ledger import Ledger
 from tacit.privacy.mechanisms.base import certificate_parts
 from tacit.privacy.mechanisms.sums import PoissonSum
 from tacit.units import Relation, Unit
 
-RULE = Gdp(0.2)
+RULE = Composition(0.2)
 LIMIT = gaussian.mu_of(Fraction(4, 5), Fraction(8, 10**6))  # 0.215704415, of (0.8, 8e-6)
 RELATIONS: tuple[Relation, ...] = ("add_or_remove", "replace_one")
 
@@ -113,25 +113,27 @@ def test_an_opened_ledger_has_the_same_sums_and_terms(tmp_path: Path) -> None:
         reserve(ledger, "q", 1, epsilon=0.1, delta=1e-6)
         before = ledger._state.balance
         assert [entry.payload.get("mu") for entry in ledger.entries()] == [None, "0.1234567890123", None]
-        assert ledger.entries()[0].payload["composition"] == {"sampled": "0.2"}
+        assert [ledger.entries()[0].payload[name] for name in ("sampled", "order")] == ["0.2", None]
     with Ledger(path) as ledger:
         ledger.verify()
-        assert ledger.composition == Gdp(0.2)
+        assert ledger.composition == Composition(0.2)
         assert ledger._state.balance == before
         assert before.totals[0].squared == Fraction("0.1234567890123") ** 2
         reserve(ledger, "p", 0, mu=0.1234567890123)  # the same again costs nothing
         assert ledger._state.balance == before
 
 
-@pytest.mark.parametrize("rule", ["sum", Gdp(0), Gdp(0.3), RdpOrder(16.0)])
+@pytest.mark.parametrize(
+    "rule", [SUM, Composition(0), Composition(0.3), Composition(0.2, 32.0), Composition(1.0, 16.0)]
+)
 def test_another_composition_at_opening_is_refused(tmp_path: Path, rule: Composition) -> None:
     path = tmp_path / "x.ledger"
     ledger_of(path).close()
     with pytest.raises(LedgerError, match="bound to another composition"):
         ledger_of(path, rule=rule)
-    ledger_of(path, rule=Gdp(0.2)).close()
+    ledger_of(path, rule=Composition(0.2)).close()
     sums = tmp_path / "sum.ledger"
-    ledger_of(sums, rule="sum").close()
+    ledger_of(sums, rule=SUM).close()
     with pytest.raises(LedgerError, match="bound to another composition"):
         ledger_of(sums)
 

@@ -9,19 +9,19 @@ from ledger_cases import UNIT, make, reserve
 
 from tacit.errors import BudgetExceeded, LedgerError, PlanError, PlanExhausted
 from tacit.privacy.ledger import ledger as ledger_module
-from tacit.privacy.ledger.ledger import Ledger, PlanSummary, RdpOrder
+from tacit.privacy.ledger.ledger import SUM, Composition, Ledger, PlanSummary
 from tacit.privacy.ledger.state import LedgerState, Terms, replay
 from tacit.units import Unit
 
 
 def test_creation_binds_unit_budget_composition_and_a_random_dataset(path: Path, tmp_path: Path) -> None:
     with make(path) as first, make(tmp_path / "y.ledger") as second:
-        assert (first.unit, first.epsilon, first.delta, first.composition) == (UNIT, 1.0, 1e-4, "sum")
+        assert (first.unit, first.epsilon, first.delta, first.composition) == (UNIT, 1.0, 1e-4, SUM)
         assert len(first.dataset_id) == 32
         assert first.dataset_id != second.dataset_id
         identity, head = first.dataset_id, first.head
     with Ledger(path) as again:
-        assert (again.unit, again.epsilon, again.delta, again.composition) == (UNIT, 1.0, 1e-4, "sum")
+        assert (again.unit, again.epsilon, again.delta, again.composition) == (UNIT, 1.0, 1e-4, SUM)
         assert (again.dataset_id, again.head) == (identity, head)
 
 
@@ -33,7 +33,7 @@ def test_creation_binds_unit_budget_composition_and_a_random_dataset(path: Path,
         {"unit": Unit("patient", "add_or_remove", 2000)},
         {"epsilon": 2.0},
         {"delta": 1e-5},
-        {"composition": RdpOrder(8.0)},
+        {"composition": Composition(1.0, 8.0)},
     ],
 )
 def test_opening_with_other_terms_is_refused(path: Path, other: dict[str, object]) -> None:
@@ -52,15 +52,16 @@ def test_opening_with_other_terms_is_refused(path: Path, other: dict[str, object
         {"delta": 0.0},
         {"delta": 1e-3},  # 1 / population
         {"delta": math.nan},
-        {"composition": RdpOrder(2.0)},  # no plan would fit at this order and delta
+        {"composition": Composition(1.0, 2.0)},  # no plan would fit at this order and delta
         {"unit": None},
         {"epsilon": None},
         {"delta": None},
+        {"composition": None},
     ],
 )
 def test_bad_terms_create_nothing(path: Path, terms: dict[str, object]) -> None:
     with pytest.raises(PlanError):
-        Ledger(path, **{"unit": UNIT, "epsilon": 1.0, "delta": 1e-4, **terms})  # type: ignore[arg-type]
+        Ledger(path, **{"unit": UNIT, "epsilon": 1.0, "delta": 1e-4, "composition": SUM, **terms})  # type: ignore[arg-type]
     assert not path.exists()
     make(path).close()
 
@@ -184,7 +185,7 @@ def test_descriptions_are_json(ledger: Ledger, description: dict[str, object]) -
 
 
 def test_rdp_ledger_composes_at_its_order(path: Path) -> None:
-    with make(path, epsilon=3.0, composition=RdpOrder(16.0)) as ledger:
+    with make(path, epsilon=3.0, composition=Composition(1.0, 16.0)) as ledger:
         assert ledger.spent() == (0.0, 0.0)
         with pytest.raises(PlanError, match="Rényi"):
             reserve(ledger, "p", epsilon=0.1)
@@ -196,7 +197,7 @@ def test_rdp_ledger_composes_at_its_order(path: Path) -> None:
         assert ledger.spent()[1] == 1e-4
         assert sum(plan.epsilon for plan in ledger.plans()) == 7.5
     with Ledger(path) as ledger:
-        assert ledger.composition == RdpOrder(16.0)
+        assert ledger.composition == Composition(1.0, 16.0)
         ledger.verify()
 
 
@@ -204,7 +205,7 @@ def test_rdp_ledger_composes_at_its_order(path: Path) -> None:
 @given(st.lists(st.tuples(st.sampled_from("abcdef"), st.sampled_from("rcxs"), st.floats(1e-3, 0.7)), max_size=30))
 def test_any_history_stays_within_budget_and_replays(moves: list[tuple[str, str, float]]) -> None:
     state = LedgerState()
-    entries = [state.next_entry("create", Terms("0" * 32, UNIT, 1.0, 1e-4, "sum").payload(), "now")]
+    entries = [state.next_entry("create", Terms("0" * 32, UNIT, 1.0, 1.0, 1e-4, SUM).payload(), "now")]
     state = state.apply(entries[0])
     charged: dict[str, float] = {}
     for plan, move, epsilon in moves:

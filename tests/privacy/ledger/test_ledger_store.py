@@ -16,7 +16,7 @@ from ledger_cases import UNIT, edit, filled, forge, make, reserve
 from tacit.cli import main
 from tacit.errors import LedgerError
 from tacit.privacy.ledger import store
-from tacit.privacy.ledger.ledger import Entry, Ledger
+from tacit.privacy.ledger.ledger import SUM, Entry, Ledger
 from tacit.privacy.ledger.state import Terms
 
 
@@ -85,7 +85,7 @@ def test_dropped_or_added_triggers_are_noticed(path: Path) -> None:
         ("claim", {"plan": "p"}),
         ("claim", {"plan": "q", "part": "a", "start": 0, "count": 1}),
         ("cancel", {"plan": "p"}),  # touched
-        ("create", Terms("0" * 32, UNIT, 9.0, 1e-4, "sum").payload()),
+        ("create", Terms("0" * 32, UNIT, 9.0, 9.0, 1e-4, SUM).payload()),
         ("budget", {"epsilon": "9.0"}),
         ("reserve", {"plan": "q", "description": {}, "parts": {"a": 1}, "epsilon": "0.7", "delta": "0.0", "rdp": None}),
         ("reserve", {"plan": "p", "description": {}, "parts": {"a": 1}, "epsilon": "0.1", "delta": "0.0", "rdp": None}),

@@ -12,12 +12,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tacit.errors import BudgetExceeded, LedgerError, PlanError, PlanExhausted, TacitError
-from tacit.privacy.accounting.filters import Charge, Composition, RdpOrder, Total, rdp_to_epsilon
+from tacit.privacy.accounting.filters import SUM, Charge, Composition, Total, rdp_to_epsilon
 from tacit.privacy.ledger.state import Entry, LedgerState, PlanSummary, Terms, canonical_json, link, replay
 from tacit.units import Unit
 
 UNIT = Unit("patient", "add_or_remove", 1000)
-ORDER = RdpOrder(16.0)
+ORDER = Composition(1.0, 16.0)
 
 
 @dataclass
@@ -52,27 +52,33 @@ class Slow:
         plans = [plan for plan in [*self.plans().values(), more] if plan is not None and plan["epsilon"] != "inf"]
         if not plans:
             return Fraction(0), Fraction(0)
-        if self.composition == "sum":
+        if self.composition.order is None:
             return (
                 sum((Fraction(plan["epsilon"]) for plan in plans), Fraction(0)),
                 sum((Fraction(plan["delta"]) for plan in plans), Fraction(0)),
             )
         rdp = sum((Fraction(plan["rdp"]) for plan in plans), Fraction(0))
-        return rdp_to_epsilon(rdp, self.composition.order, 1e-4), Fraction("1e-4")
+        return rdp_to_epsilon(rdp, self.composition.order, Fraction("1e-4")), Fraction("1e-4")
 
-    def refusal(self, kind: str, payload: dict[str, Any], budget: tuple[str, str]) -> type[TacitError] | None:
-        """With what the entry must be refused, if at all."""
+    def budget(self, first: float) -> Fraction:
+        """What the budget's epsilon became."""
+        return Fraction(([repr(first)] + [payload["epsilon"] for kind, payload in self.entries if kind == "raise"])[-1])
+
+    def refusal(self, kind: str, payload: dict[str, Any], first: float) -> type[TacitError] | None:
+        """With what the entry must be refused, if at all; the ceiling is twice the first budget."""
         plans, name = self.plans(), payload.get("plan")
         if kind in ("void", "note"):
             return None
+        if kind == "raise":
+            return None if self.budget(first) < Fraction(payload["epsilon"]) <= 2 * Fraction(first) else LedgerError
         if kind == "reserve":
             if name in plans:
                 return LedgerError
             finite = payload["epsilon"] != "inf"
-            if finite and self.composition != "sum" and payload["rdp"] in (None, "inf"):
+            if finite and self.composition.order is not None and payload["rdp"] in (None, "inf"):
                 return PlanError
             total = self.exact(payload)
-            return BudgetExceeded if total[0] > Fraction(budget[0]) or total[1] > Fraction(budget[1]) else None
+            return BudgetExceeded if total[0] > self.budget(first) or total[1] > Fraction("1e-4") else None
         if name not in plans:
             return PlanError
         if kind == "cancel":
@@ -100,7 +106,7 @@ class Slow:
 
 moves = st.lists(
     st.tuples(
-        st.sampled_from(("reserve", "reserve", "reserve", "claim", "claim", "cancel", "void", "note")),
+        st.sampled_from(("reserve", "reserve", "reserve", "claim", "claim", "cancel", "raise", "void", "note")),
         st.sampled_from([f"plan {number}" for number in range(5)]),
         st.sampled_from(("0.1", "0.1", "0.3", "1e-12", "5e-324", "0.3333333333333333", "inf")) | st.floats(1e-3, 0.5),
         st.sampled_from(("0.0", "1e-05", "2.5e-05", "9.99e-05")),
@@ -110,13 +116,13 @@ moves = st.lists(
 )
 
 
-@pytest.mark.parametrize("composition", ["sum", ORDER], ids=["sum", "order"])
+@pytest.mark.parametrize("composition", [SUM, ORDER], ids=["sum", "order"])
 @settings(max_examples=50, deadline=None)
 @given(moves=moves, budget=st.sampled_from((1.0, 3.0, 1000.0)))
 def test_the_running_totals_decide_as_sums_over_all_entries(
     composition: Composition, moves: list[tuple[Any, ...]], budget: float
 ) -> None:
-    terms = Terms("0" * 32, UNIT, budget, 1e-4, composition)
+    terms = Terms("0" * 32, UNIT, budget, 2 * budget, 1e-4, composition)
     state, slow = LedgerState(), Slow(composition)
     entries = [state.next_entry("create", terms.payload(), "now")]
     state = state.apply(entries[0])
@@ -138,11 +144,12 @@ def test_the_running_totals_decide_as_sums_over_all_entries(
                 "count": 1,
             },
             "cancel": {"plan": plan},
+            "raise": {"epsilon": repr(budget * (0.75 + int(plan[-1]) * 0.35))},
             "void": {"reason": f"because of {plan}"},
             "note": {"kind": "k", "text": plan},
         }[kind]
         entry = state.next_entry(kind, payload, "now")
-        expected = slow.refusal(kind, payload, (repr(budget), "1e-4"))
+        expected = slow.refusal(kind, payload, budget)
         if expected is None:
             state = state.apply(entry)
             entries.append(entry)
@@ -153,6 +160,7 @@ def test_the_running_totals_decide_as_sums_over_all_entries(
             assert type(refused.value) is expected
         assert state.balance.totals == slow.totals()
         assert state.void_reason == slow.void_reason()
+        assert Fraction(repr(state.budget)) == slow.budget(budget)
         assert [(plan.id, plan.claimed) for plan in state.summaries()] == [
             (name, slow.claimed(name)) for name in slow.plans()
         ]
@@ -176,7 +184,7 @@ def reservation(**changes: object) -> dict[str, Any]:
 
 def created(epsilon: float = 1.0) -> LedgerState:
     state = LedgerState()
-    return state.apply(state.next_entry("create", Terms("0" * 32, UNIT, epsilon, 1e-4, "sum").payload(), "now"))
+    return state.apply(state.next_entry("create", Terms("0" * 32, UNIT, epsilon, epsilon, 1e-4, SUM).payload(), "now"))
 
 
 def test_a_full_budget_admits_nothing_but_what_is_infinite() -> None:
@@ -203,21 +211,21 @@ def test_a_refused_entry_leaves_the_state_as_it_was() -> None:
             state.apply(state.next_entry(kind, payload, "now"))
     assert (state.summaries(), state.balance) == (before, totals)
     assert before == [PlanSummary("p", "", 0.4, 0.0, steps=3, claimed=0, fold=None, taught_by="everybody")]
-    assert totals.totals == (Total("sum", Fraction(2, 5), Fraction(0), finite=1),) * 2
+    assert totals.totals == (Total(SUM, cost=Fraction(2, 5), others=1),) * 2
 
 
-@pytest.mark.parametrize("composition", ["sum", ORDER], ids=["sum", "order"])
+@pytest.mark.parametrize("composition", [SUM, ORDER], ids=["sum", "order"])
 def test_a_cancelled_plan_gives_back_exactly_its_charge(composition: Composition) -> None:
     state = LedgerState()
-    state = state.apply(state.next_entry("create", Terms("0" * 32, UNIT, 1.0, 1e-4, composition).payload(), "now"))
+    state = state.apply(state.next_entry("create", Terms("0" * 32, UNIT, 1.0, 1.0, 1e-4, composition).payload(), "now"))
     for plan, cost in (("p", "0.1"), ("q", "0.2"), ("r", "inf")):
         payload = reservation(plan=plan, epsilon=cost, delta="1e-05", rdp=cost)
         state = state.apply(state.next_entry("reserve", payload, "now"))
-    whole = Total(composition, Fraction(3, 10), Fraction(2, 10**5), finite=2, infinite=1)
+    whole = Total(composition, cost=Fraction(3, 10), delta=Fraction(2, 10**5), others=2, infinite=1)
     assert state.balance.totals == (whole, whole)
     for plan in ("r", "q"):
         state = state.apply(state.next_entry("cancel", {"plan": plan}, "now"))
-    left = Total(composition, Fraction(1, 10), Fraction(1, 10**5), finite=1)
+    left = Total(composition, cost=Fraction(1, 10), delta=Fraction(1, 10**5), others=1)
     assert state.balance.totals == (left, left)
 
 

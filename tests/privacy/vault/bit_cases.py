@@ -24,7 +24,7 @@ from vault_cases import SPEC, GivenParts, SumPlan, unit_of
 
 from tacit.data.trajectories import Trajectories
 from tacit.privacy.gradients.clipping import clip_rows
-from tacit.privacy.ledger.ledger import Ledger
+from tacit.privacy.ledger.ledger import SUM, Ledger
 from tacit.privacy.mechanisms.base import Part
 from tacit.privacy.mechanisms.device_sums import DeviceSum, LaplaceSum
 from tacit.privacy.mechanisms.kinds import PrivateSelection
@@ -104,7 +104,7 @@ def records(people: int, target: bool) -> Trajectories:
 
 
 def _ledger(folder: Path, unit: Unit) -> Ledger:
-    return Ledger(folder / "a.ledger", unit, epsilon=1e6, delta=0.5 / unit.size)
+    return Ledger(folder / "a.ledger", unit, epsilon=1e6, delta=0.5 / unit.size, composition=SUM)
 
 
 def _admitted(vault: Any, *parts: Part) -> Run:

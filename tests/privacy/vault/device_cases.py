@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tacit.data import Box, Discrete, PublicSpec, Trajectories
-from tacit.privacy.ledger.ledger import Ledger
+from tacit.privacy.ledger.ledger import SUM, Ledger
 from tacit.privacy.mechanisms.device_sums import DeviceSum, FederatedSum, LaplaceSum
 from tacit.privacy.mechanisms.sums import PoissonSum
 from tacit.privacy.vault import plan as plans
@@ -107,7 +107,7 @@ def exact(step: int, count: int = PEOPLE) -> npt.NDArray[np.float64]:
 
 
 def ledger(folder: Path, name: str = "ledger", epsilon: float = 1000.0) -> Ledger:
-    return Ledger(folder / name, UNIT, epsilon=epsilon, delta=50 * DELTA)
+    return Ledger(folder / name, UNIT, epsilon=epsilon, delta=50 * DELTA, composition=SUM)
 
 
 def priced(kind: str, noise_multiplier: float) -> OnePlan:

@@ -11,7 +11,7 @@ from vault_cases import GivenParts
 
 from tacit.data.spec import Box, Discrete, PublicSpec
 from tacit.data.trajectories import Trajectories
-from tacit.privacy.ledger.ledger import Ledger
+from tacit.privacy.ledger.ledger import SUM, Ledger
 from tacit.privacy.mechanisms.above_threshold import AboveThreshold
 from tacit.privacy.mechanisms.sums import PoissonSum
 from tacit.privacy.mechanisms.thresholds import KappaStop
@@ -145,7 +145,13 @@ def part(**changes: Any) -> AboveThreshold:
 
 
 def vault_of(tmp_path: Path, data: Trajectories, experts: Any = None, **changes: Any) -> Vault:
-    ledger = Ledger(tmp_path / changes.pop("name", "ledger"), changes.pop("unit", EXPERTS), epsilon=1e6, delta=9e-4)
+    ledger = Ledger(
+        tmp_path / changes.pop("name", "ledger"),
+        changes.pop("unit", EXPERTS),
+        epsilon=1e6,
+        delta=9e-4,
+        composition=SUM,
+    )
     return Vault(data, ledger, experts=experts, **changes)
 
 

@@ -17,7 +17,7 @@ from vault_cases import SPEC, priced, unit_of
 
 from tacit.data.ingest import Ingest
 from tacit.data.trajectories import Trajectories
-from tacit.privacy.ledger.ledger import Ledger
+from tacit.privacy.ledger.ledger import SUM, Ledger
 from tacit.privacy.noise.lattice import step
 from tacit.privacy.noise.secret import SecretNoise
 from tacit.privacy.vault.ranks import Int64
@@ -116,7 +116,7 @@ def together(
     for thread in threads:
         thread.start()
     result: Any
-    with Ledger(folder / "sharded.ledger", unit, epsilon=1e6, delta=0.5 / unit.size) as ledger:
+    with Ledger(folder / "sharded.ledger", unit, epsilon=1e6, delta=0.5 / unit.size, composition=SUM) as ledger:
         try:
             with ShardedVault(shards[0], ledger, ranks=ranks_of(meeting, 0), noise=own[0]()) as vault:
                 result = do(vault)

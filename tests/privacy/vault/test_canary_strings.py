@@ -34,7 +34,7 @@ from tacit.methods.synthesis import algorithm, training
 from tacit.methods.synthesis.plan import TransitionsPlan
 from tacit.privacy.gradients import clipping
 from tacit.privacy.ledger import checkpoint
-from tacit.privacy.ledger.ledger import Ledger
+from tacit.privacy.ledger.ledger import SUM, Ledger
 from tacit.privacy.vault import plan as plans
 from tacit.privacy.vault import records
 from tacit.privacy.vault.vault import Vault
@@ -107,7 +107,7 @@ def small_plan() -> TransitionsPlan:
 
 
 def open_ledger(folder: Path) -> Ledger:
-    return Ledger(folder / "ledger", UNIT, epsilon=64.0, delta=8e-3)
+    return Ledger(folder / "ledger", UNIT, epsilon=64.0, delta=8e-3, composition=SUM)
 
 
 @pytest.fixture
@@ -169,6 +169,7 @@ def test_a_run_from_ingest_to_release_writes_and_says_nothing(
 
 
 PROMISE = ("--unit", "person", "--relation", "add_or_remove", "--population", "60", "--epsilon", "8", "--delta", "1e-3")
+BUDGET = ("--budget-epsilon", "8", "--budget-sampled", "1")
 TINY = ("--steps", "4", "--expected-batch-size", "60", "--width", "8", "--depth", "1", "--rows", "50")
 
 
@@ -186,6 +187,7 @@ def imported(folder: Path) -> tuple[str, ...]:
         "--ledger",
         str(folder / "ledger"),
         *PROMISE,
+        *BUDGET,
         *TINY,
     )
 

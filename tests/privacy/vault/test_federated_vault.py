@@ -29,7 +29,7 @@ from device_cases import (
 from tacit.errors import DataError, LedgerError, MechanismError, PlanError, PlanExhausted
 from tacit.privacy.accounting import bounds as accounting
 from tacit.privacy.accounting.events import LaplaceEvent, SelfComposedEvent
-from tacit.privacy.ledger.ledger import Ledger
+from tacit.privacy.ledger.ledger import SUM, Ledger
 from tacit.privacy.mechanisms.device_sums import (
     DeviceSum,
     LaplaceSum,
@@ -247,7 +247,10 @@ def test_device_sums_are_for_no_other_vault(tmp_path: Path) -> None:
 def test_more_people_than_the_population_are_refused(tmp_path: Path) -> None:
     few = dataclasses.replace(UNIT, population=PEOPLE - 1)
     with pytest.raises(DataError, match="more people"):
-        FederatedVault(StackedDevices(people()), Ledger(tmp_path / "few", few, epsilon=1.0, delta=DELTA))
+        FederatedVault(
+            StackedDevices(people()),
+            Ledger(tmp_path / "few", few, epsilon=1.0, delta=DELTA, composition=SUM),
+        )
 
 
 def test_records_enter_one_vault_and_answer_it_alone(tmp_path: Path) -> None:

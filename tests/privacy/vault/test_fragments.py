@@ -15,7 +15,7 @@ from vault_cases import SPEC, GivenParts, Silent, unit_of
 
 from tacit.data.trajectories import Trajectories
 from tacit.errors import MechanismError
-from tacit.privacy.ledger.ledger import Ledger
+from tacit.privacy.ledger.ledger import SUM, Ledger
 from tacit.privacy.mechanisms.sums import PoissonSum
 from tacit.privacy.vault import plan as plans
 from tacit.privacy.vault import records
@@ -74,7 +74,7 @@ class Mixed:
 
 
 def opened(folder: Path, lengths: Sequence[Sequence[int]], part: PoissonSum, name: str = "one") -> tuple[Vault, Run]:
-    ledger = Ledger(folder / f"{name}.ledger", unit_of(100), epsilon=1e9, delta=1e-3)
+    ledger = Ledger(folder / f"{name}.ledger", unit_of(100), epsilon=1e9, delta=1e-3, composition=SUM)
     vault = Vault(people(lengths), ledger, noise=Silent())
     return vault, vault.reserve(plans.account(GivenParts((part,)), unit=vault.unit, delta=1e-4))
 

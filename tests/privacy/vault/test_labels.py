@@ -13,7 +13,7 @@ from vault_cases import SPEC, priced
 
 from tacit.data.ingest import Ingest
 from tacit.data.trajectories import Trajectories
-from tacit.privacy.ledger.ledger import Ledger
+from tacit.privacy.ledger.ledger import SUM, Ledger
 from tacit.privacy.vault.base import Label
 from tacit.privacy.vault.devices import StackedDevices
 from tacit.privacy.vault.vault import Vault
@@ -38,7 +38,7 @@ def test_units_that_were_never_told_apart_are_an_assumption(
         simulated=True,
     )
     unit = Unit(name, "add_or_remove", 100)
-    with Ledger(tmp_path / "a.ledger", unit, epsilon=1e6, delta=0.005) as ledger:
+    with Ledger(tmp_path / "a.ledger", unit, epsilon=1e6, delta=0.005, composition=SUM) as ledger:
         vault = Vault(data, ledger)
         run = vault.reserve(priced(vault, noise_multiplier=1.0))
         certificate = vault.release(run, 0.0, label=Label((), (), ())).certificate
@@ -55,7 +55,13 @@ def test_that_a_query_made_the_records_is_an_assumption(tmp_path: Path, queried:
         ingest.finish()
     Trajectories.open(tmp_path / "set").save(tmp_path / "copy")
     assert ("queried" in json.loads((tmp_path / "copy" / "spec.json").read_text())) == queried
-    with Ledger(tmp_path / "a.ledger", Unit("patient", "add_or_remove", 100), epsilon=1e6, delta=0.005) as ledger:
+    with Ledger(
+        tmp_path / "a.ledger",
+        Unit("patient", "add_or_remove", 100),
+        epsilon=1e6,
+        delta=0.005,
+        composition=SUM,
+    ) as ledger:
         vault = Vault(Trajectories.open(tmp_path / "copy"), ledger)
         run = vault.reserve(priced(vault, noise_multiplier=1.0))
         certificate = vault.release(run, 0.0, label=Label((), (), ())).certificate
@@ -75,7 +81,13 @@ def test_that_twins_are_different_units_is_an_assumption(tmp_path: Path, unit_ke
     Trajectories.from_arrays(**columns, unit_ids=ids, unit_key=unit_key, **options).save(tmp_path / "copy")
     data = Trajectories.open(tmp_path / "copy")
     assert data.counts()["units"] == (2 if unit_key == "folded" else 3)
-    with Ledger(tmp_path / "a.ledger", Unit("patient", "add_or_remove", 100), epsilon=1e6, delta=0.005) as ledger:
+    with Ledger(
+        tmp_path / "a.ledger",
+        Unit("patient", "add_or_remove", 100),
+        epsilon=1e6,
+        delta=0.005,
+        composition=SUM,
+    ) as ledger:
         vault = Vault(data, ledger)
         run = vault.reserve(priced(vault, noise_multiplier=1.0))
         certificate = vault.release(run, 0.0, label=Label((), (), ())).certificate

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from vault_cases import Regression, Silent, open_vault, priced, records, unit_of
 
 from tacit.errors import MechanismError
-from tacit.privacy.ledger.ledger import Ledger
+from tacit.privacy.ledger.ledger import SUM, Ledger
 from tacit.privacy.vault.isolation import draw_in_blocks
 from tacit.privacy.vault.vault import Vault
 
@@ -80,7 +80,7 @@ def test_noise_has_the_stated_law(tmp_path: Path) -> None:
 
 def test_replicates_get_their_own_sample_noise_and_model(tmp_path: Path) -> None:
     unit = unit_of(2)
-    ledgers = [Ledger(tmp_path / f"{r}.ledger", unit, epsilon=1e6, delta=0.1) for r in range(2)]
+    ledgers = [Ledger(tmp_path / f"{r}.ledger", unit, epsilon=1e6, delta=0.1, composition=SUM) for r in range(2)]
     vault = Vault(records([[1.0], [2.0]]), ledgers)
     run = vault.reserve(priced(vault, noise_multiplier=0.5))
     flat = vault.noisy_gradient(run, "sum", [model_of(0), model_of(1)], Regression())

@@ -23,7 +23,7 @@ from tacit.privacy.accounting import concentrated
 from tacit.privacy.accounting.events import GaussianEvent, flatten
 from tacit.privacy.certificate.certificate import Certificate
 from tacit.privacy.certificate.markdown import mechanisms
-from tacit.privacy.ledger.ledger import Ledger
+from tacit.privacy.ledger.ledger import SUM, Ledger
 from tacit.privacy.mechanisms.marginals import Cells, Dependence, Marginal, MarginalChoice, Marginals
 from tacit.privacy.mechanisms.releases import Axis
 from tacit.privacy.noise.secret import SecretNoise
@@ -200,7 +200,9 @@ def test_parts_out_of_range_are_refused(fields: dict[str, Any]) -> None:
 
 def test_replicates_ask_for_vaults_of_their_own(tmp_path: Path) -> None:
     first, _ = opened(tmp_path)
-    ledgers = [Ledger(tmp_path / f"r{r}.ledger", first.unit, epsilon=1e6, delta=0.05) for r in range(2)]
+    ledgers = [
+        Ledger(tmp_path / f"r{r}.ledger", first.unit, epsilon=1e6, delta=0.05, composition=SUM) for r in range(2)
+    ]
     vault = Vault(records(UNITS), ledgers)
     run = vault.reserve(plans.account(GivenParts((part(),)), unit=vault.unit, delta=1e-4))
     with pytest.raises(MechanismError, match="several ledgers"):

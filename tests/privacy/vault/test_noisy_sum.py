@@ -16,7 +16,7 @@ from scipy import stats
 from vault_cases import Named, Rewards, Silent, SumPlan, open_vault, priced, records, unit_of
 
 from tacit.errors import BudgetExceeded, DataError, LedgerError, MechanismError, PlanError, PlanExhausted
-from tacit.privacy.ledger.ledger import Ledger
+from tacit.privacy.ledger.ledger import SUM, Ledger
 from tacit.privacy.noise.secret import SecretNoise
 from tacit.privacy.vault.base import Label, Run
 from tacit.privacy.vault.plan import plan_id
@@ -121,7 +121,7 @@ def test_steps_run_out_and_a_second_vault_finds_them_gone(tmp_path: Path) -> Non
 
 def test_replicates_are_independent_and_each_is_paid(tmp_path: Path) -> None:
     unit = unit_of(4)
-    ledgers = [Ledger(tmp_path / f"{r}.ledger", unit, epsilon=1e6, delta=0.1) for r in range(3)]
+    ledgers = [Ledger(tmp_path / f"{r}.ledger", unit, epsilon=1e6, delta=0.1, composition=SUM) for r in range(3)]
     vault = Vault(records([[1.0], [1.0], [1.0], [1.0]]), ledgers)
     run = vault.reserve(priced(vault, noise_multiplier=1.0, sampling_rate=0.5, steps=400))
     out = np.array([vault.noisy_sum(run, "sum", Rewards()) for _ in range(400)])
@@ -132,7 +132,7 @@ def test_replicates_are_independent_and_each_is_paid(tmp_path: Path) -> None:
 
 
 def test_several_ledgers_for_private_records_are_refused(tmp_path: Path) -> None:
-    ledgers = [Ledger(tmp_path / f"{r}.ledger", unit_of(), epsilon=1.0, delta=1e-3) for r in range(2)]
+    ledgers = [Ledger(tmp_path / f"{r}.ledger", unit_of(), epsilon=1.0, delta=1e-3, composition=SUM) for r in range(2)]
     with pytest.raises(LedgerError, match="each would spend the budget again"):
         Vault(records([[1.0], [2.0]], simulated=False), ledgers)
 

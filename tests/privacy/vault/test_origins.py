@@ -8,7 +8,7 @@ import pytest
 
 from tacit.errors import PlanError
 from tacit.privacy.ledger.folds import Fold
-from tacit.privacy.ledger.ledger import Ledger
+from tacit.privacy.ledger.ledger import SUM, Ledger
 from tacit.privacy.ledger.state import POLICY
 from tacit.privacy.mechanisms.base import certificate_parts
 from tacit.privacy.mechanisms.sums import PoissonSum
@@ -23,7 +23,13 @@ class Books:
     """A ledger in which plans are entered in a line."""
 
     def __init__(self, path: Path) -> None:
-        self.ledger = Ledger(path / "x.ledger", Unit("person", "add_or_remove", 1_000), epsilon=1e6, delta=1e-4)
+        self.ledger = Ledger(
+            path / "x.ledger",
+            Unit("person", "add_or_remove", 1_000),
+            epsilon=1e6,
+            delta=1e-4,
+            composition=SUM,
+        )
 
     def add(self, name: str, *folds: Fold | None, evaluates: bool = False, run: bool = True) -> Books:
         """A plan with a sum on each of these folds, of which a step was run, and that then released the policy P."""

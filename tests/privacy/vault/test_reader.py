@@ -16,7 +16,7 @@ from tacit.data import unit_keys
 from tacit.data.trajectories import Trajectories
 from tacit.errors import AccountingError, MechanismError, PlanError
 from tacit.privacy import deals
-from tacit.privacy.ledger.ledger import Ledger
+from tacit.privacy.ledger.ledger import SUM, Ledger
 from tacit.privacy.mechanisms.sums import FixedSizeSum, PoissonSum
 from tacit.privacy.noise.secret import SecretNoise
 from tacit.privacy.vault import isolation
@@ -311,7 +311,7 @@ def test_halves_are_for_whole_sums_only() -> None:
 
 def fixed_vault(folder: Path, units: int, relation: Relation = "replace_one") -> Vault:
     unit = unit_of(100, relation)
-    ledger = Ledger(folder / f"{relation}.ledger", unit, epsilon=1e6, delta=0.005)
+    ledger = Ledger(folder / f"{relation}.ledger", unit, epsilon=1e6, delta=0.005, composition=SUM)
     return Vault(records([[float(i % 10)] for i in range(units)]), ledger, noise=Silent())
 
 

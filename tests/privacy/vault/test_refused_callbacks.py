@@ -35,7 +35,7 @@ from user_cases import priced as priced_users
 from vault_cases import SumPlan, open_vault, priced, told_apart_by_rewards, unit_of
 
 from tacit.errors import MechanismError
-from tacit.privacy.ledger.ledger import Ledger
+from tacit.privacy.ledger.ledger import SUM, Ledger
 from tacit.privacy.vault import plan as plans
 from tacit.privacy.vault.devices import StackedDevices
 from tacit.privacy.vault.federated_vault import FederatedVault
@@ -103,7 +103,7 @@ def test_gradients_that_are_centred_are_each_units_own(tmp_path: Path, last: tup
     for units in (40, 41):
         rewards = [[unit % 7 - 3.0, unit % 3 + 1.0] for unit in range(40)] + [last] * (units - 40)
         data = told_apart_by_rewards(rewards, range(units))
-        with Ledger(tmp_path / f"{units}.ledger", unit_of(), epsilon=1e6, delta=1e-3) as ledger:
+        with Ledger(tmp_path / f"{units}.ledger", unit_of(), epsilon=1e6, delta=1e-3, composition=SUM) as ledger:
             vault = Vault(data, ledger)
             plan = plans.account(SumPlan(noise_multiplier=0.0, rows_per_unit=2), unit=vault.unit, delta=1e-4)
             torch.manual_seed(0)

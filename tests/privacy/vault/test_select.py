@@ -161,10 +161,10 @@ def test_functions_of_tacit_may_be_run_with_their_starting_point() -> None:
 def test_several_ledgers_are_refused(tmp_path: Path) -> None:
     from vault_cases import records
 
-    from tacit.privacy.ledger.ledger import Ledger
+    from tacit.privacy.ledger.ledger import SUM, Ledger
 
     unit = unit_of(1_000)
-    ledgers = [Ledger(tmp_path / f"{i}.ledger", unit, epsilon=1e6, delta=5e-4) for i in range(2)]
+    ledgers = [Ledger(tmp_path / f"{i}.ledger", unit, epsilon=1e6, delta=5e-4, composition=SUM) for i in range(2)]
     vault = Vault(records([[0.0]]), ledgers)
     plan = best_of(vault, SumPlan(steps=1, noise_multiplier=2.0))
     with pytest.raises(MechanismError, match="several ledgers"):

@@ -18,7 +18,7 @@ from vault_cases import GivenParts, Regression, Rewards, Silent, priced, unit_of
 
 from tacit.errors import DataError, LedgerError, MechanismError, PlanError
 from tacit.privacy.gradients.clipped_sums import assign_gradient
-from tacit.privacy.ledger.ledger import Ledger
+from tacit.privacy.ledger.ledger import SUM, Ledger
 from tacit.privacy.mechanisms.sums import FixedSizeSum, PoissonSum
 from tacit.privacy.noise.lattice import combine_shares, count_in_units, share_unit, step
 from tacit.privacy.noise.secret import SecretNoise
@@ -52,7 +52,7 @@ def both_sums(vault: Vault, noise_multiplier: float = 0.0) -> tuple[np.ndarray, 
 
 @pytest.mark.parametrize("ranks", [1, 2, 4])
 def test_without_noise_the_sums_are_those_of_one_process(tmp_path: Path, ranks: int) -> None:
-    with Ledger(tmp_path / "one.ledger", unit_of(), epsilon=1e6, delta=0.005) as ledger:
+    with Ledger(tmp_path / "one.ledger", unit_of(), epsilon=1e6, delta=0.005, composition=SUM) as ledger:
         expected = both_sums(Vault(shard(PEOPLE, range(40)), ledger))
     result, errors = together(tmp_path, dealt(PEOPLE, ranks), both_sums)
     assert errors == []
@@ -88,7 +88,7 @@ def test_every_rank_has_the_weights_of_each_step(tmp_path: Path) -> None:
                 torch.optim.SGD(model.parameters(), lr=1.0).step()
         return torch.cat(gradients).numpy()
 
-    with Ledger(tmp_path / "one.ledger", unit_of(), epsilon=1e6, delta=0.005) as ledger:
+    with Ledger(tmp_path / "one.ledger", unit_of(), epsilon=1e6, delta=0.005, composition=SUM) as ledger:
         expected = learned(Vault(shard(PEOPLE, range(40)), ledger))
     result, errors = together(tmp_path, dealt(PEOPLE, 2), learned)
     assert errors == []
@@ -254,6 +254,6 @@ def test_counted_rows_add_up_over_ranks(tmp_path: Path) -> None:
     shards = dealt(PEOPLE, 2)
     result, errors = together(tmp_path, shards, counts, noises=[Silent, Silent])
     assert errors == []
-    with Ledger(tmp_path / "one.ledger", unit_of(), epsilon=1e6, delta=0.005) as ledger:
+    with Ledger(tmp_path / "one.ledger", unit_of(), epsilon=1e6, delta=0.005, composition=SUM) as ledger:
         expected = counts(Vault(shard(PEOPLE, range(40)), ledger, noise=Silent()))
     assert np.abs(result - expected).max() <= step(1.0) / 100

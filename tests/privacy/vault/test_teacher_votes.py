@@ -19,7 +19,7 @@ from tacit.errors import CertificateError, MechanismError, PlanError, PlanExhaus
 from tacit.privacy.accounting.events import GaussianEvent, flatten
 from tacit.privacy.certificate.certificate import Certificate
 from tacit.privacy.certificate.markdown import mechanisms
-from tacit.privacy.ledger.ledger import Ledger
+from tacit.privacy.ledger.ledger import SUM, Ledger
 from tacit.privacy.mechanisms.teachers import Teachers
 from tacit.privacy.mechanisms.votes import TeacherVotes
 from tacit.privacy.noise.secret import SecretNoise
@@ -116,7 +116,7 @@ def test_steps_end_and_another_process_cannot_go_on(tmp_path: Path) -> None:
     vault, run = opened(tmp_path, [[1.0]] * 9)
     vault.teacher_votes(run, "votes", Encode(), FAKE)
     vault.ledger.close()
-    with Ledger(tmp_path / "a.ledger", vault.unit, epsilon=1e6, delta=0.5 / 5_000) as ledger:
+    with Ledger(tmp_path / "a.ledger", vault.unit, epsilon=1e6, delta=0.5 / 5_000, composition=SUM) as ledger:
         again = Vault(records([[1.0]] * 9), ledger)
         with pytest.raises(PlanExhausted):
             again.teacher_votes(again.reserve(run.plan), "votes", Encode(), FAKE)

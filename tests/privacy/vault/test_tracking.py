@@ -26,7 +26,7 @@ from tacit.errors import FileError, PlanExhausted
 from tacit.methods import off_policy_evaluation as ope
 from tacit.methods import synthesis
 from tacit.privacy.gradients.accumulator import GradientSum
-from tacit.privacy.ledger.ledger import Ledger
+from tacit.privacy.ledger.ledger import SUM, Ledger
 from tacit.privacy.ledger.register import Register
 from tacit.privacy.mechanisms.above_threshold import Prefixes
 from tacit.privacy.mechanisms.releases import Axis, NoisyHistogram
@@ -58,7 +58,7 @@ class Spy:
 
 def vault_of(folder: Path, spy: Any, units: Any = UNITS, *, name: str = "a", noise: SecretNoise | None = None) -> Vault:
     unit = unit_of()
-    ledger = Ledger(folder / f"{name}.ledger", unit, epsilon=1e6, delta=0.5 / unit.size)
+    ledger = Ledger(folder / f"{name}.ledger", unit, epsilon=1e6, delta=0.5 / unit.size, composition=SUM)
     return Vault(records(units), ledger, tracker=spy, noise=noise)
 
 
@@ -100,7 +100,7 @@ def test_gradients_and_single_releases_are_shown_as_they_left(tmp_path: Path) ->
 
 def test_what_devices_answer_is_shown_as_it_left(tmp_path: Path) -> None:
     spy = Spy()
-    ledger = Ledger(tmp_path / "a.ledger", UNIT, epsilon=1e6, delta=DELTA)
+    ledger = Ledger(tmp_path / "a.ledger", UNIT, epsilon=1e6, delta=DELTA, composition=SUM)
     vault = FederatedVault(StackedDevices(records([[0.5]] * PEOPLE)), ledger, tracker=spy)
     plan = plans.account(OnePlan(part=PARTS["server"], noise_multiplier=1.0), unit=UNIT, delta=DELTA)
     mean = vault.noisy_sum(vault.reserve(plan), "sum", Remembering(), PUBLIC)
@@ -111,7 +111,7 @@ def test_people_met_online_are_shown_as_they_left(tmp_path: Path) -> None:
     spy, unit = Spy(), unit_of()
     (tmp_path / "keys").mkdir()
     (tmp_path / "ledgers").mkdir()
-    ledger = Ledger(tmp_path / "ledgers" / "a.ledger", unit, epsilon=1e6, delta=0.5 / unit.size)
+    ledger = Ledger(tmp_path / "ledgers" / "a.ledger", unit, epsilon=1e6, delta=0.5 / unit.size, composition=SUM)
     register = Register(tmp_path / "ledgers" / "a.register", key=tmp_path / "keys" / "a.key")
     vault = UserVault(Scripted([[["a", "b"]]], {"a": [1.0], "b": [2.0]}), ledger, register, tracker=spy)
     run = vault.reserve(priced_users(user_sum()))

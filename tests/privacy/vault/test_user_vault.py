@@ -16,7 +16,7 @@ from user_cases import LENGTH, Earned, Scripted, open_user_vault, priced, user_s
 from vault_cases import Named, Silent, unit_of
 
 from tacit.errors import LedgerError, MechanismError, PlanError, PlanExhausted
-from tacit.privacy.ledger.ledger import Ledger
+from tacit.privacy.ledger.ledger import SUM, Ledger
 from tacit.privacy.ledger.register import Register
 from tacit.privacy.mechanisms.sums import FixedSizeSum, PoissonSum
 from tacit.privacy.vault.base import Label
@@ -208,7 +208,7 @@ def test_an_older_register_is_refused(tmp_path: Path) -> None:
 def test_a_register_goes_with_one_ledger(tmp_path: Path) -> None:
     vault = open_user_vault(tmp_path, Scripted([[["ann"]]], {"ann": [1.0]}))
     vault.reserve(priced(user_sum()))
-    other = Ledger(tmp_path / "ledgers/other.ledger", unit_of(), epsilon=1e6, delta=5e-3)
+    other = Ledger(tmp_path / "ledgers/other.ledger", unit_of(), epsilon=1e6, delta=5e-3, composition=SUM)
     again = UserVault(Scripted([[["ann"]]], {"ann": [1.0]}), other, vault._register)
     with pytest.raises(LedgerError, match="belongs to another ledger"):
         again.reserve(priced(user_sum()))
@@ -219,7 +219,7 @@ def test_a_key_in_the_ledgers_folder_is_refused(tmp_path: Path) -> None:
     (tmp_path / "elsewhere").mkdir()
     (tmp_path / "ledgers").mkdir()
     unit = unit_of()
-    ledger = Ledger(tmp_path / "ledgers/a.ledger", unit, epsilon=1, delta=1e-3)
+    ledger = Ledger(tmp_path / "ledgers/a.ledger", unit, epsilon=1, delta=1e-3, composition=SUM)
     register = Register(tmp_path / "elsewhere/a.register", key=tmp_path / "ledgers/a.key")
     with pytest.raises(LedgerError, match="key lies in a ledger's folder"):
         UserVault(Scripted([], {}), ledger, register)

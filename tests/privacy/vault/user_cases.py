@@ -11,7 +11,7 @@ import numpy as np
 from vault_cases import SPEC, GivenParts, unit_of
 
 from tacit.data.spec import PublicSpec
-from tacit.privacy.ledger.ledger import Ledger
+from tacit.privacy.ledger.ledger import SUM, Ledger
 from tacit.privacy.ledger.register import Register
 from tacit.privacy.mechanisms.base import Part
 from tacit.privacy.mechanisms.sums import UserSum
@@ -89,7 +89,13 @@ def open_user_vault(
     (folder / "ledgers").mkdir(exist_ok=True)
     (folder / "keys").mkdir(exist_ok=True)
     ledgers = [
-        Ledger(folder / "ledgers" / f"{name}{r}.ledger", unit, epsilon=1e6, delta=0.5 / unit.size)
+        Ledger(
+            folder / "ledgers" / f"{name}{r}.ledger",
+            unit,
+            epsilon=1e6,
+            delta=0.5 / unit.size,
+            composition=SUM,
+        )
         for r in range(users.replicates)
     ]
     register = Register(folder / "ledgers" / f"{name}.register", key=folder / "keys" / f"{name}.key")

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from tacit.data.spec import Box, Discrete, PublicSpec
 from tacit.data.trajectories import Trajectories
-from tacit.privacy.ledger.ledger import Ledger
+from tacit.privacy.ledger.ledger import SUM, Ledger
 from tacit.privacy.mechanisms.base import Part
 from tacit.privacy.mechanisms.sums import PoissonSum
 from tacit.privacy.noise.secret import SecretNoise
@@ -159,7 +159,7 @@ def open_vault(
     name: str = "a",
 ) -> Vault:
     unit = unit or unit_of()
-    ledger = Ledger(folder / f"{name}.ledger", unit, epsilon=epsilon, delta=0.5 / unit.size)
+    ledger = Ledger(folder / f"{name}.ledger", unit, epsilon=epsilon, delta=0.5 / unit.size, composition=SUM)
     return Vault(records(units), ledger, noise=noise)
 
 

@@ -21,7 +21,7 @@ from tacit.data.spec import PublicSpec
 from tacit.data.trajectories import Trajectories
 from tacit.evaluation.audits.bounds import Law
 from tacit.evaluation.audits.scoring import CanaryScorer, ScoredDevices, ScoredUsers, ScoredVault, Visitors
-from tacit.privacy.ledger.ledger import Ledger
+from tacit.privacy.ledger.ledger import SUM, Ledger
 from tacit.privacy.ledger.register import Register
 from tacit.privacy.mechanisms.base import Plan
 from tacit.privacy.noise.secret import SecretNoise
@@ -152,7 +152,7 @@ def open_ledgers(unit: Unit, count: int) -> Iterator[tuple[Sequence[Ledger], Pat
         for name in ("ledgers", "keys"):
             (folder / name).mkdir()
         paths = (folder / "ledgers" / f"{r}.ledger" for r in range(count))
-        opened = (Ledger(path, unit, epsilon=1e6, delta=(1 - 1e-9) / unit.size) for path in paths)
+        opened = (Ledger(path, unit, epsilon=1e6, delta=(1 - 1e-9) / unit.size, composition=SUM) for path in paths)
         yield [stack.enter_context(ledger) for ledger in opened], folder
 
 

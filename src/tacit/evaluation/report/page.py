@@ -101,16 +101,15 @@ def _promise(certificate: Mapping[str, Any]) -> tuple[Section, Section]:
             f"could harm the one behind a {name}."
         )
     knowledge = f"However much else somebody knows{apart}, {markdown.attack(stated)}."
-    added, whole = float(total["epsilon"]), float(total["budget_epsilon"])
-    # Another rule than a sum may admit plans whose epsilons add up to more than the budget, which bounds them together.
-    above = total.get("composition", "sum") != "sum" and math.isfinite(added) and added > whole
-    spent = f"at most {number(whole)} of {number(whole)}" if above else f"{format_bound(added)} of {number(whole)}"
+    whole, ceiling = float(total["budget_epsilon"]), float(total["ceiling_epsilon"])
+    spent = f"{format_bound(float(total['epsilon']))} of {number(whole)}"
+    raised = f"; it may be raised, to {number(ceiling)} at most" if ceiling > whole else ""
     figures = [
         ("Privacy loss ε", format_bound(epsilon), "at most, for all of this release"),
         ("Slack δ", number(delta), f"{number(1 / (delta * population))} times below 1 / population"),
         ("Best attack", f"{caught} %", f"of true cases caught, with {alarms} % false alarms"),
         ("Protected", f"every {name}{suffix}", f"of a public population of {population:,}"),
-        ("Budget used", spent, "ε of everything released from these records so far"),
+        ("Budget used", spent, f"ε of everything released from these records so far{raised}"),
     ]
     rates = np.unique(np.concatenate([np.linspace(0.0, 1.0, 101), np.linspace(0.0, 0.1, 41)]))
     best = [1 - markdown.miss_rate(stated, rate) for rate in np.clip(rates, 1e-9, 1 - 1e-9).tolist()]

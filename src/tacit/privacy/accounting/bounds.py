@@ -111,7 +111,7 @@ def mu_gdp(event: Event, relation: Relation, *, delta: float = 0.0) -> float:
 
 
 def additive_mu(event: Event, relation: Relation, *, delta: float) -> float | None:
-    """The mu that a ledger adds up under `Gdp`, or None for an event that it charges by epsilon and delta.
+    """The mu that a ledger adds up (`Composition`), or None for an event that it charges by epsilon and delta.
 
     The event is mu-GDP at every epsilon. Sampled events have such a mu, too, which ignores the sampling; it is None
     where a Gaussian of that mu costs over a quarter more epsilon at delta than the event.
@@ -129,7 +129,7 @@ def additive_mu(event: Event, relation: Relation, *, delta: float) -> float | No
 
 
 def renyi(event: Event, *, order: float, relation: Relation) -> float:
-    """An upper bound on the event's Renyi divergence at one order, for ledgers that add plans by `RdpOrder`.
+    """An upper bound on the event's Renyi divergence at one order, for ledgers whose composition has that order.
 
     Closed form for Gaussians, Laplace noise, `ZcdpEvent` and pure differential privacy, `dp_accounting`'s series for
     Poisson sampling (Mironov et al., arXiv:1908.10530) and for fixed-size samples (Wang, Balle & Kasiviswanathan,

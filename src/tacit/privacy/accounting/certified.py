@@ -99,7 +99,7 @@ def renyi(leaves: Leaves, relation: Relation, order: float) -> float:
             where=f"accounting.renyi(order={order:g})",
             expected="Gaussians, Poisson samples under add_or_remove, fixed-size ones under replace_one, "
             "Laplace noise, concentrated or pure DP",
-            remedy='use a ledger with composition="sum"',
+            remedy="use a ledger whose composition has no order",
         )
     return value
 

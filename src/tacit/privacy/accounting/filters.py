@@ -8,12 +8,12 @@ which is what certificates and ledgers print. Sums are exact fractions, so that 
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import MAX_EMAX, MIN_EMIN, Context, Decimal, localcontext
 from fractions import Fraction
 from functools import lru_cache, reduce
-from typing import Literal
 
 from tacit.errors import PlanError
 from tacit.privacy.accounting import gaussian as gaussians
@@ -25,85 +25,80 @@ MOST_ROOM = 1_000_000
 
 
 @dataclass(frozen=True)
-class RdpOrder:
-    """Composition by Rényi differential privacy at one order, fixed before the first plan.
+class Composition:
+    """How the plans of a ledger add up, fixed before the first one.
+
+    Plans that are mu-GDP add their squared mus up, as one Gaussian, which loses nothing. Plans of which no such mu is
+    known, sampled ones before all, share a part of the budget that is cut off when the ledger is made. They add their
+    epsilons and deltas up within it, or their Rényi bounds at one order.
 
     Args:
-        order: the Rényi order alpha, finite and above 1.
+        sampled: that part of (epsilon, delta): from 0 (no such plan is admitted) to 1 (there is no other part, and all
+            plans share this one).
+        order: the Rényi order alpha, finite and above 1; None adds epsilons and deltas up.
 
     Raises:
-        PlanError: the order is not a finite number above 1.
-    """
-
-    order: float
-
-    def __post_init__(self) -> None:
-        if not (math.isfinite(self.order) and self.order > 1):
-            what, expected = "the Rényi order is not a finite number above 1", "an order such as 16.0"
-            remedy = "choose the order for which the planned releases convert to the smallest epsilon"
-            raise PlanError(what, where="RdpOrder", expected=expected, remedy=remedy)
-        object.__setattr__(self, "order", float(self.order))
-
-
-@dataclass(frozen=True)
-class Gdp:
-    """Composition as one Gaussian: plans that are mu-GDP add their squared mus up, which loses nothing.
-
-    Plans of which no such mu is known, sampled ones before all, share a part of the budget that is cut off when the
-    ledger is made, and add their epsilons and deltas up within it.
-
-    Args:
-        sampled: that part of (epsilon, delta), from 0 (no such plan is admitted) to below 1.
-
-    Raises:
-        PlanError: the part is out of its range, or has more than the six digits that certificates write.
+        PlanError: the part or the order is out of its range, or has more than the six digits that certificates write.
     """
 
     sampled: float
+    order: float | None = None
 
     def __post_init__(self) -> None:
-        if not (0 <= self.sampled < 1 and float(f"{self.sampled:g}") == self.sampled):  # as certificates write it
-            what, expected = (
-                "the part for sampled plans is out of its range",
-                "a number from 0 to below 1 of six digits",
-            )
-            remedy = "give 0 where no plan samples; where all of them do, let the ledger add up by a sum"
-            raise PlanError(what, where="Gdp", expected=expected, remedy=remedy)
+        if not (0 <= self.sampled <= 1 and float(f"{self.sampled:g}") == self.sampled):  # as certificates write it
+            what, expected = "the part for sampled plans is out of its range", "a number from 0 to 1 of six digits"
+            remedy = "give 0 where no plan samples, 1 where all do, else the part of the budget that is for them"
+            raise PlanError(what, where="Composition", expected=expected, remedy=remedy)
+        if self.order is not None and not (1 < self.order < math.inf and float(f"{self.order:g}") == self.order):
+            what, expected = "the Rényi order is not a finite number above 1 of six digits", "an order such as 16.0"
+            remedy = "choose the order for which the planned releases convert to the smallest epsilon"
+            raise PlanError(what, where="Composition", expected=expected, remedy=remedy)
+        if self.order is not None and not self.sampled:
+            what, expected = "a Rényi order, and no part of the budget that is added up by it", "a part above 0"
+            raise PlanError(what, where="Composition", expected=expected, remedy="leave the order out, or give a part")
         object.__setattr__(self, "sampled", float(self.sampled))
+        object.__setattr__(self, "order", None if self.order is None else float(self.order))
 
     def cut(self, value: float) -> tuple[Fraction, Fraction]:
         """A budget's epsilon or delta in two: for the plans that are Gaussian, and for all others."""
-        others = exact_decimal(self.sampled) * exact_decimal(value)
-        return exact_decimal(value) - others, others
+        return _cut(self.sampled, value)
+
+    def takes_mu(self, charge: Charge) -> bool:
+        """Whether a plan is charged by its squared mu."""
+        return charge.finite and charge.mu is not None and self.sampled < 1
+
+    def charged(self, charge: Charge) -> Charge:
+        """The charge by what is added up for it, without what is not."""
+        mu = charge.mu if self.takes_mu(charge) else None
+        rdp = charge.rdp if self.order is not None and mu is None and charge.finite else None
+        return replace(charge, rdp=rdp, mu=mu)
+
+    def __str__(self) -> str:
+        """How a certificate says it."""
+        rest = "a sum" if self.order is None else f"Renyi DP at order {self.order:g}"
+        if self.sampled == 1:
+            return rest.removeprefix("a ")
+        return "one Gaussian" + (f" beside {rest} of share {self.sampled:g}" if self.sampled else "")
 
 
-Composition = Literal["sum"] | RdpOrder | Gdp
+SUM = Composition(1.0)
+"""All plans add their epsilons and deltas up."""
 
-_RENYI = "Renyi DP at order "
-_GAUSSIAN = "one Gaussian beside a sum of share "
-
-
-def describe_composition(composition: Composition) -> str:
-    """How a certificate says that its ledger adds plans up."""
-    if composition == "sum":
-        return "sum"
-    if isinstance(composition, Gdp):
-        return f"{_GAUSSIAN}{composition.sampled:g}"
-    return f"{_RENYI}{composition.order:g}"
+_STATED = re.compile(r".*?(?: at order (\S+?))?(?: of share (\S+))?")
 
 
 def parse_composition(text: str) -> Composition | None:
-    """The composition that a certificate states so; its number has six digits. None where no ledger has it."""
-    if text == "sum":
-        return "sum"
+    """The composition that a certificate states so; its numbers have six digits. None where no ledger has it."""
+    match = _STATED.fullmatch(text)
+    if match is None:
+        return None
+    order, share = match.groups()
+    whole = "0" if text == "one Gaussian" else "1"
     try:
-        if text.startswith(_GAUSSIAN):
-            composition: Composition = Gdp(float(text.removeprefix(_GAUSSIAN)))
-        else:
-            composition = RdpOrder(float(text.removeprefix(_RENYI)))
+        composition = Composition(float(share or whole), None if order is None else float(order))
     except (ValueError, PlanError):
         return None
-    return composition if describe_composition(composition) == text else None
+    return composition if str(composition) == text else None
 
 
 @dataclass(frozen=True)
@@ -150,23 +145,23 @@ class Total:
     """Exact sums of what plans cost; one plan more or less takes the same time however many there are.
 
     Args:
-        composition: "sum", the RdpOrder whose `rdp` values the charges carry, or Gdp.
-        cost: of the finite charges, the sum of the epsilons ("sum"; Gdp: of those without a mu) or of the Rényi bounds
-            (RdpOrder), as written.
-        delta: of the same charges, the sum of the deltas, as written.
-        finite, infinite: how many charges of each sort there are.
-        squared: under Gdp, the sum of the squared mus, as written.
+        composition: how they add up.
+        squared: of the plans that are charged by their mu, the sum of the squared mus, as written.
+        cost: of the other finite plans, the sum of the epsilons or, at an order, of the Rényi bounds, as written.
+        delta: of the same plans, the sum of the deltas, as written.
+        others: how many of these there are.
+        infinite: how many plans promise nothing.
 
     Guarantee:
         After any `with_charge` or `without_charge`, equal to the total of the charges left, taken in any order.
     """
 
     composition: Composition
+    squared: Fraction = Fraction(0)
     cost: Fraction = Fraction(0)
     delta: Fraction = Fraction(0)
-    finite: int = 0
+    others: int = 0
     infinite: int = 0
-    squared: Fraction = Fraction(0)
 
     @classmethod
     def of(cls, charges: Iterable[Charge], composition: Composition) -> Total:
@@ -177,7 +172,7 @@ class Total:
         """The total with one charge more, or with so many of them.
 
         Raises:
-            PlanError: the composition is an RdpOrder, and the finite charge has no finite rdp.
+            PlanError: the plan would add its Rényi bound up, and has no finite one.
         """
         return self._changed(charge, times)
 
@@ -186,15 +181,29 @@ class Total:
         return self._changed(charge, -1)
 
     def _changed(self, charge: Charge, times: int) -> Total:
-        cost, delta, squared = _exact_cost(charge, self.composition)
-        return Total(
-            self.composition,
-            self.cost + times * cost,
-            self.delta + times * delta,
-            self.finite + times * charge.finite,
-            self.infinite + times * (not charge.finite),
-            self.squared + times * squared,
+        if not charge.finite:
+            return replace(self, infinite=self.infinite + times)
+        if charge.mu is not None and self.composition.takes_mu(charge):
+            return replace(self, squared=self.squared + times * exact_decimal(charge.mu) ** 2)
+        cost = charge.epsilon if self.composition.order is None else charge.rdp
+        if cost is None or not math.isfinite(cost):
+            what = "the plan has no finite Rényi bound"
+            expected = f"rdp= at order {self.composition.order!r}, at which the ledger adds Rényi bounds up"
+            remedy = "pass the plan's Rényi bound, or use a ledger whose composition has no order"
+            raise PlanError(what, where="Ledger.reserve", expected=expected, remedy=remedy)
+        return replace(
+            self,
+            cost=self.cost + times * exact_decimal(cost),
+            delta=self.delta + times * exact_decimal(charge.delta),
+            others=self.others + times,
         )
+
+    def convert_others(self, delta: float) -> tuple[Fraction, Fraction]:
+        """Exact (epsilon, delta) of the finite plans that are not charged by a mu, in a ledger of this delta."""
+        if self.composition.order is None or not self.others:
+            return self.cost, self.delta
+        part = self.composition.cut(delta)[1]  # of which the first plan takes all: there is one conversion
+        return rdp_to_epsilon(self.cost, self.composition.order, part), part
 
 
 def spent(total: Total, delta: float) -> tuple[float, float]:
@@ -202,7 +211,7 @@ def spent(total: Total, delta: float) -> tuple[float, float]:
 
     Args:
         total: the plans' costs.
-        delta: of the ledger, at which an RdpOrder is converted, and the first part of which Gdp converts at.
+        delta: of the ledger, at which mus and Rényi bounds are converted.
 
     Returns:
         (epsilon, delta); (inf, ...) as soon as one plan is infinite, (0, 0) for no plans.
@@ -210,24 +219,25 @@ def spent(total: Total, delta: float) -> tuple[float, float]:
     Guarantee:
         If every charge is a valid bound for its plan, whatever came before it, the interaction is (epsilon, delta)-DP.
     """
-    exact = _convert_total(total, delta)
-    return (math.inf if total.infinite else _round_up(exact[0])), _round_up(exact[1])
+    epsilon, rest = total.convert_others(delta)
+    own = total.composition.cut(delta)[0] if total.squared else Fraction(0)
+    epsilon += gaussians.epsilon_of(total.squared, own)
+    return (math.inf if total.infinite else _round_up(epsilon)), _round_up(own + rest)
 
 
 def admits(total: Total, epsilon: float, delta: float) -> bool:
-    """Whether plans with this total stay within the budget (epsilon, delta).
+    """Whether plans with this total stay within the budget (epsilon, delta): each filter in its own part of it.
 
     Infinite charges are left out: they void the ledger and no filter speaks about them.
 
     Guarantee:
         Exact: True only if the sums of the numbers as written do not exceed the budget as written.
     """
-    if isinstance(total.composition, Gdp):  # each filter within its own part, which nothing moves
-        (own_epsilon, epsilon_left), (own_delta, delta_left) = (total.composition.cut(one) for one in (epsilon, delta))
-        within = total.squared <= gaussians.mu_of(own_epsilon, own_delta) ** 2
-        return within and total.cost <= epsilon_left and total.delta <= delta_left
-    exact = _convert_total(total, delta)
-    return exact[0] <= exact_decimal(epsilon) and exact[1] <= exact_decimal(delta)
+    (own_epsilon, epsilon_left), (own_delta, delta_left) = (total.composition.cut(one) for one in (epsilon, delta))
+    if total.squared and total.squared > gaussians.mu_of(own_epsilon, own_delta) ** 2:
+        return False
+    cost, rest = total.convert_others(delta)
+    return cost <= epsilon_left and rest <= delta_left
 
 
 def room(total: Total, charge: Charge, epsilon: float, delta: float) -> int:
@@ -243,23 +253,21 @@ def room(total: Total, charge: Charge, epsilon: float, delta: float) -> int:
 
 
 def left(total: Total, epsilon: float, delta: float, *, gaussian: bool) -> tuple[float, float]:
-    """(epsilon, delta) of the largest plan that is still admitted: under Gdp one that has a mu, or one that has none.
+    """(epsilon, delta) of the largest plan that is still admitted: one that has a mu, or one that has none.
 
     A plan with a mu costs no delta of its own: its epsilon is said at the delta that all of them have together. Both
     numbers are rounded down.
     """
-    if not isinstance(total.composition, Gdp):
-        cost = _convert_total(total, delta)
-        return _round_down(exact_decimal(epsilon) - cost[0]), _round_down(exact_decimal(delta) - cost[1])
     (own_epsilon, others), (own_delta, delta_others) = (total.composition.cut(one) for one in (epsilon, delta))
-    if not gaussian:
-        return _round_down(others - total.cost), _round_down(delta_others - total.delta)
+    if not gaussian or not own_epsilon:
+        cost, rest = total.convert_others(delta)
+        return _round_down(others - cost), _round_down(delta_others - rest)
     squared = max(gaussians.mu_of(own_epsilon, own_delta) ** 2 - total.squared, Fraction(0))
     # What is found has nine digits and is rounded up; its last digit is taken off.
     return _round_down(gaussians.epsilon_of(squared, own_delta) * (1 - Fraction(2, 10**8))), _round_down(own_delta)
 
 
-def rdp_to_epsilon(rdp: Fraction, order: float, delta: float) -> Fraction:
+def rdp_to_epsilon(rdp: Fraction, order: float, delta: Fraction) -> Fraction:
     """Smallest epsilon of the standard conversion, rounded up: (order, rdp)-RDP implies (epsilon, delta)-DP.
 
     epsilon = rdp + log((a - 1) / a) - (log delta + log a) / (a - 1) for the order a: arXiv:2004.00010, Proposition 12
@@ -272,39 +280,17 @@ def rdp_to_epsilon(rdp: Fraction, order: float, delta: float) -> Fraction:
 
 
 @lru_cache(maxsize=64)
-def _offset(order: float, delta: float) -> Fraction:
+def _offset(order: float, delta: Fraction) -> Fraction:
     """What the conversion adds to the Rényi bound, to 60 digits."""
     with localcontext(Context(prec=60, Emin=MIN_EMIN, Emax=MAX_EMAX)):
-        a, d = Decimal(repr(order)), Decimal(repr(delta))
+        a, d = Decimal(repr(order)), Decimal(delta.numerator) / Decimal(delta.denominator)
         return Fraction(((a - 1) / a).ln() - (d.ln() + a.ln()) / (a - 1))
 
 
-def _convert_total(total: Total, delta: float) -> tuple[Fraction, Fraction]:
-    """Exact (epsilon, delta) of the finite charges."""
-    if total.finite == 0:
-        return Fraction(0), Fraction(0)
-    if total.composition == "sum":
-        return total.cost, total.delta
-    if isinstance(total.composition, Gdp):
-        own = total.composition.cut(delta)[0] if total.squared else Fraction(0)
-        return total.cost + gaussians.epsilon_of(total.squared, own), total.delta + own
-    return rdp_to_epsilon(total.cost, total.composition.order, delta), exact_decimal(delta)
-
-
-def _exact_cost(charge: Charge, composition: Composition) -> tuple[Fraction, Fraction, Fraction]:
-    """What a charge adds to the sums of a total: cost, delta, squared mu."""
-    nothing = Fraction(0)
-    if not charge.finite:
-        return nothing, nothing, nothing
-    if isinstance(composition, Gdp) and charge.mu is not None:
-        return nothing, nothing, exact_decimal(charge.mu) ** 2
-    if composition == "sum" or isinstance(composition, Gdp):
-        return exact_decimal(charge.epsilon), exact_decimal(charge.delta), nothing
-    if charge.rdp is None or not math.isfinite(charge.rdp):
-        expected = f"rdp= at order {composition.order!r}, because the ledger composes by RDP at that order"
-        remedy = "pass the plan's Rényi bound, or use a ledger with composition='sum'"
-        raise PlanError("the plan has no finite Rényi bound", where="Ledger.reserve", expected=expected, remedy=remedy)
-    return exact_decimal(charge.rdp), exact_decimal(charge.delta), nothing
+@lru_cache(maxsize=64)
+def _cut(share: float, value: float) -> tuple[Fraction, Fraction]:
+    others = exact_decimal(share) * exact_decimal(value)
+    return exact_decimal(value) - others, others
 
 
 @lru_cache(maxsize=1024)

@@ -11,7 +11,7 @@ import os
 import platform
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import asdict, dataclass, fields, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Generic, Literal, TypedDict, TypeVar, get_type_hints
@@ -24,6 +24,7 @@ from tacit.errors import AccountingError, CertificateError, DataError, PlanError
 from tacit.plain_text import escape
 from tacit.privacy import sentences
 from tacit.privacy.accounting.events import Event
+from tacit.privacy.accounting.filters import Composition
 from tacit.privacy.certificate import canonical
 from tacit.privacy.certificate.markdown import DECLARED, markdown
 from tacit.privacy.sentences import Clause, MuRange, clauses
@@ -93,22 +94,25 @@ class Accountant(TypedDict):
 
 
 class ChargeEntry(TypedDict):
-    """What a ledger was charged for a plan; by `fold` alone, where it is one."""
+    """What a ledger was charged for a plan, by its Rényi bound or mu where it has one; to `fold` alone, likewise."""
 
     plan_id: str
     method: str
     epsilon: float
     delta: float
+    rdp: float | None
+    mu: float | None
     fold: Literal[0, 1] | None
 
 
 class ChargeTotal(TypedDict):
-    """All charges of the ledger together, and its budget."""
+    """All charges of the ledger together, its budget, and up to where that may ever be raised."""
 
     epsilon: float
     delta: float
     composition: str
     budget_epsilon: float
+    ceiling_epsilon: float
     budget_delta: float
 
 
@@ -217,7 +221,8 @@ class Certificate:
         not_covered: Sequence[Clause | str],
         assumptions: Sequence[Clause | str],
         not_protected: Sequence[Clause | str],
-        composition: str = "sum",
+        composition: Composition,
+        ceiling: float | None = None,
         epsilon_target: float | None = None,
         audit: Mapping[str, Any] | None = None,
         commit: str | None = None,
@@ -234,14 +239,15 @@ class Certificate:
             ledger_head, dataset_id: of the ledger that was charged.
             simulated: whether the records were declared simulated.
             void_reason: why the ledger is void, or None.
-            releases: {plan_id, method, epsilon, delta, fold} as charged, for every plan of the ledger; this plan's own
-                charge is added where it is missing.
+            releases: {plan_id, method, epsilon, delta, rdp, mu, fold} as charged, for every plan of the ledger; this
+                plan's own charge is added where it is missing.
             budget: the ledger's (epsilon, delta).
             covered, not_covered: data accesses that the promise covers, and that it does not.
             assumptions: beyond the standing ones and those of single parts, which are added.
             not_protected: what a reader could wrongly believe to be protected; that of single parts is added. All four
                 hold statements (`sentences.state`), or lines in a user's own words.
-            composition: how the ledger adds plans up: "sum", or words for another filter.
+            composition: how the ledger adds plans up.
+            ceiling: the epsilon up to which the budget may ever be raised; None where it may not.
             epsilon_target: what the plan was calibrated for, if anything.
             audit: {lower_bound, confidence, method} of an empirical audit.
             commit: the code's commit (hex), if known.
@@ -275,6 +281,12 @@ class Certificate:
             "not_covered": clauses(not_covered),
             "not_protected": clauses([*standing_clauses("not_protected", rebuilt), *not_protected]),
             "releases": releases,
+            "total": {
+                "composition": str(composition),
+                "budget_epsilon": budget[0],
+                "ceiling_epsilon": budget[0] if ceiling is None else ceiling,
+                "budget_delta": budget[1],
+            },
             "audit": audit,
             "simulated": simulated,
             "ledger_head": ledger_head,
@@ -284,12 +296,12 @@ class Certificate:
             "date": datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
             "signature": None,
         }
-        derived = derive.numbers(unit, event, float(delta), primary)
         if all(row["plan_id"] != plan_id for row in releases):
-            charge = {"plan_id": plan_id, "method": method, "epsilon": derived["epsilon"], "delta": float(delta)}
-            primary["releases"] = [*releases, charge | {"fold": single_fold(plan_folds(parts))}]
-            derived = derive.numbers(unit, event, float(delta), primary)
-        derived["total"] |= {"composition": composition, "budget_epsilon": budget[0], "budget_delta": budget[1]}
+            charge = asdict(derive.charge(unit, event, float(delta), composition))
+            own = {"plan_id": plan_id, "method": method, **charge, "fold": single_fold(plan_folds(parts))}
+            primary["releases"] = canonical.to_plain([*releases, own])
+        derived = derive.numbers(unit, event, float(delta), primary)
+        derived["total"] = primary["total"] | derived["total"]
         record = canonical.to_plain({**primary, **derived})
         record |= derive.derive_status(unit, event, record)
         record["digest"] = canonical.digest(record)

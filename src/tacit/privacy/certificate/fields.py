@@ -24,9 +24,9 @@ from tacit.privacy.accounting.events import (
     ZcdpEvent,
     flatten,
 )
-from tacit.privacy.accounting.filters import Charge, Gdp, RdpOrder, Total, admits, parse_composition
+from tacit.privacy.accounting.filters import Charge, Composition, parse_composition
 from tacit.privacy.certificate import canonical
-from tacit.privacy.ledger.folds import FOLDS, Fold, plan_folds, single_fold
+from tacit.privacy.ledger.folds import Balance, plan_folds, single_fold
 from tacit.privacy.mechanisms.base import Part, compose_parts
 from tacit.privacy.mechanisms.kinds import part_from_json
 from tacit.privacy.sentences import MuRange
@@ -73,7 +73,7 @@ def numbers(unit: Unit, event: Event, delta: float, fields: Fields) -> dict[str,
             }
             for role, name, value in rows
         ],
-        "total": _total(fields["releases"], unit),
+        "total": _total(fields),
     }
 
 
@@ -96,17 +96,46 @@ def require_epsilon(unit: Unit, event: Event, fields: Fields) -> None:
         raise CertificateError(what, where="Certificate.verify", expected=expected, remedy=remedy)
 
 
-def _total(releases: Sequence[Fields], unit: Unit) -> dict[str, Any]:
+def charge(unit: Unit, event: Event, delta: float, composition: Composition) -> Charge:
+    """What a ledger of this composition is charged for an event: a public function of both.
+
+    Raises:
+        AccountingError: the ledger would add the event's Rényi bound up, and there is none.
+    """
+    epsilon = accounting.epsilon(event, delta=delta, relation=unit.relation).epsilon
+    rdp, mu = _added_up(event, unit.relation, delta, composition) if math.isfinite(epsilon) else (None, None)
+    return Charge(max(epsilon, LEAST_CHARGE), delta, rdp, mu)
+
+
+def _added_up(
+    event: Event, relation: Relation, delta: float, composition: Composition
+) -> tuple[float | None, float | None]:
+    """The Rényi bound, or the mu, by which a ledger adds an event up; neither where it adds epsilons."""
+    mu = accounting.additive_mu(event, relation, delta=delta) if composition.sampled < 1 else None
+    if mu is not None or composition.order is None:
+        return None, mu
+    return accounting.renyi(event, order=composition.order, relation=relation), None
+
+
+def _balance(record: Fields) -> Balance:
+    """What the releases cost either fold together."""
+    composition = parse_composition(record["total"]["composition"])
+    if composition is None:
+        raise ValueError("no composition")
+    balance = Balance.empty(record["unit"]["relation"], composition)
+    for row in record["releases"]:
+        balance = balance.with_charge(_charge_of(row), row["fold"])
+    return balance
+
+
+def _charge_of(row: Fields) -> Charge:
+    return Charge(float(row["epsilon"]), row["delta"], row["rdp"], row["mu"])
+
+
+def _total(record: Fields) -> dict[str, Any]:
     """The larger of what either fold is charged, epsilon and delta by themselves (`privacy.ledger.folds.Balance`)."""
-    folds = [fold_charge(releases, fold, unit) for fold in FOLDS]
-    return {"epsilon": _round_up(max(epsilon for epsilon, _ in folds)), "delta": max(delta for _, delta in folds)}
-
-
-def fold_charge(releases: Sequence[Fields], fold: Fold, unit: Unit) -> tuple[float, float]:
-    """(epsilon, delta) of the releases that this fold is charged, by plain addition."""
-    charged = [row for row in releases if row["fold"] in (None, fold) or math.isinf(float(row["epsilon"]))]
-    deltas = releases if unit.relation == "replace_one" else charged
-    return math.fsum(float(row["epsilon"]) for row in charged), math.fsum(float(row["delta"]) for row in deltas)
+    epsilon, delta = _balance(record).spent(record["total"]["budget_delta"])
+    return {"epsilon": _round_up(epsilon), "delta": delta}
 
 
 def _relations(unit: Unit, event: Event, delta: float) -> list[dict[str, Any]]:
@@ -225,30 +254,35 @@ def _promise_mismatches(record: Fields) -> Iterator[str]:
 
 
 def _budget_violations(record: Fields, event: Event) -> Iterator[tuple[str, str]]:
-    """Where the ledger could not have admitted the releases: all of them under "sum", this one under other rules."""
-    total = record["total"]
-    composition, budget = parse_composition(total["composition"]), float(total["budget_epsilon"]) * (1 + 1e-5)
+    """Where the ledger could not have admitted the releases, or charges this one otherwise."""
+    total, relation = record["total"], record["unit"]["relation"]
+    composition, budget = parse_composition(total["composition"]), float(total["budget_epsilon"])
     if composition is None:
         yield "total.composition", "is no composition that tacit's ledgers have"
-    elif composition == "sum" and record["private"]:
-        if float(total["epsilon"]) > budget:
-            yield "total.epsilon", "is above the ledger's budget"
-        if total["delta"] > total["budget_delta"] * (1 + 1e-9):
-            yield "total.delta", "is above the ledger's budget"
-    elif isinstance(composition, Gdp) and record["private"] and math.isfinite(budget):
-        mu = accounting.additive_mu(event, record["unit"]["relation"], delta=record["delta"])
-        charge = Charge(float(record["epsilon"]), record["delta"], mu=mu)
-        if not admits(Total.of([charge], composition), budget, total["budget_delta"] * (1 + 1e-9)):
-            yield "total.budget_epsilon", "is below what the plan alone costs"
-    elif isinstance(composition, RdpOrder) and record["private"] and math.isfinite(budget):
-        try:
-            rdp = accounting.renyi(event, order=composition.order, relation=record["unit"]["relation"])
-        except AccountingError:
-            yield "total.composition", "has no bound for the event"
-        else:
-            charge = Charge(float(record["epsilon"]), record["delta"], rdp)
-            if not admits(Total.of([charge], composition), budget, total["budget_delta"]):
-                yield "total.budget_epsilon", "is below what the plan alone costs at the order"
+        return
+    largest = accounting.MAX_EPSILON if composition.sampled < 1 else math.inf
+    if not 0 < total["budget_delta"] < 1:
+        yield "total.budget_delta", "is out of range"
+        return
+    if not 0 < budget <= float(total["ceiling_epsilon"]) <= largest:
+        yield "total.ceiling_epsilon", "is below the budget, or above what a ledger has"
+        return
+    try:
+        private = math.isfinite(float(record["epsilon"]))
+        due = _added_up(event, relation, record["delta"], composition) if private else (None, None)
+        balance = _balance(record)
+    except (AccountingError, PlanError, ArithmeticError, ValueError):
+        yield "total.composition", "has no bound for a release"
+        return
+    for row in record["releases"]:
+        if _charge_of(row) != composition.charged(_charge_of(row)):
+            yield "releases", "charges a release by what the ledger does not add up"
+        for name, value in zip(("rdp", "mu"), due, strict=True) if row["plan_id"] == record["plan_id"] else ():
+            if (row[name] is None) != (value is None) or not math.isclose(row[name] or 0, value or 0):
+                yield f"releases.{name}", "charges another one"
+    # Each number is stated rounded up.
+    if math.isfinite(budget) and not balance.admits(budget * (1 + 1e-5), total["budget_delta"] * (1 + 1e-9)):
+        yield "total.budget_epsilon", "is below what the releases cost"
 
 
 def _contradictions(parts: Sequence[Part], unit: Unit) -> Iterator[tuple[str, str]]:

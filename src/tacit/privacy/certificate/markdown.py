@@ -24,6 +24,7 @@ DECLARED = (
     "date",
     "total.composition",
     "total.budget_epsilon",
+    "total.ceiling_epsilon",
     "total.budget_delta",
     "other releases: plans, methods and charges",
     "what of the plan neither parts nor lines show",
@@ -98,13 +99,14 @@ def markdown(record: Mapping[str, Any]) -> str:
         lines += ["", f"## {title}", "", *(_bullets(sentences.lines(record, name)) or ["Nothing is declared."])]
     lines += ["", "## Everything released from this ledger", ""]
     lines += _table(
-        ("plan", "method", "epsilon", "delta", "charged to"),
+        ("plan", "method", "epsilon", "delta", "mu", "charged to"),
         [
             (
                 row["plan_id"],
                 row["method"],
                 row["epsilon"],
                 row["delta"],
+                "" if row["mu"] is None else row["mu"],
                 "everybody" if row["fold"] is None else f"fold {row['fold']}",
             )
             for row in record["releases"]
@@ -112,8 +114,17 @@ def markdown(record: Mapping[str, Any]) -> str:
     )
     lines += [
         "",
-        f"Together ({total['epsilon']}, {total['delta']:g}) by plain addition; budget ({total['budget_epsilon']}, "
-        f"{total['budget_delta']:g}), admitted by: {_escape(total['composition'])}.",
+        f"Together ({total['epsilon']}, {total['delta']:g}), added up by {_escape(total['composition'])}; budget "
+        f"({total['budget_epsilon']}, {total['budget_delta']:g}).",
+        *(
+            [
+                "",
+                f"The budget may be raised, at most to epsilon {total['ceiling_epsilon']}: that number is what "
+                f"everything released from these records, ever, is promised to stay within.",
+            ]
+            if total["ceiling_epsilon"] != total["budget_epsilon"]
+            else []
+        ),
     ]
     if record["audit"] is not None:
         audit = record["audit"]
@@ -312,7 +323,8 @@ def registry_entry(record: Fields) -> dict[str, Any]:
                 "actors": None,
                 "release_type": "One release" if len(record["releases"]) == 1 else "Many releases",
                 "release_type_details": f"{len(record['releases'])} release(s), by one ledger with a budget of "
-                f"epsilon {total['budget_epsilon']} and delta {total['budget_delta']:g}",
+                f"epsilon {total['budget_epsilon']} (never above {total['ceiling_epsilon']}) and delta "
+                f"{total['budget_delta']:g}",
                 "data_source_type": None,
                 "access_type": "Non-interactive",
             },

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-from tacit.privacy.accounting.filters import Charge, Composition, Gdp, Total, admits, left, room, spent
+from tacit.privacy.accounting.filters import Charge, Composition, Total, admits, left, room, spent
 from tacit.units import Relation
 
 Fold = Literal[0, 1]
@@ -121,7 +121,6 @@ class Balance:
         if fold is None or not charge.finite:
             return charge, charge
         rule = self.totals[0].composition
-        adds_up = rule == "sum" or (isinstance(rule, Gdp) and charge.mu is None)
-        delta_adds_up = self.relation == "replace_one" and adds_up
+        delta_adds_up = self.relation == "replace_one" and rule.order is None and not rule.takes_mu(charge)
         other = replace(charge, epsilon=0.0) if delta_adds_up else None
         return (charge, other) if fold == 0 else (other, charge)

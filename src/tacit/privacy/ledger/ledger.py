@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import math
 import operator
 import os
 import secrets
@@ -14,13 +15,13 @@ from typing import Any, NoReturn, Self
 
 from tacit import notebook
 from tacit.errors import LedgerError, PlanError
-from tacit.privacy.accounting.filters import Charge, Composition, Gdp, RdpOrder
+from tacit.privacy.accounting.filters import SUM, Charge, Composition
 from tacit.privacy.ledger.folds import FOLDS, Fold
 from tacit.privacy.ledger.state import Entry, LedgerState, PlanSummary, Terms, canonical_json, replay
 from tacit.privacy.ledger.store import Store, read_entries
 from tacit.units import Unit
 
-__all__ = ["Composition", "Entry", "Gdp", "Ledger", "LedgerView", "PlanSummary", "RdpOrder"]
+__all__ = ["SUM", "Composition", "Entry", "Ledger", "LedgerView", "PlanSummary"]
 
 _ROUNDING = 1e-9  # by how much (relative) a recomputed cost may differ from the one that was charged
 
@@ -39,8 +40,8 @@ class LedgerView:
         self._entries = entries
         self.state = replay(entries)
         self.dataset_id, self.unit = self.state.bound_terms.dataset_id, self.state.bound_terms.unit
-        self.epsilon, self.delta = self.state.bound_terms.epsilon, self.state.bound_terms.delta
-        self.composition, self.head = self.state.bound_terms.composition, self.state.head
+        self.terms, self.epsilon, self.head = self.state.bound_terms, self.state.budget, self.state.head
+        self.ceiling, self.delta, self.composition = self.terms.ceiling, self.terms.delta, self.terms.composition
         self.void_reason = self.state.void_reason
 
     def entries(self) -> list[Entry]:
@@ -71,29 +72,29 @@ class LedgerView:
 class Ledger:
     """The append-only account of one dataset, one unit and one budget.
 
-    Creates the file when it is absent (unit, epsilon and delta are then required), else opens it; what is given must
-    match what the ledger is bound to. One process holds it at a time.
+    Creates the file when it is absent (unit, epsilon, delta and composition are then required), else opens it; what is
+    given must match what the ledger is bound to. One process holds it at a time.
 
     Args:
         path: the file, on a local disk. `<path>.lock` is kept beside it.
         unit: the protected unit with its relation and public population.
         epsilon, delta: the whole budget of the dataset; 0 < delta < 1 / population.
-        composition: how plans add up: "sum" (the default at creation), `Gdp(sampled=...)`, which loses nothing where
-            plans are as private as a Gaussian, or RdpOrder(order).
+        composition: how plans add up. Which part of the budget is kept for sampled plans, only the curator knows.
+        ceiling: the epsilon up to which `raise_budget` may ever raise the budget; by default no further than epsilon.
 
     Raises:
-        PlanError: unit or budget are missing at creation, or invalid.
+        PlanError: unit, budget or composition are missing at creation, or invalid.
         LedgerError: the ledger is damaged, older than the head recorded beside it, in use, on a network file system,
             not writable, or bound to something else.
 
     Attributes:
         dataset_id: the random name of the dataset (128 bits in hex); it says nothing about the records.
-        unit, epsilon, delta, composition: what the ledger is bound to.
+        unit, ceiling, delta, composition: what the ledger is bound to.
 
     Guarantee:
         If every reserved charge bounds its plan, and each step of a plan runs only after `claim` returned it, then
-        everything released under the ledger is (epsilon, delta)-DP for the unit, however the plans were chosen,
-        unless `void_reason` is set. Proof and limits: `proofs/ledger.md`.
+        everything released under the ledger is (ceiling, delta)-DP for the unit, however the plans were chosen and
+        the budget was raised, unless `void_reason` is set. Proof and limits: `proofs/ledger.md`.
 
     Edge cases:
         A crash costs the claimed block. A second object, process or forked child is refused. Clocks do not matter. A
@@ -110,16 +111,19 @@ class Ledger:
         epsilon: float | None = None,
         delta: float | None = None,
         composition: Composition | None = None,
+        ceiling: float | None = None,
     ) -> None:
         self._store = Store(path)
         try:
             if not self._store.path.exists():
-                self._create(unit, epsilon, delta, "sum" if composition is None else composition)
+                self._create(unit, epsilon, delta, composition, epsilon if ceiling is None else ceiling)
             self._reload()
-            bound = self._state.bound_terms
+            self.terms = bound = self._state.bound_terms
             self.dataset_id, self.unit, self.composition = bound.dataset_id, bound.unit, bound.composition
-            self.epsilon, self.delta = bound.epsilon, bound.delta
-            self._match(unit=unit, epsilon=epsilon, delta=delta, composition=composition)
+            self.ceiling, self.delta = bound.ceiling, bound.delta
+            if epsilon != bound.epsilon:  # as it began, or as it is
+                self._match(epsilon=epsilon)
+            self._match(unit=unit, delta=delta, composition=composition, ceiling=ceiling)
             self._store.lock.record(self._state.head)
         except BaseException:
             self._store.close()
@@ -138,6 +142,11 @@ class Ledger:
     def path(self) -> Path:
         """The file."""
         return self._store.path
+
+    @property
+    def epsilon(self) -> float:
+        """The budget, as it was raised last."""
+        return self._state.budget
 
     @property
     def head(self) -> str:
@@ -170,8 +179,8 @@ class Ledger:
                 each of its "parts" says who pays, and "evaluates" that it may judge a policy (`plan.may_evaluate`).
             parts: number of steps by part.
             epsilon, delta: the certified cost of all parts together. Infinite epsilon voids the ledger.
-            rdp: the certified Rényi bound at the ledger's order; required by, and charged under, RdpOrder.
-            mu: the plan is mu-GDP at every epsilon, where such a mu is known; charged under Gdp.
+            rdp: the certified Rényi bound at the ledger's order, if it has one; charged to plans without a mu.
+            mu: the plan is mu-GDP at every epsilon, where such a mu is known; charged where it adds up.
 
         Raises:
             BudgetExceeded: the plan does not fit; nothing was charged.
@@ -182,7 +191,7 @@ class Ledger:
             A fully adaptive filter: sums of (epsilon, delta) (arXiv:1605.08294), of Rényi bounds at one order
             (arXiv:2008.11193) or of squared mus (arXiv:2210.17520), also while plans interleave (arXiv:2309.05901).
         """
-        charge = Charge(epsilon, delta, rdp, mu)
+        charge = self.composition.charged(Charge(epsilon, delta, rdp, mu))
         try:
             described = json.loads(canonical_json(dict(description)))
             payload = {
@@ -245,6 +254,19 @@ class Ledger:
         """How many steps the part has."""
         with self._exclusive_access():
             return self._state.progress(plan_id, part)[1]
+
+    def raise_budget(self, epsilon: float) -> None:
+        """Raise the budget, for good and with the date, up to the ceiling that was fixed at creation.
+
+        Raises:
+            LedgerError: epsilon is no number above the budget, or above the ceiling; nothing was changed.
+        """
+        try:
+            raised = float(epsilon)
+        except (TypeError, ValueError, OverflowError):
+            raised = math.nan  # which is refused
+        with self._exclusive_access():
+            self._append("raise", {"epsilon": repr(raised)})
 
     def cancel(self, plan_id: str) -> None:
         """Take an untouched plan out; its charge comes back.
@@ -333,13 +355,20 @@ class Ledger:
         expected, remedy = "one object in one process", "pass its path, and open it in the process that uses it"
         raise LedgerError("a ledger cannot be pickled or copied", where="Ledger", expected=expected, remedy=remedy)
 
-    def _create(self, unit: Unit | None, epsilon: float | None, delta: float | None, composition: Composition) -> None:
-        if unit is None or epsilon is None or delta is None:
-            what = "there is no ledger yet, and its unit or budget is missing"
-            expected = "unit=, epsilon= and delta= to create one"
+    def _create(
+        self,
+        unit: Unit | None,
+        epsilon: float | None,
+        delta: float | None,
+        composition: Composition | None,
+        ceiling: float | None,
+    ) -> None:
+        if unit is None or epsilon is None or delta is None or composition is None or ceiling is None:
+            what = "there is no ledger yet, and its unit, budget or composition is missing"
+            expected = "unit=, epsilon=, delta= and composition= to create one"
             remedy = "declare the unit and the whole budget of the dataset, or check the path"
             raise PlanError(what, where=str(self._store.path), expected=expected, remedy=remedy)
-        terms = Terms(secrets.token_hex(16), unit, epsilon, delta, composition)
+        terms = Terms(secrets.token_hex(16), unit, epsilon, ceiling, delta, composition)
         if self._store.lock.head is not None:
             what, expected = "the ledger is gone, but a head is recorded beside it", "the ledger that was here"
             remedy = "put it back; only if these are other records, remove the .lock file too"
@@ -397,7 +426,10 @@ def _ledger_html(ledger: LedgerView | Ledger) -> str:
     folds = [f"fold {fold}: ({epsilon:.6g}, {delta:.3g})" for fold, (epsilon, delta) in zip(FOLDS, each, strict=True)]
     rows = [
         ("protects", f"{ledger.unit.words()} ({ledger.unit.relation}, public population {ledger.unit.size:,})"),
-        ("budget", f"({ledger.epsilon:g}, {ledger.delta:.3g})"),
+        (
+            "budget",
+            f"({ledger.epsilon:g}, {ledger.delta:.3g}), promised at most ({ledger.ceiling:g}, {ledger.delta:.3g})",
+        ),
         ("spent", f"({epsilon:.6g}, {delta:.3g})" if each[0] == each[1] else folds),
         ("plans", plans or ["none"]),
         *([] if ledger.void_reason is None else [("VOID", f"nothing is promised any more: {ledger.void_reason}")]),

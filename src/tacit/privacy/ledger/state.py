@@ -15,7 +15,7 @@ from typing import Any
 
 from tacit.errors import BudgetExceeded, LedgerError, PlanError, PlanExhausted, TacitError
 from tacit.privacy.accounting.events import MAX_EPSILON
-from tacit.privacy.accounting.filters import Charge, Composition, Gdp, RdpOrder, Total, admits, exact_decimal
+from tacit.privacy.accounting.filters import Charge, Composition, Total, admits, exact_decimal
 from tacit.privacy.ledger.folds import (
     EVERYBODY,
     FOLDS,
@@ -43,7 +43,7 @@ class Entry:
     Args:
         seq: position, from 1.
         time: UTC wall clock to the second; informational, no rule looks at it.
-        kind: create, reserve, claim, cancel, void or note.
+        kind: create, raise, reserve, claim, cancel, void or note.
         text: the payload as canonical JSON.
         hash: SHA-256 over the previous entry's hash and this entry's canonical JSON, in hex.
     """
@@ -97,6 +97,7 @@ class PlanSummary:
         judges: the folds on which it may say how good a policy is.
         policies: digest of each policy that it fixed or released -> the folds whose sums it had begun by then.
         began, ended: the entries that took its first and its newest steps, 0 where none were.
+        rdp, mu: as it was charged (`filters.Charge`).
     """
 
     id: str
@@ -111,6 +112,8 @@ class PlanSummary:
     policies: Mapping[str, frozenset[Fold]] = field(default_factory=dict)
     began: int = 0
     ended: int = 0
+    rdp: float | None = None
+    mu: float | None = None
 
     @property
     def payer_text(self) -> str:
@@ -122,11 +125,21 @@ class PlanSummary:
 
 @dataclass(frozen=True)
 class Terms:
-    """What a ledger is bound to at creation, for good."""
+    """What a ledger is bound to at creation, for good.
+
+    Args:
+        dataset_id: the random name of the records.
+        unit: whom the promise is made to.
+        epsilon: of the budget that it begins with.
+        ceiling: the epsilon that is promised for all time: the budget may be raised up to it.
+        delta: of both.
+        composition: how plans add up.
+    """
 
     dataset_id: str
     unit: Unit
     epsilon: float
+    ceiling: float
     delta: float
     composition: Composition
 
@@ -135,44 +148,43 @@ class Terms:
             raise _bad_terms("the budget's epsilon is not a finite number above 0", "0 < epsilon < inf")
         if not 0 < self.delta < 1 or exact_decimal(self.delta) * self.unit.size >= 1:
             raise _bad_terms("the budget's delta is not between 0 and 1 / population", f"delta < 1/{self.unit.size}")
-        object.__setattr__(self, "epsilon", float(self.epsilon))
-        object.__setattr__(self, "delta", float(self.delta))
-        if isinstance(self.composition, Gdp) and self.epsilon > MAX_EPSILON:
-            raise _bad_terms("the budget's epsilon is too large for one Gaussian", f"epsilon <= {MAX_EPSILON:g}")
-        renyi = isinstance(self.composition, RdpOrder)
-        if renyi and not admits(Total.of([Charge(self.epsilon, 0.0, 0.0)], self.composition), self.epsilon, self.delta):
-            raise _bad_terms("no plan fits the budget at this Rényi order", "a higher order, epsilon or delta")
+        if not self.epsilon <= self.ceiling < math.inf:
+            raise _bad_terms("the ceiling is below the budget, or not finite", "epsilon <= ceiling < inf")
+        for name in ("epsilon", "ceiling", "delta"):
+            object.__setattr__(self, name, float(getattr(self, name)))
+        if self.composition.sampled < 1 and self.ceiling > MAX_EPSILON:
+            raise _bad_terms("the ceiling is too large for one Gaussian", f"epsilon <= {MAX_EPSILON:g}")
+        order = self.composition.order
+        least = Total.of([Charge(self.ceiling, 0.0, 0.0)], self.composition)
+        if order is not None and not admits(least, self.ceiling, self.delta):
+            raise _bad_terms("no plan fits the ceiling at this Rényi order", "a higher order, epsilon or delta")
 
     def payload(self) -> dict[str, Any]:
         """The terms as the JSON values of the first entry."""
         unit = {"name": self.unit.name, "relation": self.unit.relation, "population": self.unit.population}
-        rule: Any = self.composition
-        if isinstance(self.composition, RdpOrder):
-            rule = {"rdp_order": repr(self.composition.order)}
-        elif isinstance(self.composition, Gdp):
-            rule = {"sampled": repr(self.composition.sampled)}
+        order = self.composition.order
         return {
             "format": FORMAT,
             "dataset_id": self.dataset_id,
             "unit": unit,
             "epsilon": repr(self.epsilon),
+            "ceiling": repr(self.ceiling),
             "delta": repr(self.delta),
-            "composition": rule,
+            "sampled": repr(self.composition.sampled),
+            "order": None if order is None else repr(order),
         }
 
     @classmethod
     def from_payload(cls, payload: Mapping[str, Any]) -> Terms:
         """Inverse of `payload`."""
-        rule = payload["composition"]
-        composition: Composition = "sum"
-        if rule != "sum":
-            composition = Gdp(float(rule["sampled"])) if "sampled" in rule else RdpOrder(float(rule["rdp_order"]))
+        order = payload["order"]
         terms = cls(
             payload["dataset_id"],
             Unit(**payload["unit"]),
             float(payload["epsilon"]),
+            float(payload["ceiling"]),
             float(payload["delta"]),
-            composition,
+            Composition(float(payload["sampled"]), None if order is None else float(order)),
         )
         if canonical_json(terms.payload()) != canonical_json(dict(payload)):
             raise damage_error("the first entry is not a creation that this version writes")
@@ -204,6 +216,7 @@ class LedgerState:
 
     Args:
         terms: None before the first entry.
+        budget: the epsilon that plans are admitted up to, which may have been raised.
         plans: the reserved plans by id, cancelled ones left out.
         balance: what these plans cost either fold together.
         void_reason: why the ledger promises nothing any more, or None.
@@ -211,8 +224,9 @@ class LedgerState:
     """
 
     terms: Terms | None = None
+    budget: float = 0.0
     plans: PersistentDict[ReservedPlan] = field(default_factory=PersistentDict)
-    balance: Balance = field(default_factory=lambda: Balance.empty("add_or_remove", "sum"))
+    balance: Balance = field(default_factory=lambda: Balance.empty("add_or_remove", Composition(1.0)))
     void_reason: str | None = None
     seq: int = 0
     head: str = GENESIS
@@ -233,7 +247,7 @@ class LedgerState:
 
     def left(self, *, gaussian: bool) -> tuple[float, float]:
         """(epsilon, delta) of the largest plan that is still admitted: one that has a mu, or one that has none."""
-        return self.balance.left(self.bound_terms.epsilon, self.bound_terms.delta, gaussian=gaussian)
+        return self.balance.left(self.budget, self.bound_terms.delta, gaussian=gaussian)
 
     def summaries(self) -> list[PlanSummary]:
         """One summary per reserved plan, in the order of reservation."""
@@ -251,6 +265,8 @@ class LedgerState:
                 policies=plan.policies,
                 began=plan.began,
                 ended=plan.ended,
+                rdp=plan.charge.rdp,
+                mu=plan.charge.mu,
             )
             for name, plan in sorted(self.plans.items(), key=lambda item: item[1].seq)
         ]
@@ -305,6 +321,7 @@ class LedgerState:
             raise damage_error("a ledger has exactly one creation, its first entry")
         rules = {
             "create": self._create,
+            "raise": self._raise,
             "reserve": self._reserve,
             "claim": self._claim,
             "cancel": self._cancel,
@@ -317,7 +334,17 @@ class LedgerState:
 
     def _create(self, payload: Mapping[str, Any]) -> LedgerState:
         terms = Terms.from_payload(payload)
-        return replace(self, terms=terms, balance=Balance.empty(terms.unit.relation, terms.composition))
+        balance = Balance.empty(terms.unit.relation, terms.composition)
+        return replace(self, terms=terms, budget=terms.epsilon, balance=balance)
+
+    def _raise(self, payload: Mapping[str, Any]) -> LedgerState:
+        # Whoever raises the budget has seen releases, so it bounds nothing that was promised: the ceiling does.
+        epsilon, ceiling = float(payload["epsilon"]), self.bound_terms.ceiling
+        if not self.budget < epsilon <= ceiling:
+            what = f"the budget of epsilon {self.budget:g} cannot become {epsilon:g}"
+            expected = f"more than it is, and at most the ceiling of {ceiling:g}, which was fixed when the ledger began"
+            raise LedgerError(what, where="Ledger.raise_budget", expected=expected, remedy="nothing was changed")
+        return replace(self, budget=epsilon)
 
     def _reserve(self, payload: Mapping[str, Any]) -> LedgerState:
         plan_id, parts, terms = payload["plan"], dict(payload["parts"]), self.bound_terms
@@ -344,10 +371,10 @@ class LedgerState:
         fold_by_part = {touch["name"]: fold for touch, fold in zip(part_descriptions, fold_list or (), strict=False)}
         folds = frozenset(fold_list) if fold_list else None
         balance = self.balance.with_charge(charge, single_fold(folds))
-        if not balance.admits(terms.epsilon, terms.delta):
+        if not balance.admits(self.budget, terms.delta):
             before = self.spent()
             raise BudgetExceeded(
-                f"plan {plan_id!r} would bring the total above the budget (epsilon {terms.epsilon!r}, delta "
+                f"plan {plan_id!r} would bring the total above the budget (epsilon {self.budget!r}, delta "
                 f"{terms.delta!r}), of which ({before[0]!r}, {before[1]!r}) is spent, so nothing was charged",
                 where="Ledger.reserve",
                 expected="a plan that fits into what is left",

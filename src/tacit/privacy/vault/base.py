@@ -10,14 +10,11 @@ from typing import Any, TypeVar
 import numpy as np
 
 from tacit.errors import LedgerError, PlanError, PlanExhausted
-from tacit.privacy.accounting import bounds as accounting
 from tacit.privacy.accounting.bounds import Bound
-from tacit.privacy.accounting.filters import describe_composition
 from tacit.privacy.certificate.certificate import Certificate, Release
-from tacit.privacy.certificate.fields import LEAST_CHARGE
-from tacit.privacy.ledger.ledger import Gdp, Ledger, RdpOrder
+from tacit.privacy.ledger.ledger import Ledger
 from tacit.privacy.ledger.state import CALLBACK, POLICY
-from tacit.privacy.mechanisms.base import Part, Plan, Sum, any_publishes_logs, certificate_parts, compose_parts
+from tacit.privacy.mechanisms.base import Part, Plan, Sum, any_publishes_logs, certificate_parts
 from tacit.privacy.mechanisms.kinds import part_from_json
 from tacit.privacy.noise.secret import SecretNoise
 from tacit.privacy.sentences import Clause, clause
@@ -169,16 +166,19 @@ class BaseVault:
         parts = plan.parts()  # once: what is priced is what may run
         bound = plans.certified_bound(plan, parts)
         plans.require_statable(plan)
-        identity = plans.plan_id(plan)
-        relation, described = plan.unit.relation, plans.describe(plan)
+        identity, described = plans.plan_id(plan), plans.describe(plan)
         steps = {part.name: part.steps for part in parts}
-        charged = max(bound.epsilon, LEAST_CHARGE)
         for ledger in self.ledgers:
-            rdp = None
-            if isinstance(ledger.composition, RdpOrder):
-                rdp = accounting.renyi(compose_parts(parts), order=ledger.composition.order, relation=relation)
-            mu = plans.additive_mu(plan, parts) if isinstance(ledger.composition, Gdp) else None
-            ledger.reserve(identity, described, parts=steps, epsilon=charged, delta=plan.delta, rdp=rdp, mu=mu)
+            charge = plans.price(plan, ledger.composition, parts)
+            ledger.reserve(
+                identity,
+                described,
+                parts=steps,
+                epsilon=charge.epsilon,
+                delta=charge.delta,
+                rdp=charge.rdp,
+                mu=charge.mu,
+            )
         self._admitted |= {(identity, part.name): part for part in parts}
         if self._tracker is not None:
             spent = dict(zip(("ledger/epsilon", "ledger/delta"), self.ledger.spent(), strict=True))
@@ -324,7 +324,15 @@ def certify(
         expected, remedy = "the run that Vault.reserve returned", "release a value with the run it came from"
         raise LedgerError(what, where=f"{plan.method} plan", expected=expected, remedy=remedy)
     releases = [
-        {"plan_id": one.id, "method": one.method, "epsilon": one.epsilon, "delta": one.delta, "fold": one.fold}
+        {
+            "plan_id": one.id,
+            "method": one.method,
+            "epsilon": one.epsilon,
+            "delta": one.delta,
+            "rdp": one.rdp,
+            "mu": one.mu,
+            "fold": one.fold,
+        }
         for one in ledger.plans()
     ]
     callback_clauses = [clause("kept_apart", words=name) for name in callbacks]
@@ -343,8 +351,9 @@ def certify(
         void_reason=ledger.void_reason,
         releases=releases,
         budget=(ledger.epsilon, ledger.delta),
+        ceiling=ledger.ceiling,
         epsilon_target=plan.epsilon,
-        composition=describe_composition(ledger.composition),
+        composition=ledger.composition,
         covered=label.covered,
         not_covered=label.not_covered,
         assumptions=[*label.assumptions, *callback_clauses, *assumptions],

@@ -20,8 +20,9 @@ from tacit.data.spec import PublicSpec
 from tacit.errors import AccountingError, CertificateError, MechanismError, PlanError
 from tacit.privacy.accounting import bounds as accounting
 from tacit.privacy.accounting.events import Event, flatten
+from tacit.privacy.accounting.filters import Charge, Composition
 from tacit.privacy.certificate import canonical as certificate_json
-from tacit.privacy.certificate.fields import figures, require_few_kinds
+from tacit.privacy.certificate.fields import charge, figures, require_few_kinds
 from tacit.privacy.certificate.markdown import attack
 from tacit.privacy.certificate.plan import certified_names, name_problem, place_of_plan, registry_problem
 from tacit.privacy.ledger.ledger import Ledger
@@ -242,10 +243,11 @@ def guarantee(plan: Plan) -> str:
     return "\n".join(lines)
 
 
-def additive_mu(plan: Plan, parts: Sequence[Part] | None = None) -> float | None:
-    """The mu that a ledger of composition `Gdp` adds up for a plan, or None (see `accounting.additive_mu`)."""
-    whole = compose_parts(plan.parts() if parts is None else parts)
-    return accounting.additive_mu(whole, plan.unit.relation, delta=plan.delta)
+def price(plan: Plan, composition: Composition, parts: Sequence[Part] | None = None) -> Charge:
+    """What a ledger of this composition is charged for a plan; errors as in `certificate.fields.charge`."""
+    parts = plan.parts() if parts is None else parts
+    certified_bound(plan, parts)
+    return charge(plan.unit, compose_parts(parts), plan.delta, composition)
 
 
 def _require_proof(plan: Plan, unit: Unit, parts: Sequence[Part]) -> None:

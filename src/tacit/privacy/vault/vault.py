@@ -27,7 +27,7 @@ from tacit import plain_files
 from tacit.data.trajectories import Trajectories
 from tacit.errors import MechanismError, PlanError
 from tacit.privacy.certificate.certificate import Release
-from tacit.privacy.ledger.ledger import Ledger
+from tacit.privacy.ledger.ledger import SUM, Ledger
 from tacit.privacy.ledger.state import UNTRIED
 from tacit.privacy.mechanisms import marginals
 from tacit.privacy.mechanisms.above_threshold import AboveThreshold, Prefixes, rollouts, stable_lengths
@@ -408,7 +408,13 @@ class Vault(BaseVault):
         inner = object.__new__(type(self))
         with (
             tempfile.TemporaryDirectory() as folder,
-            Ledger(Path(folder) / "run.ledger", self.unit, epsilon=plan.epsilon, delta=plan.delta) as ledger,
+            Ledger(
+                Path(folder) / "run.ledger",
+                self.unit,
+                epsilon=plan.epsilon,
+                delta=plan.delta,
+                composition=SUM,
+            ) as ledger,
         ):
             BaseVault.__init__(
                 inner,

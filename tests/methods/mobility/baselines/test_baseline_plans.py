@@ -16,7 +16,7 @@ from tacit.methods.mobility import baselines
 from tacit.methods.mobility.baselines import BaselinePlan, fit, fit_replicates
 from tacit.methods.mobility.moves import MOVES_PART
 from tacit.methods.mobility.places import JUMPS, STARTS
-from tacit.privacy.ledger.ledger import Ledger
+from tacit.privacy.ledger.ledger import SUM, Ledger
 from tacit.privacy.noise.secret import SecretNoise
 from tacit.privacy.vault import plan as plans
 from tacit.privacy.vault.vault import Vault
@@ -30,7 +30,7 @@ MODELS = ("table", "epr", "timegeo", "markov")
 
 
 def vault(folder: Path, ledgers: int = 1, seed: int = 0, days: Days = CITY) -> Vault:
-    held = [Ledger(folder / f"{seed}-{i}", UNIT, epsilon=1e6, delta=DELTA) for i in range(ledgers)]
+    held = [Ledger(folder / f"{seed}-{i}", UNIT, epsilon=1e6, delta=DELTA, composition=SUM) for i in range(ledgers)]
     return Vault(days.trajectories(simulated=True), held, noise=SecretNoise.for_tests(seed))
 
 

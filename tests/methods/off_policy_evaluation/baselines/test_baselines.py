@@ -20,7 +20,7 @@ from tacit.methods.off_policy_evaluation.features import Fourier, OneHot
 from tacit.methods.off_policy_evaluation.policies import Behaviour, Tabular
 from tacit.methods.off_policy_evaluation.problem import Problem
 from tacit.methods.off_policy_evaluation.statistics import BellmanStatistics
-from tacit.privacy.ledger.ledger import Ledger
+from tacit.privacy.ledger.ledger import SUM, Ledger
 from tacit.privacy.noise.secret import SecretNoise
 from tacit.privacy.vault.vault import Vault
 from tacit.units import Unit
@@ -44,7 +44,7 @@ def simulated(units: int, seed: int = 0) -> Trajectories:
 
 def open_vault(folder: Path, units: int = 200, noise: SecretNoise | None = None, epsilon: float = 1e6) -> Vault:
     unit = Unit("trajectory", "replace_one", units)
-    ledger = Ledger(folder / "a.ledger", unit, epsilon=epsilon, delta=0.5 / units)
+    ledger = Ledger(folder / "a.ledger", unit, epsilon=epsilon, delta=0.5 / units, composition=SUM)
     return Vault(simulated(units), ledger, noise=noise)
 
 
@@ -175,7 +175,7 @@ def test_public_cells_of_a_continuous_observation(tmp_path: Path) -> None:
         simulated=True,
     )
     unit = Unit("patient", "add_or_remove", 30)
-    vault = Vault(data, Ledger(tmp_path / "a.ledger", unit, epsilon=2, delta=0.02))
+    vault = Vault(data, Ledger(tmp_path / "a.ledger", unit, epsilon=2, delta=0.02, composition=SUM))
     release = fit(plan.calibrate(unit=unit, epsilon=0.5, delta=0.01), vault, Behaviour())
     assert release.value.values(observations[:7]).shape == (7,)
     assert release.certificate.epsilon == pytest.approx(0.5)

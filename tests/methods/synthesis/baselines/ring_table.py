@@ -10,7 +10,7 @@ import numpy as np
 
 from tacit.data.spec import Box, Discrete, PublicSpec
 from tacit.data.trajectories import Trajectories
-from tacit.privacy.ledger.ledger import Ledger
+from tacit.privacy.ledger.ledger import SUM, Ledger
 from tacit.privacy.vault.vault import Vault
 from tacit.units import Unit
 
@@ -41,7 +41,7 @@ def ring_columns() -> dict[str, np.ndarray]:
 def vault_in(folder: Path, columns: dict[str, np.ndarray] | None = None) -> Vault:
     """A vault that holds the rows, with a ledger of epsilon 20."""
     data = Trajectories.from_arrays(**(columns or ring_columns()), unit_ids=":transition", spec=SPEC, simulated=True)
-    return Vault(data, Ledger(folder / "run.ledger", UNIT, epsilon=20.0, delta=1e-5))
+    return Vault(data, Ledger(folder / "run.ledger", UNIT, epsilon=20.0, delta=1e-5, composition=SUM))
 
 
 def joint(columns: dict[str, np.ndarray], *names: str) -> np.ndarray:

@@ -26,7 +26,7 @@ from tacit.methods.synthesis.baselines.pate_gan import (
     waves,
 )
 from tacit.methods.synthesis.encoding import Encoder
-from tacit.privacy.ledger.ledger import Ledger
+from tacit.privacy.ledger.ledger import SUM, Ledger
 from tacit.privacy.noise.secret import SecretNoise
 from tacit.privacy.vault.plan import public_fields
 from tacit.privacy.vault.vault import Vault
@@ -56,7 +56,11 @@ def vault_of(
     data = Trajectories.from_arrays(
         **{field: columns[field] for field in FIELDS}, unit_ids=":transition", spec=spec, simulated=True
     )
-    return Vault(data, Ledger(folder / f"{name}.ledger", UNIT, epsilon=60.0, delta=4e-5), noise=noise)
+    return Vault(
+        data,
+        Ledger(folder / f"{name}.ledger", UNIT, epsilon=60.0, delta=4e-5, composition=SUM),
+        noise=noise,
+    )
 
 
 def plan_of(*, epsilon: float = 8.0, **fields: Any) -> PateGanPlan:

@@ -16,7 +16,7 @@ from tacit.methods.synthesis import Raking
 from tacit.methods.synthesis.baselines import raking_alone
 from tacit.methods.synthesis.baselines.raking_alone import RakedColumns, RakingPlan
 from tacit.privacy.certificate.certificate import Release
-from tacit.privacy.ledger.ledger import Ledger
+from tacit.privacy.ledger.ledger import SUM, Ledger
 from tacit.privacy.vault.plan import public_fields
 from tacit.privacy.vault.vault import Vault
 from tacit.units import Unit
@@ -40,7 +40,7 @@ def vault_of(folder: Path) -> Vault:
         spec=SPEC,
         simulated=True,
     )
-    return Vault(data, Ledger(folder / "ledger", UNIT, epsilon=30.0, delta=1e-3))
+    return Vault(data, Ledger(folder / "ledger", UNIT, epsilon=30.0, delta=1e-3, composition=SUM))
 
 
 @pytest.fixture(scope="module")

@@ -15,7 +15,7 @@ from tacit.methods.synthesis.encoding import Encoder
 from tacit.methods.synthesis.plan import Sampler
 from tacit.methods.synthesis.trajectories.fragments import FragmentEncoder, windows
 from tacit.methods.synthesis.trajectories.plan import TrajectoriesPlan
-from tacit.privacy.ledger.ledger import Ledger
+from tacit.privacy.ledger.ledger import SUM, Ledger
 from tacit.privacy.noise.secret import SecretNoise
 from tacit.privacy.vault.vault import Vault
 from tacit.units import Unit
@@ -90,5 +90,5 @@ def cut_of(data: Trajectories, codec: FragmentEncoder, rows: list[int]) -> tuple
 
 def vault_of(folder: Path, data: Trajectories, epsilon: float = 20.0, noise: SecretNoise | None = None) -> Vault:
     path = folder / "run.ledger"
-    ledger = Ledger(path) if path.exists() else Ledger(path, PEOPLE, epsilon=epsilon, delta=2e-4)
+    ledger = Ledger(path) if path.exists() else Ledger(path, PEOPLE, epsilon=epsilon, delta=2e-4, composition=SUM)
     return Vault(data, ledger, noise=noise)
