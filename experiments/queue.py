@@ -104,6 +104,7 @@ def command_line(
 
 
 QUEUE: tuple[Job, ...] = (
+    Job("ten_releases", 0.2),
     Job("improvement", 1.0),
     Job("improvement_null", 1.5),
     Job("mobility_attack", 1.0),

@@ -14,7 +14,6 @@ import numpy.typing as npt
 from tacit.data.spec import Box, Discrete, PublicSpec
 from tacit.envs.rollouts import Array, FloatArray, Policy, projected_bellman_error
 from tacit.envs.rollouts import collect as _collect
-from tacit.envs.rollouts import monte_carlo_values as _truth
 
 STATES = 40
 """The last one is absorbing."""
@@ -66,13 +65,6 @@ def values(gamma: float = GAMMA) -> FloatArray:
     """
     q = 0.5 / (1.0 - 0.5 * gamma)
     return np.asarray(q * (gamma * q) ** np.arange(STATES - 2, -1, -1.0))
-
-
-def monte_carlo_values(
-    policy: Policy, states: Array, *, rollouts: int, horizon: int = HORIZON, gamma: float = GAMMA, seed: int
-) -> tuple[FloatArray, FloatArray]:
-    """Values [S] of the states [S] and their standard errors by Monte Carlo; `values` has them exactly."""
-    return _truth(Chain(), policy, states, rollouts=rollouts, horizon=horizon, gamma=gamma, seed=seed)
 
 
 def expected_moments(gamma: float = GAMMA) -> tuple[FloatArray, FloatArray, FloatArray]:

@@ -11,8 +11,7 @@ makes falls rarer and rises more frequent, so that treating all the time is as w
 
 What is seen of a patient at a visit is the truth plus noise of that visit alone. So a policy that looks at the present
 visit only acts, on average over the noise, as a policy of the true patient and the visit, and its value is exact up to
-that average (`value`). And the best answer of one visit to all others is Bayes' rule in closed form
-(`best_memoryless_policy`).
+that average (`value`).
 """
 
 from __future__ import annotations
@@ -207,46 +206,15 @@ def value(policy: Policy, *, draws: int = 64, seed: int = 0, repeats: int = 8) -
     return float(np.mean(returns)), float(np.std(returns, ddof=1) / np.sqrt(repeats))
 
 
-@lru_cache(maxsize=2)
-def best_memoryless_policy(*, draws: int = 64, seed: int = 0, sweeps: int = 4) -> PosteriorPolicy:
-    """A policy of what is seen at the present visit that no change at a single visit improves (a local optimum).
-
-    From the last visit to the first, each visit gets its best answer: the posterior of the patient, given who comes to
-    it, times what treatments are worth given the later visits. No sweep can lower the value, but for the error of the
-    average over readings.
-
-    Args:
-        draws, seed: readings of every patient and visit that policies are averaged over.
-        sweeps: how often all visits are gone through.
-    """
-    generator = np.random.default_rng(seed)
-    values = optimal_value()[1]
-    _, occupancy = exact_value(np.eye(ACTIONS)[values.argmax(axis=-1)])
-    policy = PosteriorPolicy(occupancy[..., None] * values)
-    for _ in range(sweeps):
-        probabilities = _mean_probabilities(policy, draws, generator)
-        _, occupancy = exact_value(probabilities)
-        weights, next_values = np.zeros((HORIZON, *PATIENTS, ACTIONS)), np.zeros(PATIENTS)
-        for t in range(HORIZON - 1, -1, -1):
-            treatment_values = action_values(next_values)
-            weights[t] = occupancy[t][..., None] * treatment_values
-            chances = _mean_probabilities(PosteriorPolicy(weights), draws, generator, visits=(t,))
-            next_values = (chances[0] * treatment_values).sum(axis=-1)
-        policy = PosteriorPolicy(weights)
-    return policy
-
-
-def _mean_probabilities(
-    policy: Policy, draws: int, generator: np.random.Generator, visits: tuple[int, ...] = tuple(range(HORIZON))
-) -> FloatArray:
-    """Mean probabilities [len(visits), patients, A] of a policy over `draws` readings of each patient."""
+def _mean_probabilities(policy: Policy, draws: int, generator: np.random.Generator) -> FloatArray:
+    """Mean probabilities [visits, patients, A] of a policy over `draws` readings of each patient."""
     kind, flag, severity, burden = np.indices(GOING).reshape(4, -1).repeat(draws, axis=1)
-    probabilities = np.zeros((len(visits), *PATIENTS, ACTIONS))
-    for i, visit in enumerate(visits):
+    probabilities = np.zeros((HORIZON, *PATIENTS, ACTIONS))
+    for visit in range(HORIZON):
         observations = readings(kind, severity + 1, burden, generator.random((len(kind), 4)))
         observations = np.column_stack([observations, flag, np.full(len(kind), visit)]).astype(np.float32)
         mean = policy(observations).reshape(-1, draws, ACTIONS).mean(axis=1)
-        probabilities[i, :, :, 1:CRISIS] = mean.reshape(*GOING, ACTIONS)
+        probabilities[visit, :, :, 1:CRISIS] = mean.reshape(*GOING, ACTIONS)
     return probabilities
 
 

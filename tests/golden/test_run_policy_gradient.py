@@ -97,7 +97,7 @@ def pole(plan: pg.PolicyGradientPlan, policy: pg.Policy, *, priced: bool = False
 
 def recipe(name: str) -> Run:
     """The settings of a known task alone: what a run does is shown by the others."""
-    return Run(lambda folder: {}, lambda: (pg.recipes.find_recipe(name),))
+    return Run(lambda folder: {}, lambda: (pg.recipes.NAMED[name](rounds=200, users=8),))
 
 
 def general() -> tuple[Any, ...]:

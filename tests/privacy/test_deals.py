@@ -28,8 +28,6 @@ def test_places_are_those_of_blake2b():
     assert deals.words(NAMES, "seed", "fold").tolist() == expected
     assert deals.fold(NAMES, "seed").tolist() == [word >> 63 for word in expected]
     assert deals.choose(NAMES, "seed", 10, purpose="round").tolist() == [4, 9, 0]
-    expected = [0.550203960823407, 0.511990082994807, 0.5739334421829947]
-    assert deals.deal_uniforms(NAMES, "seed", purpose="slot").tolist() == expected
 
 
 def test_a_place_is_a_function_of_the_own_name_alone():
@@ -44,10 +42,6 @@ def test_places_are_even(n):
     counts = np.bincount(deals.choose(MANY, "seed", n, purpose="round"), minlength=n)
     assert len(counts) == n
     assert stats.chisquare(counts).pvalue > 1e-6 if n > 1 else counts[0] == len(MANY)
-
-
-def test_numbers_are_uniform():
-    assert stats.kstest(deals.deal_uniforms(MANY, "seed", purpose="round"), "uniform").pvalue > 1e-6
 
 
 @pytest.mark.parametrize(

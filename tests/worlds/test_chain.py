@@ -68,7 +68,9 @@ def test_population_is_what_trajectories_average_to() -> None:
 def test_monte_carlo_agrees_under_any_policy() -> None:
     states = np.array([0, 20, 38])
     for policy in (uniform_policy(2), skewed):
-        mean, error = chain.monte_carlo_values(policy, states, rollouts=20_000, seed=1)
+        mean, error = monte_carlo_values(
+            chain.Chain(), policy, states, rollouts=20_000, horizon=160, gamma=0.99, seed=1
+        )
         assert (np.abs(mean - chain.values()[states]) < 4.5 * error).all()
         assert error.max() < 5e-4
 

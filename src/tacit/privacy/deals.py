@@ -46,11 +46,6 @@ def choose(names: Names, seed: str, n: int, *, purpose: Purpose) -> NDArray[np.i
     return ((high * np.uint64(n)) >> np.uint64(32)).astype(np.int64)
 
 
-def deal_uniforms(names: Names, seed: str, *, purpose: Purpose) -> NDArray[np.float64]:
-    """A number in [0, 1) for each unit, [U], a multiple of 2^-53 (see `choose`)."""
-    return (words(names, seed, purpose) >> np.uint64(11)).astype(np.float64) * 2.0**-53
-
-
 def words(names: Names, seed: str, purpose: Purpose) -> NDArray[np.uint64]:
     """64 bits for each unit, [U]: BLAKE2b of its name, keyed by the seed, personal to the purpose."""
     if names.ndim != 2 or names.dtype != np.uint8:

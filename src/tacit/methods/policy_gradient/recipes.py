@@ -234,19 +234,6 @@ VOTED: dict[str, Callable[..., Recipe]] = {"HalfCheetah-v5": half_cheetah_votes,
 """Recipes of votes by the names of their tasks."""
 
 
-def find_recipe(name: str, *, rounds: int = 200, users: int = 8) -> Recipe:
-    """The recipe of a known task.
-
-    Raises:
-        PlanError: no recipe has this name.
-    """
-    if name not in NAMED:
-        what, expected = f"there is no recipe for {name!r}", f"one of {', '.join(NAMED)}"
-        remedy = "use recipes.general(spec, horizon=...) and tune it on a simulator"
-        raise PlanError(what, where="policy_gradient.recipes", expected=expected, remedy=remedy)
-    return NAMED[name](rounds=rounds, users=users)
-
-
 def _plan(
     rounds: int,
     users: int,
