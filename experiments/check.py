@@ -18,6 +18,7 @@ from experiments.queue import QUEUE
 from experiments.store import ROOT, Store
 
 EXPERIMENTS = (
+    "ten_releases",
     "maze_synthesis",
     "gpope_chain",
     "gpope_chain_baselines",

@@ -41,6 +41,7 @@ from experiments import (
     mobility_tables,
     ope_pages,
     synthesis_pages,
+    ten_releases,
     trajectory_pages,
 )
 from experiments.dppg_tables import markdown
@@ -137,6 +138,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "improvement_units": lambda: improvement.units(improvement.store()),
     "improvement_null": lambda: improvement_null.table(improvement_null.store()),
     "improvement_coverage": lambda: improvement.covered(improvement.store()),
+    "ten_releases": lambda: ten_releases.table(),
     "improvement_peers": lambda: improvement_peers.table(improvement_peers.store()),
     "improvement_peers_elsewhere": lambda: improvement_peers.table_elsewhere(improvement_peers.store()),
 }

@@ -7,7 +7,8 @@
 A key is RULE/SEED. A clinic of 2,000 patients improves its rule of treatment, evaluates its doctors, and hands out
 synthetic rows, in turn, until there are ten releases. All of them together are (4, 2.5e-4)-DP for every patient. Under
 "sum" each has a tenth of epsilon and of delta; under "gaussian" each has the epsilon with which ten fit as one Gaussian
-(`Composition(0)`). "alone" gives each the whole budget, which only the first could have: the ceiling.
+(`Composition(0)`). "alone" gives each the whole budget, which only the first could have: the ceiling. "nothing" reads
+no record: random treatments, the middle of the range, and uniform rows.
 
 "improve" is the policy's normalised return on fresh patients (0 a random treatment, 46 the doctors, 84 the best that
 sees the visit), "proven" the lower bound of the gain of a little advice, in points of return, "evaluate" the error of
@@ -34,7 +35,7 @@ from experiments.dppg_tables import markdown
 from experiments.improvement import main
 from experiments.improvement_worlds import world
 from experiments.store import RESULTS, Store
-from tacit.evaluation.fidelity import FIELDS, fidelity
+from tacit.evaluation.fidelity import FIELDS, fidelity, uniform_table
 from tacit.privacy.accounting import gaussian
 from tacit_worlds import clinic
 
@@ -43,7 +44,7 @@ PEOPLE, EPSILON = 2_000, 4.0
 DELTA, RUN_DELTA = 0.5 / PEOPLE, 0.05 / PEOPLE
 TURNS = ("improve", "evaluate", "synthesize")
 RELEASES = tuple(TURNS[i % 3] for i in range(10))
-RULES = ("sum", "gaussian", "alone")
+RULES = ("sum", "gaussian", "alone", "nothing")
 SEEDS = tuple(range(300, 310))
 ROWS = 10_000
 COMMON: dict[str, Any] = {"gamma": 1.0, "horizon": clinic.HORIZON, "episodes_per_unit": 4, "range": (-9.0, 5.0)}
@@ -61,13 +62,14 @@ def rows() -> list[str]:
 
 def budget(rule: str) -> dict[str, float]:
     """Of the ledger, by the words of `Study`."""
-    whole = {"sum": 1.0, "gaussian": 0.0, "alone": 0.0}[rule]
-    return {"budget_epsilon": EPSILON, "budget_delta": DELTA, "budget_sampled": whole}
+    return {"budget_epsilon": EPSILON, "budget_delta": DELTA, "budget_sampled": float(rule == "sum")}
 
 
 @cache
 def epsilon(rule: str) -> float:
     """Of one release at `RUN_DELTA`."""
+    if rule == "nothing":
+        return 0.0
     if rule == "sum":
         return EPSILON / len(RELEASES)
     whole = gaussian.mu_of(Fraction(repr(EPSILON)), Fraction(repr(DELTA)))
@@ -100,6 +102,13 @@ def run_row(key: str, results: Store) -> None:
     data, truth = here.data(PEOPLE, seed), mean_return()
     columns = {name: value for name, value in here.collect(PEOPLE, seed).items() if name in FIELDS}
     found: dict[str, list[float]] = {name: [] for name in ("improve", "proven", "evaluate", "width", "synthesize")}
+    if rule == "nothing":
+        low, high = COMMON["range"]
+        uniform = fidelity(columns, uniform_table(here.spec, rows=ROWS, seed=seed), spec=here.spec)
+        found = {"improve": [0.0], "proven": [0.0], "evaluate": [abs((low + high) / 2 - truth)], "width": [high - low]}
+        found["synthesize"] = [100 * uniform.marginal]
+        results.put(key, dataset="simulated clinic", seed=seed, values={**found, "spent": [0.0, 0.0]})
+        return
     with tempfile.TemporaryDirectory() as folder:
         for number, verb in enumerate(RELEASES):
             ledger = Path(folder, f"ledger{number if rule == 'alone' else ''}")
@@ -168,8 +177,8 @@ def table() -> str:
         each = [means(results, rule, value) for rule in RULES]
         each.append(each[1] - each[0])
         found.append([value, *(f"{one.mean():.3g} ± {quantile * one.std(ddof=1):.2g}" for one in each)])
-    head = [f"{rule} (epsilon {epsilon(rule):.3g} each)" for rule in RULES]
-    return markdown(["utility", *head, "gaussian - sum"], found)
+    head = [f"{rule} (epsilon {epsilon(rule):.3g} each)" for rule in RULES[:3]]
+    return markdown(["utility", *head, "nothing", "gaussian - sum"], found)
 
 
 if __name__ == "__main__":
