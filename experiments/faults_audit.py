@@ -76,8 +76,8 @@ def _people(say: Say) -> None:
     """Everybody whom the register let in has contributed when the next sum leaves."""
     admit, release, admitted = Register.reserve, UserVault.noisy_sum, list[str]()
 
-    def reserve(self: Register, plan_id: str, people: Sequence[str], most: int) -> Any:
-        granted = admit(self, plan_id, people, most)
+    def reserve(self: Register, plan_id: str, people: Sequence[str], cap: int) -> Any:
+        granted = admit(self, plan_id, people, cap)
         admitted[:] = [f"person {plan_id} {name}" for name, yes in zip(people, granted, strict=True) if yes]
         return granted
 
@@ -88,7 +88,7 @@ def _people(say: Say) -> None:
         admitted.clear()
         return value
 
-    Register.reserve = reserve  # type: ignore[method-assign]
+    Register.reserve = reserve  # type: ignore[method-assign,assignment]
     UserVault.noisy_sum = noisy_sum  # type: ignore[method-assign,assignment]
 
 

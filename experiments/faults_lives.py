@@ -292,7 +292,7 @@ class _Phones:
     def enter(self, population: int) -> object:
         return self
 
-    def sums(self, query: Query) -> Answer:
+    def ask(self, query: Query) -> Answer:
         total = zeros(query.part, query.size)
         for phone in self._phones:
             total = total + phone.answer(query.plan_id, query.part.name, query.step, query.public, query.size)

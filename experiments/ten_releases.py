@@ -178,7 +178,7 @@ def table() -> str:
         each.append(each[1] - each[0])
         found.append([value, *(f"{one.mean():.3g} ± {quantile * one.std(ddof=1):.2g}" for one in each)])
     head = [f"{rule} (epsilon {epsilon(rule):.3g} each)" for rule in RULES[:3]]
-    return markdown(["utility", *head, "nothing", "gaussian - sum"], found)
+    return markdown([*head, "nothing", "gaussian - sum"], found)
 
 
 if __name__ == "__main__":
