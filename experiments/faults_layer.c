@@ -215,6 +215,12 @@ int rename(const char *from, const char *to) {
     return result;
 }
 
+int renameat(int from_folder, const char *from, int to_folder, const char *to) {
+    REAL(renameat, int, int, const char *, int, const char *);
+    if (inside(from)) return rename(from, to); /* a whole path: the folders say nothing */
+    return real(from_folder, from, to_folder, to);
+}
+
 int unlink(const char *path) {
     REAL(unlink, int, const char *);
     if (!inside(path)) return real(path);

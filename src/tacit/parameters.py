@@ -137,7 +137,11 @@ def declared_parameters(path: str) -> tuple[Parameter, ...]:
     node, source = _class(path)
     pairs = zip(node.body, [*node.body[1:], None], strict=True)
     module = path.partition(":")[0]
-    return tuple(_parameter(field, after, module, source) for field, after in pairs if _is_field(field))
+    return tuple(
+        _parameter(node, after, module, source)
+        for node, after in pairs
+        if isinstance(node, ast.AnnAssign) and not ast.unparse(node.annotation).startswith("ClassVar")
+    )
 
 
 def _statement(source: str, start: str) -> str | None:
@@ -146,12 +150,7 @@ def _statement(source: str, start: str) -> str | None:
     return None if found is None else found[0]
 
 
-def _is_field(node: ast.stmt) -> bool:
-    return isinstance(node, ast.AnnAssign) and not ast.unparse(node.annotation).startswith("ClassVar")
-
-
-def _parameter(field: ast.stmt, next_statement: ast.stmt | None, module: str, source: str) -> Parameter:
-    assert isinstance(field, ast.AnnAssign)
+def _parameter(field: ast.AnnAssign, next_statement: ast.stmt | None, module: str, source: str) -> Parameter:
     annotation = field.annotation
     option = isinstance(annotation, ast.Subscript) and ast.unparse(annotation.value) == "Option"
     if isinstance(annotation, ast.Subscript) and option:

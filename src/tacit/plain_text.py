@@ -18,8 +18,11 @@ def is_printable(text: str, *, lines: bool = False) -> bool:
 
 def escape(text: str) -> str:
     """The text with every other character as Python writes it in a literal, such as \\x1b; line ends and tabs stay."""
-    return text if is_printable(text, lines=True) else "".join(map(_escape_character, text))
-
-
-def _escape_character(character: str) -> str:
-    return character if is_printable(character, lines=True) else character.encode("unicode_escape").decode("ascii")
+    return (
+        text
+        if is_printable(text, lines=True)
+        else "".join(
+            character if is_printable(character, lines=True) else character.encode("unicode_escape").decode("ascii")
+            for character in text
+        )
+    )

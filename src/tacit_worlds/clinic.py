@@ -246,12 +246,13 @@ def collect(
     kind = _inverse_cdf(uniforms[:, 0], STARTS.sum(axis=(1, 2, 3)))
     state = Clinic().admit(kind[owner], uniforms[owner, 1], generator)
     course_lengths = generator.geometric(lost, len(owner)) if lost else np.full(len(owner), HORIZON)
-
-    def treat(observations: Array) -> FloatArray:
-        return staff.probabilities(observations[:, :-1], observations[:, -1].astype(np.int64))
-
-    ward = _Ward(state, doctor[owner])
-    columns = _collect(ward, treat, len(owner), seed=int(generator.integers(2**62)), horizon=HORIZON)
+    columns = _collect(
+        _Ward(state, doctor[owner]),
+        lambda seen: staff.probabilities(seen[:, :-1], seen[:, -1].astype(np.int64)),
+        len(owner),
+        seed=int(generator.integers(2**62)),
+        horizon=HORIZON,
+    )
     course, visit = columns["episode_ids"], columns["observations"][:, 5].astype(np.int64) + 1
     for name in ("observations", "next_observations"):
         columns[name] = columns[name][:, :-1]

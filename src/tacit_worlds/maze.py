@@ -29,7 +29,6 @@ from tacit_worlds.maze_layouts import (
     MazeLayout,
     blocked_zones,
     distances,
-    far_cells,
     free_cells,
     walls,
     zone,
@@ -37,11 +36,9 @@ from tacit_worlds.maze_layouts import (
 )
 
 __all__ = [
-    "D_GAIN",
     "JITTER",
     "LAYOUTS",
     "LONGEST",
-    "P_GAIN",
     "REACHED",
     "SHORTEST",
     "FloatArray",
@@ -51,7 +48,6 @@ __all__ = [
     "WaypointController",
     "collect",
     "controller_policy",
-    "far_cells",
     "goal_episodes",
     "in_wall",
     "normalized_returns",

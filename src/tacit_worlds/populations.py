@@ -39,7 +39,6 @@ __all__ = [
     "cart_pole_gains",
     "log_blocks",
     "logs",
-    "perturb_gains",
     "policies",
     "population",
     "returns",
@@ -96,12 +95,6 @@ def tuned_gains(world: Name) -> FloatArray:
     """Gains of a world's tuned controllers [settings, ...], as `python -m experiments.tune_controllers` writes them."""
     controllers: dict[str, Any] = json.loads(resources.files("tacit_worlds").joinpath("controllers.json").read_text())
     return np.array(controllers[world]["gains"]).reshape(-1, *controllers[world]["shape"])
-
-
-def perturb_gains(gains: FloatArray, noise: FloatArray, generator: np.random.Generator) -> FloatArray:
-    """Gains [m, ...], each times 1 + s z with the expert's own s, `noise` [m]."""
-    spread = noise.reshape(-1, *(1,) * (gains.ndim - 1))
-    return np.asarray(gains * (1.0 + spread * generator.normal(size=gains.shape)))
 
 
 def policies(world: Name, gains: FloatArray, floor: float) -> StackedPolicies:
@@ -344,7 +337,8 @@ def population(world: World, kind: Kind, experts: int = 3_000, *, seed: int, flo
     gains = cart_pole_gains() if world.name == "cart_pole" else tuned_gains(world.name)
     chosen = np.resize(drawn.permutation(len(gains)), experts)
     noise = np.full(experts, GOOD) if kind == "good" else drawn.spawn(1)[0].uniform(0.0, WORST, experts)
-    return policies(world.name, perturb_gains(gains[chosen], noise, drawn), floor)
+    spread = noise.reshape(-1, *(1,) * (gains.ndim - 1))  # each expert's own
+    return policies(world.name, gains[chosen] * (1.0 + spread * drawn.normal(size=gains[chosen].shape)), floor)
 
 
 @dataclass(frozen=True, eq=False)

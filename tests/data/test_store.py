@@ -57,9 +57,9 @@ def test_the_name_of_the_column_of_the_units_is_kept(tmp_path: Path) -> None:
     for unit, kept in (("doctor", "doctor"), (":episode", None)):
         folder = tmp_path / unit.strip(":")
         Trajectories.from_npz(tmp_path / "a.npz", unit=unit, episode="stay", spec=SPEC, store=folder)
-        assert store.read_unit(folder) == kept
+        assert store.read_public(folder).unit == kept
         Trajectories.open(folder).save(tmp_path / f"copy of {folder.name}")
-        assert store.read_unit(tmp_path / f"copy of {folder.name}") == kept
+        assert store.read_public(tmp_path / f"copy of {folder.name}").unit == kept
 
 
 def test_an_unknown_kind_of_unit_or_law_is_damage(tmp_path: Path) -> None:

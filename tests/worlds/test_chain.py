@@ -8,7 +8,7 @@ import pytest
 
 from tacit.data.spec import Discrete
 from tacit.data.trajectories import Trajectories
-from tacit.envs.rollouts import uniform_policy
+from tacit.envs.rollouts import monte_carlo_values, uniform_policy
 from tacit_worlds import chain
 
 

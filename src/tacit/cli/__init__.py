@@ -36,11 +36,7 @@ def main(words: Sequence[str] | None = None) -> int:
 
 
 def _drop_unread() -> bool:
-    """Send output whose reader has gone to the null device, so that the interpreter's last flush cannot fail.
-
-    Returns:
-        Whether there was such output.
-    """
+    """Whether there is output whose reader has gone; it goes to the null device, lest the last flush fail."""
     unread = [descriptor for descriptor in (1, 2) if _is_unread(descriptor)]
     for descriptor in unread:
         null = os.open(os.devnull, os.O_WRONLY)

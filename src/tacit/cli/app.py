@@ -193,13 +193,7 @@ def _join_expressions(words: Sequence[str]) -> list[str]:
 
 
 def _parse(words: list[str]) -> object:
-    """The command of these words; with --config, what its file says stands where the words say nothing.
-
-    Raises:
-        SystemExit: the words are wrong, or ask for help.
-        FileError: the file of options cannot be read.
-        PlanError: it has an unknown option, or a value of another type.
-    """
+    """The command of these words; with --config, what its file says stands where the words say nothing."""
     of_study = verbs.file_command(words)
     kind, file = of_study or _CONFIGURED.get(words[0] if words else ""), find_config(words)
     if kind is not None and file is not None:

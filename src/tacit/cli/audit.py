@@ -40,7 +40,9 @@ def audit(command: AuditCommand) -> None:
         what = "nothing is" if command.run is None and not names else "several things are"
         expected = "the folder of a run, or --all, or --methods NAME..."
         raise option_error("audit", f"{what} named to audit", expected, "name one of them")
-    effort = _effort(command)
+    effort = audits.QUICK if command.quick else audits.FULL
+    if command.runs is not None:
+        effort = audits.Effort(fused=command.runs, single=command.runs, crowded=effort.crowded)
     if command.run is not None:
         results = [_audit_run(command, RunFolder(command.run), effort)]
     else:
@@ -60,20 +62,6 @@ def audit(command: AuditCommand) -> None:
         )
 
 
-def _effort(command: AuditCommand) -> audits.Effort:
-    least = audits.QUICK if command.quick else audits.FULL
-    if command.runs is None:
-        return least
-    return audits.Effort(fused=command.runs, single=command.runs, crowded=least.crowded)
-
-
-def _jobs(command: AuditCommand) -> int:
-    jobs = command.jobs if command.jobs is not None else os.cpu_count() or 1
-    if jobs < 1:
-        raise option_error("audit", f"{jobs} processes", "at least 1", "choose --jobs 1 or more")
-    return jobs
-
-
 def _audit_run(command: AuditCommand, run: RunFolder, effort: audits.Effort) -> Found:
     """Audit the sums of a run's certificate, and write what was found beside it."""
     path = run.resolve(CERTIFICATE)
@@ -87,6 +75,9 @@ def _audit_run(command: AuditCommand, run: RunFolder, effort: audits.Effort) -> 
 
 def _run_audit(command: AuditCommand, source: str | Mapping[str, Any], name: str, effort: audits.Effort) -> Found:
     began = _seconds()
+    jobs = command.jobs if command.jobs is not None else os.cpu_count() or 1
+    if jobs < 1:
+        raise option_error("audit", f"{jobs} processes", "at least 1", "choose --jobs 1 or more")
     with progress(f"Auditing {name}") as advance:
         found = audits.audit(
             source,
@@ -94,7 +85,7 @@ def _run_audit(command: AuditCommand, source: str | Mapping[str, Any], name: str
             delta=command.delta,
             effort=effort,
             confidence=command.confidence,
-            jobs=_jobs(command),
+            jobs=jobs,
             ray=command.ray,
             progress=advance,
         )
@@ -110,7 +101,7 @@ def _seconds() -> float:
 def _show(results: list[Found]) -> None:
     table = Table(*COLUMNS, box=None, pad_edge=False)
     for result, seconds in results:
-        best = result.best_finding
+        best = max(result.findings, key=lambda finding: finding.lower_bound)
         by = f"{best.way}, by law" if (best.by_law or 0.0) > best.epsilon else best.way
         mark = "" if result.is_upheld else "  REFUTED"
         table.add_row(

@@ -16,7 +16,7 @@ from tacit.cli.data_declarations import DataChain, DataClinic, DataInspect, Data
 from tacit.data import fields_of
 from tacit.data.sources.tables import parquet_description
 from tacit.data.spec import PublicSpec
-from tacit.data.store import read_queried, read_unit
+from tacit.data.store import read_public
 from tacit.data.trajectories import Trajectories
 from tacit.errors import DataError, FileError
 from tacit.privacy.certificate.certificate import Certificate
@@ -117,11 +117,7 @@ def _episodes(layout: str, episodes: int, *, seed: int) -> Trajectories:
 
 
 def _worlds(layout: str, mazes: int, episodes: int | None, *, seed: int) -> Trajectories:
-    """Whole episodes of random mazes, each maze a unit.
-
-    Raises:
-        DataError: there is no such layout, no maze, or no number of episodes.
-    """
+    """Whole episodes of random mazes, each maze a unit; errors as of `simulate`."""
     _require_layout(layout, mazes, "mazes")
     _require_layout(layout, episodes or 0, "episodes")
     assert episodes is not None
@@ -167,8 +163,8 @@ def inspect(command: DataInspect) -> None:
     if path.suffix.lower() == ".parquet":
         summary, drawn, certificate = *_describe_parquet(path), path
     else:
-        summary, unit, certificate = summarise(path), read_unit(path), path / CERTIFICATE
-        queried = read_queried(path)
+        summary, certificate = summarise(path), path / CERTIFICATE
+        *_, unit, queried, _ = read_public(path)
         drawn = Certificate.load(certificate) if summary["simulated"] and certificate.is_file() else None
     if command.json:
         say_json({**summary, "unit": unit, "queried": queried, "promise": None if drawn is None else drawn.sentence})

@@ -139,7 +139,11 @@ def demo(command: Demo) -> None:
     require_free(command.out, resume=command.resume)
     with _step(watch, "Calibrating the noise"):
         unit = Unit("transition", "add_or_remove", size.population)
-        plan = _make_plan(size).calibrate(unit=unit, epsilon=command.epsilon, delta=DELTA)
+        maze = simulators.load("maze")
+        raking = Raking.plane(maze.spec(maze.LAYOUTS[LAYOUT]), population=size.population)  # weights the rows
+        raking = dataclasses.replace(raking, pool=size.pool or raking.pool)
+        plan = dataclasses.replace(size.plan, raking=raking)
+        plan = plan.calibrate(unit=unit, epsilon=command.epsilon, delta=DELTA)
     say(str(plan))
     say(f"Network: {plan.width} units wide, {plan.depth} blocks deep. Private rows: {size.population:,}.")
     with _step(watch, f"Simulating {size.population:,} transitions of the {LAYOUT} maze"):
@@ -178,13 +182,6 @@ def _step(watch: Stopwatch, title: str) -> Iterator[Advance]:
     """Show how far a phase of the demo is, and time it."""
     with progress(title) as advance, watch.phase(title):
         yield advance
-
-
-def _make_plan(size: DemoSize) -> TransitionsPlan:
-    """The plan, and noisy histograms by which its rows are weighted."""
-    maze = simulators.load("maze")
-    raking = Raking.plane(maze.spec(maze.LAYOUTS[LAYOUT]), population=size.population)
-    return dataclasses.replace(size.plan, raking=dataclasses.replace(raking, pool=size.pool or raking.pool))
 
 
 def _sections(

@@ -137,11 +137,7 @@ def _content(path: Path, name: str) -> dict[str, Any]:
 
 
 def _convert(hint: Any, value: Any) -> Any:
-    """A value of TOML or JSON as one of an option's type.
-
-    Raises:
-        ValueError: it is none.
-    """
+    """A value of TOML or JSON as one of an option's type; a ValueError where it is none."""
     if get_origin(hint) in (Union, UnionType):
         (hint,) = (kind for kind in get_args(hint) if kind is not NoneType)
     kinds = get_args(hint)

@@ -133,9 +133,3 @@ class Names:
     def has_twins(self) -> bool:
         """Whether two units have ids that differ by case or form alone."""
         return has_duplicates(np.frombuffer(bytes(self._folds), np.uint8).reshape(-1, NAME_BYTES))
-
-
-def first_places(codes: Array, known: int) -> Array:
-    """Where each new code, `known` and above, occurs first, in the order of the codes."""
-    new = np.flatnonzero(codes >= known)
-    return new[np.unique(codes[new], return_index=True)[1]]

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from tacit.data import unit_keys
-from tacit.data.codes import Codes, Digests, Names, first_places
+from tacit.data.codes import Codes, Digests, Names
 from tacit.data.columns import BadCell, encode_cells
 from tacit.data.spec import Discrete, PublicSpec, Space
 from tacit.data.store import CHUNK, NAMES, Array, FolderColumns, MemoryColumns, StoredRecords, UnitKind, layout
@@ -232,7 +232,8 @@ class Ingest:
         else:
             ids, known = self._ids(units, "unit"), self._units.count
             codes = self._units.encode(ids)
-            new = [str(key) for key in ids[first_places(codes, known)].tolist()]
+            fresh = np.flatnonzero(codes >= known)  # in the order of the codes, where each occurs first
+            new = [str(key) for key in ids[fresh[np.unique(codes[fresh], return_index=True)[1]]].tolist()]
             self._sink.append(NAMES, self._names.add(new, whole=self._kinds["unit"] == unit_keys.WHOLE))
             if self._digests is not None:
                 self._digests.add(new)

@@ -243,7 +243,6 @@ def _groups(records: StoredRecords) -> Iterator[slice]:
 
 
 def _table(records: StoredRecords, data: TrajectoriesLike, rows: slice, described: str) -> Any:
-    """Some of the rows as a table."""
     import pyarrow as pa
 
     arrays: dict[str, Any] = {}
@@ -278,7 +277,6 @@ def _cells(space: Space | None, numbers: Array) -> list[Any]:
 
 
 def _decode_labels(table: Any) -> Any:
-    """The table with its labels as texts."""
     import pyarrow as pa
 
     plain = [field.with_type(pa.string()) if pa.types.is_dictionary(field.type) else field for field in table.schema]

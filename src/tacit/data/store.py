@@ -235,7 +235,7 @@ def read(folder: str | os.PathLike[str]) -> tuple[PublicSpec, bool, StoredRecord
         FileError: a file is missing, truncated, of another kind or a link to outside the folder.
     """
     folder = Path(folder)
-    public = _read_public(folder)
+    public = read_public(folder)
     spec, simulated = public.spec, public.simulated
     expected = {**layout(spec), **{name: (np.dtype(np.int64), ()) for name in INDEX}}
     arrays = {name: _map(folder / f"{name}.npy", *kind) for name, kind in expected.items()}
@@ -272,30 +272,7 @@ def read_spec(folder: Path) -> tuple[PublicSpec, bool, UnitKind]:
     Raises:
         FileError: `spec.json` is missing or damaged.
     """
-    return _read_public(folder)[:3]
-
-
-def read_unit(folder: Path) -> str | None:
-    """What the units are called (the name of their ids' column, or `name_units`); None without ids, or a name.
-
-    Raises:
-        FileError: `spec.json` is missing or damaged.
-    """
-    return _read_public(folder).unit
-
-
-def read_queried(folder: Path) -> bool:
-    """Whether a query made the records, of which nobody checked that it mixes no units.
-
-    Raises:
-        FileError: `spec.json` is missing or damaged.
-    """
-    return _read_public(folder).queried
-
-
-def read_unit_key(folder: Path) -> UnitKey | None:
-    """What ids are that differ by case or form alone, if anybody said it."""
-    return _read_public(folder).unit_key
+    return read_public(folder)[:3]
 
 
 def name_units(folder: Path, name: str) -> None:
@@ -309,7 +286,7 @@ def name_units(folder: Path, name: str) -> None:
         plain_files.write(folder / "spec.json", json.dumps({**metadata, "unit": name}, indent=1))
 
 
-class _Public(NamedTuple):
+class PublicPart(NamedTuple):
     """What `spec.json` says."""
 
     spec: PublicSpec
@@ -320,8 +297,13 @@ class _Public(NamedTuple):
     unit_key: UnitKey | None
 
 
-def _read_public(folder: Path) -> _Public:
-    public: _Public | None = None
+def read_public(folder: Path) -> PublicPart:
+    """What `spec.json` of a native folder says.
+
+    Raises:
+        FileError: it is missing or damaged.
+    """
+    public: PublicPart | None = None
     path = folder / "spec.json"
     with contextlib.suppress(OSError, ValueError, KeyError, TypeError, RecursionError, OverflowError, DataError):
         if not path.is_symlink():
@@ -337,7 +319,7 @@ def _read_public(folder: Path) -> _Public:
     return public
 
 
-def _public(metadata: Any) -> _Public | None:
+def _public(metadata: Any) -> PublicPart | None:
     if not isinstance(metadata, dict) or {**metadata, **FORMAT} != metadata:
         return None
     simulated, owner, unit = metadata["simulated"], metadata["owner"], metadata.get("unit")
@@ -346,7 +328,7 @@ def _public(metadata: Any) -> _Public | None:
         return None
     if not isinstance(queried, bool) or unit_key not in (None, *get_args(UnitKey)):
         return None
-    return _Public(PublicSpec.from_json(metadata["spec"]), simulated, owner, unit, queried, unit_key)
+    return PublicPart(PublicSpec.from_json(metadata["spec"]), simulated, owner, unit, queried, unit_key)
 
 
 def chunks(column: Array) -> Iterator[Array]:

@@ -88,7 +88,6 @@ class LastingUsers:
         return rows | {"mask": np.ones((len(slots), self._horizon), bool)}
 
     def _begin_episodes(self, mask: Array, generator: np.random.Generator) -> None:
-        """A fresh episode for these slots."""
         if not mask.any():
             return
         state = self._domain.starts(int(mask.sum()), generator)

@@ -301,7 +301,8 @@ class SimulatedUsers:
             what = "a parameter is out of range"
             expected = "horizon, repeat, replicates >= 1; seed, pool, rounds >= 0; missing in [0, 1]"
             raise DataError(what, where="SimulatedUsers", expected=expected, remedy="correct the parameter")
-        self.spec = _with_summed_rewards(spec, repeat)
+        low, high = spec.reward.low[0], spec.reward.high[0]  # of a sum of 1 to `repeat` rewards
+        self.spec = replace(spec, reward=Box((min(low, repeat * low),), (max(high, repeat * high),)))
         self.replicates = replicates
         self.slot = -(-horizon // repeat)
         self._domain, self._horizon, self._repeat, self._restarts = domain, horizon, repeat, restarts
@@ -355,9 +356,3 @@ def _join_episodes(rows: dict[str, Array], episodes: int) -> dict[str, Array]:
     order = np.argsort(~mask, axis=1, kind="stable")
     person = np.arange(people)[:, None]
     return {name: column.reshape(*mask.shape, *column.shape[2:])[person, order] for name, column in rows.items()}
-
-
-def _with_summed_rewards(spec: PublicSpec, repeat: int) -> PublicSpec:
-    """The spec with the bounds of the sum of 1 to `repeat` rewards."""
-    low, high = spec.reward.low[0], spec.reward.high[0]
-    return replace(spec, reward=Box((min(low, repeat * low),), (max(high, repeat * high),)))

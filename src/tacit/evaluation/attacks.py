@@ -15,7 +15,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,7 +23,7 @@ from scipy import special
 
 from tacit.data.mobility import days as movement
 from tacit.data.mobility.days import LAST, SLOTS, Days
-from tacit.envs.movement import possible_actions
+from tacit.envs.movement import MovementPolicy, possible_actions
 from tacit.errors import DataError
 from tacit.evaluation.lower_bounds import Counts, Rate, epsilon_lower_bound, mu_lower_bound
 
@@ -279,19 +279,6 @@ def _data_error(what: str, expected: str) -> DataError:
 Ints = NDArray[np.int64]
 MIN_PROBABILITY = 1e-6
 """The least probability of an action: what a policy rules out is no proof of absence."""
-
-
-class MovementPolicy(Protocol):
-    """A policy of movement, as simulators have it."""
-
-    @property
-    def kinds(self) -> int:
-        """Latent types of day, uniform."""
-
-    def probabilities(
-        self, kind: Ints, slot: int, distinct: Ints, stay: Ints, home: NDArray[np.bool_]
-    ) -> NDArray[np.float64]:
-        """Of the five actions, or of the papers' four, [n, 5 or 4]."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -111,7 +111,6 @@ def importance_ratios(rows: Table, policy: Target, behaviour: DiscretePolicy | N
 
 
 def _episode_starts(rows: Table) -> NDArray[np.int64]:
-    """First rows of episodes."""
     episode_ends = np.asarray(rows["terminations"]) | np.asarray(rows["truncations"])
     gap = np.asarray(rows["observations"])[1:] != np.asarray(rows["next_observations"])[:-1]
     new = episode_ends[:-1] | (gap if gap.ndim == 1 else gap.any(axis=1))

@@ -202,7 +202,6 @@ def _possible_plans(certificate: Certificate) -> list[Any]:
 
 
 def _kind_name(value: object) -> str | None:
-    """The kind of a value, if it has one."""
     return list_kinds().get(f"{type(value).__module__}:{type(value).__qualname__}")
 
 

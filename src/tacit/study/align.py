@@ -192,8 +192,6 @@ def align(
 
 @dataclass(frozen=True)
 class _Alignment:
-    """One alignment that was asked for."""
-
     curator: Curator
     texts: Texts
     plan: AlignmentPlan | PreferencePlan

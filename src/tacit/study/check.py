@@ -65,12 +65,13 @@ def _faults(step: Any) -> Iterator[str]:
 
 def _check_imported(records: Path, values: Mapping[str, Any], notes: list[str]) -> Iterator[str]:
     """What is wrong with a study of a folder that was imported."""
-    from tacit.data.store import read_spec, read_unit
+    from tacit.data.store import read_public, read_spec
 
     spec = read_spec(records)[0]
     notes += describe_spec(spec)
     if isinstance(unit := values.get("unit"), str) and unit:
-        yield from _faults(lambda: require_name(read_unit(records), unit, str(records), SilentNarrator(), ids=False))
+        named = read_public(records).unit
+        yield from _faults(lambda: require_name(named, unit, str(records), SilentNarrator(), ids=False))
     for name in ("spec", "reading"):
         if values.get(name):
             yield f"{name} has no meaning for records that were imported: they have their bounds"

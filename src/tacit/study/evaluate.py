@@ -217,7 +217,10 @@ def _release(
         if comparison.overlap is not None:
             with narrator.progress("Comparing the policies with privacy"):
                 overlap_release = fit(comparison.overlap, vault, policy, behaviour=known, origin=origin)
-            overlap = _save_overlap(overlap_release, run)
+            overlap = overlap_release.value.diagnostics
+            if run is not None:
+                run.write(OVERLAP, overlap_release.value.to_json())
+                overlap_release.certificate.save(run.resolve(OVERLAP_CERTIFICATE))
         with narrator.progress("Evaluating with privacy"):
             release = fit(plan, vault, policy, behaviour=known, origin=origin)
         if run is not None:
@@ -271,7 +274,6 @@ def _overlap(problem: Problem, level: float, share: float, *, on_policy: bool) -
 
 
 def _plan(method: str, fields: dict[str, Any], spec: PublicSpec, features: str | None, *, on_policy: bool) -> Any:
-    """The plan of a method, not calibrated."""
     for name in fields.keys() - words.method_options("evaluate", method).keys():
         methods = [other for other in list_names("evaluate") if name in words.method_options("evaluate", other)]
         if methods:
@@ -393,14 +395,6 @@ def _plan_id(named: str) -> str:
     certificates = (Path(named) / CERTIFICATE, Path(named) / "policy" / CERTIFICATE)
     found = next((path for path in certificates if path.is_file()), None)
     return named if found is None else Certificate.load(found).plan_id
-
-
-def _save_overlap(release: Release[Evaluation], run: RunFolder | None) -> Mapping[str, Any]:
-    """How alike the two policies are, saved with a certificate of its own."""
-    if run is not None:
-        run.write(OVERLAP, release.value.to_json())
-        release.certificate.save(run.resolve(OVERLAP_CERTIFICATE))
-    return release.value.diagnostics
 
 
 def _diagnose(curator: Curator, run: RunFolder, vault: Vault, evaluation: Evaluation, comparison: _Comparison) -> None:

@@ -141,8 +141,6 @@ def imitate(
 
 @dataclasses.dataclass(frozen=True)
 class _Imitation:
-    """One imitation that was asked for."""
-
     curator: Curator
     plan: Plan
     grid: Grid
@@ -304,7 +302,6 @@ def _require_grid(plan: Plan, grid: Grid) -> None:
 
 
 def _noise_only_plan(plan: Plan) -> Plan:
-    """What noise alone makes."""
     from tacit.methods.mobility import pategail
 
     # A linear critic has no such control, and that of a table of rewards takes its place.

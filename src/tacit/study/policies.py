@@ -24,8 +24,6 @@ from tacit.methods.policy_gradient import TrainedPolicies
 from tacit.privacy.certificate.certificate import Release
 from tacit.study.words import option_error
 
-STATE_DICT = ".safetensors"
-
 
 def memory_of(value: Any) -> Memory | None:
     """What a released policy acts on in place of observations, if that is a memory."""

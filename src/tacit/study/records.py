@@ -151,11 +151,11 @@ def resolve_source(
         require_name(unit_id_name(records), unit, "Study", narrator, ids=kind == "id")
         place = _require_ledger(ledger)
         return Source("Study", records.spec, unit, records.simulated, None, bind_to_ledger(records, place), kind=kind)
-    from tacit.data.store import read_spec, read_unit
+    from tacit.data.store import read_public, read_spec
 
     assert path is not None
     known, simulated, kind = read_spec(path)
-    require_name(read_unit(path), unit, str(path), narrator, ids=kind == "id")
+    require_name(read_public(path).unit, unit, str(path), narrator, ids=kind == "id")
     return Source(str(path), known, unit, simulated, path, lambda: lead.open(path), kind=kind)
 
 
@@ -344,7 +344,8 @@ def find_ranks() -> Ranks | None:
         return None
     from tacit.privacy.vault.ranks import Ranks
 
-    return Ranks() if Ranks.is_started() else None
+    started = {"RANK", "WORLD_SIZE", "MASTER_ADDR"} <= os.environ.keys()
+    return Ranks() if started else None
 
 
 def _read_shards(folder: Path, ranks: Ranks | None, key: bytes | None = None) -> Trajectories:

@@ -331,10 +331,8 @@ def _plan(people: EnrolledPeople, arguments: Mapping[str, Any], settings: Mappin
 def _report_plans(
     people: EnrolledPeople, released: AnyPlan, arguments: Mapping[str, Any], settings: Mapping[str, Any]
 ) -> list[ReportRow]:
-    """What the report shows, the largest epsilon first.
-
-    The published recipe is compared with this library's, whose guarantee holds, and the labels say so.
-    """
+    """What the report shows, the largest epsilon first."""
+    # The published recipe is compared with this library's, whose guarantee holds, and the labels say so.
     from tacit.study.people import noise_only_plan, noiseless_plan
 
     epsilon, paper = arguments["epsilon"], "paper" in arguments

@@ -41,6 +41,30 @@ def test_a_checkpoint_is_its_owners_alone(path: Path, tmp_path: Path) -> None:
         os.umask(before)
 
 
+def test_a_checkpoint_is_on_the_disk_before_it_has_its_name(
+    path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    state, seen = tmp_path / "run" / "state", list[tuple[str, int]]()
+    flush, rename = os.fsync, os.replace
+    with make(path) as ledger:
+        checkpoint.save(state, WEIGHTS, plan_id="p", ledger=ledger)
+        size = state.stat().st_size
+
+        def fsync(handle: int) -> None:
+            seen.append(("flush", os.fstat(handle).st_size))
+            flush(handle)
+
+        def replace(source: Path, target: Path) -> None:
+            seen.append(("rename", os.stat(source).st_size))
+            rename(source, target)
+
+        monkeypatch.setattr(os, "fsync", fsync)
+        monkeypatch.setattr(os, "replace", replace)
+        checkpoint.save(state, WEIGHTS, plan_id="p", ledger=ledger)
+    assert seen[:2] == [("flush", size), ("rename", size)]
+    assert [one.name for one in state.parent.iterdir()] == ["state"]
+
+
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs named pipes")
 def test_what_is_no_plain_file_is_no_checkpoint(path: Path, tmp_path: Path) -> None:
     far, state = tmp_path / "far", tmp_path / "state"

@@ -124,7 +124,10 @@ def _open_sqlite(path: Path) -> sqlite3.Connection:
 
 def _postgresql(query: str, address: str) -> SourceTable:
     where = "postgresql"
-    with _open_cursor(query, address, _unreachable_error(), _query_error(where)) as cursor:
+    what = "no PostgreSQL answers there, or it lets nobody in"
+    expected = "postgresql://USER@HOST:PORT/DATABASE, and the password in the environment (PGPASSWORD)"
+    absent = FileError(what, where="--from", expected=expected, remedy="check the address with psql")
+    with _open_cursor(query, address, absent, _query_error(where)) as cursor:
         columns = cursor.description
     names = [column.name for column in columns]
     _require_distinct_names(names, where)
@@ -154,12 +157,6 @@ def _open_cursor(query: str, address: str, absent: TacitError, wrong: TacitError
         for part in (cursor, connection):
             with contextlib.suppress(Exception):  # of a server that is gone
                 part.close()
-
-
-def _unreachable_error() -> FileError:
-    what = "no PostgreSQL answers there, or it lets nobody in"
-    expected = "postgresql://USER@HOST:PORT/DATABASE, and the password in the environment (PGPASSWORD)"
-    return FileError(what, where="--from", expected=expected, remedy="check the address with psql")
 
 
 def _kind(type_code: int) -> Any:
@@ -211,7 +208,6 @@ def _open_duckdb(path: Path) -> Any:
 
 
 def _relation(connection: Any, query: str) -> Any:
-    """A query's result."""
     import duckdb
 
     statements = connection.extract_statements(query)

@@ -6,7 +6,8 @@ import contextlib
 import math
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -68,7 +69,8 @@ def read(
         rows = done = 0
         for index, (metadata, episode) in enumerate(_episodes(loaded, where)):
             place = f"{where}, episode {index + 1}"
-            part = _transitions(episode, metadata, loaded, notes, unit, observation, place)
+            columns = partial(_columns, episode, metadata, loaded, notes, unit, observation, place)
+            part = _make_part(columns, place)
             length = len(part["rewards"])
             if propensity is not None:
                 part["propensities"] = _propensities(episode["infos"] or {}, propensity, length, place)
@@ -109,17 +111,9 @@ def _episodes(dataset: minari.MinariDataset, where: str) -> Iterator[tuple[Mappi
         yield pair
 
 
-def _transitions(
-    episode: Mapping[str, Any],
-    metadata: Mapping[str, Any],
-    dataset: minari.MinariDataset,
-    notes: Mapping[str, Any],
-    unit: str,
-    observation: str | None,
-    where: str,
-) -> dict[str, Array]:
+def _make_part(columns: Callable[[], dict[str, Array]], where: str) -> dict[str, Array]:
     with contextlib.suppress(AttributeError, IndexError, KeyError, TypeError, ValueError):
-        return _columns(episode, metadata, dataset, notes, unit, observation, where)
+        return columns()
     what = "the arrays of the episode are not those of the dataset's spaces"
     expected = "observations and actions of the declared spaces, and one reward and two flags for each action"
     remedy = "leave the episode out (MinariDataset.filter_episodes) or write it again"

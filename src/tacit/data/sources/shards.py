@@ -27,7 +27,7 @@ from tacit.data.sources.column_sql import quote
 from tacit.data.sources.files import Fields
 from tacit.data.sources.tables import open_parquet
 from tacit.data.spec import PublicSpec
-from tacit.data.store import FORMAT, read_spec, read_unit, read_unit_key
+from tacit.data.store import FORMAT, read_public, read_spec
 from tacit.data.trajectories import Trajectories
 from tacit.errors import DataError, FileError, PlanError
 
@@ -64,7 +64,7 @@ class Shards:
             remedy = "start fewer processes, or write more shards with `tacit data shard`"
             raise PlanError(what, where=str(self.folder), expected=expected, remedy=remedy)
         spec, simulated, _ = read_spec(self.folder)
-        unit = read_unit(self.folder)
+        unit = read_public(self.folder).unit
         assert unit is not None
         read: Trajectories = Trajectories.from_parquet(
             [self.folder / _NAME.format(shard) for shard in range(rank, self.count, ranks)],
@@ -92,8 +92,8 @@ def read_shards(folder: Path) -> Shards | None:
             read_spec(folder)
             count, episode, fields = metadata["shards"], metadata.get("episode"), metadata.get("fields", [])
             named = isinstance(episode, str | None) and isinstance(fields, list)
-            if type(count) is int and 1 <= count <= _MOST and named and read_unit(folder) is not None:
-                return Shards(folder, count, episode, tuple(map(str, fields)), read_unit_key(folder) == "exact")
+            if type(count) is int and 1 <= count <= _MOST and named and read_public(folder).unit is not None:
+                return Shards(folder, count, episode, tuple(map(str, fields)), read_public(folder).unit_key == "exact")
             what, expected = "spec.json is damaged", "a folder that `tacit data shard` wrote"
             raise FileError(what, where=str(folder), expected=expected, remedy="write the shards again")
     return None

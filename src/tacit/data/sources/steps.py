@@ -81,7 +81,9 @@ def pair_successors(blocks: Iterator[Block]) -> Iterator[tuple[Block, Block]]:
     """Blocks, each with the rows that follow its own; what follows the very last row is that row itself."""
     kept: Block | None = None
     for block in blocks:
-        rows = block if kept is None else _concatenate(kept, block)
+        rows = block
+        if kept is not None:
+            rows = {name: _map_pairs(kept[name], block[name], lambda a, b: np.concatenate([a, b])) for name in block}
         count = len(rows["row"])
         kept = take_rows(rows, slice(count - 1, None))
         if count > 1:
@@ -100,10 +102,6 @@ def same_episode(block: Block, next_rows: Block) -> Array:
 def take_rows(block: Block, rows: Any) -> Block:
     """These rows of a block."""
     return {name: _map_arrays(values, lambda part: part[rows]) for name, values in block.items()}
-
-
-def _concatenate(first: Block, second: Block) -> Block:
-    return {name: _map_pairs(first[name], second[name], lambda a, b: np.concatenate([a, b])) for name in second}
 
 
 def _choose(mask: Array, first: Any, second: Any) -> Any:

@@ -18,7 +18,6 @@ from numpy.typing import NDArray
 from scipy import special
 
 from tacit.evaluation import lower_bounds as rates
-from tacit.evaluation import one_run
 from tacit.privacy.accounting import accountants
 from tacit.privacy.accounting.events import (
     ComposedEvent,
@@ -98,11 +97,6 @@ def unconditional_bound(without: Floats, having: Floats, *, delta: float, confid
     return rates.audit(without, having, delta=delta, confidence=confidence).epsilon
 
 
-def one_run_bound(scores: Floats, present: NDArray[np.bool_], *, delta: float, confidence: float) -> float:
-    """The bound from one run, or several joined ones, each canary a unit of one of them."""
-    return one_run.audit(scores, present, delta=delta, confidence=confidence).epsilon
-
-
 def shadow_scores(without: Floats, having: Floats) -> tuple[Floats, Floats] | None:
     """Scores of released numbers in a direction that shadow runs taught."""
     # The first half of the runs of each world are shadows: the difference of their means, over the variance of each
@@ -178,8 +172,6 @@ def least_epsilon(event: Event, delta: float) -> float:
 
 
 def _scale_noise(event: Event, factor: float) -> Event:
-    """The event with so many times the noise."""
-
     def noisier(leaf: Leaf) -> GaussianEvent:
         return GaussianEvent(factor / math.sqrt(2 * rho(leaf)))
 

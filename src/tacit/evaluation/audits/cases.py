@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.data.spec import PublicSpec
+from tacit.data.spec import Box, PublicSpec
 from tacit.data.trajectories import Trajectories
 from tacit.evaluation.audits.bounds import Law
 from tacit.evaluation.audits.scoring import CanaryScorer, ScoredDevices, ScoredUsers, ScoredVault, Visitors
@@ -32,6 +32,14 @@ Floats = NDArray[np.float64]
 Present = NDArray[np.bool_]
 Columns = dict[str, Any]
 """Arrays by name."""
+ROOM = PublicSpec(
+    observation=Box((-1.0,) * 4, (1.0,) * 4),
+    action=Box((-1.0,) * 2, (1.0,) * 2),
+    reward=Box((0.0,), (1.0,)),
+    source="declared",
+    difference=(0.01,) * 4,
+)
+"""Bounds of the small tables that are synthesized."""
 
 
 @dataclass(frozen=True, eq=False)

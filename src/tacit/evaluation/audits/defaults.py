@@ -13,9 +13,8 @@ from typing import Any
 
 from tacit import methods
 from tacit.agents.policies import Policy
-from tacit.data.spec import Box, PublicSpec
 from tacit.evaluation.audits import bounds, certified, mechanisms
-from tacit.evaluation.audits.cases import Case, ObservedRuns, RunRequest
+from tacit.evaluation.audits.cases import ROOM, Case, ObservedRuns, RunRequest
 from tacit.evaluation.audits.mechanisms import Mechanisms, plan_mechanisms, resize_part, with_noise
 from tacit.methods import experts, synthesis
 from tacit.methods import off_policy_evaluation as ope
@@ -28,20 +27,12 @@ from tacit.methods.synthesis.baselines import pate_gan_plan
 from tacit.methods.synthesis.discretisation import Discretisation
 from tacit.methods.synthesis.plan import PART as DENOISER
 from tacit.methods.synthesis.trajectories.plan import FRAGMENTS, STARTS
-from tacit.privacy.mechanisms.releases import NoisyMaximum
 from tacit.units import Unit
 
 POPULATION = 2**15
 """Of every unit here; a power of two, by which a division leaves all digits as they are."""
 SHORT_STEPS = 100
 """Steps of a sampled method at another rate than its own: more would tell no more."""
-ROOM = PublicSpec(
-    observation=Box((-1.0,) * 4, (1.0,) * 4),
-    action=Box((-1.0,) * 2, (1.0,) * 2),
-    reward=Box((0.0,), (1.0,)),
-    source="declared",
-    difference=(0.01,) * 4,
-)
 PROBLEM = ope.Problem(gamma=1.0, horizon=mechanisms.STATES, return_range=(0.0, 1.0))
 FEATURES = ope.OneHot(mechanisms.STATES)
 DECISIONS = Policy.default(mechanisms.ROWS, hidden=())
@@ -74,12 +65,9 @@ def _case(
     **fields: Any,
 ) -> Case:
     """A case of one canary a run."""
-
-    def calibrate_plan(epsilon: float, delta: float, canaries: int) -> Mechanisms:
-        return plan(epsilon, delta)
-
     usual: dict[str, Any] = {"published": False, "with_noise": with_noise}
-    return Case(name, words, unit, calibrate_plan, functools.partial(run, unit), **usual | fields)
+    run_case = functools.partial(run, unit)
+    return Case(name, words, unit, lambda epsilon, delta, canaries: plan(epsilon, delta), run_case, **usual | fields)
 
 
 def _sampling_rate(name: str) -> float | None:
@@ -186,12 +174,10 @@ def choice(name: str) -> Case:
     """A choice among candidate policies."""
     candidates = (ope.Candidate(name="a", policy=ope.Behaviour()), ope.Candidate(name="b", policy=ope.Uniform(2)))
 
-    def with_liking(part: NoisyMaximum) -> NoisyMaximum:
-        return dataclasses.replace(part, scores=mechanisms.CandidateScores())
-
     def plan(epsilon: float, delta: float) -> Mechanisms:
         small = ope.PolicySelection(problem=PROBLEM, candidates=candidates, spec=mechanisms.ROWS)
-        return plan_mechanisms(small.calibrate(unit=PERSON, epsilon=epsilon, delta=delta), with_liking)
+        calibrated = small.calibrate(unit=PERSON, epsilon=epsilon, delta=delta)
+        return plan_mechanisms(calibrated, lambda part: dataclasses.replace(part, scores=mechanisms.CandidateScores()))
 
     words = "choice among policies: the exponential mechanism between two"
     run, law = mechanisms.run_choice, bounds.choice_law
@@ -226,7 +212,6 @@ def consensus(name: str) -> Case:
 
 
 def _sums_case(name: str, words: str, unit: Unit = PERSON, **fields: Any) -> Case:
-    """A case of the noisy sums of a plan."""
     return _crowd_case(name, f"{words}: noisy sums", unit, _plan_factory(name, **fields))
 
 

@@ -80,11 +80,6 @@ class AuditResult:
         return max((finding.lower_bound for finding in self.findings), default=0.0)
 
     @property
-    def best_finding(self) -> Finding:
-        """The finding that it comes from."""
-        return max(self.findings, key=lambda finding: finding.lower_bound)
-
-    @property
     def is_upheld(self) -> bool:
         """Whether no bound is above what was certified."""
         return self.lower_bound <= self.epsilon
@@ -143,17 +138,13 @@ def sentences(audited: AuditResult) -> list[str]:
             f"  by {WAYS[finding.way]}: at least {finding.epsilon:.3g} whatever the mechanism is{shape}; "
             f"{finding.shape}"
         )
-    lines.append(f"  {power_sentence(audited.power)}")
+    if audited.power is None:
+        lines.append("  its power: no noise that was tried is so weak that it would have been refuted")
+    else:
+        lines.append(f"  its power: with {audited.power:.3g} times the noise it would have been refuted")
     if audited.left_out:
         lines.append(f"  not audited: {', '.join(audited.left_out)}")
     return lines
-
-
-def power_sentence(power: float | None) -> str:
-    """What the audit could see, in words."""
-    if power is None:
-        return "its power: no noise that was tried is so weak that it would have been refuted"
-    return f"its power: with {power:.3g} times the noise it would have been refuted"
 
 
 WAYS: Mapping[Way, str] = {

@@ -11,7 +11,16 @@ from tacit.data.mobility.days import SLOTS, Days
 from tacit.data.mobility.grids import RegularGrid
 from tacit.data.spec import Box, Discrete, PublicSpec
 from tacit.data.trajectories import Trajectories
-from tacit.evaluation.audits.cases import Case, Columns, Floats, Present, device_runner, vault_runner, visitor_runner
+from tacit.evaluation.audits.cases import (
+    ROOM,
+    Case,
+    Columns,
+    Floats,
+    Present,
+    device_runner,
+    vault_runner,
+    visitor_runner,
+)
 from tacit.evaluation.audits.scoring import ScoredDevices, ScoredUsers, ScoredVault
 from tacit.evaluation.canaries import leap_histories
 from tacit.methods import experts, mobility, off_policy_evaluation, policy_gradient, synthesis
@@ -21,13 +30,6 @@ from tacit.units import Unit
 
 POPULATION = 1_000
 """Of every unit here: most of them are not in the runs. It sets what sums are divided by, and bounds delta."""
-ROOM = PublicSpec(
-    observation=Box((-1.0,) * 4, (1.0,) * 4),
-    action=Box((-1.0,) * 2, (1.0,) * 2),
-    reward=Box((0.0,), (1.0,)),
-    source="declared",
-    difference=(0.01,) * 4,
-)
 DRAWS = 4
 """Gradients of a canary that the auditor takes the mean of: the run's own has random draws that nobody knows."""
 HISTORY = 24

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from tacit import methods
 from tacit.errors import AccountingError, PlanError
+from tacit.evaluation import one_run
 from tacit.evaluation.audits import bounds, certified
 from tacit.evaluation.audits.bounds import Floats
 from tacit.evaluation.audits.cases import Case, ObservedRuns, RunRequest
@@ -198,7 +199,6 @@ def _load_plan(source: str, epsilon: float, delta: float, canaries: int, factor:
 
 
 def _run_pass(job: _Job) -> tuple[ObservedRuns, float]:
-    """One pass, and its seconds of processor time."""
     start = time.process_time()
     plan = _load_plan(job.source, job.epsilon, job.delta, len(job.present), job.factor)
     noise = None if job.noise is None else SecretNoise.for_tests(job.noise)
@@ -219,11 +219,9 @@ class _Level:
     centred: bool  # whether 0 lies midway between the two worlds' log-likelihood ratios, however large the noise is
 
     def unconditional_bound(self, without: Floats, having: Floats) -> float:
-        """The bound that assumes nothing."""
         return bounds.unconditional_bound(without, having, delta=self.delta, confidence=self.confidence)
 
     def law_bound(self, without: Floats, having: Floats) -> float | None:
-        """The bound that assumes the law."""
         if self.law is None:
             return None
         counts = bounds.alarm_counts if self.centred else bounds.tuned_alarm_counts
@@ -285,7 +283,7 @@ def _crowd_findings(passes: Passes, independent: bool, level: _Level) -> list[Fi
         findings.append(
             Finding(
                 way=way,
-                epsilon=bounds.one_run_bound(scores, present, delta=level.delta, confidence=level.confidence),
+                epsilon=one_run.audit(scores, present, delta=level.delta, confidence=level.confidence).epsilon,
                 by_law=centred.law_bound(scores[~present], scores[present]) if independent else None,
                 confidence=level.confidence,
                 runs=len(passes),

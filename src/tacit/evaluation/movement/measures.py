@@ -312,10 +312,6 @@ ROBUST = (
 ACTIONS = max(HOME, RETURN) + 1
 
 
-def _daily_places(view: DaysView) -> CodeCounts:
-    return CodeCounts(view.symbols.max(axis=1), view.day_indices(1))
-
-
 def _stays(view: DaysView) -> CodeCounts:
     """Lengths of all stays in one cell, 1..48."""
     days = len(view.symbols)
@@ -344,16 +340,12 @@ def _bigrams(view: DaysView) -> CodeCounts:
     return CodeCounts(pairs.ravel(), view.day_indices(pairs.shape[1]))
 
 
-def _motifs(view: DaysView) -> CodeCounts:
-    return CodeCounts(motif_classes(view.days.cells), view.day_indices(1))
-
-
 SEQUENCE = (
-    Measure("DailyLoc", _daily_places, SLOTS),
+    Measure("DailyLoc", lambda view: CodeCounts(view.symbols.max(axis=1), view.day_indices(1)), SLOTS),
     Measure("StayLen", _stays, SLOTS + 1),
     Measure("HomeArr", _home_arrivals, SLOTS),
     Measure("ActSlot", _action_slots, ACTIONS * (SLOTS - 1)),
     Measure("NMove", _moves, SLOTS),
     Measure("Bigram", _bigrams, ACTIONS * ACTIONS),
-    Measure("Motif", _motifs, MOTIFS + 1),
+    Measure("Motif", lambda view: CodeCounts(motif_classes(view.days.cells), view.day_indices(1)), MOTIFS + 1),
 )

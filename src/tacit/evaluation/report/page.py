@@ -44,7 +44,8 @@ def render(report: Report, audits: Sequence[AuditResult] = ()) -> str:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters.update(kind=lambda block: type(block).__name__, exact=_format_exact)
+    environment.filters.update(kind=lambda block: type(block).__name__)
+    environment.filters["exact"] = lambda value: f"{value:,}" if isinstance(value, int) else repr(value)
     environment.filters["compact"] = partial(json.dumps, ensure_ascii=False, separators=(", ", ": "))
     certificate, contents = report.certificate, report.sections
     private = _require_field(certificate, "private") is True
@@ -211,8 +212,3 @@ def _require_field(certificate: Mapping[str, Any], name: str) -> Any:
         expected, remedy = "a complete certificate as tacit writes it", "pass the certificate of the release, unedited"
         raise CertificateError(f"the field {name!r} is missing", where="report", expected=expected, remedy=remedy)
     return certificate[name]
-
-
-def _format_exact(value: float) -> str:
-    """A certificate's number as it stands: no digit is lost."""
-    return f"{value:,}" if isinstance(value, int) else repr(value)

@@ -303,7 +303,6 @@ def _returns_chart(returns: Sequence[Return], agent: str, starts: str, style: di
 
 
 def _curves_chart(curves: Sequence[Curve], agent: str, style: dict[str, str], unit: str) -> Chart:
-    """The learning curves of one way to learn."""
     ends = "; ".join(f"{curve.label} ends at {number(float(curve.mean[-1]))}" for curve in curves)
     drawn = charts.line_chart(
         [ChartLine(style[c.label], c.steps, c.mean, c.low, c.high) for c in reversed(curves)],

@@ -184,17 +184,13 @@ _SUM, _EQUAL = 1e-6, 1e-9
 """How far a sum of probabilities may be from one, and one answer of a policy from the other."""
 
 
-def require_policies(
-    experts: Experts, spec: PublicSpec, *, floor: float = 0.0, states: int = 64, seed: int = 0
-) -> None:
+def require_policies(experts: Experts, spec: PublicSpec, *, floor: float = 0.0) -> None:
     """Ask every policy about public states, drawn from the bounds of the records; no record is read.
 
     Args:
         experts: m policies, as `Vault(experts=...)` takes them.
         spec: the public bounds.
         floor: the least probability of an action that was declared; 0 if none was.
-        states: how many.
-        seed: of their draw.
 
     Raises:
         DataError: the actions are continuous; or some policy's answers there are not finite, do not sum to one, fall
@@ -202,7 +198,8 @@ def require_policies(
     """
     if not isinstance(spec.action, Discrete):
         raise _policy_error("the actions are continuous", "discrete actions, which experts can agree on")
-    observations, actions = _draw_states(spec, states, seed), np.arange(states) % spec.action.n
+    states = 64
+    observations, actions = _draw_states(spec, states, seed=0), np.arange(states) % spec.action.n
     chances = np.asarray(experts.likelihoods(observations, actions))
     if chances.shape != (experts.count, states):
         raise _policy_error("the chances are of another shape", f"one for each policy and state, [{experts.count}, N]")

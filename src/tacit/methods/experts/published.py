@@ -336,7 +336,6 @@ def _share(whole: float, trajectories: int) -> float | None:
 
 
 def _allowed_steps(setting: Setting, unit: Unit, delta: float, single_stage: bool) -> int:
-    """How many the published accounting allows."""
     if setting.noisy_share == 0:
         return NOISELESS_STEPS
     training = MixedTraining(

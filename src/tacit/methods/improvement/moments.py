@@ -88,11 +88,6 @@ class LoggedVisits:
         """Each episode's discounted return [C], moved into these limits."""
         return np.clip(np.bincount(self.episode, self.discounts * self.rewards, len(self.episode_unit)), *limits)
 
-    def scaled_returns(self, limits: tuple[float, float]) -> Float64:
-        """Each unit's mean return within these limits, moved to [0, 1], [U]."""
-        low, high = limits
-        return self.means((self.returns(limits)[:, None] - low) / (high - low))[:, 0]
-
     def sums(self, values: Float64) -> Float64:
         """Each unit's sum of values [T, k], [U, k]."""
         return group_sums(self.unit, values, self.units)
@@ -248,7 +243,11 @@ class JointMoments:
         actions = self.spec.action.size
         group = visits.unit * actions + visits.actions
         total = group_sums(group, np.concatenate(blocks, axis=1), visits.units * actions)
-        weight = visits.scaled_returns(limits(plan.problem, self.spec))[:, None] ** plan.favour if plan.favour else 1.0
+        weight: float | Float64 = 1.0
+        if plan.favour:
+            low, high = limits(plan.problem, self.spec)
+            returns = visits.means((visits.returns((low, high))[:, None] - low) / (high - low))  # in [0, 1]
+            weight = returns**plan.favour
         total = total.reshape(visits.units, -1)
         total *= weight / self.clip_norm(scales)
         return _clip_norms(total)

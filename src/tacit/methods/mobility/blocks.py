@@ -41,11 +41,6 @@ def side_km(grid: Grid) -> float:
     return EARTH_KM * math.sqrt((math.sin(north) - math.sin(south)) * (east - west) / grid.size)
 
 
-def diagonal_km(grid: Grid) -> float:
-    """About the longest distance in the grid, km."""
-    return side_km(grid) * math.sqrt(2 * grid.size)
-
-
 def scales(grid: Grid) -> tuple[tuple[int, float], ...]:
     """Factors of `grid.coarse`, from the cells themselves upwards, each with the side of its blocks in cells: 1, 2, 5,
     10, 20 ... cells, or the resolutions of hexagons."""

@@ -100,11 +100,9 @@ def match(
 
 
 class _Fit:
-    """One fit: the released vector in the coordinates that are matched, and the effects that the policy is made of.
+    """One fit: the released vector in the coordinates that are matched, and the effects that the policy is made of."""
 
-    Attributes:
-        centre, mode, prior: [P] effects at the start, their prior means and precisions.
-    """
+    # centre, mode, prior: [P] effects at the start, their prior means and precisions
 
     def __init__(self, mean: FloatArray, noise: float, layout: StateLayout, weights: Weights, plan: Matching) -> None:
         self._layout, self._plan, self._weights = layout, plan, weights.of(layout)

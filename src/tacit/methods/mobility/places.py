@@ -25,7 +25,6 @@ from tacit.methods.mobility.blocks import (
     Level,
     block_factor,
     coarse_factor,
-    diagonal_km,
     estimate_probabilities,
     proximity_prior,
     scales,
@@ -314,8 +313,8 @@ class JumpSums:
     @classmethod
     def from_grid(cls, grid: Grid) -> JumpSums:
         """Sixteen bins from just below the side of a cell to the grid's diagonal, at most 3,000 km."""
-        low = NEAREST * side_km(grid)
-        edges = np.geomspace(low, max(2 * low, min(FARTHEST_KM, diagonal_km(grid))), BINS + 1)
+        low, diagonal = NEAREST * side_km(grid), side_km(grid) * math.sqrt(2 * grid.size)
+        edges = np.geomspace(low, max(2 * low, min(FARTHEST_KM, diagonal)), BINS + 1)
         return cls(grid, tuple(float(edge) for edge in edges))
 
     @property

@@ -159,7 +159,9 @@ def describe_policy(
         ledger: of the records; it knows who taught a release.
     """
     if isinstance(policy, Release):
-        return describe_release(policy, ledger)
+        if ledger is None:
+            return {"policy": "released"}
+        return {"policy": "taught", "teacher": teacher_name(teachers(ledger, Origin.of(policy)))}
     if isinstance(policy, Behaviour):
         return {"policy": "of_the_records"}
     made = {"plans": ", ".join(origin.plans)} if origin is not None and origin.plans else {}
@@ -167,10 +169,3 @@ def describe_policy(
         return {"policy": "function_made" if made else "function", "function": policy.function} | made
     code = "made" if made else "fixed" if origin is None else "fixed_declared"
     return {"policy": code, "form": type(policy).__name__, "actions": int(policy.actions)} | made
-
-
-def describe_release(policy: Release[DiscretePolicy], ledger: Ledger | LedgerView | None = None) -> dict[str, Any]:
-    """The same of a release of the ledger."""
-    if ledger is None:
-        return {"policy": "released"}
-    return {"policy": "taught", "teacher": teacher_name(teachers(ledger, Origin.of(policy)))}

@@ -169,7 +169,6 @@ def _policy(plan: AnyPlan, policy: Policy | None, spec: PublicSpec) -> Policy:
 
 
 def _checkpoint_exists(path: Path | None) -> bool:
-    """Whether there is a checkpoint to resume from."""
     if path is None:
         what = "a run cannot be resumed without the folder of its checkpoints"
         expected, remedy = "folder= with resume=True, both times", "pass the folder that the run was begun with"

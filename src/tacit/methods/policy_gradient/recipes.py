@@ -23,7 +23,6 @@ from tacit.agents.heads import Categorical, Gaussian
 from tacit.agents.networks import Mlp
 from tacit.agents.policies import Policy
 from tacit.data.spec import PublicSpec
-from tacit.errors import PlanError
 from tacit.methods.policy_gradient.plan import Critic, PolicyGradientPlan
 from tacit.methods.policy_gradient.votes import Ramp, VotesPlan
 

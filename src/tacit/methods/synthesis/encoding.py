@@ -148,16 +148,12 @@ class Encoder:
     @property
     def bounded_size(self) -> int:
         """How many raw numbers of a row have bounds to sit on: the last dimension of `spread` in `encode`."""
-        return sum(space.size for space in self._bounded_spaces)
+        return sum(space.size for _, space in self._fields if isinstance(space, Box))
 
     @property
     def _fields(self) -> tuple[tuple[str, Space], ...]:
         spec = self.spec
         return ("observations", spec.observation), ("actions", spec.action), ("rewards", spec.reward)
-
-    @property
-    def _bounded_spaces(self) -> list[Box]:
-        return [space for _, space in self._fields if isinstance(space, Box)]
 
     @property
     def _sizes(self) -> list[int]:
@@ -323,11 +319,6 @@ def groups(space: Space) -> tuple[tuple[int, int], ...]:
         members = len(list(run))
         runs += [(labels, labels)] * members if labels else [(members, 0)]
     return tuple(runs)
-
-
-def additive_columns(space: Space) -> tuple[bool, ...]:
-    """For each encoded column of an observation whether a step adds to it; a category is set instead."""
-    return tuple(not labels for width, labels in groups(space) for _ in range(width))
 
 
 def _additive_mask(space: Box, like: Tensor) -> Tensor:

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
+from safetensors.torch import save as serialize
 from torch import Tensor
 
 from tacit import plain_files
@@ -35,13 +35,15 @@ def save(path: Path, tensors: dict[str, Tensor], *, plan_id: str, ledger: Ledger
     tensors = {name: t.detach().contiguous() for name, t in tensors.items()}
     meta = {"plan_id": plan_id, "ledger_head": ledger.head, "dataset_id": ledger.dataset_id}
     meta["sha256"] = _digest(tensors)
+    content = serialize(tensors, {"tacit": json.dumps(meta)})  # its own writer renames files of its own
     temporary = path.with_suffix(".partial")
     try:
         temporary.unlink(missing_ok=True)  # what a crash left, or a link that somebody put there
-        os.close(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))  # before there is anything in it
-        save_file(tensors, temporary, {"tacit": json.dumps(meta)})
-        with temporary.open("rb") as file:
-            os.fsync(file.fileno())
+        handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        with os.fdopen(handle, "wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(handle)
         os.replace(temporary, path)
     except (OSError, SafetensorError) as error:
         with contextlib.suppress(OSError):

@@ -228,15 +228,12 @@ class LaplaceSum(Sum):
     def describe(self, unit: Unit) -> str:
         """See `Part`."""
         scale = require_calibrated(self.noise_multiplier, self.name) * self.bound
+        together = "" if self.most is None else f", all together at most {self.most:,} times that"
         return (
             f"{self.steps:,} sum(s) of {self.size:,} numbers; one {unit.name} adds to each "
-            f"number at most {self.bound:.6g} in absolute value{self._joint_bound}, made from {describe_rows(self)}, "
+            f"number at most {self.bound:.6g} in absolute value{together}, made from {describe_rows(self)}, "
             f"under Laplace noise of scale {scale:.6g} on each number"
         )
-
-    @property
-    def _joint_bound(self) -> str:
-        return "" if self.most is None else f", all together at most {self.most:,} times that"
 
 
 FederatedSum = PoissonSum | DeviceSum | LaplaceSum

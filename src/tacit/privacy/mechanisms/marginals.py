@@ -94,7 +94,11 @@ class Marginals(Part):
     @property
     def event(self) -> Event:
         """The part as an event."""
-        return marginals_event(require_calibrated(self.noise_multiplier, self.name), self.steps, self.choices)
+        sigma = require_calibrated(self.noise_multiplier, self.name)
+        if sigma == 0:
+            return NonPrivateEvent()
+        # Of choices no dominating pair is known: they are priced by their concentration.
+        return SelfComposedEvent(ZcdpEvent(0.5 / sigma / sigma) if self.choices else GaussianEvent(sigma), self.steps)
 
     def certificate_form(self) -> Marginals:
         """See `Part`."""
@@ -110,13 +114,6 @@ class Marginals(Part):
             f"with {describe_rows(self)}, under noise of standard deviation {sigma:.6g} / "
             f"sqrt(c) a count where it takes c steps (4 sqrt(P) times as much on P distances from independence){chosen}"
         )
-
-
-def marginals_event(sigma: float, steps: int, choices: bool) -> Event:
-    """T quanta of multiplier sigma; with choices, of which no dominating pair is known, by their concentration."""
-    if sigma == 0:
-        return NonPrivateEvent()
-    return SelfComposedEvent(ZcdpEvent(0.5 / sigma / sigma) if choices else GaussianEvent(sigma), steps)
 
 
 @dataclass(frozen=True)

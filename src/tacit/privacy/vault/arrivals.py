@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Any
 
 from tacit.data import unit_keys
@@ -27,13 +26,6 @@ def read_notes(ledger: Ledger, kind: str) -> list[str]:
     """A ledger's notes of a kind, in order."""
     payloads = [entry.payload for entry in ledger.entries() if entry.kind == "note"]
     return [payload["text"] for payload in payloads if payload["kind"] == kind]
-
-
-def note_law(ledgers: Iterable[Ledger], *, exact: bool) -> None:
-    """Remember, once, that twins are different people, if they are."""
-    for ledger in ledgers:
-        if exact and not read_notes(ledger, LAW):
-            ledger.note(LAW, "exact")
 
 
 def require_law(ledger: Ledger, *, exact: bool) -> None:

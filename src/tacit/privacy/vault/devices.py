@@ -335,7 +335,8 @@ class StackedDevices:
         if states is None:
             seeds = self._seeds()
             chunks = [np.arange(start, min(start + self._chunk, self._reader.units)) for start in starts]
-            states = [self._begin(query, units, seeds[units]) for units in chunks]
+            rows = (self._reader.rows(units, part.rows_per_unit, "first") for units in chunks)
+            states = [query.work.begin(chunk, seeds[units]) for chunk, units in zip(rows, chunks, strict=True)]
             self._states[query.plan_id, part.name] = states
         total, people, seeds = zeros(part, query.size), 0, self._seeds()
         for i, state in enumerate(states):
@@ -350,10 +351,6 @@ class StackedDevices:
                 total += self._sum_answers(part, np.zeros((units, query.size)), (units, query.size))
             answered = part.devices
         return Answer(total, answered)
-
-    def _begin(self, query: Query, units: npt.NDArray[np.int64], seeds: Seeds) -> DeviceState:
-        rows = self._reader.rows(units, query.part.rows_per_unit, "first")
-        return query.work.begin(rows, seeds)
 
     def _sum_answers(self, part: FederatedSum, vectors: npt.NDArray[Any], shape: tuple[int, int]) -> npt.NDArray[Any]:
         if vectors.shape != shape:

@@ -136,7 +136,10 @@ def teachers(ledger: Ledger | LedgerView, origin: Origin) -> frozenset[Fold]:
     """
     plans = ledger.plans()
     sources = [plans[_place(plans, plan_id)] for plan_id in origin.plans]
-    every = [_reads(plan) if origin.released is None else plan.policies.get(origin.released) for plan in sources]
+    if origin.released is not None:
+        every = [plan.policies.get(origin.released) for plan in sources]
+    else:
+        every = [_EVERYBODY if plan.fold is None else frozenset({plan.fold}) for plan in sources]
     if None in every:
         raise _origin_error(f"plan {' or '.join(origin.plans)} released another policy than this one")
     return frozenset[Fold]().union(*(folds for folds in every if folds is not None))
@@ -188,11 +191,6 @@ def _origin_error(what: str) -> PlanError:
         remedy="pass the release as it is, or the policy alone with origin=Origin.made_from(release), or "
         "Origin.public() where other records alone taught it",
     )
-
-
-def _reads(plan: PlanSummary) -> frozenset[Fold]:
-    """The folds that a plan's sums are over."""
-    return _EVERYBODY if plan.fold is None else frozenset({plan.fold})
 
 
 # By which digest a ledger knows a policy again that was fixed, released or declared under it.

@@ -107,7 +107,7 @@ class PrivatePlan:
     def _repr_html_(self) -> str:
         """The promise in plain words, and the public parameters, for notebooks."""
         plan: Any = self
-        return plan_html(plan)
+        return notebook.table(plan.method, [("promise", guarantee(plan))], more=public_fields(plan))
 
 
 def event(plan: Plan) -> Event:
@@ -212,11 +212,6 @@ def _is_plan(value: object) -> bool:
 def plan_id(plan: Plan) -> str:
     """A short identifier of everything in the plan (SHA-256 of its canonical JSON, 16 hex digits)."""
     return certificate_json.plan_id(plan.method, public_fields(plan), certificate_parts(plan.parts()))
-
-
-def plan_html(plan: Plan) -> str:
-    """The promise of a plan in plain words, and its public parameters, for notebooks."""
-    return notebook.table(plan.method, [("promise", guarantee(plan))], more=public_fields(plan))
 
 
 def guarantee(plan: Plan) -> str:

@@ -59,11 +59,6 @@ class Ranks:
         local = int(os.environ.get("LOCAL_RANK", "0"))
         self._device = torch.device("cuda", local) if backend == "nccl" else torch.device("cpu")
 
-    @staticmethod
-    def is_started() -> bool:
-        """Whether `torchrun` started this process."""
-        return {"RANK", "WORLD_SIZE", "MASTER_ADDR"} <= os.environ.keys()
-
     def tell(self, message: Any = None) -> Any:
         """What rank 0 says, on every rank; the others wait for it."""
         said = [message]

@@ -435,10 +435,6 @@ class SealedRecords:
             raise ValueError("not one vector a unit")
         return np.nan_to_num(vectors)
 
-    def count_owners(self, episodes: int) -> int:
-        """How many units own so many episodes."""
-        return int(np.count_nonzero(self.reader().episodes_per_unit() >= episodes))
-
     def clones(self, clone: Clone, rows_per_unit: int) -> Experts:
         """Every unit's clone."""
         reader = self.reader()

@@ -186,7 +186,9 @@ class UserVault(BaseVault):
         with MUTEX:
             run = super().reserve(plan)
             self._plan_pools.setdefault(run.plan_id, self._latest_pools)  # of a plan that was refused nothing is kept
-            arrivals.note_law(self.ledgers, exact=self._exact_ids)
+            for ledger in self.ledgers:
+                if self._exact_ids and not arrivals.read_notes(ledger, arrivals.LAW):
+                    ledger.note(arrivals.LAW, "exact")
             self._note()
         return run
 

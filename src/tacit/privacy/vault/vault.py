@@ -284,7 +284,8 @@ class Vault(BaseVault):
         elif self._records.experts is not None:
             spec.require_floor(self._records.experts.floor)
         self._take(run, spec)
-        if self._records.count_owners(max(spec.held_out, 1)) < spec.experts:
+        owners = np.count_nonzero(self._records.reader().episodes_per_unit() >= max(spec.held_out, 1))
+        if owners < spec.experts:
             for ledger in self.ledgers:
                 ledger.void(f"fewer {self.unit.name}s than a plan took for granted, and the error that said so")
             raise too_few_error(spec, self.unit)

@@ -26,7 +26,6 @@ from tacit.methods.mobility.baselines.models import (
     block_chain,
     epr_policy,
     rhythm,
-    table_policy,
 )
 from tacit.methods.mobility.moves import MOVES_PART, MoveContribution, MoveHistograms, Weights
 from tacit.methods.mobility.places import JUMPS, STARTS, HomeSums, JumpSums, StartDistribution
@@ -83,13 +82,6 @@ class BaselinePlan(plans.PrivatePlan):
         valid = self.invalid is None or self.invalid in get_args(Invalid)
         require_valid("invalid", self.invalid, valid, " or ".join(get_args(Invalid)))
         self.parts()
-
-    @property
-    def invalid_rule(self) -> Invalid:
-        """What an impossible action means."""
-        if self.invalid is not None:
-            return self.invalid
-        return "stay" if self.model == "epr" else "mask"
 
     def parts(self) -> tuple[PoissonSum, ...]:
         """The sums that are released, each once and over everybody."""
@@ -161,12 +153,6 @@ def vocabulary(starts: StartDistribution, size: int) -> tuple[tuple[int, ...], F
     return tuple(int(block) for block in chosen), np.asarray(weights[chosen])
 
 
-def vocabulary_size(people: int, noise_multiplier: float) -> int:
-    """K, by a public rule: its K^2 numbers hold as much noise as so many people can bear, 3 sqrt(N / sigma)."""
-    wanted = math.inf if noise_multiplier == 0 else 3 * math.sqrt(people / noise_multiplier)
-    return int(min(max(wanted, FEWEST), MOST))
-
-
 def _fit_simulators(
     plan: BaselinePlan, vault: Vault | FederatedVault, run: Run, grid: Grid
 ) -> list[Simulator | BlockChain]:
@@ -182,15 +168,19 @@ def _fit_simulators(
     homes = HomeSums.for_people(grid, people, noise[STARTS])
     starts = [homes.read(mean, noise[STARTS]) for mean in release_mean(STARTS, homes)]
     if plan.model == "markov":
-        blocks, weights = vocabulary(starts[0], vocabulary_size(people, plan.part_noise_multiplier(MOVES_PART) or 0.0))
+        # K, by a public rule: its K^2 numbers hold as much noise as so many people can bear, 3 sqrt(N / sigma).
+        multiplier = plan.part_noise_multiplier(MOVES_PART)
+        wanted = 3 * math.sqrt(people / multiplier) if multiplier else math.inf
+        blocks, weights = vocabulary(starts[0], int(min(max(wanted, FEWEST), MOST)))
         statistic = BlockTransitions(grid, starts[0].factor, blocks)
         (mean,) = release_mean(MOVES_PART, MoveContribution(MeanStatistic(statistic)))
         return [block_chain(statistic, weights, mean, noise[MOVES_PART])]
     jumps = JumpSums.from_grid(grid)
     laws = [jumps.read(mean, noise[JUMPS]) for mean in release_mean(JUMPS, jumps)]
     policies = [policy(plan, mean, noise[MOVES_PART]) for mean in release_mean(MOVES_PART, contribution(plan))]
+    invalid = plan.invalid or ("stay" if plan.model == "epr" else "mask")
     return [
-        Simulator(grid, learned, start, law, plan.invalid_rule)
+        Simulator(grid, learned, start, law, invalid)
         for learned, start, law in zip(policies, starts, laws, strict=True)
     ]
 
@@ -205,5 +195,6 @@ def contribution(plan: BaselinePlan) -> MoveContribution:
 def policy(plan: BaselinePlan, mean: Floats, noise: float) -> TablePolicy:
     """The policy of a model other than "markov", of the released mean [d] with this much noise."""
     if plan.model == "table":
-        return table_policy(mean, noise, plan.layout, plan.weights)
+        values, deviations = moves.unscale(mean, noise, plan.layout, plan.weights)
+        return TablePolicy(plan.layout, moves.table(values, deviations, plan.layout)[None])
     return epr_policy(mean) if plan.model == "epr" else rhythm(mean, noise).policy()

@@ -11,8 +11,6 @@ from numpy.typing import NDArray
 
 from tacit.data.mobility.days import EXPLORE, HOME, SLOTS, STAY, Days, actions, days_of, distinct_counts
 from tacit.data.mobility.grids import Grid
-from tacit.methods.mobility import moves
-from tacit.methods.mobility.moves import Weights
 from tacit.methods.mobility.simulator import StateLayout, TablePolicy
 
 Rows = Mapping[str, NDArray[Any]]
@@ -44,12 +42,6 @@ class MeanStatistic:
         totals = np.zeros((people, self.statistic.size))
         np.add.at(totals, owner, self.statistic(days))
         return {"vector": totals / np.maximum(np.bincount(owner, minlength=people), 1)[:, None]}
-
-
-def table_policy(noisy: Floats, noise: float, layout: StateLayout, weights: Weights) -> TablePolicy:
-    """The policy of a noisy mean histogram [5 K] with this much noise."""
-    values, deviations = moves.unscale(noisy, noise, layout, weights)
-    return TablePolicy(layout, moves.table(values, deviations, layout)[None])
 
 
 EPR_CLIP = 0.65

@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from tacit.data.spec import Box
-from tacit.methods.synthesis.encoding import Encoder, additive_columns
+from tacit.methods.synthesis.encoding import Encoder, groups
 
 CLOCK = 3
 """Octaves of the step number's sines and cosines."""
@@ -136,7 +136,9 @@ class FragmentEncoder:
             scale, size = moves.new_tensor(self.encoder.scale), self.state_size
             ratio = scale[self.step_size : self.step_size + size] / scale[:size]
             reached = first[:, None] + (moves * ratio).cumsum(dim=1)
-            adds = torch.tensor(additive_columns(self.encoder.spec.observation), device=moves.device)
+            # A step adds to a number; a category is set instead.
+            numeric = [not labels for width, labels in groups(self.encoder.spec.observation) for _ in range(width)]
+            adds = torch.tensor(numeric, device=moves.device)
             return torch.cat([first[:, None], torch.where(adds, reached, moves)], dim=1)
         return torch.cat([first[:, None], moves], dim=1)
 
