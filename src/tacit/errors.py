@@ -54,7 +54,13 @@ class LedgerError(TacitError):
 
 
 class BudgetExceeded(LedgerError):
-    """Admitting the plan would exceed the ledger's budget; nothing was charged."""
+    """Admitting the plan would exceed the ledger's budget; nothing was charged.
+
+    Attributes:
+        left: (epsilon, delta) of the largest plan of that kind which would be admitted.
+    """
+
+    left: tuple[float, float] = (0.0, 0.0)
 
 
 class PlanExhausted(LedgerError):

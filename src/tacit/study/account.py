@@ -150,7 +150,7 @@ class Account:
         if self.path.exists():
             self._require_same_terms(self.unit, Ledger.read(self.path))
         else:
-            self._new_terms()
+            self._state()
 
     def require_payable(self, plan: Plan, *, resumed: bool = False) -> None:
         """Refuse what the ledger would refuse after the records were read, or played; nothing is written.
@@ -230,8 +230,8 @@ class Account:
                 yield ledger
             except PlanExhausted:
                 raise self._plan_exhausted_error() from None
-            except BudgetExceeded:
-                raise self._budget_error(ledger.left()) from None
+            except BudgetExceeded as refusal:
+                raise self._budget_error(refusal.left) from None
 
     @contextmanager
     def _open_beside_records(self) -> Iterator[Ledger]:
@@ -240,6 +240,7 @@ class Account:
         is_new = not path.exists()
         declared = {"epsilon": budget.epsilon, "ceiling": budget.ceiling, "delta": budget.delta}
         with Ledger(path, self.unit, **(self._new_terms() if is_new else declared)) as ledger:
+            self._require_same_terms(self.unit, ledger)  # which another process may have begun meanwhile
             noted, before = list[Path](), len(ledger.entries())
             try:
                 self._note(ledger, noted)
@@ -284,7 +285,7 @@ class Account:
             order = new["epsilon"], new["ceiling"] or new["epsilon"], new["delta"], new["composition"]
             terms = Terms("", self.unit, *order)
             balance = Balance.empty(self.unit.relation, terms.composition)
-            return LedgerState(terms=terms, budget=terms.epsilon, balance=balance)
+            return LedgerState(terms=terms, budgets=(terms.epsilon,), balance=balance)
         view = Ledger.read(self.path)
         self._require_same_terms(self.unit, view)
         return view.state
@@ -323,7 +324,7 @@ class Account:
             f"{ledger.composition}; this run may take ({self.epsilon:g}, {self.delta:g})."
         )
 
-    def _require_same_terms(self, unit: Unit, view: LedgerView) -> None:
+    def _require_same_terms(self, unit: Unit, view: LedgerView | Ledger) -> None:
         where, protected, phrases = str(self.path), view.unit, self.phrases
         if view.void_reason is not None:
             what = f"the ledger of these {phrases.people} is void ({view.void_reason})"
@@ -345,7 +346,7 @@ class Account:
             ("ceiling", self.budget.ceiling, view.ceiling),
             ("delta", self.budget.delta, view.delta),
         ):
-            if asked not in (None, bound) and (name, asked) != ("epsilon", view.terms.epsilon):  # as it began, too
+            if asked not in (None, bound) and not (name == "epsilon" and asked in view.budgets):  # also before a raise
                 what = f"--budget-{name} is {asked:g}, and the budget of these {phrases.people} was declared before"
                 expected, remedy = f"{bound:g}: what was promised never changes", f"leave --budget-{name} out"
                 if name == "epsilon" and view.epsilon < view.ceiling:

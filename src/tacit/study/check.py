@@ -182,7 +182,11 @@ def _balance(file: StudyFile, notes: list[str]) -> Iterator[str]:
         return
     if view.unit != study.unit:
         yield f"{file.path}: the ledger protects every {view.unit.name} of {view.unit.size:,} ({view.unit.relation})"
-    if file.budget_epsilon not in (view.terms.epsilon, view.epsilon):
-        yield f"{file.path}: budget_epsilon is {file.budget_epsilon:g}, and the ledger's is {view.epsilon:g}, for good"
+    bound = {"sampled": view.composition.sampled, "ceiling": view.ceiling, "delta": view.delta}
+    stated = {name: getattr(file, f"budget_{name}") for name in ("epsilon", *bound)}
+    for name, number in (bound | {"epsilon": view.epsilon}).items():
+        said = stated[name]
+        if said not in (None, number) and not (name == "epsilon" and said in view.budgets):
+            yield f"{file.path}: budget_{name} is {said:g}, and the ledger's is {number:g}, for good"
     spent, left = view.spent()[0], view.left()[0]
     notes.append(f"Releases: {len(view.plans())}. Spent epsilon {spent:.6g} of {view.epsilon:g}; {left:.6g} is left.")

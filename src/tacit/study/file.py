@@ -174,8 +174,8 @@ def template(
         unit=_quote(unit),
         unit_words=words,
         population=population,
-        budget=f"{budget:g}",
-        sampled=f"{sampled:g}",
+        budget=f"{budget!r}",
+        sampled=f"{sampled!r}",
     )
     said = "".join(f"{name} = {_quote(value)}\n" for name, value in reading.items())
     return text if spec is None else text + _OF_TABLE.format(spec=_quote(spec)) + said

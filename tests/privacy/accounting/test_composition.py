@@ -27,7 +27,7 @@ from tacit.privacy.accounting.filters import (
 )
 
 SHARES = {0.0: "0", 0.25: "0.25", 0.1: "0.1", 1e-5: "1e-05", 0.333333: "0.333333", 0.999999: "0.999999", 1.0: "1"}
-ORDERS = {None: "", 1.5: "1.5", 2.0: "2", 16.0: "16", 100000.0: "100000", 1e6: "1e+06", 33.3333: "33.3333"}
+ORDERS = {None: "", 1.5: "1.5", 2.0: "2", 16.0: "16", 1234.5: "1234.5", 1e4: "10000", 33.3333: "33.3333"}
 
 
 # -- what there is, and how it is said ---------------------------------------------------------------------------------
@@ -236,7 +236,7 @@ def test_what_is_left_is_the_largest_plan_of_either_part() -> None:
     others = 0.25 - converted(0.05, 64.0, 2.5e-6)
     epsilon, delta = left(total, 1.0, 1e-5, gaussian=False)
     assert others * (1 - 1e-12) <= epsilon <= others * (1 + 1e-12)
-    assert delta == 0.0  # the first plan took it
+    assert delta == 2.5e-6  # of the one conversion, which all share
     assert admits(total.with_charge(sampled_plan(others * (1 - 1e-9))), 1.0, 1e-5)
     assert not admits(total.with_charge(sampled_plan(others * (1 + 1e-9))), 1.0, 1e-5)
     epsilon, delta = left(total, 1.0, 1e-5, gaussian=True)

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
+import json
 import math
+import runpy
+from pathlib import Path
 from statistics import NormalDist
+from typing import Any
 
 import pytest
 from test_certificate import HISTOGRAM, OTHER, OWN_ID, OWN_PROOF, TRAJECTORY, build, redigested, verify
@@ -11,6 +16,19 @@ from test_certificate import HISTOGRAM, OTHER, OWN_ID, OWN_PROOF, TRAJECTORY, bu
 from tacit.errors import AccountingError, CertificateError, PlanError
 from tacit.privacy.accounting.filters import Composition
 from tacit.privacy.certificate import fields as certificate_fields
+from tacit.privacy.mechanisms.base import certificate_parts
+from tacit.privacy.mechanisms.sums import PoissonSum
+from tacit.units import Unit
+
+HALF = PoissonSum(
+    name="half",
+    steps=10,
+    sampling_rate=1.0,
+    clip_norm=1.0,
+    noise_multiplier=30.0,
+    rows_per_unit=40,
+    rows="first",
+)
 
 
 def test_own_charge_as_the_ledger_made_it() -> None:
@@ -104,3 +122,81 @@ def test_a_composition_that_no_ledger_has_is_refused(words: str) -> None:
     record["total"]["composition"] = words
     with pytest.raises(CertificateError, match="composition"):
         verify(redigested(record))
+
+
+# -- both readers, and what one of them let through ------------------------------------------------------------------
+
+ROOT = Path(__file__).parents[3]
+
+
+@pytest.fixture(scope="module")
+def verifier() -> dict[str, Any]:
+    return runpy.run_path(str(ROOT / "verifier" / "tacit_verify.py"))
+
+
+def refused_by_both(record: dict[str, Any], verifier: dict[str, Any]) -> bool:
+    """Whether neither reader takes the record with a new digest."""
+    record = redigested(json.loads(json.dumps(record)))
+    try:
+        verify(record)
+    except CertificateError:
+        try:
+            verifier["verify"](record)
+        except verifier["Refused"]:
+            return True
+    return False
+
+
+@pytest.mark.parametrize("relation", ["add_or_remove", "replace_one"])
+@pytest.mark.parametrize("rule", [Composition(1.0), Composition(1.0, 16.0), Composition(0.0), Composition(0.25, 64.0)])
+@pytest.mark.parametrize("fold", [None, 0, 1])
+def test_both_readers_take_what_a_ledger_of_any_rule_says(
+    rule: Composition, relation: Any, fold: Any, verifier: dict[str, Any]
+) -> None:
+    unit = Unit("patient", relation, 5_000)
+    (half,) = certificate_parts([dataclasses.replace(HALF, fold=fold)])
+    with_fold = {"unit": unit, "parts": [half], "event": certificate_fields.parts_event([half])}
+    alone = build(**with_fold, epsilon_target=None, audit=None, composition=rule, releases=[])
+    (own,) = alone.releases
+    others = [{**own, "plan_id": f"0a0{i}", "method": "m"} for i in range(3)]
+    many = build(**with_fold, epsilon_target=None, audit=None, composition=rule, releases=others)
+    for certificate in (alone, many):
+        certificate.verify()
+        assert verifier["verify"](certificate.to_json())[0] == 0
+
+
+def test_no_reader_takes_a_charge_below_the_epsilon_beside_it(verifier: dict[str, Any]) -> None:
+    for rule, name in ((Composition(0.0), "mu"), (Composition(1.0, 16.0), "rdp")):
+        (part,) = certificate_parts([dataclasses.replace(HALF, noise_multiplier=5.0)])
+        plain = {"parts": [part], "event": certificate_fields.parts_event([part]), "audit": None}
+        record = build(**plain, epsilon_target=None, composition=rule, releases=[]).to_json()
+        (own,) = record["releases"]
+        record["releases"] = [{**own, "plan_id": "0a0b", "method": "m", name: 1e-9}, own]
+        assert refused_by_both(record, verifier)  # another release, whose charge says less than its epsilon
+        record["releases"] = [{**own, name: 1e-9}]
+        assert refused_by_both(record, verifier)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "Renyi DP at order 1e+999",
+        "Renyi DP at order 1e+06",
+        "Renyi DP at order 16.0",
+        "one Gaussian beside a sum of share 1",
+    ],
+)
+def test_no_reader_takes_a_rule_that_no_ledger_has(words: str, verifier: dict[str, Any]) -> None:
+    record = build().to_json()
+    record["total"] |= {"composition": words, "epsilon": 0.0, "budget_epsilon": 0.001, "ceiling_epsilon": 0.001}
+    assert refused_by_both(record, verifier)
+
+
+@pytest.mark.parametrize("path", [("releases", 0, "mu"), ("releases", 0, "rdp"), ("releases", 0, "delta")])
+def test_what_is_no_finite_number_is_refused_in_a_sentence(path: tuple[Any, ...], verifier: dict[str, Any]) -> None:
+    record = build().to_json()
+    record["releases"][path[1]][path[2]] = "inf"
+    assert refused_by_both(record, verifier)
+    record = build().to_json()
+    record["total"]["budget_delta"] = "inf"
+    assert refused_by_both(record, verifier)

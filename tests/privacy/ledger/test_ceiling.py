@@ -102,16 +102,18 @@ def test_without_a_higher_ceiling_there_is_no_raise(path: Path, ceiling: float |
         assert [entry.kind for entry in ledger.entries()] == ["create"]
 
 
-def test_a_ledger_is_opened_again_with_its_first_or_its_present_budget(path: Path) -> None:
+def test_a_ledger_is_opened_again_with_any_budget_that_it_has_had(path: Path) -> None:
     make(path, ceiling=4.0).close()
+    had = {1.0}
     for raised in (None, 2.0, 3.0):
         if raised is not None:
             with Ledger(path) as ledger:
                 ledger.raise_budget(raised)
-        for epsilon in (None, 1.0, raised):
+            had.add(raised)
+        for epsilon in (None, *had):  # a run that began before a raise goes on with its own words
             with Ledger(path, UNIT, epsilon=epsilon, delta=1e-4, composition=SUM, ceiling=4.0) as ledger:
                 assert (ledger.epsilon, ledger.terms.epsilon, ledger.ceiling) == (raised or 1.0, 1.0, 4.0)
-        for epsilon in {0.5, 1.5, 2.0, 4.0, 8.0} - {raised}:
+        for epsilon in {0.5, 1.5, 2.0, 4.0, 8.0} - had:
             with pytest.raises(LedgerError, match="bound to another epsilon"):
                 Ledger(path, epsilon=epsilon)
     for ceiling in (1.0, 3.0, 8.0):
@@ -129,7 +131,7 @@ def test_a_ceiling_below_the_budget_or_without_end_creates_nothing(path: Path, c
 
 
 def test_a_ceiling_is_no_larger_than_what_one_gaussian_can_have(path: Path) -> None:
-    with pytest.raises(PlanError, match="too large for one Gaussian"):
+    with pytest.raises(PlanError, match="the ceiling is too large"):
         make(path, ceiling=1e9, composition=Composition(0.25))
     with make(path, ceiling=1e9) as ledger:
         ledger.raise_budget(1e9)

@@ -21,7 +21,7 @@ from tacit.privacy.accounting import gaussian as gaussians
 _SLACK = Fraction(1, 10**30)  # above every rounding error of the 60-digit logarithms in rdp_to_epsilon
 
 
-MOST_ROOM = 1_000_000
+MOST_ROOM, MOST_ORDER = 1_000_000, 10_000
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ class Composition:
     Args:
         sampled: that part of (epsilon, delta): from 0 (no such plan is admitted) to 1 (there is no other part, and all
             plans share this one).
-        order: the Rényi order alpha, finite and above 1; None adds epsilons and deltas up.
+        order: the Rényi order alpha, above 1 and at most `MOST_ORDER`; None adds epsilons and deltas up.
 
     Raises:
         PlanError: the part or the order is out of its range, or has more than the six digits that certificates write.
@@ -49,8 +49,11 @@ class Composition:
             what, expected = "the part for sampled plans is out of its range", "a number from 0 to 1 of six digits"
             remedy = "give 0 where no plan samples, 1 where all do, else the part of the budget that is for them"
             raise PlanError(what, where="Composition", expected=expected, remedy=remedy)
-        if self.order is not None and not (1 < self.order < math.inf and float(f"{self.order:g}") == self.order):
-            what, expected = "the Rényi order is not a finite number above 1 of six digits", "an order such as 16.0"
+        if self.order is not None and not (1 < self.order <= MOST_ORDER and float(f"{self.order:g}") == self.order):
+            what, expected = (
+                "the Rényi order is not a finite number above 1 of six digits",
+                "at most 10,000, such as 16.0",
+            )
             remedy = "choose the order for which the planned releases convert to the smallest epsilon"
             raise PlanError(what, where="Composition", expected=expected, remedy=remedy)
         if self.order is not None and not self.sampled:
@@ -261,6 +264,8 @@ def left(total: Total, epsilon: float, delta: float, *, gaussian: bool) -> tuple
     (own_epsilon, others), (own_delta, delta_others) = (total.composition.cut(one) for one in (epsilon, delta))
     if not gaussian or not own_epsilon:
         cost, rest = total.convert_others(delta)
+        if total.composition.order is not None:
+            rest = Fraction(0)  # all share the delta of the one conversion
         return _round_down(others - cost), _round_down(delta_others - rest)
     squared = max(gaussians.mu_of(own_epsilon, own_delta) ** 2 - total.squared, Fraction(0))
     # What is found has nine digits and is rounded up; its last digit is taken off.

@@ -24,9 +24,16 @@ from tacit.privacy.accounting.events import (
     ZcdpEvent,
     flatten,
 )
-from tacit.privacy.accounting.filters import Charge, Composition, parse_composition
+from tacit.privacy.accounting.filters import (
+    Charge,
+    Composition,
+    exact_decimal,
+    parse_composition,
+    rdp_to_epsilon,
+)
 from tacit.privacy.certificate import canonical
 from tacit.privacy.ledger.folds import Balance, plan_folds, single_fold
+from tacit.privacy.ledger.state import fits_gaussian
 from tacit.privacy.mechanisms.base import Part, compose_parts
 from tacit.privacy.mechanisms.kinds import part_from_json
 from tacit.privacy.sentences import MuRange
@@ -129,7 +136,8 @@ def _balance(record: Fields) -> Balance:
 
 
 def _charge_of(row: Fields) -> Charge:
-    return Charge(float(row["epsilon"]), row["delta"], row["rdp"], row["mu"])
+    bounds = (None if row[name] is None else float(row[name]) for name in ("rdp", "mu"))
+    return Charge(float(row["epsilon"]), float(row["delta"]), *bounds)
 
 
 def _total(record: Fields) -> dict[str, Any]:
@@ -227,7 +235,7 @@ def contradictions(record: Fields, event: Event) -> Iterator[tuple[str, str]]:
     if len({row["plan_id"] for row in record["releases"]}) != len(record["releases"]):
         yield "releases", "charges a plan twice"
     for row in record["releases"]:
-        if row not in charges and not (float(row["epsilon"]) > 0 and row["delta"] < 1):
+        if row not in charges and not (float(row["epsilon"]) > 0 and float(row["delta"]) < 1):
             yield "releases", "holds a charge that no ledger admits"
         if row not in charges and math.isinf(float(row["epsilon"])) and record["void_reason"] is None:
             yield "releases", "holds a plan that promises nothing, which voids the ledger"
@@ -260,11 +268,8 @@ def _budget_violations(record: Fields, event: Event) -> Iterator[tuple[str, str]
     if composition is None:
         yield "total.composition", "is no composition that tacit's ledgers have"
         return
-    largest = accounting.MAX_EPSILON if composition.sampled < 1 else math.inf
-    if not 0 < total["budget_delta"] < 1:
-        yield "total.budget_delta", "is out of range"
-        return
-    if not 0 < budget <= float(total["ceiling_epsilon"]) <= largest:
+    ceiling, delta = float(total["ceiling_epsilon"]), float(total["budget_delta"])
+    if not (0 < budget <= ceiling < math.inf and 0 < delta < 1 and fits_gaussian(budget, ceiling, delta, composition)):
         yield "total.ceiling_epsilon", "is below the budget, or above what a ledger has"
         return
     try:
@@ -275,14 +280,29 @@ def _budget_violations(record: Fields, event: Event) -> Iterator[tuple[str, str]
         yield "total.composition", "has no bound for a release"
         return
     for row in record["releases"]:
-        if _charge_of(row) != composition.charged(_charge_of(row)):
+        row_charge = _charge_of(row)
+        if row_charge != composition.charged(row_charge):
             yield "releases", "charges a release by what the ledger does not add up"
         for name, value in zip(("rdp", "mu"), due, strict=True) if row["plan_id"] == record["plan_id"] else ():
             if (row[name] is None) != (value is None) or not math.isclose(row[name] or 0, value or 0):
                 yield f"releases.{name}", "charges another one"
+        if not _covers(row_charge, composition.order):
+            yield "releases", "charges a release by less than its own epsilon"
     # Each number is stated rounded up.
-    if math.isfinite(budget) and not balance.admits(budget * (1 + 1e-5), total["budget_delta"] * (1 + 1e-9)):
+    if not balance.admits(budget * (1 + 1e-5), delta * (1 + 1e-9)):
         yield "total.budget_epsilon", "is below what the releases cost"
+
+
+def _covers(charge: Charge, order: float | None) -> bool:
+    """Whether a mu or a Rényi bound is as large as the epsilon beside it demands, to what two numerics differ by."""
+    from tacit.privacy.accounting.accountants import gaussian_delta
+
+    least, delta = 0.99 * charge.epsilon - 1e-6, max(charge.delta, 1e-300)
+    if charge.mu is not None:
+        return least <= 0 or (charge.mu > 0 and float(gaussian_delta(least, charge.mu)) >= delta)
+    if charge.rdp is None or order is None:
+        return True
+    return float(rdp_to_epsilon(exact_decimal(charge.rdp), order, exact_decimal(delta))) >= least
 
 
 def _contradictions(parts: Sequence[Part], unit: Unit) -> Iterator[tuple[str, str]]:

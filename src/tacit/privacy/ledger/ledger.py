@@ -40,7 +40,8 @@ class LedgerView:
         self._entries = entries
         self.state = replay(entries)
         self.dataset_id, self.unit = self.state.bound_terms.dataset_id, self.state.bound_terms.unit
-        self.terms, self.epsilon, self.head = self.state.bound_terms, self.state.budget, self.state.head
+        self.terms, self.budgets, self.head = self.state.bound_terms, self.state.budgets, self.state.head
+        self.epsilon = self.state.budget
         self.ceiling, self.delta, self.composition = self.terms.ceiling, self.terms.delta, self.terms.composition
         self.void_reason = self.state.void_reason
 
@@ -121,7 +122,7 @@ class Ledger:
             self.terms = bound = self._state.bound_terms
             self.dataset_id, self.unit, self.composition = bound.dataset_id, bound.unit, bound.composition
             self.ceiling, self.delta = bound.ceiling, bound.delta
-            if epsilon != bound.epsilon:  # as it began, or as it is
+            if epsilon not in self._state.budgets:  # as it began, was or is
                 self._match(epsilon=epsilon)
             self._match(unit=unit, delta=delta, composition=composition, ceiling=ceiling)
             self._store.lock.record(self._state.head)
@@ -147,6 +148,11 @@ class Ledger:
     def epsilon(self) -> float:
         """The budget, as it was raised last."""
         return self._state.budget
+
+    @property
+    def budgets(self) -> tuple[float, ...]:
+        """The budget as it began, and after each raise."""
+        return self._state.budgets
 
     @property
     def head(self) -> str:

@@ -11,6 +11,7 @@ import json
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from fractions import Fraction
 from typing import Any
 
 from tacit.errors import BudgetExceeded, LedgerError, PlanError, PlanExhausted, TacitError
@@ -82,6 +83,8 @@ def damage_error(what: str) -> LedgerError:
 
 
 FORMAT = 1
+LEAST_PART = Fraction(1, 10**50)
+"""Of an epsilon or a delta: of what is smaller, `accounting.gaussian` does not carry the digits."""
 POLICY, CALLBACK, UNTRIED = "policy", "callback", "untried callback"
 """Kinds of notes: after a plan's id the digest of a policy that it fixed or released, the name of a callback of the
 user's own, or of one that runs or judges candidates."""
@@ -152,8 +155,9 @@ class Terms:
             raise _bad_terms("the ceiling is below the budget, or not finite", "epsilon <= ceiling < inf")
         for name in ("epsilon", "ceiling", "delta"):
             object.__setattr__(self, name, float(getattr(self, name)))
-        if self.composition.sampled < 1 and self.ceiling > MAX_EPSILON:
-            raise _bad_terms("the ceiling is too large for one Gaussian", f"epsilon <= {MAX_EPSILON:g}")
+        if not fits_gaussian(self.epsilon, self.ceiling, self.delta, self.composition):
+            what = "the ceiling is too large, or the budget too small, for one Gaussian"
+            raise _bad_terms(what, f"epsilon <= {MAX_EPSILON:g}, and no part below {float(LEAST_PART):g}")
         order = self.composition.order
         least = Total.of([Charge(self.ceiling, 0.0, 0.0)], self.composition)
         if order is not None and not admits(least, self.ceiling, self.delta):
@@ -216,7 +220,7 @@ class LedgerState:
 
     Args:
         terms: None before the first entry.
-        budget: the epsilon that plans are admitted up to, which may have been raised.
+        budgets: the epsilons that plans were admitted up to, from the first to today's.
         plans: the reserved plans by id, cancelled ones left out.
         balance: what these plans cost either fold together.
         void_reason: why the ledger promises nothing any more, or None.
@@ -224,7 +228,7 @@ class LedgerState:
     """
 
     terms: Terms | None = None
-    budget: float = 0.0
+    budgets: tuple[float, ...] = ()
     plans: PersistentDict[ReservedPlan] = field(default_factory=PersistentDict)
     balance: Balance = field(default_factory=lambda: Balance.empty("add_or_remove", Composition(1.0)))
     void_reason: str | None = None
@@ -237,6 +241,11 @@ class LedgerState:
         if self.terms is None:
             raise damage_error("the ledger has no first entry")
         return self.terms
+
+    @property
+    def budget(self) -> float:
+        """The epsilon that plans are admitted up to."""
+        return self.budgets[-1]
 
     def spent(self, fold: Fold | None = None) -> tuple[float, float]:
         """Total (epsilon, delta) charged to one fold, or (None) the larger of each, rounded up.
@@ -335,7 +344,7 @@ class LedgerState:
     def _create(self, payload: Mapping[str, Any]) -> LedgerState:
         terms = Terms.from_payload(payload)
         balance = Balance.empty(terms.unit.relation, terms.composition)
-        return replace(self, terms=terms, budget=terms.epsilon, balance=balance)
+        return replace(self, terms=terms, budgets=(terms.epsilon,), balance=balance)
 
     def _raise(self, payload: Mapping[str, Any]) -> LedgerState:
         # Whoever raises the budget has seen releases, so it bounds nothing that was promised: the ceiling does.
@@ -344,7 +353,7 @@ class LedgerState:
             what = f"the budget of epsilon {self.budget:g} cannot become {epsilon:g}"
             expected = f"more than it is, and at most the ceiling of {ceiling:g}, which was fixed when the ledger began"
             raise LedgerError(what, where="Ledger.raise_budget", expected=expected, remedy="nothing was changed")
-        return replace(self, budget=epsilon)
+        return replace(self, budgets=(*self.budgets, epsilon))
 
     def _reserve(self, payload: Mapping[str, Any]) -> LedgerState:
         plan_id, parts, terms = payload["plan"], dict(payload["parts"]), self.bound_terms
@@ -373,13 +382,15 @@ class LedgerState:
         balance = self.balance.with_charge(charge, single_fold(folds))
         if not balance.admits(self.budget, terms.delta):
             before = self.spent()
-            raise BudgetExceeded(
+            refusal = BudgetExceeded(
                 f"plan {plan_id!r} would bring the total above the budget (epsilon {self.budget!r}, delta "
                 f"{terms.delta!r}), of which ({before[0]!r}, {before[1]!r}) is spent, so nothing was charged",
                 where="Ledger.reserve",
                 expected="a plan that fits into what is left",
                 remedy="reserve a smaller plan, or cancel an untouched one",
             )
+            refusal.left = self.left(gaussian=terms.composition.takes_mu(charge))
+            raise refusal
         method, evaluates = str(described.get("method", "")), described.get("evaluates") is True
         uses = dict.fromkeys(parts, 0)
         plan = ReservedPlan(self.seq + 1, method, parts, charge, uses, fold_by_part, folds, evaluates)
@@ -421,6 +432,12 @@ class LedgerState:
         else:  # which may have asked anything
             plan = replace(plan, evaluates=True)
         return replace(self, plans=self.plans.put(plan_id, plan))
+
+
+def fits_gaussian(epsilon: float, ceiling: float, delta: float, composition: Composition) -> bool:
+    """Whether the part of a budget that adds mus up, if there is one, is of a size that can be computed."""
+    least = min(composition.cut(number)[0] for number in (epsilon, delta))
+    return composition.sampled == 1 or (ceiling <= MAX_EPSILON and least >= LEAST_PART)
 
 
 def replay(entries: Iterable[Entry]) -> LedgerState:
