@@ -196,3 +196,13 @@ def test_the_file_of_a_study_fits_a_raised_ledger(
     Path("study.toml").write_text(text.replace("budget_sampled = 1\n", ""))
     assert main(["check"]) == 2
     assert "budget_sampled is missing" in capsys.readouterr().err
+
+
+def test_where_no_plan_may_sample_a_plan_that_does_is_told_so(logs: Path) -> None:
+    study = study_of(logs, budget_epsilon=4.0, budget_sampled=0.0)
+    study.evaluate(epsilon=1.0, **WORDS)
+    for ask in (study.plan, study.carry_out):
+        with pytest.raises(BudgetExceeded, match="no part of the budget of these patients is for such plans"):
+            ask("synthesize", epsilon=0.1, method="mst")
+    with pytest.raises(BudgetExceeded, match=r"at most what is left of it, \(epsilon 3\."):
+        study.evaluate(epsilon=6.0, **WORDS)

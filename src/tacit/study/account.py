@@ -175,7 +175,7 @@ class Account:
             return
         charge, fold = _price(plan, state.bound_terms.composition)
         if not state.balance.with_charge(charge, fold).admits(state.budget, state.bound_terms.delta):
-            raise self._budget_error(state.left(gaussian=charge.mu is not None))
+            raise self._budget_error(state.left(gaussian=charge.mu is not None), state.bound_terms.composition.sampled)
 
     def describe_room(self, plan: Plan) -> str:
         """How many releases of this cost the budget would still cover after this one."""
@@ -231,7 +231,7 @@ class Account:
             except PlanExhausted:
                 raise self._plan_exhausted_error() from None
             except BudgetExceeded as refusal:
-                raise self._budget_error(refusal.left) from None
+                raise self._budget_error(refusal.left, ledger.composition.sampled) from None
 
     @contextmanager
     def _open_beside_records(self) -> Iterator[Ledger]:
@@ -358,8 +358,16 @@ class Account:
         remedy = f"keep its release; if it was interrupted and the budget allows another, {self.phrases.retry}"
         return PlanExhausted(what, where=str(self.path), expected=_COVERED, remedy=remedy)
 
-    def _budget_error(self, left: tuple[float, float]) -> BudgetExceeded:
+    def _budget_error(self, left: tuple[float, float], sampled: float) -> BudgetExceeded:
         phrases, unspent = self.phrases, min(left) > 0
+        if sampled == 0 and max(left) == 0:  # of a Gaussian, delta would be left
+            return BudgetExceeded(
+                f"this {phrases.doing} samples, or has no Gaussian, and no part of the budget of these "
+                f"{phrases.people} is for such plans",
+                where=str(self.path),
+                expected="a plan that does not sample: the part for others was fixed at 0 when the ledger began",
+                remedy="choose a method or a batch size with which everybody takes part in each step",
+            )
         return BudgetExceeded(
             f"the budget of these {phrases.people} does not cover {'this' if unspent else 'another'} {phrases.doing}",
             where=str(self.path),
