@@ -310,7 +310,7 @@ def test_a_full_disk_is_told_without_what_was_to_be_written(
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     for number, patched in enumerate(
-        ((checkpoint, "save_file"), (hub, "save_file"), (os, "fsync"), (stores.os, "rename"))
+        ((checkpoint, "serialize"), (hub, "save_file"), (os, "fsync"), (stores.os, "rename"))
     ):
         folder = tmp_path / str(number)
         folder.mkdir()
