@@ -35,9 +35,9 @@ def save(path: Path, tensors: dict[str, Tensor], *, plan_id: str, ledger: Ledger
     tensors = {name: t.detach().contiguous() for name, t in tensors.items()}
     meta = {"plan_id": plan_id, "ledger_head": ledger.head, "dataset_id": ledger.dataset_id}
     meta["sha256"] = _digest(tensors)
-    content = serialize(tensors, {"tacit": json.dumps(meta)})  # its own writer renames files of its own
     temporary = path.with_suffix(".partial")
     try:
+        content = serialize(tensors, {"tacit": json.dumps(meta)})  # its own writer renames files of its own
         temporary.unlink(missing_ok=True)  # what a crash left, or a link that somebody put there
         handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         with os.fdopen(handle, "wb") as file:
