@@ -220,11 +220,11 @@ def test_the_whole_source_was_read() -> None:
 
 MOST = {
     "files": 382,
-    "lines": 80_923,
-    "functions": 4_794,
+    "lines": 80_983,
+    "functions": 4_800,
     "private functions of at most three lines used once": 30,
     "class names defined more than once": 1,
-    "docstring lines on names that are not public": 761,
+    "docstring lines on names that are not public": 770,
     "errors of more than two lines": 62,
     "lines of these errors": 351,
 }
