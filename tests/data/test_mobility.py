@@ -115,7 +115,51 @@ def test_summer_time_days_have_48_slots() -> None:
     rows = frame(*(("p", f"2020-03-{d} {h:02}:00:00", A) for d in (28, 29, 30) for h in range(0, 24, 3)))
     days = from_points(rows, GRID, Rules("Europe/Berlin", carry=12), recorded="UTC")
     assert days.cells.shape[1] == SLOTS
-    assert len(days.cells) >= 2
+    assert len(days.cells) == 3
+
+
+@pytest.mark.parametrize(
+    ("zone", "change"),
+    [
+        ("Europe/Berlin", "2024-03-31"),
+        ("Europe/Berlin", "2024-10-27"),
+        ("America/New_York", "2024-03-10"),
+        ("America/New_York", "2024-11-03"),
+        ("Australia/Lord_Howe", "2024-10-06"),  # by half an hour
+        ("Asia/Beirut", "2024-03-31"),  # at midnight
+        ("Asia/Shanghai", "2024-03-31"),
+    ],
+)
+def test_the_day_of_a_change_of_summer_time_is_whole(zone: str, change: str) -> None:
+    first, end = ((pd.Timestamp(change) + pd.Timedelta(days=k)).tz_localize(zone) for k in (-1, 2))
+    times = pd.date_range(first, end, freq="20min", inclusive="left")
+    strict = Rules(zone, carry=0, observed=48)
+    rows = pd.DataFrame({"user": "p", "time": times, "lat": A[0], "lon": A[1]})
+    assert from_points(rows, GRID, strict).cells.tolist() == [[0] * 48] * 3
+    stay = {"user_id": 4, "started_at": [first], "finished_at": [end], "geom": [Point(*A)]}
+    assert from_trackintel(pd.DataFrame(stay), GRID, strict).cells.tolist() == [[0] * 48] * 3
+
+
+def test_a_record_ends_at_the_local_time_of_the_next() -> None:
+    def runs_of(*rows: tuple[str, tuple[float, float]]) -> list[tuple[int, int]]:
+        points = frame(*(("p", time, place) for time, place in rows))
+        return runs(from_points(points, GRID, Rules("Europe/Berlin", carry=48, observed=1)).cells[0])
+
+    midnight, last = ("2024-03-31T00:00+01:00", A), ("2024-03-31T01:40+01:00", A)
+    assert runs_of(midnight, last, ("2024-03-31T03:00+02:00", B)) == [(0, 6), (1, 42)]
+    assert runs_of(midnight, ("2024-03-31T12:00+02:00", B)) == [(0, 24), (1, 24)]
+    assert runs_of(("2024-10-27T00:00+02:00", A), ("2024-10-27T05:00+01:00", B)) == [(0, 10), (1, 38)]
+    half_past_two = ("2024-10-27T02:30+02:00", A), ("2024-10-27T02:10+01:00", B)
+    assert runs_of(("2024-10-27T00:00+02:00", B), *half_past_two) == [(1, 5), (0, 1), (1, 42)]
+
+
+def test_a_gap_on_the_day_summer_time_begins_is_carried_no_farther() -> None:
+    afternoon = [("p", f"2024-03-31T{hour}:00+02:00", B) for hour in range(12, 24)]
+    rows = frame(("p", "2024-03-31T00:00+01:00", A), *afternoon)  # eleven hours: a slot recorded, and 21 carried
+    assert runs(from_points(rows, GRID, Rules("Europe/Berlin", carry=21, observed=13)).cells[0]) == [(0, 24), (1, 24)]
+    for carry, observed in ((20, 13), (21, 14)):
+        with pytest.raises(DataError, match="no day is whole"):
+            from_points(rows, GRID, Rules("Europe/Berlin", carry=carry, observed=observed))
 
 
 def test_people_with_few_days_contribute_nothing() -> None:
@@ -267,6 +311,9 @@ def test_checkins_of_foursquare() -> None:
     rules = Rules("America/New_York", carry=48, observed=3)
     days = from_checkins(rows, GRID, rules)
     assert runs(days.cells[0]) == [(0, 20), (1, 16), (3, 12)]
+    for offset, expected in ((-60, [(0, 20), (1, 22), (3, 6)]), (-420, [(0, 20), (1, 10), (3, 18)])):  # a flight
+        flown = from_checkins(rows.assign(timezoneOffset=[-240, -240, offset]), GRID, rules)
+        assert runs(flown.cells[0]) == expected
     moved = from_checkins(rows.assign(timezoneOffset=-180), GRID, rules)
     assert runs(moved.cells[0]) == [(0, 22), (1, 16), (3, 10)]
     with pytest.raises(DataError, match="'timezoneOffset' is missing or invalid"):
@@ -385,7 +432,7 @@ def test_whole_days_agree_with_a_slow_count(seed: int, points: int, carry: int) 
     expected = slow_day(start, cell, carry)
     rules = Rules("UTC", carry=carry, observed=1)
     zeros = np.zeros(points, dtype=np.int64)
-    cells, _ = whole_days(zeros, start * 60_000, start * 60_000, zeros, cell, rules)
+    cells, _ = whole_days(zeros, start * 60_000, start * 60_000, zeros, zeros, cell, rules)
     if min(expected) < 0:
         assert not len(cells) or cells[0].tolist() != expected
     elif (np.unique(start[cell >= 0] // 30)).size:

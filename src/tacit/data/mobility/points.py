@@ -88,25 +88,40 @@ def require_zone(zone: Any, name: str) -> None:
 
 
 def whole_days(
-    person: IntArray, start: IntArray, end: IntArray, offset: IntArray, cell: IntArray, rules: Rules
+    person: IntArray,
+    start: IntArray,
+    end: IntArray,
+    offset: IntArray,
+    end_offset: IntArray,
+    cell: IntArray,
+    rules: Rules,
 ) -> tuple[IntArray, IntArray]:
     """The whole days of people's records."""
-    # A record is in its cell from `start` until the next record of the person, at most until `rules.carry` slots after
-    # the slot of `end`. A slot's cell is the one with most time in it, of equal ones the lowest. A change of the offset
-    # (summer time) counts from the next record on.
+    # A record is in its cell from `start` until the local time of the person's next record, at most until `rules.carry`
+    # slots after the slot of `end`. A slot's cell is the one with most time in it, of equal ones the lowest. Local time
+    # that a change of the offset skips (summer time begins) was lived by nobody: it belongs to the record before, is no
+    # gap, and is as recorded as the slots beside it. Of time that comes twice (summer time ends), both count.
     # person: codes [n], rising; start, end: [n] milliseconds since 1970 UTC between which the person was recorded in
-    # the cell, equal for a point, `start` rises strictly within a person; offset: [n] milliseconds that local time is
-    # ahead of UTC; cell: [n] cells, or `OUTSIDE`; returns: Cells [D, 48] and the codes of their people [D], rising
-    next_start = np.append(start[1:], np.iinfo(np.int64).max // 2)
-    next_start[:-1][person[1:] != person[:-1]] = np.iinfo(np.int64).max // 2
-    local_start, local_end = start + offset, np.minimum(end, next_start - 1) + offset
-    until = np.minimum(next_start + offset, (local_end // _SLOT + 1 + rules.carry) * _SLOT)
+    # the cell, equal for a point, `start` rises strictly within a person; offset, end_offset: [n] milliseconds that
+    # local time is ahead of UTC then; cell: [n] cells, or `OUTSIDE`; returns: Cells [D, 48] and the codes of their
+    # people [D], rising
+    final = np.append(person[1:] != person[:-1], np.ones(min(1, len(person)), np.bool_))
+    next_start = np.where(final, np.iinfo(np.int64).max // 2, np.roll(start, -1))
+    next_offset = np.where(final, end_offset, np.roll(offset, -1))
+    clock = np.where(end > next_start, next_offset, end_offset)
+    local_start, next_local = start + offset, next_start + next_offset
+    local_end = np.maximum(local_start, np.minimum(end, next_start - 1) + clock)
+    last, reach = local_end // _SLOT, (next_start + clock) // _SLOT
+    skipped = np.maximum(next_offset - clock, 0)
+    until = np.where(next_local > local_start, next_local, next_start + offset)
+    until = np.minimum(until, (last + 1 + rules.carry) * _SLOT + skipped * (reach <= last + 1 + rules.carry))
+    last += skipped // _SLOT * (reach <= last + 1)
     first = local_start // _SLOT
     pieces = (until - 1) // _SLOT - first + 1
     row = np.repeat(np.arange(len(start)), pieces)
     slot = first[row] + np.arange(len(row)) - np.repeat(np.cumsum(pieces) - pieces, pieces)
     length = np.minimum(until[row], (slot + 1) * _SLOT) - np.maximum(local_start[row], slot * _SLOT)
-    recorded = (slot <= local_end[row] // _SLOT) & (cell[row] != OUTSIDE)
+    recorded = (slot <= last[row]) & (cell[row] != OUTSIDE)
     who, slot, where, recorded = _main_cells(person[row], slot, cell[row], length, recorded)
     day = np.stack([who, slot // SLOTS], axis=1)
     new = np.ones(len(day), dtype=np.bool_)
@@ -172,24 +187,25 @@ def build_days(parts: Sequence[PointTable], grid: Grid, rules: Rules) -> Days:
     """The whole days of all parts; a person's rows are in one of them."""
     code_of: dict[str, int] = {}
     kinds: set[str] = set()
-    columns: list[list[IntArray]] = [[], [], [], [], []]
+    columns: list[list[IntArray]] = [[], [], [], [], [], []]
     for part in parts:
         person = _encode_users(part, code_of, kinds, rules.unit_key)
         end = part.start if part.end is None else part.end
         if (end < part.start).any():
             raise _error("a stay ends before it starts", part, "start <= end", "correct the rows", end < part.start)
         offset = _offsets(part.start, rules.zone) if part.offset is None else part.offset
+        end_offset = offset if part.end is None or part.offset is not None else _offsets(end, rules.zone)
         cell = _cells(part, grid, rules)
         order = _order(part, person, rules)
-        for column, values in zip(columns, (person, part.start, end, offset, cell), strict=True):
+        for column, values in zip(columns, (person, part.start, end, offset, end_offset, cell), strict=True):
             column.append(values[order])
     unit_keys.require_no_twins(code_of, "mobility", rules.unit_key)
     none = np.zeros(0, dtype=np.int64)
-    person, start, end, offset, cell = (np.concatenate([none, *column]) for column in columns)
+    person, start, end, offset, end_offset, cell = (np.concatenate([none, *column]) for column in columns)
     if len(cell) and (cell == OUTSIDE).all():
         what, expected = "all points are outside the grid", "points of the region of the grid"
         raise DataError(what, where="mobility", expected=expected, remedy="check the grid and the columns")
-    cells, owner = whole_days(person, start, end, offset, cell, rules)
+    cells, owner = whole_days(person, start, end, offset, end_offset, cell, rules)
     if not len(cells):
         what, expected = "no day is whole", "days whose slots are recorded or carried, of people with enough of them"
         remedy = "check the grid and the time zone, or loosen the public rules (carry, observed, days)"
