@@ -75,19 +75,18 @@ class Texts:
         Raises:
             FileError, DataError: as for `rows`, and where a rating is no number.
         """
-        read = self.rows(completion, rating)
-        return [(person, (text, done, self._number(value, rating))) for person, (text, done, value) in read]
-
-    def _number(self, text: str, column: str) -> float:
-        try:
-            value = float(text)
-        except ValueError:
-            value = math.nan
-        if not math.isfinite(value):
-            expected = "a finite number in every row, such as 1 for a thumb up and 0 for one down"
-            where, remedy = (
-                f"{self.path}, column {column}",
-                "leave rows without a rating out, and write words as numbers",
-            )
-            raise DataError("a rating is no number", where=where, expected=expected, remedy=remedy)
-        return value
+        found = list[tuple[str, tuple[str, str, float]]]()
+        for row, (person, (text, done, number)) in enumerate(self.rows(completion, rating), start=2):
+            try:
+                value = float(number)
+            except ValueError:
+                value = math.nan
+            if not math.isfinite(value):
+                expected = "a finite number in every row, such as 1 for a thumb up and 0 for one down"
+                where, remedy = (
+                    f"{self.path}, column {rating}",
+                    "leave out rows without one, and write words as numbers",
+                )
+                raise DataError(f"row {row}: a rating is no number", where=where, expected=expected, remedy=remedy)
+            found.append((person, (text, done, value)))
+        return found

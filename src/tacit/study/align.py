@@ -88,11 +88,11 @@ def align(
             is learned from it: where it is given, the report shows what it says.
         head: JSON file of the reward's head, which `TextJudge.save` wrote; by default head.json in that folder.
         chosen: column with the completion that a person preferred. Completions are cut to --tokens; pairs with a
-            shorter one, or with words outside the vocabulary, are left out.
+            shorter one, with words outside the vocabulary, or equal after the cut are left out, uncounted.
         rejected: column with the other completion.
         completion: column with a completion that a person rated.
         feedback: column with that rating: a number, or a thumb as 1 and 0. Of one prompt, the best is preferred to the
-            worst, and so on inwards; equal ratings say nothing.
+            worst, and so on inwards; equal ratings or completions say nothing, and a missing rating is refused.
         public: file of public texts, one a line: the report's prompts, and the source of the vocabulary that the model
             may write. Without it that is the whole vocabulary, and the prompts are a few general ones.
         words: how many of the most frequent tokens of the public texts the model may write.

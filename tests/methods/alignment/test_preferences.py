@@ -118,3 +118,19 @@ def test_ratings_make_pairs_of_one_person_and_prompt() -> None:
     ids, pairs = rated_pairs(["p", "p", "p", "p", "p", "q"], rows)
     assert ids == ["p", "p"]
     assert pairs == [("a", "v", "x"), ("a", "w", "u")]
+    assert rated_pairs(["x", "x"], [("p", "A", 1.0), ("p", "A", 0.0)]) == ([], [])
+
+
+@pytest.mark.parametrize("missing", [float("nan"), float("inf")])
+def test_a_missing_rating_is_refused(missing: float) -> None:
+    with pytest.raises(DataError, match=r"alignment\.rated_pairs: row 1: a rating is no number") as refused:
+        rated_pairs(["x", "x"], [("p", "A", missing), ("p", "B", 1.0)])
+    assert str(missing) not in str(refused.value)
+
+
+def test_pairs_that_are_equal_after_the_cut_are_left_out() -> None:
+    same, other = ("abcd", "eeeeexx", "eeeeeyy"), ("abcd", "eeeee", "xyzxy")
+    data = pair_records(PLAN, WRITER, ["p0", "p1"], [same, other], simulated=True)
+    assert data.columns["observations"].shape == (1, 4)
+    with pytest.raises(DataError, match="differ after the cut"):
+        pair_records(PLAN, WRITER, ["p0"], [same], simulated=True)

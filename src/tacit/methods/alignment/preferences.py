@@ -10,6 +10,7 @@ The divisor is the plan's number of pairs, and nothing of one person depends on 
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -177,12 +178,13 @@ def pair_records(
         plan: sizes.
         writer: the model.
         people: whose pair each is [n].
-        pairs: (prompt, chosen, rejected) [n]; a prompt is its first tokens, and completions are cut.
+        pairs: (prompt, chosen, rejected) [n]; a prompt is its first tokens, and completions are cut. Pairs that are
+            too short, outside the vocabulary, or equal after the cut are left out; how many they are is private.
         unit_key: what ids are that differ by case or form alone (see `Trajectories.from_arrays`).
         simulated: whether no pair is a real person's.
 
     Raises:
-        DataError: no pair is long enough and within the vocabulary.
+        DataError: no pair is left.
     """
     places = {token: place for place, token in enumerate(writer.model.vocabulary.tolist())}
     ids, observations, actions = list[str](), list[list[int]](), list[list[int]]()
@@ -190,14 +192,14 @@ def pair_records(
         tokens = writer.tokenizer.encode(prompt)[: plan.prompt_tokens]
         completions = [writer.tokenizer.encode(text)[: plan.tokens] for text in texts]
         fits = len(tokens) == plan.prompt_tokens and all(len(one) == plan.tokens for one in completions)
-        if fits and all(token in places for one in completions for token in one):
+        if fits and completions[0] != completions[1] and all(token in places for one in completions for token in one):
             ids.append(person)
             observations.append(tokens)
             actions.append([places[token] for one in completions for token in one])
     if not ids:
-        what = "no pair is long enough and within the vocabulary"
+        what = "no pair is long enough, within the vocabulary and of two completions that differ after the cut"
         expected = f"prompts of {plan.prompt_tokens} tokens or more, and completions of {plan.tokens}"
-        remedy = "plan with fewer tokens, or a larger public vocabulary"
+        remedy = "plan with fewer tokens (more where completions begin alike), or a larger public vocabulary"
         raise DataError(what, where="alignment.pairs_of", expected=expected, remedy=remedy)
     terminations = np.ones(len(ids), bool)
     return Trajectories.from_arrays(
@@ -223,8 +225,15 @@ def rated_pairs(
         rows: (prompt, completion, rating) [n]; a thumb is a rating of two values.
 
     Returns:
-        Whose pair each is, and the pairs (prompt, chosen, rejected). Equal ratings make no pair.
+        Whose pair each is, and the pairs (prompt, chosen, rejected). Equal ratings and equal completions make none.
+
+    Raises:
+        DataError: a rating is missing or not finite.
     """
+    for number, (_, _, rating) in enumerate(rows, start=1):
+        if not math.isfinite(rating):
+            what, expected = f"row {number}: a rating is no number", "a finite number in every row"
+            raise DataError(what, where="alignment.rated_pairs", expected=expected, remedy="leave the row out")
     ratings: dict[tuple[str, str], list[tuple[float, str]]] = {}
     for person, (prompt, completion, rating) in zip(people, rows, strict=True):
         ratings.setdefault((person, prompt), []).append((rating, completion))
@@ -234,8 +243,9 @@ def rated_pairs(
         for (highest, chosen), (lowest, rejected) in zip(order, reversed(order), strict=True):
             if highest <= lowest:
                 break
-            ids.append(person)
-            pairs.append((prompt, chosen, rejected))
+            if chosen != rejected:
+                ids.append(person)
+                pairs.append((prompt, chosen, rejected))
     return ids, pairs
 
 
