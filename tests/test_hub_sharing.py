@@ -10,6 +10,7 @@ import dataclasses
 import hashlib
 import json
 import re
+import runpy
 import shutil
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -18,6 +19,7 @@ from threading import Thread
 from typing import Any
 
 import numpy as np
+import pandas
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
@@ -195,12 +197,48 @@ def test_the_card_the_datasheet_and_croissant_say_what_the_certificate_says(run:
     assert prepared.certificate.sentence in body
     assert prepared.certificate.sentence in datasheet
     assert "Nobody: the records were simulated." in datasheet
+    weigh = "a share of synthetic rows is a mean over people, and differs from the share of rows in the records"
+    assert weigh in body
+    assert weigh in datasheet
     described = json.loads(croissant)
     assert described["conformsTo"] == "http://mlcommons.org/croissant/1.0"
     assert described["distribution"][0]["sha256"] == hashlib.sha256((run / "rows.parquet").read_bytes()).hexdigest()
     types = {field["name"]: field["dataType"] for field in described["recordSet"][0]["field"]}
     assert types["reward"] == "sc:Float"
     assert types["termination"] == "sc:Boolean"
+
+
+def code_of(folder: Path) -> str:
+    """The code on the card of a folder."""
+    return (folder / "README.md").read_text().split("```python\n")[1].split("```")[0]
+
+
+def test_the_code_on_the_card_runs(
+    run: Path, stand_in: tuple[str, Repositories], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    address, fetch = stand_in[0], sharing.pull
+    monkeypatch.setattr(sharing, "pull", lambda *names, kind: fetch(*names, kind=kind, endpoint=address, token="none"))
+    sharing.push(run / "model", "clinic/model", endpoint=address, token="none")
+    sharing.push(run, "clinic/visits", endpoint=address, token="none")
+    (run / "rows.parquet").unlink()
+    sharing.push(run, "clinic/run", endpoint=address, token="none")
+    for name, kind in (("visits", "dataset"), ("model", "model"), ("run", "model")):
+        (tmp_path / "at" / name).mkdir(parents=True)
+        monkeypatch.chdir(tmp_path / "at" / name)
+        Path("code.py").write_text(code_of(sharing.pull(f"clinic/{name}", "first", kind=kind).path))
+        space = runpy.run_path("code.py")
+        if kind == "dataset":
+            assert len(space["rows"]) == len(pandas.read_parquet(Path("first") / "rows.parquet"))
+        else:
+            assert space["release"].value.sample(3, seed=0).counts()["transitions"] == 3
+
+
+def test_the_datasheet_states_the_declared_population_as_such(tmp_path: Path) -> None:
+    unit = {"name": "patient", "relation": "add_or_remove", "population": 400}
+    certificate = dataclasses.replace(_release(tmp_path, noise=5.0).certificate, simulated=False, unit=unit)
+    sheet = sharing._datasheet(certificate, "dataset")
+    assert "Records of units, each one patient, of a declared population of at most 400. How many there were" in sheet
+    assert "400 units" not in sheet
 
 
 def test_a_release_alone_is_a_model(run: Path, stand_in: tuple[str, Repositories], tmp_path: Path) -> None:

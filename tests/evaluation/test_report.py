@@ -228,6 +228,7 @@ def test_a_glance_says_what_went_in_came_out_is_promised_and_is_worth() -> None:
     assert "2,000 synthetic rows" in glance
     assert "ε = 4.378" in glance  # rounded up
     assert "not measured here" in glance
+    assert "Every person counts alike, however many rows they have: a share of synthetic rows is a mean over" in glance
     simulated = full_report(drawn="2,000 synthetic rows")
     glance = Page(render(simulated)).text.split("The promise")[0]
     assert "simulated records" in glance

@@ -27,12 +27,15 @@ from tacit.hub import CARD, CERTIFICATE, CONFIG, MANIFEST, MODEL, load
 from tacit.hub.manifest import Manifest
 from tacit.privacy.certificate import canonical
 from tacit.privacy.certificate.certificate import Certificate, Verification
+from tacit.privacy.sentences import ROWS_OF_PEOPLE
 
 __all__ = ["FetchedRelease", "PreparedRelease", "prepare", "pull", "push", "send"]
 
 ROWS, DATASHEET, CROISSANT = "rows.parquet", "datasheet.md", "croissant.json"
 MODELS = ("model", "policy", "simulator")
 """Folders of a run that hold a release of their own."""
+_PARTS = {"": CONFIG} | {f' / "{name}"': f"{name}/{CONFIG}" for name in MODELS}
+"""Where a release may lie in a folder, as code says it, and the file that is there then."""
 _RELEASE = frozenset({MODEL, CONFIG, CERTIFICATE, MANIFEST, CARD})
 _GENERATED = frozenset({CARD, DATASHEET, CROISSANT})
 """What is made from the certificate, wherever it is needed: it is in no manifest, and never fetched."""
@@ -93,18 +96,18 @@ def prepare(
         certificate = certificate.sign(key)
         files[CERTIFICATE] = canonical.text(certificate.to_json()).encode()
     files[MANIFEST] = Manifest.of(files, certificate.digest, key).text().encode()
-    generated = _generated_files(folder, certificate, name, license, rows=ROWS in files)
+    generated = _generated_files(folder, certificate, name, license, files)
     kind = "dataset" if ROWS in files else "model"
     return PreparedRelease(name, {**files, **generated}, tuple(excluded), certificate, kind)
 
 
 def _generated_files(
-    folder: Path, certificate: Certificate, name: str, license: str | None, *, rows: bool
+    folder: Path, certificate: Certificate, name: str, license: str | None, files: Mapping[str, Path | bytes]
 ) -> dict[str, Path | bytes]:
     """What is made from the certificate."""
-    kind = "dataset" if rows else "model"
-    made = {CARD: _card(certificate, name, kind, license), DATASHEET: _datasheet(certificate, kind)}
-    if rows:
+    kind = "dataset" if ROWS in files else "model"
+    made = {CARD: _card(certificate, name, kind, license, files), DATASHEET: _datasheet(certificate, kind)}
+    if kind == "dataset":
         made[CROISSANT] = _croissant(folder / ROWS, certificate, name, license)
     return {path: text.encode() for path, text in made.items()}
 
@@ -212,7 +215,7 @@ def pull(
         files, _ = _collect_files(partial) if partial.exists() else ({}, [])
         certificate, verification = _verify_folder(partial, files, public_key)
         _require_manifest(partial, files, certificate, public_key)
-        for path, content in _generated_files(partial, certificate, name, None, rows=ROWS in files).items():
+        for path, content in _generated_files(partial, certificate, name, None, files).items():
             assert isinstance(content, bytes)
             (partial / path).write_bytes(content)
         os.rename(partial, folder)
@@ -309,13 +312,19 @@ def _front_matter(certificate: Certificate, name: str, kind: str, license: str |
     return front
 
 
-def _card(certificate: Certificate, name: str, kind: str, license: str | None) -> str:
+def _card(
+    certificate: Certificate, name: str, kind: str, license: str | None, files: Mapping[str, Path | bytes]
+) -> str:
     """README.md: metadata as YAML (each value as JSON, which YAML is too), and the label for people."""
     front = _front_matter(certificate, name, kind, license)
     lines = [f"{key}: {json.dumps(value, ensure_ascii=False)}" for key, value in front.items()]
-    use = f'rows = pandas.read_parquet("{ROWS}")' if kind == "dataset" else "release = tacit.hub.load(fetched.path)"
-    code = [f'fetched = tacit.hub.sharing.pull("{name}", "here", kind="{kind}")', use]
-    body = ["```python", "import tacit.hub.sharing", "", *code, "```", "", certificate.to_markdown().rstrip()]
+    loads = [f"release = tacit.hub.load(fetched.path{part})" for part, config in _PARTS.items() if config in files]
+    use, said = (loads or ["print(fetched.certificate.sentence)"])[0], list[str]()
+    if kind == "dataset":
+        use, said = f'rows = pandas.read_parquet(fetched.path / "{ROWS}")', [ROWS_OF_PEOPLE, ""]
+    code = [*["import pandas"] * (kind == "dataset"), "import tacit.hub.sharing", ""]
+    code += [f'fetched = tacit.hub.sharing.pull("{name}", "here", kind="{kind}")', use]
+    body = ["```python", *code, "```", "", *said, certificate.to_markdown().rstrip()]
     return "\n".join(["---", *lines, "---", "", f"# {front['pretty_name']}", "", *body, ""])
 
 
@@ -323,11 +332,13 @@ def _datasheet(certificate: Certificate, kind: str) -> str:
     """Answers to the questions of datasheets (Gebru et al. 2021, arXiv:1803.09010) that the certificate has."""
     unit = certificate.unit
     made = "synthetic rows" if kind == "dataset" else "a model"
-    people = f"Records of {unit['population']:,} units, each one {unit['name']}. None of them is in this repository."
+    of = f"Records of units, each one {unit['name']}, of a declared population of at most {unit['population']:,}."
+    people = f"{of} How many there were is private, and none of them is in this repository."
     people = "Nobody: the records were simulated." if certificate.simulated else people
     answers = {
         "What is this?": f"{made.capitalize()}, by {certificate.method} ({certificate.source}).",
         "Whom is it about?": people,
+        **({"What does a row weigh?": ROWS_OF_PEOPLE} if kind == "dataset" else {}),
         "What is promised?": certificate.sentence,
         "What does the promise cover?": _bullets(certificate.lines("covered")),
         "What does it not cover?": _bullets([*certificate.lines("not_covered"), *certificate.lines("not_protected")]),

@@ -275,6 +275,10 @@ UNDERIVED_FIELDS = ("plan", "source", "target_epsilon", "unit", "names, clips an
 """What nothing implies where no plan can be rebuilt, because it, or a piece of it, is a user's own."""
 
 TRUSTED = "the curator who holds the records and runs the vault; nobody who sees a release has to be trusted"
+ROWS_OF_PEOPLE = (
+    "Every person counts alike, however many rows they have: a share of synthetic rows is a mean over people, and "
+    "differs from the share of rows in the records where some people have many more than others."
+)
 ROLES = {"upper_bound": "certified upper bound", "check": "independent check"}
 """What the two accountants of a certificate are for."""
 

@@ -10,7 +10,17 @@ import numpy as np
 
 from tacit.errors import DataError
 from tacit.evaluation.report import blocks, charts
-from tacit.evaluation.report.blocks import Banner, Block, Certified, Chart, Facts, Section, TableRow, make_grid
+from tacit.evaluation.report.blocks import (
+    Banner,
+    Block,
+    Certified,
+    Chart,
+    Facts,
+    Paragraphs,
+    Section,
+    TableRow,
+    make_grid,
+)
 from tacit.evaluation.report.charts import Array, ChartLine, Kind, format_bound, number, span, styles
 from tacit.evaluation.report.evidence import (
     AttackHits,
@@ -27,6 +37,7 @@ from tacit.evaluation.report.evidence import (
     scores_section,
 )
 from tacit.evaluation.report.whole_trajectories import Plane, WholeTrajectories, map_chart, trajectories_section
+from tacit.privacy.sentences import ROWS_OF_PEOPLE
 
 if TYPE_CHECKING:
     from tacit.evaluation.neighbours import NearestRecords
@@ -192,7 +203,7 @@ def _glance_section(
         ("What is promised", f"ε = {epsilon}", f"and δ = {delta}, for every {unit['name']}"),
         ("What it is good for", *_usefulness_figure(returns, scores, measure)),
     ]
-    return Section("At a glance", (Facts(facts),), id="glance", before=True)
+    return Section("At a glance", (Facts(facts), Paragraphs([ROWS_OF_PEOPLE], "details")), id="glance", before=True)
 
 
 def _usefulness_figure(returns: Sequence[Return], scores: Sequence[Score], unit: str) -> tuple[str, str]:
