@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from pathlib import Path
 from typing import Any
@@ -123,6 +124,26 @@ def test_the_picture_counts_the_days() -> None:
     assert found.moves == changed.sum(axis=1).mean()
     assert found.places == np.mean([len(set(day)) for day in DAYS.cells.tolist()])
     assert (np.diff(found.flows[:, 4]) <= 0).all()
+
+
+@pytest.mark.parametrize(
+    ("lead", "days", "noise", "shown"),
+    [
+        (0.1, 10_000, 0.0, True),
+        (0.1, 10_000, 0.03, True),
+        (0.1, 10_000, 0.04, False),  # two shares differ by noise of 0.057
+        (0.1, 100, 0.0, False),  # so few days are drawn
+        (0.1, 10_000, np.inf, False),
+        (0.0, 10_000, 0.0, False),
+    ],
+)
+def test_a_half_hour_is_the_busiest_beyond_the_noise(lead: float, days: int, noise: float, shown: bool) -> None:
+    moving = np.full(SLOTS - 1, 0.1)
+    moving[20], moving[36] = 0.2, 0.2 + lead
+    drawn = dataclasses.replace(picture(DAYS), moving=moving)
+    page = Page(render(report(picture=drawn, days=days, noise=noise)))
+    assert ("none stands out" in page.text) is not shown
+    assert ("18:30" in page.text) is shown
 
 
 def test_people_who_stay_at_home_are_drawn_too() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+import math
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +14,10 @@ import tacit
 from tacit import hub
 from tacit.data.mobility.days import Days
 from tacit.errors import DataError, PlanError
-from tacit.methods.mobility import Simulator
+from tacit.methods.mobility import OneShotPlan, Simulator, pategail
+from tacit.methods.mobility.baselines import BaselinePlan
 from tacit.methods.mobility.baselines.models import BlockChain
+from tacit.methods.mobility.simulator import StateLayout
 from tacit.study import imitate
 from tacit_worlds.city import city
 
@@ -77,6 +81,23 @@ def test_a_city_has_no_budget_that_outlives_it(tmp_path: Path) -> None:
     assert str(study).startswith("Study of a city of 60 people: every rider of 60")
     with pytest.raises(PlanError, match=r"nonprivate_diagnostics= has no meaning here"):
         study.imitate(epsilon=2.0, nonprivate_diagnostics=True)
+
+
+def test_the_noise_of_the_busiest_half_hour_is_known_where_the_time_of_day_is_released() -> None:
+    promise: dict[str, Any] = {
+        "epsilon": 2.0,
+        "delta": 1e-6,
+        "unit": tacit.Unit("p", "add_or_remove", population=2_000),
+    }
+    one_shot = OneShotPlan().calibrate(**promise)
+    assert (one_shot.layout.times, one_shot.layout.size) == (8, 48)
+    assert imitate.rhythm_noise(one_shot) == pytest.approx(0.0589, abs=1e-4)
+    assert one_shot.noise_std("moves") == pytest.approx(0.00150, abs=1e-5)  # times the root of 4 * 48 * 8
+    table = BaselinePlan(model="table", layout=one_shot.layout).calibrate(**promise)
+    assert 0.03 < imitate.rhythm_noise(table) < 0.12
+    for plan in (BaselinePlan(model="epr"), BaselinePlan(model="markov"), pategail.recipe("linear", 2_000, 2.0)):
+        assert imitate.rhythm_noise(plan.calibrate(**promise)) == math.inf
+    assert imitate.rhythm_noise(dataclasses.replace(one_shot, layout=StateLayout(times=1))) == math.inf
 
 
 def test_other_records_are_not_imitated(days: Days, tmp_path: Path) -> None:

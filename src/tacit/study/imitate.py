@@ -262,6 +262,7 @@ class _Imitation:
             advice=advised,
             lines=lines,
             picture=movement.picture(drawn),
+            noise=rhythm_noise(self.plan),
             map=MAP,
         )
         return Report(title=run.path.name, certificate=certificate, sections=sections, verify=VERIFY)
@@ -349,6 +350,24 @@ def advice(plan: Plan, grid: Grid) -> tuple[MapAdvice, ...]:
     if HomeSums.for_people(grid, plan.unit.size, noise).farther is not None:
         noise *= math.sqrt(2)
     return map_advice(noise, grid.size)
+
+
+def rhythm_noise(plan: Plan) -> float:
+    """Standard deviation of the known noise in the share of days that move in a half-hour; infinite if none is known.
+
+    It adds up over the states of a block of the day and the four actions that move; one block knows no time of day.
+    """
+    from tacit.methods import mobility
+    from tacit.methods.mobility import pategail
+    from tacit.methods.mobility.moves import CLIP, MOVES_PART
+
+    if isinstance(plan, mobility.OneShotPlan):
+        layout, noise = plan.layout, plan.noise_std(MOVES_PART)
+    elif isinstance(plan, pategail.PateGailPlan) or plan.model != "table":
+        return math.inf
+    else:
+        layout, noise = plan.layout, (plan.part_noise_multiplier(MOVES_PART) or 0.0) * CLIP / plan.unit.size
+    return math.inf if layout is None or layout.times == 1 else noise * math.sqrt(4 * layout.size * layout.times)
 
 
 def _run_diagnostics(vault: Vault | FederatedVault, simulator: Generator, run: RunFolder) -> None:

@@ -84,6 +84,7 @@ def sections(
     advice: Sequence[MapAdvice] = (),
     lines: Sequence[MeasureSummary] = (),
     picture: Picture | None = None,
+    noise: float = math.inf,
     map: str | None = None,
 ) -> tuple[Section, ...]:
     """What the page of a simulator of movement says besides the promise.
@@ -95,6 +96,8 @@ def sections(
         advice: which maps can be read, from the known noise.
         lines: how close generated days are to simulated people's; () for real people.
         picture: of generated days, or None.
+        noise: standard deviation of the known noise in the share of days that move in one half-hour; infinite where no
+            figure is known, and then no half-hour is called the busiest.
         map: name of the map's file beside the report, or None.
 
     Raises:
@@ -106,10 +109,15 @@ def sections(
         what = "generated days are compared with people's and the certificate does not say that these are simulated"
         remedy = "compare with simulated people: figures of real ones are not differentially private"
         raise DataError(what, where="report", expected="a certificate with simulated = true", remedy=remedy)
+    peak = None
+    if picture is not None:
+        second, first = np.argsort(picture.moving)[-2:]
+        lead, both = (float(picture.moving[first] + sign * picture.moving[second]) for sign in (-1, 1))
+        peak = int(first) if lead > 2 * math.sqrt(2 * noise**2 + both / days) else None  # also of the drawing of days
     undeclared = {name for name, value in certificate["plan"].items() if value is None}
     return (
-        _answer_section(certificate, method, days, advice, picture),
-        _maps_section(picture, map),
+        _answer_section(certificate, method, days, advice, picture, peak),
+        _maps_section(picture, map, peak),
         _closeness_section(lines, "the simulated people" if simulated else "people"),
         blocks.settings_section(blocks.setting_pairs(certificate, blocks.STATED | undeclared)),
         blocks.limits_section(certificate),
@@ -161,7 +169,12 @@ def _middle_blocks(days: Days) -> tuple[Grid, NDArray[np.int64]]:
 
 
 def _answer_section(
-    certificate: Certified, method: str, days: int, advice: Sequence[MapAdvice], drawn: Picture | None
+    certificate: Certified,
+    method: str,
+    days: int,
+    advice: Sequence[MapAdvice],
+    drawn: Picture | None,
+    peak: int | None,
 ) -> Section:
     headline = "A simulator of people's days, from which any number of days can be drawn."
     lines = [
@@ -177,11 +190,13 @@ def _answer_section(
         headline = (
             f"A generated day goes to {number(drawn.places, 2)} different places in {number(drawn.moves, 2)} moves."
         )
-        peak = int(drawn.moving.argmax())
+        busy = ("Busiest", "none stands out", "no half-hour is known to lead by more than the noise")
+        if peak is not None:
+            busy = ("Busiest", clock(peak + 1), f"when {100 * drawn.moving[peak]:.0f} of 100 change their place")
         figures = [
             ("Places a day", number(drawn.places, 3), "different cells, on average"),
             ("Moves a day", number(drawn.moves, 3), "changes of cell, on average"),
-            ("Busiest", clock(peak + 1), f"when {100 * drawn.moving[peak]:.0f} of 100 change their place"),
+            busy,
             ("Staying put", f"{100 * drawn.still:.0f} %", f"of {days:,} days are spent in one cell"),
         ]
         content.append(Facts(figures))
@@ -216,12 +231,12 @@ def _advice_sentence(advice: MapAdvice) -> str:
     return f"{sentence}; read single {item}s {where} of at most {most} alone."
 
 
-def _maps_section(drawn: Picture | None, map_file: str | None) -> Section:
+def _maps_section(drawn: Picture | None, map_file: str | None, peak: int | None) -> Section:
     """Maps of generated days by the time of day, their flows, and their rhythm."""
     lead, drawings = "Made-up people on the public grid, none of them real.", list[Chart]()
     link = [] if map_file is None else [Link(map_file, "The map", "shows their trips by the time of day.")]
     if drawn is not None:
-        drawings = [*_map_charts(drawn), *_flow_charts(drawn.flows, drawn.outlines), _rhythm_chart(drawn.moving)]
+        drawings = [*_map_charts(drawn), *_flow_charts(drawn.flows, drawn.outlines), _rhythm_chart(drawn.moving, peak)]
         outside = round(100 * (1 - float(drawn.shares.sum(axis=1).mean())), 6)
         lead += f" About {outside:.2g} % of the days are outside these pictures." if outside >= 0.1 else ""
     return Section("Where generated days are", (*link, *make_grid(drawings)), lead, "where", before=True)
@@ -247,10 +262,9 @@ def _flow_charts(flows: Array, outlines: Array) -> list[Chart]:
     return [Chart("All day", note, flow_map(flows, frame=map_frame(outlines), title=title))]
 
 
-def _rhythm_chart(moving: Array) -> Chart:
+def _rhythm_chart(moving: Array, peak: int | None) -> Chart:
     hours, share = np.arange(1, len(moving) + 1) / 2, 100 * moving
-    peak = int(share.argmax())
-    most = f"most at {clock(peak + 1)}, {share[peak]:.3g} %"
+    most = "none stands out" if peak is None else f"most at {clock(peak + 1)}, {share[peak]:.3g} %"
     drawn = charts.line_chart(
         [charts.ChartLine("synthetic", hours, share)],
         title=f"Share of generated days that change their cell, by time; {most}",
