@@ -23,7 +23,7 @@ from tacit.privacy.vault import plan as plans
 from tacit.study.folder import CERTIFICATE, REPORT, RunFolder
 from tacit.study.narration import Interrupted, Narrator, SilentNarrator
 from tacit.study.words import Budget, MissingOption, require_options
-from tacit.units import Unit
+from tacit.units import Unit, require_delta
 
 LEDGER = "ledger"
 """In the folder of the run, where nobody is behind the records."""
@@ -150,6 +150,7 @@ class Account:
         if self.path.exists():
             self._require_same_terms(self.unit, Ledger.read(self.path))
         else:
+            require_delta(self.delta, self.unit)
             self._state()
 
     def require_payable(self, plan: Plan, *, resumed: bool = False) -> None:
