@@ -472,14 +472,14 @@ def test_diagnostics_without_privacy_stay_with_the_curator(
         (("--features", "wavelets"), "'wavelets' is of no known form"),
         (("--features", "fourier:high"), "'high' is of no known form"),
         (("--features", "one-hot:0"), "n is 0; expected a whole number >= 1"),
-        (("--features", "walkers:flat"), "--features: it does not fit the observations; expected numbers [N, n]"),
+        (("--features", "walkers:flat"), "does not fit the observations; expected numbers [N, n]"),
         (("--features", "walkers:missing"), "'walkers:missing' cannot be imported"),
         (("--policy", "greedy"), "'greedy' is of no known form"),
         (("--policy", "walkers.safetensors"), "it is damaged, or no state dict of numbered linear layers"),
         (("--policy", "nobody.safetensors"), "nobody.safetensors: there is no such file"),
         (("--policy", "uniform", "--activation", "tanh"), "--activation has no meaning here"),
         (("--policy", "walkers:three"), "the policy does not return distributions over the actions"),
-        (("--policy", "walkers:fails"), "it does not fit the observations; expected a function of observations"),
+        (("--policy", "walkers:fails"), "does not fit the observations; expected a function of observations"),
         (("--behaviour", "uniform"), "--behaviour has no meaning here"),
         (("--behaviour-source", "physics"), "--behaviour-source has no meaning here"),
         (("--policy", "uniform", "--behaviour", "uniform"), "--behaviour-source is missing"),
@@ -520,7 +520,7 @@ def test_layers_without_numbers_are_refused_and_the_activation_counts(
 def test_a_network_for_other_actions_or_observations_is_refused(
     chain: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    for shape, message in (((3, 40), "the policy has 3 actions"), ((2, 7), "it does not fit the observations")):
+    for shape, message in (((3, 40), "the policy has 3 actions"), ((2, 7), "does not fit the observations")):
         weights = {"0.weight": np.zeros(shape, np.float32), "0.bias": np.zeros(shape[0], np.float32)}
         save_file(weights, tmp_path / "policy.safetensors")
         assert evaluate(chain, tmp_path, "--policy", str(tmp_path / "policy.safetensors")) == 2

@@ -9,9 +9,12 @@ import shutil
 import warnings
 from pathlib import Path
 
+import numpy as np
 from vault_cases import Rewards, open_vault, priced, records, unit_of
 
+from tacit.data.spec import Discrete
 from tacit.errors import BudgetExceeded, LedgerError, PlanError, PlanExhausted, TacitError
+from tacit.methods.off_policy_evaluation import BehaviourPolicy, ImportanceSampling, Problem, Tabular, Uniform, fit
 from tacit.privacy.certificate.certificate import Certificate
 from tacit.privacy.ledger.ledger import SUM, Ledger
 from tacit.privacy.noise.secret import SecretNoise
@@ -150,6 +153,18 @@ def edited_certificate(folder: Path) -> None:
             raise AssertionError(f"an edited {name} is believed")
 
 
+def refused_at_no_cost(folder: Path) -> None:
+    """A table of probabilities is refused by records of numbers, and the ledger is as it was."""
+    vault = open_vault(folder, UNITS, unit=unit_of(POPULATION))
+    plan = ImportanceSampling(problem=Problem(gamma=1.0, horizon=2, return_range=(0.0, 1.0)))
+    plan = plan.calibrate(unit=vault.unit, epsilon=1.0, delta=1e-3)
+    actions = vault.spec.action.n if isinstance(vault.spec.action, Discrete) else 1
+    table = Tabular(np.full((3, actions), 1 / actions))
+    with contextlib.suppress(Exception):
+        fit(plan, vault, table, behaviour=BehaviourPolicy(Uniform(actions), "declared"))
+    assert not list(vault.ledger.plans()), "an evaluation was paid for that cannot be made"
+
+
 LEDGER_DETECTORS = (
     nothing_but_releases,
     steps_of_a_plan,
@@ -159,4 +174,5 @@ LEDGER_DETECTORS = (
     restored_ledger,
     second_writer,
     edited_certificate,
+    refused_at_no_cost,
 )

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tacit.methods.off_policy_evaluation import targets
 from tacit.privacy.certificate.certificate import Certificate
 from tacit.privacy.gradients import clipping
 from tacit.privacy.ledger import state as ledger_state
@@ -144,6 +145,11 @@ def missed_steps_stay_free(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Device, "answer", answer)
 
 
+def policies_untried(patch: pytest.MonkeyPatch) -> None:
+    """A policy meets its first observation when it is paid for."""
+    patch.setattr(targets, "try_policy", lambda *_: None)
+
+
 LEAKS = "nothing_but_releases"
 
 LEDGER: tuple[tuple[str, Plant, tuple[str, ...]], ...] = (
@@ -159,4 +165,5 @@ LEDGER: tuple[tuple[str, Plant, tuple[str, ...]], ...] = (
     ("two writers at once", two_writers_at_once, ("second_writer",)),
     ("edited certificate believed", edited_certificate_believed, ("edited_certificate",)),
     ("missed steps stay free", missed_steps_stay_free, ("queries_repeated",)),
+    ("policies untried", policies_untried, ("refused_at_no_cost",)),
 )

@@ -309,7 +309,7 @@ def _model(spec: PublicSpec, features: str | None, share: float | None) -> Behav
 
 
 def _target(policy: str | Any, spec: PublicSpec, activation: Literal["relu", "tanh"] | None) -> Target:
-    """The evaluated policy, tried on the ends of the public bounds."""
+    """The evaluated policy, tried on invented observations."""
     from tacit.methods.off_policy_evaluation import Behaviour
     from tacit.study.policies import resolve_policy
 

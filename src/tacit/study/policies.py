@@ -13,12 +13,21 @@ from tacit.agents.features import is_compatible
 from tacit.agents.policy_files import Activation
 from tacit.data.memory import Memory
 from tacit.data.spec import Box, Discrete, PublicSpec, Space
-from tacit.errors import FileError, PlanError, TacitError
+from tacit.errors import FileError, PlanError
 from tacit.methods.experts.learned import LearnedPolicies as Taught
 from tacit.methods.improvement import Improvement
 from tacit.methods.off_policy_evaluation import CustomFeatures, Features, Fourier, OneHot
-from tacit.methods.off_policy_evaluation.features import extreme_observations
-from tacit.methods.off_policy_evaluation.policies import Callable, DiscretePolicy, Network, Uniform, import_function
+from tacit.methods.off_policy_evaluation.features import try_features
+from tacit.methods.off_policy_evaluation.policies import (
+    Callable,
+    DiscretePolicy,
+    Network,
+    Uniform,
+    import_function,
+    try_function,
+    try_policy,
+    unfit_error,
+)
 from tacit.methods.off_policy_evaluation.targets import evaluated_policy
 from tacit.methods.policy_gradient import TrainedPolicies
 from tacit.privacy.certificate.certificate import Release
@@ -87,7 +96,7 @@ def shared_memory(*words: str | Any) -> Memory | None:
 
 
 def resolve_policy(words: str | Any, spec: PublicSpec, option: str, activation: Activation | None) -> DiscretePolicy:
-    """The policy of these words, tried on the ends of the public bounds.
+    """The policy of these words, tried on invented observations.
 
     Args:
         words: "uniform", a file of a network, a folder or a release of a policy, "package.module:function", or a
@@ -118,10 +127,8 @@ def resolve_policy(words: str | Any, spec: PublicSpec, option: str, activation: 
         raise PlanError(what, where=option, expected=expected, remedy="choose a policy for these actions")
     if isinstance(network, Network) and not _accepts(network, spec.observation):
         expected = "a network that takes the observation, or of a discrete one its indicators or its number"
-        raise unfit_error(option, expected)
-    probabilities = np.asarray(try_function(policy.probabilities, option, spec))
-    if not np.isfinite(probabilities).all():
-        raise unfit_error(option, "finite probabilities")
+        raise unfit_error("the network", option, expected)
+    try_policy(policy, spec, option)
     return policy
 
 
@@ -181,25 +188,14 @@ def resolve_features(named: str | None, spec: PublicSpec, option: str) -> Featur
         labels = box.categories if any(box.categories) else None
         phi = Fourier(parse_number(rest), box.low, box.high, labels=labels)
     elif rest:
-        values = np.asarray(try_function(import_user_function(str(named)), option, spec))
-        if values.ndim != 2 or len(values) != 2:
-            raise unfit_error(option, "numbers [N, n] for N observations")
+        values = np.asarray(try_function(import_user_function(str(named)), str(named), spec, option)[0])
+        if values.ndim != 2:
+            raise unfit_error(str(named), option, "numbers [N, n] for N observations")
         phi = CustomFeatures(str(named), values.shape[1])
     else:
         raise unknown_form_error(option, kind, "one-hot, one-hot:STATES, fourier:ORDER or package.module:function")
-    try_function(phi, option, spec)
+    try_features(phi, spec, option)
     return phi
-
-
-def try_function(function: Any, option: str, spec: PublicSpec) -> Any:
-    """What a function makes of the two ends of the public bounds; no record is involved."""
-    try:
-        return function(extreme_observations(spec.observation))
-    except TacitError:
-        raise
-    except Exception as error:
-        expected = f"a function of observations within the public bounds ({type(error).__name__})"
-        raise unfit_error(option, expected) from None
 
 
 def import_user_function(words: str) -> Any:
@@ -216,9 +212,3 @@ def import_user_function(words: str) -> Any:
 def unknown_form_error(option: str, text: str, expected: str) -> PlanError:
     """Words that say nothing."""
     return PlanError(f"{text!r} is of no known form", where=option, expected=expected, remedy="choose one of these")
-
-
-def unfit_error(option: str, expected: str) -> PlanError:
-    """A policy or features for other observations."""
-    remedy = "try it on invented observations of these public bounds"
-    return PlanError("it does not fit the observations", where=option, expected=expected, remedy=remedy)

@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 
-from tacit.data.spec import Box
+from tacit.data.spec import Box, Discrete, PublicSpec
 from tacit.errors import PlanError
 from tacit.methods.off_policy_evaluation import FittedQ, Problem
 from tacit.methods.off_policy_evaluation.features import CustomFeatures, Fourier, OneHot, try_features
@@ -35,7 +35,9 @@ def test_indicators_and_states_without_a_value():
     assert OneHot(3).constant(2.5).tolist() == [2.5, 2.5, 2.5]
     assert OneHot(3).tabular
     with pytest.raises(PlanError, match="another form"):
-        try_features(OneHot(3), Box((0.0, 0.0), (1.0, 1.0)))
+        try_features(
+            OneHot(3), PublicSpec(Box((0.0, 0.0), (1.0, 1.0)), Discrete(2), Box((0.0,), (1.0,)), source="declared")
+        )
 
 
 def test_the_cosine_basis_by_hand():

@@ -230,7 +230,7 @@ def fit(
         expected, remedy = "a plan of tacit.off_policy_evaluation", "use ResidualRegression, the default"
         raise PlanError(what, where="off_policy_evaluation.fit", expected=expected, remedy=remedy)
     if plan.basis is not None:
-        try_features(plan.basis, vault.spec.observation)
+        try_features(plan.basis, vault.spec)
     target = resolve(policy, vault)
     plan.require(target, behaviour, vault.spec)
     model = plan.private_behaviour
@@ -305,7 +305,7 @@ def _require_use(model: BehaviourModel, target: Target, behaviour: BehaviourPoli
         what = "the model of the behaviour policy would not be used"
         expected, remedy = "another policy than Behaviour(), and no behaviour=", "leave the model out"
         raise PlanError(what, where="behaviour_model", expected=expected, remedy=remedy)
-    try_features(model.features, spec.observation)
+    try_features(model.features, spec)
 
 
 def used_behaviour(

@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 
 from tacit.agents.features import OneHot as OneHot
 from tacit.agents.features import fourier, frequencies
-from tacit.data.spec import Discrete, PublicSpec, Space
+from tacit.data.spec import Discrete, PublicSpec
 from tacit.errors import PlanError
-from tacit.methods.off_policy_evaluation.policies import import_function
+from tacit.methods.off_policy_evaluation.policies import import_function, try_function, unfit_error
 from tacit.privacy.vault.invented import invented_rows
 from tacit.serialization import OPTIONAL, Kinds
 from tacit.validation import require_valid
@@ -162,7 +162,7 @@ class CustomFeatures:
         """
         self(observations)
         if not np.isfinite(np.asarray(import_function(self.function)(observations), np.float64)).all():
-            what = "the features are not finite at the ends of the public bounds"
+            what = "the features are not finite within the public bounds"
             expected = "finite numbers for every observation within the bounds"
             remedy = "bound the features inside the function"
             raise PlanError(what, where=self.function, expected=expected, remedy=remedy)
@@ -176,19 +176,21 @@ AnyFeatures = Annotated[Features, Kinds(OneHot, Fourier, CustomFeatures)]
 """The type of a plan's features: any, and these are read back from JSON."""
 
 
-def extreme_observations(space: Space) -> np.ndarray:
-    """Observations [2, d], or [2] of a discrete space, at both ends of the public bounds: to try features on."""
-    if isinstance(space, Discrete):
-        return np.array([0, space.n - 1], np.int64)
-    return np.array([space.low, space.high], np.float32)
+def try_features(features: Features, spec: PublicSpec, where: str = "off_policy_evaluation") -> None:
+    """Try features on invented observations, before any record is read or paid for.
 
-
-def try_features(features: Features, space: Space) -> None:
-    """Try features at the ends of the public bounds, before any record is read."""
-    if isinstance(features, OneHot) and not isinstance(space, Discrete):
+    Raises:
+        PlanError: they do not fit the observations, or fail on them.
+    """
+    if isinstance(features, OneHot) and not isinstance(spec.observation, Discrete):
         raise _features_error("OneHot", "a discrete observation", "Fourier or Custom")
-    ends = extreme_observations(space)
-    features.require_finite(ends) if isinstance(features, CustomFeatures) else features(ends)
+    if isinstance(features, CustomFeatures):
+        try_function(features.require_finite, features.function, spec, where)
+        return
+    name = type(features).__name__
+    found = [np.asarray(values) for values in try_function(features, name, spec, where)]
+    if any(values.shape[1:] != (features.size,) or not np.isfinite(values).all() for values in found):
+        raise unfit_error(name, where, f"finite numbers [N, {features.size}]")
 
 
 @dataclass(frozen=True)

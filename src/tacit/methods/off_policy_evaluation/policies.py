@@ -19,8 +19,10 @@ from tacit.agents import policy_files
 from tacit.agents.features import OneHot, Quadratic, Scaled
 from tacit.agents.policies import predict_actions
 from tacit.agents.policy_files import Activation, FeedForward
+from tacit.data.spec import PublicSpec
 from tacit.envs.rollouts import draw
-from tacit.errors import PlanError
+from tacit.errors import PlanError, TacitError
+from tacit.privacy.vault.invented import edge_rows, invented_rows
 from tacit.validation import require_valid
 
 Float64 = NDArray[np.float64]
@@ -285,8 +287,7 @@ class Callable:
         values = np.asarray(import_function(self.function)(observations), np.float64)
         if values.shape != (len(observations), self.actions):
             raise self._distribution_error()
-        valid = np.isfinite(values).all(axis=1) & (values >= 0).all(axis=1)
-        return values, np.asarray(valid & (np.abs(values.sum(axis=1) - 1) <= 1e-4))
+        return values, _are_distributions(values)
 
     def _distribution_error(self) -> PlanError:
         what = "the policy does not return distributions over the actions"
@@ -335,6 +336,64 @@ def _is_rowwise(policy: object) -> bool:
         features = getattr(policy, "features", None)
         return features is None or (type(features).__module__ in _MAPS and not hasattr(features, "function"))
     return type(policy) in (Uniform, Tabular)
+
+
+def try_function(function: Function[[np.ndarray], Any], name: str, spec: PublicSpec, where: str) -> list[Any]:
+    """What a function makes of invented observations, of all of them and of single ones; no record is involved.
+
+    Args:
+        function: of observations [N, d], or [N] of a discrete space.
+        name: what it is called, for errors.
+        spec: the public bounds.
+        where: it was given, for errors.
+
+    Raises:
+        PlanError: it fails.
+    """
+    drawn = invented_rows(spec, 64, 1, seed=0)["observations"][:, 0]
+    ends = [rows["observations"][:, 0] for rows in edge_rows(spec, 64, 1)]
+    try:
+        return [function(each.copy()) for each in (np.concatenate([drawn, *ends]), *np.split(drawn, len(drawn)))]
+    except TacitError:
+        raise
+    except Exception as error:
+        expected = f"a function of observations within the public bounds ({type(error).__name__})"
+        raise unfit_error(name, where, expected) from None
+
+
+def try_policy(policy: DiscretePolicy, spec: PublicSpec, where: str = "off_policy_evaluation") -> None:
+    """Try what estimators ask of a policy on invented observations, before any record is read or paid for.
+
+    Args:
+        policy: with as many actions as the records.
+        spec: the public bounds.
+        where: it was given, for errors.
+
+    Raises:
+        PlanError: it fails on them, or what it returns are no distributions over the actions.
+    """
+    name = policy.function if isinstance(policy, Callable) else type(policy).__name__
+
+    def check(observations: np.ndarray) -> None:
+        if isinstance(policy, Callable):
+            policy.require_distributions(observations)
+            return
+        values = np.asarray(policy.probabilities(observations), np.float64)
+        if values.shape != (len(observations), policy.actions) or not _are_distributions(values).all():
+            raise unfit_error(name, where, f"finite probabilities [N, {policy.actions}] whose rows sum to 1")
+
+    try_function(check, name, spec, where)
+
+
+def unfit_error(name: str, where: str, expected: str) -> PlanError:
+    """A policy or features for other observations."""
+    what, remedy = f"{name} does not fit the observations", "try it on invented observations of these public bounds"
+    return PlanError(what, where=where, expected=expected, remedy=remedy)
+
+
+def _are_distributions(values: Float64) -> NDArray[np.bool_]:
+    valid = np.isfinite(values).all(axis=1) & (values >= 0).all(axis=1)
+    return np.asarray(valid & (np.abs(values.sum(axis=1) - 1) <= 1e-4))
 
 
 def behaviour_error() -> PlanError:

@@ -19,11 +19,11 @@ from tacit.methods.off_policy_evaluation.policies import (
     Network,
     Target,
     behaviour_error,
+    try_policy,
 )
 from tacit.privacy.certificate.certificate import Release
 from tacit.privacy.ledger.folds import teacher_name
 from tacit.privacy.ledger.ledger import Ledger, LedgerView
-from tacit.privacy.vault.invented import invented_rows
 from tacit.privacy.vault.origins import Origin, acting_policy, digest, has_digest, teachers
 from tacit.privacy.vault.vault import Vault
 from tacit.serialization import from_json
@@ -65,9 +65,8 @@ def resolve(policy: Target | Release[DiscretePolicy], vault: Vault) -> Target:
         expected = f"a policy over {space.n} actions" if isinstance(space, Discrete) else "discrete actions"
         remedy = "use a policy of tacit.off_policy_evaluation.policies for these actions"
         raise PlanError(what, where="off_policy_evaluation", expected=expected, remedy=remedy)
-    if isinstance(target, Callable):
-        target.require_distributions(invented_rows(vault.spec, 64, 1, seed=0)["observations"][:, 0])
     checked: DiscretePolicy = target
+    try_policy(checked, vault.spec)
     return checked
 
 
