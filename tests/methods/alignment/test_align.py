@@ -137,6 +137,16 @@ def test_shrinking_reaches_a_divergence_on_public_prompts(tmp_path: Path) -> Non
             value.limit_kl(**wrong)  # type: ignore[arg-type]
 
 
+@dataclass(frozen=True)
+class Moody(Letters):
+    """A reward that gives what it was told to, whatever it reads."""
+
+    worth: list[float] | None = None
+
+    def __call__(self, texts: Sequence[str]) -> NDArray[np.float64]:
+        return np.array([1.0 * each for each in self.worth])  # type: ignore[union-attr]
+
+
 def test_what_does_not_fit_is_refused_before_anything_is_spent(tmp_path: Path) -> None:
     plan = plan_of().calibrate(unit=UNIT, epsilon=8.0, delta=1e-5)
     vault = vault_of(people_of(plan, SLOTS), tmp_path)
@@ -144,6 +154,13 @@ def test_what_does_not_fit_is_refused_before_anything_is_spent(tmp_path: Path) -
     for model, reward in ((other, Letters()), (dataclasses.replace(WRITER, prefix=""), Letters()), (WRITER, None)):
         with pytest.raises(PlanError):
             alignment.fit(plan, vault, model, reward=reward)
+    for worth, found in (
+        (None, "Moody \\(TypeError\\) does not"),
+        ([np.nan, 1.0], "Moody does not"),
+        ([1.0], "Moody does"),
+    ):
+        with pytest.raises(PlanError, match=f"alignment.fit: {found}"):
+            alignment.fit(plan, vault, WRITER, reward=Moody(worth))
     assert not vault.ledger.plans()
     with pytest.raises(DataError):
         people_of(plan, ["p1"], feedback=lambda person, texts: [0.0] * len(texts))

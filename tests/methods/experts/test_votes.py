@@ -243,6 +243,20 @@ def test_plans_out_of_range_are_refused(fields: dict[str, Any]) -> None:
         votes(**fields)
 
 
+class Broken(CartPole):
+    """A world in which no step can be made."""
+
+    def step(self, *_: Any) -> Any:
+        raise KeyError("a state")
+
+
+class Narrow(CartPole):
+    """A world of other observations."""
+
+    def observe(self, state: Any) -> Any:
+        return np.asarray(state)[:, :3]
+
+
 def test_clones_of_other_records_and_worlds_that_are_none_are_refused_before_the_charge(tmp_path: Path) -> None:
     vault = open_vault(tmp_path, columns(gains(6)))
     narrow = LinearClone(features=Scaled((0.0,), (1.0,)), actions=2)
@@ -255,6 +269,9 @@ def test_clones_of_other_records_and_worlds_that_are_none_are_refused_before_the
     plan = votes(rounds=2).calibrate(unit=UNIT, epsilon=1.0, delta=DELTA)
     with pytest.raises(PlanError, match="no simulator"):
         fit(plan, vault, world="cart_pole")  # type: ignore[arg-type]
+    for world, found in ((Broken(), "KeyError"), (Narrow(), "ValueError")):
+        with pytest.raises(PlanError, match=f"random actions in {type(world).__name__} give {found}"):
+            fit(plan, vault, world)
     alike = ReturnWeighted(policy=heads).calibrate(unit=UNIT, epsilon=1.0, delta=DELTA)
     with pytest.raises(PlanError, match="imitation, which needs none"):
         fit(alike, vault, CartPole())

@@ -217,6 +217,10 @@ def test_a_region_in_the_policy_needs_public_or_private_information(tmp_path: Pa
     for priced, information in ((plan(trust_region=region), None), (plan(), public)):
         with pytest.raises(PlanError, match="information="):
             fit(priced, opened, SOFTMAX, information=information)
+    for wrong in (lambda policy, theta: theta[10**6], lambda policy, theta: [-1.0], lambda policy, theta: [np.nan]):
+        with pytest.raises(PlanError, match=r"lambda.* gives no eigenvalues"):
+            fit(plan(trust_region=region), opened, SOFTMAX, information=wrong)
+    assert opened.ledger.plans() == []
     value = fit(plan(trust_region=region), opened, SOFTMAX, information=public).value
     assert np.isfinite(value.last).all()
     private = plan(trust_region=region, fisher=PrivateFisher(share=0.2))

@@ -22,7 +22,7 @@ from torch import Tensor
 
 from tacit.agents.language.judges import Reward
 from tacit.agents.language.models import Writer
-from tacit.errors import PlanError
+from tacit.errors import PlanError, TacitError
 from tacit.methods.alignment.people import CompletionActor, PersonGradient, ReleasedSteering
 from tacit.methods.alignment.plan import PART, AlignmentPlan
 from tacit.methods.alignment.steered import Steered
@@ -91,6 +91,17 @@ def _require_fit(plan: AlignmentPlan, vault: UserVault, model: Writer, reward: R
         expected = "those whose digests the plan states, and a reward where the plan's feedback or critic is one"
         remedy = "make the plan with AlignmentPlan.of(model, reward, ...)"
         raise PlanError(what, where="alignment.fit", expected=expected, remedy=remedy)
+    if plan.uses_reward and reward is not None:
+        name, texts = type(reward).__name__, ["a text", "another"]
+        try:
+            fits = len(values := np.asarray(reward(texts), np.float64)) == 2 and bool(np.isfinite(values).all())
+        except TacitError:
+            raise
+        except Exception as error:
+            fits, name = False, f"{name} ({type(error).__name__})"
+        if not fits:
+            what, remedy = f"{name} does not value texts", "try it on two texts of your own"
+            raise PlanError(what, where="alignment.fit", expected="a finite number of each text", remedy=remedy)
     if vault.replicates != 1:
         what, expected = f"the vault has {vault.replicates} replicates", "one population"
         raise PlanError(what, where="alignment.fit", expected=expected, remedy="open a vault for each")

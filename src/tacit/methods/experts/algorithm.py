@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
+import numpy as np
 from numpy.typing import NDArray
 
 from tacit.agents import features as maps
+from tacit.agents.policies import PolicyActor
 from tacit.data.spec import Discrete, PublicSpec
-from tacit.errors import PlanError
+from tacit.errors import PlanError, TacitError
 from tacit.methods.experts import imitation, votes
+from tacit.methods.experts.anchors import sample_visited_states
 from tacit.methods.experts.consensus import Consensus
 from tacit.methods.experts.imitation import ReturnWeighted
 from tacit.methods.experts.learned import LearnedPolicies
 from tacit.methods.experts.votes import Votes
 from tacit.privacy.certificate.certificate import Release
 from tacit.privacy.mechanisms.base import EpisodeSimulator
+from tacit.privacy.vault.invented import invented_rows
 from tacit.privacy.vault.vault import Vault
 
 AnyPlan = Votes | ReturnWeighted | Consensus
@@ -69,3 +73,22 @@ def _require_fit(plan: AnyPlan, spec: PublicSpec, world: object) -> None:
         expected = "world= with the methods starts, step and observe, such as tacit_worlds.cart_pole.CartPole()"
         remedy = 'pass that, or populations.world("...").domain'
         raise PlanError(what, where="experts.fit", expected=expected, remedy=remedy)
+    if world is None or isinstance(plan, ReturnWeighted):
+        return
+    plan.policy.require_fit(spec)
+    actor = PolicyActor(plan.policy, plan.policy.initial_parameters(np.random.default_rng(0), 1))
+    name, form, simulator = (
+        type(world).__name__,
+        invented_rows(spec, 1, 1, seed=0)["observations"].shape,
+        cast(Any, world),
+    )
+    try:
+        states = sample_visited_states(actor, simulator, 1, spec, horizon=plan.horizon, explore=1.0, seed=0)
+        found = "" if states.shape == form else f"states of shape {states.shape[2:]}"
+    except TacitError:
+        raise
+    except Exception as error:
+        found = type(error).__name__
+    if found:
+        what, expected = f"random actions in {name} give {found}", f"observations of shape {form[2:]}, as the records'"
+        raise PlanError(what, where="experts.fit", expected=expected, remedy="pass the world of these records")

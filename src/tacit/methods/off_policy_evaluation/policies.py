@@ -287,7 +287,8 @@ class Callable:
         values = np.asarray(import_function(self.function)(observations), np.float64)
         if values.shape != (len(observations), self.actions):
             raise self._distribution_error()
-        return values, _are_distributions(values)
+        valid = np.isfinite(values).all(axis=1) & (values >= 0).all(axis=1)
+        return values, np.asarray(valid & (np.abs(values.sum(axis=1) - 1) <= 1e-4))
 
     def _distribution_error(self) -> PlanError:
         what = "the policy does not return distributions over the actions"
@@ -372,28 +373,23 @@ def try_policy(policy: DiscretePolicy, spec: PublicSpec, where: str = "off_polic
     Raises:
         PlanError: it fails on them, or what it returns are no distributions over the actions.
     """
-    name = policy.function if isinstance(policy, Callable) else type(policy).__name__
-
-    def check(observations: np.ndarray) -> None:
-        if isinstance(policy, Callable):
-            policy.require_distributions(observations)
-            return
-        values = np.asarray(policy.probabilities(observations), np.float64)
-        if values.shape != (len(observations), policy.actions) or not _are_distributions(values).all():
+    if isinstance(policy, Callable):
+        try_function(policy.require_distributions, policy.function, spec, where)
+        return
+    name = type(policy).__name__
+    found = try_function(
+        lambda rows: (len(rows), np.asarray(policy.probabilities(rows), np.float64)), name, spec, where
+    )
+    for rows, values in found:
+        fits = values.shape == (rows, policy.actions) and bool((values >= 0).all())
+        if not (fits and np.allclose(values.sum(axis=1), 1, rtol=0, atol=1e-4)):
             raise unfit_error(name, where, f"finite probabilities [N, {policy.actions}] whose rows sum to 1")
-
-    try_function(check, name, spec, where)
 
 
 def unfit_error(name: str, where: str, expected: str) -> PlanError:
     """A policy or features for other observations."""
     what, remedy = f"{name} does not fit the observations", "try it on invented observations of these public bounds"
     return PlanError(what, where=where, expected=expected, remedy=remedy)
-
-
-def _are_distributions(values: Float64) -> NDArray[np.bool_]:
-    valid = np.isfinite(values).all(axis=1) & (values >= 0).all(axis=1)
-    return np.asarray(valid & (np.abs(values.sum(axis=1) - 1) <= 1e-4))
 
 
 def behaviour_error() -> PlanError:

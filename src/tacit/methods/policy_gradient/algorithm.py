@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from tacit.agents.policies import Float32, Policy, PolicyActor, ValueFunction
 from tacit.data.spec import PublicSpec
-from tacit.errors import PlanError
+from tacit.errors import PlanError, TacitError
 from tacit.methods.policy_gradient import local_updates, votes
 from tacit.methods.policy_gradient.contributions import RoundInputs
 from tacit.methods.policy_gradient.plan import PolicyGradientPlan
@@ -86,7 +86,7 @@ def fit(
     policy = _policy(plan, policy, vault.spec)
     critic = local_updates.resolve_critic(plan, policy, vault.spec, critic, given=critic_start is not None)
     state = State(plan, policy, critic, vault.replicates, start, critic_start, seed)
-    _require_information(plan, information)
+    _require_information(plan, information, state)
     path = Path(folder) / "checkpoint.safetensors" if folder is not None else None
     has_checkpoint = resume and _checkpoint_exists(path)
     if has_checkpoint and path is not None:  # a checkpoint that is refused costs nothing
@@ -176,12 +176,25 @@ def _checkpoint_exists(path: Path | None) -> bool:
     return path.exists()
 
 
-def _require_information(plan: AnyPlan, information: Information | None) -> None:
+def _require_information(plan: AnyPlan, information: Information | None, state: State) -> None:
     if (isinstance(plan.trust_region, KL) and plan.fisher is None) != (information is not None):
         what = "the plan and information= do not fit each other"
         expected = "information= with a KL trust region that does not ask people for it, and with nothing else"
         remedy = "pass the eigenvalues of the Fisher information of public records, such as PublicFisher(...)"
         raise PlanError(what, where="policy_gradient.fit", expected=expected, remedy=remedy)
+    if information is None:
+        return
+    name, most = getattr(information, "__name__", type(information).__name__), state.policy.parameters
+    try:
+        values = np.asarray(list(information(state.policy, state.theta[0])), np.float64)
+        fits = values.ndim == 1 and 1 <= len(values) <= most and bool((values >= 0).all() and np.isfinite(values).all())
+    except TacitError:
+        raise
+    except Exception as error:
+        fits, name = False, f"{name} ({type(error).__name__})"
+    if not fits:
+        what, expected = f"{name} gives no eigenvalues", f"from 1 to {most} finite numbers >= 0"
+        raise PlanError(what, where="information=", expected=expected, remedy="try it on the first parameters")
 
 
 def _clips(plan: PolicyGradientPlan, state: State, information: Information | None, k: int, first: int) -> Float64:
