@@ -137,7 +137,7 @@ def _npz(folder: Path) -> Path:
 
 
 def test_ends_are_where_no_row_follows() -> None:
-    data = Trajectories.from_arrays(**arrays(episode_ids=[1] * 5, unit_ids=["ann"] * 5), simulated=True)
+    data = Trajectories.from_arrays(**arrays(episode_ids=None, unit_ids=["ann"] * 5), simulated=True)
     assert chain_ends(data._records).tolist() == [False, False, True, True, True]
     apart = arrays(terminations=[False] * 5, truncations=None, episode_ids=[1, 1, 1, 2, 2], unit_ids=["ann"] * 5)
     apart["next_observations"][0] = [0.9, 0.9]

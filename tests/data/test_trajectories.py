@@ -7,9 +7,11 @@ import itertools
 import pickle
 import subprocess
 import sys
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 from records import LOGGED, SPEC, arrays, same, with_propensities
 
@@ -145,12 +147,48 @@ def test_a_constant_on_its_bound_is_within_it() -> None:
     Trajectories.from_arrays(**arrays(observations=same, next_observations=same, spec=spec))
 
 
+EARLY = [  # an end before the last row of its episode, and the first such row
+    ({"terminations": [True, False, True, False, True]}, 1),
+    ({"truncations": [False, True, False, False, False]}, 2),
+    ({"terminations": [False, True, False, False, False], "truncations": [False, True, False, False, False]}, 2),
+]
+
+
+@pytest.mark.parametrize(("changes", "row"), EARLY)
+def test_an_episode_that_goes_on_after_its_end_is_refused(changes: dict[str, Any], row: int, tmp_path: Path) -> None:
+    told = f", row {row}: rows that terminate or truncate an episode which goes on after them: 1; expected an end"
+    with pytest.raises(DataError, match=told):
+        Trajectories.from_arrays(**arrays(**changes))
+    with pytest.raises(DataError, match=told):
+        Trajectories.from_arrays(**arrays(**changes, unit_ids=":episode"))
+    columns = arrays(**changes)
+    frame = pd.DataFrame({"who": columns["unit_ids"], "stay": columns["episode_ids"], "action": columns["actions"]})
+    for name in ("observation", "next_observation"):
+        frame[[f"{name}_0", f"{name}_1"]] = columns[f"{name}s"]
+    for name in ("reward", "termination", "truncation"):
+        frame[name] = columns[f"{name}s"]
+    frame.to_csv(tmp_path / "a.csv", index=False)
+    with pytest.raises(DataError, match=rf"'a.csv'\){told}"):
+        Trajectories.from_csv(tmp_path / "a.csv", unit="who", episode="stay", spec=SPEC)
+    with pytest.raises(DataError, match="episode which goes on after them: 1;"):
+        Trajectories.from_frame(frame, unit="who", episode="stay", spec=SPEC)
+
+
+def test_early_ends_are_counted_and_both_flags_may_stand_in_one_row() -> None:
+    with pytest.raises(DataError, match=r"row 1: .* goes on after them: 2;"):
+        Trajectories.from_arrays(**arrays(terminations=[True, True, True, False, False]))
+    both = Trajectories.from_arrays(**arrays(truncations=[False, False, True, False, True]), simulated=True)
+    assert both.columns["terminations"].tolist() == [False, False, True, False, True]
+    assert both.columns["truncations"].tolist() == [False, False, True, False, True]
+    assert both.episodes.tolist() == [0, 3, 4, 5]
+
+
 def test_chunks_agree_with_the_whole(monkeypatch: pytest.MonkeyPatch) -> None:
     whole = Trajectories.from_arrays(**arrays())
     for size in (1, 2, 3):
         monkeypatch.setattr(ingest, "CHUNK", size)
         same(whole, Trajectories.from_arrays(**arrays()))
-        for bad, row in (({"unit_ids": ["a", "a", "b", "c", "c"]}, 3), ({"episode_ids": [7, 7, 8, 3, 7]}, 5)):
+        for bad, row in (({"unit_ids": ["a", "a", "b", "c", "c"]}, 3), ({"episode_ids": [7, 7, 8, 3, 7]}, 5), *EARLY):
             with pytest.raises(DataError, match=f"row {row}:"):
                 Trajectories.from_arrays(**arrays(**bad))
 

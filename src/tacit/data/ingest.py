@@ -74,6 +74,7 @@ class Ingest:
         self._unit_key = unit_keys.require_unit_key(unit_key, "Trajectories")
         self._names = Names(self._unit_key)
         self._digests = None if digest_key is None else Digests(digest_key, self._unit_key)
+        self._early, self._early_where = 0, ""  # rows that end an episode which goes on after them, and the first
         self._open_units = np.zeros(0, np.bool_)  # of each unit, whether its last row ended no episode
 
     def __enter__(self) -> Ingest:
@@ -137,6 +138,13 @@ class Ingest:
             raise self._error("there are no records", "at least one transition")
         if self._names.has_twins():
             raise unit_keys.twins_error(self._where)
+        if self._early:
+            what = f"rows that terminate or truncate an episode which goes on after them: {self._early:,}"
+            expected = "an end in the last row of an episode, and nowhere else"
+            remedy = (
+                "name the column that tells episodes apart, drop the rows after an end, or mark the last row instead"
+            )
+            raise DataError(what, where=self._early_where, expected=expected, remedy=remedy)
         self._refuse_bounds_of_others()
         self._refuse_fitted_bounds()
         self._units, self._episodes, self._names = Codes(), Codes(), Names(None)  # the ids have done their work
@@ -256,6 +264,11 @@ class Ingest:
                     remedy="correct the ids, or split the episode where the unit changes",
                 )
             starts |= changes
+        early = ~starts & np.append(last_done, done[:-1])
+        if early.any() and not self._early:
+            row = f", row {self._row + int(np.argmax(early))}" if self._rows_are_named else ""
+            self._early_where = self._where + row
+        self._early += int(early.sum())
         self._grouped &= bool(np.all(np.diff(codes) >= 0)) and int(codes[0]) >= last_unit
         self._last = (int(codes[-1]), None if runs is None else int(runs[-1]), bool(done[-1]))
         return codes.astype(np.int64, copy=False), changes, starts
