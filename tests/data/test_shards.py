@@ -59,6 +59,24 @@ def test_a_unit_of_two_files_lies_in_one_shard_and_every_row_is_there_once_in_it
     ]
 
 
+def test_whole_numbers_and_decimals_of_several_files_keep_their_values_and_order(tmp_path: Path) -> None:
+    whole, half = table([1, 2], [1, 2]), table([2, 3], [1.5, 2.5])
+    narrow = half.set_column(half.schema.get_field_index("reward"), "reward", pa.array([0.1, 16777217.5], pa.float32()))
+    exact = table([16777216, 16777217], [0.1, 16777217.0])
+    loose = exact.set_column(0, "who", pa.array([1.0, 5.0], pa.float32()))
+    dealt(tmp_path / "a", whole, half, whole, shards=1)
+    assert rows_of(tmp_path / "a" / "out") == [[(1, 1.0), (2, 2.0), (2, 1.5), (3, 2.5), (1, 1.0), (2, 2.0)]]
+    dealt(tmp_path / "b", narrow, exact, shards=1)
+    assert rows_of(tmp_path / "b" / "out")[0][2:] == [(16777216, 0.1), (16777217, 16777217.0)]
+    dealt(tmp_path / "c", loose, exact, shards=1)
+    assert [who for who, _ in rows_of(tmp_path / "c" / "out")[0]] == [1, 5, 16777216, 16777217]
+    far = exact.set_column(0, "who", pa.array([2**63, 2**64 - 1], pa.uint64()))
+    dealt(tmp_path / "d", whole, far, shards=1)
+    assert [who for who, _ in rows_of(tmp_path / "d" / "out")[0]] == [1, 2, 2**63, 2**64 - 1]
+    with pytest.raises(DataError, match="the column 'who' has another type than in the files before"):
+        dealt(tmp_path / "e", whole, table(["1", "2"], [1, 2]))
+
+
 def test_names_that_reading_takes_for_one_are_dealt_alike(tmp_path: Path) -> None:
     dealt(tmp_path, table(["ann", " ann", "ann "] * 20, list(range(60))), shards=7)
     assert sorted(map(len, rows_of(tmp_path / "out"))) == [0, 0, 0, 0, 0, 0, 60]

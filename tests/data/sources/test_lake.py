@@ -93,11 +93,16 @@ def test_widths_may_differ_and_a_column_may_be_empty_in_one_file(tmp_path: Path)
     assert cells(found, "patient", "n", "x") == {"patient": ["a", "b"], "n": [1, 2], "x": [None, 0.5]}
 
 
+def test_whole_numbers_in_one_file_and_decimals_in_another_are_read_as_they_are(tmp_path: Path) -> None:
+    for name, minutes in (("a", pa.array([1, 2])), ("b", pa.array([0.5])), ("c", pa.array([3], pa.int8()))):
+        parquet.write_table(pa.table({"minute": minutes}), tmp_path / f"{name}.parquet")
+    assert cells(lake.open_table([str(tmp_path)]), "minute") == {"minute": [1.0, 2.0, 0.5, 3.0]}
+
+
 @pytest.mark.parametrize(
     ("second", "what"),
     [
         ({"minute": ["x"] * 6}, "b.parquet: the column 'minute' has another type than in the files before"),
-        ({"minute": [0.5] * 6}, "b.parquet: the column 'minute' has another type than in the files before"),
         (
             {"moment": pd.Series(pd.Timestamp("2024-03-01", tz="Europe/Paris"), index=range(6))},
             "b.parquet: the column 'moment' has another type than in the files before",

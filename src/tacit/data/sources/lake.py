@@ -39,9 +39,10 @@ class SourceTable:
     name: str  # for errors
     kinds: Mapping[str, Any]  # Arrow type of each column, by its name, in the order of the header
     # (names of columns) -> their batches, Arrow record batches of these types
-    batches: Callable[[Sequence[str]], Iterator[Any]]
+    batches: Callable[..., Iterator[Any]]
     typed: bool = True  # whether the source has types; without, all cells are texts
     queried: bool = False  # whether a query made it, of which nobody checked that it mixes no units
+    cell_types: bool = False  # whether each cell has a type of its own; then `batches` takes ids=, names of id columns
     decimal: str = "."  # what stands before the decimals of numbers that are texts, "." or ","
 
 
@@ -120,7 +121,7 @@ def open_table(sources: Sequence[str], style: tables.Style = tables.PLAIN) -> So
     first, *others = [
         (path, header | _texts(part)) for (path, part), (_, header, _) in zip(parts, headers, strict=True)
     ]
-    agreed = _common_types(first, others)
+    agreed = common_types(first, others)
     return SourceTable(
         name=first[0].name if not others else f"{len(files)} files",
         kinds={name: naive_type(kind) for name, kind in agreed.items()},
@@ -185,8 +186,12 @@ def naive_type(kind: Any) -> Any:
     return pa.timestamp(kind.unit) if pa.types.is_timestamp(kind) else kind
 
 
-def _common_types(first: tuple[Path, dict[str, Any]], others: Sequence[tuple[Path, dict[str, Any]]]) -> dict[str, Any]:
-    """The types that all files have; those of a column that is empty in one file are those of the next."""
+def common_types(first: tuple[Path, dict[str, Any]], others: Sequence[tuple[Path, dict[str, Any]]]) -> dict[str, Any]:
+    """The types that hold the cells of all files: floats, where one has whole numbers.
+
+    Raises:
+        DataError: they differ, or a column is missing.
+    """
     import pyarrow as pa
 
     agreed, unsigned = dict(first[1]), plain_type(pa.uint64())
@@ -197,6 +202,8 @@ def _common_types(first: tuple[Path, dict[str, Any]], others: Sequence[tuple[Pat
                 agreed[name] = kind
             elif differs and {agreed[name], kind} == {pa.int64(), unsigned}:
                 agreed[name] = unsigned
+            elif differs and {agreed[name], kind} == {pa.int64(), pa.float64()}:
+                agreed[name] = pa.float64()
             elif differs:
                 raise _mismatch_error(path, f"the column {name!r} has another type than in the files before")
         if absent := [name for name in agreed if name not in kinds]:
@@ -205,7 +212,7 @@ def _common_types(first: tuple[Path, dict[str, Any]], others: Sequence[tuple[Pat
 
 
 def _mismatch_error(path: Path, what: str) -> DataError:
-    remedy = "write the files alike, times in one zone and whole numbers never as decimals, or import them apart"
+    remedy = "write the files alike, and times in one zone, or import them apart"
     return DataError(what, where=path.name, expected="files that agree on names and types", remedy=remedy)
 
 

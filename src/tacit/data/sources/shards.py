@@ -14,9 +14,10 @@ import json
 import os
 import secrets
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import groupby
 from pathlib import Path
 from typing import Any, Literal
 
@@ -146,7 +147,8 @@ def write(
     if any(lake.file_kind(path) != "parquet" for path in files):
         what, expected = "a source is no Parquet file", ".parquet files"
         raise FileError(what, where="shards", expected=expected, remedy="write them as Parquet")
-    header = lake.read_header(files[0])
+    first, *others = [(path, lake.read_header(path)) for path in files]
+    header = lake.common_types(first, others)
     for column in (unit, *filter(None, (episode, time))):
         if column not in header:
             remedy = "name one of the file's columns"
@@ -155,15 +157,26 @@ def write(
         whose = column_sql.key_expression(unit, header[unit])
         course = None if episode is None else column_sql.key_expression(episode, header[episode])
         order = [] if time is None else [whose, *([] if course is None else [course]), quote(time)]
-        _copy(files, partial, key_of=whose, shards=shards, order=order, memory=memory)
+        _copy(files, header, partial, key_of=whose, shards=shards, order=order, memory=memory)
         public = {"simulated": simulated, "owner": "id", "unit": unit, "spec": spec.to_json()}
         public |= {} if unit_key is None else {"unit_key": unit_key}
         more = {"shards": shards, "episode": episode, "fields": list(fields)}
         plain_files.write(partial / "spec.json", json.dumps({**FORMAT, **public, **more}, indent=1))
 
 
-def _copy(files: Sequence[Path], folder: Path, *, key_of: str, shards: int, order: Sequence[str], memory: str) -> None:
+def _copy(
+    files: Sequence[Path],
+    header: Mapping[str, Any],
+    folder: Path,
+    *,
+    key_of: str,
+    shards: int,
+    order: Sequence[str],
+    memory: str,
+) -> None:
     import duckdb
+    import pyarrow as pa
+    import pyarrow.parquet as pq
 
     wrong = FileError(
         "the rows cannot be read, or not be written",
@@ -171,7 +184,16 @@ def _copy(files: Sequence[Path], folder: Path, *, key_of: str, shards: int, orde
         expected="Parquet files of the same columns, and enough space on the disk",
         remedy="see that every file opens, and that the folder has room for all rows twice",
     )
-    listed = ", ".join(_text(os.fspath(path)) for path in files)
+    # Of several files, DuckDB takes the types of the first and rounds the others' cells to them.
+    runs = [list(run) for _, run in groupby(files, key=lambda path: list(pq.read_schema(path)))]
+    types = {pa.float64(): "DOUBLE", pa.int64(): "BIGINT", lake.plain_type(pa.uint64()): "DECIMAL(20, 0)"}
+    casts = {name: f"CAST({quote(name)} AS {types[kind]})" for name, kind in header.items() if kind in types}
+    cells = ", ".join(f"{casts.get(name, quote(name))} AS {quote(name)}" for name in header) if len(runs) > 1 else "*"
+    parts = [
+        f"SELECT {cells} FROM read_parquet([{', '.join(_text(os.fspath(path)) for path in run)}], "
+        "hive_partitioning = false)"
+        for run in runs
+    ]
     key = secrets.token_hex(32)
     # A row without an id goes to the first shard, where reading it is refused.
     shard = f"coalesce(hash({_text(key)} || {key_of}, {_text(key)}) % {shards}, 0)"
@@ -183,9 +205,7 @@ def _copy(files: Sequence[Path], folder: Path, *, key_of: str, shards: int, orde
         for setting, value in settings.items():
             connection.execute(f"SET {setting} = {_text(value)}")
         for number in range(shards):
-            rows = (
-                f"SELECT * FROM read_parquet([{listed}], hive_partitioning = false) WHERE {shard} = {number} {sorting}"
-            )
+            rows = f"SELECT * FROM ({' UNION ALL '.join(parts)}) WHERE {shard} = {number} {sorting}"
             target = _text(os.fspath(folder / _NAME.format(number)))
             statement = f"COPY ({rows}) TO {target} (FORMAT parquet, COMPRESSION zstd)"
             lake.replace_errors(partial(connection.execute, statement), wrong)
