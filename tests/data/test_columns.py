@@ -65,6 +65,8 @@ def test_cells_come_back_as_they_were() -> None:
         (AGE, np.array([20.0, math.inf]), 1, "whole"),
         (DRUG, ["drug", "other"], 1, "label"),
         (DRUG, ["drug", ""], 1, "missing"),
+        (DRUG, ["drug", "NULL"], 1, "missing"),
+        (AGE, [20, "NAN"], 1, "missing"),
         (DRUG, ["drug", ["drug"]], 1, "no single value"),
         (PULSE, [50, "inf"], 1, "infinite"),
     ],

@@ -165,7 +165,7 @@ def test_a_gap_on_the_day_summer_time_begins_is_carried_no_farther() -> None:
 def test_people_with_few_days_contribute_nothing() -> None:
     rows = [("few", f"2020-03-02 {h:02}:00:00", A) for h in range(24)]
     rows += [("many", f"2020-03-0{d} {h:02}:00:00", B) for d in (2, 3) for h in range(24)]
-    rows += [("none", "2020-03-02 00:00:00", C)]
+    rows += [("one", "2020-03-02 00:00:00", C)]
     days = from_points(frame(*rows), GRID, Rules("UTC", carry=2, observed=8, days=2), recorded="UTC")
     assert days.cells.tolist() == [[1] * SLOTS] * 2
     assert days.person.tolist() == [0, 0]

@@ -31,7 +31,7 @@ def test_one_key(text, ids):
 
 
 MISSING = [None, float("nan"), np.nan, pd.NA, pd.NaT, decimal.Decimal("nan"), "", " \t", "NA", "nan", "NaN", "N/A"]
-MISSING += [" null\n", "None", "<NA>", b"", "\u200b", "\u2800\ufeff", "\x00"]
+MISSING += [" null\n", "None", "NULL", "NAN", "Null", "none", "n/A", "<NA>", b"", "\u200b", "\u2800\ufeff", "\x00"]
 
 
 @pytest.mark.parametrize("value", MISSING, ids=str)

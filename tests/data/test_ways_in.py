@@ -40,7 +40,6 @@ TABLE: dict[str, tuple[list[Any], int | str]] = {
     "leading zeros and points":       (["1", "01", "1.0"], 3),
     "one space or none":              (["Zq x", "Zqx"], 2),
     "letters of another script":      (["Zqa", "Zq\u0430"], 2),
-    "words that are names":           (["Nan", "none", "na", "Null"], 4),
     # twins
     "case":                           (["Zqx", "ZQX"], "twins"),
     "sharp s":                        (["Zqstra\u00dfe", "ZQSTRASSE"], "twins"),
@@ -58,6 +57,9 @@ TABLE: dict[str, tuple[list[Any], int | str]] = {
     "NA":                             (["Zqx", "NA"], "none"),
     "null":                           (["Zqx", " null "], "none"),
     "None":                           (["Zqx", "None"], "none"),
+    "NULL":                           (["Zqx", "NULL"], "none"),
+    "NAN":                            (["Zqx", "NAN"], "none"),
+    "words with more":                (["Nan Zq", "none1", "Nana", "Nuller"], 4),
 }
 TYPED: dict[str, tuple[list[Any], int | str]] = {
     "whole numbers":                  ([1, 2, 1], 2),
@@ -74,6 +76,14 @@ TYPED: dict[str, tuple[list[Any], int | str]] = {
     "bytes that are one if replaced": ([b"\x80", b"\x81", b"\x82"], 3),
     "truth values":                   ([True, False], "none"),
     "days":                           ([datetime.date(2020, 1, 1), datetime.date(2020, 1, 2)], "none"),
+}
+MIXED: dict[str, list[Any]] = {
+    "a number and its text":          [1, "1"],
+    "a text and a number":            ["Zqx", 1, 2],
+    "bytes and their text":           [b"Zqx", "Zqx"],
+    "a text and its bytes":           ["Zqx", b"Zqx"],
+    "a fraction":                     [1, 1.5],
+    "a missing number":               [1, None],
 }
 # fmt: on
 SPEC = PublicSpec(Box((0.0,), (9.0,)), Discrete(2), Box((0.0,), (1.0,)), "declared", terminals=True)
@@ -206,6 +216,11 @@ def of_arrow(ids: Sequence[Any], folder: Path) -> int:
     return units(Trajectories.from_frame(table(ids), unit="who", spec=SPEC, simulated=True))
 
 
+def of_pandas(ids: Sequence[Any], folder: Path) -> int:
+    frame = table(["a"] * len(ids)).to_pandas().assign(who=pd.Series(ids, dtype=object))
+    return units(Trajectories.from_frame(frame, unit="who", spec=SPEC, simulated=True))
+
+
 def of_lists(ids: Sequence[Any], folder: Path) -> int:
     return units(Trajectories.from_arrays(**rows(list(ids))))
 
@@ -272,6 +287,7 @@ def of_d4rl(ids: Sequence[Any], folder: Path) -> int:
 TEXTS: tuple[Way, ...] = (of_csv, of_sorted_csv, of_texts, of_position_files, of_sqlite, of_minari, of_d4rl)
 TYPES: tuple[Way, ...] = (of_duckdb, of_parquet, of_sorted_parquet, of_shards, of_arrow, of_lists, of_arrays)
 TYPES += (of_blocks, of_obp, of_scope_rl, of_positions, of_days)
+CELLS: tuple[Way, ...] = (of_lists, of_arrays, of_blocks, of_obp, of_scope_rl, of_positions, of_days, of_pandas)
 
 
 def verdict(way: Way, ids: Sequence[Any], folder: Path, monkeypatch: pytest.MonkeyPatch) -> int | str:
@@ -298,3 +314,11 @@ def test_texts(case: str, way: Way, tmp_path: Path, monkeypatch: pytest.MonkeyPa
 def test_other_kinds(case: str, way: Way, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ids, expected = TYPED[case]
     assert verdict(way, ids, tmp_path, monkeypatch) == expected
+
+
+@pytest.mark.parametrize("way", CELLS, ids=lambda way: way.__name__)
+@pytest.mark.parametrize("case", MIXED)
+def test_cells_of_one_column_are_of_one_kind(
+    case: str, way: Way, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert verdict(way, MIXED[case], tmp_path, monkeypatch) == "none"

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import product
 from typing import Any, Literal, get_args
 
 import numpy as np
@@ -18,8 +19,9 @@ from tacit.errors import DataError
 
 Array = NDArray[Any]
 Kind = Literal["number", "integer", "category"]
-MISSING = frozenset({"", "nan", "NaN", "NA", "N/A", "<NA>", "null", "None"})
-"""Texts that say that a cell or an id is missing."""
+_WORDS = ("", "nan", "na", "n/a", "<na>", "null", "none")
+MISSING = frozenset("".join(signs) for word in _WORDS for signs in product(*zip(word, word.upper(), strict=True)))
+"""Texts that say that a cell or an id is missing, in any case."""
 NUMBER_REMEDY = (
     'correct it, or say how it is written: --decimal "," of 1,5; --missing TEXT of a cell without a value; of a column '
     "with another name in the spec, an expression takes signs away, as cast(replace(PAY, '$', '') AS DOUBLE)"

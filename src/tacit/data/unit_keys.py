@@ -97,14 +97,14 @@ def keys(ids: Array, unit_key: UnitKey | None = None) -> tuple[Array, str]:
     if ids.dtype.kind == "i":
         return ids.astype(np.int64), WHOLE
     cells = ids.tolist() if ids.dtype.kind in "ufbOSU" else list(ids)
-    made, known, kind = np.empty(len(cells), dtype=object), dict[Any, str](), _kind(cells[0]) if cells else ""
+    made, known, kind = np.empty(len(cells), dtype=object), dict[Any, str](), kind_of(cells[0]) if cells else ""
     for row, cell in enumerate(cells):
         try:
             text = known.get(cell) if isinstance(cell, (str, bytes)) else key(cell)
             if text is None:
                 text = known[cell] = key(cell, unit_key)
-            if _kind(cell) != kind:
-                raise NoKey(f"is {_kind(cell)} in one row and {kind} in another")
+            if kind_of(cell) != kind:
+                raise NoKey(f"is {kind_of(cell)} in one row and {kind} in another")
         except NoKey as error:
             error.row = row
             raise
@@ -114,7 +114,8 @@ def keys(ids: Array, unit_key: UnitKey | None = None) -> tuple[Array, str]:
     return made, kind
 
 
-def _kind(cell: Any) -> str:
+def kind_of(cell: Any) -> str:
+    """Text, bytes or a whole number: what an id that has a key is."""
     if isinstance(cell, str):
         return "text"
     return "bytes" if isinstance(cell, (bytes, bytearray, memoryview)) else WHOLE

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import shutil
 import socket
@@ -77,6 +78,36 @@ def test_the_rows_of_a_query_are_sorted_like_any_others(address: str, monkeypatc
     assert data._records.queried
     chosen = databases.open_table("SELECT * FROM visits WHERE patient = 'bob'", address)
     assert rows(imported(chosen)) == SORTED[4:]
+
+
+@pytest.mark.parametrize(
+    ("ids", "what"),
+    [
+        ([1, 1, "1", 2, 2, 2], "sqlite:ids.sqlite, row 3: the id 'patient' is text in one row and a whole number in"),
+        (["A", b"A", "A", "B", "B", "B"], "row 2: the id 'patient' is bytes in one row and text in another"),
+        ([1, 1, 1.5, 2, 2, 2], "the unit id is missing"),
+        ([1, 1, "NA", 2, 2, 2], "the unit id is missing"),
+        ([1, 1.0, 1, 2, 2, 2], None),
+        ([None, b"A", b"A", b"\xff", b"\xff", b"\xff"], "the unit id is missing"),
+        (["1.5", "1.5", "1", "2", "2", "2"], None),
+    ],
+)
+def test_ids_of_sqlite_are_of_one_kind(
+    ids: list[Any], what: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(databases, "ROWS", 2)
+    with sqlite3.connect(tmp_path / "ids.sqlite") as connection:
+        connection.execute("CREATE TABLE visits (patient, visit, minute, pulse, ward, drug)")
+        connection.executemany(INSERT.format(*"??????"), [(one, 1, *ROWS[i][2:]) for i, one in enumerate(ids)])
+    connection.close()
+    found = databases.open_table("SELECT *, rowid AS place FROM visits", f"sqlite:{tmp_path / 'ids.sqlite'}")
+    wanted = dataclasses.replace(WANTED, episode=None, time="place")
+    if what is None:
+        assert sorting.read(found, wanted, SPEC, simulated=True).names.shape == (len(set(ids)), 16)
+        return
+    with pytest.raises(DataError, match=what) as caught:
+        sorting.read(found, wanted, SPEC, simulated=True)
+    assert_quiet(caught.value)
 
 
 WRITING = (

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -43,6 +44,27 @@ FRAMES: dict[str, Callable[[pd.DataFrame], Any]] = {
     "polars": polars,
     "lazy": lazy,
 }
+
+
+@pytest.mark.parametrize(
+    "cells",
+    [
+        [b"A", "A", b"B", "B", "B", "B"],
+        [1, "1", 2, 2, 2, 2],
+        [datetime.date(2024, 1, 1)] * 5 + [datetime.datetime(2024, 1, 1, 5)],
+    ],
+)
+def test_a_column_of_objects_of_two_kinds_is_refused(cells: list[Any]) -> None:
+    frame = table().assign(patient=pd.Series(cells, dtype=object))
+    with pytest.raises(DataError, match="no table, or holds cells that Arrow has no type for") as caught:
+        Trajectories.from_frame(frame, spec=SPEC, simulated=True, **STEPS)
+    assert caught.value.__cause__ is None
+
+
+def test_missing_cells_are_no_kind_of_their_own() -> None:
+    days = [datetime.date(2024, 1, 1), pd.NaT, None] * 2
+    frame = table().assign(day=pd.Series(days, dtype=object), note=pd.Series(["a", None, float("nan")] * 2))
+    assert rows(Trajectories.from_frame(frame, spec=SPEC, simulated=True, **STEPS)) == SORTED
 
 
 @pytest.mark.parametrize("kind", FRAMES)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import os
 import sqlite3
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -98,13 +98,13 @@ def _sqlite(query: str, path: Path) -> SourceTable:
         names = replace_errors(lambda: [str(part[0]) for part in opened.execute(query).description], wrong)
     _require_distinct_names(names, where)
 
-    def batches(wanted: Sequence[str]) -> Iterator[Any]:
+    def batches(wanted: Sequence[str], ids: Collection[str] = ()) -> Iterator[Any]:
         with contextlib.closing(replace_errors(lambda: _open_sqlite(path), _lost_error(where))) as connection:
             cursor = replace_errors(lambda: connection.execute(query), _lost_error(where))
             kinds = dict.fromkeys(wanted, pa.string())
-            yield from _columns(lambda: cursor.fetchmany(ROWS), names, kinds, _lost_error(where))
+            yield from _columns(lambda: cursor.fetchmany(ROWS), names, kinds, _lost_error(where), ids)
 
-    return SourceTable(where, dict.fromkeys(names, pa.string()), batches, typed=False, queried=True)
+    return SourceTable(where, dict.fromkeys(names, pa.string()), batches, typed=False, queried=True, cell_types=True)
 
 
 def _open_sqlite(path: Path) -> sqlite3.Connection:
@@ -232,15 +232,28 @@ def arrow_batches(reader: Any, kinds: Mapping[str, Any], wrong: FileError | Data
 
 
 def _columns(
-    fetch: Callable[[], Sequence[Sequence[Any]]], names: Sequence[str], kinds: Mapping[str, Any], wrong: FileError
+    fetch: Callable[[], Sequence[Sequence[Any]]],
+    names: Sequence[str],
+    kinds: Mapping[str, Any],
+    wrong: FileError,
+    ids: Collection[str] = (),
 ) -> Iterator[Any]:
-    """Batches of rows that a database's driver gives as tuples."""
+    """Batches of rows that a database's driver gives as tuples; those of columns of ids must be of one kind."""
     import pyarrow as pa
 
     places = {name: names.index(name) for name in kinds}
+    first, read = dict[str, str](), 0
 
     def array(rows: Sequence[Sequence[Any]], name: str) -> Any:
         kind, cells = kinds[name], [row[places[name]] for row in rows]
+        for row, cell in enumerate(cells if name in ids else ()):
+            found = unit_keys.kind_of(cell)
+            if unit_keys.key_or_none(cell) is not None and first.setdefault(name, found) != found:
+                what = f"the id {name!r} is {found} in one row and {first[name]} in another"
+                expected, remedy = "ids that are all of one kind", "write all as text in the query: CAST(ID AS TEXT)"
+                raise DataError(what, where=f"{wrong.where}, row {read + row + 1}", expected=expected, remedy=remedy)
+        if name in ids:
+            cells = [cell if isinstance(cell, str) else unit_keys.key_or_none(cell) for cell in cells]
         plain = float if kind == pa.float64() else _text if kind == pa.string() else None
         if plain is not None:
             cells = [cell if cell is None else plain(cell) for cell in cells]
@@ -251,6 +264,7 @@ def _columns(
 
     while rows := replace_errors(fetch, wrong):
         yield replace_errors(partial(batch, rows), wrong)
+        read += len(rows)
 
 
 def _text(cell: Any) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -95,8 +96,16 @@ def open_table(frame: Any) -> SourceTable:
 
 def _reader(frame: Any) -> Any:
     """The batches of a frame, by Arrow's C interface where it has that, by narwhals where not."""
+    import pandas as pd
     import pyarrow as pa
 
+    for _, column in frame.items() if isinstance(frame, pd.DataFrame) else ():
+        if column.dtype == object:  # where Arrow takes texts for bytes, and takes the hours off moments among days
+            kinds = set(map(type, column.dropna()))
+            these = {kind for kind in kinds if issubclass(kind, (str, datetime.datetime))}
+            others = (bytes, bytearray, memoryview, datetime.date)
+            if these and any(issubclass(kind, others) for kind in kinds - these):
+                raise ValueError
     if not hasattr(frame, "__arrow_c_stream__"):
         import narwhals
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from tacit.data import unit_keys
@@ -31,9 +32,11 @@ def add_keys(table: SourceTable, ids: Mapping[Keyed, str], unit_key: UnitKey | N
             raise DataError(what, where=table.name, expected=expected, remedy=remedy)
         kinds[column_sql.key(of)] = kind if are_keys(kind) else pa.string()
 
+    read = partial(table.batches, ids=set(ids.values())) if table.cell_types else table.batches
+
     def batches(names: Sequence[str]) -> Iterator[Any]:
         own = [name for name in names if name not in sources]
-        for batch in table.batches(own):
+        for batch in read(own):
             arrays = {name: batch.column(name) for name in own}
             arrays |= {key: column_keys(arrays[name], law) for key, (name, law) in sources.items() if key in names}
             yield pa.record_batch([arrays[name] for name in names], names=list(names))
