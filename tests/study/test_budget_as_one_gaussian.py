@@ -64,7 +64,7 @@ def test_the_rule_is_final(logs: Path) -> None:
 
 @pytest.mark.parametrize("share", [-0.1, 1.5, float("nan"), 0.1234567])
 def test_a_share_out_of_its_range_is_refused_before_a_ledger_is_made(logs: Path, share: float) -> None:
-    with pytest.raises(PlanError, match="budget_sampled= is|part for sampled plans"):
+    with pytest.raises(PlanError, match=r"budget_sampled= is|part for sampled plans"):
         study_of(logs, **BUDGET, budget_sampled=share).evaluate(epsilon=1.0, delta=1e-4, **WORDS)
     assert not logs.with_name("logs.ledger").exists()
 
