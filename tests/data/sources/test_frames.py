@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import math
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -13,7 +14,8 @@ import pyarrow as pa
 import pytest
 from visits import CANARY, REWARD, SORTED, SPEC, assert_quiet, rows, table
 
-from tacit.data import PublicSpec, Trajectories
+from tacit.data import Column, PublicSpec, Trajectories
+from tacit.data.spec import space_of
 from tacit.errors import DataError
 
 duckdb = pytest.importorskip("duckdb")
@@ -105,3 +107,48 @@ def test_a_bad_frame_is_refused_in_a_sentence(frame: Any, what: str) -> None:
         Trajectories.from_frame(frame, spec=SPEC, **STEPS)
     assert_quiet(caught.value)
     assert not re.search(r"row \d", str(caught.value))
+
+
+def without_nan(frame: pd.DataFrame) -> pa.Table:
+    """As Arrow, where a missing number is null, not NaN."""
+    return pa.Table.from_pandas(frame, preserve_index=False)
+
+
+def with_nan(frame: pd.DataFrame) -> pa.Table:
+    kept = without_nan(frame)
+    return kept.set_column(kept.schema.get_field_index("pulse"), "pulse", pa.array(frame["pulse"], from_pandas=False))
+
+
+def nested(frame: pd.DataFrame) -> pa.Table:
+    kept = with_nan(frame)
+    part = pa.StructArray.from_arrays([kept.column("pulse").combine_chunks()], ["pulse"])
+    return kept.append_column("vitals", part)
+
+
+@pytest.mark.parametrize(
+    ("make", "name"),
+    [
+        (without_nan, "pulse"),
+        (with_nan, "pulse"),
+        (with_nan, "cast(cast(pulse AS VARCHAR) AS DOUBLE)"),
+        (with_nan, "try_cast(word AS DOUBLE)"),
+        (nested, "vitals.pulse"),
+    ],
+)
+def test_nan_is_missing_and_not_the_largest_number(make: Callable[[pd.DataFrame], pa.Table], name: str) -> None:
+    """SQL sorts NaN above all numbers: it would pass every --where and be the largest of every window."""
+    frame = pd.DataFrame({"patient": 1, "hour": [1, 2, 3], "pulse": [80.0, math.nan, 70.0]})
+    frame = frame.assign(drug=["none", "low", "none"], word=["80", "NaN", "70"])
+    columns = space_of(Column("pulse", low=30, high=220, missing="flag"))
+    spec = PublicSpec(columns, SPEC.action, SPEC.reward, "declared", terminals=False)
+
+    def rewards(reward: str, **more: Any) -> list[float]:
+        how: dict[str, Any] = {"unit": "patient", "time": "hour", "next": "keep", "spec": spec, "simulated": True}
+        made: list[float] = (
+            Trajectories.from_frame(make(frame), reward=reward, **how, **more).columns["rewards"].tolist()
+        )
+        return made
+
+    assert rewards(f"CASE WHEN {name} > 75 THEN -1 ELSE 0 END") == [-1, 0, 0]
+    assert rewards("0", where=f"{name} >= 75") == [0]
+    assert rewards(f"-(max({name}) OVER (PARTITION BY patient)) / 160") == [-0.5, -0.5, -0.5]

@@ -257,6 +257,12 @@ def test_missing_cells_are_what_the_spec_says(source: Any, cells: list[Any]) -> 
     assert data.columns["rewards"].tolist() == pytest.approx([-0.06, -1, -0.09, -0.1, -0.08, -1])
 
 
+@pytest.mark.parametrize("word", ["nan", "NAN", "-nAn ", "NA"])
+def test_a_word_for_no_number_passes_no_condition(word: str) -> None:
+    source = untyped(table(pulse=["60", word, "90", "100", "80", word]))
+    assert [pulse for pulse, *_ in rows(read(source, where="pulse > 70"))] == [90, 100, 80]
+
+
 def test_numbered_columns_without_bounds_are_not_left_out() -> None:
     frame = table().rename(columns={"pulse": "observation_0", "visit": "observation_1"})
     spec = PublicSpec(Box((30,), (220,)), SPEC.action, Box((-1,), (0,)), "declared", terminals=False)

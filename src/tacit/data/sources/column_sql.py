@@ -17,6 +17,8 @@ Keyed = Literal["unit", "episode"]
 """What ids are ids of."""
 PLACE = "tacit column "
 """What the engine's error of a cell that is no number says before the place of the column."""
+NAN = "CAST('NaN' AS DOUBLE)"
+"""The largest number of all in SQL, equal to itself; what is read as a number is missing instead."""
 
 
 def expression_column(table: SourceTable, name: str, number: bool) -> str:
@@ -26,7 +28,7 @@ def expression_column(table: SourceTable, name: str, number: bool) -> str:
     text, place = f"trim({quote(name)})", list(table.kinds).index(name)
     missing = ", ".join(f"'{word}'" for word in sorted(MISSING))
     made = f"coalesce(TRY_CAST({with_decimal_point(table, text)} AS DOUBLE), error('{PLACE}{place}'))"
-    return f"CASE WHEN {text} IS NULL OR {text} IN ({missing}) THEN NULL ELSE {made} END"
+    return f"CASE WHEN {text} IS NULL OR {text} IN ({missing}) THEN NULL ELSE nullif({made}, {NAN}) END"
 
 
 def cell(table: SourceTable, name: str, number: bool) -> str:

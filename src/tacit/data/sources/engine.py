@@ -56,7 +56,8 @@ def query_batches(table: SourceTable, used: Sequence[str], query: str, engine: A
 
     def batches() -> Iterator[Any]:
         try:
-            yield from table.batches(used)
+            for batch in table.batches(used):
+                yield pa.record_batch([null_nan(column) for column in batch.columns], names=list(used))
         except (TacitError, KeyboardInterrupt) as error:  # the engine would make a text of its own of it
             failed.append(error)
             raise
@@ -88,6 +89,20 @@ def query_batches(table: SourceTable, used: Sequence[str], query: str, engine: A
             yield batch
     finally:
         reader.close()  # while there are an engine and a source behind it
+
+
+def null_nan(column: Any) -> Any:
+    """An Arrow column without NaN, the largest number of all in SQL: it is missing, in nested columns too."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    kind, types = column.type, pa.types
+    if types.is_floating(kind):
+        return pc.if_else(pc.is_nan(column), pa.scalar(None, kind), column)
+    if types.is_struct(kind):
+        parts = [null_nan(column.field(i)) for i in range(kind.num_fields)]
+        return pa.StructArray.from_arrays(parts, fields=list(kind), mask=column.is_null())
+    return column
 
 
 def _space_error(table: SourceTable) -> FileError:

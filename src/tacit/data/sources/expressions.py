@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from tacit.data.sources.column_sql import NAN
 from tacit.errors import DataError
 
 NODES = {
@@ -65,6 +66,7 @@ CASTS = {
     "numeric", "real", "smallint", "string", "text", "time", "timestamp", "tinyint", "ubigint", "uinteger", "usmallint",
     "utinyint", "varchar",
 }
+FLOATS = {"double", "float", "real"}
 FRAMES = {"UNBOUNDED_PRECEDING", "UNBOUNDED_FOLLOWING", "CURRENT_ROW_RANGE"}
 """Ends of a frame that rows with equal keys share."""
 FRAMES_OF_ROWS = {"CURRENT_ROW_ROWS", "EXPR_PRECEDING_ROWS", "EXPR_FOLLOWING_ROWS"}
@@ -84,7 +86,7 @@ class Expression:
         # Rows of a unit that a window cannot tell apart by its ORDER BY are ordered by all columns in use, so that the
         # order in which the table happens to lie decides nothing.
         tree = copy.deepcopy(self.tree)
-        _settle(tree, used, unit)
+        _settle(tree, used, unit, _parse(f"nullif(0, {NAN})", engine))
         text = engine.execute("SELECT json_deserialize_sql(?)", [json.dumps(tree)]).fetchall()[0][0]
         return f"({text.removeprefix('SELECT ')})"
 
@@ -196,10 +198,16 @@ def _faults_of_window(node: dict[str, Any], name: str, unit: str | None, inside:
         yield f"the frame of {name!r} is not allowed"
 
 
-def _settle(node: Any, used: Sequence[str], unit: tuple[str, str] | None) -> None:
+def _settle(node: Any, used: Sequence[str], unit: tuple[str, str] | None, cast: Any) -> None:
     """Partition windows by the keys of units; order rows by all columns in use, last, where a row's place counts."""
+    # cast: tree of what stands around a cast to floats, which makes NaN, the largest number of all in SQL, of a text
     for part in node.values() if isinstance(node, dict) else node if isinstance(node, list) else ():
-        _settle(part, used, unit)
+        _settle(part, used, unit, cast)
+    if isinstance(node, dict) and node.get("class") == "CAST" and node["type_expr"]["type_name"].lower() in FLOATS:
+        around: Any = copy.deepcopy(_single_expression(cast))
+        around["arguments"][0]["expression"] = dict(node)
+        node.clear()
+        node.update(around)
     if not isinstance(node, dict) or node.get("class") != "WINDOW":
         return
     for part in node["partitions"]:
