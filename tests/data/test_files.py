@@ -281,6 +281,15 @@ def test_inspect(tmp_path: Path) -> None:
         ("observation_0,action,reward,who\n1,0,0,7\n1,000,0,0,7\n", "row 2: a row has more cells than the header"),
         ("observation_0,action,reward,who\n1,0,0,7,\n", "row 1: a row has more cells than the header"),
         ('"observation_0",action,reward,who\r\n\r\n1,0,0,"a,b"\r\n1,0,0,a,b\r\n', "row 2: a row has more cells"),
+        ("observation_0,action,reward,who\n1,0,0,7\n1,0,0", "row 2: a row has fewer cells than the header"),
+        ("observation_0,action,reward, who,who\n1,0,0,8,7\n", "two columns have one name"),
+        ('observation_0,action,reward,who\n1,0,0,"7\n1,0,0,8\n1,0,0,9"\n', "row 1: a quote is not closed in its line"),
+        (
+            'observation_0,action,reward,who\n1,0,0,7"\n1,0,0,8"\n',
+            "row 1: a quote is not closed in its line, or stands",
+        ),
+        ('observation_0,action,reward,who\n1,0,0,"7\n', "row 1: a quote is not closed in its line"),
+        ('observation_0,action,"reward,who\n1,0,0,7\n', "a.csv: a quote is not closed in its line"),
     ],
 )
 def test_rows_that_do_not_fit_their_header_are_refused(text: str, what: str, tmp_path: Path) -> None:
@@ -295,11 +304,54 @@ def test_rows_that_do_not_fit_their_header_are_refused(text: str, what: str, tmp
 
 
 @pytest.mark.parametrize("size", [1, 3, 7, 1 << 16])
-def test_cells_are_counted_in_pieces_of_any_size(size: int, tmp_path: Path) -> None:
-    text = b'a,b\r\n1,"x,\r\n""y"",z"\r\n\n2,\n3,4,5\n6,7,8\n'
+@pytest.mark.parametrize(
+    ("text", "wrong"),
+    [
+        (b'a,b\r\n1,"x,""y"",z"\r\n\n2,\n3,4,5\n6\n', ("a row has more cells than the header", 3)),
+        (b'\xef\xbb\xbf"a","b"\r1,""\r"""",2\r3', ("a row has fewer cells than the header", 3)),
+        (b"a,b\n1,2\n\n3,", None),
+        (b'a,b\n1,2\n"1,2\n3,"4\n', (tables._QUOTES, 2)),
+        (b'a,b\n1, "2"\n', (tables._QUOTES, 1)),
+        (b'a,b\n1,"2" \n', (tables._QUOTES, 1)),
+        (b'a,b\n1,5" "6"\n', (tables._QUOTES, 1)),
+        (b'a,b\n1,"5" 6"\n', (tables._QUOTES, 1)),
+        (b'a",b\n1,2\n', (tables._QUOTES, 0)),
+    ],
+)
+def test_cells_are_counted_in_pieces_of_any_size(
+    text: bytes, wrong: tuple[str, int] | None, size: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "a.csv").write_bytes(text)
-    with tables.TextStream(tmp_path / "a.csv") as file:
-        while file.readinto(buffer := bytearray(size)):
-            pass
-    del buffer
-    assert file.ragged == 3
+    for block, piece in ((size, 5), (5, size)):
+        monkeypatch.setattr(tables, "BLOCK", block)
+        with tables.TextStream(tmp_path / "a.csv") as file:
+            read = b""
+            while count := file.readinto(buffer := bytearray(piece)):
+                read += buffer[:count]
+        assert (read, file.wrong) == (text, wrong)
+
+
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le", "utf-32", "cp1252", "gb18030", "iso2022_jp"])
+def test_cells_are_counted_in_every_encoding(encoding: str, tmp_path: Path) -> None:
+    style = tables.Style(encoding=encoding)
+    (tmp_path / "a.csv").write_bytes("who,x\na,1\nb,2".encode(encoding))
+    (chunk,) = tables.csv_chunks(tmp_path / "a.csv", ["x"], ["who"], style)
+    assert (chunk["who"].tolist(), chunk["x"].tolist()) == (["a", "b"], [1, 2])
+    for row in ("b,2,3", "b"):
+        (tmp_path / "a.csv").write_bytes(f"who,x\na,1\n{row}\n".encode(encoding))
+        with pytest.raises(DataError, match=r"row 2: a row has (more|fewer) cells than the header"):
+            list(tables.csv_chunks(tmp_path / "a.csv", ["x"], ["who"], style))
+
+
+@pytest.mark.parametrize("encoding", ["rot13", "zip", "nothing"])
+def test_what_encodes_no_text_is_refused(encoding: str) -> None:
+    with pytest.raises(DataError, match="no encoding that is known"):
+        tables.Style(encoding=encoding)
+    with pytest.raises(DataError, match="no sign that can stand between cells"):
+        tables.Style(separator="\u00a7")
+
+
+def test_a_file_of_another_separator_is_named_as_one_before_its_rows_are_counted(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text('"who";"x"\n"a";"2,5"\n"b";"3,5"\n')
+    with pytest.raises(DataError, match='give --separator ";"'):
+        list(tables.csv_chunks(tmp_path / "a.csv", ["x"], ["who"]))

@@ -377,6 +377,14 @@ def test_folders_of_geolife(tmp_path: Path) -> None:
     plt(tmp_path / "other", "001", "20200302000000", rows)
     with pytest.raises(DataError, match="earlier file"):
         from_plt([tmp_path / "other", tmp_path], GRID, UTC)
+    (tmp_path / "001" / "Trajectory" / "x.plt").write_text(
+        "\n" * 6 + "39.91,116.31,0,492,39744.1,2020-03-02,10:00:00,9\n"
+    )
+    with pytest.raises(DataError, match="a PLT file, row 1: a row has more cells than the header"):
+        from_plt(tmp_path, GRID, UTC)
+    (tmp_path / "001" / "Trajectory" / "x.plt").write_text("\n" * 6 + "39.91,116.31,0,492,39744.1,2020-03-02\n")
+    with pytest.raises(DataError, match="a PLT file, row 1: a row has fewer cells than the header"):
+        from_plt(tmp_path, GRID, UTC)
     (tmp_path / "001" / "Trajectory" / "x.plt").write_text("short")
     with pytest.raises(FileError, match="missing, truncated"):
         from_plt(tmp_path, GRID, UTC)

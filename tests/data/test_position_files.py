@@ -146,3 +146,20 @@ def test_files_that_are_none_are_refused(tmp_path: Path) -> None:
     (tmp_path / "points.gpkg-wal").write_bytes(b"x")
     with pytest.raises(FileError, match="another program has the file open"):
         from_points(tmp_path / "points.gpkg", GRID, UTC)
+
+
+@pytest.mark.parametrize(
+    ("lines", "what"),
+    [
+        (
+            ('1,"2020-03-02T00:00:00Z,39.91,116.31', '2,2020-03-02T00:00:00Z",39.91,116.31'),
+            "row 1: a quote is not closed",
+        ),
+        (("1,2020-03-02T00:00:00Z,39.91,116.31", "1,2020-03-02T01:00:00Z,39.91"), "row 2: a row has fewer cells"),
+        (("1,2020-03-02T00:00:00Z,39,91,116.31",), "row 1: a row has more cells"),
+    ],
+)
+def test_rows_that_do_not_fit_their_header_are_refused(lines: tuple[str, ...], what: str, tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("\n".join(("user,time,lat,lon", *lines)))
+    with pytest.raises(DataError, match=what):
+        from_points(tmp_path / "a.csv", GRID, UTC, recorded="UTC")

@@ -35,15 +35,16 @@ class Texts:
 
         Raises:
             FileError: the file is missing or damaged.
-            DataError: a column is missing or there twice, a row has no id, no text or another number of cells than the
-                header, or two ids differ by case or form alone.
+            DataError: a column is missing or there twice, a row has no id, no text, another number of cells than the
+                header or a line break where no text is, or two ids differ by case or form alone.
         """
         found, bad, where = list[tuple[str, tuple[str, ...]]](), "", str(self.path)
         try:
             with self.path.open(encoding="utf-8-sig", newline="") as file:
                 rows = csv.reader(file, strict=True)
                 header, names = next(rows, []), (self.unit, self.text, *columns)
-                if any(header.count(name) != 1 for name in names):
+                stripped = [name.strip() for name in header]
+                if any(header.count(name) != 1 or stripped.count(name.strip()) != 1 for name in names):
                     what = "a column is missing, or there twice"
                     expected = f"a header with {', '.join(map(repr, names))}, each once"
                     remedy = "name the columns as the header spells them"
@@ -52,6 +53,9 @@ class Texts:
                 for number, row in enumerate((row for row in rows if row), start=2):
                     if len(row) != len(header):
                         bad = f"row {number} has more or fewer cells than the header"
+                        break
+                    if any("\n" in cell or "\r" in cell for i, cell in enumerate(row) if i not in places):
+                        bad = f"row {number} has a line break in a cell that is no text"
                         break
                     try:
                         key = unit_keys.key(row[whose], self.unit_key)

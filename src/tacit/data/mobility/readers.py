@@ -25,7 +25,7 @@ from tacit.data.mobility.days import SLOTS, Days
 from tacit.data.mobility.files import read_columns
 from tacit.data.mobility.grids import Grid
 from tacit.data.mobility.points import UNIX, PointTable, Rules, build_days, parse_times
-from tacit.data.sources.tables import TextStream, npz_arrays, to_numbers
+from tacit.data.sources.tables import TextStream, npz_arrays, row_error, to_numbers
 from tacit.errors import DataError, FileError
 from tacit.plain_files import is_inside, is_plain_file
 from tacit.units import UnitKey
@@ -266,13 +266,20 @@ def _plt_files(folder: Path) -> Iterator[Path]:
 def _plt(folder: Path, path: Path) -> Any:
     import pandas as pd
 
+    wrong = None
     try:
         if is_plain_file(path) and is_inside(folder, str(path.relative_to(folder))):
-            with TextStream(path) as text:
-                table = pd.read_csv(text, skiprows=6, header=None, usecols=[0, 1, 5, 6], dtype={5: str, 6: str})
-            return table[[0, 1, 5, 6]]
+            with TextStream(path, skipped=6, cells=7) as text:
+                try:
+                    table = pd.read_csv(text, header=None, usecols=[0, 1, 5, 6], dtype={5: str, 6: str})
+                finally:
+                    wrong = text.wrong
+            if wrong is None:
+                return table[[0, 1, 5, 6]]
     except Exception:  # no list of what the parser raises would be whole, and it may quote a cell
         pass
+    if wrong:
+        raise row_error("a PLT file", wrong)
     what, expected = "the file is missing, truncated or of another kind", "a readable file"
     raise FileError(what, where="a PLT file", expected=expected, remedy="check the path, or write the file again")
 

@@ -18,15 +18,15 @@ import numpy as np
 
 from tacit.data.columns import MISSING
 from tacit.data.store import CHUNK, Array
-from tacit.errors import DataError, FileError
+from tacit.errors import DataError, FileError, TacitError
 from tacit.plain_files import is_plain_file
 
 KEY = "tacit"
 """Of what tacit says of its rows, in the metadata of a Parquet file or an Arrow table, and in an .npz file."""
 MOST, SPARE = 1_100, 2**16
-LINE, TEXT, CELLS = 2**22, 2**30, 2**27
-"""Bytes of a line, and bytes and separators of `CHUNK` rows of a text, at most: without an end of line or of a
-quotation, a parser would take a file that unpacks to terabytes for one row, and keep it."""
+BLOCK, LINE, TEXT, CELLS = 2**16, 2**22, 2**30, 2**27
+"""Bytes that are read at once, bytes of a line, and bytes and separators of `CHUNK` rows of a text, at most: without an
+end of line, a parser would take a file that unpacks to terabytes for one row, and keep it."""
 
 
 @dataclass(frozen=True)
@@ -52,12 +52,13 @@ class Style:
         if isinstance(self.missing, str):  # one text, and never its letters
             object.__setattr__(self, "missing", (self.missing,))
         object.__setattr__(self, "separator", "\t" if self.separator == "tab" else self.separator)
-        if len(self.separator) != 1 or self.separator.isalnum() or self.separator in " .\"'\r\n":
+        plain = len(self.separator) == 1 and self.separator.isascii() and not self.separator.isalnum()
+        if not plain or self.separator in " .\"'\r\n":
             self._refuse("--separator", "no sign that can stand between cells", 'one sign, such as ";", or "tab"')
         if self.decimal not in (".", ","):
             self._refuse("--decimal", "no decimal sign", '"." or ","')
         try:
-            codecs.lookup(self.encoding)
+            "".encode(self.encoding)
         except (LookupError, ValueError):
             self._refuse("--encoding", "no encoding that is known", "a name such as utf-8, cp1252 or utf-16")
 
@@ -73,29 +74,36 @@ _SEPARATORS = ",;\t|"
 
 
 class TextStream(io.RawIOBase):
-    """The bytes of a text table, unpacked where its name ends in .gz (others make a thousand times more of a byte).
+    """The bytes of a text table in UTF-8, unpacked where its name ends in .gz (others make a thousand times more).
 
     Args:
         path: a plain file.
         separator: of its cells.
-        encoding: of the text; where its signs are not single bytes, no cells are counted.
+        encoding: of the file.
+        skipped: lines before the first row.
+        cells: of a row; 0 takes those of the first one, which is the header.
 
     Raises:
-        ValueError: when a line, or what was read since `rest`, is longer than a table has it.
+        ValueError: when a line, or what was read since `reset_counts`, is longer than a table has it.
 
     Attributes:
-        ragged: the first row with more cells than the header, counted from 1; 0 where none was read. Parsers that read
-            some columns alone cut such rows silently, and what follows an unquoted separator lies in other columns.
+        wrong: what is wrong with the first row that is none, and its number, 0 for the header; None where all that was
+            read is right. Parsers cut such rows silently, or read one person's rows as a cell of another's.
     """
 
-    ragged = 0
+    wrong: tuple[str, int] | None = None
 
-    def __init__(self, path: Path, separator: str = ",", encoding: str = "utf-8") -> None:
-        self._separator = separator.encode()
-        self._counted = len(self._separator) == 1 and f'{separator}"\n'.encode(encoding) == self._separator + b'"\n'
-        self._quoted, self._begun = False, 0  # whether a quotation is open, and the separators of the row so far
-        self._rows, self._width = 0, -1
+    def __init__(
+        self, path: Path, separator: str = ",", encoding: str = "utf-8", *, skipped: int = 0, cells: int = 0
+    ) -> None:
+        self._separator, self._width = separator.encode(), cells - 1
+        plain = codecs.lookup(encoding).name == "utf-8"
+        self._decoder = None if plain else codecs.getincrementaldecoder(encoding)()
         self._file: Any = gzip.open(path) if path.suffix.lower() == ".gz" else open(path, "rb")  # noqa: SIM115
+        for _ in range(skipped):
+            self._file.readline(LINE)
+        self._ready, self._ended = memoryview(b""), False
+        self._begun, self._rows = b"", -bool(not cells)  # the line so far, and the rows before it
         self._line = 0
         self.reset_counts()
 
@@ -109,38 +117,51 @@ class TextStream(io.RawIOBase):
 
     def readinto(self, buffer: Any) -> int:
         """See `io.RawIOBase`."""
-        count: int = self._file.readinto(buffer)
-        read = bytes(buffer[:count])
-        last = read.rfind(b"\n")
-        self._line = count - last - 1 if last >= 0 else self._line + count
-        self._bytes += count
-        self._cells += read.count(self._separator)
-        if self._line > LINE or self._bytes > TEXT or self._cells > CELLS:
-            raise ValueError("a row without an end")
-        if self._counted and not self.ragged:
-            self._measure(np.frombuffer(read, np.uint8))
+        while not self._ready and not self._ended:
+            read: bytes = self._file.read(BLOCK)
+            self._ended = not read
+            text = read if self._decoder is None else self._decoder.decode(read, self._ended).encode()
+            last = text.rfind(b"\n")
+            self._line = len(text) - last - 1 if last >= 0 else self._line + len(text)
+            self._bytes += len(text)
+            self._cells += text.count(self._separator)
+            if self._line > LINE or self._bytes > TEXT or self._cells > CELLS:
+                raise ValueError("a row without an end")
+            if self.wrong is None:
+                self._measure(text)
+            self._ready = memoryview(text)
+        count = min(len(buffer), len(self._ready))
+        buffer[:count], self._ready = self._ready[:count], self._ready[count:]
         return count
 
-    def _measure(self, signs: Array) -> None:
-        """Count the cells of every row that ends in these bytes."""
-        quotes = signs == ord('"')
-        outside = np.ones(len(signs), np.bool_)
-        if self._quoted or quotes.any():
-            outside = (np.cumsum(quotes) + self._quoted) % 2 == 0
-            self._quoted = not outside[-1] if len(outside) else self._quoted
-        cells = np.append(0, np.cumsum((signs == self._separator[0]) & outside))
-        ends = np.flatnonzero(((signs == ord("\n")) | (signs == ord("\r"))) & outside)
-        counts = np.diff(cells[ends], prepend=-self._begun)
-        full = np.diff(ends, prepend=-1) > 1  # no empty line, nor what lies between the two signs of an end
-        full[:1] |= self._begun > 0
-        counts = counts[full]
-        self._begun = int(cells[-1] - (cells[ends[-1]] if len(ends) else -self._begun))
-        if len(counts) and self._width < 0:
-            self._width = int(counts[0])
-        wide = counts > self._width
-        if wide.any():
-            self.ragged = self._rows + int(np.argmax(wide))
-        self._rows += len(counts)
+    def _measure(self, text: bytes) -> None:
+        """Count the cells of every line that ends in these bytes, and see where its quotes stand."""
+        text = self._begun + text + (b"\n" if self._ended else b"")
+        last = max(text.rfind(b"\n"), text.rfind(b"\r")) + 1
+        self._begun, signs = text[last:], np.frombuffer(text[:last], np.uint8)
+        ends = np.flatnonzero((signs == ord("\n")) | (signs == ord("\r")))
+        ends = ends[np.diff(ends, prepend=-1) > 1]  # no empty line, nor what lies between the two signs of an end
+        if not len(ends):
+            return
+        between, quotes = np.flatnonzero(signs == self._separator[0]), np.flatnonzero(signs == ord('"'))
+        misquoted = np.zeros(len(ends), np.bool_)
+        if len(quotes):
+            between = between[np.searchsorted(quotes, between) % 2 == 0]
+            misquoted = np.diff(np.searchsorted(quotes, ends), prepend=0) % 2 == 1
+            start = 3 if self._width < 0 and text.startswith(codecs.BOM_UTF8) else 0
+            opening, closing = quotes[::2], quotes[1::2]  # as long as each line closes its own
+            opening = opening[opening > start]
+            edges = np.isin(np.arange(256), [*b'"\r\n', self._separator[0]])
+            stray = np.append(opening[~edges[signs[opening - 1]]], closing[~edges[signs[closing + 1]]])
+            misquoted[np.searchsorted(ends, stray)] = True
+        counts = np.diff(np.searchsorted(between, ends), prepend=0)
+        self._width = int(counts[0]) if self._width < 0 else self._width
+        misfits = np.flatnonzero(misquoted | (counts != self._width))
+        if len(misfits):
+            row = int(misfits[0])
+            what = f"a row has {'more' if counts[row] > self._width else 'fewer'} cells than the header"
+            self.wrong = (_QUOTES if misquoted[row] else what), self._rows + row + 1
+        self._rows += len(ends)
 
     def close(self) -> None:
         """See `io.RawIOBase`."""
@@ -148,30 +169,38 @@ class TextStream(io.RawIOBase):
         super().close()
 
 
+_QUOTES = "a quote is not closed in its line, or stands within a cell"
+
+
 def csv_header(path: Path, style: Style = PLAIN) -> list[str]:
     """Names of a CSV file's columns."""
     import pandas as pd
 
     def read() -> Any:
-        with TextStream(path, style.separator) as text:
-            return pd.read_csv(text, sep=style.separator, nrows=0, index_col=False, encoding=style.encoding)
-
-    def first() -> Any:
-        with TextStream(path, style.separator) as text:
+        with TextStream(path, style.separator, style.encoding) as text:
             options: dict[str, Any] = {"header": None, "nrows": 1, "dtype": str, "keep_default_na": False}
-            return pd.read_csv(text, sep=style.separator, index_col=False, encoding=style.encoding, **options)
+            try:
+                return pd.read_csv(text, sep=style.separator, index_col=False, **options), text.wrong
+            except UnicodeError:
+                raise
+            except ValueError:
+                if not text.wrong:
+                    raise
+            return None, text.wrong
 
-    names = [str(name) for name in _replace_errors(path, read)]
-    cells = [name for name in _replace_errors(path, first).to_numpy().ravel().tolist() if name]
-    if len(set(cells)) < len(cells):
+    first, wrong = _replace_errors(path, read)
+    names = [] if first is None else [name or f"Unnamed: {i}" for i, name in enumerate(first.iloc[0])]
+    if len({name.strip() for name in names}) < len(names):
         raise DataError("two columns have one name", where=path.name, expected="different names", remedy="rename one")
-    other = next((sign for sign in _SEPARATORS if sign != style.separator and sign in names[0]), None)
+    other = next((sign for sign in _SEPARATORS if sign != style.separator and names and sign in names[0]), None)
     if len(names) == 1 and other is not None:
         written = "tab" if other == "\t" else other
         what = f"the first line is one column, with the separator {written!r} in it"
         expected = f"columns between which {style.separator!r} stands"
         remedy = f'give --separator "{written}" (in Python, read it with pandas and Trajectories.from_frame)'
         raise DataError(what, where=path.name, expected=expected, remedy=remedy)
+    if wrong and (first is None or wrong[1] == 0):  # the header alone is read, and nothing said of its rows
+        raise row_error(path.name, wrong)
     return names
 
 
@@ -207,25 +236,27 @@ def csv_chunks(
     wanted = {*names, *ids}
     row = 0
     text = _replace_errors(path, lambda: TextStream(path, style.separator, style.encoding))
-    reader = _replace_errors(
-        path,
-        lambda: pd.read_csv(
-            text,
-            sep=style.separator,
-            usecols=lambda name: name in wanted,
-            dtype=dict.fromkeys(ids, "str"),
-            keep_default_na=False,
-            na_values={name: sorted(MISSING) for name in wanted.difference(ids)},  # a label may say NA
-            index_col=False,
-            chunksize=CHUNK,
-            low_memory=False,
-            encoding=style.encoding,
-        ),
-    )
+    reader = None
+    with contextlib.suppress(FileError):
+        reader = _replace_errors(
+            path,
+            lambda: pd.read_csv(
+                text,
+                sep=style.separator,
+                usecols=lambda name: name in wanted,
+                dtype=dict.fromkeys(ids, "str"),
+                keep_default_na=False,
+                na_values={name: sorted(MISSING) for name in wanted.difference(ids)},  # a label may say NA
+                index_col=False,
+                chunksize=CHUNK,
+                low_memory=False,
+            ),
+        )
+    if reader is None:
+        text.close()
+        raise row_error(path.name, text.wrong) if text.wrong else unreadable_error(path, _kind(path))
     with text, reader:
-        while (table := _next_csv(path, reader)) is not None:
-            if text.ragged:
-                raise _ragged_error(f"{path.name}, row {text.ragged}")
+        while (table := _next_csv(path, reader, text)) is not None:
             text.reset_counts()
             out: dict[str, Array] = {}
             for name in table.columns:
@@ -247,7 +278,7 @@ def csv_chunks(
             yield out
 
 
-def _next_csv(path: Path, reader: Any) -> Any:
+def _next_csv(path: Path, reader: Any, text: TextStream) -> Any:
     import pandas as pd
 
     failed: str | None = None
@@ -260,17 +291,19 @@ def _next_csv(path: Path, reader: Any) -> Any:
             failed = "ragged"
         except Exception:
             failed = "unreadable"
-    if failed == "ragged":
-        raise _ragged_error(path.name)
-    if failed:
+    if failed == "unreadable":
         raise unreadable_error(path, _kind(path))
+    if text.wrong or failed:
+        raise row_error(path.name, text.wrong or (_QUOTES, 0))
     return table
 
 
-def _ragged_error(where: str) -> DataError:
-    what = "a row has more cells than the header, or a quote is not closed"
-    expected, remedy = "rows of equal length", "put cells with a separator or a quote in quotes, or correct the file"
-    return DataError(what, where=where, expected=expected, remedy=remedy)
+def row_error(name: str, wrong: tuple[str, int]) -> DataError:
+    """Of what is `TextStream.wrong` in a file of this name."""
+    what, row = wrong
+    expected = "rows of one line, each with as many cells as the header"
+    remedy = "put cells with a separator or a quote in quotes, double quotes in them, or leave the row out"
+    return DataError(what, where=f"{name}, row {row}" if row else name, expected=expected, remedy=remedy)
 
 
 def parquet_chunks(path: Path, names: Sequence[str], ids: Sequence[str]) -> Iterator[dict[str, Array]]:
@@ -365,7 +398,7 @@ def _replace_errors(path: Path, read: Any) -> Any:
     try:
         if is_plain_file(path):
             return read()
-    except FileError:
+    except TacitError:
         raise
     except Exception:  # no list of what parsers and decompressors raise would be whole
         pass
