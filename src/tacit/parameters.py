@@ -108,7 +108,6 @@ def _class_path(name: str, module: str, source: str) -> str | None:
 
 @cache
 def _class(path: str) -> tuple[ast.ClassDef, str]:
-    """The syntax of one class, and the source of its module."""
     module, _, name = path.partition(":")
     top, *inner = module.split(".")
     found = find_spec(top)

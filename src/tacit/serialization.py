@@ -174,12 +174,10 @@ def _gather_inline(cls: type, values: Mapping[str, Any]) -> dict[str, Any]:
 
 @functools.cache
 def _fields(cls: type) -> tuple[dict[str, Any], dict[str, dataclasses.Field[Any]]]:
-    """Types of a dataclass's fields and the fields, by name."""
     return get_type_hints(cls, include_extras=True), {field.name: field for field in dataclasses.fields(cls)}
 
 
 def _value(hint: Any, value: Any) -> Any:
-    """A JSON value as one of the type."""
     origin, inner = get_origin(hint), get_args(hint)
     if origin is Annotated:
         kinds = next((mark for mark in inner[1:] if isinstance(mark, Kinds)), None)

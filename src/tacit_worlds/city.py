@@ -150,8 +150,6 @@ Preset = Literal["geolife", "telecom"]
 
 @dataclass(frozen=True)
 class _Rates:
-    """How much people of a preset do."""
-
     # trips from home (a factor), trips from work a slot, chance of one more place, mean flicker, chance that a trip of
     # 2 km or more takes a slot on the way; then the spreads, as standard deviations: of the log activity of people and
     # of days, and of the log odds of people's flicker

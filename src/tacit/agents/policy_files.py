@@ -38,7 +38,6 @@ EXPERT_FORMAT = "tacit.expert"
 SUFFIXES = (".safetensors", ".onnx")
 _PICKLES = frozenset({".pt", ".pth", ".bin", ".pkl", ".pickle", ".joblib", ".zip", ".ckpt", ".npy", ".npz"})
 _MAX_BYTES = 2**30
-"""Bytes of one file."""
 _IGNORED = ("Identity", "Flatten", "Dropout", "Cast")
 _LAST = ("Softmax", "LogSoftmax", "ArgMax")
 _ACTIVATIONS: Mapping[str, Activation] = {"Relu": "relu", "Tanh": "tanh"}
@@ -145,7 +144,6 @@ def _layers(tensors: dict[str, NDArray[np.generic]]) -> tuple[tuple[Float32, Flo
 
 
 def _require_chain(layers: tuple[tuple[Float32, Float32], ...]) -> None:
-    """Refuse layers that do not fit one another."""
     width = len(layers[0][0]) if layers and layers[0][0].ndim == 2 else -1
     for weight, bias in layers:
         if weight.ndim != 2 or len(weight) != width or bias.shape != weight.shape[1:]:
@@ -199,7 +197,6 @@ class _GraphReader:
         self._value_name, self._greedy = inputs[0], False
 
     def read_network(self) -> FeedForward:
-        """What the path computes."""
         layers: list[tuple[Float32, Float32]] = []
         activations: list[Activation] = []
         scaling: list[tuple[str, Any]] = []
@@ -273,7 +270,6 @@ class _GraphReader:
         return weight, np.zeros(weight.shape[-1], np.float32)
 
     def _constant_input(self, node: Any) -> str:
-        """The constant among a node's two inputs."""
         (name,) = (name for name in node.input if name in self._constants)
         return str(name)
 

@@ -152,7 +152,6 @@ def _notes(view: LedgerView) -> tuple[list[dict[str, str]], dict[str, int]]:
 
 
 def _summary(view: LedgerView) -> dict[str, Any]:
-    """What `tacit ledger show` says, as JSON values."""
     (epsilon, delta), (notes, kept) = view.spent(), _notes(view)
     return {
         "dataset_id": view.dataset_id,

@@ -289,7 +289,6 @@ def _range(space: dict[str, Any] | None) -> str:
 
 
 def _cells(column: dict[str, Any]) -> str:
-    """A declared column in a few words."""
     if "labels" in column:
         return f"{column['name']} (one of {len(column['labels'])})"
     return f"{column['name']} {column['low']:g} to {column['high']:g}"

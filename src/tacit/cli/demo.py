@@ -179,7 +179,6 @@ def demo(command: Demo) -> None:
 
 @contextmanager
 def _step(watch: Stopwatch, title: str) -> Iterator[Advance]:
-    """Show how far a phase of the demo is, and time it."""
     with progress(title) as advance, watch.phase(title):
         yield advance
 

@@ -40,10 +40,8 @@ MOST = 1_000_000
 DATASET = "movement-v0"
 """Id of the dataset of `--format minari`."""
 _OF: dict[str, tuple[Format, ...]] = {"date": ("geojson", "geoparquet"), "factor": ("od", "visits"), "by_slot": ("od",)}
-"""Options that belong to some formats only."""
 FORMAT = "tacit days of movement"
 _CELL = 3
-"""The column of the cell."""
 
 
 def generate(command: Generate) -> None:

@@ -89,7 +89,6 @@ def _actor(value: TrainedPolicies | Taught | Improvement, command: Play) -> Acto
 
 
 def _say_promise(release: Release[Any]) -> None:
-    """What the certificate promises, or that it promises nothing."""
     private = release.certificate.private
     say(f"Verified: {release.certificate.sentence}" if private else "NOT PRIVATE: its certificate promises nothing.")
 

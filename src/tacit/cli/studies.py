@@ -37,7 +37,6 @@ _READERS = {".csv": "csv", ".parquet": "parquet", ".npz": "npz", ".hdf5": "d4rl"
 _SORTED = ("time", "next", "where", "qualify", "reward", "action", "column")
 """Options of tables whose rows are sorted, or computed with."""
 _STYLE = ("separator", "decimal", "encoding", "missing")
-"""Options that say how a CSV file is written."""
 _TABLE = ("fields", "episode", "propensity")
 _KINDS = {
     "csv": ("tables", _TABLE),
@@ -131,7 +130,6 @@ def _with_study(command: DataImport, study: StudyFile) -> DataImport:
 
 
 def _kind(command: DataImport) -> str:
-    """Which of `_KINDS` is read."""
     if command.sql is not None or command.database is not None:
         if command.sql is None or command.database is None or command.files:
             expected = "--sql QUERY --from ADDRESS, or files"
@@ -286,12 +284,10 @@ def new(command: New) -> None:
 
 
 def _ask(name: str) -> str | None:
-    """The answer of somebody at a terminal."""
     return (input(_QUESTIONS[name]).strip() or None) if sys.stdin.isatty() and sys.stdout.isatty() else None
 
 
 def _number(answers: dict[str, object], name: str) -> float:
-    """An answer as a number."""
     try:
         number = float(str(answers[name]).replace(",", "").replace("_", ""))
         if (0 <= number <= 1) if name == "budget_sampled" else number > 0 and (name != "population" or number % 1 == 0):

@@ -28,7 +28,6 @@ STUDY = Path("study.toml")
 
 _BUDGET = ("budget_epsilon", "budget_sampled", "budget_ceiling", "budget_delta")
 _STUDY = ("unit", "population", "relation", "ledger", *_BUDGET)
-"""What a command tells the study of its records."""
 
 
 _Perhaps = Positional[Path | None]

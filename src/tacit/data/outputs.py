@@ -211,7 +211,6 @@ def _require_chain_ends(records: StoredRecords) -> Array:
 
 
 def _require_shareable(data: TrajectoriesLike, method: str) -> StoredRecords:
-    """The records of a set that others may see."""
     if data.simulated:
         return data._records
     what = "real records cannot be written as a dataset for others"
@@ -221,7 +220,6 @@ def _require_shareable(data: TrajectoriesLike, method: str) -> StoredRecords:
 
 
 def _describe(data: TrajectoriesLike, certificate: Mapping[str, Any] | None, method: str) -> str:
-    """What a file says of its rows, as JSON."""
     unit_metadata = {"owner": data._records.owner, "unit": data._records.unit}
     promised = {} if certificate is None else {"certificate": _json(certificate, method)}
     return json.dumps({**FORMAT, "simulated": True, **unit_metadata, "spec": data.spec.to_json(), **promised})
@@ -284,7 +282,6 @@ def _decode_labels(table: Any) -> Any:
 
 
 def _as_matrix(column: Array) -> Array:
-    """A column [T] or [T, d] as [T, d]."""
     return np.asarray(column).reshape(len(column), -1)
 
 

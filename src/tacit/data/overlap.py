@@ -149,13 +149,11 @@ def _pairs(points: Points, others: Points, tolerance: float) -> _PairCounts:
 
 
 def _distinct_rows(points: Points, codes: Codes) -> tuple[Points, Points]:
-    """The rows without repetitions, and how often each of them is there."""
     _, first, count = np.unique(codes, return_index=True, return_counts=True)
     return points[first], count.astype(np.float64)
 
 
 def _count_near_pairs(left: tuple[Points, Points], right: tuple[Points, Points], tolerance: float) -> int:
-    """Pairs of near or exact rows; the few rows that have any are found first."""
     (points, count), (others, other_count) = left, right
     other_tree = cKDTree(others, balanced_tree=False, compact_nodes=False)
     rows = np.isfinite(_nearest_distances(points, other_tree, tolerance))
@@ -173,7 +171,6 @@ def _codes(points: Points, others: Points) -> tuple[Codes, Codes]:
 
 
 def _longest_stretch(left: Codes, right: Codes) -> int:
-    """Length of the longest stretch that occurs in both."""
     length, current = 1, _common_codes(left, right)
     levels = []
     while current is not None and length < _FARTHEST:

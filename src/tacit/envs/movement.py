@@ -236,7 +236,6 @@ class Walk:
         return slots
 
     def _explore(self, at: IntArray, space: Space, rng: np.random.Generator) -> tuple[IntArray, IntArray]:
-        """Symbols and cells of explores of the days `at`."""
         past_cells, past_symbols = self.cells[at, : self.t + 1], self.symbols[at, : self.t + 1]
         place, cells = self.place[at].copy(), past_cells[:, -1].copy()
         pending = np.arange(len(at))

@@ -151,7 +151,6 @@ def flatten(
 
 
 def _name_columns(spec: PublicSpec, field: str, values: NDArray[np.generic]) -> dict[str, NDArray[np.generic]]:
-    """The scalar columns of a field by the names of the spec."""
     space = spec.spaces[field]
     labels = (0,) if isinstance(space, Discrete) else space.categories
     columns = zip(spec.names(field), values.reshape(len(values), -1).T, labels, strict=True)

@@ -137,7 +137,6 @@ class _CheckedGrid:
 
 
 def _context(mean: _RoundStrategy) -> Any:
-    """A context of a single round, as Flower's workflow reads it."""
     content = RecordDict({MAIN_CONFIGS_RECORD: ConfigRecord({WorkflowKey.CURRENT_ROUND: 1})})
     content.array_records[MAIN_PARAMS_RECORD] = ArrayRecord()
     blank = Context(run_id=0, node_id=0, node_config={}, state=content, run_config={})
@@ -225,7 +224,6 @@ class FlowerDevices:
         return Answer(total, len(accepted))
 
     def _collect_answers(self, query: Query, nodes: list[int]) -> dict[int, npt.NDArray[Any]]:
-        """The first right answer of each node."""
         group = f"{query.part.name} {query.step}"
         asked = [Message(write_query(query), node, QUERY, group_id=group, ttl=self._timeout) for node in nodes]
         waiting, accepted = set(nodes), {}

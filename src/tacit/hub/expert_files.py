@@ -96,7 +96,6 @@ def load(
 
 
 def _entries(folder: Path) -> list[Path]:
-    """The experts of a folder, 9 before 10."""
     if not folder.is_dir():
         what, remedy = "this is a file" if folder.exists() else "there is no such folder", "check the path"
         raise FileError(what, where=str(folder), expected="a folder with one policy for each expert", remedy=remedy)

@@ -72,7 +72,6 @@ class Kind:
 
 
 def _require_arrays(arrays: Arrays, layout: Mapping[str, tuple[tuple[int, ...], Any]]) -> None:
-    """Refuse arrays that are not finite numbers of these shapes and types."""
     if {name: (part.shape, part.dtype) for name, part in arrays.items()} != {
         name: (shape, np.dtype(kind)) for name, (shape, kind) in layout.items()
     } or not all(np.isfinite(part).all() for part in arrays.values()):
@@ -85,7 +84,6 @@ def _to_arrays(tensors: Mapping[str, Tensor], part: str = "") -> dict[str, np.nd
 
 
 def _weights(network: nn.Module, arrays: Arrays, part: str = "") -> dict[str, Tensor]:
-    """The weights of one part, which are those of such a network."""
     import torch
 
     part_arrays = {name.removeprefix(part): array for name, array in arrays.items() if name.startswith(part)}
@@ -97,7 +95,6 @@ def _weights(network: nn.Module, arrays: Arrays, part: str = "") -> dict[str, Te
 
 
 def _histogram_arrays(value: Synthesizer | trajectories.TrajectorySynthesizer) -> dict[str, np.ndarray]:
-    """Released histograms as arrays, if there are any."""
     return {} if value.histograms is None else {HISTOGRAMS: value.histograms, SUMS: np.array([value.sums])}
 
 
@@ -217,7 +214,6 @@ def _experts_card_values(value: Taught, certificate: Certificate) -> dict[str, s
 
 
 _MOMENTS = {"products": "products", "changes of values": "changes", "rewards": "rewards"}
-"""Array of the file -> field of the moments."""
 
 
 def _pack_improvement(value: Improvement) -> Packed:
@@ -351,7 +347,6 @@ def _movement_card_values(value: Any, certificate: Certificate) -> dict[str, str
 
 
 def _unpack_steered(config: Fields, arrays: Arrays) -> Steered:
-    """The value, without the base model."""
     from tacit.methods.alignment.plan import AlignmentPlan
     from tacit.methods.alignment.preferences import PreferencePlan
     from tacit.methods.alignment.steered import Steered

@@ -179,7 +179,6 @@ def _pate_gan(name: str, *, public: PublicUse | None, audits: Mapping[str, str])
 def _evaluation(
     name: str, certified: str, plan: str, *, audits: Mapping[str, str] | None = None, offered: bool = True
 ) -> Method:
-    """An estimator of what a policy is worth."""
     return Method(
         name=name,
         task="evaluate",

@@ -264,7 +264,6 @@ class _Alignment:
             return fit(self.plan, vault, self.writer, **options, progress=advance)
 
     def fit_by_preferences(self, run: RunFolder | None) -> Release[Steered]:
-        """From pairs of completions, of which people preferred one."""
         from tacit.methods.alignment import PreferencePlan, fit_preferences, pair_records, rated_pairs
         from tacit.privacy.vault.vault import Vault
 
@@ -284,7 +283,6 @@ class _Alignment:
             return fit_preferences(self.plan, vault, self.writer, **self.checkpoint_options(run), progress=advance)
 
     def checkpoint_options(self, run: RunFolder | None) -> dict[str, Any]:
-        """Where checkpoints go, and whether the fit goes on from there."""
         return {"folder": None if run is None else run.resolve(CHECKPOINT), "resume": self.resume}
 
 
@@ -367,7 +365,6 @@ def report(release: Release[Steered], judge: TextJudge | None, public: Sequence[
 
 
 def _with_parameters(value: Steered, theta: np.ndarray) -> Steered:
-    """The model with other parameters [P], whole."""
     import numpy as np
 
     return type(value)(value.plan, np.stack([value.iterates[0], theta]), value.words, value.writer)

@@ -64,7 +64,6 @@ def _faults(step: Any) -> Iterator[str]:
 
 
 def _check_imported(records: Path, values: Mapping[str, Any], notes: list[str]) -> Iterator[str]:
-    """What is wrong with a study of a folder that was imported."""
     from tacit.data.store import read_public, read_spec
 
     spec = read_spec(records)[0]
@@ -78,7 +77,6 @@ def _check_imported(records: Path, values: Mapping[str, Any], notes: list[str]) 
 
 
 def _table(records: Path, bounds: Path, values: Mapping[str, Any], notes: list[str]) -> Iterator[str]:
-    """What is wrong with a study of a table: its bounds, and the columns that they name."""
     from tacit.data import spec_files
     from tacit.data.sources.files import Fields
     from tacit.data.spec import Discrete
@@ -174,7 +172,6 @@ def read_header(table: Path, reading: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _balance(file: StudyFile, notes: list[str]) -> Iterator[str]:
-    """What is wrong with the study's ledger, if there is one; what is left is a note."""
     study = Study.open(file.path)
     view = study.ledger
     if view is None:

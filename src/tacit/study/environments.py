@@ -36,7 +36,6 @@ _REGISTERED = {
     "clinic": "Clinic-v0",
     **{name: name for name in ("CartPole-v1", "Acrobot-v1", "HalfCheetah-v5", "Hopper-v5")},
 }
-"""Name on the command line -> one of `gym.SIMULATORS`."""
 ROBOTS = ("HalfCheetah-v5", "Hopper-v5")
 LONGEST = 1_000
 """Steps of an episode where neither the environment nor the command has a limit."""

@@ -173,8 +173,6 @@ def evaluate(
 
 @dataclasses.dataclass(frozen=True)
 class _Comparison:
-    """Whom an evaluation is about, and by which plans."""
-
     policy: str | Any  # as it was named
     target: Target
     policy_from: tuple[str, ...]
@@ -242,7 +240,6 @@ def _release(
 def _require_complete(
     method: str, settings: Mapping[str, Any], *, on_policy: bool, known: str | Any | None, source: str | None
 ) -> None:
-    """Refuse what is missing beside the words that every evaluation needs."""
     missing = []
     if method == "ssp" and "clip_norm" not in settings:
         expected = "the largest norm of one unit's statistics"
@@ -263,7 +260,6 @@ def _is_release(named: str | Any) -> bool:
 
 
 def _overlap(problem: Problem, level: float, share: float, *, on_policy: bool) -> OverlapPlan:
-    """The plan of the overlap diagnostics, for a share of epsilon and delta."""
     from tacit.methods.off_policy_evaluation.importance import OverlapPlan
     from tacit.validation import require_valid
 
@@ -298,7 +294,6 @@ def _plan(method: str, fields: dict[str, Any], spec: PublicSpec, features: str |
 
 
 def _model(spec: PublicSpec, features: str | None, share: float | None) -> BehaviourModel:
-    """The private model of the behaviour policy."""
     from tacit.methods.off_policy_evaluation import BehaviourModel
     from tacit.study.policies import resolve_features
 

@@ -107,7 +107,6 @@ _READING = (
     *("unit_key", "separator", "decimal", "encoding", "missing", "simulated", "text"),
     *(one.name for one in dataclasses.fields(Whereabouts) if one.name not in ("source", "city", "preset")),
 )
-"""What may stand under [reading]."""
 
 
 def faults(values: Mapping[str, Any]) -> Iterator[str]:

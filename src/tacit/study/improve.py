@@ -148,7 +148,6 @@ def _memory(words: Sequence[str], spec: PublicSpec) -> Memory:
 
 
 def _column(word: str, spec: PublicSpec, option: str) -> int:
-    """The number of a column by its name or its number."""
     names = spec.names("observations")
     if word in names:
         return names.index(word)

@@ -191,7 +191,6 @@ def learn(
 
 
 def _require_meaning(method: str, arguments: Mapping[str, Any], *, logs: bool, simulates: bool) -> None:
-    """Refuse words that have no effect beside the others."""
     useless = words.foreign_options("learn", method, _OWN)
     if "paper" in arguments:
         useless |= dict.fromkeys(_PUBLISHED, "it without --paper, whose settings are published")
@@ -218,7 +217,6 @@ def _require_meaning(method: str, arguments: Mapping[str, Any], *, logs: bool, s
 def _require_complete(
     curator: Curator, arguments: Mapping[str, Any], method: str, *, logs: bool, simulates: bool
 ) -> None:
-    """Refuse what is missing beside the words that every run needs."""
     missing, prefixes = [], method == "consensus"
     if curator.population is None and not simulates:
         expected = "how many experts there could be"
@@ -442,7 +440,6 @@ def _release(
 
 
 def _require_experts(data: Trajectories, where: str) -> None:
-    """Refuse logs without ids of experts, or all of one."""
     if data.unit_kind != "id":
         what = f"the logs say nothing of experts: every {data.unit_kind} is a unit of its own"
         expected = "logs that were imported with the ids of the experts"

@@ -170,7 +170,6 @@ def _absent_error(where: str) -> DataError:
 
 
 def _require_ledger(ledger: Path | None) -> Path:
-    """The ledger of records in memory."""
     if ledger is None:
         what = "records in memory have no place that their ledger could lie beside"
         expected = "--ledger with the file that says what was spent on these people, also tomorrow"

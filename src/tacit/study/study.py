@@ -212,7 +212,6 @@ class Study:
 
 
 def _find_verb(verb: str) -> Any:
-    """The function that checks the words of a verb."""
     ask = getattr(getattr(Study, verb, None), "__wrapped__", None)
     if ask is None:
         known = ", ".join(sorted(name for name, method in vars(Study).items() if hasattr(method, "__wrapped__")))

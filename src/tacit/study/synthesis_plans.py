@@ -125,7 +125,6 @@ class SynthesisOptions:
 
 
 def _method_options(method: str) -> set[str]:
-    """The settings that belong to a method, those of its plan among them."""
     own = {*words.method_options("synthesize", method)}
     own |= {"expected_batch_size"} if method in DIFFUSION_METHODS else set()
     own |= {"curiosity_rate"} if method == PRIVORL else set()
@@ -240,7 +239,6 @@ def _trajectories(options: SynthesisOptions) -> TrajectoriesPlan:
 
 
 def _changes(settings: dict[str, Any], plan: TransitionsPlan | TrajectoriesPlan, population: int) -> dict[str, Any]:
-    """Fields of one of tacit's own plans that settings change."""
     if "expected_batch_size" in settings:
         settings["sampling_rate"] = settings.pop("expected_batch_size") / population
     if "steps" in settings:  # fewer steps have a shorter beginning

@@ -270,7 +270,6 @@ def _fit(curator: Curator, job: SynthesisJob, run: RunFolder | None) -> tuple[An
 
 
 def _start(curator: Curator, job: SynthesisJob, plan: Any, public: Trajectories) -> Any:
-    """The starting point from public records that the plan declares."""
     from tacit.methods import synthesis
     from tacit.methods.synthesis import trajectories
 
@@ -306,7 +305,6 @@ def _require_machine(method: str, device: str) -> None:
 
 
 def _require_records(source: Source, method: str, world: str | None, holdout: Path | None, *, diagnose: bool) -> None:
-    """Refuse what is wrong with the records as far as their public parts tell."""
     if world is not None:
         _require_world(world, source)
     if method == "privorl-j" and source.kind == "transition":
@@ -324,7 +322,6 @@ def _require_records(source: Source, method: str, world: str | None, holdout: Pa
 
 
 def _require_world(name: str, source: Source) -> None:
-    """Refuse a world that is unknown, or that has other bounds than the records."""
     from tacit.study import simulators
 
     layouts = simulators.load("maze_layouts").LAYOUTS

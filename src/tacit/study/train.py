@@ -231,7 +231,6 @@ def _key_path(out: Path) -> Path:
 
 
 def _open_people(environment: str | Any, arguments: Mapping[str, Any]) -> EnrolledPeople:
-    """The people of an environment, with its recipe; nobody is met."""
     from tacit.study import environments as envs
     from tacit.study.people import EnrolledPeople
 
@@ -331,7 +330,6 @@ def _plan(people: EnrolledPeople, arguments: Mapping[str, Any], settings: Mappin
 def _report_plans(
     people: EnrolledPeople, released: AnyPlan, arguments: Mapping[str, Any], settings: Mapping[str, Any]
 ) -> list[ReportRow]:
-    """What the report shows, the largest epsilon first."""
     # The published recipe is compared with this library's, whose guarantee holds, and the labels say so.
     from tacit.study.people import noise_only_plan, noiseless_plan
 
@@ -354,7 +352,6 @@ def _report_plans(
 def _learn(
     people: EnrolledPeople, plan: AnyPlan, arguments: Mapping[str, Any], narrator: Narrator, run: RunFolder
 ) -> Release[TrainedPolicies]:
-    """The run that is released; taken up where it was interrupted."""
     from tacit import hub, plain_files
     from tacit.methods.policy_gradient import fit
     from tacit.methods.policy_gradient.rounds import POLICY

@@ -91,7 +91,6 @@ class TrainingTable:
 
 
 def _find_fault(columns: Columns) -> str | None:
-    """What is wrong with the first column that cannot be learned from."""
     for name, column in columns.items():
         flat = name in ("rewards", "terminations")
         if not column.size:

@@ -149,7 +149,6 @@ def invert_distribution(logits: Tensor, draws: Tensor) -> Tensor:
 
 
 def _cumulative_probabilities(logits: Tensor) -> Tensor:
-    """Distributions [B, V] of logits, added up."""
     return logits.double().softmax(-1).cumsum(-1)
 
 

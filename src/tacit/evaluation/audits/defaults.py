@@ -43,8 +43,6 @@ PRESENT, STEPS = 1_000, 20
 
 
 def _crowd_case(name: str, words: str, unit: Unit, plan: Callable[[], Any], *, gradients: tuple[str, ...] = ()) -> Case:
-    """A case of sums and marginals."""
-
     def prepare(epsilon: float, delta: float, canaries: int) -> Mechanisms:
         whole = plan().calibrate(unit=unit, epsilon=epsilon, delta=delta)
         return plan_mechanisms(whole, functools.partial(resize_part, canaries=canaries))
@@ -64,7 +62,6 @@ def _case(
     run: Callable[[Unit, Mechanisms, RunRequest], ObservedRuns],
     **fields: Any,
 ) -> Case:
-    """A case of one canary a run."""
     usual: dict[str, Any] = {"published": False, "with_noise": with_noise}
     run_case = functools.partial(run, unit)
     return Case(name, words, unit, lambda epsilon, delta, canaries: plan(epsilon, delta), run_case, **usual | fields)
@@ -146,7 +143,6 @@ def pate_gan(name: str) -> Case:
 
 
 def _evaluation_case(name: str, method: str, **fields: Any) -> Case:
-    """Off-policy evaluation by noisy sums over everybody."""
     plan = _plan_factory(name, problem=PROBLEM, **fields)
     return _crowd_case(name, f"off-policy evaluation ({method}): noisy sums", PERSON, plan)
 

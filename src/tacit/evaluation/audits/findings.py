@@ -156,7 +156,6 @@ WAYS: Mapping[Way, str] = {
 
 
 def _is_valid(audited: AuditResult) -> bool:
-    """Whether there are findings, and all numbers are finite and at least 0."""
     records = (vars(audited), *map(vars, audited.findings))
     numbers = [value for record in records for value in record.values() if isinstance(value, int | float)]
     return bool(audited.findings) and all(math.isfinite(number) and number >= 0 for number in numbers)

@@ -295,7 +295,6 @@ def unit_records(units: Sequence[int]) -> Trajectories:
 def _run_release(
     unit: Unit, plan: Mechanisms, request: RunRequest, others: Sequence[int], score: Callable[[Vault, Any], Floats]
 ) -> ObservedRuns:
-    """Runs side by side, a ledger each."""
     with open_ledgers(unit, request.replicates) as (run_ledgers, _):
         vault = Vault(unit_records(_unit_actions(others, request)), run_ledgers, noise=request.noise)
         return ObservedRuns(score(vault, vault.reserve(plan)), np.zeros((request.replicates, 0)))

@@ -254,7 +254,6 @@ def _worlds(passes: Passes, what: Literal["scores", "published"] = "scores") -> 
 
 
 def _crowd_scores(passes: Passes, statistic: Literal["scores", "digits"]) -> tuple[Floats, NDArray[np.bool_]]:
-    """All canaries' scores, and who of them was in."""
     scores = np.concatenate([getattr(seen, statistic)[0] for _, seen, _ in passes])
     return scores, np.concatenate([np.array(job.present) for job, *_ in passes])
 

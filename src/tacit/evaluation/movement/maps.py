@@ -165,7 +165,6 @@ def _visits(index: IntArray, places: int) -> tuple[IntArray, IntArray, IntArray]
 
 
 def _flows(grid: Grid, cells: IntArray) -> dict[str, Any]:
-    """The largest flows between two different blocks, of the whole day and by slot."""
     places, index = np.unique(cells, return_inverse=True)
     index = index.reshape(cells.shape)
     slot = np.nonzero(index[:, 1:] != index[:, :-1])[1]
@@ -199,7 +198,6 @@ def largest_flows(grid: Grid, cells: IntArray, *, limit: int) -> tuple[FloatArra
 
 
 def _encode_array(values: npt.NDArray[Any]) -> dict[str, str]:
-    """Little-endian bytes of an array in the smallest kind that holds it."""
     if values.dtype.kind == "f":
         kind = "f8"
     else:

@@ -23,9 +23,7 @@ Kind = Literal["reference", "synthetic", "control"]
 WIDTH = 360.0
 """Width of a chart in its own units; the page shows it at about one CSS pixel each, on a phone too."""
 _LEVELS = 16
-"""Shades of a surface."""
 _STRENGTHS = 5
-"""Shades of a vote."""
 _MARKS = ("h0", "m-3 0h6m-3-3v6", "m-3 2.5h6l-3-5.2Z", "m-2.5-2.5h5v5h-5Z")
 _MARK_STYLES = ("synthetic", "control-0", "control-2", "control-1")
 _BARS = 8
@@ -342,7 +340,6 @@ def estimate_chart(value: float, ends: tuple[float, float], written: Sequence[st
 
 
 _FEW = 5
-"""Labels that have room below an axis."""
 
 
 def histogram_chart(

@@ -103,7 +103,6 @@ def value_lines(evaluation: Evaluation, spec: PublicSpec) -> tuple[ValueLine, ..
 
 
 def _is_plane(space: Space) -> bool:
-    """Whether an observation is two numbers."""
     return isinstance(space, Box) and space.size == 2 and not any(space.categories)
 
 
@@ -217,7 +216,6 @@ def _is_private(plan: Mapping[str, Any]) -> bool:
 
 
 def _has_model(certificate: Certified) -> bool:
-    """Whether a private model stands for the behaviour policy."""
     return certificate["plan"].get("behaviour_model") is not None
 
 

@@ -150,7 +150,6 @@ def sections(
 def _answer_figures(
     world: str | None, returns: Sequence[PolicyReturn], votes: VotesPicture | None, consensus: ReleasedPrefixes | None
 ) -> tuple[str, list[tuple[str, str, str]]]:
-    """The headline and the large figures."""
     headline, figures = "One policy, learned from what many experts do.", []
     if votes is not None and votes.error <= _HIGH_NOISE:
         share = number(round(100 * float(np.median(votes.share))))

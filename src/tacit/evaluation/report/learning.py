@@ -120,7 +120,6 @@ def plan_settings(certificate: Certified) -> list[tuple[str, str, str]]:
 
 
 def _learning_section(outcomes: Sequence[Outcome], curves: Sequence[LearningCurve]) -> Section:
-    """Learning curves and what every setting came to; no block without curves."""
     lead = "Policies that were released on the way, on simulated people whom no training met."
     if any(row.role in ("ceiling", "floor") for row in outcomes):
         lead += (

@@ -81,7 +81,6 @@ def _banners(report: Report, private: bool) -> list[Banner]:
 
 
 def _promise(certificate: Mapping[str, Any]) -> tuple[Section, Section]:
-    """The promise in one sentence and its figures, and what it means."""
     unit = _require_field(certificate, "unit")
     name, words, population = str(unit["name"]), sentences.describe_neighbours(certificate), int(unit["population"])
     epsilon, delta, total = (_require_field(certificate, name) for name in ("epsilon", "delta", "total"))
@@ -133,7 +132,6 @@ def _promise(certificate: Mapping[str, Any]) -> tuple[Section, Section]:
 
 
 def _broken_promise(certificate: Mapping[str, Any]) -> tuple[Section, Section]:
-    """A promise that does not hold has neither figures nor charts."""
     title = f"This release limits how well anyone can tell {sentences.describe_neighbours(certificate)}."
     method, eyebrow = certificate.get("method", ""), "What was claimed, and does not hold"
     hero = [Paragraphs([method], "method")] if method else []
@@ -149,7 +147,6 @@ def _meaning_section(certificate: Mapping[str, Any], words: Sequence[str], drawi
 
 
 def _profile(certificate: Mapping[str, Any]) -> tuple[Chart, ...]:
-    """The stated profile; none with fewer than two finite points."""
     rows = [(float(row["epsilon"]), float(row["delta"])) for row in _require_field(certificate, "profile")]
     rows = sorted(row for row in rows if math.isfinite(row[0]))
     if len(rows) < 2:
@@ -165,7 +162,6 @@ def _profile(certificate: Mapping[str, Any]) -> tuple[Chart, ...]:
 
 
 def _audit_section(audits: Sequence[AuditResult]) -> Section:
-    """What audits found of the certificate's promise."""
     drawings, rows, left = [], [], []
     for audit in audits:
         verdict = (

@@ -191,7 +191,6 @@ def sections(
 def _glance_section(
     certificate: Certified, drawn: str, returns: Sequence[Return], scores: Sequence[Score], measure: str
 ) -> Section:
-    """What went in, what came out, what is promised and what it is good for."""
     if not drawn:
         return Section("", ())
     unit, simulated = certificate["unit"], certificate.get("simulated") is True
@@ -254,7 +253,6 @@ def _correlation_section(pair: Correlation | None, name: str) -> Section:
 
 
 def _usefulness_section(returns: Sequence[Return], curves: Sequence[Curve], unit: str) -> Section:
-    """Returns and learning curves of agents."""
     style = styles([(row.label, row.kind) for row in returns] + [(c.label, c.kind) for c in curves])
     drawings = [
         _returns_chart(returns, agent, starts, style, unit)
@@ -293,7 +291,6 @@ def _warning_banners(returns: Sequence[Return]) -> tuple[Banner, ...]:
 
 
 def _evaluation_name(agent: str, starts: str) -> str:
-    """What a chart of returns, and a column of the table, is called."""
     return f"{agent}, from {starts}" if agent else f"From {starts}"
 
 

@@ -43,9 +43,7 @@ Named = Sequence[tuple[str, Table]]
 
 _POINTS = 2_500
 _BINS = 40
-"""Of a column's histogram."""
 _MIN_ROWS = 16
-"""Rows of each table that make a picture."""
 _PATHS, _LINES = 6, 5
 """Trajectories in a picture of paths, and of time lines."""
 SYNTHETIC, PROTECTED = "Synthetic trajectories", "Protected trajectories"
@@ -269,12 +267,10 @@ def plane_map(world: PlaneWorld, panels: Sequence[tuple[str, Kind, Table]], *, s
 
 
 def _names(spec: PublicSpec) -> list[tuple[str, str]]:
-    """Name and unit of each scalar column."""
     return [(name, "") for field in FIELDS for name in spec.names(field)]
 
 
 def _labels(spec: PublicSpec) -> list[tuple[str, ...]]:
-    """The labels of each scalar column that is a declared category."""
     spaces = [spec.spaces[field] for field in FIELDS]
     widths = [1 if isinstance(space, Discrete) else space.size for space in spaces]
     declared = [dimensions(space.columns) if space.columns else () for space in spaces]
@@ -286,7 +282,6 @@ def _labels(spec: PublicSpec) -> list[tuple[str, ...]]:
 
 
 def _bins(spec: PublicSpec) -> list[tuple[tuple[float, float], int]]:
-    """Ends and number of the bins of each scalar column."""
     bins: list[tuple[tuple[float, float], int]] = []
     for field in FIELDS:
         space = spec.spaces[field]

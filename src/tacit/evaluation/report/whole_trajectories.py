@@ -222,7 +222,6 @@ def map_chart(points: Array, style: str, *, title: str, plane: Plane) -> str:
 
 
 def _empty_plane(title: str, plane: Plane) -> tuple[Element, Plot]:
-    """A map with its walls, and where positions lie on it."""
     x_low, y_low, x_high, y_high = plane.frame
     height = WIDTH * (y_high - y_low) / (x_high - x_low)
     svg = canvas(title, height, floor=True)
@@ -304,7 +303,6 @@ def _entries(sequences: Sequences, name: str, entries: tuple[int, ...]) -> Array
 
 
 def _episodes(sequences: Sequences) -> Iterator[tuple[int, int, NDArray[np.int64]]]:
-    """First and last row, one beyond it, and the stitches of each trajectory."""
     stitches = sequences.stitches
     for first, stop in itertools.pairwise(sequences.episodes.tolist()):
         yield first, stop, stitches[(stitches > first) & (stitches < stop)] - first

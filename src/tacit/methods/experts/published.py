@@ -174,7 +174,6 @@ class Setting:
 
 
 def _stable_set(task: str, rate: float, batch: int = 256, hidden: tuple[int, ...] = (256, 256)) -> tuple[Setting, ...]:
-    """Settings of a task that is learnt from prefixes alone."""
     return tuple(
         Setting(
             task=task,
@@ -331,7 +330,6 @@ def compare_claims(plan: Consensus) -> Claim:
 
 
 def _share(whole: float, trajectories: int) -> float | None:
-    """The share of one trajectory; None where there is none."""
     return whole / trajectories if trajectories else None
 
 

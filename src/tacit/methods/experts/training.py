@@ -115,7 +115,6 @@ class _ReleasedBatches:
         self._rows = encode_rows(plan.policy.features, tensors(prefixes.columns)) if self._count else {}
 
     def batch(self) -> dict[str, Tensor] | None:
-        """So many rows, drawn with replacement; None where there are none."""
         if not self._count:
             return None
         chosen = torch.from_numpy(self._generator.integers(self._count, size=self._size))

@@ -94,7 +94,6 @@ class Fourier:
 
     @property
     def _numbers(self) -> list[int]:
-        """The dimensions that are numbers."""
         return [i for i in range(len(self.low)) if not (self.labels and self.labels[i])]
 
     def __call__(self, observations: np.ndarray) -> Float32:

@@ -270,7 +270,6 @@ def _gram(log: LoggedEpisodes, phi: np.ndarray, actions: int, tabular: bool) -> 
 
 
 def _release_centre(vault: Vault, run: Run, centre: ReturnAndScale) -> tuple[float, float]:
-    """The noisy mean return and the scale of the Gram matrices."""
     size, roots = expected_units(vault, run), np.sqrt(CENTRE_SHARES)
     total, count, octaves = noisy_mean(vault, run, "centre", centre) * size / (FIT * roots)
     present = unit_count(count, noise(vault, run, "centre") * size / (FIT * float(roots[1])), size)

@@ -130,8 +130,6 @@ def fit(
 
 @dataclass(frozen=True, eq=False)
 class _Round:
-    """One round, as it is asked of people."""
-
     actor: UserActor  # what they are served with
     released: RoundInputs | votes.VoteDirections  # what contributions may use
     factor: Float64  # of what is released, [R]
@@ -146,7 +144,6 @@ def _votes(plan: VotesPlan, state: State, k: int) -> _Round:
 
 
 def _contributions(plan: AnyPlan, policy: Policy, critic: ValueFunction | None) -> Mapping[str, Contribution]:
-    """For each part of the plan what a person adds to it."""
     if isinstance(plan, VotesPlan):
         ballot = votes.Ballot(plan.offset, plan.counted, plan.max_directions)
         return {POLICY: votes.VoteAnswers(ballot) if plan.answers == "randomized" else ballot}

@@ -260,7 +260,6 @@ def _plan(
 
 
 def _robot_plan(rounds: int, users: int, *, horizon: int, reward_rate: float | None = None) -> PolicyGradientPlan:
-    """The plan of the robots, for the small noise of epsilon 8 and above."""
     return PolicyGradientPlan(
         rounds=rounds, users=users, horizon=horizon, trace=0.95, clip_norm=1.5 * users / 32, reward_rate=reward_rate
     )

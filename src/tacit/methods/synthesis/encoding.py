@@ -204,7 +204,6 @@ class Encoder:
         return self.center[index] + self.scale[index] * scores
 
     def _straighten_rewards(self, rewards: Tensor) -> Tensor:
-        """The inverse of `_bend_rewards`."""
         if not self.reward_knots:
             return rewards
         index = sum(self._sizes[:2])
@@ -290,8 +289,6 @@ def _difference_constants(spec: PublicSpec) -> _Constants:
 
 
 def _add_one_hot(space: Box, center: list[float], scale: list[float]) -> _Constants:
-    """Constants of the dimensions, with those of one-hot in the place of a category's."""
-
     def widen(constants: list[float]) -> list[float]:
         return [x for own, count in zip(constants, space.categories, strict=True) for x in ([0.5] * count or [own])]
 
@@ -327,7 +324,6 @@ def _additive_mask(space: Box, like: Tensor) -> Tensor:
 
 
 def _numbers(values: Tensor, space: Space) -> Tensor:
-    """Raw values to columns, with categories one-hot."""
     if isinstance(space, Discrete):
         return one_hot(values.to(torch.int64), space.n).to(torch.float32)
     numbers = values.to(torch.float32)
@@ -352,7 +348,6 @@ def codes(part: Tensor, space: Space) -> Tensor:
 
 
 def _clip_to_bounds(values: Tensor, space: Space) -> Tensor:
-    """Raw values inside the public bounds, whole where the columns are."""
     if isinstance(space, Discrete):
         return values
     low, high = (torch.from_numpy(bound).to(values.device) for bound in space.float32_bounds())

@@ -39,7 +39,6 @@ Table = tuple[Axis, ...]
 """Columns that are counted together."""
 
 _LEAST = 1e-12
-"""A share of the rows below this is none."""
 
 
 @dataclass(frozen=True)
@@ -365,7 +364,6 @@ _COLUMNS = (("observations",), ("actions",), ("rewards",), (DIFFERENCES, "next_o
 def _discretise(
     spec: PublicSpec, bins: int, coarse: int, public: Columns | None, provenance: str
 ) -> tuple[Discretisation, tuple[Axis, ...]]:
-    """The discretisation into fine bins, and the axes of one into coarse bins."""
     if public is None:
         return Discretisation(spec, bins), Discretisation(spec, coarse, "center").axes
     edges = [Discretisation.from_public(spec, public, provenance=provenance, bins=count) for count in (bins, coarse)]
@@ -373,7 +371,6 @@ def _discretise(
 
 
 def _sums(population: int | None) -> dict[str, Any]:
-    """How many sums, and at which rate."""
     if population is None or population <= AT_ONCE:
         return {}
     return {"steps": math.ceil(population / AT_ONCE), "sampling_rate": AT_ONCE / population}

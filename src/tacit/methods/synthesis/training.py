@@ -212,7 +212,6 @@ class Training:
         return "" if len(self._states) == 1 else f"{part}."
 
     def _save_checkpoint(self, part: str) -> None:
-        """Write a checkpoint at the end of a block of claimed steps."""
         if self._path is None or not self._vault.is_block_end(self._run, part):
             return
         tensors = {
@@ -226,7 +225,6 @@ class Training:
         checkpoint.save(self._path, tensors, plan_id=self._run.plan_id, ledger=self._vault.ledger)
 
     def _load(self, saved: Mapping[str, Tensor]) -> None:
-        """Take up what `_keep` wrote."""
         self._histograms = list(saved[HISTOGRAMS].numpy()) if HISTOGRAMS in saved else []
         for part, state in self._states.items():
             prefix = self._prefix(part)

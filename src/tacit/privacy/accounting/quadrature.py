@@ -87,7 +87,6 @@ def _compose(leaves: Leaves, relation: Relation, swapped: bool) -> LossGrid:
 
 
 def _step(leaf: Leaf, relation: Relation, swapped: bool) -> tuple[Array, Array]:
-    """Losses and masses of one step."""
     if isinstance(leaf, LaplaceEvent):
         return laplace.losses(pure_epsilon(leaf, relation))
     if isinstance(leaf, SampledWithoutReplacementEvent):

@@ -362,12 +362,10 @@ def _second_axis(rows: Mapping[str, Tensor]) -> int:
 
 
 def _slice_rows(rows: Mapping[str, Tensor], part: slice) -> dict[str, Tensor]:
-    """Of each unit's second axis, a part."""
     return {name: tensor[:, part] if tensor.dim() > 1 else tensor for name, tensor in rows.items()}
 
 
 def _pieces(rows: Mapping[str, Tensor], units: int, count: int) -> Iterator[dict[str, Tensor]]:
-    """All units, in so many pieces of nearly equal size."""
     for part in _slices(units, count):
         yield {name: tensor[part] for name, tensor in rows.items()}
 

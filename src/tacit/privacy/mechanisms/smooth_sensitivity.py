@@ -125,7 +125,6 @@ class _SmoothLeastSquares(ProvedMechanism):
 
     @property
     def size(self) -> int:
-        """Numbers of one unit's contribution."""
         return 2 * self.visits.states
 
     @property

@@ -124,7 +124,6 @@ def _squares(cells: Cells, sizes: tuple[int, ...], owner: Integers, count: Integ
 
 
 def _require_cells(tally: Tally, rows: Rows, state: Any, count: int) -> Cells:
-    """The cells that the tally names, each [count]."""
     cells = [np.asarray(cell) for cell in tally.cells(rows, state)]
     if len(cells) != len(tally.sizes) or not all(
         cell.shape == (count,) and cell.dtype.kind in "iu" and (count == 0 or (cell.min() >= 0 and cell.max() < size))

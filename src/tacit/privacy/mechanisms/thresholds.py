@@ -188,7 +188,6 @@ def _chances(floor: Floor, actions: int) -> tuple[float, float]:
 
 
 def _odds(floor: PMin, actions: int) -> float:
-    """p_max / p_min."""
     often, rare = _chances(floor, actions)
     require_valid("floor", rare, rare * actions <= 1, f"at most 1 / actions ({1 / actions:.3g})")
     return often / rare

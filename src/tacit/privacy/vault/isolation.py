@@ -314,7 +314,6 @@ class IsolationChecks:
         return (self._memory(callback) or fingerprint(callback)) if find_foreign(callback, *inside) else None
 
     def _memory(self, callback: object) -> bytes | None:
-        """The fingerprint of this very callback, if it is watched."""
         return next((memory for memory, known in self._callbacks.items() if known is callback), None)
 
     @contextmanager

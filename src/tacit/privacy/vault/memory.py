@@ -175,7 +175,6 @@ def _is_wrapped_user_code(value: Any) -> bool:
 
 
 def _members(value: Any) -> Iterator[object]:
-    """What an object holds, code and classes left out."""
     if isinstance(value, type):
         return
     if isinstance(value, FunctionType):

@@ -368,7 +368,6 @@ class UserVault(BaseVault):
         return width
 
     def _claim(self, run: Run, part: Part, batch: _EnrolledBatch) -> None:
-        """Use up a step of a part, for the people of this round."""
         self._take(run, part)
         if not batch.released_parts and isinstance(part, VisitorPart):
             self._register.commit()

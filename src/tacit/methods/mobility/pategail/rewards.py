@@ -180,7 +180,6 @@ class LocalCritics:
         )
 
     def _train(self, state: dict[str, Array], public: Arrays, seeds: Array) -> None:
-        """A round of critic steps of these people, in place."""
         critic, count = self.critic, np.maximum(state["count"], 1)[:, None]
         table, indices = _table(self.embedding), public["rows"]
         generated = table[np.asarray(public["codes"])]
@@ -207,7 +206,6 @@ class LocalCritics:
             critics.adam(theta, first, second, slope, state["taken"], critic.rate, critic.decays)
 
     def _answers(self, state: dict[str, Array], public: Arrays, seeds: Array) -> Float64:
-        """The answers of these people."""
         codes = np.asarray(public["codes"])
         counts = np.bincount(public["rows"], minlength=len(codes))
         theta = self.critic.normalise(state["theta"], state["vectors"].copy() if self.critic.spectral else None)
@@ -295,5 +293,4 @@ def _mix_bits(seed: Array, counter: Array | np.uint64) -> NDArray[np.uint64]:
 
 
 def _to_uniform(state: Array) -> Float32:
-    """Numbers in [0, 1) of 64-bit states."""
     return (_mix_bits(state, np.uint64(0)) >> np.uint64(40)).astype(np.float32) * np.float32(2.0**-24)

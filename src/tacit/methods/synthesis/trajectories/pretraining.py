@@ -164,7 +164,6 @@ def _train(
     config: Pretraining,
     progress: PublicProgress | None,
 ) -> dict[str, Tensor]:
-    """AdamW on batches of public rows; the averaged weights."""
     device = next(model.parameters()).device
 
     def loss(rows: Rows) -> Tensor:
