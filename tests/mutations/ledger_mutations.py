@@ -116,7 +116,7 @@ def ceiling_raised_later(patch: pytest.MonkeyPatch) -> None:
     def raise_both(self: Any, payload: Any) -> Any:
         epsilon, terms = float(payload["epsilon"]), self.bound_terms
         terms = ledger_state.replace(terms, ceiling=max(epsilon, terms.ceiling))
-        return ledger_state.replace(self, terms=terms, budget=max(epsilon, self.budget))
+        return ledger_state.replace(self, terms=terms, budgets=(*self.budgets, max(epsilon, self.budget)))
 
     patch.setattr(ledger_state.LedgerState, "_raise", raise_both)
 
