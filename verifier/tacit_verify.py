@@ -280,6 +280,8 @@ def composed(steps, far, delta, swapped):
     each = [(*losses(step, far, swapped), count) for step, count in steps]
     deviation = sum(n * (p @ loss**2 - (p @ loss) ** 2) for loss, p, n in each) ** 0.5
     width = min(deviation * math.sqrt(4e-4 / sum(n for *_, n in each)), 1e-3)
+    atoms = [far / step.noise for step, _ in steps if step.kind == "laplace"]  # half of the mass: it stands on the grid
+    width = atoms[0] / math.ceil(atoms[0] / width) if atoms else width
 
     def end(power):  # Chernoff: the mass of losses beyond is at most delta / 1e9
         return (sum(n * logsumexp(power * loss, b=p) for loss, p, n in each) - math.log(delta * 1e-9)) / power

@@ -17,6 +17,7 @@ from tacit.errors import AccountingError, CertificateError, PlanError
 from tacit.privacy.accounting.filters import Composition
 from tacit.privacy.certificate import fields as certificate_fields
 from tacit.privacy.mechanisms.base import certificate_parts
+from tacit.privacy.mechanisms.device_sums import LaplaceSum
 from tacit.privacy.mechanisms.sums import PoissonSum
 from tacit.units import Unit
 
@@ -200,3 +201,18 @@ def test_what_is_no_finite_number_is_refused_in_a_sentence(path: tuple[Any, ...]
     record = build().to_json()
     record["total"]["budget_delta"] = "inf"
     assert refused_by_both(record, verifier)
+
+
+@pytest.mark.parametrize("relation", ["add_or_remove", "replace_one"])
+@pytest.mark.parametrize(
+    ("size", "steps", "noise"), [(1, 1, 20.0), (1, 1, 101.0), (2, 1, 33.3), (3, 5, 20.0), (1, 40, 33.3)]
+)
+def test_the_verifier_takes_sums_with_laplace_noise(
+    size: int, steps: int, noise: float, relation: Any, verifier: dict[str, Any]
+) -> None:
+    (part,) = certificate_parts([LaplaceSum(name="a", steps=steps, size=size, bound=1.0, noise_multiplier=noise)])
+    plain = {"unit": Unit("patient", relation, 5_000), "parts": [part], "event": certificate_fields.parts_event([part])}
+    made = build(
+        **plain, epsilon_target=None, audit=None, composition=Composition(1.0), releases=[], budget=(99.0, 1e-5)
+    )
+    assert verifier["verify"](made.to_json())[0] == 0
