@@ -16,7 +16,7 @@ from typing import Any
 
 from tacit.errors import BudgetExceeded, LedgerError, PlanError, PlanExhausted, TacitError
 from tacit.privacy.accounting.events import MAX_EPSILON
-from tacit.privacy.accounting.filters import Charge, Composition, Total, admits, exact_decimal
+from tacit.privacy.accounting.filters import SUM, Charge, Composition, Total, admits, exact_decimal
 from tacit.privacy.ledger.folds import (
     EVERYBODY,
     FOLDS,
@@ -230,7 +230,7 @@ class LedgerState:
     terms: Terms | None = None
     budgets: tuple[float, ...] = ()
     plans: PersistentDict[ReservedPlan] = field(default_factory=PersistentDict)
-    balance: Balance = field(default_factory=lambda: Balance.empty("add_or_remove", Composition(1.0)))
+    balance: Balance = field(default_factory=lambda: Balance.empty("add_or_remove", SUM))
     void_reason: str | None = None
     seq: int = 0
     head: str = GENESIS
