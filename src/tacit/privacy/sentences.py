@@ -277,7 +277,8 @@ UNDERIVED_FIELDS = ("plan", "source", "target_epsilon", "unit", "names, clips an
 TRUSTED = "the curator who holds the records and runs the vault; nobody who sees a release has to be trusted"
 ROWS_OF_PEOPLE = (
     "Every person counts alike, however many rows they have: a share of synthetic rows is a mean over people, and "
-    "differs from the share of rows in the records where some people have many more than others."
+    "differs from the share of rows in the records where some people have many more than others. Where one row is "
+    "protected, and not a person, the two are the same."
 )
 ROLES = {"upper_bound": "certified upper bound", "check": "independent check"}
 """What the two accountants of a certificate are for."""
