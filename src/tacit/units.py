@@ -10,6 +10,8 @@ from tacit.plain_text import is_printable
 from tacit.validation import require_valid
 
 Relation = Literal["add_or_remove", "replace_one"]
+RowsShape = Literal["pairs", "visits"]
+"""Of tables: one row a step, with what was observed before and after it; or one row a visit."""
 UnitKey = Literal["exact", "folded"]
 """What ids are that differ by case or form alone: different units, or one. Without a word they are refused."""
 

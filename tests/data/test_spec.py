@@ -7,7 +7,8 @@ import gymnasium
 import numpy as np
 import pytest
 
-from tacit.data.spec import Box, Discrete, PublicSpec
+from tacit.data.columns import Column
+from tacit.data.spec import Box, Discrete, PublicSpec, space_of
 from tacit.errors import DataError
 
 SPEC = PublicSpec(Box((-1, 0), (1, 2)), Discrete(3), Box((0,), (1,)), "physics", difference=(0.1, 0.2))
@@ -103,6 +104,9 @@ def test_propensities_are_remembered_and_belong_to_discrete_actions() -> None:
     box = Box((0,), (1,))
     with pytest.raises(DataError, match="the action is continuous"):
         PublicSpec(box, box, box, "declared", propensities=True)
+    drug = space_of(Column("drug", "category", labels=("no", "yes"), missing="flag"))
+    with pytest.raises(DataError, match=r"a category beside a flag; .*give it a label, and no missing = 'flag'"):
+        PublicSpec(box, drug, box, "declared", propensities=True)
 
 
 def test_json_from_before_propensities_has_none() -> None:

@@ -14,6 +14,7 @@ from tacit.cli.sharing import Hub
 from tacit.cli.verbs import Align, Evaluate, Imitate, Improve, Learn, Synthesize, Train
 from tacit.methods import list_audits, list_baselines
 from tacit.study.synthesis_report import RowsFormat
+from tacit.units import RowsShape
 
 if TYPE_CHECKING:
     Audited = str
@@ -69,12 +70,15 @@ class Sample:
         out: what to write: a file ROWS.parquet, ROWS.csv or ROWS.npz, or a folder ROWS; it must not exist.
         format: "parquet", "csv" (beside it ROWS.csv.json, with the certificate), "npz" (arrays), "minari" (a folder of
             Minari datasets, with synthetic-v0 in it) or "folder" (tacit's own format); by default what the name says.
+        shape: of a parquet or csv file, "pairs" of what was observed before and after every step, or "visits", one row
+            each, as most exports have them.
     """
 
     model: Path
     count: int
     out: Path
     format: RowsFormat | None = None
+    shape: RowsShape = "pairs"
     transitions: bool = False
     seed: int = 0
     jobs: int = 1

@@ -135,7 +135,7 @@ def demo(command: Demo) -> None:
     watch, size = Stopwatch(), QUICK if command.quick else FULL if command.full else USUAL
     torch.set_num_threads(1)  # networks this small lose more to the hand-over between threads than they gain
     synthesis_report.require_folder(command.out, "demo")
-    synthesis_report.require_format(command.format, size.rows, "rows", "demo")
+    synthesis_report.require_format(command.format, "pairs", size.rows, "rows", "demo")
     require_free(command.out, resume=command.resume)
     with _step(watch, "Calibrating the noise"):
         unit = Unit("transition", "add_or_remove", size.population)

@@ -65,14 +65,14 @@ def sample(command: Sample) -> None:
         remedy = "leave --transitions out: this model draws transitions anyway"
         raise option_error("sample", "--transitions has no meaning here", expected, remedy)
     drawn = "transitions" if command.transitions else what
-    require_format(form, command.count, drawn, "sample")
+    require_format(form, command.shape, command.count, drawn, "sample")
     with progress(f"Sampling {command.count:,} {drawn}"):
         if command.jobs == 1 and command.ray is None:
             data = draw(release.value, command.count, command.seed, transitions=command.transitions)
         else:
             with parallel_map(_run_job, _parts(command), jobs=command.jobs, address=command.ray) as parts:
                 data = join_parts(list(parts))
-    write_rows(data, command.out, form, release.certificate)
+    write_rows(data, command.out, form, release.certificate, command.shape)
     say(f"Wrote {command.out}, with its certificate")
     say(release.certificate.sentence)
 

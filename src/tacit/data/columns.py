@@ -18,7 +18,8 @@ from numpy.typing import NDArray
 from tacit.errors import DataError
 
 Array = NDArray[Any]
-Kind = Literal["number", "integer", "category"]
+Kind = Literal["number", "integer", "category", "duration"]
+TimeUnit = Literal["seconds", "minutes", "hours", "days"]
 _WORDS = ("", "nan", "na", "n/a", "<na>", "null", "none")
 MISSING = frozenset("".join(signs) for word in _WORDS for signs in product(*zip(word, word.upper(), strict=True)))
 """Texts that say that a cell or an id is missing, in any case."""
@@ -41,12 +42,15 @@ class Column:
 
     Args:
         name: its name in files, reports and outputs.
-        kind: "number"; "integer", whole numbers; or "category", one of `labels`.
-        low, high: public bounds of a number or a whole number.
+        kind: "number"; "integer", whole numbers; "category", one of `labels`; or "duration", the time since the row
+            before in the episode, 0 in its first one, which the import computes where the table has no such column.
+        low, high: public bounds of whatever is no category.
         labels: what a category's cells say, in the order of their codes 0, 1, ...
         missing: what a missing cell is: "refuse", an error; "fill:VALUE", this public value; or "flag", the lowest
             value beside a flag that says so, which methods learn like any other column.
         step: public typical size (standard deviation) of a number's change from one row to the next, if it is known.
+        static: whether it never changes in a unit (sex, year of birth), which the import checks.
+        time_unit: what a duration counts, where times are dates; None where they are numbers, whose difference it is.
 
     Raises:
         DataError: a field is out of range, or belongs to another kind.
@@ -59,6 +63,8 @@ class Column:
     labels: tuple[str, ...] = ()
     missing: str = "refuse"
     step: float | None = None
+    static: bool = False
+    time_unit: TimeUnit | None = None
 
     def __post_init__(self) -> None:
         if not isinstance(self.name, str) or not self.name.strip() or set(self.name) & set(",=\n"):
@@ -73,6 +79,10 @@ class Column:
             self._require_bounds()
         if self.missing not in ("refuse", "flag"):
             self._require_fill()
+        if not isinstance(self.static, bool) or (self.static and (self.kind == "duration" or self.step is not None)):
+            raise self._error("static is not true or false, or the column has a step or is a duration", "one of them")
+        if self.time_unit not in (None, *get_args(TimeUnit)) or (self.time_unit and self.kind != "duration"):
+            raise self._error("time_unit has no meaning", f"of a duration one of {', '.join(get_args(TimeUnit))}")
 
     def _require_labels(self) -> None:
         labels = self.labels
@@ -125,7 +135,9 @@ class Column:
     @property
     def flag(self) -> Column | None:
         """The column of 0 and 1 that follows one whose missing cells are flagged."""
-        return Column(f"{self.name}_missing", "category", labels=("no", "yes")) if self.missing == "flag" else None
+        if self.missing != "flag":
+            return None
+        return Column(f"{self.name}_missing", "category", labels=("no", "yes"), static=self.static)
 
     def encode(self, cells: Array) -> tuple[Array, Array]:
         """Cells -> their numbers [n] float64, and which were missing [n] bool. Numbers are not clipped.
@@ -215,6 +227,7 @@ class _CodeCache(dict[Any, float | str]):
 
 _BAD_VALUES: Mapping[str, str] = {
     "number": "a value that is infinite",
+    "duration": "a value that is infinite",
     "integer": "a value that is no finite whole number",
     "category": "a value that is no label",
 }

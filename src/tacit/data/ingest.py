@@ -15,7 +15,7 @@ import numpy as np
 from tacit.data import unit_keys
 from tacit.data.codes import Codes, Digests, Names
 from tacit.data.columns import BadCell, encode_cells
-from tacit.data.spec import Discrete, PublicSpec, Space
+from tacit.data.spec import Box, Discrete, PublicSpec, Space
 from tacit.data.store import CHUNK, NAMES, Array, FolderColumns, MemoryColumns, StoredRecords, UnitKind, layout
 from tacit.errors import DataError
 
@@ -76,6 +76,9 @@ class Ingest:
         self._digests = None if digest_key is None else Digests(digest_key, self._unit_key)
         self._early, self._early_where = 0, ""  # rows that end an episode which goes on after them, and the first
         self._open_units = np.zeros(0, np.bool_)  # of each unit, whether its last row ended no episode
+        static = spec.observation.static if isinstance(spec.observation, Box) else ()
+        self._static = np.flatnonzero(static)  # dimensions that never change in a unit
+        self._static_values = np.zeros((0, len(self._static)), np.float32)  # of each unit
 
     def __enter__(self) -> Ingest:
         return self
@@ -187,6 +190,8 @@ class Ingest:
             what = "an episode terminates, but the spec declares terminals=False"
             raise self._error(what, "no termination", row, remedy=remedy)
         codes, changes, starts = self._encode_units(columns, units, episodes)
+        if len(self._static):
+            self._require_static(columns, codes)
         rows = {"firsts": self._total + np.flatnonzero(changes), "starts": self._total + np.flatnonzero(starts)}
         for name, values in (*columns.items(), ("units", codes), *rows.items()):
             self._sink.append(name, values)
@@ -358,6 +363,23 @@ class Ingest:
             )
         last = order[np.append(first[1:], True)]
         self._open_units[owner[last]] = open_after[last]
+
+    def _require_static(self, columns: Mapping[str, Array], codes: Array) -> None:
+        """Refuse a static column that is not in all rows of a unit what it is in its first one."""
+        now, following = (columns[name][:, self._static] for name in ("observations", "next_observations"))
+        fresh, first = np.unique(codes, return_index=True)
+        new = fresh >= len(self._static_values)  # codes count from 0 in the order in which units first occur
+        self._static_values = np.concatenate([self._static_values, now[first[new]]])
+        changed = (now != self._static_values[codes]) | (following != now)
+        if changed.any():
+            row, place = divmod(int(np.argmax(changed)), len(self._static))
+            name = self._spec.names("observations")[self._static[place]]
+            what, expected = f"the static column {name!r} changes in a unit", "one value in all rows of a unit"
+            remedy = (
+                "correct it, take static = true away, or keep the first value: --column "
+                f'"{name}=first_value({name}) OVER (PARTITION BY UNIT ORDER BY TIME)"'
+            )
+            raise self._error(what, expected, row, remedy=remedy)
 
     def _ids(self, ids: Array, what: str) -> Array:
         if ids.ndim != 1:

@@ -1,6 +1,7 @@
 """Synthetic and simulated sets in the forms that other tools read, each row with its own next observation.
 
-    to_arrow, to_pandas        named columns: observations, actions, reward, next observations, termination, truncation
+    to_arrow, to_pandas        named columns: observations, actions, reward, next observations, termination, truncation;
+                               with shape="visits", what was observed and done alone, one row a visit
     to_parquet, to_csv         the same as a file, Parquet with its description in the file's metadata
     to_npz                     the arrays of `Trajectories.from_arrays`
     to_d3rlpy, to_torchrl      datasets of these libraries
@@ -30,6 +31,7 @@ from tacit.data.spec import Discrete, PublicSpec, Space
 from tacit.data.store import Array, StoredRecords, chain_ends
 from tacit.errors import DataError
 from tacit.plain_files import create_file
+from tacit.units import RowsShape
 
 FORMAT = {"format": "tacit.rows", "version": 1}
 GROUP = 2**20
@@ -46,27 +48,39 @@ class TrajectoriesLike(Protocol):
     _records: StoredRecords
 
 
-def to_arrow(data: TrajectoriesLike, *, certificate: Mapping[str, Any] | None = None) -> Any:
-    """The rows as a `pyarrow.Table` of named columns, its description as JSON under "tacit" in the schema's
-    metadata."""
+def to_arrow(
+    data: TrajectoriesLike, *, certificate: Mapping[str, Any] | None = None, shape: RowsShape = "pairs"
+) -> Any:
+    """The rows as a `pyarrow.Table` of named columns, described as JSON under "tacit" in its schema's metadata.
+
+    Args:
+        data: synthetic or simulated rows.
+        certificate: of their release, as JSON values.
+        shape: "pairs", each row with its own next observation; or "visits", one row a visit. An episode of n steps that
+            does not terminate then has n + 1 visits: nothing was done in the last one, which is truncated.
+    """
     records = _require_shareable(data, "to_arrow")
-    return _table(records, data, slice(0, len(records.order)), _describe(data, certificate, "to_arrow"))
+    return _table(records, data, slice(0, len(records.order)), _describe(data, certificate, "to_arrow", shape), shape)
 
 
-def to_pandas(data: TrajectoriesLike) -> Any:
+def to_pandas(data: TrajectoriesLike, *, shape: RowsShape = "pairs") -> Any:
     """The rows as a `pandas.DataFrame` of named columns, labels as categories."""
     # A column of whole numbers in which cells are missing has floating-point numbers and NaN, as pandas has it.
-    return to_arrow(data).to_pandas()
+    return to_arrow(data, shape=shape).to_pandas()
 
 
 def to_parquet(
-    data: TrajectoriesLike, path: str | os.PathLike[str], *, certificate: Mapping[str, Any] | None = None
+    data: TrajectoriesLike,
+    path: str | os.PathLike[str],
+    *,
+    certificate: Mapping[str, Any] | None = None,
+    shape: RowsShape = "pairs",
 ) -> None:
     """Writes the table of `to_arrow` as a Parquet file; `Trajectories.from_parquet` reads it without a spec."""
     from pyarrow import parquet, types
 
-    records, description = _require_shareable(data, "to_parquet"), _describe(data, certificate, "to_parquet")
-    tables = (_table(records, data, rows, description) for rows in _groups(records))
+    records, description = _require_shareable(data, "to_parquet"), _describe(data, certificate, "to_parquet", shape)
+    tables = (_table(records, data, rows, description, shape) for rows in _groups(records))
     with create_file(Path(path)) as partial:
         first = next(tables)
         categorical = [field.name for field in first.schema if not types.is_floating(field.type)]
@@ -77,16 +91,20 @@ def to_parquet(
 
 
 def to_csv(
-    data: TrajectoriesLike, path: str | os.PathLike[str], *, certificate: Mapping[str, Any] | None = None
+    data: TrajectoriesLike,
+    path: str | os.PathLike[str],
+    *,
+    certificate: Mapping[str, Any] | None = None,
+    shape: RowsShape = "pairs",
 ) -> None:
     """Writes the table of `to_arrow` as a CSV file with a header, and its description beside it, as PATH.json."""
     from pyarrow import csv
 
     path = Path(path)
-    records, description = _require_shareable(data, "to_csv"), _describe(data, certificate, "to_csv")
+    records, description = _require_shareable(data, "to_csv"), _describe(data, certificate, "to_csv", shape)
     with create_file(path.with_name(f"{path.name}.json")) as note, create_file(path) as partial:
         note.write_text(description, encoding="utf-8")
-        tables = (_decode_labels(_table(records, data, rows, description)) for rows in _groups(records))
+        tables = (_decode_labels(_table(records, data, rows, description, shape)) for rows in _groups(records))
         first = next(tables)
         with csv.CSVWriter(partial, first.schema) as writer:
             writer.write_table(first)
@@ -219,10 +237,13 @@ def _require_shareable(data: TrajectoriesLike, method: str) -> StoredRecords:
     raise DataError(what, where=f"Trajectories.{method}", expected=expected, remedy=remedy)
 
 
-def _describe(data: TrajectoriesLike, certificate: Mapping[str, Any] | None, method: str) -> str:
+def _describe(
+    data: TrajectoriesLike, certificate: Mapping[str, Any] | None, method: str, shape: RowsShape = "pairs"
+) -> str:
     unit_metadata = {"owner": data._records.owner, "unit": data._records.unit}
     promised = {} if certificate is None else {"certificate": _json(certificate, method)}
-    return json.dumps({**FORMAT, "simulated": True, **unit_metadata, "spec": data.spec.to_json(), **promised})
+    shaped = {} if shape == "pairs" else {"shape": shape}
+    return json.dumps({**FORMAT, "simulated": True, **unit_metadata, **shaped, "spec": data.spec.to_json(), **promised})
 
 
 def _json(certificate: Mapping[str, Any], method: str) -> Mapping[str, Any]:
@@ -240,20 +261,47 @@ def _groups(records: StoredRecords) -> Iterator[slice]:
     return (slice(start, min(start + GROUP, rows)) for start in range(0, rows, GROUP))
 
 
-def _table(records: StoredRecords, data: TrajectoriesLike, rows: slice, described: str) -> Any:
+def _table(records: StoredRecords, data: TrajectoriesLike, rows: slice, described: str, shape: RowsShape) -> Any:
     import pyarrow as pa
 
-    arrays: dict[str, Any] = {}
+    visits, arrays = shape == "visits", dict[str, Any]()
     if records.owner != "transition":
         episode = records.episodes_of(rows)
         arrays |= {"episode": episode, "step": np.arange(rows.start, rows.stop) - records.episodes[episode]}
     if len(records.offsets) < len(records.episodes):
         arrays["unit"] = records.owners[rows]
-    for field, names in Fields.of(data.spec).columns().items():
-        if field in records.columns:
-            cells = _cells(data.spec.spaces.get(field), np.asarray(records.columns[field][rows]))
-            arrays |= zip(names, cells, strict=True)
-    return pa.table(arrays).replace_schema_metadata({KEY: described})
+    fields = Fields.of(data.spec)
+    columns = {field: np.asarray(column[rows]) for field, column in records.columns.items()}
+    for field, names in fields.columns().items():
+        if field in columns and not (visits and field == "next_observations"):
+            arrays |= zip(names, _cells(data.spec.spaces.get(field), columns[field]), strict=True)
+    table = pa.table(arrays)
+    if visits and records.owner != "transition":  # a row by itself is one visit
+        table = _add_last_visits(table, columns, chain_ends(records)[rows], fields, data.spec)
+    return table.replace_schema_metadata({KEY: described})
+
+
+def _add_last_visits(table: Any, columns: Mapping[str, Array], ends: Array, fields: Fields, spec: PublicSpec) -> Any:
+    """A visit more after each chain that does not terminate: what was observed then, and nothing that was done."""
+    import pyarrow as pa
+
+    now, following = (_as_matrix(columns[name]) for name in ("observations", "next_observations"))
+    left = ends & ~columns["terminations"] & (now != following).any(axis=1)  # else it was a visit's own copy
+    last = np.flatnonzero(left)
+    if not len(last):
+        return table
+    visits = table.take(last)
+    reached = dict(zip(fields.observations, _cells(spec.observation, columns["next_observations"][last]), strict=True))
+    reached |= {"step": pa.array(visits["step"].to_numpy() + 1), fields.truncations: pa.array(np.ones(len(last), bool))}
+    kept = {"episode", "unit", fields.terminations, *reached}
+    nothing = {name: pa.nulls(len(last), table.schema.field(name).type) for name in table.column_names}
+    visits = pa.table(
+        {name: reached.get(name, visits[name] if name in kept else nothing[name]) for name in table.column_names}
+    )
+    place = table.column_names.index(fields.truncations)
+    table = table.set_column(place, fields.truncations, pa.array(columns["truncations"] & ~left))
+    order = np.argsort(np.concatenate([2 * np.arange(len(left)), 2 * last + 1]), kind="stable")
+    return pa.concat_tables([table, visits.cast(table.schema)]).take(order)
 
 
 def _cells(space: Space | None, numbers: Array) -> list[Any]:

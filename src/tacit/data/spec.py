@@ -89,7 +89,12 @@ class Box:
         """For each dimension whether its values are whole numbers, as those of categories are."""
         if self.columns is None:
             return (False,) * self.size
-        return tuple(part.kind != "number" for part in dimensions(self.columns))
+        return tuple(part.kind in ("integer", "category") for part in dimensions(self.columns))
+
+    @property
+    def static(self) -> tuple[bool, ...]:
+        """For each dimension whether it never changes in a unit."""
+        return (False,) * self.size if self.columns is None else tuple(part.static for part in dimensions(self.columns))
 
     @property
     def width(self) -> int:
@@ -205,8 +210,12 @@ class PublicSpec:
             what = "propensities belong to discrete actions, and the action is continuous"
             expected = "a Discrete action, or propensities=False"
             remedy = "leave the propensities out, or cut the action into public bins"
+            if self.action.categories[1:] == (2,) and self.action.categories[0]:
+                what = "propensities belong to discrete actions, and the action is a category beside a flag"
+                remedy = "a missing action is an action of its own: give it a label, and no missing = 'flag'"
             raise DataError(what, where="PublicSpec", expected=expected, remedy=remedy)
         self._require_names()
+        self._require_changes()
         if self.difference is None:
             object.__setattr__(self, "difference", _steps(self.observation))
         if self.difference is not None:
@@ -237,6 +246,16 @@ class PublicSpec:
             expected = f"different names, also after next_, and none of {', '.join(sorted(_RESERVED))}"
             remedy = "rename the column in the spec, and name the file's own with fields="
             raise DataError(what, where="PublicSpec", expected=expected, remedy=remedy)
+
+    def _require_changes(self) -> None:
+        for name in ("action", "reward"):
+            wrong = [column.name for column in getattr(self, name).columns or () if column.static or column.time_unit]
+            if wrong:
+                what, expected = f"the column {wrong[0]!r} of the {name} is static or a duration", "an observation's"
+                raise DataError(what, where="PublicSpec", expected=expected, remedy="move it, or declare it otherwise")
+        if self.observation.columns and all(column.static for column in self.observation.columns):
+            what, expected = "every column of the observation is static", "one that can change in a unit"
+            raise DataError(what, where="PublicSpec", expected=expected, remedy="declare it, such as a duration")
 
     @property
     def spaces(self) -> dict[str, Space]:
@@ -363,10 +382,10 @@ def _floats(values: Sequence[float], where: str) -> tuple[float, ...]:
 
 
 def _steps(space: Space) -> tuple[float, ...] | None:
-    """The typical change of each dimension that declared columns give; 1 of a category, which does not use it."""
+    """The typical change of each dimension that declared columns give; 1 of those that do not use it."""
     if not isinstance(space, Box) or space.columns is None:
         return None
-    steps = [1.0 if part.kind == "category" else part.step for part in dimensions(space.columns)]
+    steps = [1.0 if part.kind == "category" or part.static else part.step for part in dimensions(space.columns)]
     return None if None in steps else tuple(float(step) for step in steps if step is not None)
 
 

@@ -35,12 +35,13 @@ propensities = false   # true where a column has the behaviour policy's probabil
 _COLUMN = """\
 [[{space}.columns]]
 name = {name}
-kind = "number"        # or "integer"; or "category", with labels in place of low and high
+kind = "number"        # "integer"; "category", with labels in place of low and high; "duration" since the row before
 # low =                # smallest value that can occur
 # high =               # largest value that can occur
 # labels = ["no", "yes"]
 # missing = "flag"     # "refuse" where it is not said; "fill:VALUE"; or "flag", a column of its own for missing cells
 # step =               # typical size of a change from one row to the next, for a number; synthesis needs it
+# static = true        # where it never changes in a unit (sex, year of birth), which the import then checks
 """
 _REWARD = """\
 [[reward.columns]]

@@ -100,8 +100,10 @@ def _table(records: Path, bounds: Path, values: Mapping[str, Any], notes: list[s
     named = Fields.from_pairs(spec, pairs).columns()
     absent = {kind: [name for name in listed if name not in names] for kind, listed in named.items()}
     computed = {"observations": "columns", "actions": "actions", "rewards": "reward"}
+    made = dict(zip(named["observations"], spec.observation.columns or (), strict=False)) if "next" in reading else {}
     for kind, option in computed.items():
         missing = [name for name in absent[kind] if name not in reading.get(option, {})]
+        missing = [name for name in missing if name not in made or made[name].kind != "duration"]
         if missing and not (option == "reward" and "reward" in reading):
             yield (
                 f"{records.name}: there is no column {missing[0]!r} of the {kind}; correct {bounds.name}, or compute "
@@ -144,7 +146,7 @@ def describe_spec(spec: Any) -> list[str]:
         without = [
             column.name
             for column in spec.observation.columns or ()
-            if column.kind != "category" and column.step is None
+            if column.kind != "category" and column.step is None and not column.static
         ]
         lines.append(
             f"No step is declared: {', '.join(without) or 'difference'}. `tacit synthesize` then takes all steps from "

@@ -9,7 +9,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from tacit.study.words import option_error
+from tacit.study.words import no_effect_error, option_error
+from tacit.units import RowsShape
 
 if TYPE_CHECKING:
     from tacit.data.trajectories import Trajectories
@@ -62,7 +63,7 @@ class SynthesisJob:
         account: what pays.
         candidates: what is said of each, where the plan is a choice.
         public: records to begin with.
-        device, seed, count, format, world, holdout, resume, out, track: as of `synthesize`.
+        device, seed, count, format, shape, world, holdout, resume, out, track: as of `synthesize`.
         look: whether the curator looks at the private records.
         compares: whether the report compares with the records, behind which nobody is.
         of_folder: a word that has no meaning without a folder.
@@ -80,6 +81,7 @@ class SynthesisJob:
     seed: int
     count: int
     format: RowsFormat
+    shape: RowsShape = "pairs"
     world: str | None = None
     holdout: Path | None = None
     diagnose: bool = False
@@ -118,7 +120,7 @@ def publish(job: SynthesisJob, run: RunFolder, learned: Release[Any]) -> Sequenc
         else:
             data = value.sample(job.count, **settings)
         if not place.exists():
-            write_rows(data, place, job.format, learned.certificate)
+            write_rows(data, place, job.format, learned.certificate, job.shape)
     return Sequences.of(data, stitches)
 
 
@@ -245,7 +247,9 @@ def say_outputs(job: SynthesisJob, run: RunFolder, learned: Release[Any]) -> Non
     job.account.tell(run, *rows, f"More     tacit sample --model {run.path / MODEL} --count {more}")
 
 
-def write_rows(data: Trajectories, out: Path, form: RowsFormat, certificate: Certificate) -> None:
+def write_rows(
+    data: Trajectories, out: Path, form: RowsFormat, certificate: Certificate, shape: RowsShape = "pairs"
+) -> None:
     """Write synthetic rows with their certificate.
 
     Raises:
@@ -257,9 +261,9 @@ def write_rows(data: Trajectories, out: Path, form: RowsFormat, certificate: Cer
     promised = certificate.to_json()
     match form:
         case "parquet":
-            data.to_parquet(out, certificate=promised)
+            data.to_parquet(out, certificate=promised, shape=shape)
         case "csv":
-            data.to_csv(out, certificate=promised)
+            data.to_csv(out, certificate=promised, shape=shape)
         case "npz":
             data.to_npz(out, certificate=promised)
         case "minari":
@@ -270,11 +274,12 @@ def write_rows(data: Trajectories, out: Path, form: RowsFormat, certificate: Cer
             certificate.save(out / CERTIFICATE)
 
 
-def require_format(form: RowsFormat, count: int, what: str, where: str) -> None:
+def require_format(form: RowsFormat, shape: RowsShape, count: int, what: str, where: str) -> None:
     """Refuse a format whose packages are missing, or that does not hold so many of what is drawn.
 
     Args:
         form: the format.
+        shape: of tables alone, whether they have one row a step or one a visit.
         count: how many "trajectories", "transitions" or "rows" are drawn.
         what: which of them.
         where: the command.
@@ -286,6 +291,8 @@ def require_format(form: RowsFormat, count: int, what: str, where: str) -> None:
     from tacit.study.folder import require_packages
 
     require_packages(*PACKAGES[form])
+    if shape != "pairs" and form not in ("parquet", "csv"):
+        raise no_effect_error(where, "shape", f"--format parquet or csv, not {form}")
     if form == "minari" and what != "trajectories":
         from tacit.data.outputs import require_few_episodes
 

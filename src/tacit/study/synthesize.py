@@ -14,6 +14,7 @@ from tacit.methods import find_method, list_names, load
 from tacit.study import synthesis_report, words
 from tacit.study.synthesis_report import CLINIC, MODEL, RowsFormat, SynthesisJob
 from tacit.study.verbs import Request, make_tracker
+from tacit.units import RowsShape
 
 if TYPE_CHECKING:
     from tacit.data.trajectories import Trajectories
@@ -48,6 +49,7 @@ def synthesize(
     rows: int | None = None,
     trajectories: int | None = None,
     format: RowsFormat = "parquet",
+    shape: RowsShape = "pairs",
     world: str | None = None,
     holdout: Path | None = None,
     nonprivate_diagnostics: bool = False,
@@ -89,6 +91,8 @@ def synthesize(
         rows: how many synthetic transitions to write; 100,000 by default.
         trajectories: how many synthetic trajectories to write, for privorl-j; 1,000 by default.
         format: of the synthetic rows: "parquet" (OUT/rows.parquet), "csv", "npz", "minari" or "folder" (tacit's own).
+        shape: of a parquet or csv file, "pairs" of what was observed before and after every step, or "visits", one row
+            each, as most exports have them.
         world: the simulator that the records are of, a maze (umaze, medium ...) or "clinic": the report draws what was
             synthesized in it, and compares it with its steps.
         holdout: folder of records of the same kind that nothing is learned from, to see whether records were copied.
@@ -145,7 +149,7 @@ def synthesize(
     if out is not None:
         synthesis_report.require_folder(out, "synthesize")
         require_packages("jinja2", "safetensors")
-        synthesis_report.require_format(format, count, what, "synthesize")
+        synthesis_report.require_format(format, shape, count, what, "synthesize")
         require_free(out, resume=resume)
     _require_records(source, method, world, holdout, diagnose=nonprivate_diagnostics)
     if public is not None:
@@ -179,6 +183,7 @@ def synthesize(
         seed=seed,
         count=count,
         format=format,
+        shape=shape,
         world=world,
         holdout=holdout,
         diagnose=nonprivate_diagnostics and not source.simulated,

@@ -103,7 +103,7 @@ def settings_of(
     bound = inspect.signature(ask).bind(*before, **words)
     bound.apply_defaults()
     more = bound.arguments.get("settings", {})
-    never = {"out", "format", "resume", "track", "narrator", "settings", *left_out}
+    never = {"out", "format", "shape", "resume", "track", "narrator", "settings", *left_out}
     names = list(bound.arguments)[len(before) :]
     settings = {name: _plain_setting(bound.arguments[name]) for name in names if name not in never}
     return {**({} if curator is None else curator.settings), **settings, **more}

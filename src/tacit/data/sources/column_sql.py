@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 from tacit.data.columns import MISSING
 from tacit.data.sources.lake import SourceTable
-from tacit.data.sources.steps import MOMENT, TIME, ZONE
+from tacit.data.sources.steps import MOMENT, TICKS, TIME, ZONE
 from tacit.data.unit_keys import WHITE
 from tacit.errors import DataError
 
@@ -85,13 +85,23 @@ def column_order(table: SourceTable, name: str) -> dict[str, str]:
     if types.is_integer(kind) or types.is_floating(kind) or types.is_decimal(kind):
         return {TIME: column}
     if types.is_timestamp(kind) or types.is_date(kind):
-        return {TIME: f"epoch_{'ns' if getattr(kind, 'unit', '') == 'ns' else 'us'}({column})"}
+        return {TIME: f"epoch_{'us' if ticks(table, name) == TICKS else 'ns'}({column})"}
     if not types.is_string(kind):
         what, expected = f"the time column {name!r} is no number and no time", "numbers, dates, or dates with times"
         remedy = "choose another column, or compute a number or a time from it in --time"
         raise DataError(what, where=table.name, expected=expected, remedy=remedy)
     number = f"trim({column})"
     return {**expression_order(column), TIME: f"TRY_CAST({with_decimal_point(table, number)} AS DECIMAL(38, 9))"}
+
+
+def ticks(table: SourceTable, name: str) -> int | None:
+    """How many a second a column of dates has where it orders rows; None of numbers and texts."""
+    import pyarrow as pa
+
+    kind = table.kinds.get(name, pa.string())
+    if not pa.types.is_timestamp(kind) and not pa.types.is_date(kind):
+        return None
+    return 10**9 if getattr(kind, "unit", "") == "ns" else TICKS
 
 
 _DATE = r"\d{4}[-/]\d{1,2}[-/]\d{1,2}([ T]+\d{1,2}:\d\d(:\d\d(\.\d+)?)?)?"

@@ -14,6 +14,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from tacit.data.columns import TimeUnit
 from tacit.data.ingest import EACH_EPISODE, EACH_TRANSITION, Ingest
 from tacit.data.sources import column_sql
 from tacit.data.sources.column_sql import Keyed
@@ -22,7 +23,7 @@ from tacit.data.sources.expressions import Expression, parse_expression
 from tacit.data.sources.files import Fields, declared_columns, refuse_unread_columns
 from tacit.data.sources.keyed import add_keys, are_keys
 from tacit.data.sources.lake import SourceTable
-from tacit.data.sources.steps import MOMENT, TIME, ZONE, Block, number_episodes, with_next
+from tacit.data.sources.steps import MOMENT, TIME, ZONE, Block, add_durations, number_episodes, with_next
 from tacit.data.sources.tables import to_numbers
 from tacit.data.spec import PublicSpec
 from tacit.data.store import Array, StoredRecords
@@ -111,6 +112,8 @@ def read(
             )  # else Python closes it when it likes
             if options.times:
                 blocks = number_episodes(blocks, table.name)
+            if durations := _durations(table, options, spec):
+                blocks = add_durations(blocks, durations, column_sql.ticks(table, options.times[0]), table.name)
             if options.next is not None:
                 blocks = with_next(blocks, drop=options.next == "drop")
             for block in blocks:
@@ -276,6 +279,7 @@ def _columns(
     optional = {"truncations", *(() if spec.terminals else ("terminations",))}
     skipped = {"next_observations"} if options.next is not None else set()
     skipped |= set() if spec.propensities else {"propensities"}
+    durations = _durations(table, options, spec)
     columns: dict[str, list[tuple[str, str | Expression]]] = {}
     for target, named in fields.columns().items():
         if target in skipped:
@@ -285,11 +289,24 @@ def _columns(
             key = known[i] if known else name if target in ("actions", "observations") else ""
             expression = expressions.get((target, "" if target == "rewards" else key))
             if expression is None and name not in table.kinds:
-                if target in optional:
+                if target in optional or key in durations:
                     continue
                 raise _missing_column_error(table, name, target)
             columns.setdefault(target, []).append((known[i] if known else "", expression or name))
     return columns
+
+
+def _durations(table: SourceTable, options: TableOptions, spec: PublicSpec) -> dict[str, TimeUnit | None]:
+    """The durations that are computed, by what they count: those of which the table has no column."""
+    if options.next is None:
+        return {}
+    named = zip(declared_columns(spec, "observations"), (options.fields or Fields.of(spec)).observations, strict=False)
+    read = {*table.kinds, *options.columns}
+    return {
+        column.name: column.time_unit
+        for column, name in named
+        if column.kind == "duration" and not {name, column.name} & read
+    }
 
 
 def _numbers(spec: PublicSpec, fields: Fields) -> set[str]:

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
 
+from tacit.data.columns import TimeUnit
 from tacit.data.store import Array
 from tacit.errors import DataError
 
 Block = dict[str, Any]
 """Rows by name: arrays [n, ...], or cells [n] by column; "row", and "unit" and "episode" where there are any."""
+TICKS = 10**6
+"""How many a second a moment has."""
 TIME, MOMENT, ZONE = "time", "moment", "zone"
 """What orders rows, by the place of its column among the times: a number or a moment; of texts, a number or a moment,
 and the zone that stands in the text."""
@@ -52,6 +55,37 @@ def _require_one_kind(
         raise _time_error("the time column has numbers in some rows and times in others", where)
     if any(other != zone for _, other in kinds):
         raise _time_error("the time column mixes time zones", where, "write all times in one zone, such as UTC")
+
+
+_SECONDS = {"seconds": 1.0, "minutes": 60.0, "hours": 3600.0, "days": 86400.0}
+
+
+def add_durations(
+    blocks: Iterator[Block], columns: Mapping[str, TimeUnit | None], ticks: int | None, where: str
+) -> Iterator[Block]:
+    """The rows with the time since the row before in the episode, 0 in its first one, among their observations."""
+    # columns: what each counts; ticks: how many a second the first time has, None where it is numbers or texts
+    number, last, ended = -1, None, True
+    for block in blocks:
+        moments = block[MOMENT].get("0")
+        dates = moments is not None and not _is_missing(moments[:1])[0]  # all are alike (`_require_one_kind`)
+        times, per = (moments, TICKS) if dates else (block[TIME]["0"], ticks)
+        passed = (times - np.append(times[:1] if last is None else last, times[:-1])).astype(np.float64) / (per or 1)
+        done = _is_set(block, "terminations") | _is_set(block, "truncations")
+        begins = (block["number"] != np.append(number, block["number"][:-1])) | np.append(ended, done[:-1])
+        made = {}
+        for name, unit in columns.items():
+            if (unit is None) != (per is None):
+                have = "numbers" if per is None else "dates"
+                what, expected = (
+                    f"times are {have}, and the duration {name!r} has {unit or 'no time_unit'}",
+                    "a time_unit",
+                )
+                remedy = "say what it counts where times are dates, such as days; leave time_unit out of numbers"
+                raise DataError(what, where=where, expected=f"{expected} of dates alone", remedy=remedy)
+            made[name] = np.where(begins, 0.0, passed / (1.0 if unit is None else _SECONDS[unit]))
+        yield {**block, "observations": {**block.get("observations", {}), **made}}
+        number, last, ended = block["number"][-1], times[-1:], done[-1]
 
 
 def with_next(blocks: Iterator[Block], *, drop: bool) -> Iterator[Block]:

@@ -131,8 +131,9 @@ class Discretisation:
                     else Axis(column, i, self._with_ends(next(cuts), low, high))
                 )
         if isinstance(spec.observation, Box):
-            for i, count in enumerate(spec.observation.categories):
-                axes.append(_values(_NEXT, count, i) if count else Axis(DIFFERENCES, i, next(cuts)))
+            for i, (count, static) in enumerate(zip(spec.observation.categories, spec.observation.static, strict=True)):
+                if not static:  # of what never changes, nothing is counted twice
+                    axes.append(_values(_NEXT, count, i) if count else Axis(DIFFERENCES, i, next(cuts)))
         else:
             axes.append(_values(_NEXT, spec.observation.n))
         return (*axes, *([_values("terminations", 2)] if spec.terminals else []))
@@ -160,7 +161,7 @@ class Discretisation:
             extents = np.subtract(spec.observation.high, spec.observation.low).tolist()
             moves = zip(spec.observation.categories, spec.difference, extents, strict=True)
             for i, (count, step, extent) in enumerate(moves):
-                if not count:
+                if not count and not spec.observation.static[i]:
                     columns.append((DIFFERENCES, i, _widening_edges(step, extent, self.bins)))
         return columns
 
@@ -185,6 +186,8 @@ class Discretisation:
         numbers = {name: np.stack(list(columns.values()), axis=1) for name, columns in parts.items() if name != _NEXT}
         observations = _clip_to_bounds(numbers["observations"], spec.observation)
         reached = {i: observations[:, i] + change for i, change in changes.items()} | parts.get(_NEXT, {})
+        if isinstance(spec.observation, Box):
+            reached |= {i: observations[:, i] for i in np.flatnonzero(spec.observation.static).tolist()}
         following = np.stack([reached[i] for i in sorted(reached)], axis=1)
         return {
             "observations": observations,

@@ -231,11 +231,15 @@ class Encoder:
         if isinstance(spec.observation, Box):
             following = following + observations * _additive_mask(spec.observation, following)
         rewards = _values(self._straighten_rewards(parts[2]), spec.reward)
+        following = self._snap_to_atoms(_clip_to_bounds(following, spec.observation), self.atoms[:-1])
+        if isinstance(spec.observation, Box) and any(spec.observation.static):  # what the network says of them is noise
+            static = torch.tensor(spec.observation.static, device=following.device)
+            following = torch.where(static, observations, following)
         return {
             "observations": observations,
             "actions": _values(parts[1], spec.action),
             "rewards": self._snap_to_atoms(rewards, self.atoms[-1:])[..., 0],
-            "next_observations": self._snap_to_atoms(_clip_to_bounds(following, spec.observation), self.atoms[:-1]),
+            "next_observations": following,
             "terminations": parts[4][..., 0] > 0.5
             if spec.terminals
             else torch.zeros(encoded.shape[:-1], dtype=torch.bool, device=encoded.device),

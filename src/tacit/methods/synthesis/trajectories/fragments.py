@@ -150,8 +150,11 @@ class FragmentEncoder:
         rows = []
         for step in steps.unbind(1):
             ahead = self.encoder.decode(self._encoded_rows(first, step))
-            rows.append({**ahead, "observations": first})
-            first = ahead["next_observations"]
+            following = ahead["next_observations"]
+            if isinstance(space := self.encoder.spec.observation, Box) and any(space.static):  # exactly as it begins
+                following = torch.where(torch.tensor(space.static, device=first.device), first, following)
+            rows.append({**ahead, "observations": first, "next_observations": following})
+            first = following
         names = ("observations", "actions", "rewards", "next_observations")
         return {name: torch.stack([row[name] for row in rows], dim=1) for name in names}, first
 
