@@ -20,7 +20,7 @@ from tyro.constructors import ConstructorRegistry, PrimitiveConstructorSpec, Pri
 from tacit.cli import data_declarations, declarations, sharing, verbs
 from tacit.cli.console import complain, say
 from tacit.cli.options import PlanCommand, apply_config, find_config, placeholders
-from tacit.errors import TacitError
+from tacit.errors import PlanError, TacitError
 from tacit.study.narration import Interrupted
 
 UNEXPECTED, BAD_FILE, BAD_WORDS = 1, 6, 2
@@ -98,6 +98,10 @@ _CONDITIONAL: dict[str, tuple[type, str]] = {
 }
 """Words of a command -> its class, and the module whose `missing_options` says what its options make necessary."""
 
+_REPEATED = {
+    f"--{field.name}" for kind in FUNCTIONS for field in dataclasses.fields(kind) if "UseAppend" in str(field.type)
+}
+"""Options that may stand several times, with one value each; of all others the parser would keep the last."""
 _REGISTRY = ConstructorRegistry()
 _NUMBERS: dict[type, str] = {int: "a whole number", float: "a number"}
 
@@ -194,6 +198,10 @@ def _join_expressions(words: Sequence[str]) -> list[str]:
 
 def _parse(words: list[str]) -> object:
     """The command of these words; with --config, what its file says stands where the words say nothing."""
+    flags = [word.partition("=")[0] for word in words if word.startswith("--")]
+    if twice := next((flag for flag in flags if flags.count(flag) > 1 and flag not in _REPEATED), None):
+        remedy = f"keep one of them; several values stand after one {twice}"
+        raise PlanError(f"{twice} stands twice", where="tacit", expected="each option once", remedy=remedy)
     of_study = verbs.file_command(words)
     kind, file = of_study or _CONFIGURED.get(words[0] if words else ""), find_config(words)
     if kind is not None and file is not None:

@@ -27,7 +27,7 @@ from tacit.hub import CARD, CERTIFICATE, CONFIG, MANIFEST, MODEL, load
 from tacit.hub.manifest import Manifest
 from tacit.privacy.certificate import canonical
 from tacit.privacy.certificate.certificate import Certificate, Verification
-from tacit.privacy.sentences import ROWS_OF_PEOPLE
+from tacit.privacy.sentences import describe_weights
 
 __all__ = ["FetchedRelease", "PreparedRelease", "prepare", "pull", "push", "send"]
 
@@ -321,7 +321,7 @@ def _card(
     loads = [f"release = tacit.hub.load(fetched.path{part})" for part, config in _PARTS.items() if config in files]
     use, said = (loads or ["print(fetched.certificate.sentence)"])[0], list[str]()
     if kind == "dataset":
-        use, said = f'rows = pandas.read_parquet(fetched.path / "{ROWS}")', [ROWS_OF_PEOPLE, ""]
+        use, said = f'rows = pandas.read_parquet(fetched.path / "{ROWS}")', [describe_weights(certificate.plan), ""]
     code = [*["import pandas"] * (kind == "dataset"), "import tacit.hub.sharing", ""]
     code += [f'fetched = tacit.hub.sharing.pull("{name}", "here", kind="{kind}")', use]
     body = ["```python", *code, "```", "", *said, certificate.to_markdown().rstrip()]
@@ -338,7 +338,7 @@ def _datasheet(certificate: Certificate, kind: str) -> str:
     answers = {
         "What is this?": f"{made.capitalize()}, by {certificate.method} ({certificate.source}).",
         "Whom is it about?": people,
-        **({"What does a row weigh?": ROWS_OF_PEOPLE} if kind == "dataset" else {}),
+        **({"What does a row weigh?": describe_weights(certificate.plan)} if kind == "dataset" else {}),
         "What is promised?": certificate.sentence,
         "What does the promise cover?": _bullets(certificate.lines("covered")),
         "What does it not cover?": _bullets([*certificate.lines("not_covered"), *certificate.lines("not_protected")]),

@@ -60,6 +60,19 @@ def test_rows_are_sorted_and_next_observations_built(source: Any, time: str) -> 
     assert data._unit_rows[1].tolist() == [0, 4, 6]
 
 
+@pytest.mark.parametrize("source", [typed, untyped])
+def test_rows_that_are_alike_may_have_one_time(source: Any) -> None:
+    twice = pd.concat([table(), table().iloc[:2]])
+    data = read(source(twice))
+    assert sorted(row[0] for row in rows(data)) == sorted([row[0] for row in SORTED] + table()["pulse"].tolist()[:2])
+    for column in ("pulse", "drug"):
+        other = twice.copy()
+        other.iloc[-1, other.columns.get_loc(column)] = twice[column].iloc[3]
+        if other.iloc[-1].tolist() != twice.iloc[-1].tolist():
+            with pytest.raises(DataError, match="two rows of an episode have the same time"):
+                read(source(other))
+
+
 def test_blocks_of_any_size_give_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     for size in (1, 2, 5):
         monkeypatch.setattr(engine, "CHUNK", size)

@@ -33,12 +33,19 @@ def number_episodes(blocks: Iterator[Block], where: str) -> Iterator[Block]:
                 raise _time_error("the time column has a missing value", where)
         parts = [block[name][place] == next_rows[name][place] for name in (TIME, MOMENT) for place in block[name]]
         together = same_episode(block, next_rows)
-        if (together & np.logical_and.reduce(parts)).any():
+        tied = np.flatnonzero(together & np.logical_and.reduce(parts))
+        if any(_differ(take_rows(block, [row]), take_rows(next_rows, [row])) for row in tied):
             more = "name what orders such rows, a number say, in a second --time"
             raise _time_error("two rows of an episode have the same time", where, more)
         started = np.cumsum(~together)
         yield {**block, "number": episodes + started - ~together}
         episodes += int(started[-1])
+
+
+def _differ(block: Block, next_rows: Block) -> bool:
+    """Whether two rows are unlike in anything that is read; else it does not matter which of them is first."""
+    pairs = [[_map_arrays(part, list) for name, part in one.items() if name != "row"] for one in (block, next_rows)]
+    return str(pairs[0]) != str(pairs[1])  # in which NaN is like itself
 
 
 def _require_one_kind(

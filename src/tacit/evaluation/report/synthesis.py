@@ -37,7 +37,7 @@ from tacit.evaluation.report.evidence import (
     scores_section,
 )
 from tacit.evaluation.report.whole_trajectories import Plane, WholeTrajectories, map_chart, trajectories_section
-from tacit.privacy.sentences import ROWS_OF_PEOPLE
+from tacit.privacy.sentences import describe_weights
 
 if TYPE_CHECKING:
     from tacit.evaluation.neighbours import NearestRecords
@@ -202,7 +202,8 @@ def _glance_section(
         ("What is promised", f"ε = {epsilon}", f"and δ = {delta}, for every {unit['name']}"),
         ("What it is good for", *_usefulness_figure(returns, scores, measure)),
     ]
-    return Section("At a glance", (Facts(facts), Paragraphs([ROWS_OF_PEOPLE], "details")), id="glance", before=True)
+    share = Paragraphs([describe_weights(certificate["plan"])], "details")
+    return Section("At a glance", (Facts(facts), share), id="glance", before=True)
 
 
 def _usefulness_figure(returns: Sequence[Return], scores: Sequence[Score], unit: str) -> tuple[str, str]:

@@ -12,7 +12,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import ClassVar, Literal, TypeAlias
 
 import numpy as np
@@ -27,6 +27,7 @@ from tacit.privacy.mechanisms.releases import Axes as PublicAxes
 from tacit.privacy.mechanisms.releases import Axis, StatedAxis
 from tacit.privacy.noise.lattice import add_noise
 from tacit.privacy.noise.secret import SecretNoise
+from tacit.serialization import OPTIONAL
 from tacit.units import Unit
 from tacit.validation import require_valid
 
@@ -53,7 +54,7 @@ GRID = 2**20
 class Marginals(Part):
     """T quanta of noisy marginals over all units.
 
-    A unit counts by its rows' mean one-hot vector in every marginal: a vector of L1 norm at most 1.
+    A unit counts by its rows' mean one-hot vector in every marginal, or by their sum over L: of L1 norm at most 1.
 
     Args:
         name: the part's name inside its plan.
@@ -63,6 +64,7 @@ class Marginals(Part):
         choices: whether `MarginalChoice` may be asked; the whole is then accounted for by its concentration alone,
             which is a little dearer than Gaussians are.
         rows_per_unit: L, how many of a unit's rows count at most; which ones is drawn once a run.
+        weigh: "rows" counts each row as 1 / L, whoever has it; None each unit as 1, however many rows it has.
 
     Raises:
         PlanError: a parameter is outside its range.
@@ -75,6 +77,7 @@ class Marginals(Part):
     noise_multiplier: float | None = None
     choices: bool = True
     rows_per_unit: int = 1
+    weigh: Literal["rows"] | None = field(default=None, metadata=OPTIONAL)
     rows: ClassVar[RowsOf] = "drawn"
     sharp: ClassVar[bool] = False
     in_selection: ClassVar[bool] = True
@@ -90,6 +93,7 @@ class Marginals(Part):
         rows = self.rows_per_unit
         counted = type(rows) is int and 1 <= rows <= GRID
         require_valid(f"{self.name}.rows_per_unit", rows, counted, f"a whole number from 1 to {GRID:,}")
+        require_valid(f"{self.name}.weigh", self.weigh, self.weigh in (None, "rows"), "'rows', or None")
 
     @property
     def event(self) -> Event:
@@ -108,10 +112,11 @@ class Marginals(Part):
         """See `Part`."""
         chosen = "; which marginals is chosen by the exponential mechanism" if self.choices else ""
         sigma = require_calibrated(self.noise_multiplier, self.name)
+        alike = f", every row as 1 / {self.rows_per_unit:,}" if self.weigh == "rows" else ""
         return (
             f"noisy counts of public bins of {len(self.axes):,} columns over every {unit.name} that take "
             f"{self.steps:,} steps in all; one {unit.name} adds at most 1 to the counts of one measurement together, "
-            f"with {describe_rows(self)}, under noise of standard deviation {sigma:.6g} / "
+            f"with {describe_rows(self)}{alike}, under noise of standard deviation {sigma:.6g} / "
             f"sqrt(c) a count where it takes c steps (4 sqrt(P) times as much on P distances from independence){chosen}"
         )
 
@@ -182,7 +187,8 @@ class Cells:
         mask = rows["mask"]
         self._bins = tuple(axis.bins for axis in part.axes)
         self._codes = [_codes(axis, rows)[mask] for axis in part.axes]
-        each = np.floor(GRID / np.maximum(1, mask.sum(axis=1))) / GRID
+        counted = np.full(len(mask), part.rows_per_unit) if part.weigh == "rows" else mask.sum(axis=1)
+        each = np.floor(GRID / np.maximum(1, counted)) / GRID
         self._weights = None if part.rows_per_unit == 1 else np.repeat(each, mask.sum(axis=1))
         self._cached_marginals: dict[Axes, Float64] = {}
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,12 +21,15 @@ from tacit.privacy.mechanisms.marginals import Marginal, Marginals, Query
 from tacit.privacy.sentences import Label, clause
 from tacit.privacy.vault.base import exhausted_error
 from tacit.privacy.vault.vault import Vault
+from tacit.serialization import OPTIONAL
 
 if TYPE_CHECKING:
     from tacit.data.trajectories import Trajectories
 
 
 PART = "marginals"
+Weigh = Literal["rows"]
+"""What counts alike; without a word, people do."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,6 +49,9 @@ class TablePlan(SynthesisPlan):
     """the public bins of the columns."""
     rows_per_unit: Option[int] = 1
     """rows of one unit that count at most."""
+    weigh: Option[Weigh | None] = field(default=None, metadata=OPTIONAL)
+    """"rows": every row counts alike, as in most tables, up to --rows-per-unit (32, say) of a person; by default every
+    person does, however many rows they have."""
 
     @classmethod
     def of(cls, discretisation: Discretisation) -> Self:
@@ -66,6 +72,7 @@ class TablePlan(SynthesisPlan):
             noise_multiplier=self.noise_multiplier,
             choices=self.choices,
             rows_per_unit=self.rows_per_unit,
+            weigh=self.weigh,
         )
         return (part,)
 
