@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import glob
 import os
+import re
 import shutil
 import sys
 from collections.abc import Sequence
@@ -151,6 +152,8 @@ def _file_kind(name: str) -> str:
     if path.suffix.lower() in _READERS and not glob.has_magic(name) and not path.is_dir():
         return _READERS[path.suffix.lower()]
     known = any(map(lake.file_kind, path.rglob("*"))) if path.is_dir() else glob.has_magic(name) or lake.file_kind(path)
+    if not known and not re.search(r"-v\d+$", name) and (path.suffix or path.is_file()):
+        raise lake.kind_error(path)
     return "table" if known else "minari"
 
 

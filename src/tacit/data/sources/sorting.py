@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -17,7 +17,7 @@ import numpy as np
 from tacit.data.ingest import EACH_EPISODE, EACH_TRANSITION, Ingest
 from tacit.data.sources import column_sql
 from tacit.data.sources.column_sql import Keyed
-from tacit.data.sources.engine import open_engine, query_batches
+from tacit.data.sources.engine import find_row, number_rows, open_engine, query_batches
 from tacit.data.sources.expressions import Expression, parse_expression
 from tacit.data.sources.files import Fields, declared_columns, refuse_unread_columns
 from tacit.data.sources.keyed import add_keys, are_keys
@@ -102,21 +102,34 @@ def read(
     refuse_unread_columns(table.name, tuple(table.kinds), options.fields or Fields.of(spec), spec)
     unit, unit_key = options.key_columns.get("unit"), options.unit_key
     with Ingest(spec, simulated=simulated, store=store, unit=unit, queried=table.queried, unit_key=unit_key) as ingest:
-        ingest.start(table.name, numbered=False)
+        first, block = 0, Block()
+
+        def place(row: int) -> str:
+            if not table.parts:
+                return table.name
+            with open_engine(None) as other:
+                numbered = number_rows(table)
+                (text, used), _ = _query(numbered, options, spec, other)
+            return find_row(add_keys(numbered, options.key_columns, options.unit_key), used, text, row)
+
+        # the end of an episode that goes on may lie one row before the block
+        ingest.start(table.name, lambda row: place(int(block["row"][max(row - first, 0)]) - (row < first)))
         with open_engine(store) as engine, contextlib.ExitStack() as stack:
             query, names = _query(table, options, spec, engine)
-            reader = _blocks(add_keys(table, options.key_columns, options.unit_key), query, names, spec, engine)
+            keyed = add_keys(table, options.key_columns, options.unit_key)
+            reader = _blocks(keyed, query, names, spec, engine, place)
             blocks: Iterator[Block] = stack.enter_context(
                 contextlib.closing(reader)
             )  # else Python closes it when it likes
             if options.times:
-                blocks = number_episodes(blocks, table.name)
+                blocks = number_episodes(blocks, place)
             if options.next is not None:
                 blocks = with_next(blocks, drop=options.next == "drop")
             for block in blocks:
                 columns = {name: block[name] for name in _FIELDS if name in block}
                 units = block.get("unit", options.unit)
                 ingest.add(columns, units, block.get("number", block["episode"]) if options.episode else None)
+                first += len(block["row"])
         return ingest.finish()
 
 
@@ -181,7 +194,7 @@ def _query(
     by = (options.owner, options.episode, *options.times)
     direct = [source for pairs in columns.values() for _, source in pairs if isinstance(source, str)]
     read = {name for made in (*expressions.values(), *moments.values(), *where, *qualify) for name in made.columns}
-    used = tuple(name for name in table.kinds if name in {*by, *direct, *read})
+    used = tuple(name for name in table.kinds if name in {*by, *direct, *read, column_sql.NUMBER})
     hidden = {of: column_sql.quote(column_sql.key(of)) for of in options.key_columns}
     numbers = set() if table.typed else _numbers(spec, fields)
     selected: list[str] = []
@@ -207,6 +220,7 @@ def _query(
             made_of = column_sql.column_order(table, name)
         times |= {f"{part}_{i}": text for part, text in made_of.items()}
     selected += [f"{text} AS {name}" for name, text in times.items()]
+    selected += [column_sql.quote(name) for name in used if name == column_sql.NUMBER]
     raw = [f"{column_sql.quote(name)} AS {column_sql.raw_column(name)}" for name in used]
     typed = [f"{column_sql.expression_column(table, of, of in numbers)} AS {column_sql.quote(of)}" for of in used]
     inner = f"SELECT {', '.join([*raw, *typed, *hidden.values()])} FROM source"
@@ -305,7 +319,12 @@ def _numbers(spec: PublicSpec, fields: Fields) -> set[str]:
 
 
 def _blocks(
-    table: SourceTable, query: tuple[str, tuple[str, ...]], names: Names, spec: PublicSpec, engine: Any
+    table: SourceTable,
+    query: tuple[str, tuple[str, ...]],
+    names: Names,
+    spec: PublicSpec,
+    engine: Any,
+    where: Callable[[int], str],
 ) -> Generator[Block]:
     """Fields of the rows, with "unit", "episode" and what orders them."""
     text, used = query
@@ -325,7 +344,7 @@ def _blocks(
                 if declared_columns(spec, target):
                     block[target] = {known: cells[name] for known, name in pairs}
                 elif target in ("terminations", "truncations"):
-                    block[target] = _flags(cells[pairs[0][1]], target, table)
+                    block[target] = _flags(cells[pairs[0][1]], target, block["row"], where)
                 else:
                     plain = [cells[name] for _, name in pairs]  # NaN, which is refused, of what is no number
                     numbers = [part if part.dtype != object else to_numbers(part) for part in plain]
@@ -369,13 +388,15 @@ def _numpy(column: Any) -> Array:
     return np.array([*column.to_pylist(), None], dtype=object)[:-1]
 
 
-def _flags(cells: Array, target: str, table: SourceTable) -> Array:
+def _flags(cells: Array, target: str, rows: Array, where: Callable[[int], str]) -> Array:
     """Zeros and ones of cells, which may be words."""
     if cells.dtype == object:
         words = {"true": 1.0, "false": 0.0}
         known = [words.get(cell.strip().lower(), cell) if isinstance(cell, str) else cell for cell in cells.tolist()]
         cells = to_numbers(np.array([*known, None], dtype=object)[:-1])
-    if ((cells != 0) & (cells != 1)).any():
+    wrong = (cells != 0) & (cells != 1)
+    if wrong.any():
         what, remedy = f"{target} is not boolean", "correct the data or leave the row out"
-        raise DataError(what, where=table.name, expected="True, False, 0 or 1", remedy=remedy)
+        place = where(int(rows[np.argmax(wrong)]))
+        raise DataError(what, where=place, expected="True, False, 0 or 1", remedy=remedy)
     return cells
