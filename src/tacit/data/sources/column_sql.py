@@ -27,18 +27,13 @@ def expression_column(table: SourceTable, name: str, number: bool) -> str:
     """A column as expressions see it: as numbers, where it is texts that ought to be some."""
     if not number:
         return quote(name)
-    missing, made = _number(table, name)
+    missing, made = number_parts(table, name)
     made = f"coalesce({made}, error('{PLACE}{list(table.kinds).index(name)}'))"
     return f"CASE WHEN {missing} THEN NULL ELSE nullif({made}, {NAN}) END"
 
 
-def is_no_number(table: SourceTable, name: str) -> str:
-    """Where a column of texts that ought to be numbers has one that is none."""
-    missing, made = _number(table, name)
-    return f"NOT ({missing}) AND {made} IS NULL"
-
-
-def _number(table: SourceTable, name: str) -> tuple[str, str]:
+def number_parts(table: SourceTable, name: str) -> tuple[str, str]:
+    """Where a column of texts that ought to be numbers misses, and its numbers, NULL of what is none."""
     text, words = f"trim({quote(name)})", ", ".join(f"'{word}'" for word in sorted(MISSING))
     number = f"TRY_CAST({with_decimal_point(table, text)} AS DOUBLE)"
     return f"{text} IS NULL OR {text} IN ({words})", number

@@ -78,8 +78,9 @@ def query_batches(table: SourceTable, used: Sequence[str], query: str, engine: A
         full = issubclass(kind, (duckdb.OutOfMemoryException, duckdb.IOException))
         if named is not None and int(named[1]) < len(table.kinds):
             name = list(table.kinds)[int(named[1])]
-            found, bad = column_sql.quote(column_sql.NUMBER), column_sql.is_no_number(table, name)
-            query = f"SELECT {found} FROM source WHERE {bad}"
+            missing, made = column_sql.number_parts(table, name)
+            chosen = column_sql.quote(column_sql.NUMBER)
+            query = f"SELECT {chosen} FROM source WHERE NOT ({missing}) AND {made} IS NULL"
             what = f"the column {name!r} has a cell that is not a number"
             where = find_row(number_rows(table), [name, column_sql.NUMBER], query, 0)
             wrong = DataError(what, where=where, expected="finite numbers", remedy=NUMBER_REMEDY)

@@ -104,10 +104,12 @@ def parse_expression(text: str, option: str, header: Sequence[str], unit: str | 
         odd = [quote(name) for name in words if _single_expression(_parse(name, engine)) is None]
         expected = "an expression such as -abs(pulse - 75) / 145"
         remedy = f"write the column {odd[0]} in double quotes, as it is a word of SQL" if odd else "correct it"
-        raise _expression_error(option, "this is no single SQL expression", expected, remedy)
+        what = "this is no column, and no single SQL expression"
+        raise DataError(what, where=option, expected=expected, remedy=remedy)
     columns: set[str] = set()
     for what in _faults(_prune(node), header, unit, columns.add):
-        raise _expression_error(option, what, "scalar functions of one row, and windows inside a unit", _REMEDY)
+        expected = "scalar functions of one row, and windows inside a unit"
+        raise DataError(what, where=option, expected=expected, remedy=_REMEDY)
     return Expression(frozenset(columns), tree)
 
 
@@ -223,7 +225,3 @@ def _settle(node: Any, used: Sequence[str], unit: tuple[str, str] | None, cast: 
         usual = {"type": "ORDER_DEFAULT", "null_order": "ORDER_DEFAULT"}
         column = {"class": "COLUMN_REF", "type": "COLUMN_REF", "alias": ""}
         node["orders"] += [{**usual, "expression": {**column, "column_names": [name]}} for name in used]
-
-
-def _expression_error(option: str, what: str, expected: str, remedy: str = "correct it") -> DataError:
-    return DataError(what, where=option, expected=expected, remedy=remedy)

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import datetime
 import os
-from collections.abc import Iterator, Mapping, Sequence
-from functools import partial
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tacit.data.sources import sorting
@@ -87,13 +86,13 @@ def open_table(frame: Any) -> SourceTable:
     reader = replace_errors(lambda: _reader(frame), wrong)
     require_distinct_names(reader.schema.names, NAME)
     kinds = {field.name: plain_type(field.type) for field in reader.schema}
-
-    def batches(reader: Any, wanted: Sequence[str]) -> Iterator[Any]:
-        return arrow_batches(reader, {name: kinds[name] for name in wanted}, wrong)
-
-    again = [(NAME, lambda wanted: batches(_reader(frame), wanted))] if hasattr(frame, "__len__") else []  # no stream
-    naive = {name: naive_type(kind) for name, kind in kinds.items()}
-    return SourceTable(NAME, naive, partial(batches, reader), parts=again)
+    again = [(NAME, lambda names: arrow_batches(_reader(frame), {name: kinds[name] for name in names}, wrong))]
+    return SourceTable(
+        NAME,
+        {name: naive_type(kind) for name, kind in kinds.items()},
+        lambda names: arrow_batches(reader, {name: kinds[name] for name in names}, wrong),
+        parts=again if hasattr(frame, "__len__") else (),  # no stream
+    )
 
 
 def _reader(frame: Any) -> Any:

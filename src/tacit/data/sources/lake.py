@@ -137,16 +137,14 @@ def open_table(sources: Sequence[str], style: tables.Style = tables.PLAIN) -> So
     ]
     agreed = common_types(first, others)
 
-    def read_part(path: Path, partition: Mapping[str, str], names: Sequence[str]) -> Iterator[Any]:
-        return _batches(path, partition, reader, {name: agreed[name] for name in names})
-
+    each = [(part[0].name, partial(_batches, *part, reader, agreed)) for part in parts]
     return SourceTable(
         name=first[0].name if not others else f"{len(files)} files",
         kinds={name: naive_type(kind) for name, kind in agreed.items()},
-        batches=lambda names: (batch for part in parts for batch in read_part(*part, names)),
+        batches=lambda names: (batch for _, read in each for batch in read(names)),
         typed=kind != "csv",
         decimal=style.decimal,
-        parts=[(part[0].name, partial(read_part, *part)) for part in parts],
+        parts=each,
     )
 
 
@@ -243,11 +241,13 @@ def _mismatch_error(path: Path, what: str) -> DataError:
     return DataError(what, where=path.name, expected="files that agree on names and types", remedy=remedy)
 
 
-def _batches(path: Path, partition: Mapping[str, str], reader: Reader, names: Mapping[str, Any]) -> Iterator[Any]:
-    """Record batches of a file, of the types that are asked for."""
+def _batches(
+    path: Path, partition: Mapping[str, str], reader: Reader, kinds: Mapping[str, Any], names: Sequence[str]
+) -> Iterator[Any]:
+    """Record batches of the columns of a file, of these types."""
     import pyarrow as pa
 
-    file_types = {name: kind for name, kind in names.items() if name not in partition}
+    file_types = {name: kinds[name] for name in names if name not in partition}
     wrong = tables.unreadable_error(path, _IN_WORDS[str(file_kind(path))])
 
     def build_batch(columns: Mapping[str, Any], rows: int) -> Any:

@@ -10,6 +10,7 @@ import contextlib
 import os
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Literal
 
 import numpy as np
@@ -186,11 +187,10 @@ def _query(
 ) -> tuple[tuple[str, tuple[str, ...]], Names]:
     """The query, the columns that it reads, and where its results go."""
     fields = options.fields or Fields.of(spec)
-    expressions, where, qualify = _expressions(table, options, spec, fields, engine)
+    parse = partial(parse_expression, header=tuple(table.kinds), unit=options.owner, engine=engine)
+    expressions, where, qualify = _expressions(parse, options, spec, fields)
     columns = _columns(table, options, spec, fields, expressions)
-    moments = {
-        text: _expression(text, "--time", table, options, engine) for text in options.times if text not in table.kinds
-    }
+    moments = {text: parse(text, "--time") for text in options.times if text not in table.kinds}
     by = (options.owner, options.episode, *options.times)
     direct = [source for pairs in columns.values() for _, source in pairs if isinstance(source, str)]
     read = {name for made in (*expressions.values(), *moments.values(), *where, *qualify) for name in made.columns}
@@ -248,17 +248,10 @@ def _order_query(query: str, keys: Mapping[str, Sequence[str]], times: Sequence[
     return f"SELECT * FROM ({query}) ORDER BY {', '.join([*unit, *episode, *times])}"
 
 
-def _expression(text: str, option: str, table: SourceTable, options: TableOptions, engine: Any) -> Expression:
-    return parse_expression(text, option, tuple(table.kinds), options.owner, engine)
-
-
 def _expressions(
-    table: SourceTable, options: TableOptions, spec: PublicSpec, fields: Fields, engine: Any
+    parse: Callable[[str, str], Expression], options: TableOptions, spec: PublicSpec, fields: Fields
 ) -> tuple[dict[tuple[str, str], Expression], list[Expression], list[Expression]]:
     """Checked expressions by field and name in the spec, and those of the rows that are read and kept."""
-
-    def parse(text: str, option: str) -> Expression:
-        return _expression(text, option, table, options, engine)
 
     expressions: dict[tuple[str, str], Expression] = {}
     for target, option, given in (

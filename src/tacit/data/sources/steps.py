@@ -106,19 +106,15 @@ def same_episode(block: Block, next_rows: Block) -> Array:
 
 def take_rows(block: Block, rows: Any) -> Block:
     """These rows of a block."""
-    return {name: _map_arrays(values, lambda part: part[rows]) for name, values in block.items()}
+    return {
+        name: {each: part[rows] for each, part in values.items()} if isinstance(values, dict) else values[rows]
+        for name, values in block.items()
+    }
 
 
 def _choose(mask: Array, first: Any, second: Any) -> Any:
-    """The entries of `first` in the rows of `own` [n], else those of `second`."""
+    """The entries of `first` where the mask is set [n], else those of `second`."""
     return _map_pairs(first, second, lambda a, b: np.where(mask.reshape(-1, *[1] * (a.ndim - 1)), a, b))
-
-
-def _map_arrays(values: Any, change: Callable[[Array], Array]) -> Any:
-    """An array, or the cells of each column, changed."""
-    if isinstance(values, dict):
-        return {name: change(part) for name, part in values.items()}
-    return change(values)
 
 
 def _map_pairs(first: Any, second: Any, change: Callable[[Array, Array], Array]) -> Any:

@@ -214,7 +214,7 @@ def csv_header(path: Path, style: Style = PLAIN) -> list[str]:
     if len(names) == 1 and other is not None:
         what = f"the first line is one column, with the separator {other!r} in it"
         expected = f"columns between which {separator!r} stands"
-        remedy = f'give --separator "{other}" (in Python, read it with pandas and Trajectories.from_frame)'
+        remedy = f'give --separator "{other}" (in Python separator=, or read it with pandas)'
         raise DataError(what, where=path.name, expected=expected, remedy=remedy)
     if wrong and (first is None or wrong[1] == 0):  # the header alone is read, and nothing said of its rows
         raise row_error(path.name, wrong)
@@ -268,7 +268,7 @@ def csv_chunks(
                 text,
                 sep=text.separator,
                 usecols=lambda name: name in wanted,
-                dtype=dict.fromkeys(ids, "str"),
+                dtype=dict.fromkeys(ids if style.decimal == "." else wanted, "str"),
                 keep_default_na=False,
                 na_values={name: sorted(MISSING) for name in wanted.difference(ids)},  # a label may say NA
                 index_col=False,
@@ -288,6 +288,8 @@ def csv_chunks(
                 if name in ids:
                     out[name] = column.astype(object).where(column.notna(), None).to_numpy(dtype=object)
                     continue
+                if style.decimal == "," and name not in ids:
+                    column = column.str.translate({ord(","): ".", ord("."): ","})  # no number has both
                 if column.dtype.kind not in "biuf":
                     numbers = to_numbers(column.astype(object))
                     if column.notna().all() and set(column.unique()) <= {True, False, "True", "False"}:
@@ -336,7 +338,9 @@ def parquet_chunks(path: Path, names: Sequence[str], ids: Sequence[str]) -> Iter
     with open_parquet(path, ids) as file:
         present = [name for name in dict.fromkeys((*names, *ids)) if name in file.schema_arrow.names]
         for name in present:  # before a page is unpacked: a short dictionary may hold long words
-            if name not in ids and not _is_numeric(file.schema_arrow.field(name).type):
+            kind, types = file.schema_arrow.field(name).type, pa.types
+            number = types.is_integer(kind) or types.is_floating(kind) or types.is_boolean(kind)
+            if name not in ids and not number:
                 raise _number_error(path, name, 1)
         batches = file.iter_batches(batch_size=CHUNK, columns=present)
         row = 0
@@ -369,12 +373,6 @@ def parquet_chunks(path: Path, names: Sequence[str], ids: Sequence[str]) -> Iter
                     out[name] = column.to_numpy(zero_copy_only=False)
             row += batch.num_rows
             yield out
-
-
-def _is_numeric(kind: Any) -> bool:
-    import pyarrow as pa
-
-    return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_boolean(kind))
 
 
 def open_parquet(path: Path, ids: Sequence[str] = ()) -> Any:
