@@ -64,9 +64,10 @@ def translate_options(narrator: Narrator, verb: str = "", words: Container[str] 
         yield
     except TacitError as error:
         parts = {name: getattr(error, name) for name in ("what", "where", "expected", "remedy")}
-        field = re.match(r"((?:\w+\.)*(\w+)) is ", error.what) if error.where == "plan" else None
-        word = "range" if field and field[2] == "return_range" else field[2] if field else ""
-        if field and word in words:
+        field = re.match(r"([\w.]+) is ", error.what) if error.where == "plan" else None
+        names = field[1].replace("return_range", "range").split(".") if field else []
+        word = next((name for name in reversed(names) if name in words), "")
+        if field and word:
             parts |= {"what": f"{option_flag(word)}{error.what[field.end(1) :]}", "where": verb}
             parts["remedy"] = error.remedy.replace(field[1], option_flag(word))
         elif not isinstance(narrator, SilentNarrator):
