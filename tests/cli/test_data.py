@@ -366,6 +366,8 @@ def test_propensities_are_imported_under_their_name(
         (("a.csv",), ("--spec", "spec.json", "--fields", "pulse=a"), 2, "'pulse=a' does not name the columns"),
         (("one-v0",), ("--fields", "rewards=a"), 2, "--fields has no meaning here"),
         (("a.xlsx",), (), 6, "files of the kind .xlsx are not read"),
+        (("a.xlsx",), ("--time", "day"), 6, "files of the kind .xlsx are not read"),
+        (("a.csv.bz2",), ("--time", "day"), 6, "files of the kind .bz2 are not read"),
     ],
 )
 def test_bad_words_are_refused(

@@ -99,7 +99,7 @@ def test_the_policy_is_evaluated_on_memories(run: Path, logs: Path, capsys: pyte
         (["--memory", "1:mean", "1:now"], "each column once"),
         (["--memory", "pulse:mean"], "--memory names the unknown column 'pulse'"),
         (["--columns", "9"], "--columns names the unknown column '9'"),
-        (["--columns", "0", "--value-columns", "3"], "value_columns"),
+        (["--columns", "0", "--value-columns", "3"], "--value-columns is (3,)"),
         (["--advice", "1.5"], "advice"),
     ],
 )

@@ -205,8 +205,8 @@ def test_public_records_start_the_training(
         (("--delta", "0"), "delta is 0.0; expected a number in (0, 1)"),
         (("--epsilon", "-1"), "epsilon is -1.0; expected a finite number > 0"),
         (("--expected-batch-size", "201"), "denoiser.sampling_rate is 1.005; expected a probability in (0, 1]"),
-        (("--clip-norm", "0"), "denoiser.clip_norm is 0.0; expected a finite number > 0"),
-        (("--steps", "0"), "denoiser.steps is 0"),
+        (("--clip-norm", "0"), "--clip-norm is 0.0; expected a finite number > 0"),
+        (("--steps", "0"), "--steps is 0"),
     ],
 )
 def test_bad_input_costs_nothing(

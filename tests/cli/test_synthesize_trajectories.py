@@ -186,7 +186,7 @@ def test_a_person_with_a_thousand_times_the_others_data_is_one_person(tmp_path: 
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (("--fragments-per-unit", "0"), "fragments_per_unit is 0; expected at least one fragment a unit"),
+        (("--fragments-per-unit", "0"), "--fragments-per-unit is 0; expected at least one fragment a unit"),
         (("--horizon", "0"), "horizon is 0; expected a whole number >= 1"),
         (("--longest", "0"), "longest is 0; expected a whole number >= 1"),
         (("--network", "unet", "--horizon", "6"), "four tokens or a multiple: a U-Net halves them twice"),

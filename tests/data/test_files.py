@@ -355,3 +355,18 @@ def test_a_file_of_another_separator_is_named_as_one_before_its_rows_are_counted
     (tmp_path / "a.csv").write_text('"who";"x"\n"a";"2,5"\n"b";"3,5"\n')
     with pytest.raises(DataError, match='give --separator ";"'):
         list(tables.csv_chunks(tmp_path / "a.csv", ["x"], ["who"]))
+
+
+def test_runs_of_white_space_part_cells(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    style = tables.Style(separator="space")
+    (tmp_path / "a.txt").write_text('  who   x \n"Ann  B" \t 1\n\nb  2.5  \n')
+    for block in (1, 2, 3, tables.BLOCK):
+        monkeypatch.setattr(tables, "BLOCK", block)
+        (chunk,) = tables.csv_chunks(tmp_path / "a.txt", ["x"], ["who"], style)
+        assert (chunk["who"].tolist(), chunk["x"].tolist()) == (["Ann  B", "b"], [1, 2.5])
+    for row in ("b 2 3", "b", 'b "2', 'b 2"3"'):
+        (tmp_path / "a.txt").write_text(f"who x\r\na 1\r\n{row}\r\n", newline="")
+        with pytest.raises(DataError, match=r"a.txt, row 2: a (row has (more|fewer) cells than the header|quote)"):
+            list(tables.csv_chunks(tmp_path / "a.txt", ["x"], ["who"], style))
+    with pytest.raises(DataError, match='give --separator "space"'):
+        tables.csv_header(tmp_path / "a.txt")

@@ -16,6 +16,7 @@ import pytest
 from tests.data.test_mobility import DAY, GRID, UTC
 
 from tacit.data.mobility import UNIX, from_points
+from tacit.data.sources.tables import Style
 from tacit.errors import DataError, FileError
 
 CANARY = "Ursula-4711"
@@ -163,3 +164,17 @@ def test_rows_that_do_not_fit_their_header_are_refused(lines: tuple[str, ...], w
     (tmp_path / "a.csv").write_text("\n".join(("user,time,lat,lon", *lines)))
     with pytest.raises(DataError, match=what):
         from_points(tmp_path / "a.csv", GRID, UTC, recorded="UTC")
+
+
+def test_csv_files_are_read_as_they_are_written(tmp_path: Path) -> None:
+    written = DAY.assign(name="\u00e9")
+    written.to_csv(tmp_path / "a.csv", sep=";", decimal=",", encoding="cp1252", index=False)
+    style = Style(separator=";", decimal=",", encoding="cp1252")
+    assert from_points(tmp_path / "a.csv", GRID, UTC, recorded="UTC", style=style).cells.tolist() == WANTED
+    with pytest.raises(DataError, match='give --separator ";"'):
+        from_points(tmp_path / "a.csv", GRID, UTC, recorded="UTC")
+    DAY.to_csv(tmp_path / "a.csv", sep=";", index=False)  # with points, which no number has where commas are decimal
+    with pytest.raises(DataError, match=r"a\.csv, row 1: the column 'lat' has a cell that is not a number"):
+        from_points(tmp_path / "a.csv", GRID, UTC, recorded="UTC", style=style)
+    DAY.to_csv(tmp_path / "b.tsv", sep="\t", index=False)
+    assert from_points(tmp_path / "b.tsv", GRID, UTC, recorded="UTC").cells.tolist() == WANTED

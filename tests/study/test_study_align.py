@@ -65,3 +65,16 @@ def test_preferences_steer_without_a_reward(words: dict[str, Any], tmp_path: Pat
 def test_texts_have_no_columns_for_other_verbs(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="there are no records"):
         study_of(tmp_path, "author,text", "p#,a").plan("improve", epsilon=1.0, gamma=1.0, horizon=2)
+
+
+def test_texts_are_read_as_their_file_is_written(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("author;text\np1;\u00e9t\u00e9\n", encoding="cp1252")
+    (tmp_path / "study.toml").write_text(
+        'records = "a.csv"\nunit = "author"\npopulation = 60\nbudget_epsilon = 4.0\nbudget_sampled = 1\n[reading]\n'
+        'text = "text"\nseparator = ";"\nencoding = "cp1252"\n'
+    )
+    texts = tacit.Study.open(tmp_path / "study.toml").curator.source.texts
+    assert texts is not None
+    assert texts.rows() == [("p1", ("\u00e9t\u00e9",))]
+    with pytest.raises(DataError, match="decimal= has no meaning for such records"):
+        study_of(tmp_path, "author,text", "p#,a", decimal=",")

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 
 import tacit
@@ -104,3 +105,30 @@ def test_other_records_are_not_imitated(days: Days, tmp_path: Path) -> None:
     days.trajectories(simulated=True).save(tmp_path / "rows")
     with pytest.raises(PlanError, match="these records do not say where people were"):
         tacit.Study(tmp_path / "rows", **WORDS).plan("imitate", epsilon=1.0)
+
+
+def test_files_of_points_are_read_as_they_are_written(tmp_path: Path) -> None:
+    clock = [f"2024-01-0{day + 1}T{slot // 2:02}:{slot % 2 * 30:02}:00Z" for day in range(3) for slot in range(48)]
+    table = pd.DataFrame({"rider": "r1", "time": clock, "lat": 39.9, "lon": [116.3, 116.4] * 72})
+    table.to_csv(tmp_path / "a.csv", index=False)
+    table.to_csv(tmp_path / "b.csv", index=False, sep=";", decimal=",", encoding="utf-16")
+    words: dict[str, Any] = {**WORDS, "box": BOX, "degrees": 0.01, "zone": "UTC", "simulated": True}
+    style = {"separator": ";", "decimal": ",", "encoding": "utf-16"}
+    found = []
+    for name, more in (("a.csv", {}), ("b.csv", style)):
+        movement = tacit.Study(tmp_path / name, **words, **more).curator.source.movement
+        assert movement is not None
+        assert movement.days is not None
+        found.append(movement.days().cells.tolist())
+    assert found[0] == found[1]
+    with pytest.raises(PlanError, match=r"decimal= has no meaning here; expected CSV files"):
+        tacit.Study(tmp_path / "a.parquet", **words, decimal=",")
+    (tmp_path / "study.toml").write_text(
+        'records = "b.csv"\nunit = "rider"\npopulation = 60\nbudget_epsilon = 4.0\nbudget_sampled = 1\n[reading]\n'
+        'box = [39.76, 116.22, 40.04, 116.58]\ndegrees = 0.01\nzone = "UTC"\nsimulated = true\n'
+        'separator = ";"\ndecimal = ","\nencoding = "utf-16"\n'
+    )
+    movement = tacit.Study.open(tmp_path / "study.toml").curator.source.movement
+    assert movement is not None
+    assert movement.days is not None
+    assert movement.days().cells.tolist() == found[0]

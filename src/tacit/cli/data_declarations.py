@@ -123,7 +123,8 @@ class DataImport:
         time: column that orders the rows of an episode: numbers, or dates and times as 2024-12-31 14:05; a unit's rows
             may then lie in several files. A second --time orders the rows that the first leaves equal. Other dates are
             SQL expressions: "try_strptime(day, '%d.%m.%Y')".
-        separator: what stands between the cells of a CSV file: ";", "|" or tab, say; "," without it.
+        separator: what stands between the cells of a CSV file: ";", "|", tab or space (runs of white space), say;
+            without it ",", and tabs in files called .tsv or .txt.
         decimal: decimal sign of the numbers in a CSV file, where it is ",".
         encoding: of a CSV file that is not UTF-8: cp1252, latin-1, utf-16.
         missing: text in a CSV file that says that nothing is known, such as "n.a.", beside empty cells, NA and null.
@@ -221,7 +222,8 @@ class New:
     What only you know, and no option says, is asked for: the unit, the population and the budget.
 
     Args:
-        records: .csv, .csv.gz, .parquet or .arrow file, a folder of such files, or one that `tacit data import` wrote.
+        records: .csv, .csv.gz, .tsv, .parquet or .arrow file, a folder of such files, or one that `tacit data import`
+            wrote.
         unit: the column that says whose a row is; of an imported folder, what one unit is.
         population: how many units there could be, as the public knows; never counted from the data.
         budget_epsilon: what all releases together may cost; it is final.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import glob
 import os
+import re
 import shutil
 import sys
 from collections.abc import Sequence
@@ -151,6 +152,8 @@ def _file_kind(name: str) -> str:
     if path.suffix.lower() in _READERS and not glob.has_magic(name) and not path.is_dir():
         return _READERS[path.suffix.lower()]
     known = any(map(lake.file_kind, path.rglob("*"))) if path.is_dir() else glob.has_magic(name) or lake.file_kind(path)
+    if not known and not re.search(r"-v\d+$", name) and (path.suffix or path.is_file()):
+        raise lake.kind_error(path)
     return "table" if known else "minari"
 
 
@@ -256,7 +259,11 @@ def new(command: New) -> None:
     if names:
         say(f"Columns: {', '.join(names)}.")
     given = {name: getattr(command, name) for name in _QUESTIONS}
-    answers = {name: _ask(name) if answer is None else answer for name, answer in given.items()}
+    asks = sys.stdin.isatty() and sys.stdout.isatty()
+    answers = {
+        name: (input(_QUESTIONS[name]).strip() or None) if answer is None and asks else answer
+        for name, answer in given.items()
+    }
     absent = [name for name, answer in answers.items() if answer is None]
     expected = {
         "unit": "a column, or what one unit is",
@@ -278,13 +285,14 @@ def new(command: New) -> None:
     if bounds is not None and not bounds.exists():
         plain_files.write(bounds, spec_files.template(names))
         say(f"Wrote {bounds}: fill it in from the documentation of the records, never from their cells.")
-    records, spec = (None if path is None else _relative_path(path, command.out) for path in (command.records, bounds))
+    records, spec = (  # as a file beside the study's names them
+        None
+        if path is None
+        else Path(path if path.is_absolute() else os.path.relpath(path, command.out.parent)).as_posix()
+        for path in (command.records, bounds)
+    )
     plain_files.write(command.out, files.template(str(records), unit, int(population), budget, sampled, spec, style))
     say(f"Wrote {command.out}. Next: tacit check")
-
-
-def _ask(name: str) -> str | None:
-    return (input(_QUESTIONS[name]).strip() or None) if sys.stdin.isatty() and sys.stdout.isatty() else None
 
 
 def _number(answers: dict[str, object], name: str) -> float:
@@ -294,14 +302,9 @@ def _number(answers: dict[str, object], name: str) -> float:
             return number
     except (ValueError, OverflowError):
         pass
-    what = f"{name} is {str(answers[name])[:40]!r}"
+    what = f"{option_flag(name)} is {str(answers[name])[:40]!r}"
     expected = {"population": "a whole number > 0", "budget_epsilon": "a number > 0"}.get(name, "a number from 0 to 1")
     raise PlanError(what, where="new", expected=expected, remedy="say it in digits")
-
-
-def _relative_path(path: Path, out: Path) -> str:
-    """A path as a file beside `out` names it."""
-    return path.as_posix() if path.is_absolute() else Path(os.path.relpath(path, out.parent)).as_posix()
 
 
 def check(command: Check) -> None:

@@ -99,6 +99,9 @@ class TextsCommand(VerbCommand):
         text: column with the texts, or with the prompts of completions.
         unit_key: what ids are that differ by case or form alone: different people (exact, which certificates say) or
             one (folded); they are refused without it.
+        separator: what stands between the cells: ";", "|" or tab, say; by default ",", and tabs in files called .tsv or
+            .txt.
+        encoding: of a file that is not UTF-8: cp1252, latin-1, utf-16.
         simulated: declare that no text is a real person's.
         out: folder of the run; it will hold nothing private but what lies under OUT/private/.
     """
@@ -107,11 +110,13 @@ class TextsCommand(VerbCommand):
     out: Path
     text: str
     unit_key: UnitKey | None = None
+    separator: str | None = None
+    encoding: str | None = None
     simulated: bool = False
 
     def study(self, lead: Lead) -> Study:
         """The study that the words name."""
-        reading: dict[str, Any] = {"text": self.text, "unit_key": self.unit_key, "simulated": self.simulated}
+        reading = {name: getattr(self, name) for name in ("text", "unit_key", "separator", "encoding", "simulated")}
         return Study(self.data, **_study_words(self), **reading, narrator=console.ConsoleNarrator(), lead=lead)
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -64,9 +64,8 @@ class Ingest:
         self._units, self._episodes = Codes(), Codes()
         self._fitted = {name: _Range() for name in ("observations", "next_observations")}
         self._inside_bounds: dict[str, Array] = {}
-        self._where, self._row, self._first_unit = "Trajectories", 0, 0
-        self._rows_are_named = True
-        self._last: tuple[int, int | None, bool] | None = None  # unit code, episode code, done: of the last row
+        self._last: tuple[int, int | None, bool] | None  # unit code, episode code, done: of the last row
+        self.start("Trajectories")
         self._total, self._grouped = 0, True
         self._kinds: dict[str, str] = {}
         self._owner: UnitKind = "id"
@@ -87,10 +86,11 @@ class Ingest:
         if kind is not None:
             self._sink.abort()
 
-    def start(self, where: str, *, numbered: bool = True) -> None:
+    def start(self, where: str, place: Callable[[int], str] | None = None) -> None:
         """The chunks that follow come from this file; a unit belongs to one file only, an episode too."""
+        # place: row of those that follow -> its file and number, where they are not in its order
         self._where, self._row, self._first_unit = where, 0, self._units.count
-        self._rows_are_named = numbered
+        self._place = place or (lambda row: f"{where}, row {row + 1}")
         self._episodes, self._last = Codes(), None
 
     def add(self, columns: Mapping[str, Any], units: Any, episodes: Any = None) -> None:
@@ -271,8 +271,7 @@ class Ingest:
             starts |= changes
         early = ~starts & np.append(last_done, done[:-1])
         if early.any() and not self._early:
-            row = f", row {self._row + int(np.argmax(early))}" if self._rows_are_named else ""
-            self._early_where = self._where + row
+            self._early_where = self._place(self._row + int(np.argmax(early)) - 1)
         self._early += int(early.sum())
         self._grouped &= bool(np.all(np.diff(codes) >= 0)) and int(codes[0]) >= last_unit
         self._last = (int(codes[-1]), None if runs is None else int(runs[-1]), bool(done[-1]))
@@ -427,10 +426,10 @@ class Ingest:
             raise DataError(what, where=self._where, expected=expected, remedy=remedy)
 
     def _error(self, what: str, expected: str, row: int | None = None, *, remedy: str | None = None) -> DataError:
-        if row is None or not self._rows_are_named:
+        if row is None:
             return DataError(what, where=self._where, expected=expected, remedy=remedy or "correct the data")
-        where = f"{self._where}, row {self._row + row + 1}"
-        return DataError(what, where=where, expected=expected, remedy=remedy or "correct the data or leave the row out")
+        where, remedy = self._place(self._row + row), remedy or "correct the data or leave the row out"
+        return DataError(what, where=where, expected=expected, remedy=remedy)
 
 
 class _Range:

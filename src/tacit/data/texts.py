@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import csv
+import io
 import math
 from dataclasses import dataclass
 from pathlib import Path
 
 from tacit.data import unit_keys
-from tacit.errors import DataError, FileError
+from tacit.data.sources.tables import CSV, PLAIN, Style, csv_header, unreadable_error
+from tacit.errors import DataError
 from tacit.units import UnitKey
 
 __all__ = ["Texts"]
+
+_ROWS = "an id in every row, as texts of nobody are not one person's, and a cell for each column"
 
 
 @dataclass(frozen=True)
@@ -23,54 +27,66 @@ class Texts:
         unit: column of the people's ids.
         text: column of the texts.
         unit_key: what ids are that differ by case or form alone (see `tacit.data.unit_keys`).
+        style: how the file is written.
     """
 
     path: Path
     unit: str
     text: str
     unit_key: UnitKey | None = None
+    style: Style = PLAIN
 
     def rows(self, *columns: str) -> list[tuple[str, tuple[str, ...]]]:
         """The key of each row's id, with its text and what is in these columns, in the order of the file.
 
         Raises:
-            FileError: the file is missing or damaged.
-            DataError: a column is missing or there twice, a row has no id, no text, another number of cells than the
-                header or a line break where no text is, or two ids differ by case or form alone.
+            FileError: the file is missing or damaged, or written in another way.
+            DataError: a column is missing or there twice, a row has no id, another number of cells than the header, a
+                line break where no text is or a text that may be several rows, or two ids differ by case or form alone.
         """
-        found, bad, where = list[tuple[str, tuple[str, ...]]](), "", str(self.path)
+        header, names = csv_header(self.path, self.style), (self.unit, self.text, *columns)
+        if absent := [name for name in names if name not in header]:
+            expected, remedy = f"a header with {', '.join(map(repr, names))}", "name the columns as the header does"
+            raise DataError(f"there is no column {absent[0]!r}", where=self.path.name, expected=expected, remedy=remedy)
+        whose, *places = map(header.index, names)
+        found, bad, expected = list[tuple[str, tuple[str, ...]]](), "", _ROWS
         try:
-            with self.path.open(encoding="utf-8-sig", newline="") as file:
-                rows = csv.reader(file, strict=True)
-                header, names = next(rows, []), (self.unit, self.text, *columns)
-                stripped = [name.strip() for name in header]
-                if any(header.count(name) != 1 or stripped.count(name.strip()) != 1 for name in names):
-                    what = "a column is missing, or there twice"
-                    expected = f"a header with {', '.join(map(repr, names))}, each once"
-                    remedy = "name the columns as the header spells them"
-                    raise DataError(what, where=where, expected=expected, remedy=remedy)
-                whose, *places = map(header.index, names)
-                for number, row in enumerate((row for row in rows if row), start=2):
+            with self.style.open(self.path) as stream:
+                lines = io.TextIOWrapper(io.BufferedReader(stream), "utf-8-sig", "surrogateescape", newline="")
+                texts = (line for line in lines if line.encode())  # which fails on bytes that were no text
+                rows = csv.reader(texts, delimiter=stream.separator, strict=True)
+                next(row for row in rows if row)
+                for row in (row for row in rows if row):
+                    stream.reset_counts()
                     if len(row) != len(header):
-                        bad = f"row {number} has more or fewer cells than the header"
+                        bad = "the row has more or fewer cells than the header"
                         break
                     if any("\n" in cell or "\r" in cell for i, cell in enumerate(row) if i not in places):
-                        bad = f"row {number} has a line break in a cell that is no text"
+                        bad = "the row has a line break in a cell that is no text"
                         break
                     try:
                         key = unit_keys.key(row[whose], self.unit_key)
                     except unit_keys.NoKey:
-                        bad = f"row {number} has no id"
+                        bad = "the row has no id"
                         break
                     found.append((key, tuple(row[place] for place in places)))
-        except (OSError, UnicodeDecodeError, csv.Error):
-            expected = "a CSV file in UTF-8 with a header"
-            what, remedy = "the file cannot be read", "check the path"
-            raise FileError(what, where=where, expected=expected, remedy=remedy) from None
+        except csv.Error:
+            bad = "a quote is not closed, stands within a cell, or opens a very long one"
+        except UnicodeEncodeError:
+            bad, expected = "the row is not written in UTF-8", "UTF-8, or what --encoding names (such as cp1252)"
+        except Exception:  # no list of what decompressors raise would be whole
+            raise unreadable_error(self.path, CSV) from None
+        spaced = any(len(key.split()) > 1 for key, _ in found)
+        number = len(found) + 1
+        for i, (_, written) in enumerate(found, start=1):
+            for place, text in zip(places, written, strict=True):
+                if not bad and _may_hide_rows(text, whose, place, len(header), stream.separator, spaced):
+                    number, bad = i, "the lines of a text could be rows of other people, in stray quotes"
+                    expected = "texts of several lines that are no rows of the table"
         if bad:
-            expected = "an id in every row, as texts of nobody are not one person's, and a cell for each column"
-            raise DataError(bad, where=where, expected=expected, remedy="correct the row, or leave it out of the file")
-        unit_keys.require_no_twins((key for key, _ in found), where, self.unit_key)
+            remedy = "correct the row, leave it out, or write its text in one line"
+            raise DataError(bad, where=f"{self.path.name}, row {number}", expected=expected, remedy=remedy)
+        unit_keys.require_no_twins((key for key, _ in found), str(self.path), self.unit_key)
         return found
 
     def ratings(self, completion: str, rating: str) -> list[tuple[str, tuple[str, str, float]]]:
@@ -80,17 +96,26 @@ class Texts:
             FileError, DataError: as for `rows`, and where a rating is no number.
         """
         found = list[tuple[str, tuple[str, str, float]]]()
-        for row, (person, (text, done, number)) in enumerate(self.rows(completion, rating), start=2):
+        for row, (person, (text, done, number)) in enumerate(self.rows(completion, rating), start=1):
             try:
                 value = float(number)
             except ValueError:
                 value = math.nan
             if not math.isfinite(value):
                 expected = "a finite number in every row, such as 1 for a thumb up and 0 for one down"
-                where, remedy = (
-                    f"{self.path}, column {rating}",
-                    "leave out rows without one, and write words as numbers",
-                )
-                raise DataError(f"row {row}: a rating is no number", where=where, expected=expected, remedy=remedy)
+                what, where = f"a rating in {rating!r} is no number", f"{self.path.name}, row {row}"
+                remedy = "leave out rows without one, and write words as numbers"
+                raise DataError(what, where=where, expected=expected, remedy=remedy)
             found.append((person, (text, done, value)))
         return found
+
+
+def _may_hide_rows(text: str, whose: int, place: int, cells: int, separator: str, spaced: bool) -> bool:
+    """Whether the lines of a text would be rows of the table, had the quotes around it strayed there."""
+    # spaced: whether ids have spaces in them; where none has, what has one is prose
+    lines = [line.split(separator) for line in text.splitlines() if line]
+    if len(lines) < 2:
+        return False
+    rows = [[""] * place + lines[0], *lines[1:-1], lines[-1] + [""] * (cells - 1 - place)]
+    ids = [row[whose].split() for row in rows[(whose < place) : len(rows) - (whose > place)] if whose < len(row)]
+    return all(len(row) == cells for row in rows) and all(spaced or len(words) == 1 for words in ids)

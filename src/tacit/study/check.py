@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tacit.errors import FileError, TacitError
+from tacit.errors import TacitError
 from tacit.study.account import require_name
 from tacit.study.file import PATHS, StudyFile, content
 from tacit.study.file import faults as faults_of
@@ -165,12 +165,9 @@ def read_header(table: Path, reading: Mapping[str, Any]) -> dict[str, Any]:
     from tacit.data.sources import lake
     from tacit.data.sources.tables import Style
 
-    inside = sorted(path for path in table.rglob("*") if lake.file_kind(path)) if table.is_dir() else [table]
-    if not inside:
-        expected, remedy = "tables such as .csv or .parquet", "check the path"
-        raise FileError("the folder holds no tables", where=str(table), expected=expected, remedy=remedy)
+    (first, _), *_ = lake.list_files([str(table)])
     style = {name: reading[name] for name in ("separator", "encoding") if name in reading}
-    return lake.read_header(inside[0], Style(**style))
+    return lake.read_header(first, Style(**style))
 
 
 def _balance(file: StudyFile, notes: list[str]) -> Iterator[str]:

@@ -27,14 +27,15 @@ Kind = Literal["city", "points", "plt", "cells"]
 _REGION = ("box", "cell", "degrees", "grid")
 _RULES = ("carry", "observed", "outside", "untidy")
 _COLUMNS = ("time", "lat", "lon", "pattern", "recorded")
+_STYLE = ("separator", "decimal", "encoding")
 _MEANINGLESS: dict[Kind, tuple[tuple[str, ...], str]] = {
     "city": (
-        (*_REGION, "zone", *_COLUMNS, *_RULES, "fewest", "unit_key", "simulated"),
+        (*_REGION, "zone", *_COLUMNS, *_STYLE, *_RULES, "fewest", "unit_key", "simulated"),
         "it with records: a city has its own grid and whole days",
     ),
     "points": (("preset",), "--city"),
-    "plt": (("preset", *_COLUMNS), "files of points: PLT files have columns and times of their own"),
-    "cells": (("preset", "zone", *_COLUMNS, *_RULES), "points: the days of an .npz file are cut already"),
+    "plt": (("preset", *_COLUMNS, *_STYLE), "files of points: PLT files have columns and times of their own"),
+    "cells": (("preset", "zone", *_COLUMNS, *_STYLE, *_RULES), "points: the days of an .npz file are cut already"),
 }
 option_error, no_effect_error = partial(words.option_error, "imitate"), partial(words.no_effect_error, "imitate")
 CITY_DAYS = 20
@@ -83,9 +84,9 @@ class Whereabouts:
     """Records of where people were, and the public rules by which they become days.
 
     Args:
-        source: records of where people were: files of points (.csv, .csv.gz, .parquet, .gpkg; all rows of a person in
-            one of them), a folder of GeoLife's PLT files, or an .npz file of days that are cut already. Without it,
-            give --city.
+        source: records of where people were: files of points (.csv, .csv.gz, .tsv, .txt, .parquet, .gpkg; all rows of
+            a person in one of them), a folder of GeoLife's PLT files, or an .npz file of days that are cut already.
+            Without it, give --city.
         city: simulate so many people of an invented city instead of reading records.
         preset: how restless they are: telecom (most half-hours are stays) or geolife.
         days: days of each person of a city.
@@ -100,6 +101,10 @@ class Whereabouts:
         lat: column of latitudes; without one, the points of a GeoPackage or GeoParquet file are taken.
         lon: column of longitudes.
         pattern: strptime pattern of the times; by default ISO 8601.
+        separator: what stands between the cells of a CSV file: ";", "|", tab or space, say; by default ",", and tabs in
+            files called .tsv or .txt.
+        decimal: decimal sign of the numbers in a CSV file, where it is ",".
+        encoding: of a CSV file that is not UTF-8: cp1252, latin-1, utf-16.
         carry: half-hours for which the last place goes on where nothing is recorded.
         observed: half-hours with a record that a day needs.
         fewest: whole days that a person needs; others add nothing, and stay in the population.
@@ -126,6 +131,9 @@ class Whereabouts:
     lat: str | None = None
     lon: str | None = None
     pattern: str | None = None
+    separator: str | None = None
+    decimal: str | None = None
+    encoding: str | None = None
     carry: int | None = None
     observed: int | None = None
     fewest: int | None = None
@@ -197,12 +205,17 @@ class Whereabouts:
 
     def _require_consistent(self, kind: Kind) -> None:
         from tacit.data.mobility.points import UNIX, require_zone
+        from tacit.data.sources.tables import Style
 
         words.require_minimum("imitate", vars(self), seed=0, days=1, city=2, fewest=1)
         names, expected = _MEANINGLESS[kind]
         for name in names:
             if getattr(self, name) not in (None, False):
                 raise no_effect_error(name, expected)
+        style = self._given_options(*_STYLE)
+        Style(**style)
+        if style and kind == "points" and any(path.suffix.lower() in (".parquet", ".gpkg") for path in self.source):
+            raise no_effect_error(next(iter(style)), "CSV files")
         for name in ("zone", "recorded"):
             value = getattr(self, name)
             try:
@@ -229,6 +242,7 @@ class Whereabouts:
 
     def _read_days(self, kind: Kind, grid: Grid, unit: str) -> Days:
         from tacit.data.mobility import Rules, from_cells, from_plt, from_points
+        from tacit.data.sources.tables import Style
         from tacit.study import simulators
 
         if kind == "city":
@@ -247,7 +261,8 @@ class Whereabouts:
                 rules = dataclasses.replace(rules, days=self.fewest)
             if kind == "plt":
                 return from_plt(self.source, grid, rules)
-            return from_points(self.source, grid, rules, user=unit, **self._given_options(*_COLUMNS))
+            style = Style(**self._given_options(*_STYLE))
+            return from_points(self.source, grid, rules, user=unit, style=style, **self._given_options(*_COLUMNS))
 
     def _given_options(self, *names: str) -> dict[str, Any]:
         return {name: value for name in names if (value := getattr(self, name)) is not None}
@@ -267,8 +282,8 @@ def _file_kind(path: Path) -> Kind:
         return "cells"
     if path.is_dir() or not path.suffix:
         return "plt"
-    expected = "a .csv, .csv.gz, .parquet, .gpkg or .npz file, or a folder of PLT files"
-    remedy = "rename the file, or convert it"
+    expected = f"a file that is called {', '.join(SUFFIXES)} or .npz, or a folder of PLT files"
+    remedy = "convert it to CSV with columns of ids, times, latitudes and longitudes"
     raise FileError("the file is of no known kind", where=str(path), expected=expected, remedy=remedy)
 
 

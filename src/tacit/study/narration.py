@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Container, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from typing import Protocol
 
 from tacit.errors import TacitError
+from tacit.study.words import option_flag
 
 Advance = Callable[..., None]
 """Called with (done, total, ...); what follows is not shown."""
@@ -46,8 +47,15 @@ class SilentNarrator:
 
 
 @contextmanager
-def translate_options(narrator: Narrator) -> Iterator[None]:
-    """Where nobody listens, refusals that name options name them as arguments: `--some-name` is some_name=.
+def translate_options(narrator: Narrator, verb: str = "", words: Container[str] = ()) -> Iterator[None]:
+    """Refusals of a plan's field name the word that was given; where nobody listens, options are arguments.
+
+    `return_range` is --range, and `--some-name` is some_name=.
+
+    Args:
+        narrator: who listens.
+        verb: of these words.
+        words: which a verb has.
 
     Raises:
         TacitError: what was raised within, in these words.
@@ -55,11 +63,18 @@ def translate_options(narrator: Narrator) -> Iterator[None]:
     try:
         yield
     except TacitError as error:
-        if not isinstance(narrator, SilentNarrator):
+        parts = {name: getattr(error, name) for name in ("what", "where", "expected", "remedy")}
+        field = re.match(r"([\w.]+) is ", error.what) if error.where == "plan" else None
+        names = field[1].replace("return_range", "range").split(".") if field else []
+        word = next((name for name in reversed(names) if name in words), "")
+        if field and word:
+            parts |= {"what": f"{option_flag(word)}{error.what[field.end(1) :]}", "where": verb}
+            parts["remedy"] = error.remedy.replace(field[1], option_flag(word))
+        elif not isinstance(narrator, SilentNarrator):
             raise
-        words = {name: _respell(getattr(error, name)) for name in ("where", "expected", "remedy")}
-        raise type(error)(_respell(error.what), **words) from error.__cause__
-
-
-def _respell(text: str) -> str:
-    return re.sub(r"--([a-z][a-z-]*)", lambda option: f"{option[1].replace('-', '_')}=", text)
+        if isinstance(narrator, SilentNarrator):
+            option = re.compile(r"--([a-z][a-z-]*)")
+            parts = {
+                name: option.sub(lambda found: f"{found[1].replace('-', '_')}=", text) for name, text in parts.items()
+            }
+        raise type(error)(parts.pop("what"), **parts) from error.__cause__

@@ -98,7 +98,7 @@ def resolve_source(
         lead: opens a folder.
         reading: how a table is read (see `Trajectories.from_frame`; of a CSV file also separator, decimal, encoding
             and missing), or how records of where people were become days (see `Whereabouts`); of a CSV file of texts
-            `text`, their column, with `unit_key` and `simulated`.
+            `text`, their column, with `unit_key`, `simulated`, `separator` and `encoding`.
 
     Raises:
         DataError: the units have another name, or the bounds are missing, or something was said that has no meaning.
@@ -112,7 +112,7 @@ def resolve_source(
 
     allowed = {"simulated"} if isinstance(records, Days) else set[str]()
     if "text" in reading:
-        allowed = {"text", "unit_key", "simulated"}
+        allowed = {"text", "unit_key", "simulated", "separator", "encoding"}
     elif MOVEMENT_WORDS & reading.keys():
         allowed = {word.name for word in fields(Whereabouts)} - {"source"}
     given = {*reading, *(() if spec is None else ("spec",))}
@@ -247,12 +247,14 @@ def _movement_source(whereabouts: Whereabouts, movement: Movement, unit: str, le
 
 
 def _texts_source(
-    path: Path, unit: str, *, text: str, unit_key: UnitKey | None = None, simulated: bool = False
+    path: Path, unit: str, *, text: str, unit_key: UnitKey | None = None, simulated: bool = False, **style: str | None
 ) -> Source:
+    from tacit.data.sources.tables import Style
     from tacit.data.texts import Texts
 
-    name, texts = str(path), Texts(path, unit, text, unit_key)
-    settings = {"data": path, "text": text, "unit_key": unit_key, "simulated": simulated}
+    given: Any = {name: value for name, value in style.items() if value is not None}
+    name, texts = str(path), Texts(path, unit, text, unit_key, Style(**given))
+    settings = {"data": path, "text": text, "unit_key": unit_key, "simulated": simulated, **style}
     return Source(name, None, unit, simulated, path, partial(_refuse_records, name), settings=settings, texts=texts)
 
 

@@ -14,7 +14,7 @@ from tacit.study import improve as improving
 from tacit.study import learn as learning
 from tacit.study import synthesize as synthesizing
 from tacit.study.narration import Narrator, SilentNarrator, translate_options
-from tacit.study.verbs import Request, normalise_words, settings_of, verb
+from tacit.study.verbs import Request, known_words, normalise_words, settings_of, verb
 from tacit.units import Relation, Unit
 
 if TYPE_CHECKING:
@@ -144,8 +144,8 @@ class Study:
             PlanError: there is no such verb.
             TacitError: what the verb itself would refuse before it opens a ledger or reads a record.
         """
-        with translate_options(self.curator.narrator):
-            ask = _find_verb(verb)
+        ask = _find_verb(verb)
+        with translate_options(self.curator.narrator, verb, known_words(ask)):
             request: Request[Any] = ask(self.curator, **normalise_words(ask, words))
             return request
 
@@ -156,8 +156,8 @@ class Study:
             PlanError: there is no such verb.
             TacitError: what the verb itself raises.
         """
-        with translate_options(self.curator.narrator):
-            ask = _find_verb(verb)
+        ask = _find_verb(verb)
+        with translate_options(self.curator.narrator, verb, known_words(ask)):
             words = normalise_words(ask, words)
             request: Request[Any] = ask(self.curator, **words)
             self.curator.narrator.say(str(request))

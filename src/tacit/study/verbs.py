@@ -61,7 +61,7 @@ def standalone_verb(ask: Callable[P, Request[Value]]) -> Callable[P, Release[Val
     @functools.wraps(ask)
     def function(*args: P.args, **kwargs: P.kwargs) -> Release[Value]:
         narrator: Any = kwargs.get("narrator") or SilentNarrator()
-        with translate_options(narrator):
+        with translate_options(narrator, ask.__name__, known_words(ask)):
             words: Any = normalise_words(ask, kwargs)
             request = ask(*args, **words)
             narrator.say(str(request))
@@ -70,22 +70,27 @@ def standalone_verb(ask: Callable[P, Request[Value]]) -> Callable[P, Release[Val
     return function
 
 
+def known_words(ask: Callable[..., Any]) -> set[str]:
+    """The words of a verb, and of the plans of its methods."""
+    task = cast(Task, ask.__name__)
+    options = (option for name in list_names(task) for option in method_options(task, name))
+    return {*inspect.signature(ask).parameters, *options}
+
+
 def normalise_words(ask: Callable[..., Any], words: Mapping[str, Any]) -> dict[str, Any]:
     """Words as a command line would give them: paths of texts, and tuples of lists or of one text.
 
     Raises:
         PlanError: a word is not one of the verb's, nor of any plan of its methods.
     """
-    known, task = inspect.signature(ask).parameters, cast(Task, ask.__name__)
-    options = {option for name in list_names(task) for option in method_options(task, name)}
-    made = dict(words)
+    parameters, known, made = inspect.signature(ask).parameters, known_words(ask), dict(words)
     for name, value in words.items():
-        if name not in known and name not in options:
-            near = difflib.get_close_matches(name, {*known, *options}, n=1)
-            expected = f"{', '.join(sorted({*known, *options} - {'curator', 'narrator', 'settings'}))}"
+        if name not in known:
+            near = difflib.get_close_matches(name, known, n=1)
+            expected = f"{', '.join(sorted(known - {'curator', 'narrator', 'settings'}))}"
             remedy = f"did you mean {near[0]}=" if near else "leave it out"
             raise PlanError(f"{name}= is not a word of this verb", where=ask.__name__, expected=expected, remedy=remedy)
-        kind = str(known[name].annotation) if name in known else ""
+        kind = str(parameters[name].annotation) if name in parameters else ""
         if kind.startswith("Path") and isinstance(value, str):
             made[name] = Path(value)
         elif kind.startswith("tuple[str") and isinstance(value, str):

@@ -139,7 +139,7 @@ def test_a_query_without_the_unit_or_with_two_names_is_refused(address: str) -> 
     with pytest.raises(DataError, match="there is no unit id: no column 'patient'"):
         imported(databases.open_table("SELECT visit, minute, pulse, ward, drug FROM visits", address))
     if not address.startswith("duckdb"):  # which renames it
-        with pytest.raises(DataError, match="two columns of the query have one name"):
+        with pytest.raises(DataError, match="two columns have one name"):
             databases.open_table("SELECT visit, visit FROM visits", address)
 
 

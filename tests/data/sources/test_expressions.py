@@ -163,3 +163,16 @@ def test_the_lists_hold_functions_that_give_the_same_for_the_same_row(engine: An
     assert fixed == set()  # only of times with a zone does a setting decide, and that is UTC
     assert "random" not in zoned
     assert {name for name in AGGREGATES if ("aggregate", "CONSISTENT") not in known[name]} <= {"variance"}
+
+
+def test_a_word_of_sql_alone_is_the_column_of_that_name(engine: Any) -> None:
+    assert values("select", engine) == [8] * 6
+    assert values('"select" + 1', engine) == [9] * 6
+    assert values("odd name", engine) == [7] * 6
+    assert parse_expression("desc", "--reward", ("unit", "desc"), "unit", engine).columns == {"desc"}
+    assert parse_expression("0", "--reward", ("unit", "0"), "unit", engine).columns == frozenset()
+
+
+def test_a_word_of_sql_in_an_expression_is_said_to_need_quotes(engine: Any) -> None:
+    with pytest.raises(DataError, match='write the column "select" in double quotes, as it is a word of SQL'):
+        parse_expression("a + select > 0", "--where", HEADER, "unit", engine)

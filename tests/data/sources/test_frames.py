@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import datetime
 import math
-import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -99,14 +98,16 @@ def test_zones_of_a_typed_time_are_read_in_utc() -> None:
         (object(), "this is no table"),
         (table(note=[1, CANARY, 2.5, None, b"x", {}]), "this is no table, or holds cells that Arrow has no type for"),
         (pd.concat([table(), table()[["drug"]]], axis=1), "this is no table|two columns have one name"),
-        (table(drug=CANARY), "the column 'drug' has a label that the spec does not declare"),
+        (
+            table(drug=["none"] * 3 + [CANARY] * 3),
+            "frame, row 5: the column 'drug' has a label that the spec does not declare",
+        ),
     ],
 )
 def test_a_bad_frame_is_refused_in_a_sentence(frame: Any, what: str) -> None:
     with pytest.raises(DataError, match=what) as caught:
         Trajectories.from_frame(frame, spec=SPEC, **STEPS)
     assert_quiet(caught.value)
-    assert not re.search(r"row \d", str(caught.value))
 
 
 def without_nan(frame: pd.DataFrame) -> pa.Table:
@@ -152,3 +153,20 @@ def test_nan_is_missing_and_not_the_largest_number(make: Callable[[pd.DataFrame]
     assert rewards(f"CASE WHEN {name} > 75 THEN -1 ELSE 0 END") == [-1, 0, 0]
     assert rewards("0", where=f"{name} >= 75") == [0]
     assert rewards(f"-(max({name}) OVER (PARTITION BY patient)) / 160") == [-0.5, -0.5, -0.5]
+
+
+@pytest.mark.parametrize("index", [pa.uint8(), pa.uint32()])
+def test_categories_whose_words_are_views_are_read(index: pa.DataType) -> None:
+    """So does Polars write its categorical columns and enums, and read tacit's own rows.parquet."""
+    whole = pa.Table.from_pandas(table(), preserve_index=False)
+    for name in ("patient", "drug"):
+        cells = whole.column(name).combine_chunks().dictionary_encode()
+        words, places = cells.dictionary.cast(pa.string_view()), cells.indices.cast(index)
+        column = pa.DictionaryArray.from_arrays(places, words)
+        whole = whole.set_column(whole.schema.get_field_index(name), name, column)
+    assert rows(Trajectories.from_frame(whole, spec=SPEC, simulated=True, **STEPS)) == SORTED
+
+
+def test_names_that_differ_by_white_space_are_one() -> None:
+    with pytest.raises(DataError, match=r"Trajectories\.from_frame: two columns have one name"):
+        Trajectories.from_frame(table().assign(**{"drug ": "none"}), spec=SPEC, **STEPS)

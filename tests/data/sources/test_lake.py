@@ -150,3 +150,26 @@ def test_what_is_no_table_is_refused_without_a_word_of_it(tmp_path: Path) -> Non
         lake.open_table([str(half)])
     with pytest.raises(FileError, match="there is no such file"):
         lake.open_table([str(tmp_path / "missing.csv")])
+
+
+@pytest.mark.parametrize("suffix", [".tsv", ".tsv.gz", ".txt"])
+def test_tabs_part_the_cells_of_files_that_are_called_so(suffix: str, tmp_path: Path) -> None:
+    table().to_csv(tmp_path / f"a{suffix}", sep="\t", index=False)
+    found = lake.open_table([str(tmp_path / f"a{suffix}")])
+    assert cells(found, "drug") == {"drug": table()["drug"].tolist()}
+    table().to_csv(tmp_path / f"a{suffix}", sep=";", index=False)
+    with pytest.raises(DataError, match='give --separator ";"'):
+        lake.open_table([str(tmp_path / f"a{suffix}")])
+
+
+def test_a_note_in_a_folder_of_tables_is_none_of_them(tmp_path: Path) -> None:
+    as_csv(table(), tmp_path / "a.csv")
+    (tmp_path / "README.txt").write_text("What these are.\n")
+    assert lake.open_table([str(tmp_path)]).name == "a.csv"
+
+
+def test_two_names_that_differ_by_white_space_are_one_in_every_kind_of_file(tmp_path: Path) -> None:
+    for suffix, write in WRITERS.items():
+        write(table().rename(columns={"ward": "drug "}), tmp_path / f"a{suffix}")
+        with pytest.raises(DataError, match="two columns have one name"):
+            lake.read_header(tmp_path / f"a{suffix}")

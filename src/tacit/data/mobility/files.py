@@ -18,13 +18,13 @@ import numpy as np
 import numpy.typing as npt
 
 from tacit.data.sources.column_sql import quote
-from tacit.data.sources.tables import csv_chunks, parquet_chunks, parquet_header, unreadable_error
+from tacit.data.sources.tables import PLAIN, TABBED, Style, csv_chunks, parquet_chunks, parquet_header, unreadable_error
 from tacit.errors import DataError, FileError
 from tacit.plain_files import is_plain_file
 
 __all__ = ["SUFFIXES", "read_columns"]
 
-SUFFIXES = (".csv", ".csv.gz", ".parquet", ".gpkg")
+SUFFIXES = (".csv", ".csv.gz", *TABBED, ".parquet", ".gpkg")
 _GEOMETRY = "geometry"
 """Name of the column of points in a Parquet file."""
 _ENVELOPES = (0, 32, 48, 48, 64)
@@ -36,7 +36,7 @@ _KIND = "a GeoPackage file with one table of points in WGS 84"
 
 
 def read_columns(
-    path: Path, names: Sequence[str], *, texts: Sequence[str], position: tuple[str, str]
+    path: Path, names: Sequence[str], *, texts: Sequence[str], position: tuple[str, str], style: Style = PLAIN
 ) -> Mapping[str, Any]:
     """The columns of one file."""
     # returns: Name -> column [n]; what the file does not have is missing
@@ -45,7 +45,7 @@ def read_columns(
         return _geopackage(path, names, position)
     if suffix == ".parquet":
         return _parquet(path, names, texts, position)
-    chunks = list(csv_chunks(path, [name for name in names if name not in texts], texts))
+    chunks = list(csv_chunks(path, [name for name in names if name not in texts], texts, style))
     return _concatenate(chunks, names)
 
 

@@ -25,7 +25,7 @@ from tacit.data.mobility.days import SLOTS, Days
 from tacit.data.mobility.files import read_columns
 from tacit.data.mobility.grids import Grid
 from tacit.data.mobility.points import UNIX, PointTable, Rules, build_days, parse_times
-from tacit.data.sources.tables import TextStream, npz_arrays, row_error, to_numbers
+from tacit.data.sources.tables import PLAIN, Style, TextStream, npz_arrays, row_error, to_numbers
 from tacit.errors import DataError, FileError
 from tacit.plain_files import is_inside, is_plain_file
 from tacit.units import UnitKey
@@ -47,6 +47,7 @@ def from_points(
     lon: str = "lon",
     pattern: str | None = None,
     offset: str | None = None,
+    style: Style = PLAIN,
 ) -> Days:
     """From positions: one row a point, the rows of each user in order of time (users may be mixed).
 
@@ -59,6 +60,7 @@ def from_points(
             and GeoPackage.
         pattern: `strptime` pattern of the times; None takes ISO 8601.
         offset: column with the minutes that local time is ahead of UTC; None takes the zone of the rules.
+        style: how CSV files are written.
 
     Raises:
         DataError: see the module.
@@ -66,7 +68,7 @@ def from_points(
     """
     names = (user, time, lat, lon, *(() if offset is None else (offset,)))
     parts = []
-    for where, columns in _tables(source, names, texts=(user, time), position=(lat, lon)):
+    for where, columns in _tables(source, names, texts=(user, time), position=(lat, lon), style=style):
         offsets = None
         if offset is not None:
             minutes = to_numbers(columns[offset])
@@ -147,7 +149,8 @@ def from_plt(folders: Paths, grid: Grid, rules: Rules) -> Days:
     parts = []
     for folder in _paths(folders):
         users: dict[Path, list[Path]] = {}
-        for path in sorted(_plt_files(folder)):
+        places = ((place, names) for place, _, names in os.walk(folder) if os.path.basename(place) == "Trajectory")
+        for path in sorted(Path(place, name) for place, names in places for name in names if name.endswith(".plt")):
             users.setdefault(path.parent.parent, []).append(path)
         if not users:
             what, expected = "there is no PLT file", "files USER/Trajectory/*.plt below the folder"
@@ -229,11 +232,12 @@ def _tables(
     texts: Sequence[str],
     position: tuple[str, str] = ("", ""),
     where: str = "mobility.from_points",
+    style: Style = PLAIN,
 ) -> Iterator[tuple[str, Mapping[str, Any]]]:
     """(where, name -> column) of the frame, or of each file."""
     if isinstance(source, (str, os.PathLike)) or (isinstance(source, Sequence) and source):
         for path in _paths(source):
-            columns = read_columns(path, names, texts=texts, position=position)
+            columns = read_columns(path, names, texts=texts, position=position, style=style)
             absent = [name for name in names if name not in columns]
             if absent:
                 raise _column_error(path.name, absent[0], "a header with that column, and rows")
@@ -254,13 +258,6 @@ def _times(column: Any, recorded: str | None) -> Any:
         return column
     numbers = to_numbers(column)
     return numbers if np.isfinite(numbers).any() else column
-
-
-def _plt_files(folder: Path) -> Iterator[Path]:
-    """The files USER/Trajectory/*.plt below a folder; no link to a folder is followed."""
-    for place, _, names in os.walk(folder):
-        if os.path.basename(place) == "Trajectory":
-            yield from (Path(place, name) for name in names if name.endswith(".plt"))
 
 
 def _plt(folder: Path, path: Path) -> Any:

@@ -15,6 +15,8 @@ HIDDEN = secrets.token_hex(8)
 """In the names of columns that are not the table's own, so that no table has one of that name."""
 Keyed = Literal["unit", "episode"]
 """What ids are ids of."""
+NUMBER = f"{HIDDEN}number"
+"""The column of the numbers of rows (`engine.number_rows`)."""
 PLACE = "tacit column "
 """What the engine's error of a cell that is no number says before the place of the column."""
 NAN = "CAST('NaN' AS DOUBLE)"
@@ -25,10 +27,16 @@ def expression_column(table: SourceTable, name: str, number: bool) -> str:
     """A column as expressions see it: as numbers, where it is texts that ought to be some."""
     if not number:
         return quote(name)
-    text, place = f"trim({quote(name)})", list(table.kinds).index(name)
-    missing = ", ".join(f"'{word}'" for word in sorted(MISSING))
-    made = f"coalesce(TRY_CAST({with_decimal_point(table, text)} AS DOUBLE), error('{PLACE}{place}'))"
-    return f"CASE WHEN {text} IS NULL OR {text} IN ({missing}) THEN NULL ELSE nullif({made}, {NAN}) END"
+    missing, made = number_parts(table, name)
+    made = f"coalesce({made}, error('{PLACE}{list(table.kinds).index(name)}'))"
+    return f"CASE WHEN {missing} THEN NULL ELSE nullif({made}, {NAN}) END"
+
+
+def number_parts(table: SourceTable, name: str) -> tuple[str, str]:
+    """Where a column of texts that ought to be numbers misses, and its numbers, NULL of what is none."""
+    text, words = f"trim({quote(name)})", ", ".join(f"'{word}'" for word in sorted(MISSING))
+    number = f"TRY_CAST({with_decimal_point(table, text)} AS DOUBLE)"
+    return f"{text} IS NULL OR {text} IN ({words})", number
 
 
 def cell(table: SourceTable, name: str, number: bool) -> str:

@@ -16,7 +16,8 @@ from typing import Any
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 from tacit.data import unit_keys
-from tacit.data.sources.lake import SourceTable, naive_type, plain_type, replace_errors
+from tacit.data.sources.lake import SourceTable, cast_cells, naive_type, plain_type, replace_errors
+from tacit.data.sources.tables import require_distinct_names
 from tacit.data.store import CHUNK
 from tacit.errors import DataError, FileError, TacitError
 from tacit.plain_files import is_plain_file
@@ -78,12 +79,6 @@ def _lost_error(where: str) -> FileError:
     return FileError(what, where=where, expected=expected, remedy=remedy)
 
 
-def _require_distinct_names(names: Sequence[str], where: str) -> None:
-    if len(set(names)) < len(names):
-        what, expected = "two columns of the query have one name", "different names"
-        raise DataError(what, where=where, expected=expected, remedy="use AS")
-
-
 # -- SQLite: its cells have types, its columns none, so that all are texts ---------------------------------------------
 
 _READS = {sqlite3.SQLITE_SELECT, sqlite3.SQLITE_READ, sqlite3.SQLITE_RECURSIVE}
@@ -96,7 +91,7 @@ def _sqlite(query: str, path: Path) -> SourceTable:
     wrong = _query_error(where)
     with replace_errors(lambda: contextlib.closing(_open_sqlite(path)), wrong) as opened:
         names = replace_errors(lambda: [str(part[0]) for part in opened.execute(query).description], wrong)
-    _require_distinct_names(names, where)
+    require_distinct_names(names, where)
 
     def batches(wanted: Sequence[str], ids: Collection[str] = ()) -> Iterator[Any]:
         with contextlib.closing(replace_errors(lambda: _open_sqlite(path), _lost_error(where))) as connection:
@@ -130,7 +125,7 @@ def _postgresql(query: str, address: str) -> SourceTable:
     with _open_cursor(query, address, absent, _query_error(where)) as cursor:
         columns = cursor.description
     names = [column.name for column in columns]
-    _require_distinct_names(names, where)
+    require_distinct_names(names, where)
     kinds = {column.name: _kind(column.type_code) for column in columns}
 
     def batches(wanted: Sequence[str]) -> Iterator[Any]:
@@ -184,7 +179,7 @@ def _duckdb(query: str, path: Path) -> SourceTable:
     wrong = _query_error(where)
     with replace_errors(lambda: contextlib.closing(_open_duckdb(path)), wrong) as connection:
         schema = replace_errors(lambda: _relation(connection, query).limit(0).to_arrow_table().schema, wrong)
-    _require_distinct_names(schema.names, where)
+    require_distinct_names(schema.names, where)
     kinds = {field.name: plain_type(field.type) for field in schema}
 
     def batches(wanted: Sequence[str]) -> Iterator[Any]:
@@ -224,7 +219,7 @@ def arrow_batches(reader: Any, kinds: Mapping[str, Any], wrong: FileError | Data
     import pyarrow as pa
 
     def cast_batch(batch: Any) -> Any:
-        arrays = [batch.column(name).cast(naive_type(kind)) for name, kind in kinds.items()]
+        arrays = [cast_cells(batch.column(name), naive_type(kind)) for name, kind in kinds.items()]
         return pa.record_batch(arrays, names=list(kinds))
 
     while (batch := replace_errors(lambda: next(reader, None), wrong)) is not None:

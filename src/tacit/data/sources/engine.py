@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import os
 import re
 import shutil
@@ -19,6 +20,8 @@ from tacit.errors import DataError, FileError, TacitError
 
 MEMORY = "400MB"
 """That DuckDB may take before it spills."""
+_PART = 2**40
+"""Rows of a part of a table, at most."""
 
 
 @contextlib.contextmanager
@@ -74,8 +77,13 @@ def query_batches(table: SourceTable, used: Sequence[str], query: str, engine: A
             raise KeyboardInterrupt
         full = issubclass(kind, (duckdb.OutOfMemoryException, duckdb.IOException))
         if named is not None and int(named[1]) < len(table.kinds):
-            what = f"the column {list(table.kinds)[int(named[1])]!r} has a cell that is not a number"
-            wrong = DataError(what, where=table.name, expected="finite numbers", remedy=NUMBER_REMEDY)
+            name = list(table.kinds)[int(named[1])]
+            missing, made = column_sql.number_parts(table, name)
+            chosen = column_sql.quote(column_sql.NUMBER)
+            query = f"SELECT {chosen} FROM source WHERE NOT ({missing}) AND {made} IS NULL"
+            what = f"the column {name!r} has a cell that is not a number"
+            where = find_row(number_rows(table), [name, column_sql.NUMBER], query, 0)
+            wrong = DataError(what, where=where, expected="finite numbers", remedy=NUMBER_REMEDY)
         raise failed[0] if failed else _space_error(table) if full else wrong
 
     schema = pa.schema([(name, table.kinds[name]) for name in used])
@@ -89,6 +97,36 @@ def query_batches(table: SourceTable, used: Sequence[str], query: str, engine: A
             yield batch
     finally:
         reader.close()  # while there are an engine and a source behind it
+
+
+def number_rows(table: SourceTable) -> SourceTable:
+    """The table with the number of each row, and of its part before it, as a further column."""
+    import pyarrow as pa
+
+    def batches(names: Sequence[str]) -> Iterator[Any]:
+        own = [name for name in names if name != column_sql.NUMBER]
+        for number, (_, read) in enumerate(table.parts):
+            first = number * _PART
+            for batch in read(own):
+                numbers = pa.array(range(first, first + batch.num_rows), pa.int64())
+                arrays = {column_sql.NUMBER: numbers, **dict(zip(own, batch.columns, strict=True))}
+                yield pa.record_batch([arrays[name] for name in names], names=list(names))
+                first += batch.num_rows
+
+    return dataclasses.replace(table, kinds={**table.kinds, column_sql.NUMBER: pa.int64()}, batches=batches)
+
+
+def find_row(table: SourceTable, used: Sequence[str], query: str, row: int) -> str:
+    """File and row, counted from 1, of a row of a query's result, which has the numbers of rows; read once more."""
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(contextlib.suppress(TacitError))  # what cannot be read again has no row
+        engine = stack.enter_context(open_engine(None))
+        for batch in stack.enter_context(contextlib.closing(query_batches(table, used, query, engine))):
+            if row < batch.num_rows:
+                part, number = divmod(batch.column(column_sql.NUMBER)[row].as_py(), _PART)
+                return f"{table.parts[part][0]}, row {number + 1}"
+            row -= batch.num_rows
+    return table.name
 
 
 def null_nan(column: Any) -> Any:

@@ -10,11 +10,12 @@ from __future__ import annotations
 
 import copy
 import json
+import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tacit.data.sources.column_sql import NAN
+from tacit.data.sources.column_sql import NAN, quote
 from tacit.errors import DataError
 
 NODES = {
@@ -95,13 +96,20 @@ def parse_expression(text: str, option: str, header: Sequence[str], unit: str | 
     """An expression of which each value depends on the rows of one unit alone."""
     # unit: the column of the unit, which every window has to be partitioned by, None allows no window
     tree = _parse(text, engine)
+    if text in header and (text.isidentifier() or _single_expression(tree) is None):  # a word of SQL, say
+        tree = _parse(quote(text), engine)
     node = _single_expression(tree)
     if node is None:
+        words = [name for name in re.findall(r"\w+", text) if name in header]
+        odd = [quote(name) for name in words if _single_expression(_parse(name, engine)) is None]
         expected = "an expression such as -abs(pulse - 75) / 145"
-        raise _expression_error(option, "this is no single SQL expression", expected)
+        remedy = f"write the column {odd[0]} in double quotes, as it is a word of SQL" if odd else "correct it"
+        what = "this is no column, and no single SQL expression"
+        raise DataError(what, where=option, expected=expected, remedy=remedy)
     columns: set[str] = set()
     for what in _faults(_prune(node), header, unit, columns.add):
-        raise _expression_error(option, what, "scalar functions of one row, and windows inside a unit", _REMEDY)
+        expected = "scalar functions of one row, and windows inside a unit"
+        raise DataError(what, where=option, expected=expected, remedy=_REMEDY)
     return Expression(frozenset(columns), tree)
 
 
@@ -217,7 +225,3 @@ def _settle(node: Any, used: Sequence[str], unit: tuple[str, str] | None, cast: 
         usual = {"type": "ORDER_DEFAULT", "null_order": "ORDER_DEFAULT"}
         column = {"class": "COLUMN_REF", "type": "COLUMN_REF", "alias": ""}
         node["orders"] += [{**usual, "expression": {**column, "column_names": [name]}} for name in used]
-
-
-def _expression_error(option: str, what: str, expected: str, remedy: str = "correct it") -> DataError:
-    return DataError(what, where=option, expected=expected, remedy=remedy)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import datetime
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tacit.data.sources import sorting
 from tacit.data.sources.databases import arrow_batches
 from tacit.data.sources.files import Fields
 from tacit.data.sources.lake import SourceTable, naive_type, plain_type, replace_errors
+from tacit.data.sources.tables import require_distinct_names
 from tacit.data.spec import PublicSpec
 from tacit.errors import DataError
 from tacit.units import UnitKey
@@ -83,15 +84,15 @@ def open_table(frame: Any) -> SourceTable:
         remedy="convert the columns that mix kinds, or pass arrays to from_arrays",
     )
     reader = replace_errors(lambda: _reader(frame), wrong)
-    names = reader.schema.names
-    if len(set(names)) < len(names):
-        raise DataError("two columns have one name", where=NAME, expected="different names", remedy="rename one")
+    require_distinct_names(reader.schema.names, NAME)
     kinds = {field.name: plain_type(field.type) for field in reader.schema}
-
-    def batches(wanted: Sequence[str]) -> Iterator[Any]:
-        return arrow_batches(reader, {name: kinds[name] for name in wanted}, wrong)
-
-    return SourceTable(NAME, {name: naive_type(kind) for name, kind in kinds.items()}, batches)
+    again = [(NAME, lambda names: arrow_batches(_reader(frame), {name: kinds[name] for name in names}, wrong))]
+    return SourceTable(
+        NAME,
+        {name: naive_type(kind) for name, kind in kinds.items()},
+        lambda names: arrow_batches(reader, {name: kinds[name] for name in names}, wrong),
+        parts=again if hasattr(frame, "__len__") else (),  # no stream
+    )
 
 
 def _reader(frame: Any) -> Any:

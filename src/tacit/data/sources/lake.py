@@ -20,6 +20,10 @@ T = TypeVar("T")
 SUFFIXES: Mapping[str, str] = {
     ".csv": "csv",
     ".csv.gz": "csv",
+    ".tsv": "csv",
+    ".tsv.gz": "csv",
+    ".txt": "csv",
+    ".txt.gz": "csv",
     ".parquet": "parquet",
     ".pq": "parquet",
     ".arrow": "arrow",
@@ -44,6 +48,8 @@ class SourceTable:
     queried: bool = False  # whether a query made it, of which nobody checked that it mixes no units
     cell_types: bool = False  # whether each cell has a type of its own; then `batches` takes ids=, names of id columns
     decimal: str = "."  # what stands before the decimals of numbers that are texts, "." or ","
+    # (name, batches) of its files, or of itself, where its rows have an order and can be read again
+    parts: Sequence[tuple[str, Callable[[Sequence[str]], Iterator[Any]]]] = ()
 
 
 def replace_errors(read: Callable[[], T], wrong: TacitError) -> T:
@@ -80,7 +86,8 @@ def _files_below(path: Path) -> list[Path]:
     """The files in a folder and below it, or the file itself."""
     if not path.is_dir():
         return [path]
-    names = [file.relative_to(path) for file in sorted(path.rglob("*")) if file_kind(file) and not file.is_dir()]
+    files = (file for file in sorted(path.rglob("*")) if not file.name.lower().endswith((".txt", ".txt.gz")))
+    names = [file.relative_to(path) for file in files if file_kind(file) and not file.is_dir()]  # no README.txt
     visible = [name for name in names if not any(part.startswith((".", "_")) for part in name.parts)]
     if not all(is_inside(path, str(name)) for name in visible):
         remedy = "put the file itself there, or name it"
@@ -92,6 +99,13 @@ def file_kind(path: Path) -> str | None:
     """csv, parquet or arrow, by the name."""
     name = path.name.lower()
     return next((kind for suffix, kind in SUFFIXES.items() if name.endswith(suffix)), None)
+
+
+def kind_error(path: Path) -> FileError:
+    """Of a file whose name says that it holds no records."""
+    what = f"files of the kind {path.suffix or 'without a suffix'} are not read"
+    expected = f"a file that is called {', '.join(SUFFIXES)}, .npz or .hdf5, or the id of a Minari dataset"
+    return FileError(what, where=path.name, expected=expected, remedy="save a table as CSV or Parquet")
 
 
 def open_table(sources: Sequence[str], style: tables.Style = tables.PLAIN) -> SourceTable:
@@ -122,14 +136,15 @@ def open_table(sources: Sequence[str], style: tables.Style = tables.PLAIN) -> So
         (path, header | _texts(part)) for (path, part), (_, header, _) in zip(parts, headers, strict=True)
     ]
     agreed = common_types(first, others)
+
+    each = [(part[0].name, partial(_batches, *part, reader, agreed)) for part in parts]
     return SourceTable(
         name=first[0].name if not others else f"{len(files)} files",
         kinds={name: naive_type(kind) for name, kind in agreed.items()},
-        batches=lambda names: (
-            batch for part in parts for batch in _batches(*part, reader, {name: agreed[name] for name in names})
-        ),
+        batches=lambda names: (batch for _, read in each for batch in read(names)),
         typed=kind != "csv",
         decimal=style.decimal,
+        parts=each,
     )
 
 
@@ -146,11 +161,12 @@ def read_header(path: Path, style: tables.Style = tables.PLAIN) -> dict[str, Any
     if kind == "csv":
         return _texts(tables.csv_header(path, style))
     read = (lambda: pq.read_schema(path)) if kind == "parquet" else (lambda: _reader(path).schema)
+    if kind is None and is_plain_file(path):
+        raise kind_error(path)
     if kind is None or not is_plain_file(path):
         raise tables.unreadable_error(path, f"a file that is called {', '.join(SUFFIXES)}")
     schema = replace_errors(read, tables.unreadable_error(path, _IN_WORDS[kind]))
-    if len(set(schema.names)) < len(schema.names):
-        raise DataError("two columns have one name", where=path.name, expected="different names", remedy="rename one")
+    tables.require_distinct_names(schema.names, path.name)
     return {field.name: plain_type(field.type) for field in schema}
 
 
@@ -177,6 +193,15 @@ def plain_type(kind: Any) -> Any:
     if types.is_timestamp(kind):
         return pa.timestamp("ns" if kind.unit == "ns" else "us", kind.tz)
     return kind
+
+
+def cast_cells(column: Any, kind: Any) -> Any:
+    """An Arrow column as this type."""
+    import pyarrow as pa
+
+    if isinstance(column, pa.DictionaryArray):  # Arrow casts no indices of views of texts, as Polars writes categories
+        return column.dictionary.cast(kind).take(column.indices)
+    return column.cast(kind)
 
 
 def naive_type(kind: Any) -> Any:
@@ -216,17 +241,19 @@ def _mismatch_error(path: Path, what: str) -> DataError:
     return DataError(what, where=path.name, expected="files that agree on names and types", remedy=remedy)
 
 
-def _batches(path: Path, partition: Mapping[str, str], reader: Reader, names: Mapping[str, Any]) -> Iterator[Any]:
-    """Record batches of a file, of the types that are asked for."""
+def _batches(
+    path: Path, partition: Mapping[str, str], reader: Reader, kinds: Mapping[str, Any], names: Sequence[str]
+) -> Iterator[Any]:
+    """Record batches of the columns of a file, of these types."""
     import pyarrow as pa
 
-    file_types = {name: kind for name, kind in names.items() if name not in partition}
+    file_types = {name: kinds[name] for name in names if name not in partition}
     wrong = tables.unreadable_error(path, _IN_WORDS[str(file_kind(path))])
 
     def build_batch(columns: Mapping[str, Any], rows: int) -> Any:
         known = {key: None if partition[key] == NOBODY else partition[key] for key in names if key not in file_types}
         texts = {key: pa.array([value] * rows, pa.string()) for key, value in known.items()}
-        arrays = {name: columns[name].cast(naive_type(kind)) for name, kind in file_types.items()} | texts
+        arrays = {name: cast_cells(columns[name], naive_type(kind)) for name, kind in file_types.items()} | texts
         return pa.record_batch([arrays[name] for name in names], names=list(names))
 
     batches = replace_errors(lambda: reader(path, list(file_types)), wrong)

@@ -17,6 +17,7 @@ import numpy as np
 
 from tacit.data.ingest import EACH_EPISODE, EACH_TRANSITION, Ingest
 from tacit.data.sources.hdf5 import decode_texts, open_hdf5
+from tacit.data.sources.lake import kind_error
 from tacit.data.spec import PublicSpec
 from tacit.data.store import CHUNK, Array, StoredRecords
 from tacit.data.unit_keys import as_column
@@ -247,11 +248,8 @@ def _load(dataset_id: str, root: str | os.PathLike[str] | None) -> minari.Minari
 
 
 def require_dataset_id(dataset_id: str) -> None:
-    suffix = Path(dataset_id).suffix
-    if suffix and not _ID.fullmatch(dataset_id):
-        what = f"files of the kind {suffix} are not read"
-        expected = "a .csv, .parquet, .npz or .hdf5 file, or the id of a Minari dataset"
-        raise FileError(what, where=Path(dataset_id).name, expected=expected, remedy="save a table as CSV or Parquet")
+    if Path(dataset_id).suffix and not _ID.fullmatch(dataset_id):
+        raise kind_error(Path(dataset_id))
     if not _ID.fullmatch(dataset_id):
         what = "the id is malformed or leads out of the folder of the datasets"
         expected, remedy = "name-v0 or namespace/name-v0, of letters, digits, - and _", "choose such an id"

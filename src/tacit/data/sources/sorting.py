@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Literal
 
 import numpy as np
@@ -18,7 +19,7 @@ from tacit.data.columns import TimeUnit
 from tacit.data.ingest import EACH_EPISODE, EACH_TRANSITION, Ingest
 from tacit.data.sources import column_sql
 from tacit.data.sources.column_sql import Keyed
-from tacit.data.sources.engine import open_engine, query_batches
+from tacit.data.sources.engine import find_row, number_rows, open_engine, query_batches
 from tacit.data.sources.expressions import Expression, parse_expression
 from tacit.data.sources.files import Fields, declared_columns, refuse_unread_columns
 from tacit.data.sources.keyed import add_keys, are_keys
@@ -103,15 +104,27 @@ def read(
     refuse_unread_columns(table.name, tuple(table.kinds), options.fields or Fields.of(spec), spec)
     unit, unit_key = options.key_columns.get("unit"), options.unit_key
     with Ingest(spec, simulated=simulated, store=store, unit=unit, queried=table.queried, unit_key=unit_key) as ingest:
-        ingest.start(table.name, numbered=False)
+        first, block = 0, Block()
+
+        def place(row: int) -> str:
+            if not table.parts:
+                return table.name
+            with open_engine(None) as other:
+                numbered = number_rows(table)
+                (text, used), _ = _query(numbered, options, spec, other)
+            return find_row(add_keys(numbered, options.key_columns, options.unit_key), used, text, row)
+
+        # the end of an episode that goes on may lie one row before the block
+        ingest.start(table.name, lambda row: place(int(block["row"][max(row - first, 0)]) - (row < first)))
         with open_engine(store) as engine, contextlib.ExitStack() as stack:
             query, names = _query(table, options, spec, engine)
-            reader = _blocks(add_keys(table, options.key_columns, options.unit_key), query, names, spec, engine)
+            keyed = add_keys(table, options.key_columns, options.unit_key)
+            reader = _blocks(keyed, query, names, spec, engine, place)
             blocks: Iterator[Block] = stack.enter_context(
                 contextlib.closing(reader)
             )  # else Python closes it when it likes
             if options.times:
-                blocks = number_episodes(blocks, table.name)
+                blocks = number_episodes(blocks, place)
             if durations := _durations(table, options, spec):
                 blocks = add_durations(blocks, durations, column_sql.ticks(table, options.times[0]), table.name)
             if options.next is not None:
@@ -120,6 +133,7 @@ def read(
                 columns = {name: block[name] for name in _FIELDS if name in block}
                 units = block.get("unit", options.unit)
                 ingest.add(columns, units, block.get("number", block["episode"]) if options.episode else None)
+                first += len(block["row"])
         return ingest.finish()
 
 
@@ -176,15 +190,14 @@ def _query(
 ) -> tuple[tuple[str, tuple[str, ...]], Names]:
     """The query, the columns that it reads, and where its results go."""
     fields = options.fields or Fields.of(spec)
-    expressions, where, qualify = _expressions(table, options, spec, fields, engine)
+    parse = partial(parse_expression, header=tuple(table.kinds), unit=options.owner, engine=engine)
+    expressions, where, qualify = _expressions(parse, options, spec, fields)
     columns = _columns(table, options, spec, fields, expressions)
-    moments = {
-        text: _expression(text, "--time", table, options, engine) for text in options.times if text not in table.kinds
-    }
+    moments = {text: parse(text, "--time") for text in options.times if text not in table.kinds}
     by = (options.owner, options.episode, *options.times)
     direct = [source for pairs in columns.values() for _, source in pairs if isinstance(source, str)]
     read = {name for made in (*expressions.values(), *moments.values(), *where, *qualify) for name in made.columns}
-    used = tuple(name for name in table.kinds if name in {*by, *direct, *read})
+    used = tuple(name for name in table.kinds if name in {*by, *direct, *read, column_sql.NUMBER})
     hidden = {of: column_sql.quote(column_sql.key(of)) for of in options.key_columns}
     numbers = set() if table.typed else _numbers(spec, fields)
     selected: list[str] = []
@@ -210,6 +223,7 @@ def _query(
             made_of = column_sql.column_order(table, name)
         times |= {f"{part}_{i}": text for part, text in made_of.items()}
     selected += [f"{text} AS {name}" for name, text in times.items()]
+    selected += [column_sql.quote(name) for name in used if name == column_sql.NUMBER]
     raw = [f"{column_sql.quote(name)} AS {column_sql.raw_column(name)}" for name in used]
     typed = [f"{column_sql.expression_column(table, of, of in numbers)} AS {column_sql.quote(of)}" for of in used]
     inner = f"SELECT {', '.join([*raw, *typed, *hidden.values()])} FROM source"
@@ -237,17 +251,10 @@ def _order_query(query: str, keys: Mapping[str, Sequence[str]], times: Sequence[
     return f"SELECT * FROM ({query}) ORDER BY {', '.join([*unit, *episode, *times])}"
 
 
-def _expression(text: str, option: str, table: SourceTable, options: TableOptions, engine: Any) -> Expression:
-    return parse_expression(text, option, tuple(table.kinds), options.owner, engine)
-
-
 def _expressions(
-    table: SourceTable, options: TableOptions, spec: PublicSpec, fields: Fields, engine: Any
+    parse: Callable[[str, str], Expression], options: TableOptions, spec: PublicSpec, fields: Fields
 ) -> tuple[dict[tuple[str, str], Expression], list[Expression], list[Expression]]:
     """Checked expressions by field and name in the spec, and those of the rows that are read and kept."""
-
-    def parse(text: str, option: str) -> Expression:
-        return _expression(text, option, table, options, engine)
 
     expressions: dict[tuple[str, str], Expression] = {}
     for target, option, given in (
@@ -322,7 +329,12 @@ def _numbers(spec: PublicSpec, fields: Fields) -> set[str]:
 
 
 def _blocks(
-    table: SourceTable, query: tuple[str, tuple[str, ...]], names: Names, spec: PublicSpec, engine: Any
+    table: SourceTable,
+    query: tuple[str, tuple[str, ...]],
+    names: Names,
+    spec: PublicSpec,
+    engine: Any,
+    where: Callable[[int], str],
 ) -> Generator[Block]:
     """Fields of the rows, with "unit", "episode" and what orders them."""
     text, used = query
@@ -342,7 +354,7 @@ def _blocks(
                 if declared_columns(spec, target):
                     block[target] = {known: cells[name] for known, name in pairs}
                 elif target in ("terminations", "truncations"):
-                    block[target] = _flags(cells[pairs[0][1]], target, table)
+                    block[target] = _flags(cells[pairs[0][1]], target, block["row"], where)
                 else:
                     plain = [cells[name] for _, name in pairs]  # NaN, which is refused, of what is no number
                     numbers = [part if part.dtype != object else to_numbers(part) for part in plain]
@@ -386,13 +398,15 @@ def _numpy(column: Any) -> Array:
     return np.array([*column.to_pylist(), None], dtype=object)[:-1]
 
 
-def _flags(cells: Array, target: str, table: SourceTable) -> Array:
+def _flags(cells: Array, target: str, rows: Array, where: Callable[[int], str]) -> Array:
     """Zeros and ones of cells, which may be words."""
     if cells.dtype == object:
         words = {"true": 1.0, "false": 0.0}
         known = [words.get(cell.strip().lower(), cell) if isinstance(cell, str) else cell for cell in cells.tolist()]
         cells = to_numbers(np.array([*known, None], dtype=object)[:-1])
-    if ((cells != 0) & (cells != 1)).any():
+    wrong = (cells != 0) & (cells != 1)
+    if wrong.any():
         what, remedy = f"{target} is not boolean", "correct the data or leave the row out"
-        raise DataError(what, where=table.name, expected="True, False, 0 or 1", remedy=remedy)
+        place = where(int(rows[np.argmax(wrong)]))
+        raise DataError(what, where=place, expected="True, False, 0 or 1", remedy=remedy)
     return cells

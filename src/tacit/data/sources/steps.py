@@ -20,23 +20,26 @@ TIME, MOMENT, ZONE = "time", "moment", "zone"
 and the zone that stands in the text."""
 
 
-def number_episodes(blocks: Iterator[Block], where: str) -> Iterator[Block]:
+def number_episodes(blocks: Iterator[Block], where: Callable[[int], str]) -> Iterator[Block]:
     """The rows, with the "number" of their episode, if their times say in which order the rows of an episode are."""
+    # where: row of all -> its place, for errors
     first: dict[str, tuple[bool, str]] = {}
     episodes = 0
     for block, next_rows in pair_successors(blocks):
         for place, numbers in block[TIME].items():
             missing = _is_missing(numbers)
             if place in block[MOMENT]:
-                _require_one_kind(missing, block[MOMENT][place], block[ZONE][place], place, first, where)
+                _require_one_kind(block, place, missing, first, where)
             elif missing.any():
-                raise _time_error("the time column has a missing value", where)
+                raise _time_error("the time column has a missing value", block, missing, where)
         parts = [block[name][place] == next_rows[name][place] for name in (TIME, MOMENT) for place in block[name]]
         together = same_episode(block, next_rows)
-        tied = np.flatnonzero(together & np.logical_and.reduce(parts))
-        if any(_differ(take_rows(block, [row]), take_rows(next_rows, [row])) for row in tied):
+        same = together & np.logical_and.reduce(parts)
+        for row in np.flatnonzero(same):
+            same[row] = _differ(take_rows(block, [row]), take_rows(next_rows, [row]))
+        if same.any():
             more = "name what orders such rows, a number say, in a second --time"
-            raise _time_error("two rows of an episode have the same time", where, more)
+            raise _time_error("two rows of an episode have the same time", block, same, where, more)
         started = np.cumsum(~together)
         yield {**block, "number": episodes + started - ~together}
         episodes += int(started[-1])
@@ -49,19 +52,22 @@ def _differ(block: Block, next_rows: Block) -> bool:
 
 
 def _require_one_kind(
-    moments_only: Array, moments: Array, zones: Array, place: str, first: dict[str, tuple[bool, str]], where: str
+    block: Block, place: str, moments_only: Array, first: dict[str, tuple[bool, str]], where: Callable[[int], str]
 ) -> None:
     """Refuse texts [n] that are not all numbers, or all moments in one zone; `first` keeps what the first one was."""
-    if (moments_only & _is_missing(moments)).any():
+    zones, missing = block[ZONE][place], moments_only & _is_missing(block[MOMENT][place])
+    if missing.any():
         what = "the time column has a cell that is missing, or neither a number nor a time as 2024-12-31 14:05"
         remedy = "say how dates are written, as in --time \"try_strptime(DAY, '%d.%m.%Y')\", or correct them"
-        raise _time_error(what, where, remedy)
+        raise _time_error(what, block, missing, where, remedy)
     kinds = set(zip(moments_only.tolist(), zones.tolist(), strict=True))
-    kind, zone = first.setdefault(place, next(iter(kinds)))
+    kind, zone = first.setdefault(place, (bool(moments_only[0]), zones[0]))
     if any(other != kind for other, _ in kinds):
-        raise _time_error("the time column has numbers in some rows and times in others", where)
+        what = "the time column has numbers in some rows and times in others"
+        raise _time_error(what, block, moments_only != kind, where)
     if any(other != zone for _, other in kinds):
-        raise _time_error("the time column mixes time zones", where, "write all times in one zone, such as UTC")
+        remedy = "write all times in one zone, such as UTC"
+        raise _time_error("the time column mixes time zones", block, zones != zone, where, remedy)
 
 
 _SECONDS = {"seconds": 1.0, "minutes": 60.0, "hours": 3600.0, "days": 86400.0}
@@ -142,19 +148,15 @@ def same_episode(block: Block, next_rows: Block) -> Array:
 
 def take_rows(block: Block, rows: Any) -> Block:
     """These rows of a block."""
-    return {name: _map_arrays(values, lambda part: part[rows]) for name, values in block.items()}
+    return {
+        name: {each: part[rows] for each, part in values.items()} if isinstance(values, dict) else values[rows]
+        for name, values in block.items()
+    }
 
 
 def _choose(mask: Array, first: Any, second: Any) -> Any:
-    """The entries of `first` in the rows of `own` [n], else those of `second`."""
+    """The entries of `first` where the mask is set [n], else those of `second`."""
     return _map_pairs(first, second, lambda a, b: np.where(mask.reshape(-1, *[1] * (a.ndim - 1)), a, b))
-
-
-def _map_arrays(values: Any, change: Callable[[Array], Array]) -> Any:
-    """An array, or the cells of each column, changed."""
-    if isinstance(values, dict):
-        return {name: change(part) for name, part in values.items()}
-    return change(values)
 
 
 def _map_pairs(first: Any, second: Any, change: Callable[[Array, Array], Array]) -> Any:
@@ -176,6 +178,7 @@ def _is_missing(values: Array) -> Array:
     return np.isnan(values)
 
 
-def _time_error(what: str, where: str, remedy: str = "") -> DataError:
+def _time_error(what: str, block: Block, wrong: Array, where: Callable[[int], str], remedy: str = "") -> DataError:
+    place = where(int(block["row"][np.argmax(wrong)]))
     remedy = remedy or "correct the times, or leave these rows out with --where"
-    return DataError(what, where=where, expected="one number or one time for each row of an episode", remedy=remedy)
+    return DataError(what, where=place, expected="one number or one time for each row of an episode", remedy=remedy)

@@ -8,6 +8,7 @@ import gzip
 import io
 import json
 import os
+import re
 import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -34,7 +35,8 @@ class Style:
     """How CSV files are written.
 
     Args:
-        separator: what stands between two cells, one character or "tab".
+        separator: what stands between two cells, one character, "tab" or "space", runs of white space; None takes tabs
+            in files called .tsv or .txt, and commas in others.
         decimal: what stands before the decimals of a number, "." or ",".
         encoding: of the text.
         missing: cells that say that nothing is known, beside those of `columns.MISSING`.
@@ -43,7 +45,7 @@ class Style:
         DataError: one is none of these, or the separator is the decimal sign.
     """
 
-    separator: str = ","
+    separator: str | None = None
     decimal: str = "."
     encoding: str = "utf-8"
     missing: tuple[str, ...] = ()
@@ -51,10 +53,10 @@ class Style:
     def __post_init__(self) -> None:
         if isinstance(self.missing, str):  # one text, and never its letters
             object.__setattr__(self, "missing", (self.missing,))
-        object.__setattr__(self, "separator", "\t" if self.separator == "tab" else self.separator)
-        plain = len(self.separator) == 1 and self.separator.isascii() and not self.separator.isalnum()
-        if not plain or self.separator in " .\"'\r\n":
-            self._refuse("--separator", "no sign that can stand between cells", 'one sign, such as ";", or "tab"')
+        sign = ";" if self.separator is None else {"tab": "\t", "space": " "}.get(self.separator, self.separator)
+        object.__setattr__(self, "separator", None if self.separator is None else sign)
+        if len(sign) != 1 or not sign.isascii() or sign.isalnum() or sign in ".\"'\r\n":
+            self._refuse("--separator", "no sign that can stand between cells", 'one sign, as ";", or "tab" or "space"')
         if self.decimal not in (".", ","):
             self._refuse("--decimal", "no decimal sign", '"." or ","')
         try:
@@ -62,15 +64,24 @@ class Style:
         except (LookupError, ValueError):
             self._refuse("--encoding", "no encoding that is known", "a name such as utf-8, cp1252 or utf-16")
 
+    def open(self, path: Path) -> TextStream:
+        """The bytes of a file that is written so."""
+        usual = "\t" if path.name.lower().endswith(TABBED) else ","
+        return TextStream(path, self.separator or usual, self.encoding)
+
     def _refuse(self, option: str, what: str, expected: str) -> None:
         value = getattr(self, option.removeprefix("--"))
         raise DataError(f"{value[:20]!r} is {what}", where=option, expected=expected, remedy="write it so")
 
 
+TABBED = (".tsv", ".tsv.gz", ".txt", ".txt.gz")
+"""Ends of the names of files whose cells tabs part."""
 PLAIN = Style()
 CSV = "a CSV file in UTF-8, or in what --encoding names (such as cp1252)"
 """In words."""
-_SEPARATORS = ",;\t|"
+_SEPARATORS = {",": ",", ";": ";", "\t": "tab", "|": "|", " ": "space"}
+_RUNS = re.compile(rb'("[^"\r\n]*")|(?:^|(?<=\r))[ \t]+|[ \t]+(?=[\r\n]|\Z)|([ \t]+)', re.MULTILINE)
+"""A quoted cell, white space at the ends of a line, and between cells."""
 
 
 class TextStream(io.RawIOBase):
@@ -78,7 +89,7 @@ class TextStream(io.RawIOBase):
 
     Args:
         path: a plain file.
-        separator: of its cells.
+        separator: of its cells; a space stands for runs of white space, of which tabs are made.
         encoding: of the file.
         skipped: lines before the first row.
         cells: of a row; 0 takes those of the first one, which is the header.
@@ -87,6 +98,7 @@ class TextStream(io.RawIOBase):
         ValueError: when a line, or what was read since `reset_counts`, is longer than a table has it.
 
     Attributes:
+        separator: of the cells that are read from here.
         wrong: what is wrong with the first row that is none, and its number, 0 for the header; None where all that was
             read is right. Parsers cut such rows silently, or read one person's rows as a cell of another's.
     """
@@ -96,7 +108,9 @@ class TextStream(io.RawIOBase):
     def __init__(
         self, path: Path, separator: str = ",", encoding: str = "utf-8", *, skipped: int = 0, cells: int = 0
     ) -> None:
-        self._separator, self._width = separator.encode(), cells - 1
+        self._runs, self._tail = separator == " ", b""
+        self.separator = "\t" if self._runs else separator
+        self._separator, self._width = self.separator.encode(), cells - 1
         plain = codecs.lookup(encoding).name == "utf-8"
         self._decoder = None if plain else codecs.getincrementaldecoder(encoding)()
         self._file: Any = gzip.open(path) if path.suffix.lower() == ".gz" else open(path, "rb")  # noqa: SIM115
@@ -124,6 +138,11 @@ class TextStream(io.RawIOBase):
             last = text.rfind(b"\n")
             self._line = len(text) - last - 1 if last >= 0 else self._line + len(text)
             self._bytes += len(text)
+            if self._runs:
+                text, self._tail = self._tail + text, b""
+                if not self._ended:
+                    text, self._tail = text[: text.rfind(b"\n") + 1], text[text.rfind(b"\n") + 1 :]
+                text = _RUNS.sub(lambda found: found[1] or (b"\t" if found[2] else b""), text)
             self._cells += text.count(self._separator)
             if self._line > LINE or self._bytes > TEXT or self._cells > CELLS:
                 raise ValueError("a row without an end")
@@ -177,31 +196,36 @@ def csv_header(path: Path, style: Style = PLAIN) -> list[str]:
     import pandas as pd
 
     def read() -> Any:
-        with TextStream(path, style.separator, style.encoding) as text:
+        with style.open(path) as text:
             options: dict[str, Any] = {"header": None, "nrows": 1, "dtype": str, "keep_default_na": False}
             try:
-                return pd.read_csv(text, sep=style.separator, index_col=False, **options), text.wrong
+                return pd.read_csv(text, sep=text.separator, index_col=False, **options), text.wrong, text.separator
             except UnicodeError:
                 raise
             except ValueError:
                 if not text.wrong:
                     raise
-            return None, text.wrong
+            return None, text.wrong, text.separator
 
-    first, wrong = _replace_errors(path, read)
+    first, wrong, separator = _replace_errors(path, read)
     names = [] if first is None else [name or f"Unnamed: {i}" for i, name in enumerate(first.iloc[0])]
-    if len({name.strip() for name in names}) < len(names):
-        raise DataError("two columns have one name", where=path.name, expected="different names", remedy="rename one")
-    other = next((sign for sign in _SEPARATORS if sign != style.separator and names and sign in names[0]), None)
+    require_distinct_names(names, path.name)
+    other = next((word for sign, word in _SEPARATORS.items() if sign != separator and names and sign in names[0]), None)
     if len(names) == 1 and other is not None:
-        written = "tab" if other == "\t" else other
-        what = f"the first line is one column, with the separator {written!r} in it"
-        expected = f"columns between which {style.separator!r} stands"
-        remedy = f'give --separator "{written}" (in Python, read it with pandas and Trajectories.from_frame)'
+        what = f"the first line is one column, with the separator {other!r} in it"
+        expected = f"columns between which {separator!r} stands"
+        remedy = f'give --separator "{other}" (in Python separator=, or read it with pandas)'
         raise DataError(what, where=path.name, expected=expected, remedy=remedy)
     if wrong and (first is None or wrong[1] == 0):  # the header alone is read, and nothing said of its rows
         raise row_error(path.name, wrong)
     return names
+
+
+def require_distinct_names(names: Sequence[str], where: str) -> None:
+    """Refuse two columns of one name; white space at its ends makes none of its own."""
+    if len({name.strip() for name in names}) < len(names):
+        expected, remedy = "different names", "rename one (in a query with AS)"
+        raise DataError("two columns have one name", where=where, expected=expected, remedy=remedy)
 
 
 def parquet_header(path: Path) -> list[str]:
@@ -235,16 +259,16 @@ def csv_chunks(
     csv_header(path, style)  # no two columns of one name
     wanted = {*names, *ids}
     row = 0
-    text = _replace_errors(path, lambda: TextStream(path, style.separator, style.encoding))
+    text = _replace_errors(path, lambda: style.open(path))
     reader = None
     with contextlib.suppress(FileError):
         reader = _replace_errors(
             path,
             lambda: pd.read_csv(
                 text,
-                sep=style.separator,
+                sep=text.separator,
                 usecols=lambda name: name in wanted,
-                dtype=dict.fromkeys(ids, "str"),
+                dtype=dict.fromkeys(ids if style.decimal == "." else wanted, "str"),
                 keep_default_na=False,
                 na_values={name: sorted(MISSING) for name in wanted.difference(ids)},  # a label may say NA
                 index_col=False,
@@ -264,6 +288,8 @@ def csv_chunks(
                 if name in ids:
                     out[name] = column.astype(object).where(column.notna(), None).to_numpy(dtype=object)
                     continue
+                if style.decimal == "," and name not in ids:
+                    column = column.str.translate({ord(","): ".", ord("."): ","})  # no number has both
                 if column.dtype.kind not in "biuf":
                     numbers = to_numbers(column.astype(object))
                     if column.notna().all() and set(column.unique()) <= {True, False, "True", "False"}:
@@ -312,7 +338,9 @@ def parquet_chunks(path: Path, names: Sequence[str], ids: Sequence[str]) -> Iter
     with open_parquet(path, ids) as file:
         present = [name for name in dict.fromkeys((*names, *ids)) if name in file.schema_arrow.names]
         for name in present:  # before a page is unpacked: a short dictionary may hold long words
-            if name not in ids and not _is_numeric(file.schema_arrow.field(name).type):
+            kind, types = file.schema_arrow.field(name).type, pa.types
+            number = types.is_integer(kind) or types.is_floating(kind) or types.is_boolean(kind)
+            if name not in ids and not number:
                 raise _number_error(path, name, 1)
         batches = file.iter_batches(batch_size=CHUNK, columns=present)
         row = 0
@@ -347,12 +375,6 @@ def parquet_chunks(path: Path, names: Sequence[str], ids: Sequence[str]) -> Iter
             yield out
 
 
-def _is_numeric(kind: Any) -> bool:
-    import pyarrow as pa
-
-    return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_boolean(kind))
-
-
 def open_parquet(path: Path, ids: Sequence[str] = ()) -> Any:
     """The open file, of which texts of ids stay a dictionary."""
     return _replace_errors(path, lambda: _parquet(path, ids))
@@ -363,8 +385,7 @@ def _parquet(path: Path, ids: Sequence[str]) -> Any:
     import pyarrow.parquet as pq
 
     schema = pq.read_schema(path)
-    if len(set(schema.names)) < len(schema.names):
-        raise ValueError("two columns of one name")
+    require_distinct_names(schema.names, path.name)
     texts = [name for name in ids if name in schema.names and pa.types.is_string(schema.field(name).type)]
     file = pq.ParquetFile(path, read_dictionary=texts)
     if is_disproportionate(8 * file.metadata.num_rows * file.metadata.num_columns, path.stat().st_size):
@@ -423,7 +444,7 @@ def is_disproportionate(declared: int, stored: int) -> bool:
 
 
 def _kind(path: Path) -> str:
-    if path.name.lower().endswith((".csv", ".csv.gz")):
+    if path.name.lower().endswith((".csv", ".csv.gz", *TABBED)):
         return CSV
     return {".parquet": "a Parquet file", ".npz": "an .npz file of arrays"}.get(path.suffix.lower(), "a readable file")
 
