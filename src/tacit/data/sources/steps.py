@@ -73,7 +73,12 @@ def _add_next(blocks: Iterator[Block]) -> Iterator[Block]:
     for block, next_rows in pair_successors(blocks):
         ends, cut = _is_set(block, "terminations"), _is_set(block, "truncations")
         together = same_episode(block, next_rows)
-        following = _choose(~together | ends | cut, block["observations"], next_rows["observations"])
+        own = ~together | ends | cut
+        following = _map_pairs(
+            block["observations"],
+            next_rows["observations"],
+            lambda a, b: np.where(own.reshape(-1, *[1] * (a.ndim - 1)), a, b),  # noqa: B023 (called at once)
+        )
         yield {**block, "next_observations": following, "truncations": (cut | ~together) & ~ends}
 
 
@@ -101,19 +106,7 @@ def same_episode(block: Block, next_rows: Block) -> Array:
 
 def take_rows(block: Block, rows: Any) -> Block:
     """These rows of a block."""
-    return {name: _map_arrays(values, lambda part: part[rows]) for name, values in block.items()}
-
-
-def _choose(mask: Array, first: Any, second: Any) -> Any:
-    """The entries of `first` in the rows of `own` [n], else those of `second`."""
-    return _map_pairs(first, second, lambda a, b: np.where(mask.reshape(-1, *[1] * (a.ndim - 1)), a, b))
-
-
-def _map_arrays(values: Any, change: Callable[[Array], Array]) -> Any:
-    """An array, or the cells of each column, changed."""
-    if isinstance(values, dict):
-        return {name: change(part) for name, part in values.items()}
-    return change(values)
+    return {name: _map_pairs(values, values, lambda part, _: part[rows]) for name, values in block.items()}
 
 
 def _map_pairs(first: Any, second: Any, change: Callable[[Array, Array], Array]) -> Any:
