@@ -22,7 +22,7 @@ import numpy.typing as npt
 
 from tacit.data import unit_keys
 from tacit.data.mobility.days import SLOTS, Days
-from tacit.data.mobility.files import read_columns
+from tacit.data.mobility.files import GPX, read_columns, read_gpx
 from tacit.data.mobility.grids import Grid
 from tacit.data.mobility.points import UNIX, PointTable, Rules, build_days, parse_times
 from tacit.data.sources.tables import TextStream, npz_arrays, row_error, to_numbers
@@ -30,7 +30,8 @@ from tacit.errors import DataError, FileError
 from tacit.plain_files import is_inside, is_plain_file
 from tacit.units import UnitKey
 
-__all__ = ["UNIX", "Rules", "from_cells", "from_checkins", "from_plt", "from_points", "from_skmob", "from_trackintel"]
+__all__ = ["UNIX", "Rules", "from_cells", "from_checkins", "from_gpx", "from_plt", "from_points", "from_skmob"]
+__all__ += ["from_trackintel"]
 
 Paths = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
 
@@ -51,12 +52,12 @@ def from_points(
     """From positions: one row a point, the rows of each user in order of time (users may be mixed).
 
     Args:
-        source: a frame, or one or several files (CSV, Parquet, GeoPackage); all rows of a user in one of them.
+        source: a frame, or one or several files (CSV, Parquet, GeoPackage, GeoJSON); all rows of a user in one of them.
         grid: public grid.
         rules: how points become days.
         recorded: zone of times that carry none (IANA), or `UNIX` for seconds since 1970.
         user, time, lat, lon: names of the columns; a geometry of points may stand for the last two in files of Parquet
-            and GeoPackage.
+            and GeoPackage, and does in GeoJSON.
         pattern: `strptime` pattern of the times; None takes ISO 8601.
         offset: column with the minutes that local time is ahead of UTC; None takes the zone of the rules.
 
@@ -147,7 +148,8 @@ def from_plt(folders: Paths, grid: Grid, rules: Rules) -> Days:
     parts = []
     for folder in _paths(folders):
         users: dict[Path, list[Path]] = {}
-        for path in sorted(_plt_files(folder)):
+        places = ((place, names) for place, _, names in os.walk(folder) if os.path.basename(place) == "Trajectory")
+        for path in sorted(Path(place, name) for place, names in places for name in names if name.endswith(".plt")):
             users.setdefault(path.parent.parent, []).append(path)
         if not users:
             what, expected = "there is no PLT file", "files USER/Trajectory/*.plt below the folder"
@@ -160,6 +162,48 @@ def from_plt(folders: Paths, grid: Grid, rules: Rules) -> Days:
             where = f"{folder.name}, folder {number + 1}"  # the name of the user's folder is an id
             start = parse_times(written, where, "UTC", "%Y-%m-%d %H:%M:%S")
             parts.append(PointTable(where, [owner.name] * len(start), start, lat, lon))
+    return build_days(parts, grid, rules)
+
+
+def from_gpx(sources: Paths, grid: Grid, rules: Rules) -> Days:
+    """From the tracks of GPX files: `USER.gpx`, or `USER/*.gpx` and deeper in a folder that holds folders of users.
+
+    The user is the name of the file without its ending, or of the folder. Files of one user are put in order by their
+    first times. A time without a zone is in UTC, as the format has it. Waypoints and routes are not read.
+
+    Args:
+        sources: files, and folders of them.
+        grid, rules: as `from_points`.
+
+    Raises:
+        DataError: see the module; the same user in two sources too.
+        FileError: there is no such file, or one is damaged or no GPX.
+    """
+    parts = []
+    for number, source in enumerate(_paths(sources), 1):
+        folder, found = source.parent, [source]
+        if source.is_dir():
+            folder, walked = source, os.walk(source)
+            found = sorted(Path(p, name) for p, _, names in walked for name in names if name.lower().endswith(GPX))
+        owners: dict[str, list[PointTable]] = {}
+        for place, path in enumerate(found, 1):
+            where = f"{source.name}, GPX file {place}" if source.is_dir() else f"GPX file {number}"
+            if source.is_dir() and not is_inside(folder, str(path.relative_to(folder))):
+                what, remedy = "a link leads out of the folder", "put the file itself there, or name it"
+                raise FileError(what, where=where, expected="plain files", remedy=remedy)
+            times, lat, lon = read_gpx(path, where)
+            owner = next(iter(path.relative_to(folder).parts[:-1]), path.stem)
+            table = PointTable(where, [owner], parse_times(times, where, "UTC"), to_numbers(lat), to_numbers(lon))
+            owners.setdefault(owner, []).append(table)
+        if not owners:
+            what, expected = "there is no GPX file", "files USER.gpx or USER/*.gpx below the folder"
+            remedy = "give the folder that holds the files or the folders of the users"
+            raise FileError(what, where=source.name, expected=expected, remedy=remedy)
+        for tables in owners.values():
+            tables.sort(key=lambda table: int(table.start[0]))
+            start, *point = (np.concatenate([getattr(t, of) for t in tables]) for of in ("start", "lat", "lon"))
+            more = f" and {len(tables) - 1} more of its user" if len(tables) > 1 else ""
+            parts.append(PointTable(tables[0].where + more, [*tables[0].user] * len(start), start, *point))
     return build_days(parts, grid, rules)
 
 
@@ -240,7 +284,10 @@ def _tables(
             yield path.name, columns
         return
     if not hasattr(source, "columns"):
-        expected, remedy = "a pandas frame, or the path of a CSV, Parquet or GeoPackage file", "pass one of these"
+        expected, remedy = (
+            "a pandas frame, or the path of a CSV, Parquet, GeoPackage or GeoJSON file",
+            "pass one of these",
+        )
         raise DataError("the source is neither a frame nor a file", where=where, expected=expected, remedy=remedy)
     absent = [name for name in names if name not in source.columns]
     if absent:
@@ -254,13 +301,6 @@ def _times(column: Any, recorded: str | None) -> Any:
         return column
     numbers = to_numbers(column)
     return numbers if np.isfinite(numbers).any() else column
-
-
-def _plt_files(folder: Path) -> Iterator[Path]:
-    """The files USER/Trajectory/*.plt below a folder; no link to a folder is followed."""
-    for place, _, names in os.walk(folder):
-        if os.path.basename(place) == "Trajectory":
-            yield from (Path(place, name) for name in names if name.endswith(".plt"))
 
 
 def _plt(folder: Path, path: Path) -> Any:
