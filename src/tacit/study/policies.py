@@ -190,7 +190,8 @@ def read_table(path: Path, spec: PublicSpec) -> Tabular:
         what, expected = f"there are {math.prod(sizes):,} states", f"at most {MOST_STATES:,}, a row of the table each"
         raise PlanError(what, where=path.name, expected=expected, remedy="write the policy as package.module:function")
     states = declared or (Column("observation", "integer", 0, space.size - 1),)
-    actions = action.columns[0].labels if action.columns else tuple(map(str, range(action.n)))
+    first = action.start or 0
+    actions = action.columns[0].labels if action.columns else tuple(map(str, range(first, first + action.n)))
     names = [column.name for column in states]
     cells = _table_cells(path, names, actions)
     wrong = partial(DataError, expected=f"a row for each state ({', '.join(names)}), probabilities that add up to 1")
@@ -200,6 +201,7 @@ def read_table(path: Path, spec: PublicSpec) -> Tabular:
         where, remedy = f"{path.name}, row {bad.row + 1}", "write states as the spec has them"
         raise DataError(bad.what, where=where, expected=bad.expected, remedy=remedy) from None
     table = np.stack([to_numbers(cells[name]) for name in actions], axis=1)
+    codes -= getattr(space, "start", None) or 0
     known = ((codes >= 0) & (codes < sizes)).all(axis=1)
     rows = np.ravel_multi_index(tuple(codes.T), tuple(sizes), mode="clip")
     again = ~np.isin(np.arange(len(rows)), np.unique(rows, return_index=True)[1])
@@ -213,8 +215,9 @@ def read_table(path: Path, spec: PublicSpec) -> Tabular:
             raise wrong(what, where=f"{path.name}, row {int(np.argmax(mistake)) + 1}", remedy=remedy)
     absent = math.prod(sizes) - len(rows)
     if absent:
-        first = np.unravel_index(int(np.argmin(np.isin(np.arange(math.prod(sizes)), rows))), sizes)
-        said = [f"{c.name}={c.labels[i] if c.labels else i}" for c, i in zip(states, first, strict=True)]
+        place = np.unravel_index(int(np.argmin(np.isin(np.arange(math.prod(sizes)), rows))), sizes)
+        begin = getattr(space, "start", None) or 0
+        said = [f"{c.name}={c.labels[i] if c.labels else i + begin}" for c, i in zip(states, place, strict=True)]
         what = f"{absent:,} of {math.prod(sizes):,} states have no row, the first of them {', '.join(said)}"
         raise wrong(what, where=path.name, remedy="write a row for every state")
     table = table[np.argsort(rows)]
