@@ -220,11 +220,11 @@ def test_the_whole_source_was_read() -> None:
 
 MOST = {
     "files": 382,
-    "lines": 81_573,
+    "lines": 81_900,
     "functions": 4_805,
-    "private functions of at most three lines used once": 30,
+    "private functions of at most three lines used once": 21,
     "class names defined more than once": 1,
-    "docstring lines on names that are not public": 655,
+    "docstring lines on names that are not public": 649,
     "errors of more than two lines": 61,
     "lines of these errors": 344,
 }

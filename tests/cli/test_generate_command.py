@@ -59,6 +59,7 @@ def test_the_folder_of_the_run_will_do(imitated: Path, tmp_path: Path) -> None:
     ("kind", "options", "start"),
     [
         ("geojson", ("--date", "2024-03-01"), b'{"type":"FeatureCollection"'),
+        ("stays", ("--date", "2024-03-01"), b'{"type":"FeatureCollection","features":[\n{"type":"Feature"'),
         ("geoparquet", (), b"PAR1"),
         ("trips-json", (), b"[\n"),
         ("od", ("--factor", "6", "--by-slot"), b"time,origin,"),

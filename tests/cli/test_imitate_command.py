@@ -192,6 +192,31 @@ def test_parquet_and_geopackage_are_imitated(kind: str, tmp_path: Path, capsys: 
     assert (tmp_path / "run" / "simulator").is_dir()
 
 
+def test_gpx_and_geojson_are_imitated(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    frame, features = people(count=8), []
+    (tmp_path / "tracks").mkdir()
+    for name, rows in frame.groupby("user"):
+        points = [
+            f'<trkpt lat="{r.lat}" lon="{r.lon}"><time>{r.time}</time></trkpt>' for r in rows.itertuples(index=False)
+        ]
+        track = f"<gpx><trk><trkseg>{''.join(points)}</trkseg></trk></gpx>"
+        (tmp_path / "tracks" / f"{name}.gpx").write_text(track)
+        line = {"type": "LineString", "coordinates": rows[["lon", "lat"]].to_numpy().tolist()}
+        said = {"user": name, "coordTimes": rows["time"].tolist()}
+        features.append({"type": "Feature", "geometry": line, "properties": said})
+    (tmp_path / "a.geojson").write_text(json.dumps({"type": "FeatureCollection", "features": features}))
+    for source in ("tracks", "a.geojson"):
+        words = [str(tmp_path / source), *POINTS, "--method", "markov", "--out", str(tmp_path / f"{source}.run")]
+        assert run("imitate", *words) == 0
+        assert "promises (4, 0.001)" in capsys.readouterr().out
+        assert (tmp_path / f"{source}.run" / "simulator").is_dir()
+    assert run("imitate", str(tmp_path / "tracks"), *POINTS, "--time", "at", "--out", str(tmp_path / "x")) == 2
+    assert "--time has no meaning here" in capsys.readouterr().err
+    (tmp_path / "tracks" / "a.plt").touch()
+    assert run("imitate", str(tmp_path / "tracks"), *POINTS, "--out", str(tmp_path / "x")) == 2
+    assert "the records are of several kinds" in capsys.readouterr().err
+
+
 def test_points_in_and_nothing_of_them_in_the_report(
     points: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -201,6 +202,14 @@ def test_files_of_named_columns_are_read_by_their_names(tmp_path: Path, form: st
     assert data.spec == spec()
     data.save(tmp_path / "saved")
     assert Trajectories.open(tmp_path / "saved").spec == spec()
+
+
+def test_decimals_are_numbers_and_labels_of_whole_numbers() -> None:
+    grade = Column("grade", "category", labels=("1", "2"))
+    cells = {"age": [Decimal("18.00"), Decimal(40)], "grade": [Decimal("2.00"), Decimal(1)]}
+    assert encode_cells((AGE, grade), cells).tolist() == [[18, 1], [40, 0]]
+    with pytest.raises(BadCell, match="a label that the spec does not declare"):
+        encode_cells((grade,), {"grade": [Decimal("1.5")]})
 
 
 def test_other_names_of_a_file_are_named(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from tacit.data import Box, Discrete, PublicSpec
+from tacit.data import Box, Discrete, PublicSpec, unit_keys
 from tacit.data.sources import shards
 from tacit.data.store import read_spec
 from tacit.errors import DataError, FileError, PlanError
@@ -75,6 +76,43 @@ def test_whole_numbers_and_decimals_of_several_files_keep_their_values_and_order
     assert [who for who, _ in rows_of(tmp_path / "d" / "out")[0]] == [1, 2, 2**63, 2**64 - 1]
     with pytest.raises(DataError, match="the column 'who' has another type than in the files before"):
         dealt(tmp_path / "e", whole, table(["1", "2"], [1, 2]))
+
+
+def decimals(ids: list[str], precision: int, scale: int, rewards: list[float]) -> pa.Table:
+    """Rows with ids as Oracle and Snowflake write them."""
+    rows = table(list(range(len(ids))), rewards)
+    return rows.set_column(0, "who", pa.array([Decimal(one) for one in ids], pa.decimal128(precision, scale)))
+
+
+def test_decimals_are_ids_and_values_in_shards_whatever_their_precision(tmp_path: Path) -> None:
+    large = "9" * 38
+    kinds = {
+        "whole": [decimals(["1", large, "1"], 38, 0, [0, 1, 2])],
+        "zeros behind the point": [decimals(["1.00", "2.00", "1.00"], 38, 2, [0, 1, 2])],
+        "of two precisions": [decimals(["1"], 10, 0, [0]), decimals(["2", "1"], 12, 2, [1, 2])],
+        "beside whole numbers": [table([1], [0]), decimals(["2", "1"], 38, 0, [1, 2])],
+        "before whole numbers": [decimals(["1", "2"], 38, 10, [0, 1]), table([1], [2])],
+    }
+    for name, rows in kinds.items():
+        described = dealt(tmp_path / name, *rows, simulated=True, episode=None, shards=8, time="reward")
+        data = described.read(0, 1, digest_key=None, store=tmp_path / name / "store")
+        assert data.counts() == {"units": 2, "episodes": 2, "transitions": 3}, name
+        assert sorted(data.columns["rewards"].tolist()) == [0, 1, 2]
+        texts = [str(1), large if name == "whole" else "2"]
+        assert data._records.names is not None
+        assert sorted(data._records.names.tolist()) == sorted(unit_keys.names(texts).tolist()), name
+    priced = table([1, 2], [0, 0]).set_column(4, "reward", pa.array([Decimal("1.25"), Decimal("-2.50")]))
+    assert priced.schema.field("reward").type == pa.decimal128(3, 2)
+    read = dealt(tmp_path / "priced", priced, shards=1).read(0, 1, digest_key=None, store=tmp_path / "store")
+    assert read.columns["rewards"].tolist() == [1.25, -2.5]
+
+
+def test_decimals_that_no_one_type_holds_and_fractions_as_ids_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=r"1\.parquet: the column 'who' has another type than in the files before"):
+        dealt(tmp_path / "a", decimals(["1"], 38, 0, [0]), decimals(["1"], 38, 2, [1]))
+    described = dealt(tmp_path / "b", decimals(["1.50", "2.00"], 18, 2, [0, 1]), shards=1)
+    with pytest.raises(DataError, match="row 1: the unit id is neither text, bytes nor a whole number"):
+        described.read(0, 1, digest_key=None, store=tmp_path / "store")
 
 
 def test_names_that_reading_takes_for_one_are_dealt_alike(tmp_path: Path) -> None:

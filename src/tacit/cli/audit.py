@@ -137,16 +137,14 @@ def report(command: declarations.ReportCommand) -> None:
     stored = run.read()
     if not stored["finished"] or not isinstance(stored.get("report"), dict):
         what, expected = "the run is not finished", "a run that has come to its end"
-        raise FileError(what, where=str(run.path), expected=expected, remedy=_finish_remedy(stored["command"]))
+        verb = stored["command"]
+        remedy = f"go on with it: tacit {verb} --resume, with the options that it was begun with"
+        again = f"{verb} again into another folder, within the ledger's budget"
+        remedy = again if verb in ("evaluate", "learn") else remedy
+        raise FileError(what, where=str(run.path), expected=expected, remedy=remedy)
     certificate = Certificate.load(run.resolve("certificate.json"))
     certificate.verify()
     shown = Report.from_json(stored["report"], certificate.to_json())
     found = audits.load_for_certificate(run.resolve("certificate.json"), certificate.digest)
     run.write("report.html", render(shown, found))
     say(f"Wrote {run.path / 'report.html'}")
-
-
-def _finish_remedy(command: str) -> str:
-    if command in ("evaluate", "learn"):
-        return f"{command} again into another folder, within the ledger's budget"
-    return f"go on with it: tacit {command} --resume, with the options that it was begun with"

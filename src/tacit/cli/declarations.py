@@ -24,7 +24,7 @@ else:
     """What `tacit audit --methods` takes."""
     Baseline = Literal[list_baselines()]
     """What `tacit demo --compare` takes."""
-Format = Literal["csv", "geojson", "geoparquet", "trips-json", "od", "visits", "minari"]
+Format = Literal["csv", "geojson", "stays", "geoparquet", "trips-json", "od", "visits", "minari"]
 """What `tacit generate` writes."""
 
 
@@ -93,8 +93,9 @@ class Generate:
         simulator: folder of the simulator (RUN/simulator).
         days: how many, of one invented person each.
         out: file to write; it must not exist. Of minari, the folder of the datasets.
-        format: "csv" (where somebody is, half-hour by half-hour), "geojson", "geoparquet" and "trips-json" (trips),
-            "od" and "visits" (tables of trips between cells, and of people in cells), "minari" (a dataset).
+        format: "csv" (where somebody is, half-hour by half-hour), "stays" (GeoJSON, a point a stay), "geojson",
+            "geoparquet" and "trips-json" (trips), "od" and "visits" (tables of trips between cells, and of people in
+            cells), "minari" (a dataset).
         date: on which the trips are put (YYYY-MM-DD); simulated days have a time of day and no date.
         factor: blocks of so many by so many cells (od, visits); of H3, so many resolutions up.
         by_slot: count trips of each half-hour apart (od).

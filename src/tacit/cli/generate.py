@@ -39,7 +39,8 @@ MOST = 1_000_000
 """Days of one call: more of them do not fit the memory of a small machine."""
 DATASET = "movement-v0"
 """Id of the dataset of `--format minari`."""
-_OF: dict[str, tuple[Format, ...]] = {"date": ("geojson", "geoparquet"), "factor": ("od", "visits"), "by_slot": ("od",)}
+_DATED: tuple[Format, ...] = ("geojson", "stays", "geoparquet")
+_OF: dict[str, tuple[Format, ...]] = {"date": _DATED, "factor": ("od", "visits"), "by_slot": ("od",)}
 FORMAT = "tacit days of movement"
 _CELL = 3
 
@@ -128,6 +129,8 @@ def _write(command: Generate, days: Days, release: Release[Generator]) -> None:
             write_days(days, out, certificate)
         case "geojson":
             trips.to_geojson(days, out, **when)
+        case "stays":
+            trips.to_stays_geojson(days, out, **when)
         case "geoparquet":
             trips.to_geoparquet(days, out, **when)
         case "trips-json":

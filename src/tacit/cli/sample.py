@@ -119,6 +119,8 @@ def join_parts(parts: Sequence[Trajectories]) -> Trajectories:
         count = part.counts()["episodes"]
         owner = first + np.repeat(np.arange(count), np.diff(part.episodes))
         steps = part.unit_kind == "transition"
-        blocks.append({**part.columns, "unit_ids": ":transition" if steps else owner, "episode_ids": owner})
+        blocks.append(
+            {**part.spec.raw(part.columns), "unit_ids": ":transition" if steps else owner, "episode_ids": owner}
+        )
         first += count
     return Trajectories.from_blocks(blocks, spec=parts[0].spec, simulated=True)

@@ -6,6 +6,7 @@ place of its label. A column that may miss has a second number after its own, 1 
 
 from __future__ import annotations
 
+import decimal
 import math
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -267,7 +268,7 @@ def _text(cell: Any) -> str:
         return ""
     if isinstance(cell, bytes):
         return cell.decode("utf-8", "replace").strip()
-    if isinstance(cell, float) and cell.is_integer():
+    if isinstance(cell, (float, decimal.Decimal)) and math.isfinite(cell) and cell % 1 == 0:
         return str(int(cell))
     return str(cell).strip()
 

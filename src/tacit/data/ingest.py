@@ -288,11 +288,12 @@ class Ingest:
         if broken.any():
             raise self._error(f"{name} has a value that is NaN or infinite", "finite values", int(np.argmax(broken)))
         if isinstance(space, Discrete):
-            wrong = ((wide < 0) | (wide >= space.n) | (wide != np.floor(wide))).any(axis=1)
+            first = space.start or 0
+            wrong = ((wide < first) | (wide >= first + space.n) | (wide != np.floor(wide))).any(axis=1)
             if wrong.any():
-                what, expected = f"{name} has a value out of range", f"whole numbers from 0 to {space.n - 1}"
-                raise self._error(what, expected, int(np.argmax(wrong)))
-            return wide[:, 0].astype(np.int64)
+                last, what = first + space.n - 1, f"{name} has a value out of range"
+                raise self._error(what, f"whole numbers from {first} to {last}", int(np.argmax(wrong)))
+            return wide[:, 0].astype(np.int64) - first
         broken = (np.asarray(space.whole) & (wide != np.rint(wide))).any(axis=1) if any(space.whole) else broken
         if broken.any():
             what = f"{name} has a value that is not whole in a column of whole numbers or labels"

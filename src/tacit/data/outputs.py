@@ -16,6 +16,7 @@ rows no file for others may hold.
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 from collections.abc import Iterator, Mapping
@@ -134,7 +135,7 @@ def to_d3rlpy(data: TrajectoriesLike) -> Any:
     from d3rlpy.constants import ActionSpace
     from d3rlpy.dataset import MDPDataset
 
-    columns = records.columns
+    columns = data._records.columns  # d3rlpy counts actions from 0
     last = chain_ends(records) & ~columns["terminations"]
     place = np.arange(len(last)) + np.cumsum(last) - last
     rows = len(last) + int(last.sum())
@@ -230,7 +231,7 @@ def _require_chain_ends(records: StoredRecords) -> Array:
 
 def _require_shareable(data: TrajectoriesLike, method: str) -> StoredRecords:
     if data.simulated:
-        return data._records
+        return dataclasses.replace(data._records, columns=data.spec.raw(data._records.columns))
     what = "real records cannot be written as a dataset for others"
     expected = "a set that is simulated or came out of a vault"
     remedy = "synthesize a dataset and write that, or use save(folder) for the private records"

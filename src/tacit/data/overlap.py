@@ -116,15 +116,12 @@ def _is_beyond_chance(between: _PairCounts, public_pairs: _PairCounts, private_p
     chance = max(public_pairs.longest, private_pairs.longest)
     # The longest stretch by chance grows with the logarithm of the pairs, of which halves have a quarter.
     stretch = between.longest >= LONG and between.longest > (1 + 1.6 * chance if chance else 0)
-    few, most = _exact_limit(between, public_pairs, private_pairs), _pair_limit(public_pairs.near, private_pairs.near)
-    return stretch or between.exact > few or between.near > most
-
-
-def _exact_limit(between: _PairCounts, public_pairs: _PairCounts, private_pairs: _PairCounts) -> float:
-    """Exact pairs beyond which it is hardly chance: none of rows so unlike that not even near ones come up."""
+    most = _pair_limit(public_pairs.near, private_pairs.near)
+    # Of exact pairs, none is chance among rows so unlike that not even near ones come up.
+    few: float = FEW if public_pairs.near or private_pairs.near or between.near > between.exact else 0
     if public_pairs.exact or private_pairs.exact:
-        return _pair_limit(public_pairs.exact, private_pairs.exact)
-    return FEW if public_pairs.near or private_pairs.near or between.near > between.exact else 0
+        few = _pair_limit(public_pairs.exact, private_pairs.exact)
+    return stretch or between.exact > few or between.near > most
 
 
 def _pair_limit(public_count: int, private_count: int) -> float:

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 Source = Literal["environment", "physics", "declared", "public_data"]
 
 _LARGEST = 3.0e38  # float32 holds it
+MOST_LABELS = 10_000
+"""Of an entry of a `MultiDiscrete`, and of joint actions."""
 
 
 @dataclass(frozen=True)
@@ -109,13 +111,17 @@ class Discrete:
     Args:
         n: how many values there are.
         columns: the one category whose labels the values stand for, if it is declared (`space_of`).
+        start: the number that records and environments have in place of 0, if it is another one: it is taken away
+            on the way in, and added on the way out.
 
     Raises:
-        DataError: `n` is not a whole number of at least 2, or the category has another number of labels.
+        DataError: `n` is not a whole number of at least 2, the category has another number of labels, or `start` is no
+            whole number, or stands beside a category.
     """
 
     n: int
     columns: tuple[Column, ...] | None = field(default=None, metadata=OPTIONAL)
+    start: int | None = field(default=None, metadata=OPTIONAL)
 
     def __post_init__(self) -> None:
         if not isinstance(self.n, int) or isinstance(self.n, bool) or self.n < 2:
@@ -124,6 +130,10 @@ class Discrete:
             raise DataError(what, where="Discrete", expected=expected, remedy=remedy)
         if self.columns is not None and [len(part.labels) for part in dimensions(self.columns)] != [self.n]:
             raise _columns_error("Discrete")
+        object.__setattr__(self, "start", self.start or None)
+        if self.start is not None and (type(self.start) is not int or abs(self.start) > 2**53 or self.columns):
+            what, expected = "start is no whole number, or stands beside labels", "the first value, such as 1"
+            raise DataError(what, where="Discrete", expected=expected, remedy="correct it, or leave it out")
 
     @property
     def size(self) -> int:
@@ -267,6 +277,11 @@ class PublicSpec:
             "next_observations": self.observation,
         }
 
+    def raw(self, columns: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
+        """The columns of these fields as records and environments have them: discrete values from their `start` on."""
+        starts = {name: getattr(space, "start", None) or 0 for name, space in self.spaces.items()}
+        return {name: column + starts[name] if starts.get(name) else column for name, column in columns.items()}
+
     def names(self, field: str) -> tuple[str, ...]:
         """Names of the numbers of a field of `spaces`, such as `observation_0` where no columns are declared."""
         space, prefix = self.spaces[field], "next_" if field == "next_observations" else ""
@@ -291,7 +306,7 @@ class PublicSpec:
         """Bounds from Gymnasium spaces; a space of several axes or a `Dict` of boxes is flattened, in its own order.
 
         Args:
-            observation_space: a `Box`, a `Discrete` that starts at 0, or a `Dict` of boxes.
+            observation_space: a `Box`, a `Discrete`, a `MultiDiscrete` (a category an entry) or a `Dict` of boxes.
             action_space: likewise.
             reward: public bounds `(low, high)` of the reward; environments do not declare them.
             source, terminals, difference, propensities: as in `PublicSpec`.
@@ -302,8 +317,8 @@ class PublicSpec:
         if reward is None:
             raise _missing_error("reward", "reward=(low, high)")
         return cls(
-            observation=_space(observation_space, "observation_space"),
-            action=_space(action_space, "action_space"),
+            observation=space_of_environment(observation_space, "observation"),
+            action=space_of_environment(action_space, "action"),
             reward=Box((reward[0],), (reward[1],)),
             source=source,
             terminals=terminals,
@@ -389,12 +404,26 @@ def _steps(space: Space) -> tuple[float, ...] | None:
     return None if None in steps else tuple(float(step) for step in steps if step is not None)
 
 
-def _space(space: gymnasium.Space[Any], where: str) -> Space:
+def space_of_environment(space: gymnasium.Space[Any], field: str) -> Space:
+    """The space of an environment's observations or actions (`field`).
+
+    Raises:
+        DataError: a bound is infinite, or the space is of another kind.
+    """
     from gymnasium import spaces
 
-    if isinstance(space, spaces.Discrete) and int(space.start) == 0:
-        return Discrete(int(space.n))
-    return Box(*_bounds(space, where, spaces))
+    where = f"{field}_space"
+    if isinstance(space, spaces.Discrete):
+        return Discrete(int(space.n), start=int(space.start))
+    if not isinstance(space, spaces.MultiDiscrete):
+        return Box(*_bounds(space, where, spaces))
+    sizes = space.nvec.ravel().tolist()
+    if min(sizes) < 2 or max(sizes) > MOST_LABELS or len(sizes) < 2 or np.any(space.start):
+        what = "the MultiDiscrete has an entry of one value or of too many, one entry alone, or does not start at 0"
+        expected, remedy = f"entries of 2 to {MOST_LABELS:,} values from 0 on", "declare a PublicSpec of columns"
+        raise DataError(what, where=f"PublicSpec.from_spaces({where})", expected=expected, remedy=remedy)
+    labels = [tuple(map(str, range(size))) for size in sizes]
+    return space_of(*(Column(f"{field}_{i}", "category", labels=each) for i, each in enumerate(labels)))
 
 
 def _bounds(space: gymnasium.Space[Any], where: str, spaces: Any) -> tuple[tuple[float, ...], tuple[float, ...]]:
@@ -403,8 +432,8 @@ def _bounds(space: gymnasium.Space[Any], where: str, spaces: Any) -> tuple[tuple
         return tuple(v for low, _ in parts for v in low), tuple(v for _, high in parts for v in high)
     if not isinstance(space, spaces.Box):
         what = "the space is of a kind that is not supported"
-        expected = "a Box, a Discrete that starts at 0, or a Dict of boxes"
-        remedy = "flatten or shift it first (gymnasium.wrappers), or declare a PublicSpec"
+        expected = "a Box, a Discrete, a MultiDiscrete, or a Dict of boxes"
+        remedy = "flatten it first (gymnasium.wrappers), or declare a PublicSpec"
         raise DataError(what, where=f"PublicSpec.from_spaces({where})", expected=expected, remedy=remedy)
     low, high = space.low.ravel().tolist(), space.high.ravel().tolist()
     if not all(math.isfinite(v) for v in (*low, *high)):
@@ -419,7 +448,7 @@ def _space_to_json(space: Space) -> dict[str, Any]:
         return {"kind": "columns", "columns": [_column_to_json(column) for column in space.columns]}
     if isinstance(space, Box):
         return {"kind": "box", "low": list(space.low), "high": list(space.high)}
-    return {"kind": "discrete", "n": space.n}
+    return {"kind": "discrete", "n": space.n} | ({} if space.start is None else {"start": space.start})
 
 
 def _column_to_json(column: Column) -> dict[str, Any]:
@@ -463,8 +492,9 @@ def _space_from_json(values: Any) -> Space:
         return space_of(*map(_column_from_json, listed))
     if isinstance(values, Mapping) and set(values) == {"kind", "low", "high"} and values["kind"] == "box":
         return Box(_floats(values["low"], "Box.low"), _floats(values["high"], "Box.high"))
-    if isinstance(values, Mapping) and set(values) == {"kind", "n"} and values["kind"] == "discrete":
-        return Discrete(values["n"])
+    known = isinstance(values, Mapping) and {"kind", "n"} <= set(values) <= {"kind", "n", "start"}
+    if known and values["kind"] == "discrete":
+        return Discrete(values["n"], start=values.get("start"))
     raise DataError(
         "a space is neither a box nor discrete",
         where="PublicSpec.from_json",

@@ -325,7 +325,7 @@ class Trajectories:
         Raises:
             SealedError: the records are sealed in a vault.
         """
-        columns, records = self.columns, self._records
+        columns, records = self.spec.raw(self.columns), self._records
         units = []
         for begin, end in itertools.pairwise(records.offsets.tolist()):
             rows = np.sort(records.order[begin:end])

@@ -6,6 +6,7 @@ The environments of `cart_pole`, `acrobot` and `locomotion` are many times as fa
 from __future__ import annotations
 
 import difflib
+import math
 import weakref
 from typing import Any
 
@@ -13,7 +14,7 @@ import gymnasium
 import numpy as np
 import numpy.typing as npt
 
-from tacit.data.spec import Box, Discrete, PublicSpec, Space
+from tacit.data.spec import MOST_LABELS, Box, Discrete, PublicSpec, Space, space_of_environment
 from tacit.envs.rollouts import Array, Domain, FloatArray
 from tacit.errors import DataError
 
@@ -94,7 +95,7 @@ class GymDomain:
 
     Raises:
         DataError: Gymnasium knows no such id, an environment was made otherwise, a package that the environment needs
-            is missing, or its observations or actions are neither a box nor discrete from 0.
+            is missing, or its observations or actions are neither a box nor discrete, or the actions are too many.
     """
 
     def __init__(self, name: str | gymnasium.Env[Any, Any], **options: Any) -> None:
@@ -109,11 +110,13 @@ class GymDomain:
         self._free: list[gymnasium.Env[Any, Any]] = [first]
         self._observation, self._action = first.observation_space, first.action_space
         for which, space in (("observation", self._observation), ("action", self._action)):
-            zero_based = isinstance(space, gymnasium.spaces.Discrete) and int(space.start) == 0
-            if not isinstance(space, gymnasium.spaces.Box) and not zero_based:
+            fits = isinstance(space, gymnasium.spaces.Box | gymnasium.spaces.Discrete)
+            if isinstance(space, gymnasium.spaces.MultiDiscrete):
+                fits = which == "observation" or math.prod(space.nvec.ravel().tolist()) <= MOST_LABELS
+            if not fits:
                 what = f"the {which} space is of a kind that is not supported"
-                expected = "a Box, or a Discrete that starts at 0"
-                remedy = "flatten or shift it with a wrapper and register the result"
+                expected = f"a Box, a Discrete, or a MultiDiscrete, of at most {MOST_LABELS:,} joint actions"
+                remedy = "flatten it with a wrapper and register the result"
                 raise DataError(what, where=f"GymDomain({name!r})", expected=expected, remedy=remedy)
         self.limit: int | None = None if first.spec is None else first.spec.max_episode_steps
 
@@ -160,10 +163,10 @@ class GymDomain:
         return state, rewards, terminated
 
     def observe(self, state: Array) -> Array:
-        """[N, d] float32, or [N] int64 where observations are discrete."""
+        """[N, d] float32, or [N] int64, from 0 on, where observations are discrete."""
         if isinstance(self._observation, gymnasium.spaces.Discrete):
-            return np.array([handle.observation for handle in state], dtype=np.int64)
-        assert isinstance(self._observation, gymnasium.spaces.Box)
+            return np.array([handle.observation for handle in state], dtype=np.int64) - int(self._observation.start)
+        assert isinstance(self._observation, gymnasium.spaces.Box | gymnasium.spaces.MultiDiscrete)
         observations = np.empty((len(state), int(np.prod(self._observation.shape))), dtype=np.float32)
         with np.errstate(over="ignore"):
             for i, handle in enumerate(state):
@@ -176,17 +179,23 @@ class GymDomain:
 
     def _env_actions(self, action: Array) -> Array:
         if isinstance(self._action, gymnasium.spaces.Discrete):
-            return np.asarray(action, dtype=np.int64)
+            return np.asarray(action, dtype=np.int64) + int(self._action.start)
+        if isinstance(self._action, gymnasium.spaces.MultiDiscrete):  # the last entry changes first
+            parts = np.unravel_index(np.asarray(action, dtype=np.int64), tuple(self._action.nvec.ravel().tolist()))
+            return np.stack(parts, axis=-1).reshape(-1, *self._action.shape) + self._action.start
         assert isinstance(self._action, gymnasium.spaces.Box)
         space = self._action
         finite = np.nan_to_num(np.asarray(action, dtype=np.float64)).reshape(len(action), *space.shape)
         return np.clip(finite, space.low, space.high).astype(space.dtype)
 
     def _space(self, space: gymnasium.Space[Any], bounds: Box | None, which: str) -> Space:
-        if isinstance(space, gymnasium.spaces.Discrete):
+        if isinstance(space, gymnasium.spaces.Discrete | gymnasium.spaces.MultiDiscrete):
             if bounds is not None:
                 raise self._bounds_error(f"the {which} is discrete and has no bounds", f"no {which} bounds")
-            return Discrete(int(space.n))
+            if isinstance(space, gymnasium.spaces.Discrete):
+                return Discrete(int(space.n))
+            several = which == "observation"
+            return space_of_environment(space, which) if several else Discrete(math.prod(space.nvec.ravel().tolist()))
         assert isinstance(space, gymnasium.spaces.Box)
         low, high = space.low.ravel().astype(np.float64), space.high.ravel().astype(np.float64)
         if bounds is None and not (np.isfinite(low) & np.isfinite(high) & (high - low < 1e30)).all():

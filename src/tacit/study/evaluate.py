@@ -82,8 +82,9 @@ def evaluate(
         episodes_per_unit: episodes of one unit that count.
         policy: whom to evaluate: "behaviour" (who made the records), "uniform", the folder of a policy (RUN/policy of
             `tacit train`, `learn` or `improve`), a network FILE.onnx or FILE.safetensors (numbered layers NAME.weight
-            and NAME.bias, a softmax on the outputs), or your own package.module:function from observations to
-            probabilities. In Python also the policy or its release itself.
+            and NAME.bias, a softmax on the outputs), a table FILE.csv or FILE.json (a row for each state, a column of
+            probabilities for each action), or your own package.module:function from observations to probabilities. In
+            Python also the policy or its release itself.
         policy_from: where that policy comes from, to be declared once the ledger holds a release: "public" (it owes
             nothing to these records), or every plan of the ledger, or folder of a run, that it was made from. A
             policy that was released under this ledger needs none.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
+import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from tacit.data.mobility.days import Days
     from tacit.data.mobility.grids import Grid, RegularGrid
 
-Kind = Literal["city", "points", "plt", "cells"]
+Kind = Literal["city", "points", "plt", "gpx", "cells"]
 """Where the days come from."""
 
 _REGION = ("box", "cell", "degrees", "grid")
@@ -35,6 +36,7 @@ _MEANINGLESS: dict[Kind, tuple[tuple[str, ...], str]] = {
     ),
     "points": (("preset",), "--city"),
     "plt": (("preset", *_COLUMNS, *_STYLE), "files of points: PLT files have columns and times of their own"),
+    "gpx": (("preset", *_COLUMNS, *_STYLE), "files of points: GPX files have columns and times of their own"),
     "cells": (("preset", "zone", *_COLUMNS, *_STYLE, *_RULES), "points: the days of an .npz file are cut already"),
 }
 option_error, no_effect_error = partial(words.option_error, "imitate"), partial(words.no_effect_error, "imitate")
@@ -84,9 +86,10 @@ class Whereabouts:
     """Records of where people were, and the public rules by which they become days.
 
     Args:
-        source: records of where people were: files of points (.csv, .csv.gz, .tsv, .txt, .parquet, .gpkg; all rows of
-            a person in one of them), a folder of GeoLife's PLT files, or an .npz file of days that are cut already.
-            Without it, give --city.
+        source: records of where people were: files of points (.csv, .csv.gz, .tsv, .txt, .parquet, .gpkg, .geojson;
+            all rows of a person in one of them), GPX files (PERSON.gpx) or a folder of them (PERSON.gpx,
+            PERSON/*.gpx), a folder of GeoLife's PLT files, or an .npz file of days that are cut already. Without it,
+            give --city.
         city: simulate so many people of an invented city instead of reading records.
         preset: how restless they are: telecom (most half-hours are stays) or geolife.
         days: days of each person of a city.
@@ -192,7 +195,7 @@ class Whereabouts:
         if population is None:
             expected = "how many people there could be"
             absent.append(MissingOption("--population", expected, "declare it; it is never counted"))
-        if self.kind() in ("points", "plt") and not self.zone:
+        if self.kind() in ("points", "plt", "gpx") and not self.zone:
             expected = "the local time zone of the region, such as Asia/Shanghai"
             absent.append(MissingOption("--zone", expected, "name it"))
         if self.grid is None and (self.box is None or (self.cell is None and self.degrees is None)):
@@ -241,7 +244,7 @@ class Whereabouts:
         return square_grid(self.box, metres=self.cell, degrees=self.degrees)
 
     def _read_days(self, kind: Kind, grid: Grid, unit: str) -> Days:
-        from tacit.data.mobility import Rules, from_cells, from_plt, from_points
+        from tacit.data.mobility import Rules, from_cells, from_gpx, from_plt, from_points
         from tacit.data.sources.tables import Style
         from tacit.study import simulators
 
@@ -259,8 +262,8 @@ class Whereabouts:
             rules = Rules(zone=self.zone or "", **self._given_options(*_RULES, "unit_key"))
             if self.fewest is not None:
                 rules = dataclasses.replace(rules, days=self.fewest)
-            if kind == "plt":
-                return from_plt(self.source, grid, rules)
+            if kind in ("plt", "gpx"):
+                return (from_plt if kind == "plt" else from_gpx)(self.source, grid, rules)
             style = Style(**self._given_options(*_STYLE))
             return from_points(self.source, grid, rules, user=unit, style=style, **self._given_options(*_COLUMNS))
 
@@ -273,16 +276,21 @@ MOVEMENT_WORDS = frozenset(("city", *_REGION, "zone"))
 
 
 def _file_kind(path: Path) -> Kind:
-    from tacit.data.mobility.files import SUFFIXES
+    from tacit.data.mobility.files import GPX, SUFFIXES
 
     name = path.name.lower()
+    found = {Path(file).suffix.lower() for _, _, names in os.walk(path) for file in names}
+    if {GPX, ".plt"} <= found:
+        raise option_error("the records are of several kinds", "files of one kind", "imitate one kind at a time")
+    if name.endswith(GPX) or GPX in found:
+        return "gpx"
     if name.endswith(SUFFIXES):
         return "points"
     if name.endswith(".npz"):
         return "cells"
     if path.is_dir() or not path.suffix:
         return "plt"
-    expected = f"a file that is called {', '.join(SUFFIXES)} or .npz, or a folder of PLT files"
+    expected = f"a file that is called {', '.join(SUFFIXES)}, .gpx or .npz, or a folder of GPX or PLT files"
     remedy = "convert it to CSV with columns of ids, times, latitudes and longitudes"
     raise FileError("the file is of no known kind", where=str(path), expected=expected, remedy=remedy)
 

@@ -9,7 +9,8 @@ vault = Vault(days.trajectories(), ledger)
 from tacit.data.mobility.days import Days
 from tacit.data.mobility.grids import Grid, H3Grid, RegularGrid
 from tacit.data.mobility.points import UNIX, Rules
-from tacit.data.mobility.readers import from_cells, from_checkins, from_plt, from_points, from_skmob, from_trackintel
+from tacit.data.mobility.readers import from_cells, from_checkins, from_gpx, from_plt, from_points, from_skmob
+from tacit.data.mobility.readers import from_trackintel as from_trackintel
 
 __all__ = [
     "UNIX",
@@ -20,6 +21,7 @@ __all__ = [
     "Rules",
     "from_cells",
     "from_checkins",
+    "from_gpx",
     "from_plt",
     "from_points",
     "from_skmob",

@@ -1,18 +1,24 @@
-"""Columns of files of positions: CSV, Parquet and GeoPackage; what a parser complains of never reaches anybody.
+"""Columns of files of positions: CSV, Parquet, GeoPackage, GeoJSON, GPX; what a parser complains of reaches nobody.
 
 A position is two columns of numbers, or a point in the file's geometry (WKB in Parquet, as GeoParquet has it, and
 GeoPackage's own), which is longitude and latitude in WGS 84. A GeoPackage is an SQLite file (OGC 12-128r19): it is
 opened read-only, one table of features is read, and no view, trigger or extension of it runs.
+
+GeoJSON (RFC 7946) is a collection of Points, whose properties are the other columns, or of LineStrings, whose times are
+the list `coordTimes`. Of GPX the points of tracks are read, in a stream, and a document type, which could name other
+files or blow up, is refused.
 """
 
 from __future__ import annotations
 
+import json
 import sqlite3
 import struct
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import Any
+from xml.parsers import expat
 
 import numpy as np
 import numpy.typing as npt
@@ -20,11 +26,13 @@ import numpy.typing as npt
 from tacit.data.sources.column_sql import quote
 from tacit.data.sources.tables import PLAIN, TABBED, Style, csv_chunks, parquet_chunks, parquet_header, unreadable_error
 from tacit.errors import DataError, FileError
-from tacit.plain_files import is_plain_file
+from tacit.plain_files import is_plain_file, read_text
 
-__all__ = ["SUFFIXES", "read_columns"]
+__all__ = ["GPX", "SUFFIXES", "read_columns", "read_gpx"]
 
-SUFFIXES = (".csv", ".csv.gz", *TABBED, ".parquet", ".gpkg")
+SUFFIXES = (".csv", ".csv.gz", *TABBED, ".parquet", ".gpkg", ".geojson")
+GPX = ".gpx"
+"""Files of one person each, or of folders of one."""
 _GEOMETRY = "geometry"
 """Name of the column of points in a Parquet file."""
 _ENVELOPES = (0, 32, 48, 48, 64)
@@ -33,6 +41,10 @@ _POINTS = {1, 1001, 2001, 3001, 0x80000001, 0x20000001}
 """Codes of a point, with height or measure and without."""
 _WGS84 = (4326, 0)
 _KIND = "a GeoPackage file with one table of points in WGS 84"
+_CHUNK, _DEPTH, _TOKEN = 2**16, 32, 2**20
+"""Of a GPX file: bytes that are read at once, elements within each other, bytes between two of its tags, at most."""
+_GEOJSON = 2**29
+"""Bytes of a GeoJSON file, which is read whole."""
 
 
 def read_columns(
@@ -43,6 +55,8 @@ def read_columns(
     suffix = path.suffix.lower()
     if suffix == ".gpkg":
         return _geopackage(path, names, position)
+    if suffix == ".geojson":
+        return _geojson(path, names, position)
     if suffix == ".parquet":
         return _parquet(path, names, texts, position)
     chunks = list(csv_chunks(path, [name for name in names if name not in texts], texts, style))
@@ -82,7 +96,7 @@ def _geopackage(path: Path, names: Sequence[str], position: tuple[str, str]) -> 
             rows = file.execute(f"SELECT {chosen} FROM {quote(table)}").fetchall()
     except (sqlite3.Error, ValueError, OverflowError):
         raise unreadable_error(path, _KIND) from None
-    columns: dict[str, Any] = {name: _column(row[i] for row in rows) for i, name in enumerate(columns_read)}
+    columns: dict[str, Any] = {name: _column([row[i] for row in rows]) for i, name in enumerate(columns_read)}
     if has_geometry and rows:
         columns |= _positions(path, [(row[-1], _header(row[-1])) for row in rows], position)
     return columns
@@ -100,8 +114,93 @@ def _features(path: Path, file: sqlite3.Connection) -> tuple[str, str]:
     return str(table), str(column)
 
 
-def _column(values: Iterable[Any]) -> npt.NDArray[Any]:
-    column = np.array(list(values), dtype=object)
+def _geojson(path: Path, names: Sequence[str], position: tuple[str, str]) -> dict[str, Any]:
+    try:
+        features = json.loads(read_text(path, _GEOJSON))["features"]
+    except (OSError, ValueError, RecursionError, KeyError, TypeError):
+        raise unreadable_error(path, "a GeoJSON FeatureCollection in UTF-8, of at most 512 MiB") from None
+    lat, lon = position
+    columns: dict[str, list[Any]] = {name: [] for name in names}
+    time = next((name for name in names[1:] if name not in position), "")
+    for number, feature in enumerate(features if isinstance(features, list) else [None], 1):
+        try:
+            shape, said = feature["geometry"], feature["properties"] or {}
+            line = shape["type"] == "LineString"
+            points = shape["coordinates"] if line else [shape["coordinates"]]
+            times = said["coordTimes"] if line else [said.get(time)]
+            rows = [
+                {**said, time: moment, lon: float(point[0]), lat: float(point[1])}
+                for moment, point in zip(times, points, strict=True)
+            ]
+            cells = [row[name] for row in rows for name in names if row.get(name) is not None]
+            whole = shape["type"] in ("Point", "LineString") and not any(isinstance(c, (list, dict)) for c in cells)
+        except (LookupError, TypeError, ValueError, AttributeError):
+            whole, rows = False, []
+        if not whole:
+            what = "the feature is neither a Point nor a LineString with coordTimes, a time for each of its points"
+            expected, remedy = f"features with the properties {', '.join(names[:2])}", "export it so, or as CSV"
+            raise DataError(what, where=f"{path.name}, feature {number}", expected=expected, remedy=remedy)
+        for name in names:
+            columns[name] += [row.get(name) for row in rows]
+    absent = {name for name, cells in columns.items() if not any(cell is not None for cell in cells)}
+    return {name: _column(cells) for name, cells in columns.items() if name not in absent}
+
+
+def read_gpx(path: Path, where: str) -> tuple[list[str], list[str], list[str]]:
+    """Times, latitudes and longitudes of the points of all tracks, in their order, as they are written.
+
+    Args:
+        path: the file, whose name may be an id.
+        where: what an error says instead.
+
+    Raises:
+        FileError: it is missing, damaged, none or has a document type.
+        DataError: it has no track with a point.
+    """
+    inside: list[str] = []
+    times, lat, lon = list[str](), list[str](), list[str]()
+
+    def start(name: str, attributes: Mapping[str, str]) -> None:
+        local = name.rpartition(" ")[2]
+        if (not inside and local != "gpx") or len(inside) >= _DEPTH:
+            raise ValueError
+        if local == "trkpt" and inside[-1] == "trkseg":
+            times.append("")
+            lat.append(attributes.get("lat", ""))
+            lon.append(attributes.get("lon", ""))
+        inside.append(local)
+
+    parser = expat.ParserCreate(namespace_separator=" ")
+    parser.buffer_text = True
+    parser.StartElementHandler = start
+    parser.StartDoctypeDeclHandler = lambda *_: start("a document type", {})
+    parser.EndElementHandler = lambda _: inside.pop()
+    parser.CharacterDataHandler = lambda text: (
+        times.append((times.pop() + text)[:64]) if inside[-3:] == ["trkseg", "trkpt", "time"] else None
+    )
+    try:
+        if not is_plain_file(path):
+            raise ValueError
+        with path.open("rb") as file:
+            read = 0
+            while chunk := file.read(_CHUNK):
+                parser.Parse(chunk, False)
+                read += len(chunk)
+                if read - parser.CurrentByteIndex > _TOKEN:
+                    raise ValueError
+        parser.Parse(b"", True)
+    except (OSError, ValueError, LookupError, expat.ExpatError):
+        what, expected = "the file is missing, damaged, no GPX or has a document type", "a GPX file, as it was exported"
+        raise FileError(what, where=where, expected=expected, remedy="export it again as GPX") from None
+    if not times:
+        what, expected = "the file has no track with a point", "trk, trkseg and trkpt with lat, lon and time"
+        raise DataError(what, where=where, expected=expected, remedy="export it as a track, or leave the file out")
+    return times, lat, lon
+
+
+def _column(values: Sequence[Any]) -> npt.NDArray[Any]:
+    column = np.empty(len(values), dtype=object)
+    column[:] = values
     numbers = all(type(value) in (int, float) for value in column)
     return column.astype(np.float64) if numbers and any(type(value) is float for value in column) else column
 

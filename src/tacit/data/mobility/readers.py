@@ -22,7 +22,7 @@ import numpy.typing as npt
 
 from tacit.data import unit_keys
 from tacit.data.mobility.days import SLOTS, Days
-from tacit.data.mobility.files import read_columns
+from tacit.data.mobility.files import GPX, read_columns, read_gpx
 from tacit.data.mobility.grids import Grid
 from tacit.data.mobility.points import UNIX, PointTable, Rules, build_days, parse_times
 from tacit.data.sources.tables import PLAIN, Style, TextStream, npz_arrays, row_error, to_numbers
@@ -30,7 +30,8 @@ from tacit.errors import DataError, FileError
 from tacit.plain_files import is_inside, is_plain_file
 from tacit.units import UnitKey
 
-__all__ = ["UNIX", "Rules", "from_cells", "from_checkins", "from_plt", "from_points", "from_skmob", "from_trackintel"]
+__all__ = ["UNIX", "Rules", "from_cells", "from_checkins", "from_gpx", "from_plt", "from_points", "from_skmob"]
+__all__ += ["from_trackintel"]
 
 Paths = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
 
@@ -52,12 +53,12 @@ def from_points(
     """From positions: one row a point, the rows of each user in order of time (users may be mixed).
 
     Args:
-        source: a frame, or one or several files (CSV, Parquet, GeoPackage); all rows of a user in one of them.
+        source: a frame, or one or several files (CSV, Parquet, GeoPackage, GeoJSON); all rows of a user in one of them.
         grid: public grid.
         rules: how points become days.
         recorded: zone of times that carry none (IANA), or `UNIX` for seconds since 1970.
         user, time, lat, lon: names of the columns; a geometry of points may stand for the last two in files of Parquet
-            and GeoPackage.
+            and GeoPackage, and does in GeoJSON.
         pattern: `strptime` pattern of the times; None takes ISO 8601.
         offset: column with the minutes that local time is ahead of UTC; None takes the zone of the rules.
         style: how CSV files are written.
@@ -166,6 +167,48 @@ def from_plt(folders: Paths, grid: Grid, rules: Rules) -> Days:
     return build_days(parts, grid, rules)
 
 
+def from_gpx(sources: Paths, grid: Grid, rules: Rules) -> Days:
+    """From the tracks of GPX files: `USER.gpx`, or `USER/*.gpx` and deeper in a folder that holds folders of users.
+
+    The user is the name of the file without its ending, or of the folder. Files of one user are put in order by their
+    first times. A time without a zone is in UTC, as the format has it. Waypoints and routes are not read.
+
+    Args:
+        sources: files, and folders of them.
+        grid, rules: as `from_points`.
+
+    Raises:
+        DataError: see the module; the same user in two sources too.
+        FileError: there is no such file, or one is damaged or no GPX.
+    """
+    parts = []
+    for number, source in enumerate(_paths(sources), 1):
+        folder, found = source.parent, [source]
+        if source.is_dir():
+            folder, walked = source, os.walk(source)
+            found = sorted(Path(p, name) for p, _, names in walked for name in names if name.lower().endswith(GPX))
+        owners: dict[str, list[PointTable]] = {}
+        for place, path in enumerate(found, 1):
+            where = f"{source.name}, GPX file {place}" if source.is_dir() else f"GPX file {number}"
+            if source.is_dir() and not is_inside(folder, str(path.relative_to(folder))):
+                what, remedy = "a link leads out of the folder", "put the file itself there, or name it"
+                raise FileError(what, where=where, expected="plain files", remedy=remedy)
+            times, lat, lon = read_gpx(path, where)
+            owner = next(iter(path.relative_to(folder).parts[:-1]), path.stem)
+            table = PointTable(where, [owner], parse_times(times, where, "UTC"), to_numbers(lat), to_numbers(lon))
+            owners.setdefault(owner, []).append(table)
+        if not owners:
+            what, expected = "there is no GPX file", "files USER.gpx or USER/*.gpx below the folder"
+            remedy = "give the folder that holds the files or the folders of the users"
+            raise FileError(what, where=source.name, expected=expected, remedy=remedy)
+        for tables in owners.values():
+            tables.sort(key=lambda table: int(table.start[0]))
+            start, *point = (np.concatenate([getattr(t, of) for t in tables]) for of in ("start", "lat", "lon"))
+            more = f" and {len(tables) - 1} more of its user" if len(tables) > 1 else ""
+            parts.append(PointTable(tables[0].where + more, [*tables[0].user] * len(start), start, *point))
+    return build_days(parts, grid, rules)
+
+
 def from_cells(
     source: str | os.PathLike[str] | Mapping[str, npt.ArrayLike],
     grid: Grid,
@@ -244,7 +287,10 @@ def _tables(
             yield path.name, columns
         return
     if not hasattr(source, "columns"):
-        expected, remedy = "a pandas frame, or the path of a CSV, Parquet or GeoPackage file", "pass one of these"
+        expected, remedy = (
+            "a pandas frame, or the path of a CSV, Parquet, GeoPackage or GeoJSON file",
+            "pass one of these",
+        )
         raise DataError("the source is neither a frame nor a file", where=where, expected=expected, remedy=remedy)
     absent = [name for name in names if name not in source.columns]
     if absent:

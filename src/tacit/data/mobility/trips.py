@@ -1,4 +1,4 @@
-"""Days as files for other tools: trips (GeoJSON, deck.gl, GeoParquet), flows, visits and plain rows.
+"""Days as files for other tools: trips (GeoJSON, deck.gl, GeoParquet), stays (GeoJSON), flows, visits and plain rows.
 
 A slot says in which cell somebody was in its middle. A trip stays at a cell's centre from the middle of the first to
 the middle of the last slot there, and takes the half-hour between two middles for each move; the day begins and ends
@@ -102,6 +102,37 @@ def to_geojson(days: Days, path: Path_, *, date: datetime.date = DATE) -> None:
                 "geometry": {"type": "LineString", "coordinates": line},
             }
             file.write((",\n" if day else "") + json.dumps(feature, separators=(",", ":")))
+        file.write("\n]}\n")
+
+
+def to_stays_geojson(days: Days, path: Path_, *, date: datetime.date = DATE) -> None:
+    """A FeatureCollection of one Point for each stay, with day, person, and its local times: begins and ends.
+
+    A stay lasts from the beginning of its first slot to the end of its last one, at the centre of its cell.
+
+    Args:
+        days: all stays of each, one after the other.
+        path: a name that is still free.
+        date: on which the days are put; times are local and carry no zone.
+
+    Raises:
+        FileError: the file exists already or cannot be written.
+    """
+    first = np.concatenate([np.ones((len(days.cells), 1), np.bool_), days.cells[:, 1:] != days.cells[:, :-1]], axis=1)
+    day, slot = np.nonzero(first)
+    last = np.append(day[1:] != day[:-1], np.ones(min(1, len(day)), np.bool_))
+    ends = np.where(last, SLOTS, np.roll(slot, -1))
+    points = days.grid.centres(days.cells[day, slot]).reshape(-1, 2)[:, ::-1].round(6)
+    midnight = np.datetime64(date, "s")
+    begun, ended = (np.datetime_as_string(midnight + of * np.timedelta64(SECONDS, "s")) for of in (slot, ends))
+    rows = zip(day.tolist(), days.person[day].tolist(), begun.tolist(), ended.tolist(), points.tolist(), strict=True)
+    with _create_text_file(path) as file:
+        file.write('{"type":"FeatureCollection","features":[\n')
+        for number, (which, person, begins, end, point) in enumerate(rows):
+            properties = {"day": which, "person": person, "begins": begins, "ends": end}
+            shape = {"type": "Point", "coordinates": point}
+            feature = {"type": "Feature", "properties": properties, "geometry": shape}
+            file.write((",\n" if number else "") + json.dumps(feature, separators=(",", ":")))
         file.write("\n]}\n")
 
 

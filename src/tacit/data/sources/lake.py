@@ -212,24 +212,29 @@ def naive_type(kind: Any) -> Any:
 
 
 def common_types(first: tuple[Path, dict[str, Any]], others: Sequence[tuple[Path, dict[str, Any]]]) -> dict[str, Any]:
-    """The types that hold the cells of all files: floats, where one has whole numbers.
+    """The types that hold the cells of all files: of whole numbers and floats floats, of decimals wider ones.
 
     Raises:
         DataError: they differ, or a column is missing.
     """
     import pyarrow as pa
 
-    agreed, unsigned = dict(first[1]), plain_type(pa.uint64())
+    agreed, types = dict(first[1]), pa.types
     for path, kinds in others:
         for name, kind in kinds.items():
             differs = name in agreed and kind not in (agreed[name], pa.null())
             if differs and pa.types.is_null(agreed[name]):
                 agreed[name] = kind
-            elif differs and {agreed[name], kind} == {pa.int64(), unsigned}:
-                agreed[name] = unsigned
             elif differs and {agreed[name], kind} == {pa.int64(), pa.float64()}:
                 agreed[name] = pa.float64()
             elif differs:
+                both = [pa.decimal128(19) if types.is_int64(one) else one for one in (agreed[name], kind)]
+                decimal = all(types.is_decimal128(one) for one in both)
+                scale = max(one.scale for one in both) if decimal else 0
+                digits = max(one.precision - one.scale for one in both) + scale if decimal else 39
+                if digits <= 38:
+                    agreed[name] = pa.decimal128(digits, scale)
+                    continue
                 raise _mismatch_error(path, f"the column {name!r} has another type than in the files before")
         if absent := [name for name in agreed if name not in kinds]:
             raise _mismatch_error(path, f"there is no column {absent[0]!r}, which the files before have")

@@ -215,8 +215,9 @@ def _flatten(values: Any, space: gymnasium.Space[Any], where: str) -> Array:
     """`(n, d)` of a box or a `Dict` of boxes (in its own order), `(n,)` of a discrete space."""
     if isinstance(space, gymnasium.spaces.Dict):
         return np.concatenate([_flatten(values[key], part, where) for key, part in space.spaces.items()], axis=-1)
-    if not isinstance(space, (gymnasium.spaces.Box, gymnasium.spaces.Discrete)):
-        what, expected = "the space is of a kind that is not supported", "a Box, a Discrete or a Dict of boxes"
+    if not isinstance(space, (gymnasium.spaces.Box, gymnasium.spaces.Discrete, gymnasium.spaces.MultiDiscrete)):
+        what = "the space is of a kind that is not supported"
+        expected = "a Box, a Discrete, a MultiDiscrete or a Dict of boxes"
         raise DataError(what, where=where, expected=expected, remedy="flatten it first and write the dataset again")
     array = np.asarray(values)
     return array if isinstance(space, gymnasium.spaces.Discrete) else array.reshape(len(array), math.prod(space.shape))

@@ -137,7 +137,7 @@ def _buffer(records: StoredRecords, span: slice, units: Array | None) -> Episode
 
 def _space(space: Space) -> gymnasium.Space[Any]:
     if isinstance(space, Discrete):
-        return gymnasium.spaces.Discrete(space.n)
+        return gymnasium.spaces.Discrete(space.n, start=space.start or 0)
     low, high = space.float32_bounds()
     return gymnasium.spaces.Box(low, high, dtype=np.float32)
 

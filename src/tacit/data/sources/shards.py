@@ -186,7 +186,8 @@ def _copy(
     )
     # Of several files, DuckDB takes the types of the first and rounds the others' cells to them.
     runs = [list(run) for _, run in groupby(files, key=lambda path: list(pq.read_schema(path)))]
-    types = {pa.float64(): "DOUBLE", pa.int64(): "BIGINT", lake.plain_type(pa.uint64()): "DECIMAL(20, 0)"}
+    types = {pa.float64(): "DOUBLE", pa.int64(): "BIGINT"}
+    types |= {k: f"DECIMAL({k.precision}, {k.scale})" for k in header.values() if pa.types.is_decimal128(k)}
     casts = {name: f"CAST({quote(name)} AS {types[kind]})" for name, kind in header.items() if kind in types}
     cells = ", ".join(f"{casts.get(name, quote(name))} AS {quote(name)}" for name in header) if len(runs) > 1 else "*"
     parts = [

@@ -47,8 +47,11 @@ def number_episodes(blocks: Iterator[Block], where: Callable[[int], str]) -> Ite
 
 def _differ(block: Block, next_rows: Block) -> bool:
     """Whether two rows are unlike in anything that is read; else it does not matter which of them is first."""
-    pairs = [[_map_arrays(part, list) for name, part in one.items() if name != "row"] for one in (block, next_rows)]
-    return str(pairs[0]) != str(pairs[1])  # in which NaN is like itself
+    rows = [
+        {name: _map_pairs(part, part, lambda cells, _: cells.tolist()) for name, part in one.items() if name != "row"}
+        for one in (block, next_rows)
+    ]
+    return str(rows[0]) != str(rows[1])  # in which NaN is like itself
 
 
 def _require_one_kind(
@@ -120,7 +123,12 @@ def _add_next(blocks: Iterator[Block]) -> Iterator[Block]:
     for block, next_rows in pair_successors(blocks):
         ends, cut = _is_set(block, "terminations"), _is_set(block, "truncations")
         together = same_episode(block, next_rows)
-        following = _choose(~together | ends | cut, block["observations"], next_rows["observations"])
+        own = ~together | ends | cut
+        following = _map_pairs(
+            block["observations"],
+            next_rows["observations"],
+            lambda a, b: np.where(own.reshape(-1, *[1] * (a.ndim - 1)), a, b),  # noqa: B023 (called at once)
+        )
         yield {**block, "next_observations": following, "truncations": (cut | ~together) & ~ends}
 
 
@@ -148,15 +156,7 @@ def same_episode(block: Block, next_rows: Block) -> Array:
 
 def take_rows(block: Block, rows: Any) -> Block:
     """These rows of a block."""
-    return {
-        name: {each: part[rows] for each, part in values.items()} if isinstance(values, dict) else values[rows]
-        for name, values in block.items()
-    }
-
-
-def _choose(mask: Array, first: Any, second: Any) -> Any:
-    """The entries of `first` where the mask is set [n], else those of `second`."""
-    return _map_pairs(first, second, lambda a, b: np.where(mask.reshape(-1, *[1] * (a.ndim - 1)), a, b))
+    return {name: _map_pairs(values, values, lambda part, _: part[rows]) for name, values in block.items()}
 
 
 def _map_pairs(first: Any, second: Any, change: Callable[[Array, Array], Array]) -> Any:

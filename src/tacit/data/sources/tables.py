@@ -335,12 +335,13 @@ def row_error(name: str, wrong: tuple[str, int]) -> DataError:
 def parquet_chunks(path: Path, names: Sequence[str], ids: Sequence[str]) -> Iterator[dict[str, Array]]:
     import pyarrow as pa
 
+    types = pa.types
     with open_parquet(path, ids) as file:
         present = [name for name in dict.fromkeys((*names, *ids)) if name in file.schema_arrow.names]
         for name in present:  # before a page is unpacked: a short dictionary may hold long words
-            kind, types = file.schema_arrow.field(name).type, pa.types
-            number = types.is_integer(kind) or types.is_floating(kind) or types.is_boolean(kind)
-            if name not in ids and not number:
+            kind = file.schema_arrow.field(name).type
+            plain = types.is_integer(kind) or types.is_floating(kind) or types.is_boolean(kind)
+            if name not in ids and not plain and not types.is_decimal(kind):
                 raise _number_error(path, name, 1)
         batches = file.iter_batches(batch_size=CHUNK, columns=present)
         row = 0
@@ -361,13 +362,14 @@ def parquet_chunks(path: Path, names: Sequence[str], ids: Sequence[str]) -> Iter
                     if column.null_count:
                         first = int(np.argmax(column.is_null().to_numpy(zero_copy_only=False)))
                         raise _number_error(path, name, row + first + 1)
-                    out[name] = column.to_numpy(zero_copy_only=False)
-                elif pa.types.is_dictionary(column.type):  # one object for each different id, however long
+                    decimal = types.is_decimal(column.type)
+                    out[name] = (column.cast(pa.float64()) if decimal else column).to_numpy(zero_copy_only=False)
+                elif types.is_dictionary(column.type):  # one object for each different id, however long
                     each = np.array([*column.dictionary.to_pylist(), None], dtype=object)
                     out[name] = each[column.indices.fill_null(len(each) - 1).to_numpy(zero_copy_only=False)]
-                elif pa.types.is_floating(column.type):
+                elif types.is_floating(column.type):
                     out[name] = column.to_numpy(zero_copy_only=False)
-                elif column.null_count or not pa.types.is_integer(column.type):
+                elif column.null_count or not types.is_integer(column.type):
                     out[name] = np.array(column.to_pylist(), dtype=object)
                 else:
                     out[name] = column.to_numpy(zero_copy_only=False)

@@ -100,7 +100,10 @@ def pack_panel(panel: Panel, levels: Levels, *, trips: int) -> dict[str, Any]:
     index = index.reshape(days.shape)
     outlines = corners(grid, places)
     shown = np.unique(np.linspace(0, len(days) - 1, min(trips, len(days))).astype(np.int64))
-    slots, where, counts = _visits(index, len(places))
+    # Slot by slot: where in the list the slot starts [49], the places and how many days are there.
+    keys, counts = np.unique(np.arange(SLOTS) * len(places) + index, return_counts=True)
+    each, where = np.divmod(keys, len(places))
+    slots = np.searchsorted(each, np.arange(SLOTS + 1))
     return {
         "label": panel.label,
         "kind": panel.kind,
@@ -155,13 +158,6 @@ def _moves(cells: IntArray) -> tuple[IntArray, IntArray, IntArray]:
     day, slot = np.nonzero(cells[:, 1:] != cells[:, :-1])
     origin, destination = cells[day, slot], cells[day, slot + 1]
     return origin, destination, origin * (cells.max(initial=0) + 1) + destination
-
-
-def _visits(index: IntArray, places: int) -> tuple[IntArray, IntArray, IntArray]:
-    """Slot by slot: where in the list the slot starts [49], the places and how many days are there."""
-    keys, counts = np.unique(np.arange(SLOTS) * places + index, return_counts=True)
-    slots, where = np.divmod(keys, places)
-    return np.searchsorted(slots, np.arange(SLOTS + 1)), where, counts
 
 
 def _flows(grid: Grid, cells: IntArray) -> dict[str, Any]:

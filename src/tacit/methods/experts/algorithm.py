@@ -62,7 +62,7 @@ def _require_fit(plan: AnyPlan, spec: PublicSpec, world: object) -> None:
     """Refuse what would fail after the charge: clones of other records, and worlds that cannot be played in."""
     clone = None if isinstance(plan, ReturnWeighted) else plan.clone
     if clone is not None and not (
-        maps.is_compatible(clone.features, spec.observation) and spec.action == Discrete(clone.actions)
+        maps.is_compatible(clone.features, spec.observation) and getattr(spec.action, "n", None) == clone.actions
     ):
         what = "the clones are not for these experts' observations and actions"
         expected = "features of the records' observations, and as many actions as the records have"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 import os
 from collections.abc import Callable as Function
 from dataclasses import dataclass
@@ -71,10 +72,11 @@ class Uniform:
 
 @dataclass(frozen=True, eq=False)
 class Tabular:
-    """A table of probabilities for discrete observations.
+    """A table of probabilities for discrete observations, or for observations of categories alone.
 
     Args:
-        table: [S, A], rows that sum to 1. States from S on take every action alike.
+        table: [S, A], rows that sum to 1. States from S on take every action alike. Of several categories it has one
+            axis each, [S1, S2, ..., A].
 
     Raises:
         PlanError: a row is no distribution.
@@ -84,16 +86,16 @@ class Tabular:
 
     def __post_init__(self) -> None:
         table = np.array(self.table, np.float64)
-        valid = table.ndim == 2 and bool((table >= 0).all()) and bool(np.allclose(table.sum(1), 1, atol=1e-6))
+        valid = table.ndim > 1 and bool((table >= 0).all()) and bool(np.allclose(table.sum(-1), 1, atol=1e-6))
         require_valid("table", table.shape, valid, "probabilities [S, A] whose rows sum to 1")
-        table /= table.sum(1, keepdims=True)
+        table /= table.sum(-1, keepdims=True)
         table.setflags(write=False)
         object.__setattr__(self, "table", table)
 
     @property
     def actions(self) -> int:
         """A."""
-        return int(self.table.shape[1])
+        return int(self.table.shape[-1])
 
     def probabilities(self, observations: np.ndarray) -> Float64:
         """The states' rows."""
@@ -101,9 +103,11 @@ class Tabular:
 
     def action_probabilities(self, observations: np.ndarray, actions: np.ndarray) -> Float64:
         """The probability of one action in each state; states and actions of shapes that broadcast."""
-        states = observations.astype(np.int64, copy=False)
+        states, sizes = observations.astype(np.int64, copy=False), self.table.shape[:-1]
+        if len(sizes) > 1:
+            states = np.ravel_multi_index(tuple(np.moveaxis(states, -1, 0)), sizes, mode="clip")
         known = np.append(self.table, np.full(self.actions, 1 / self.actions))
-        return np.asarray(known.take(np.minimum(states, len(self.table)) * self.actions + actions))
+        return np.asarray(known.take(np.minimum(states, math.prod(sizes)) * self.actions + actions))
 
 
 @dataclass(frozen=True, eq=False)

@@ -266,6 +266,7 @@ def to_trajectories(columns: Mapping[str, NDArray[Any]], spec: PublicSpec) -> Tr
         columns: `observations`, `actions`, `rewards`, `next_observations`, `terminations`, each of T rows.
         spec: the public bounds that they lie in.
     """
+    columns = spec.raw(columns)
     return Trajectories.from_arrays(
         observations=columns["observations"],
         actions=columns["actions"],

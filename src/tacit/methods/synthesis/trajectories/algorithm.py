@@ -192,7 +192,7 @@ def to_trajectories(stitched: Stitched, encoder: Encoder) -> Trajectories:
     from tacit.data.trajectories import Trajectories
 
     owner = np.repeat(np.arange(len(stitched.episodes) - 1), np.diff(stitched.episodes))
-    columns: dict[str, Any] = stitched.columns
+    columns: dict[str, Any] = encoder.spec.raw(stitched.columns)
     spec = dataclasses.replace(encoder.spec, propensities=False)
     return Trajectories.from_arrays(**columns, unit_ids=owner, episode_ids=owner, spec=spec, simulated=True)
 
