@@ -170,7 +170,7 @@ class SelectedRelease(Release[Any]):
 
 
 def _rehearse(candidate: Any, judged: Any, vault: Vault, attempt: Attempt, judge: Judge) -> float:
-    """The score of a run on a few invented records, which nobody pays for."""
+    # the score of a run on a few invented records, which nobody pays for
     units = min(vault.unit.size, _INVENTED)
     columns: dict[str, Any] = {
         name: column[:, 0] for name, column in invented_rows(vault.spec, units, 1, seed=0).items() if name != "mask"

@@ -147,7 +147,7 @@ def _require_fit(
 
 
 def _try_given(plan: PateGailPlan, simulator: Simulator | None, allocate: Allocate | None) -> None:
-    """Draw days from the given starts and space, and split a round's budget: either may be the caller's own."""
+    # draws days from the given starts and space, and splits a round's budget: either may be the caller's own
     even = np.full(plan.rewards_per_round, 1 / plan.rewards_per_round)
     tried: list[tuple[str, Callable[[], object], str]] = []
     if simulator is not None:
