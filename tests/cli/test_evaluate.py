@@ -479,7 +479,7 @@ def test_diagnostics_without_privacy_stay_with_the_curator(
         (("--policy", "nobody.safetensors"), "nobody.safetensors: there is no such file"),
         (("--policy", "uniform", "--activation", "tanh"), "--activation has no meaning here"),
         (("--policy", "walkers:three"), "the policy does not return distributions over the actions"),
-        (("--policy", "walkers:fails"), "does not fit the observations; expected a function of observations"),
+        (("--policy", "walkers:fails"), "does not fit the observations (ValueError); expected a function"),
         (("--behaviour", "uniform"), "--behaviour has no meaning here"),
         (("--behaviour-source", "physics"), "--behaviour-source has no meaning here"),
         (("--policy", "uniform", "--behaviour", "uniform"), "--behaviour-source is missing"),

@@ -7,14 +7,21 @@ import io
 import logging
 import shutil
 import warnings
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+from user_cases import Scripted, open_user_vault
 from vault_cases import Rewards, open_vault, priced, records, unit_of
 
+from tacit.agents.networks import Mlp
+from tacit.agents.policies import Policy
 from tacit.data.spec import Discrete
 from tacit.errors import BudgetExceeded, LedgerError, PlanError, PlanExhausted, TacitError
 from tacit.methods.off_policy_evaluation import BehaviourPolicy, ImportanceSampling, Problem, Tabular, Uniform, fit
+from tacit.methods.policy_gradient.algorithm import fit as train
+from tacit.methods.policy_gradient.plan import PolicyGradientPlan
 from tacit.privacy.certificate.certificate import Certificate
 from tacit.privacy.ledger.ledger import SUM, Ledger
 from tacit.privacy.noise.secret import SecretNoise
@@ -165,6 +172,25 @@ def refused_at_no_cost(folder: Path) -> None:
     assert not list(vault.ledger.plans()), "an evaluation was paid for that cannot be made"
 
 
+@dataclass(frozen=True)
+class Forward(Mlp):
+    """A network without a way back."""
+
+    def backward(self, *given: Any, **options: Any) -> Any:
+        raise RuntimeError
+
+
+def rehearsed_at_no_cost(folder: Path) -> None:
+    """A policy that has no gradient is refused, and the ledger is as it was."""
+    vault = open_user_vault(folder, Scripted([], {}))
+    start = Policy.default(vault.spec, ())
+    policy = Policy(start.features, Forward(start.network.sizes), start.head)  # type: ignore[attr-defined]
+    plan = PolicyGradientPlan(rounds=1, users=4, horizon=4, critic="none", noise_multiplier=2.0)
+    with contextlib.suppress(Exception):
+        train(plan.account(unit=vault.unit, delta=1e-3), vault, policy)
+    assert not list(vault.ledger.plans()), "a run was paid for that cannot be made"
+
+
 LEDGER_DETECTORS = (
     nothing_but_releases,
     steps_of_a_plan,
@@ -175,4 +201,5 @@ LEDGER_DETECTORS = (
     second_writer,
     edited_certificate,
     refused_at_no_cost,
+    rehearsed_at_no_cost,
 )

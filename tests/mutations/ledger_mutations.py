@@ -150,6 +150,11 @@ def policies_untried(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(targets, "try_policy", lambda *_: None)
 
 
+def contributions_untried(patch: pytest.MonkeyPatch) -> None:
+    """What a step computes meets its first unit when it is paid for."""
+    patch.setattr(BaseVault, "rehearse", lambda *_: None)
+
+
 LEAKS = "nothing_but_releases"
 
 LEDGER: tuple[tuple[str, Plant, tuple[str, ...]], ...] = (
@@ -166,4 +171,5 @@ LEDGER: tuple[tuple[str, Plant, tuple[str, ...]], ...] = (
     ("edited certificate believed", edited_certificate_believed, ("edited_certificate",)),
     ("missed steps stay free", missed_steps_stay_free, ("queries_repeated",)),
     ("policies untried", policies_untried, ("refused_at_no_cost",)),
+    ("contributions untried", contributions_untried, ("rehearsed_at_no_cost",)),
 )

@@ -92,7 +92,8 @@ def evaluate(
         method: "residual" (values of states and of the policy), "pdis" and "wpdis" (importance sampling), "fqe"
             (fitted Q), "dr" (doubly robust); to compare with: "gpope", "ssp" (DP-LSTD), "lsw", "lsl".
         features: of the value function: "one-hot" or "one-hot:STATES" (discrete observations), "fourier:ORDER", or
-            your own package.module:function from observations to numbers.
+            your own package.module:function from observations to numbers. By default one-hot, or the largest order up
+            to 3 that gives at most 300 waves.
         behaviour: a known behaviour policy in place of logged propensities, in the words of --policy; or "model", a
             private one of softmax regression, which a share of the budget is spent on.
         behaviour_share: that share (of 1 / sigma^2); 0.3 by default.
@@ -111,6 +112,7 @@ def evaluate(
         TacitError: a word is wrong, or the ledger does not pay; nothing is spent before the evaluation begins.
     """
     from tacit.methods.off_policy_evaluation import Problem
+    from tacit.methods.off_policy_evaluation.features import require_memory
     from tacit.study.account import VerbPhrases
     from tacit.study.folder import require_free
 
@@ -143,6 +145,8 @@ def evaluate(
     # Rounding must not lift the sum of both shares above the budget.
     share = 1.0 if overlap is None else (1 - overlap) * (1 - 1e-12)
     plan = plan.calibrate(**promise, epsilon=share * epsilon, delta=share * slack)
+    if plan.basis is not None:
+        require_memory(plan.basis, curator.unit, plan.grams(spec), "--features")
     networks = [each for each in (policy, behaviour) if isinstance(each, str) and each.endswith(".safetensors")]
     if activation is not None and not networks:
         raise no_effect_error("--activation", "a network FILE.safetensors")

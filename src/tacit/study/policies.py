@@ -15,12 +15,11 @@ from typing import Any
 import numpy as np
 
 from tacit import plain_files
-from tacit.agents.features import is_compatible
 from tacit.agents.policy_files import Activation
 from tacit.data.columns import BadCell, Column, encode_cells
 from tacit.data.memory import Memory
 from tacit.data.sources.tables import csv_chunks, csv_header, to_numbers, unreadable_error
-from tacit.data.spec import Box, Discrete, PublicSpec, Space
+from tacit.data.spec import Box, Discrete, PublicSpec
 from tacit.errors import DataError, FileError, PlanError
 from tacit.methods.experts.learned import LearnedPolicies as Taught
 from tacit.methods.improvement import Improvement
@@ -137,9 +136,6 @@ def resolve_policy(words: str | Any, spec: PublicSpec, option: str, activation: 
     if actions != space.n:
         what, expected = f"the policy has {actions} actions", f"{space.n}, as the records have"
         raise PlanError(what, where=option, expected=expected, remedy="choose a policy for these actions")
-    if isinstance(network, Network) and not _accepts(network, spec.observation):
-        expected = "a network that takes the observation, or of a discrete one its indicators or its number"
-        raise unfit_error("the network", option, expected)
     try_policy(policy, spec, option)
     return policy
 
@@ -251,15 +247,11 @@ def _table_cells(path: Path, names: Sequence[str], actions: Sequence[str]) -> Ma
     return {name: [row[name] for row in rows] for name in wanted}
 
 
-def _accepts(network: Network, space: Space) -> bool:
-    if network.features is not None:
-        return is_compatible(network.features, space)
-    inputs = network.layers[0][0].shape[1]
-    return inputs == space.size or (isinstance(space, Discrete) and inputs == 1)
+_MOST = 300  # waves of the default features: of more, each unit's Gram matrix takes much memory
 
 
 def resolve_features(named: str | None, spec: PublicSpec, option: str) -> Features:
-    """The feature map of these words, or the default one: one-hot, or Fourier of order 3.
+    """The feature map of these words, or the default one: one-hot, or Fourier of order 3, 2 or 1 (`_MOST`).
 
     Args:
         named: "one-hot", "one-hot:STATES", "fourier:ORDER", "package.module:function" or None.
@@ -270,7 +262,9 @@ def resolve_features(named: str | None, spec: PublicSpec, option: str) -> Featur
         PlanError: the words are of no known form, or the features do not fit the observation.
     """
     space = spec.observation
-    default = "one-hot" if isinstance(space, Discrete) else "fourier:3"
+    numbers = 0 if isinstance(space, Discrete) else sum(1 for labels in space.categories if not labels)
+    order = next((order for order in (3, 2) if (order + 1) ** numbers <= _MOST), 1)
+    default = "one-hot" if isinstance(space, Discrete) else f"fourier:{order}"
     kind, _, rest = (default if named is None else named).partition(":")
 
     def parse_number(text: str) -> int:

@@ -155,7 +155,7 @@ def test_what_does_not_fit_is_refused_before_anything_is_spent(tmp_path: Path) -
         with pytest.raises(PlanError):
             alignment.fit(plan, vault, model, reward=reward)
     for worth, found in (
-        (None, "Moody \\(TypeError\\) does not"),
+        (None, "Moody does not value texts \\(TypeError\\)"),
         ([np.nan, 1.0], "Moody does not"),
         ([1.0], "Moody does"),
     ):

@@ -22,7 +22,7 @@ from torch import Tensor
 
 from tacit.agents.language.judges import Reward
 from tacit.agents.language.models import Writer
-from tacit.errors import PlanError, TacitError
+from tacit.errors import PlanError
 from tacit.methods.alignment.people import CompletionActor, PersonGradient, ReleasedSteering
 from tacit.methods.alignment.plan import PART, AlignmentPlan
 from tacit.methods.alignment.steered import Steered
@@ -30,6 +30,7 @@ from tacit.privacy.certificate.certificate import Release
 from tacit.privacy.ledger import checkpoint
 from tacit.privacy.ledger.ledger import Ledger
 from tacit.privacy.vault.base import BaseVault, Run, exhausted_error
+from tacit.privacy.vault.invented import try_public
 from tacit.privacy.vault.user_vault import UserVault
 
 Iterates = NDArray[np.float64]
@@ -92,16 +93,18 @@ def _require_fit(plan: AlignmentPlan, vault: UserVault, model: Writer, reward: R
         remedy = "make the plan with AlignmentPlan.of(model, reward, ...)"
         raise PlanError(what, where="alignment.fit", expected=expected, remedy=remedy)
     if plan.uses_reward and reward is not None:
-        name, texts = type(reward).__name__, ["a text", "another"]
-        try:
-            fits = len(values := np.asarray(reward(texts), np.float64)) == 2 and bool(np.isfinite(values).all())
-        except TacitError:
-            raise
-        except Exception as error:
-            fits, name = False, f"{name} ({type(error).__name__})"
-        if not fits:
-            what, remedy = f"{name} does not value texts", "try it on two texts of your own"
-            raise PlanError(what, where="alignment.fit", expected="a finite number of each text", remedy=remedy)
+        try_public(
+            lambda: torch.from_numpy(reward(["a text", "another"])),
+            lambda values: values.shape == (2,) and bool(values.isfinite().all()),
+            f"{type(reward).__name__} does not value texts",
+            where="alignment.fit",
+            expected="an array of a finite number of each text",
+            remedy="try it on two texts of your own",
+        )
+    if vault.spec != plan.spec(model):
+        what, expected = "the people are not those of this plan", "people with texts of the plan's sizes"
+        remedy = "make them with People(plan, model, ...)"
+        raise PlanError(what, where="alignment.fit", expected=expected, remedy=remedy)
     if vault.replicates != 1:
         what, expected = f"the vault has {vault.replicates} replicates", "one population"
         raise PlanError(what, where="alignment.fit", expected=expected, remedy="open a vault for each")

@@ -275,6 +275,10 @@ def fit_preferences(
         what = "the plan is for another model, vocabulary or prefix"
         expected, remedy = "those whose digests the plan states", "make the plan with PreferencePlan.of(model, ...)"
         raise PlanError(what, where="alignment.fit_preferences", expected=expected, remedy=remedy)
+    if vault.spec != plan.spec(model):
+        what, expected = "the records are not pairs of this plan", "pairs of the plan's sizes"
+        remedy = "make them with pair_records(plan, model, ...)"
+        raise PlanError(what, where="alignment.fit_preferences", expected=expected, remedy=remedy)
     path, run, contribution = checkpoint_path(folder), vault.reserve(plan), PairGradient(plan, model)
     iterates = start_iterates(vault, run, PART, plan.adapter.initial_parameters(model.model.shape), path, resume=resume)
     while left := vault.steps_left(run, PART):

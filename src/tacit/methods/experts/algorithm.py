@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from tacit.agents import features as maps
 from tacit.agents.policies import PolicyActor
 from tacit.data.spec import Discrete, PublicSpec
-from tacit.errors import PlanError, TacitError
+from tacit.errors import PlanError
 from tacit.methods.experts import imitation, votes
 from tacit.methods.experts.anchors import sample_visited_states
 from tacit.methods.experts.consensus import Consensus
@@ -19,7 +19,7 @@ from tacit.methods.experts.learned import LearnedPolicies
 from tacit.methods.experts.votes import Votes
 from tacit.privacy.certificate.certificate import Release
 from tacit.privacy.mechanisms.base import EpisodeSimulator
-from tacit.privacy.vault.invented import invented_rows
+from tacit.privacy.vault.invented import invented_rows, try_public
 from tacit.privacy.vault.vault import Vault
 
 AnyPlan = Votes | ReturnWeighted | Consensus
@@ -77,18 +77,12 @@ def _require_fit(plan: AnyPlan, spec: PublicSpec, world: object) -> None:
         return
     plan.policy.require_fit(spec)
     actor = PolicyActor(plan.policy, plan.policy.initial_parameters(np.random.default_rng(0), 1))
-    name, form, simulator = (
-        type(world).__name__,
-        invented_rows(spec, 1, 1, seed=0)["observations"].shape,
-        cast(Any, world),
+    form, simulator = invented_rows(spec, 1, 1, seed=0)["observations"].shape, cast(Any, world)
+    try_public(
+        lambda: sample_visited_states(actor, simulator, 1, spec, horizon=plan.horizon, explore=1.0, seed=0),
+        lambda states: states.shape == form,
+        f"random actions in {type(world).__name__} give no states of these records",
+        where="experts.fit",
+        expected=f"observations of shape {form[2:]}, as the records'",
+        remedy="pass the world of these records",
     )
-    try:
-        states = sample_visited_states(actor, simulator, 1, spec, horizon=plan.horizon, explore=1.0, seed=0)
-        found = "" if states.shape == form else f"states of shape {states.shape[2:]}"
-    except TacitError:
-        raise
-    except Exception as error:
-        found = type(error).__name__
-    if found:
-        what, expected = f"random actions in {name} give {found}", f"observations of shape {form[2:]}, as the records'"
-        raise PlanError(what, where="experts.fit", expected=expected, remedy="pass the world of these records")

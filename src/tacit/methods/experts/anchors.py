@@ -9,6 +9,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from tacit.agents import features as maps
 from tacit.agents.policies import PolicyActor
 from tacit.data.spec import Box, Discrete, PublicSpec
 from tacit.envs.serving import serve
@@ -198,6 +199,11 @@ def require_policies(experts: Experts, spec: PublicSpec, *, floor: float = 0.0) 
     """
     if not isinstance(spec.action, Discrete):
         raise _policy_error("the actions are continuous", "discrete actions, which experts can agree on")
+    features = getattr(experts, "features", None)
+    if isinstance(features, maps.Scaled | maps.OneHot | maps.Quadratic) and not maps.is_compatible(
+        features, spec.observation
+    ):
+        raise _policy_error("the policies are for other observations", "features of the records' observations")
     states = 64
     observations, actions = _draw_states(spec, states, seed=0), np.arange(states) % spec.action.n
     chances = np.asarray(experts.likelihoods(observations, actions))

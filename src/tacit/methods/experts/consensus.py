@@ -58,7 +58,7 @@ class Consensus(plans.PrivatePlan):
     policy: Policy
     """what is learnt: its network's outputs are action values (or logits, with `BC`)."""
     learner: Annotated[Learner, Kinds(CQL, DQN, BC)] = field(default_factory=lambda: CQL(reward_scale=0.1))
-    """the loss of a row, `CQL`, `DQN`, `BC` or any other `Learner`. Its `reward_scale` should bring action values to
+    """the loss of a row, `CQL`, `DQN` or `BC`; no other `Learner`. Its `reward_scale` should bring action values to
     about 1 to 10: one decade more or less changes little."""
     trajectories: int = 25
     """n_r, of how many trajectories beginnings are released; 0 is DP-SGD alone."""

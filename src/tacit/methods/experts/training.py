@@ -34,6 +34,7 @@ from tacit.privacy.certificate.certificate import Release
 from tacit.privacy.mechanisms.above_threshold import Prefixes
 from tacit.privacy.mechanisms.base import EpisodeSimulator
 from tacit.privacy.vault.base import exhausted_error
+from tacit.privacy.vault.isolation import foreign_names
 from tacit.privacy.vault.vault import Vault
 
 # What one expert adds to a noisy gradient: the mean loss of the rows that were drawn of that expert.
@@ -73,6 +74,9 @@ def fit(plan: Consensus, vault: Vault, world: EpisodeSimulator | None = None) ->
         what = "a world was passed to a plan that plays no clones" if world else "the plan plays clones in no world"
         expected = "a public world with a plan that has a clone and trajectories, and with no other"
         raise PlanError(what, where="experts.fit", expected=expected, remedy="pass world=, or choose another clone=")
+    if foreign_names(plan.learner):  # no certificate names it, and it may not see a network that changes
+        what, expected = f"{type(plan.learner).__name__} is a learner of your own", "CQL, DQN or BC"
+        raise PlanError(what, where="experts.fit", expected=expected, remedy="choose one of them")
     run = vault.reserve(plan)
     if vault.has_started(run):
         raise exhausted_error(run, plan.parts()[0].name)

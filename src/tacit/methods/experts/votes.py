@@ -22,6 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacit.agents.heads import Categorical
+from tacit.agents.networks import Mlp
 from tacit.agents.policies import Policy, PolicyActor
 from tacit.errors import PlanError
 from tacit.methods.experts import anchors as places
@@ -81,6 +82,7 @@ class Votes(plans.PrivatePlan):
         head, actions = self.policy.head, self.clone.actions
         fits = isinstance(head, Categorical) and head.actions == actions
         require_valid("policy.head", head, fits, f"Categorical({actions}), of the clone's {actions} actions")
+        require_valid("policy.network", self.policy.network, isinstance(self.policy.network, Mlp), "an Mlp")
         require_whole(rounds=self.rounds, horizon=self.horizon, rows=self.rows)
         require_valid("explore", self.explore, 0 <= self.explore <= 1, "a probability")
         self.parts()

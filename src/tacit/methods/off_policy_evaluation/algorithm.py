@@ -25,7 +25,7 @@ import numpy as np
 from tacit.data.spec import PublicSpec
 from tacit.errors import PlanError
 from tacit.methods.off_policy_evaluation.behaviour_model import BehaviourModel
-from tacit.methods.off_policy_evaluation.features import CustomFeatures, Features, try_features
+from tacit.methods.off_policy_evaluation.features import CustomFeatures, Features, require_memory, try_features
 from tacit.methods.off_policy_evaluation.policies import Behaviour, DiscretePolicy, Target
 from tacit.methods.off_policy_evaluation.problem import Evaluation, Problem
 from tacit.methods.off_policy_evaluation.targets import (
@@ -117,6 +117,10 @@ class Estimator(plans.PrivatePlan, ABC):
     def basis(self) -> Features | None:
         """The features of V or Q; None where the method has none."""
         return getattr(self, "features", None)
+
+    def grams(self, spec: PublicSpec) -> int:
+        """How many Gram matrices of these features a unit has."""
+        return 1
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -231,6 +235,7 @@ def fit(
         raise PlanError(what, where="off_policy_evaluation.fit", expected=expected, remedy=remedy)
     if plan.basis is not None:
         try_features(plan.basis, vault.spec)
+        require_memory(plan.basis, vault.unit, plan.grams(vault.spec))
     target = resolve(policy, vault)
     plan.require(target, behaviour, vault.spec)
     model = plan.private_behaviour

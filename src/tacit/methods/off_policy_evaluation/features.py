@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 from dataclasses import dataclass, field
 from typing import Annotated, Literal, Protocol
 
@@ -16,6 +17,7 @@ from tacit.errors import PlanError
 from tacit.methods.off_policy_evaluation.policies import import_function, try_function, unfit_error
 from tacit.privacy.vault.invented import invented_rows
 from tacit.serialization import OPTIONAL, Kinds
+from tacit.units import Unit
 from tacit.validation import require_valid
 
 Float32 = NDArray[np.float32]
@@ -190,6 +192,30 @@ def try_features(features: Features, spec: PublicSpec, where: str = "off_policy_
     found = [np.asarray(values) for values in try_function(features, name, spec, where)]
     if any(values.shape[1:] != (features.size,) or not np.isfinite(values).all() for values in found):
         raise unfit_error(name, where, f"finite numbers [N, {features.size}]")
+
+
+def require_memory(features: Features, unit: Unit, grams: int = 1, where: str = "off_policy_evaluation") -> None:
+    """Refuse features whose Gram matrices of the public population this machine cannot hold, before they are paid for.
+
+    Args:
+        features: of the value function.
+        unit: with the population.
+        grams: how many such matrices a unit has.
+
+    Raises:
+        PlanError: there is too little memory.
+    """
+    numbers = grams * (features.size if features.tabular else features.size * (features.size + 1) // 2)
+    if not hasattr(os, "sysconf"):
+        return
+    needed, memory = _BYTES * numbers * unit.size, os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    if needed > memory:
+        what = f"{features.size:,} features of {unit.size:,} units take {math.ceil(needed / 1e9):,} GB of memory"
+        expected, remedy = f"at most {memory // 10**9:,} GB, all that this machine has", "choose fewer features"
+        raise PlanError(what, where=where, expected=expected, remedy=f"{remedy}, such as Fourier's order 1")
+
+
+_BYTES = 12  # of a number of a Gram matrix: what is kept, and twice that while it is made
 
 
 @dataclass(frozen=True)

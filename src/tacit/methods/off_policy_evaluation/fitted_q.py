@@ -294,6 +294,10 @@ START_WIDTH = 0.25
 class QEstimator(ScoreEstimator, ABC):
     """A method that fits Q, then averages a number that Q gives about each unit, beside the scores."""
 
+    def grams(self, spec: PublicSpec) -> int:
+        """One for each action."""
+        return spec.action.size
+
     with_point: ClassVar[bool] = True
 
     features: AnyFeatures

@@ -17,13 +17,13 @@ from numpy.typing import NDArray
 
 from tacit import rowwise
 from tacit.agents import policy_files
-from tacit.agents.features import OneHot, Quadratic, Scaled
+from tacit.agents.features import OneHot, Quadratic, Scaled, is_compatible
 from tacit.agents.policies import predict_actions
 from tacit.agents.policy_files import Activation, FeedForward
-from tacit.data.spec import PublicSpec
+from tacit.data.spec import Discrete, PublicSpec, Space
 from tacit.envs.rollouts import draw
-from tacit.errors import PlanError, TacitError
-from tacit.privacy.vault.invented import edge_rows, invented_rows
+from tacit.errors import PlanError
+from tacit.privacy.vault.invented import edge_rows, invented_rows, try_public
 from tacit.validation import require_valid
 
 Float64 = NDArray[np.float64]
@@ -223,6 +223,13 @@ class Network:
                 x = np.maximum(x, 0) if self.activation == "relu" else rowwise.tanh(x)
         return rowwise.one_hot(x) if self.greedy else rowwise.softmax(x)
 
+    def accepts(self, space: Space) -> bool:
+        """Whether the first layer takes observations of this space: of a discrete one indicators, or its number."""
+        if self.features is not None:
+            return is_compatible(self.features, space)
+        inputs = self.layers[0][0].shape[1]
+        return inputs == space.size or (isinstance(space, Discrete) and inputs == 1)
+
     def predict(
         self,
         observation: np.ndarray,
@@ -343,6 +350,9 @@ def _is_rowwise(policy: object) -> bool:
     return type(policy) in (Uniform, Tabular)
 
 
+_FUNCTION = "a function of observations within the public bounds"
+
+
 def try_function(function: Function[[np.ndarray], Any], name: str, spec: PublicSpec, where: str) -> list[Any]:
     """What a function makes of invented observations, of all of them and of single ones; no record is involved.
 
@@ -357,13 +367,9 @@ def try_function(function: Function[[np.ndarray], Any], name: str, spec: PublicS
     """
     drawn = invented_rows(spec, 64, 1, seed=0)["observations"][:, 0]
     ends = [rows["observations"][:, 0] for rows in edge_rows(spec, 64, 1)]
-    try:
-        return [function(each.copy()) for each in (np.concatenate([drawn, *ends]), *np.split(drawn, len(drawn)))]
-    except TacitError:
-        raise
-    except Exception as error:
-        expected = f"a function of observations within the public bounds ({type(error).__name__})"
-        raise unfit_error(name, where, expected) from None
+    batches, error = (np.concatenate([drawn, *ends]), *np.split(drawn, len(drawn))), unfit_error(name, where, _FUNCTION)
+    words = {"where": where, "expected": _FUNCTION, "remedy": error.remedy}
+    return try_public(lambda: [function(each.copy()) for each in batches], lambda _: True, error.what, **words)
 
 
 def try_policy(policy: DiscretePolicy, spec: PublicSpec, where: str = "off_policy_evaluation") -> None:
@@ -380,6 +386,9 @@ def try_policy(policy: DiscretePolicy, spec: PublicSpec, where: str = "off_polic
     if isinstance(policy, Callable):
         try_function(policy.require_distributions, policy.function, spec, where)
         return
+    if isinstance(policy, Network) and not policy.accepts(spec.observation):
+        expected = "a network that takes the observation, or of a discrete one its indicators or its number"
+        raise unfit_error("the network", where, expected)
     name = type(policy).__name__
     found = try_function(
         lambda rows: (len(rows), np.asarray(policy.probabilities(rows), np.float64)), name, spec, where

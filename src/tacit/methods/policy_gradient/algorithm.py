@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from tacit.agents.policies import Float32, Policy, PolicyActor, ValueFunction
 from tacit.data.spec import PublicSpec
-from tacit.errors import PlanError, TacitError
+from tacit.errors import PlanError
 from tacit.methods.policy_gradient import local_updates, votes
 from tacit.methods.policy_gradient.contributions import RoundInputs
 from tacit.methods.policy_gradient.plan import PolicyGradientPlan
@@ -36,6 +36,7 @@ from tacit.privacy.certificate.certificate import Release
 from tacit.privacy.mechanisms.base import Contribution
 from tacit.privacy.sentences import clause
 from tacit.privacy.vault.base import exhausted_error
+from tacit.privacy.vault.invented import try_public
 from tacit.privacy.vault.user_vault import UserActor, UserVault
 
 Float64 = NDArray[np.float64]
@@ -91,13 +92,17 @@ def fit(
     has_checkpoint = resume and _checkpoint_exists(path)
     if has_checkpoint and path is not None:  # a checkpoint that is refused costs nothing
         state.load(path, vault)
+    contributions = _contributions(plan, policy, critic)
+    if isinstance(plan, PolicyGradientPlan) and state.rounds < plan.rounds:
+        clips = _clips(plan, state, information, state.rounds, state.rounds)
+        for part in plan.parts():
+            vault.rehearse(part, contributions[part.name], state.round_inputs(state.rounds, plan.bound / clips))
     run = vault.reserve(plan)
     if vault.has_started(run) and not (has_checkpoint and (state.rounds or vault.steps_left(run, POLICY))):
         raise exhausted_error(run, POLICY)
     if path is not None and not has_checkpoint:
         state.save(path, run, vault)
 
-    contributions = _contributions(plan, policy, critic)
     first = plan.rounds - vault.steps_left(run, POLICY)
     for k in range(first, plan.rounds):
         if isinstance(plan, VotesPlan):
@@ -181,17 +186,15 @@ def _require_information(plan: AnyPlan, information: Information | None, state: 
         raise PlanError(what, where="policy_gradient.fit", expected=expected, remedy=remedy)
     if information is None:
         return
-    name, most = getattr(information, "__name__", type(information).__name__), state.policy.parameters
-    try:
-        values = np.asarray(list(information(state.policy, state.theta[0])), np.float64)
-        fits = values.ndim == 1 and 1 <= len(values) <= most and bool((values >= 0).all() and np.isfinite(values).all())
-    except TacitError:
-        raise
-    except Exception as error:
-        fits, name = False, f"{name} ({type(error).__name__})"
-    if not fits:
-        what, expected = f"{name} gives no eigenvalues", f"from 1 to {most} finite numbers >= 0"
-        raise PlanError(what, where="information=", expected=expected, remedy="try it on the first parameters")
+    most = state.policy.parameters
+    try_public(
+        lambda: np.asarray(list(information(state.policy, state.theta[0])), np.float64),
+        lambda v: v.ndim == 1 and 1 <= len(v) <= most and bool((v >= 0).all() and np.isfinite(v).all()),
+        f"{getattr(information, '__name__', type(information).__name__)} gives no eigenvalues",
+        where="information=",
+        expected=f"from 1 to {most} finite numbers >= 0",
+        remedy="try it on the first parameters",
+    )
 
 
 def _clips(plan: PolicyGradientPlan, state: State, information: Information | None, k: int, first: int) -> Float64:

@@ -303,6 +303,10 @@ def resolve_critic(
         what = "a public critic is missing" if uses else f"a critic is given, and the plan's is {plan.critic!r}"
         expected = "critic= and critic_start= with a public critic, no critic= with a local one or none"
         raise PlanError(what, where="policy_gradient.fit", expected=expected, remedy="pass what the plan uses")
+    if critic is not None and not maps.is_compatible(critic.features, spec.observation):
+        what, expected = "the critic is for other observations", "features of these people's observations"
+        remedy = "build it with agents.features.default_features(vault.spec.observation)"
+        raise PlanError(what, where="policy_gradient.fit", expected=expected, remedy=remedy)
     if critic is not None or not uses:
         return critic
     scaled = policy.features if isinstance(policy.features, Scaled) else maps.default_features(spec.observation)

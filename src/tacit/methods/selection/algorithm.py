@@ -11,19 +11,25 @@ Input: candidates P_1 .. P_m, a judge, a law of K; private records behind a vaul
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+import functools
+import tempfile
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, ClassVar, Self
 
+from tacit.data.trajectories import Trajectories
 from tacit.errors import PlanError
 from tacit.privacy.accounting import bounds as accounting
 from tacit.privacy.accounting.events import Event, Law
 from tacit.privacy.certificate.certificate import Release
+from tacit.privacy.ledger.ledger import SUM, Ledger
 from tacit.privacy.mechanisms.kinds import PrivateSelection
 from tacit.privacy.sentences import Label, clause
 from tacit.privacy.vault import plan as plans
 from tacit.privacy.vault.base import exhausted_error
-from tacit.privacy.vault.selection import Attempt, Judge
+from tacit.privacy.vault.invented import invented_rows, try_public
+from tacit.privacy.vault.selection import Attempt, Judge, require_closed
 from tacit.privacy.vault.vault import Vault
 from tacit.units import Promise, Unit
 from tacit.validation import require_valid
@@ -163,6 +169,33 @@ class SelectedRelease(Release[Any]):
     choice: PlanChoice
 
 
+def _rehearse(candidate: Any, judged: Any, vault: Vault, attempt: Attempt, judge: Judge) -> float:
+    # the score of a run on a few invented records, which nobody pays for
+    units = min(vault.unit.size, _INVENTED)
+    columns: dict[str, Any] = {
+        name: column[:, 0] for name, column in invented_rows(vault.spec, units, 1, seed=0).items() if name != "mask"
+    }
+    columns |= {"unit_ids": [str(i) for i in range(units)], "spec": vault.spec, "simulated": True}
+
+    def run(plan: Any, work: Callable[[Vault], Any]) -> Any:
+        with (
+            tempfile.TemporaryDirectory() as folder,
+            Ledger(
+                Path(folder) / "ledger", vault.unit, epsilon=plan.epsilon, delta=plan.delta, composition=SUM
+            ) as ledger,
+        ):
+            return work(Vault(Trajectories.from_arrays(**columns), ledger))
+
+    outcome = run(candidate, lambda invented: attempt(candidate, invented))
+    value = outcome.value if isinstance(outcome, Release) else outcome
+    if judged is None:
+        return float(judge(value, None, None))
+    return float(run(judged, lambda invented: judge(value, judged, invented)))
+
+
+_INVENTED = 16  # units of these records, each with one row
+
+
 def fit(plan: SelectionPlan, vault: Vault, *, attempt: Attempt, judge: Judge) -> SelectedRelease:
     """Run candidates a secret number of times, and release the best run.
 
@@ -177,6 +210,17 @@ def fit(plan: SelectionPlan, vault: Vault, *, attempt: Attempt, judge: Judge) ->
         BudgetExceeded: the ledger cannot pay for the plan.
         MechanismError: a callback could keep something of runs that are not released, or every run failed.
     """
+    for callback in (attempt, judge):
+        require_closed(callback, PART)
+    for k, candidate in enumerate(plan.candidates):
+        try_public(
+            functools.partial(_rehearse, candidate, plan.judge, vault, attempt, judge),
+            lambda score: score == score,
+            f"candidate {k} cannot be run and judged on invented records",
+            where="selection.fit",
+            expected="candidates and a judge that run on any records within the public bounds",
+            remedy="try each on invented records of your own",
+        )
     run = vault.reserve(plan)
     if vault.has_started(run):
         raise exhausted_error(run, PART)

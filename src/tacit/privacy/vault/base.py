@@ -20,7 +20,9 @@ from tacit.privacy.noise.secret import SecretNoise
 from tacit.privacy.sentences import Clause, clause
 from tacit.privacy.sentences import Label as Label
 from tacit.privacy.vault import plan as plans
+from tacit.privacy.vault.invented import try_public
 from tacit.privacy.vault.isolation import IsolationChecks, Value
+from tacit.privacy.vault.memory import copy_plain_state
 from tacit.privacy.vault.origins import acting_policy, digest, has_digest
 from tacit.privacy.vault.selection import BestRun
 from tacit.tracking import Tracker
@@ -160,6 +162,26 @@ class BaseVault:
             raise PlanError(f"the plan {what}", where=f"{plan.method} plan", expected=expected, remedy=remedy)
         with _ADMISSION:
             return self._admit(plan)
+
+    def rehearse(self, part: Any, contribution: Any, state: Any) -> None:
+        """Try on invented units what a step of a part is going to compute, before its plan is charged.
+
+        Args:
+            part: of the plan, a sum.
+            contribution: to it, with its `state`.
+
+        Raises:
+            MechanismError, PlanError: it couples units, has the wrong shape, or fails.
+        """
+
+        try_public(
+            lambda: self._checks.try_contribution(part, contribution, copy_plain_state(state, where=part.name)),
+            lambda _: True,
+            f"{type(contribution).__name__} fails",
+            where=part.name,
+            expected="policies, critics and networks that run on any rows within the public bounds",
+            remedy="try them on invented rows of your own",
+        )
 
     def _admit(self, plan: Plan) -> Run:
         self._require_fit(plan)

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any, Literal
+from collections.abc import Callable, Iterator
+from typing import Any, Literal, TypeVar
 
 import numpy as np
 
 from tacit.data.spec import Box, Discrete, PublicSpec
+from tacit.errors import PlanError, TacitError
 from tacit.privacy.mechanisms.base import RowsOf
 
 Columns = dict[str, np.ndarray]
+Value = TypeVar("Value")
 
 Kind = Literal["any", "few", "equal", "edges", "outlying"]
 """Of a crowd: any rows; three kinds of units, whose rows hold two values each; all units alike; units of which each
@@ -93,6 +95,31 @@ def edge_rows(
     for start in range(0, max(map(len, edges.values())), cells):
         where = np.arange(start, start + cells)
         yield rows | {name: e[where % len(e)].reshape(rows[name].shape) for name, e in edges.items()}
+
+
+def try_public(
+    call: Callable[[], Value], fits: Callable[[Value], bool], what: str, *, where: str, expected: str, remedy: str
+) -> Value:
+    """What something public gives for invented arguments, before a plan is charged.
+
+    Args:
+        call: asks it.
+        fits: whether its answer will do.
+        what: is wrong where it will not, or where the call fails; where, expected, remedy: likewise, for the error.
+
+    Raises:
+        PlanError: it fails, or its answer will not do. Errors of tacit's own pass as they are.
+    """
+    failure = ""
+    try:
+        value = call()
+        if fits(value):
+            return value
+    except TacitError:
+        raise
+    except Exception as error:
+        failure = f" ({type(error).__name__})"
+    raise PlanError(what + failure, where=where, expected=expected, remedy=remedy)
 
 
 def _ends(spec: PublicSpec) -> Columns:

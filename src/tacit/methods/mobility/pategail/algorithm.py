@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 from tacit.data.mobility.grids import Grid
 from tacit.envs import movement
 from tacit.errors import PlanError
-from tacit.methods.mobility.pategail.asking import RewardServer
+from tacit.methods.mobility.pategail.asking import RewardServer, weights
 from tacit.methods.mobility.pategail.critics import ACTIONS, DECISIONS
 from tacit.methods.mobility.pategail.plan import CRITICS, Allocate, PateGailPlan
 from tacit.methods.mobility.pategail.training import PpoLearner
@@ -36,6 +36,7 @@ from tacit.privacy.certificate.certificate import Release
 from tacit.privacy.mechanisms.base import Contribution, Work
 from tacit.privacy.vault.base import Run, exhausted_error
 from tacit.privacy.vault.federated_vault import FederatedVault
+from tacit.privacy.vault.invented import try_public
 from tacit.privacy.vault.plan import plan_id
 
 Array = NDArray[Any]
@@ -82,6 +83,7 @@ def fit(
     _require_fit(plan, vault, grid, starts, space, allocate)
     rng = np.random.default_rng(seed)
     learner = PpoLearner(plan.ppo, plan.embedding, last=plan.last, seed=seed)
+    _try_given(plan, Simulator(grid, learner.table(), starts, space) if starts and space else None, allocate)
     server = RewardServer(plan, learner, allocate, rng)
     state, path = RunState(plan, grid, learner, server, rng), _checkpoint(folder, resume)
     if resume and path is not None and path.exists():  # one that is refused costs nothing
@@ -142,6 +144,20 @@ def _require_fit(
         raise _fit_error("the records are not days on this grid", f"cells 0 .. {grid.size - 1} and {ACTIONS} actions")
     if plan.rows_per_unit < DECISIONS:
         raise _fit_error("a person's rows are fewer than a day's", f"rows_per_unit of at least {DECISIONS}")
+
+
+def _try_given(plan: PateGailPlan, simulator: Simulator | None, allocate: Allocate | None) -> None:
+    # draws days from the given starts and space, and splits a round's budget: either may be the caller's own
+    even = np.full(plan.rewards_per_round, 1 / plan.rewards_per_round)
+    tried: list[tuple[str, Callable[[], object], str]] = []
+    if simulator is not None:
+        tried.append(("starts= or space=", lambda: simulator.generate(8), "places on the grid of the records"))
+    if allocate is not None:
+        words = "positive numbers, one for each thing that is asked"
+        tried.append(("allocate=", lambda: weights("own", 0 * even, even, allocate), words))
+    for name, call, expected in tried:
+        remedy = "try it by itself"
+        try_public(call, lambda _: True, f"{name} fails", where="pategail.fit", expected=expected, remedy=remedy)
 
 
 def _checkpoint(folder: str | os.PathLike[str] | None, resume: bool) -> Path | None:
