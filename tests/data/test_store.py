@@ -65,7 +65,7 @@ def test_the_name_of_the_column_of_the_units_is_kept(tmp_path: Path) -> None:
 def test_an_unknown_kind_of_unit_or_law_is_damage(tmp_path: Path) -> None:
     Trajectories.from_arrays(**arrays()).save(tmp_path / "set")
     said = json.loads((tmp_path / "set" / "spec.json").read_text())
-    for wrong in ({"owner": "household"}, {"unit_key": "merge"}, {"queried": 1}, {"version": 1}):
+    for wrong in ({"owner": "household"}, {"unit_key": "merge"}, {"queried": 1}, {"copied_ends": 1}, {"version": 1}):
         (tmp_path / "set" / "spec.json").write_text(json.dumps({**said, **wrong}))
         with pytest.raises(FileError, match=r"spec\.json is missing or damaged"):
             Trajectories.open(tmp_path / "set")

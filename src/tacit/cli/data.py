@@ -164,7 +164,7 @@ def inspect(command: DataInspect) -> None:
         summary, drawn, certificate = *_describe_parquet(path), path
     else:
         summary, certificate = summarise(path), path / CERTIFICATE
-        *_, unit, queried, _ = read_public(path)
+        unit, queried = read_public(path)[3:5]
         drawn = Certificate.load(certificate) if summary["simulated"] and certificate.is_file() else None
     if command.json:
         say_json({**summary, "unit": unit, "queried": queried, "promise": None if drawn is None else drawn.sentence})

@@ -39,6 +39,7 @@ class Ingest:
         digest_key: secret bytes, under which the ids of a shard's units leave digests (`Records.digests`).
         unit_key: what ids of units are that differ by case or form alone ("exact" or "folded", see
             `tacit.data.unit_keys`); None refuses them.
+        copied_ends: whether the row that cuts an episode has its own observation as the next one.
 
     Raises:
         FileError: the folder exists already or cannot be written.
@@ -54,6 +55,7 @@ class Ingest:
         queried: bool = False,
         digest_key: bytes | None = None,
         unit_key: str | None = None,
+        copied_ends: bool = False,
     ) -> None:
         if not isinstance(spec, PublicSpec):
             what, expected = "the public bounds are missing", "spec= a PublicSpec"
@@ -70,7 +72,7 @@ class Ingest:
         self._total, self._grouped = 0, True
         self._kinds: dict[str, str] = {}
         self._owner: UnitKind = "id"
-        self._unit, self._queried = unit, queried
+        self._unit, self._queried, self._copied_ends = unit, queried, copied_ends
         self._unit_key = unit_keys.require_unit_key(unit_key, "Trajectories")
         self._names = Names(self._unit_key)
         self._digests = None if digest_key is None else Digests(digest_key, self._unit_key)
@@ -165,6 +167,7 @@ class Ingest:
             unit=self._unit if self._owner == "id" else None,
             queried=self._queried,
             unit_key=self._unit_key if self._owner == "id" else None,
+            copied_ends=self._copied_ends,
         )
         for array in (*records.columns.values(), records.order, records.offsets, records.episodes):
             array.setflags(write=False)

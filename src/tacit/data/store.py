@@ -55,6 +55,9 @@ class StoredRecords:
     queried: bool = False  # whether a query made the records, of which nobody checked that it mixes no units; public
     # what ids are that differ by case or form alone, if anybody said it (`tacit.data.unit_keys`); public
     unit_key: UnitKey | None = None
+    # whether the row that cuts an episode has its own observation as the next one (`next="keep"`); public. False also
+    # where nobody said how they were read
+    copied_ends: bool = False
     # the digest of each unit's id, by which it is dealt (`tacit.privacy.deals`), shape `(U, 16)` uint8; None where
     # units have none. As private as the ids.
     names: Array | None = None
@@ -64,8 +67,8 @@ class StoredRecords:
 
     @property
     def unit_metadata(self) -> dict[str, Any]:
-        """What is public about the units: everything but the columns and whose each row is."""
-        return {name: getattr(self, name) for name in ("owner", "unit", "queried", "unit_key")}
+        """What is public about the units and rows: everything but the columns and whose each row is."""
+        return {name: getattr(self, name) for name in ("owner", "unit", "queried", "unit_key", "copied_ends")}
 
     @property
     def owners(self) -> Array:
@@ -262,8 +265,7 @@ def read(folder: str | os.PathLike[str]) -> tuple[PublicSpec, bool, StoredRecord
     if names is not None and len(names) != len(arrays["offsets"]) - 1:
         raise _damaged_error(folder / f"{NAMES}.npy", "there is not one name for each unit")
     order, offsets, episodes = (arrays[name] for name in INDEX)
-    metadata = (public.owner, public.unit, public.queried, public.unit_key)
-    return spec, simulated, StoredRecords(columns, order, offsets, episodes, *metadata, names=names)
+    return spec, simulated, StoredRecords(columns, order, offsets, episodes, *public[2:], names=names)
 
 
 def read_spec(folder: Path) -> tuple[PublicSpec, bool, UnitKind]:
@@ -295,6 +297,7 @@ class PublicPart(NamedTuple):
     unit: str | None
     queried: bool
     unit_key: UnitKey | None
+    copied_ends: bool
 
 
 def read_public(folder: Path) -> PublicPart:
@@ -323,12 +326,16 @@ def _public(metadata: Any) -> PublicPart | None:
     if not isinstance(metadata, dict) or {**metadata, **FORMAT} != metadata:
         return None
     simulated, owner, unit = metadata["simulated"], metadata["owner"], metadata.get("unit")
-    queried, unit_key = metadata.get("queried", False), metadata.get("unit_key")
+    queried, copied, unit_key = (
+        metadata.get("queried", False),
+        metadata.get("copied_ends", False),
+        metadata.get("unit_key"),
+    )
     if not isinstance(simulated, bool) or owner not in get_args(UnitKind) or not isinstance(unit, str | None):
         return None
-    if not isinstance(queried, bool) or unit_key not in (None, *get_args(UnitKey)):
+    if not (isinstance(queried, bool) and isinstance(copied, bool)) or unit_key not in (None, *get_args(UnitKey)):
         return None
-    return PublicPart(PublicSpec.from_json(metadata["spec"]), simulated, owner, unit, queried, unit_key)
+    return PublicPart(PublicSpec.from_json(metadata["spec"]), simulated, owner, unit, queried, unit_key, copied)
 
 
 def chunks(column: Array) -> Iterator[Array]:

@@ -116,7 +116,10 @@ def load(folder: str | os.PathLike[str], *, public_key: str | None = None) -> Re
     _require_inside(folder, (MODEL, CONFIG, CERTIFICATE))
     certificate = Certificate.load(folder / CERTIFICATE)
     config = _read_config(folder / CONFIG)
-    if config["plan"] not in _possible_plans(certificate):
+    record = certificate.to_json()
+    selected = any(part["kind"] == PrivateSelection.kind for part in record["parts"])
+    chosen = [each["plan"] for each in record["plan"]["candidates"]] if selected else []  # it may be a run of one
+    if config["plan"] not in (record["plan"], *chosen):
         what, expected = "the certificate is that of another plan", "the certificate of this very model"
         raise CertificateError(what, where=str(folder), expected=expected, remedy="fetch or write the release again")
     value = read(folder)
@@ -192,13 +195,6 @@ def to_onnx(release: Release[Any], path: str | os.PathLike[str], *, average: boo
         metadata["memory"] = json.dumps(value.memory.to_json())
         metadata["acts"] = "draws its actions" if value.sampled else "takes its best action"
     onnx_graph.write(value.policy, theta[0], path, tuple(metadata.items()))
-
-
-def _possible_plans(certificate: Certificate) -> list[Any]:
-    """The plans of which the certificate's release may be a run: its own, or one of those that it selected from."""
-    record = certificate.to_json()
-    selected = any(part["kind"] == PrivateSelection.kind for part in record["parts"])
-    return [record["plan"], *(each["plan"] for each in (record["plan"]["candidates"] if selected else ()))]
 
 
 def _kind_name(value: object) -> str | None:

@@ -104,7 +104,8 @@ def synthesize(
     Raises:
         TacitError: a word is wrong, or the ledger does not pay; nothing is spent before the training begins.
     """
-    from tacit.data.trajectories import Trajectories
+    from tacit.data.store import read_public
+    from tacit.data.trajectories import Trajectories, copied_ends_error
     from tacit.study import synthesis_plans as plans
     from tacit.study.account import VerbPhrases
     from tacit.study.folder import Stopwatch, require_free, require_packages
@@ -131,6 +132,12 @@ def synthesize(
         unit_is_row=source.kind == "transition",
     )
     options.require_meaning()
+    said: tuple[str, ...] = ()
+    if source.copied_ends and method != plans.PRIVORL_J:
+        if source.open_steps is None:
+            raise copied_ends_error(source.name)
+        curator = dataclasses.replace(curator, source=dataclasses.replace(source, open=source.open_steps))
+        said = ("Nothing is learned from the last row of an episode that is cut: its next observation is not known.",)
     if device != "cpu" and method not in plans.DIFFUSION_METHODS:
         expected = f"it with {' or '.join(plans.DIFFUSION_METHODS)}, the methods that an accelerator makes faster"
         raise no_effect_error("--device", expected)
@@ -150,6 +157,8 @@ def synthesize(
     _require_records(source, method, world, holdout, diagnose=nonprivate_diagnostics)
     if public is not None:
         _require_other_records(public, source, "public")
+        if method != plans.PRIVORL_J and read_public(public).copied_ends:
+            raise copied_ends_error(str(public))
     records = None if public is None else Trajectories.open(public)
     options = dataclasses.replace(options, public=records)
     options.require_public()
@@ -189,7 +198,7 @@ def synthesize(
         folder_option=next((name for name, value in needs_folder.items() if value), None),
         watch=Stopwatch(),
     )
-    return Request(plan, partial(release, curator, job))
+    return Request(plan, partial(release, curator, job), said)
 
 
 def release(curator: Curator, job: SynthesisJob, options: Mapping[str, Any]) -> Release[Any]:

@@ -100,8 +100,9 @@ def read(
     """
     _require_readable(table, options)
     refuse_unread_columns(table.name, tuple(table.kinds), options.fields or Fields.of(spec), spec)
-    unit, unit_key = options.key_columns.get("unit"), options.unit_key
-    with Ingest(spec, simulated=simulated, store=store, unit=unit, queried=table.queried, unit_key=unit_key) as ingest:
+    said: dict[str, Any] = {"unit": options.key_columns.get("unit"), "unit_key": options.unit_key}
+    said |= {"queried": table.queried, "copied_ends": options.next == "keep"}
+    with Ingest(spec, simulated=simulated, store=store, **said) as ingest:
         ingest.start(table.name, numbered=False)
         with open_engine(store) as engine, contextlib.ExitStack() as stack:
             query, names = _query(table, options, spec, engine)
