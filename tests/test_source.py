@@ -220,7 +220,7 @@ def test_the_whole_source_was_read() -> None:
 
 MOST = {
     "files": 382,
-    "lines": 81_215,
+    "lines": 81_354,
     "functions": 4_798,
     "private functions of at most three lines used once": 30,
     "class names defined more than once": 1,

@@ -39,7 +39,7 @@ def test_ingest_straight_to_disk(tmp_path: Path) -> None:
     assert not Trajectories.open(tmp_path / "set").simulated
     assert not data.columns["rewards"].flags.writeable
     written = {path.stem for path in (tmp_path / "set").iterdir()}
-    assert written == {"spec", *data.columns, "order", "offsets", "episodes", "names"}
+    assert written == {"spec", *data.columns, "order", "offsets", "episodes", "names", "private"}
     assert (tmp_path / "set").stat().st_mode & 0o077 == 0
 
 

@@ -21,7 +21,7 @@ from tacit.data.sources.files import Fields, read_parquet_spec
 from tacit.data.sources.sorting import TableOptions, read
 from tacit.data.sources.tables import Style, parquet_description
 from tacit.data.spec import PublicSpec, Space
-from tacit.data.store import name_units
+from tacit.data.store import RECEIPT, name_units
 from tacit.data.trajectories import Trajectories
 from tacit.errors import FileError, PlanError
 from tacit.study import file as files
@@ -97,6 +97,8 @@ def import_(command: DataImport) -> None:
             raise
     what = "simulated records" if command.simulated else "the private records: keep it where they may be"
     say(f"Wrote {command.out} ({what}).")
+    if not command.simulated:
+        say(f"Receipt  {command.out / RECEIPT} is private, for the curator alone")
     if command.sql is not None and not command.simulated:
         say("Certificates will say that nobody checked whether the query mixes units.")
 
@@ -278,7 +280,12 @@ def new(command: New) -> None:
     if bounds is not None and not bounds.exists():
         plain_files.write(bounds, spec_files.template(names))
         say(f"Wrote {bounds}: fill it in from the documentation of the records, never from their cells.")
-    records, spec = (None if path is None else _relative_path(path, command.out) for path in (command.records, bounds))
+    records, spec = (  # as the file names them
+        None
+        if path is None
+        else (path if path.is_absolute() else Path(os.path.relpath(path, command.out.parent))).as_posix()
+        for path in (command.records, bounds)
+    )
     plain_files.write(command.out, files.template(str(records), unit, int(population), budget, sampled, spec, style))
     say(f"Wrote {command.out}. Next: tacit check")
 
@@ -297,11 +304,6 @@ def _number(answers: dict[str, object], name: str) -> float:
     what = f"{name} is {str(answers[name])[:40]!r}"
     expected = {"population": "a whole number > 0", "budget_epsilon": "a number > 0"}.get(name, "a number from 0 to 1")
     raise PlanError(what, where="new", expected=expected, remedy="say it in digits")
-
-
-def _relative_path(path: Path, out: Path) -> str:
-    """A path as a file beside `out` names it."""
-    return path.as_posix() if path.is_absolute() else Path(os.path.relpath(path, out.parent)).as_posix()
 
 
 def check(command: Check) -> None:

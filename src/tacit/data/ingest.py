@@ -78,6 +78,7 @@ class Ingest:
         self._digests = None if digest_key is None else Digests(digest_key, self._unit_key)
         self._early, self._early_where = 0, ""  # rows that end an episode which goes on after them, and the first
         self._open_units = np.zeros(0, np.bool_)  # of each unit, whether its last row ended no episode
+        self.receipt: dict[str, Any] = {"cells clipped": {}, "cells missing": {}}  # what is told to the curator alone
 
     def __enter__(self) -> Ingest:
         return self
@@ -159,6 +160,13 @@ class Ingest:
         else:
             order, offsets = np.argsort(codes, kind="stable"), np.append(0, np.cumsum(np.bincount(codes)))
         index = {"order": order, "offsets": offsets, "episodes": episodes}
+        single = int((np.diff(episodes) == 1).sum())
+        totals = {"rows": self._total, "units": len(offsets) - 1, "episodes": len(episodes) - 1}
+        clipped = {
+            name: dict(zip(self._spec.names(name), counts.tolist(), strict=True))
+            for name, counts in self.receipt["cells clipped"].items()
+        }
+        receipt = {**totals, "episodes of one row": single, **self.receipt, "cells clipped": clipped}
         records = self._sink.finish(
             {name: values.astype(np.int64, copy=False) for name, values in index.items()},
             self._spec,
@@ -168,6 +176,7 @@ class Ingest:
             queried=self._queried,
             unit_key=self._unit_key if self._owner == "id" else None,
             copied_ends=self._copied_ends,
+            receipt=None if self._simulated else receipt,
         )
         for array in (*records.columns.values(), records.order, records.offsets, records.episodes):
             array.setflags(write=False)
@@ -207,7 +216,8 @@ class Ingest:
         if len({len(values[column.name]) for column in space.columns}) > 1:
             raise self._error("the columns are ragged: their lengths differ", "one entry of every field for each row")
         try:
-            numbers = encode_cells(space.columns, values)
+            missing = self.receipt["cells missing"].setdefault(field, {})
+            numbers = encode_cells(space.columns, values, missing)
         except BadCell as bad:
             raise self._error(bad.what, bad.expected, bad.row, remedy=bad.remedy) from None
         return numbers[:, 0] if isinstance(space, Discrete) else numbers
@@ -300,7 +310,10 @@ class Ingest:
             self._fitted[name].update(wide)
         with np.errstate(over="ignore"):
             narrow, low, high = (np.asarray(part, np.float32) for part in (wide, space.low, space.high))
-        within = np.asarray(((narrow >= low) & (narrow <= high)).any(axis=0))
+        outside = (narrow < low) | (narrow > high)
+        clipped_before = self.receipt["cells clipped"].get(name, np.zeros(width, np.int64))
+        self.receipt["cells clipped"][name] = clipped_before + outside.sum(axis=0)
+        within = np.asarray((~outside).any(axis=0))
         self._inside_bounds[name] = np.logical_or(within, self._inside_bounds.get(name, within))
         clipped: Array = np.clip(wide, np.asarray(space.low), np.asarray(space.high)).astype(np.float32)
         return np.clip(clipped, *space.float32_bounds(), out=clipped)

@@ -5,6 +5,7 @@
     order.npy, offsets.npy     rows of unit u are order[offsets[u]:offsets[u + 1]]
     episodes.npy               rows of episode e are episodes[e]:episodes[e + 1]
     names.npy                  digests of the units' ids, where they have some
+    private/receipt.json       what the import clipped, filled and left out, for the curator alone; of no simulated set
 
 A folder appears under its name only when it is complete: everything is written beside it, synced and renamed.
 A process that is killed meanwhile leaves a hidden `.NAME.partial-*` folder, which nothing reads; it can be removed.
@@ -18,7 +19,7 @@ import os
 import secrets
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from io import BufferedRandom
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, get_args
@@ -64,6 +65,9 @@ class StoredRecords:
     # keyed digests of the units' ids, two words each, after that of no id, shape `(1 + U, 2)` int64; None but for
     # shards, whose units are compared by them
     digests: Array | None = None
+    # what was clipped, filled or left out when these were read, in counts for the curator alone; None where they were
+    # not read now, or nobody is behind them
+    receipt: dict[str, Any] | None = None
 
     @property
     def unit_metadata(self) -> dict[str, Any]:
@@ -185,7 +189,15 @@ class FolderColumns:
         path.unlink()
         return column
 
-    def finish(self, index: Mapping[str, Array], spec: PublicSpec, *, simulated: bool, **notes: Any) -> StoredRecords:
+    def finish(
+        self,
+        index: Mapping[str, Array],
+        spec: PublicSpec,
+        *,
+        simulated: bool,
+        receipt: dict[str, Any] | None = None,
+        **notes: Any,
+    ) -> StoredRecords:
         """The whole; see `Records.unit_metadata`."""
         for name in INDEX:
             for chunk in chunks(index[name]):
@@ -198,9 +210,11 @@ class FolderColumns:
                 json.dump({**FORMAT, "simulated": simulated, **public, "spec": spec.to_json()}, file, indent=1)
                 file.flush()
                 os.fsync(file.fileno())
+            if receipt is not None:
+                write_receipt(receipt, self._partial)
             os.rename(self._partial, self.folder)
             plain_files.sync_folder(self.folder.parent)
-        return read(self.folder)[2]
+        return replace(read(self.folder)[2], receipt=receipt)
 
     def abort(self) -> None:
         for file in self._files.values():
@@ -215,6 +229,26 @@ class FolderColumns:
             os.fsync(file.fileno())
 
 
+RECEIPT = Path("private", "receipt.json")
+"""In a folder of records, or of a run that read its records itself."""
+
+
+def write_receipt(receipt: Mapping[str, Any], folder: Path) -> None:
+    """Write what an import clipped, filled and left out under `folder/private/`; the curator alone may read it.
+
+    Raises:
+        OSError: it cannot be written.
+    """
+    banner = (
+        "PRIVATE: counted in the records without noise, for the curator alone; do not publish. Bounds, grid and labels "
+        "that are changed because of this page are no longer public. What is changed is imported again under the same "
+        "ledger."
+    )
+    plain_files.make_private_folder(folder / RECEIPT.parent)
+    content = json.dumps({"banner": banner, "result": receipt}, indent=1, allow_nan=False)
+    plain_files.write(folder / RECEIPT, content, mode=0o600)
+
+
 def write(records: StoredRecords, spec: PublicSpec, folder: str | os.PathLike[str], *, simulated: bool) -> None:
     """Writes the native format."""
     sink = FolderColumns(folder)
@@ -225,7 +259,7 @@ def write(records: StoredRecords, spec: PublicSpec, folder: str | os.PathLike[st
         for chunk in () if records.names is None else chunks(records.names):
             sink.append(NAMES, chunk)
         index = {name: getattr(records, name) for name in INDEX}
-        sink.finish(index, spec, simulated=simulated, **records.unit_metadata)
+        sink.finish(index, spec, simulated=simulated, receipt=records.receipt, **records.unit_metadata)
     except BaseException:
         sink.abort()
         raise

@@ -461,6 +461,11 @@ def how_read(data: Trajectories) -> dict[str, Any]:
     return data._records.unit_metadata
 
 
+def receipt_of(data: Trajectories) -> dict[str, Any] | None:
+    """The curator's receipt of records that were read now (`StoredRecords.receipt`), to which a reader may add."""
+    return data._records.receipt
+
+
 def source_folder(data: Trajectories) -> Path | None:
     """The folder that the records were opened from, if they lie in one."""
     folder: Path | None = vars(data).get("_folder")

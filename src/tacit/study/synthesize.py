@@ -96,7 +96,7 @@ def synthesize(
             OUT/private/.
         seed: of sampling and public pre-training (never of the privacy noise, which is secret).
         resume: go on with a run that was interrupted; give the same options.
-        out: folder of the run; it will hold nothing private, but for what --nonprivate-diagnostics puts into private/.
+        out: folder of the run; it will hold nothing private but what lies under OUT/private/.
         track: file for the length of every value that leaves a mechanism, one JSON object a step; this costs no
             privacy.
         settings: fields of the method's plan.
@@ -214,6 +214,7 @@ def release(curator: Curator, job: SynthesisJob, options: Mapping[str, Any]) -> 
         ModuleNotFoundError: a package is missing that the release is written with.
     """
     from tacit import hub
+    from tacit.data.trajectories import receipt_of
     from tacit.study.folder import RunFolder
 
     if job.out is None and job.folder_option is not None:
@@ -231,7 +232,7 @@ def release(curator: Curator, job: SynthesisJob, options: Mapping[str, Any]) -> 
             synthesis_report.say_outputs(job, run, learned)
             return learned
         if learned is None or job.diagnose:
-            ledger = job.account.open_ledger(run)
+            ledger = job.account.open_ledger(run, None if curator.lead.ranks else receipt_of(data))
             with ledger as opened, curator.lead.vault(data, opened, make_tracker(job.track)) as vault:
                 if learned is None:
                     fit, settings = _fit(curator, job, run)

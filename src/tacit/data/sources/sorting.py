@@ -106,7 +106,8 @@ def read(
         ingest.start(table.name, numbered=False)
         with open_engine(store) as engine, contextlib.ExitStack() as stack:
             query, names = _query(table, options, spec, engine)
-            reader = _blocks(add_keys(table, options.key_columns, options.unit_key), query, names, spec, engine)
+            keyed, counts = add_keys(table, options.key_columns, options.unit_key), {"all": 0, "chosen": 0, "kept": 0}
+            reader = _blocks(keyed, query, names, spec, engine, counts)
             blocks: Iterator[Block] = stack.enter_context(
                 contextlib.closing(reader)
             )  # else Python closes it when it likes
@@ -117,7 +118,13 @@ def read(
             for block in blocks:
                 columns = {name: block[name] for name in _FIELDS if name in block}
                 units = block.get("unit", options.unit)
+                counts["kept"] += len(block["row"])
                 ingest.add(columns, units, block.get("number", block["episode"]) if options.episode else None)
+        ingest.receipt["rows of the table"] = {
+            "all": counts["all"],
+            "left out by --where and --qualify": counts["all"] - counts["chosen"],
+            "left out by --next drop": counts["chosen"] - counts["kept"],
+        }
         return ingest.finish()
 
 
@@ -306,15 +313,21 @@ def _numbers(spec: PublicSpec, fields: Fields) -> set[str]:
 
 
 def _blocks(
-    table: SourceTable, query: tuple[str, tuple[str, ...]], names: Names, spec: PublicSpec, engine: Any
+    table: SourceTable,
+    query: tuple[str, tuple[str, ...]],
+    names: Names,
+    spec: PublicSpec,
+    engine: Any,
+    counts: dict[str, int],
 ) -> Generator[Block]:
     """Fields of the rows, with "unit", "episode" and what orders them."""
+    # counts: how many rows of the table were read, and how many of them come out
     text, used = query
     row = 0
-    with contextlib.closing(query_batches(table, used, text, engine)) as batches:
+    with contextlib.closing(query_batches(table, used, text, engine, counts)) as batches:
         for batch in batches:
             block: Block = {"row": np.arange(row, row + batch.num_rows)}
-            row += batch.num_rows
+            row = counts["chosen"] = row + batch.num_rows
             for name in {"unit", "episode"} & set(batch.schema.names):
                 block[name] = _numpy(batch.column(name))
             for name in (TIME, MOMENT, ZONE):
