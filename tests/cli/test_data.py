@@ -82,8 +82,10 @@ def test_files_are_imported_with_their_unit(
     write(tmp_path / "a.csv")
     words = ["data", "import", str(tmp_path / "a.csv"), "--unit", "person", "--spec", str(spec_file)]
     assert main([*words, "--out", str(tmp_path / "private")]) == 0
-    assert (
-        capsys.readouterr().out == f"Wrote {tmp_path / 'private'} (the private records: keep it where they may be).\n"
+    out = tmp_path / "private"
+    assert capsys.readouterr().out == (
+        f"Wrote {out} (the private records: keep it where they may be).\n"
+        f"Receipt  {out / 'private' / 'receipt.json'} is private, for the curator alone\n"
     )
     data = Trajectories.open(tmp_path / "private")
     assert not data.simulated

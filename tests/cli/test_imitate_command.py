@@ -25,6 +25,7 @@ from tacit.methods.mobility.baselines.models import BlockChain
 from tacit.privacy.certificate.certificate import Certificate
 from tacit.privacy.ledger.ledger import Ledger
 from tacit.study import imitate
+from tacit.study.account import LOOK
 from tacit.study.movement import square_grid
 from tacit_worlds.city import city
 
@@ -233,7 +234,8 @@ def test_points_in_and_nothing_of_them_in_the_report(
     assert blocks(tmp_path / "run", "close") == []
     assert stored["costs"] == []
     assert "Simulated people" not in (tmp_path / "run" / "map.html").read_text()
-    assert not (tmp_path / "run" / "private").exists()
+    assert [path.name for path in (tmp_path / "run" / "private").iterdir()] == ["receipt.json"]
+    assert open_to_others(tmp_path / "run" / "private") == []
 
     assert run(*words, "--out", str(tmp_path / "again")) == 3
     assert "this very imitation was begun before and is paid for" in capsys.readouterr().err
@@ -276,7 +278,7 @@ def test_the_curators_own_figures_stay_private(cells: Path, tmp_path: Path, caps
     assert open_to_others(tmp_path / "run" / "private") == []
     assert {"reference", "sequence", "robust"} == set(found["result"])
     told = [entry.payload for entry in Ledger.read(f"{source}.ledger").entries() if entry.kind == "note"]
-    assert [note["text"] for note in told if note["kind"] == "nonprivate"] == ["measures of movement"]
+    assert [note["text"] for note in told if note["kind"] == "nonprivate"] == [LOOK, "measures of movement"]
     assert "DailyLoc" not in (tmp_path / "run" / "report.html").read_text()
 
 

@@ -89,7 +89,9 @@ def test_a_real_panel_becomes_certified_rows_in_two_commands(
     Path("bounds.toml").write_text(spec)
     promise = ["--relation", "add_or_remove", "--population", "1000", "--epsilon", "8", "--delta", "1e-4"]
     promise += ["--budget-epsilon", "8", "--budget-sampled", "1"]
-    assert main(["data", "import", "panel.csv", "--spec", "bounds.toml", *words, "--next", "--out", "people"]) == 0
+    assert (
+        main(["data", "import", "panel.csv", "--spec", "bounds.toml", *words, "--next", "drop", "--out", "people"]) == 0
+    )
     assert main(["synthesize", "people", "--unit", words[1], *promise, *QUICK, "--out", "run"]) == 0
     assert "run/rows.parquet" in capsys.readouterr().out
 

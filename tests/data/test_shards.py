@@ -55,6 +55,7 @@ def test_a_unit_of_two_files_lies_in_one_shard_and_every_row_is_there_once_in_it
     assert [len(a & b) for a, b in zip(owners, owners[1:] + owners[:1], strict=True)] == [0, 0, 0]
     assert min(map(len, owners)) > 0
     assert sorted(file.name for file in (tmp_path / "out").iterdir()) == [
+        "private",
         *(f"shard-0000{shard}.parquet" for shard in range(3)),
         "spec.json",
     ]

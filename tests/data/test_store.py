@@ -39,7 +39,7 @@ def test_ingest_straight_to_disk(tmp_path: Path) -> None:
     assert not Trajectories.open(tmp_path / "set").simulated
     assert not data.columns["rewards"].flags.writeable
     written = {path.stem for path in (tmp_path / "set").iterdir()}
-    assert written == {"spec", *data.columns, "order", "offsets", "episodes", "names"}
+    assert written == {"spec", *data.columns, "order", "offsets", "episodes", "names", "private"}
     assert (tmp_path / "set").stat().st_mode & 0o077 == 0
 
 
@@ -65,7 +65,7 @@ def test_the_name_of_the_column_of_the_units_is_kept(tmp_path: Path) -> None:
 def test_an_unknown_kind_of_unit_or_law_is_damage(tmp_path: Path) -> None:
     Trajectories.from_arrays(**arrays()).save(tmp_path / "set")
     said = json.loads((tmp_path / "set" / "spec.json").read_text())
-    for wrong in ({"owner": "household"}, {"unit_key": "merge"}, {"queried": 1}, {"version": 1}):
+    for wrong in ({"owner": "household"}, {"unit_key": "merge"}, {"queried": 1}, {"copied_ends": 1}, {"version": 1}):
         (tmp_path / "set" / "spec.json").write_text(json.dumps({**said, **wrong}))
         with pytest.raises(FileError, match=r"spec\.json is missing or damaged"):
             Trajectories.open(tmp_path / "set")

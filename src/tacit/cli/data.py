@@ -16,7 +16,7 @@ from tacit.cli.data_declarations import DataChain, DataClinic, DataInspect, Data
 from tacit.data import fields_of
 from tacit.data.sources.tables import parquet_description
 from tacit.data.spec import PublicSpec
-from tacit.data.store import read_public
+from tacit.data.store import RECEIPT, read_public
 from tacit.data.trajectories import Trajectories
 from tacit.errors import DataError, FileError
 from tacit.privacy.certificate.certificate import Certificate
@@ -164,7 +164,7 @@ def inspect(command: DataInspect) -> None:
         summary, drawn, certificate = *_describe_parquet(path), path
     else:
         summary, certificate = summarise(path), path / CERTIFICATE
-        *_, unit, queried, _ = read_public(path)
+        unit, queried = read_public(path)[3:5]
         drawn = Certificate.load(certificate) if summary["simulated"] and certificate.is_file() else None
     if command.json:
         say_json({**summary, "unit": unit, "queried": queried, "promise": None if drawn is None else drawn.sentence})
@@ -257,6 +257,8 @@ def shard(command: DataShard) -> None:
         )
     what = "simulated records" if command.simulated else "the private records: keep it where they may be"
     say(f"Wrote {command.out} ({what}).")
+    if not command.simulated:
+        say(f"Receipt  {command.out / RECEIPT} is private, for the curator alone")
 
 
 def overlap(command: DataOverlap) -> None:

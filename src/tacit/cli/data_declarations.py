@@ -129,7 +129,7 @@ class DataImport:
         encoding: of a CSV file that is not UTF-8: cp1252, latin-1, utf-16.
         missing: text in a CSV file that says that nothing is known, such as "n.a.", beside empty cells, NA and null.
         next: build the next observation from the next row of the episode, whose last row is truncated unless it
-            terminates; "drop" leaves such a truncated row out.
+            terminates; "drop" leaves such a truncated row out, which synthesis of single steps needs.
         where: SQL expression that says which rows are read, such as "age >= 18"; windows see these alone.
         qualify: SQL expression that says which of these rows are kept once windows have seen them.
         reward: SQL expression of the reward, such as "-abs(pulse - 75) / 145".

@@ -22,7 +22,7 @@ from tacit.data.sources.files import Fields, read_parquet_spec
 from tacit.data.sources.sorting import TableOptions, read
 from tacit.data.sources.tables import Style, parquet_description
 from tacit.data.spec import PublicSpec, Space
-from tacit.data.store import name_units
+from tacit.data.store import RECEIPT, name_units
 from tacit.data.trajectories import Trajectories
 from tacit.errors import FileError, PlanError
 from tacit.study import file as files
@@ -98,6 +98,8 @@ def import_(command: DataImport) -> None:
             raise
     what = "simulated records" if command.simulated else "the private records: keep it where they may be"
     say(f"Wrote {command.out} ({what}).")
+    if not command.simulated:
+        say(f"Receipt  {command.out / RECEIPT} is private, for the curator alone")
     if command.sql is not None and not command.simulated:
         say("Certificates will say that nobody checked whether the query mixes units.")
 

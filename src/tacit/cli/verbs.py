@@ -38,7 +38,7 @@ class VerbCommand(PlanCommand):
     """A command that is a verb of a study.
 
     Args:
-        out: folder of the run; it will hold nothing private.
+        out: folder of the run; it will hold nothing private but what lies under OUT/private/.
         dry_run: print the promise and stop: no record is read and nothing is spent.
         json: print the result as one JSON object; everything else goes to stderr.
     """

@@ -239,11 +239,13 @@ def dimensions(columns: Sequence[Column]) -> tuple[Column, ...]:
     return tuple(part for column in columns for part in (column, column.flag) if part is not None)
 
 
-def encode_cells(columns: Sequence[Column], cells: Mapping[str, Any]) -> Array:
-    """Cells by column name -> numbers [n, d], d of `dimensions`."""
+def encode_cells(columns: Sequence[Column], cells: Mapping[str, Any], counts: dict[str, int] | None = None) -> Array:
+    """Cells by column name -> numbers [n, d], d of `dimensions`; to `counts`, those that are missing are added."""
     parts: list[Array] = []
     for column in columns:
         values, missing = column.encode(flatten_cells(cells[column.name]))
+        if counts is not None:
+            counts[column.name] = counts.get(column.name, 0) + int(missing.sum())
         parts += [values, missing.astype(np.float64)] if column.flag else [values]
     return np.stack(parts, axis=1)
 

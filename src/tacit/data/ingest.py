@@ -39,6 +39,7 @@ class Ingest:
         digest_key: secret bytes, under which the ids of a shard's units leave digests (`Records.digests`).
         unit_key: what ids of units are that differ by case or form alone ("exact" or "folded", see
             `tacit.data.unit_keys`); None refuses them.
+        copied_ends: whether the row that cuts an episode has its own observation as the next one.
 
     Raises:
         FileError: the folder exists already or cannot be written.
@@ -54,6 +55,7 @@ class Ingest:
         queried: bool = False,
         digest_key: bytes | None = None,
         unit_key: str | None = None,
+        copied_ends: bool = False,
     ) -> None:
         if not isinstance(spec, PublicSpec):
             what, expected = "the public bounds are missing", "spec= a PublicSpec"
@@ -69,7 +71,7 @@ class Ingest:
         self._total, self._grouped = 0, True
         self._kinds: dict[str, str] = {}
         self._owner: UnitKind = "id"
-        self._unit, self._queried = unit, queried
+        self._unit, self._queried, self._copied_ends = unit, queried, copied_ends
         self._unit_key = unit_keys.require_unit_key(unit_key, "Trajectories")
         self._names = Names(self._unit_key)
         self._digests = None if digest_key is None else Digests(digest_key, self._unit_key)
@@ -78,6 +80,7 @@ class Ingest:
         static = spec.observation.static if isinstance(spec.observation, Box) else ()
         self._static = np.flatnonzero(static)  # dimensions that never change in a unit
         self._static_values = np.zeros((0, len(self._static)), np.float32)  # of each unit
+        self.receipt: dict[str, Any] = {"cells clipped": {}, "cells missing": {}}  # what is told to the curator alone
 
     def __enter__(self) -> Ingest:
         return self
@@ -160,6 +163,13 @@ class Ingest:
         else:
             order, offsets = np.argsort(codes, kind="stable"), np.append(0, np.cumsum(np.bincount(codes)))
         index = {"order": order, "offsets": offsets, "episodes": episodes}
+        single = int((np.diff(episodes) == 1).sum())
+        totals = {"rows": self._total, "units": len(offsets) - 1, "episodes": len(episodes) - 1}
+        clipped = {
+            name: dict(zip(self._spec.names(name), counts.tolist(), strict=True))
+            for name, counts in self.receipt["cells clipped"].items()
+        }
+        receipt = {**totals, "episodes of one row": single, **self.receipt, "cells clipped": clipped}
         records = self._sink.finish(
             {name: values.astype(np.int64, copy=False) for name, values in index.items()},
             self._spec,
@@ -168,6 +178,8 @@ class Ingest:
             unit=self._unit if self._owner == "id" else None,
             queried=self._queried,
             unit_key=self._unit_key if self._owner == "id" else None,
+            copied_ends=self._copied_ends,
+            receipt=None if self._simulated else receipt,
         )
         for array in (*records.columns.values(), records.order, records.offsets, records.episodes):
             array.setflags(write=False)
@@ -209,7 +221,8 @@ class Ingest:
         if len({len(values[column.name]) for column in space.columns}) > 1:
             raise self._error("the columns are ragged: their lengths differ", "one entry of every field for each row")
         try:
-            numbers = encode_cells(space.columns, values)
+            missing = self.receipt["cells missing"].setdefault(field, {})
+            numbers = encode_cells(space.columns, values, missing)
         except BadCell as bad:
             raise self._error(bad.what, bad.expected, bad.row, remedy=bad.remedy) from None
         return numbers[:, 0] if isinstance(space, Discrete) else numbers
@@ -302,7 +315,10 @@ class Ingest:
             self._fitted[name].update(wide)
         with np.errstate(over="ignore"):
             narrow, low, high = (np.asarray(part, np.float32) for part in (wide, space.low, space.high))
-        within = np.asarray(((narrow >= low) & (narrow <= high)).any(axis=0))
+        outside = (narrow < low) | (narrow > high)
+        clipped_before = self.receipt["cells clipped"].get(name, np.zeros(width, np.int64))
+        self.receipt["cells clipped"][name] = clipped_before + outside.sum(axis=0)
+        within = np.asarray((~outside).any(axis=0))
         self._inside_bounds[name] = np.logical_or(within, self._inside_bounds.get(name, within))
         clipped: Array = np.clip(wide, np.asarray(space.low), np.asarray(space.high)).astype(np.float32)
         return np.clip(clipped, *space.float32_bounds(), out=clipped)

@@ -5,6 +5,7 @@
     order.npy, offsets.npy     rows of unit u are order[offsets[u]:offsets[u + 1]]
     episodes.npy               rows of episode e are episodes[e]:episodes[e + 1]
     names.npy                  digests of the units' ids, where they have some
+    private/receipt.json       what the import clipped, filled and left out, for the curator alone; of no simulated set
 
 A folder appears under its name only when it is complete: everything is written beside it, synced and renamed.
 A process that is killed meanwhile leaves a hidden `.NAME.partial-*` folder, which nothing reads; it can be removed.
@@ -18,7 +19,7 @@ import os
 import secrets
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from io import BufferedRandom
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, get_args
@@ -55,17 +56,23 @@ class StoredRecords:
     queried: bool = False  # whether a query made the records, of which nobody checked that it mixes no units; public
     # what ids are that differ by case or form alone, if anybody said it (`tacit.data.unit_keys`); public
     unit_key: UnitKey | None = None
+    # whether the row that cuts an episode has its own observation as the next one (`next="keep"`); public. False also
+    # where nobody said how they were read
+    copied_ends: bool = False
     # the digest of each unit's id, by which it is dealt (`tacit.privacy.deals`), shape `(U, 16)` uint8; None where
     # units have none. As private as the ids.
     names: Array | None = None
     # keyed digests of the units' ids, two words each, after that of no id, shape `(1 + U, 2)` int64; None but for
     # shards, whose units are compared by them
     digests: Array | None = None
+    # what was clipped, filled or left out when these were read, in counts for the curator alone; None where they were
+    # not read now, or nobody is behind them
+    receipt: dict[str, Any] | None = None
 
     @property
     def unit_metadata(self) -> dict[str, Any]:
-        """What is public about the units: everything but the columns and whose each row is."""
-        return {name: getattr(self, name) for name in ("owner", "unit", "queried", "unit_key")}
+        """What is public about the units and rows: everything but the columns and whose each row is."""
+        return {name: getattr(self, name) for name in ("owner", "unit", "queried", "unit_key", "copied_ends")}
 
     @property
     def owners(self) -> Array:
@@ -182,7 +189,15 @@ class FolderColumns:
         path.unlink()
         return column
 
-    def finish(self, index: Mapping[str, Array], spec: PublicSpec, *, simulated: bool, **notes: Any) -> StoredRecords:
+    def finish(
+        self,
+        index: Mapping[str, Array],
+        spec: PublicSpec,
+        *,
+        simulated: bool,
+        receipt: dict[str, Any] | None = None,
+        **notes: Any,
+    ) -> StoredRecords:
         """The whole; see `Records.unit_metadata`."""
         for name in INDEX:
             for chunk in chunks(index[name]):
@@ -195,9 +210,11 @@ class FolderColumns:
                 json.dump({**FORMAT, "simulated": simulated, **public, "spec": spec.to_json()}, file, indent=1)
                 file.flush()
                 os.fsync(file.fileno())
+            if receipt is not None:
+                write_receipt(receipt, self._partial)
             os.rename(self._partial, self.folder)
             plain_files.sync_folder(self.folder.parent)
-        return read(self.folder)[2]
+        return replace(read(self.folder)[2], receipt=receipt)
 
     def abort(self) -> None:
         for file in self._files.values():
@@ -212,6 +229,26 @@ class FolderColumns:
             os.fsync(file.fileno())
 
 
+RECEIPT = Path("private", "receipt.json")
+"""In a folder of records, or of a run that read its records itself."""
+
+
+def write_receipt(receipt: Mapping[str, Any], folder: Path) -> None:
+    """Write what an import clipped, filled and left out under `folder/private/`; the curator alone may read it.
+
+    Raises:
+        OSError: it cannot be written.
+    """
+    banner = (
+        "PRIVATE: counted in the records without noise, for the curator alone; do not publish. Bounds, grid and labels "
+        "that are changed because of this page are no longer public. What is changed is imported again under the same "
+        "ledger."
+    )
+    plain_files.make_private_folder(folder / RECEIPT.parent)
+    content = json.dumps({"banner": banner, "result": receipt}, indent=1, allow_nan=False)
+    plain_files.write(folder / RECEIPT, content, mode=0o600)
+
+
 def write(records: StoredRecords, spec: PublicSpec, folder: str | os.PathLike[str], *, simulated: bool) -> None:
     """Writes the native format."""
     sink = FolderColumns(folder)
@@ -222,7 +259,7 @@ def write(records: StoredRecords, spec: PublicSpec, folder: str | os.PathLike[st
         for chunk in () if records.names is None else chunks(records.names):
             sink.append(NAMES, chunk)
         index = {name: getattr(records, name) for name in INDEX}
-        sink.finish(index, spec, simulated=simulated, **records.unit_metadata)
+        sink.finish(index, spec, simulated=simulated, receipt=records.receipt, **records.unit_metadata)
     except BaseException:
         sink.abort()
         raise
@@ -262,8 +299,7 @@ def read(folder: str | os.PathLike[str]) -> tuple[PublicSpec, bool, StoredRecord
     if names is not None and len(names) != len(arrays["offsets"]) - 1:
         raise _damaged_error(folder / f"{NAMES}.npy", "there is not one name for each unit")
     order, offsets, episodes = (arrays[name] for name in INDEX)
-    metadata = (public.owner, public.unit, public.queried, public.unit_key)
-    return spec, simulated, StoredRecords(columns, order, offsets, episodes, *metadata, names=names)
+    return spec, simulated, StoredRecords(columns, order, offsets, episodes, *public[2:], names=names)
 
 
 def read_spec(folder: Path) -> tuple[PublicSpec, bool, UnitKind]:
@@ -295,6 +331,7 @@ class PublicPart(NamedTuple):
     unit: str | None
     queried: bool
     unit_key: UnitKey | None
+    copied_ends: bool
 
 
 def read_public(folder: Path) -> PublicPart:
@@ -323,12 +360,16 @@ def _public(metadata: Any) -> PublicPart | None:
     if not isinstance(metadata, dict) or {**metadata, **FORMAT} != metadata:
         return None
     simulated, owner, unit = metadata["simulated"], metadata["owner"], metadata.get("unit")
-    queried, unit_key = metadata.get("queried", False), metadata.get("unit_key")
+    queried, copied, unit_key = (
+        metadata.get("queried", False),
+        metadata.get("copied_ends", False),
+        metadata.get("unit_key"),
+    )
     if not isinstance(simulated, bool) or owner not in get_args(UnitKind) or not isinstance(unit, str | None):
         return None
-    if not isinstance(queried, bool) or unit_key not in (None, *get_args(UnitKey)):
+    if not (isinstance(queried, bool) and isinstance(copied, bool)) or unit_key not in (None, *get_args(UnitKey)):
         return None
-    return PublicPart(PublicSpec.from_json(metadata["spec"]), simulated, owner, unit, queried, unit_key)
+    return PublicPart(PublicSpec.from_json(metadata["spec"]), simulated, owner, unit, queried, unit_key, copied)
 
 
 def chunks(column: Array) -> Iterator[Array]:

@@ -448,9 +448,22 @@ def bind_to_ledger(data: Trajectories, ledger: Path) -> Callable[[], Trajectorie
     return open
 
 
-def unit_id_name(data: Trajectories) -> str | None:
-    """What the ids of the units were called, where it was said; public."""
-    return data._records.unit
+def copied_ends_error(where: str) -> DataError:
+    """Of records in which the row that cuts an episode has a copy as its next observation, for who learns from it."""
+    what = "the next observation of each episode's last row is its own copy, as if no action had an effect"
+    expected = "records without such rows where single steps are learned"
+    remedy = 'import them again with --next drop (in Python next="drop"), and name the same ledger'
+    return DataError(what, where=where, expected=expected, remedy=remedy)
+
+
+def how_read(data: Trajectories) -> dict[str, Any]:
+    """What is public of how the records were read (`StoredRecords.unit_metadata`)."""
+    return data._records.unit_metadata
+
+
+def receipt_of(data: Trajectories) -> dict[str, Any] | None:
+    """The curator's receipt of records that were read now (`StoredRecords.receipt`), to which a reader may add."""
+    return data._records.receipt
 
 
 def source_folder(data: Trajectories) -> Path | None:

@@ -117,11 +117,9 @@ def load(folder: str | os.PathLike[str], *, public_key: str | None = None) -> Re
     certificate = Certificate.load(folder / CERTIFICATE)
     config = _read_config(folder / CONFIG)
     record = certificate.to_json()
-    selected = any(
-        part["kind"] == PrivateSelection.kind for part in record["parts"]
-    )  # then it is a run of one of these
-    candidates = record["plan"]["candidates"] if selected else ()
-    if config["plan"] not in [record["plan"], *(each["plan"] for each in candidates)]:
+    selected = any(part["kind"] == PrivateSelection.kind for part in record["parts"])
+    chosen = [each["plan"] for each in record["plan"]["candidates"]] if selected else []  # it may be a run of one
+    if config["plan"] not in (record["plan"], *chosen):
         what, expected = "the certificate is that of another plan", "the certificate of this very model"
         raise CertificateError(what, where=str(folder), expected=expected, remedy="fetch or write the release again")
     value = read(folder)

@@ -5,14 +5,14 @@ from __future__ import annotations
 import json
 import os
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from tacit import plain_files
-from tacit.data.store import read_spec
+from tacit.data.store import RECEIPT, read_spec, write_receipt
 from tacit.errors import BudgetExceeded, DataError, LedgerError, PlanExhausted
 from tacit.privacy.accounting.filters import SUM, Charge, Composition
 from tacit.privacy.ledger.folds import Balance, Fold, plan_folds, single_fold
@@ -28,6 +28,8 @@ from tacit.units import Unit, require_delta
 LEDGER = "ledger"
 """In the folder of the run, where nobody is behind the records."""
 _COVERED = "a release that the budget covers"
+LOOK = "the curator's receipt of an import: cells clipped or missing, and what was left out, in counts"
+"""Note of a ledger, as of a look at the records: the receipt has no noise."""
 _NOTE = "ledger.json"
 """Beside or in the records: where their ledger lies, and the random name that it gave them."""
 
@@ -199,9 +201,10 @@ class Account:
             new = self._new_terms() | {"delta": self.budget.delta or 0.5 / self.unit.size}
         with Ledger(self.path, self.unit, **new) as ledger:
             self._note(ledger, [])
+            self._note_receipt(ledger)
 
     @contextmanager
-    def open_ledger(self, run: RunFolder | None) -> Iterator[Ledger]:
+    def open_ledger(self, run: RunFolder | None, receipt: Mapping[str, Any] | None = None) -> Iterator[Ledger]:
         """The ledger, open: beside the records, or in the run's folder where nobody is behind them.
 
         What it refuses is said in the verb's words. A ledger that was begun here is removed again if the run fails
@@ -210,6 +213,7 @@ class Account:
 
         Args:
             run: the folder of the run, in which the ledger of simulated records lies; None of a run without one.
+            receipt: of records that this run read itself; it is written into the run's folder at the end.
 
         Raises:
             LedgerError: the ledger is bound to another unit or budget, damaged, held by another process, or not the
@@ -227,12 +231,16 @@ class Account:
             else:
                 opened = self._open_beside_records()
             ledger = stack.enter_context(opened)
+            self._note_receipt(ledger, given=run is not None and receipt is not None)
             try:
                 yield ledger
             except PlanExhausted:
                 raise self._plan_exhausted_error() from None
             except BudgetExceeded as refusal:
                 raise self._budget_error(refusal.left, ledger.composition.sampled) from None
+            if run is not None and receipt is not None:
+                write_receipt(receipt, run.path)
+                self.narrator.say(f"Receipt  {run.path / RECEIPT} is private, for the curator alone")
 
     @contextmanager
     def _open_beside_records(self) -> Iterator[Ledger]:
@@ -254,10 +262,16 @@ class Account:
                     raise Interrupted(f"what was charged stays charged (see tacit ledger show {path})") from None
                 raise
             finally:
-                if is_new and [entry.kind for entry in ledger.entries()] == ["create"]:
+                if is_new and all(one.kind == "create" or one.payload.get("text") == LOOK for one in ledger.entries()):
                     _remove(path)
                     for path in noted:
                         path.unlink(missing_ok=True)
+
+    def _note_receipt(self, ledger: Ledger, *, given: bool = False) -> None:
+        """Note once that the curator has a receipt: of this run, or of the import of a source."""
+        given |= any(plain_files.is_plain_file(source / RECEIPT) for source in self.sources)
+        if given and not any(entry.kind == "note" and entry.payload["text"] == LOOK for entry in ledger.entries()):
+            ledger.note("nonprivate", LOOK)
 
     def _note(self, ledger: Ledger, noted: list[Path]) -> None:
         """Note with every source where the ledger lies; `noted` learns where it was noted otherwise or not at all."""

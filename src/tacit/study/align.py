@@ -256,7 +256,12 @@ class _Alignment:
                 key = self.key or Path.home() / ".tacit" / f"{run.path.resolve().name}.key"
                 register_path = run.resolve(PRIVATE) / "register"
                 key.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            ledger = stack.enter_context(self.account.open_ledger(run))
+            receipt: dict[str, Any] | None = None
+            if run is not None and not simulated:
+                read, given = [len(people.prompts(person)) for person in people.texts], sum(map(len, texts.values()))
+                receipt = {"people": {"all": len(texts), "without a text that is read": read.count(0)}}
+                receipt["texts"] = {"all": given, "too short or beyond those that are read": given - sum(read)}
+            ledger = stack.enter_context(self.account.open_ledger(run, receipt))
             register = stack.enter_context(Register(register_path, key=key))
             advance = stack.enter_context(self.curator.narrator.progress("Meeting people"))
             vault = UserVault(people, ledger, register, tracker=make_tracker(self.track))
@@ -264,6 +269,7 @@ class _Alignment:
             return fit(self.plan, vault, self.writer, **options, progress=advance)
 
     def fit_by_preferences(self, run: RunFolder | None) -> Release[Steered]:
+        from tacit.data.trajectories import receipt_of
         from tacit.methods.alignment import PreferencePlan, fit_preferences, pair_records, rated_pairs
         from tacit.privacy.vault.vault import Vault
 
@@ -278,7 +284,10 @@ class _Alignment:
                 people, pairs = [person for person, _ in rows], [(a, b, c) for _, (a, b, c) in rows]
             simulated, unit_key = self.curator.source.simulated, self.texts.unit_key
             data = pair_records(self.plan, self.writer, people, pairs, unit_key=unit_key, simulated=simulated)
-        with self.account.open_ledger(run) as ledger, progress("Learning from preferences") as advance:
+            receipt = receipt_of(data)
+            if receipt is not None and self.rated:
+                receipt["ratings"] = {"all": len(ratings), "pairs that they made": len(pairs)}
+        with self.account.open_ledger(run, receipt) as ledger, progress("Learning from preferences") as advance:
             vault = Vault(data, ledger, tracker=make_tracker(self.track))
             return fit_preferences(self.plan, vault, self.writer, **self.checkpoint_options(run), progress=advance)
 

@@ -103,7 +103,7 @@ def evaluate(
         level: nominal coverage of the interval; it gets wider where evaluations came before the policy.
         overlap: share of epsilon and delta for a second release: how alike behaviour and evaluated policy are.
         nonprivate_diagnostics: also compute figures WITHOUT privacy for the curator, under OUT/private/.
-        out: folder of the run; it will hold nothing private, unless diagnostics are asked for.
+        out: folder of the run; it will hold nothing private but what lies under OUT/private/.
         track: file for the length of every value that leaves a mechanism, one JSON object a step; this costs no
             privacy.
         settings: fields of the method's plan.
@@ -197,6 +197,7 @@ def _release(
     *,
     diagnose: bool,
 ) -> Release[Evaluation]:
+    from tacit.data.trajectories import receipt_of
     from tacit.evaluation.report import Report
     from tacit.evaluation.report import evaluation as page
     from tacit.methods.off_policy_evaluation import fit
@@ -210,7 +211,8 @@ def _release(
     with narrator.progress("Opening the records"):
         data, memory = curator.source.open(), shared_memory(comparison.policy, comparison.behaviour)
         data = data if memory is None else data.remember(memory)
-    with RunFolder.attempt_optional(out, "evaluate", options) as run, account.open_ledger(run) as ledger:
+        receipt = receipt_of(data)
+    with RunFolder.attempt_optional(out, "evaluate", options) as run, account.open_ledger(run, receipt) as ledger:
         vault = Vault(data, ledger, tracker=make_tracker(track))
         policy, known = _policy_or_release(comparison.policy, comparison.target, ledger), comparison.known
         if known is not None:

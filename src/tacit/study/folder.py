@@ -11,7 +11,7 @@ rows.parquet        the synthetic dataset; of another --format rows.csv, rows.np
 checkpoint/         public state of the training, until it is done
 ledger              what was spent, where the people are simulated: not to be published
 tensorboard/        released values as scalars, only where they were asked for
-private/            the register of contributions, and the curator's own diagnostics: not to be published
+private/            the register of contributions, the curator's own diagnostics and receipt: not to be published
 """
 
 from __future__ import annotations

@@ -78,7 +78,7 @@ def imitate(
         nonprivate_diagnostics: also compare with the records WITHOUT privacy, for the curator, under OUT/private/.
         resume: go on with a run that was interrupted, after its release or (pategail) between its rounds; give the
             same options.
-        out: folder of the run; it will hold nothing private, unless diagnostics are asked for.
+        out: folder of the run; it will hold nothing private but what lies under OUT/private/.
         track: file for the length of every value that leaves a mechanism, one JSON object a step; this costs no
             privacy.
         settings: fields of the method's plan.
@@ -176,6 +176,7 @@ class _Imitation:
     def make_release(self, run: RunFolder | None) -> Release[Generator]:
         """The release, saved; an interruption that leaves nothing to go on from says what is lost."""
         from tacit import hub
+        from tacit.data.trajectories import receipt_of
         from tacit.study.narration import Interrupted
 
         source = self.curator.source
@@ -183,7 +184,7 @@ class _Imitation:
             self.account.require_payable(self.plan, resumed=_has_checkpoint(run))
         with self.curator.narrator.progress("Opening the records"):
             data = source.open()
-        with self.account.open_ledger(run) as ledger:
+        with self.account.open_ledger(run, receipt_of(data)) as ledger:
             vault, before = make_vault(self.plan, data, ledger, self.track), len(ledger.entries())
             try:
                 title = "Asking people's critics" if self.method == "pategail" else "Imitating with privacy"

@@ -60,7 +60,7 @@ def improve(
         columns: columns that the policy looks at; by default all of them. Fewer mean less noise.
         value_columns: those of them that the value depends on; by default all of them.
         environment: name of the environment that `tacit play` shows the policy in, if there is one.
-        out: folder of the run; it will hold nothing private.
+        out: folder of the run; it will hold nothing private but what lies under OUT/private/.
         track: file for the length of every value that leaves a mechanism, one JSON object a step; this costs no
             privacy.
         settings: fields of `ImprovementPlan`.
@@ -104,6 +104,7 @@ def _release(
     notes: dict[str, Any] | None,
 ) -> Release[Improvement]:
     from tacit import hub
+    from tacit.data.trajectories import receipt_of
     from tacit.methods.improvement import fit
     from tacit.privacy.vault.vault import Vault
     from tacit.study.folder import RunFolder, Stopwatch, certify, finish
@@ -112,7 +113,7 @@ def _release(
     with RunFolder.attempt_optional(out, "improve", options) as run:
         with curator.narrator.progress("Opening the records"):
             data = curator.source.open()
-        with account.open_ledger(run) as ledger:
+        with account.open_ledger(run, receipt_of(data)) as ledger:
             with curator.narrator.progress("Learning with privacy"):
                 release = fit(plan, Vault(data, ledger, tracker=make_tracker(track)))
             if run is not None:

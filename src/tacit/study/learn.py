@@ -126,7 +126,7 @@ def learn(
             --steps shortens it, since the paper trains for millions.
         evaluate: over how many episodes in the world returns are measured.
         seed: of simulated experts, of what they play and of evaluations (never of the privacy noise, which is secret).
-        out: folder of the run; it will hold nothing private.
+        out: folder of the run; it will hold nothing private but what lies under OUT/private/.
         track: file for the length of every value that leaves a mechanism, one JSON object a step; this costs no
             privacy.
         settings: fields of the method's plan.
@@ -379,6 +379,7 @@ def _release(
     track: Path | None,
 ) -> Release[LearnedPolicies]:
     from tacit import hub
+    from tacit.data.trajectories import receipt_of
     from tacit.evaluation.report import Report
     from tacit.evaluation.report import experts as page
     from tacit.methods import experts
@@ -402,7 +403,8 @@ def _release(
         if played is not None and promise_scope(plan) == "policies":
             policies = played.experts
             require_policies(policies, data.spec, floor=arguments["floor"])
-        with RunFolder.attempt_optional(out, "learn", options) as run, account.open_ledger(run) as ledger:
+        receipt = receipt_of(data)
+        with RunFolder.attempt_optional(out, "learn", options) as run, account.open_ledger(run, receipt) as ledger:
             vault = Vault(data, ledger, experts=policies, tracker=make_tracker(track))
             with narrator.progress("Learning with privacy"):
                 release = experts.fit(plan, vault, simulator_of(plan, world), anchors=states)

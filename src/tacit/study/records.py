@@ -47,6 +47,8 @@ class Source:
         movement: what is known of them where they are days of people.
         texts: the file, where they are texts of people.
         kind: how units were made: from ids, or every episode or every row a unit of its own.
+        copied_ends: see `StoredRecords.copied_ends`.
+        open_steps: reads them without the rows whose next observation is a copy, where they are a table.
     """
 
     name: str
@@ -60,6 +62,8 @@ class Source:
     movement: Movement | None = None
     texts: Texts | None = None
     kind: UnitKind = "id"
+    copied_ends: bool = False
+    open_steps: Callable[[], Trajectories] | None = None
 
     @property
     def spec(self) -> PublicSpec:
@@ -106,7 +110,7 @@ def resolve_source(
         PlanError: records in memory have no ledger.
     """
     from tacit.data.mobility.days import Days
-    from tacit.data.trajectories import Trajectories, bind_to_ledger, source_folder, unit_id_name
+    from tacit.data.trajectories import Trajectories, bind_to_ledger, how_read, source_folder
     from tacit.study.account import require_name
     from tacit.study.movement import MOVEMENT_WORDS, Movement, Whereabouts
 
@@ -147,16 +151,18 @@ def resolve_source(
         what, expected = f"{name}= has no meaning for records that were imported before", "it for a table"
         raise DataError(what, where="Study", expected=expected, remedy=f"leave {name}= out")
     if isinstance(records, Trajectories) and path is None:
-        kind = records.unit_kind
-        require_name(unit_id_name(records), unit, "Study", narrator, ids=kind == "id")
-        place = _require_ledger(ledger)
-        return Source("Study", records.spec, unit, records.simulated, None, bind_to_ledger(records, place), kind=kind)
-    from tacit.data.store import read_public, read_spec
+        read, kind = how_read(records), records.unit_kind
+        require_name(read["unit"], unit, "Study", narrator, ids=kind == "id")
+        told: dict[str, Any] = {"kind": kind, "copied_ends": read["copied_ends"]}
+        opened = bind_to_ledger(records, _require_ledger(ledger))
+        return Source("Study", records.spec, unit, records.simulated, None, opened, **told)
+    from tacit.data.store import read_public
 
     assert path is not None
-    known, simulated, kind = read_spec(path)
-    require_name(read_public(path).unit, unit, str(path), narrator, ids=kind == "id")
-    return Source(str(path), known, unit, simulated, path, lambda: lead.open(path), kind=kind)
+    public = read_public(path)
+    require_name(public.unit, unit, str(path), narrator, ids=public.owner == "id")
+    told = {"kind": public.owner, "copied_ends": public.copied_ends}
+    return Source(str(path), public.spec, unit, public.simulated, path, lambda: lead.open(path), **told)
 
 
 def _refuse_records(where: str) -> Trajectories:
@@ -215,15 +221,18 @@ def _table(
         raise PlanError(what, where="Study", expected=expected, remedy="check the words under [reading]") from None
     place = _require_ledger(ledger) if path is None else ledger or ledger_beside(path)
 
-    def read() -> Trajectories:
+    def read(wanted: sorting.TableOptions = options) -> Trajectories:
         table = frames.open_table(records) if path is None else lake.open_table([str(path)], styled)
-        return Trajectories(sorting.read(table, options, bounds, simulated=simulated), bounds, simulated=simulated)
+        return Trajectories(sorting.read(table, wanted, bounds, simulated=simulated), bounds, simulated=simulated)
 
     # The unit is called like its column, so that a ledger refuses another column of the same table.
     kinds: dict[str, UnitKind] = {":transition": "transition", ":episode": "episode"}
     kind = kinds.get(unit, "id")
     name, unit = "Study" if path is None else str(path), unit.removeprefix(":")
-    return Source(name, bounds, unit, simulated, path, _open_once(read, place), kind=kind)
+    more: dict[str, Any] = {"copied_ends": options.next == "keep"}
+    if options.next == "keep":
+        more["open_steps"] = _open_once(lambda: read(replace(options, next="drop")), place)
+    return Source(name, bounds, unit, simulated, path, _open_once(read, place), kind=kind, **more)
 
 
 def _movement_source(whereabouts: Whereabouts, movement: Movement, unit: str, ledger: Path | None) -> Source:

@@ -100,7 +100,7 @@ def synthesize(
             OUT/private/.
         seed: of sampling and public pre-training (never of the privacy noise, which is secret).
         resume: go on with a run that was interrupted; give the same options.
-        out: folder of the run; it will hold nothing private, but for what --nonprivate-diagnostics puts into private/.
+        out: folder of the run; it will hold nothing private but what lies under OUT/private/.
         track: file for the length of every value that leaves a mechanism, one JSON object a step; this costs no
             privacy.
         settings: fields of the method's plan.
@@ -108,7 +108,8 @@ def synthesize(
     Raises:
         TacitError: a word is wrong, or the ledger does not pay; nothing is spent before the training begins.
     """
-    from tacit.data.trajectories import Trajectories
+    from tacit.data.store import read_public
+    from tacit.data.trajectories import Trajectories, copied_ends_error
     from tacit.study import synthesis_plans as plans
     from tacit.study.account import VerbPhrases
     from tacit.study.folder import Stopwatch, require_free, require_packages
@@ -135,6 +136,12 @@ def synthesize(
         unit_is_row=source.kind == "transition",
     )
     options.require_meaning()
+    said: tuple[str, ...] = ()
+    if source.copied_ends and method != plans.PRIVORL_J:
+        if source.open_steps is None:
+            raise copied_ends_error(source.name)
+        curator = dataclasses.replace(curator, source=dataclasses.replace(source, open=source.open_steps))
+        said = ("Nothing is learned from the last row of an episode that is cut: its next observation is not known.",)
     if device != "cpu" and method not in plans.DIFFUSION_METHODS:
         expected = f"it with {' or '.join(plans.DIFFUSION_METHODS)}, the methods that an accelerator makes faster"
         raise no_effect_error("--device", expected)
@@ -154,6 +161,8 @@ def synthesize(
     _require_records(source, method, world, holdout, diagnose=nonprivate_diagnostics)
     if public is not None:
         _require_other_records(public, source, "public")
+        if method != plans.PRIVORL_J and read_public(public).copied_ends:
+            raise copied_ends_error(str(public))
     records = None if public is None else Trajectories.open(public)
     options = dataclasses.replace(options, public=records)
     options.require_public()
@@ -194,7 +203,7 @@ def synthesize(
         folder_option=next((name for name, value in needs_folder.items() if value), None),
         watch=Stopwatch(),
     )
-    return Request(plan, partial(release, curator, job))
+    return Request(plan, partial(release, curator, job), said)
 
 
 def release(curator: Curator, job: SynthesisJob, options: Mapping[str, Any]) -> Release[Any]:
@@ -210,6 +219,7 @@ def release(curator: Curator, job: SynthesisJob, options: Mapping[str, Any]) -> 
         ModuleNotFoundError: a package is missing that the release is written with.
     """
     from tacit import hub
+    from tacit.data.trajectories import receipt_of
     from tacit.study.folder import RunFolder
 
     if job.out is None and job.folder_option is not None:
@@ -227,7 +237,7 @@ def release(curator: Curator, job: SynthesisJob, options: Mapping[str, Any]) -> 
             synthesis_report.say_outputs(job, run, learned)
             return learned
         if learned is None or job.diagnose:
-            ledger = job.account.open_ledger(run)
+            ledger = job.account.open_ledger(run, None if curator.lead.ranks else receipt_of(data))
             with ledger as opened, curator.lead.vault(data, opened, make_tracker(job.track)) as vault:
                 if learned is None:
                     fit, settings = _fit(curator, job, run)

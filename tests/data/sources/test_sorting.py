@@ -366,9 +366,11 @@ def test_what_the_engine_reads_is_closed_before_the_engine(monkeypatch: pytest.M
     """Left to Python, it is closed when its engine and source may be gone: the process then crashes."""
     closed = []
 
-    def watched(found: lake.SourceTable, used: Sequence[str], query: str, connection: Any) -> Iterator[Any]:
+    def watched(
+        found: lake.SourceTable, used: Sequence[str], query: str, connection: Any, counts: dict[str, int]
+    ) -> Iterator[Any]:
         try:
-            yield from engine.query_batches(found, used, query, connection)
+            yield from engine.query_batches(found, used, query, connection, counts)
         finally:
             closed.append(connection.execute("SELECT 1").fetchall())  # raises where the engine is closed
 

@@ -13,6 +13,7 @@ from tacit import Ledger, Unit, Vault, hub
 from tacit.agents.language.adapters import Bias, Steering
 from tacit.agents.language.llama import Llama
 from tacit.agents.language.sampling import encode_completions, log_softmax
+from tacit.data.trajectories import receipt_of
 from tacit.errors import DataError, PlanError, PlanExhausted
 from tacit.methods.alignment import PreferencePlan, fit_preferences, pair_records, rated_pairs
 from tacit.methods.alignment.people import ReleasedSteering
@@ -132,5 +133,15 @@ def test_pairs_that_are_equal_after_the_cut_are_left_out() -> None:
     same, other = ("abcd", "eeeeexx", "eeeeeyy"), ("abcd", "eeeee", "xyzxy")
     data = pair_records(PLAN, WRITER, ["p0", "p1"], [same, other], simulated=True)
     assert data.columns["observations"].shape == (1, 4)
+    pairs = [same, other, ("abc", "eeeee", "xyzxy"), ("abcd", "EEEEE", "xyzxy"), ("abcd", "eeeeee", "xyzxy")]
+    told = receipt_of(pair_records(PLAN, WRITER, [f"p{i}" for i in range(5)], pairs, simulated=False))
+    assert told is not None
+    assert told["pairs"] == {
+        "all": 5,
+        "with a completion that was cut": 1,
+        "too short, left out": 1,
+        "equal after the cut, left out": 1,
+        "outside the vocabulary, left out": 1,
+    }
     with pytest.raises(DataError, match="differ after the cut"):
         pair_records(PLAN, WRITER, ["p0"], [same], simulated=True)

@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from tacit.data.mobility.grids import Grid
 from tacit.data.spec import Box, Discrete, PublicSpec
-from tacit.data.trajectories import Trajectories
+from tacit.data.trajectories import Trajectories, receipt_of
 from tacit.errors import DataError
 from tacit.units import UnitKey
 
@@ -181,6 +181,7 @@ class Days:
         grid: the public grid.
         names: the digest of each code's id (`tacit.data.unit_keys.names`), [codes, 16], where people have ids.
         unit_key: what ids are that differ by case or form alone, if anybody said it.
+        receipt: what was left out when they were read, in counts for the curator alone.
 
     Raises:
         DataError: a shape is wrong, a cell is outside the grid, or a code is negative or has no name.
@@ -191,6 +192,7 @@ class Days:
     grid: Grid
     names: npt.NDArray[np.uint8] | None = None
     unit_key: UnitKey | None = None
+    receipt: Mapping[str, Any] | None = None
 
     def __post_init__(self) -> None:
         cells, person = _require_days(self.cells), np.asarray(self.person)
@@ -233,6 +235,8 @@ class Days:
             spec=spec_of(self.grid),
             simulated=simulated,
         )
+        if (receipt := receipt_of(data)) is not None:
+            receipt.update(self.receipt or {})
         return data if self.names is None else data.with_names(self.names[present], self.unit_key)
 
     def __repr__(self) -> str:

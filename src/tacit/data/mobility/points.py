@@ -188,6 +188,7 @@ def build_days(parts: Sequence[PointTable], grid: Grid, rules: Rules) -> Days:
     code_of: dict[str, int] = {}
     kinds: set[str] = set()
     columns: list[list[IntArray]] = [[], [], [], [], [], []]
+    points, outside = 0, 0
     for part in parts:
         person = _encode_users(part, code_of, kinds, rules.unit_key)
         end = part.start if part.end is None else part.end
@@ -197,6 +198,7 @@ def build_days(parts: Sequence[PointTable], grid: Grid, rules: Rules) -> Days:
         end_offset = offset if part.end is None or part.offset is not None else _offsets(end, rules.zone)
         cell = _cells(part, grid, rules)
         order = _order(part, person, rules)
+        points, outside = points + len(cell), outside + int((cell == OUTSIDE).sum())
         for column, values in zip(columns, (person, part.start, end, offset, end_offset, cell), strict=True):
             column.append(values[order])
     unit_keys.require_no_twins(code_of, "mobility", rules.unit_key)
@@ -211,7 +213,17 @@ def build_days(parts: Sequence[PointTable], grid: Grid, rules: Rules) -> Days:
         remedy = "check the grid and the time zone, or loosen the public rules (carry, observed, days)"
         raise DataError(what, where="mobility", expected=expected, remedy=remedy)
     present, codes = np.unique(owner, return_inverse=True)
-    return Days(cells, codes.astype(np.int64), grid, unit_keys.names(code_of)[present], rules.unit_key)
+    first, last = ((times + ahead) // (SLOTS * _SLOT) for times, ahead in ((start, offset), (end, end_offset)))
+    touched = np.maximum(last - first, 0) + 1
+    row = np.repeat(np.arange(len(first)), touched)
+    day = first[row] + np.arange(len(row)) - np.repeat(np.cumsum(touched) - touched, touched)
+    recorded = np.unique(np.stack([person[row], day]), axis=1).shape[1]
+    receipt = {
+        "points": {"all": points, "outside the grid": outside, "of a repeated time, left out": points - len(cell)},
+        "days with a point": {"all": recorded, "left out": recorded - len(cells)},
+        "people": {"all": len(code_of), "without enough whole days, left out": len(code_of) - len(present)},
+    }
+    return Days(cells, codes.astype(np.int64), grid, unit_keys.names(code_of)[present], rules.unit_key, receipt)
 
 
 def parse_times(values: Any, where: str, recorded: str | None, pattern: str | None = None) -> IntArray:

@@ -265,7 +265,11 @@ def from_cells(
     present, codes = np.unique(keys[rows], return_inverse=True)
     texts = [str(key) for key in present.tolist()]
     unit_keys.require_no_twins(map(str, keys.tolist()), where, unit_key)
-    return Days(cells[rows], codes.astype(np.int64), grid, unit_keys.names(texts), unit_key)
+    receipt = {
+        "days": {"all": len(rows), "left out": int((~rows).sum())},
+        "people": {"all": len(number), "without enough whole days, left out": len(number) - len(present)},
+    }
+    return Days(cells[rows], codes.astype(np.int64), grid, unit_keys.names(texts), unit_key, receipt)
 
 
 def _tables(

@@ -50,16 +50,20 @@ def open_engine(store: str | os.PathLike[str] | None) -> Iterator[Any]:
         shutil.rmtree(spill, ignore_errors=True)
 
 
-def query_batches(table: SourceTable, used: Sequence[str], query: str, engine: Any) -> Generator[Any]:
+def query_batches(
+    table: SourceTable, used: Sequence[str], query: str, engine: Any, counts: dict[str, int]
+) -> Generator[Any]:
     """Arrow batches of a query over the table, which it calls `source`; to be closed before the engine is."""
     import duckdb
     import pyarrow as pa
 
+    # counts: "all" counts the table's rows that were read
     failed: list[TacitError | KeyboardInterrupt] = []
 
     def batches() -> Iterator[Any]:
         try:
             for batch in table.batches(used):
+                counts["all"] += batch.num_rows
                 yield pa.record_batch([null_nan(column) for column in batch.columns], names=list(used))
         except (TacitError, KeyboardInterrupt) as error:  # the engine would make a text of its own of it
             failed.append(error)

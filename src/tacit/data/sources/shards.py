@@ -28,7 +28,7 @@ from tacit.data.sources.column_sql import quote
 from tacit.data.sources.files import Fields
 from tacit.data.sources.tables import open_parquet
 from tacit.data.spec import PublicSpec
-from tacit.data.store import FORMAT, read_public, read_spec
+from tacit.data.store import FORMAT, read_public, read_spec, write_receipt
 from tacit.data.trajectories import Trajectories
 from tacit.errors import DataError, FileError, PlanError
 
@@ -162,6 +162,8 @@ def write(
         public |= {} if unit_key is None else {"unit_key": unit_key}
         more = {"shards": shards, "episode": episode, "fields": list(fields)}
         plain_files.write(partial / "spec.json", json.dumps({**FORMAT, **public, **more}, indent=1))
+        if not simulated:
+            write_receipt({"rows": sum(map(_rows, files)), "rows left out": 0}, partial)
 
 
 def _copy(

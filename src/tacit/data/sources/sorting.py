@@ -102,8 +102,9 @@ def read(
     """
     _require_readable(table, options)
     refuse_unread_columns(table.name, tuple(table.kinds), options.fields or Fields.of(spec), spec)
-    unit, unit_key = options.key_columns.get("unit"), options.unit_key
-    with Ingest(spec, simulated=simulated, store=store, unit=unit, queried=table.queried, unit_key=unit_key) as ingest:
+    said: dict[str, Any] = {"unit": options.key_columns.get("unit"), "unit_key": options.unit_key}
+    said |= {"queried": table.queried, "copied_ends": options.next == "keep"}
+    with Ingest(spec, simulated=simulated, store=store, **said) as ingest:
         first, block = 0, Block()
 
         def place(row: int) -> str:
@@ -118,8 +119,8 @@ def read(
         ingest.start(table.name, lambda row: place(int(block["row"][max(row - first, 0)]) - (row < first)))
         with open_engine(store) as engine, contextlib.ExitStack() as stack:
             query, names = _query(table, options, spec, engine)
-            keyed = add_keys(table, options.key_columns, options.unit_key)
-            reader = _blocks(keyed, query, names, spec, engine, place)
+            keyed, counts = add_keys(table, options.key_columns, options.unit_key), {"all": 0, "chosen": 0, "kept": 0}
+            reader = _blocks(keyed, query, names, spec, engine, place, counts)
             blocks: Iterator[Block] = stack.enter_context(
                 contextlib.closing(reader)
             )  # else Python closes it when it likes
@@ -132,8 +133,14 @@ def read(
             for block in blocks:
                 columns = {name: block[name] for name in _FIELDS if name in block}
                 units = block.get("unit", options.unit)
+                counts["kept"] += len(block["row"])
                 ingest.add(columns, units, block.get("number", block["episode"]) if options.episode else None)
                 first += len(block["row"])
+        ingest.receipt["rows of the table"] = {
+            "all": counts["all"],
+            "left out by --where and --qualify": counts["all"] - counts["chosen"],
+            "left out by --next drop": counts["chosen"] - counts["kept"],
+        }
         return ingest.finish()
 
 
@@ -335,14 +342,16 @@ def _blocks(
     spec: PublicSpec,
     engine: Any,
     where: Callable[[int], str],
+    counts: dict[str, int],
 ) -> Generator[Block]:
     """Fields of the rows, with "unit", "episode" and what orders them."""
+    # counts: how many rows of the table were read, and how many of them come out
     text, used = query
     row = 0
-    with contextlib.closing(query_batches(table, used, text, engine)) as batches:
+    with contextlib.closing(query_batches(table, used, text, engine, counts)) as batches:
         for batch in batches:
             block: Block = {"row": np.arange(row, row + batch.num_rows)}
-            row += batch.num_rows
+            row = counts["chosen"] = row + batch.num_rows
             for name in {"unit", "episode"} & set(batch.schema.names):
                 block[name] = _numpy(batch.column(name))
             for name in (TIME, MOMENT, ZONE):

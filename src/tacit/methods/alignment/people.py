@@ -137,7 +137,7 @@ class People:
     def serve(self, people: Sequence[Sequence[str]], actor: UserActor) -> dict[str, NDArray[Any]]:
         """Completions of everybody's prompts, and what they are worth (`UserVault.enroll`)."""
         plan, (ids,) = self.plan, people
-        prompts = {person: self._prompts(person) for person in ids if person}
+        prompts = {person: self.prompts(person) for person in ids if person}
         mask = np.zeros((len(ids), plan.rows), bool)
         observations = np.zeros((len(ids), plan.rows, plan.prompt_tokens + plan.tokens), np.float32)
         for place, person in enumerate(ids):
@@ -169,7 +169,7 @@ class People:
             "mask": mask,
         }
 
-    def _prompts(self, person: str) -> list[list[int]]:
+    def prompts(self, person: str) -> list[list[int]]:
         """Of a person, the first tokens of the first texts that are long enough."""
         n, prompts = self.plan.prompt_tokens, list[list[int]]()
         for text in self.texts[person]:

@@ -25,7 +25,7 @@ from tacit.agents.language.adapters import Adapter, Bias, Steering
 from tacit.agents.language.models import Writer
 from tacit.agents.language.sampling import Completions, batch_indices, encode_completions, log_softmax, scores
 from tacit.data.spec import Box, PublicSpec
-from tacit.data.trajectories import Trajectories
+from tacit.data.trajectories import Trajectories, receipt_of
 from tacit.errors import DataError, PlanError
 from tacit.methods.alignment.algorithm import Progress, checkpoint_path, save, start_iterates
 from tacit.methods.alignment.people import TOGETHER, ReleasedSteering
@@ -188,11 +188,19 @@ def pair_records(
     """
     places = {token: place for place, token in enumerate(writer.model.vocabulary.tolist())}
     ids, observations, actions = list[str](), list[list[int]](), list[list[int]]()
+    short, equal, unknown, cut = 0, 0, 0, 0
     for person, (prompt, *texts) in sorted(zip(people, pairs, strict=True), key=lambda pair: pair[0]):
         tokens = writer.tokenizer.encode(prompt)[: plan.prompt_tokens]
-        completions = [writer.tokenizer.encode(text)[: plan.tokens] for text in texts]
-        fits = len(tokens) == plan.prompt_tokens and all(len(one) == plan.tokens for one in completions)
-        if fits and completions[0] != completions[1] and all(token in places for one in completions for token in one):
+        whole = [writer.tokenizer.encode(text) for text in texts]
+        completions = [one[: plan.tokens] for one in whole]
+        if len(tokens) < plan.prompt_tokens or any(len(one) < plan.tokens for one in completions):
+            short += 1
+        elif completions[0] == completions[1]:
+            equal += 1
+        elif not all(token in places for one in completions for token in one):
+            unknown += 1
+        else:
+            cut += any(len(one) > plan.tokens for one in whole)
             ids.append(person)
             observations.append(tokens)
             actions.append([places[token] for one in completions for token in one])
@@ -202,7 +210,7 @@ def pair_records(
         remedy = "plan with fewer tokens (more where completions begin alike), or a larger public vocabulary"
         raise DataError(what, where="alignment.pairs_of", expected=expected, remedy=remedy)
     terminations = np.ones(len(ids), bool)
-    return Trajectories.from_arrays(
+    data = Trajectories.from_arrays(
         observations=np.array(observations, np.float32),
         actions=np.array(actions, np.float32),
         rewards=np.zeros(len(ids), np.float32),
@@ -213,6 +221,12 @@ def pair_records(
         spec=plan.spec(writer),
         simulated=simulated,
     )
+    if (receipt := receipt_of(data)) is not None:
+        left_out = {"too short": short, "equal after the cut": equal, "outside the vocabulary": unknown}
+        receipt["pairs"] = {"all": len(pairs), "with a completion that was cut": cut} | {
+            f"{why}, left out": count for why, count in left_out.items()
+        }
+    return data
 
 
 def rated_pairs(

@@ -168,6 +168,8 @@ class SynthesisPlan(plans.PrivatePlan):
 
     method: ClassVar[str]
     source: ClassVar[str]
+    learns_transitions: ClassVar[bool] = True
+    """whether it learns what follows single rows, so that no next observation may be a copy."""
 
     noise_multiplier: float | None = None
     """sigma, by which the noise of every query is scaled; None until the plan is calibrated."""

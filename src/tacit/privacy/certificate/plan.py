@@ -58,18 +58,14 @@ def _registry() -> Any:
     return import_module("tacit.methods")
 
 
-def _plan_class(name: str) -> Any:
-    """The class of the plan of a method of tacit's; None of another one."""
-    registry = _registry()
-    return next((registry.load(method.plan) for method in registry.METHODS if method.certified == name), None)
-
-
 def plan_from_json(method: str, fields: Fields) -> LabelledPlan | None:
     """The plan of a method of tacit's, rebuilt from its public fields."""
     # returns: none where the method is not tacit's, or where the plan holds a piece of a user's own
-    plan_class: type[LabelledPlan] | None = _plan_class(method)
-    if plan_class is None:
+    registry = _registry()
+    place = next((each.plan for each in registry.METHODS if each.certified == method), None)
+    if place is None:
         return None
+    plan_class: type[LabelledPlan] = registry.load(place)
     read: dict[str, Any] = {}
     for name, value in fields.items():
         try:

@@ -72,7 +72,11 @@ def enrolled_rows(
         "rewards": spec.reward,
     }
     for name, space in spaces.items():
-        inside = _is_inside(columns[name], space)
+        column = columns[name]
+        if isinstance(space, Discrete):
+            inside = (column >= 0) & (column < space.n) & (column == np.floor(column))
+        else:
+            inside = np.isfinite(column)
         valid &= (inside.reshape(*mask.shape, math.prod(inside.shape[2:])).all(axis=2) | ~mask).all(axis=1)
     enrolled = np.flatnonzero(valid)
     mask = mask[enrolled]
@@ -94,12 +98,6 @@ def _to_length(column: npt.NDArray[Any], length: int) -> npt.NDArray[Any]:
         return column[:, :length]
     empty = np.zeros((len(column), length - column.shape[1], *column.shape[2:]), column.dtype)
     return np.concatenate([column, empty], axis=1)
-
-
-def _is_inside(column: npt.NDArray[Any], space: Space) -> npt.NDArray[np.bool_]:
-    if isinstance(space, Discrete):
-        return np.asarray((column >= 0) & (column < space.n) & (column == np.floor(column)))
-    return np.asarray(np.isfinite(column))
 
 
 def _clip_to_space(column: npt.NDArray[Any], space: Space, mask: npt.NDArray[np.bool_]) -> npt.NDArray[Any]:

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from tacit.data.trajectories import Trajectories
+from tacit.data.trajectories import Trajectories, how_read
 from tacit.errors import DataError
 from tacit.privacy import deals
 from tacit.privacy.gradients.clipping import BLOCK
@@ -310,6 +310,7 @@ class SealedRecords:
             raise DataError(what, where="Vault(experts=)", expected=expected, remedy=remedy)
         data._seal()
         self._data, self._keys, self._noise = data, tuple(keys), noise
+        self.copied_ends = how_read(data)["copied_ends"]
         self.experts = experts
         self._readers = {0: Reader(data, noise)}
         self._cells: dict[Marginals, Cells] = {}

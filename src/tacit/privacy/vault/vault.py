@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tacit import plain_files
-from tacit.data.trajectories import Trajectories
+from tacit.data.trajectories import Trajectories, copied_ends_error
 from tacit.errors import MechanismError, PlanError
 from tacit.privacy.certificate.certificate import Release
 from tacit.privacy.ledger.ledger import SUM, Ledger
@@ -397,6 +397,9 @@ class Vault(BaseVault):
         if self._run_plan is not None and plan != self._run_plan:
             expected = "the plan that the run was given"
             raise PlanError("another plan", where="a run of a selection", expected=expected, remedy="reserve that one")
+        plans = (plan, *getattr(plan, "candidates", ()))
+        if self._records.copied_ends and any(getattr(one, "learns_transitions", False) for one in plans):
+            raise copied_ends_error(f"{plan.method} plan")
         for ledger in self.ledgers:
             require_fresh_holdouts(plan, ledger)
         for part in plan.parts():

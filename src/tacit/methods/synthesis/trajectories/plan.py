@@ -58,6 +58,7 @@ class TrajectoriesPlan(DiffusionPlan):
 
     method: ClassVar[str] = "synthesis of trajectories (PrivORL-j)"
     source: ClassVar[str] = "PrivORL: Differentially Private Synthetic Dataset for Offline Reinforcement Learning"
+    learns_transitions: ClassVar[bool] = False
 
     steps: int = 100
     start_steps: int = 50
