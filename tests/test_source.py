@@ -220,9 +220,9 @@ def test_the_whole_source_was_read() -> None:
 
 MOST = {
     "files": 382,
-    "lines": 81_900,
-    "functions": 4_805,
-    "private functions of at most three lines used once": 21,
+    "lines": 82_269,
+    "functions": 4_820,
+    "private functions of at most three lines used once": 17,
     "class names defined more than once": 1,
     "docstring lines on names that are not public": 649,
     "errors of more than two lines": 61,

@@ -125,7 +125,7 @@ def find_row(table: SourceTable, used: Sequence[str], query: str, row: int) -> s
     with contextlib.ExitStack() as stack:
         stack.enter_context(contextlib.suppress(TacitError))  # what cannot be read again has no row
         engine = stack.enter_context(open_engine(None))
-        for batch in stack.enter_context(contextlib.closing(query_batches(table, used, query, engine))):
+        for batch in stack.enter_context(contextlib.closing(query_batches(table, used, query, engine, {"all": 0}))):
             if row < batch.num_rows:
                 part, number = divmod(batch.column(column_sql.NUMBER)[row].as_py(), _PART)
                 return f"{table.parts[part][0]}, row {number + 1}"
