@@ -219,12 +219,12 @@ def test_the_whole_source_was_read() -> None:
 
 
 MOST = {
-    "files": 382,
-    "lines": 82_269,
-    "functions": 4_820,
-    "private functions of at most three lines used once": 17,
+    "files": 391,
+    "lines": 83_740,
+    "functions": 4_904,
+    "private functions of at most three lines used once": 18,
     "class names defined more than once": 1,
-    "docstring lines on names that are not public": 649,
+    "docstring lines on names that are not public": 660,
     "errors of more than two lines": 61,
     "lines of these errors": 344,
 }

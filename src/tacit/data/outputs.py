@@ -60,7 +60,7 @@ def to_arrow(
         shape: "pairs", each row with its own next observation; or "visits", one row a visit. An episode of n steps that
             does not terminate then has n + 1 visits: nothing was done in the last one, which is truncated.
     """
-    records = _require_shareable(data, "to_arrow")
+    records = _require_shareable(data, "to_arrow", shape)
     return _table(records, data, slice(0, len(records.order)), _describe(data, certificate, "to_arrow", shape), shape)
 
 
@@ -80,7 +80,8 @@ def to_parquet(
     """Writes the table of `to_arrow` as a Parquet file; `Trajectories.from_parquet` reads it without a spec."""
     from pyarrow import parquet, types
 
-    records, description = _require_shareable(data, "to_parquet"), _describe(data, certificate, "to_parquet", shape)
+    records = _require_shareable(data, "to_parquet", shape)
+    description = _describe(data, certificate, "to_parquet", shape)
     tables = (_table(records, data, rows, description, shape) for rows in _groups(records))
     with create_file(Path(path)) as partial:
         first = next(tables)
@@ -102,7 +103,8 @@ def to_csv(
     from pyarrow import csv
 
     path = Path(path)
-    records, description = _require_shareable(data, "to_csv"), _describe(data, certificate, "to_csv", shape)
+    records = _require_shareable(data, "to_csv", shape)
+    description = _describe(data, certificate, "to_csv", shape)
     with create_file(path.with_name(f"{path.name}.json")) as note, create_file(path) as partial:
         note.write_text(description, encoding="utf-8")
         tables = (_decode_labels(_table(records, data, rows, description, shape)) for rows in _groups(records))
@@ -229,13 +231,33 @@ def _require_chain_ends(records: StoredRecords) -> Array:
     return ends
 
 
-def _require_shareable(data: TrajectoriesLike, method: str) -> StoredRecords:
+def _require_shareable(data: TrajectoriesLike, method: str, shape: RowsShape = "pairs") -> StoredRecords:
     if data.simulated:
-        return dataclasses.replace(data._records, columns=data.spec.raw(data._records.columns))
+        records = data._records if shape == "visits" else _drop_copies(data._records)
+        return dataclasses.replace(records, columns=data.spec.raw(records.columns))
     what = "real records cannot be written as a dataset for others"
     expected = "a set that is simulated or came out of a vault"
     remedy = "synthesize a dataset and write that, or use save(folder) for the private records"
     raise DataError(what, where=f"Trajectories.{method}", expected=expected, remedy=remedy)
+
+
+def _drop_copies(records: StoredRecords) -> StoredRecords:
+    """The records without rows whose next observation is nothing but their own one."""
+    if not records.copied_ends:
+        return records
+    columns, rows = records.columns, len(records.order)
+    now, following = (_as_matrix(columns[name]) for name in ("observations", "next_observations"))
+    kept = ~(columns["truncations"] & (now == following).all(axis=1))
+    owners, episodes = records.owners[kept], records.episodes_of(slice(0, rows))[kept]
+    starts = (np.append(np.flatnonzero(np.diff(ids, prepend=-1)), len(ids)) for ids in (owners, episodes))
+    return dataclasses.replace(
+        records,
+        columns={name: np.asarray(column)[kept] for name, column in columns.items()},
+        order=np.arange(len(owners)),
+        offsets=next(starts),
+        episodes=next(starts),
+        copied_ends=False,
+    )
 
 
 def _describe(

@@ -385,6 +385,15 @@ KINDS: Mapping[str, Kind] = {
         "are not: evidence about any one {unit}. They are stitched from fragments of {value.plan.horizon} steps, and "
         "what lies further apart is known less well.",
     ),
+    "people": Kind(
+        frozenset({"synthesizer"}),
+        lambda value: ({"synthesizer": {"class": type(value).__name__, "fields": value.to_json()}}, value.arrays()),
+        _unpack_baseline,
+        title="Synthesizer of whole people",
+        text="Draw more people with `tacit sample --model . --count 10000 --out people.parquet`. They keep what noisy "
+        "tables show: how columns hang together within a visit, from visit to visit and with what never changes. They "
+        "are no evidence about any one {unit}.",
+    ),
     "baselines": Kind(
         frozenset({"synthesizer"}),
         lambda value: ({"synthesizer": {"class": type(value).__name__, "fields": value.to_json()}}, value.arrays()),

@@ -106,6 +106,7 @@ SENTENCES: Mapping[str, str] = {
     "votes": "all {steps:,} batches of noisy votes, whatever the votes are",
     "marginals": "all noisy marginals, within {quanta:,} quanta",
     "chosen_marginals": "all noisy marginals and choices between them, within {quanta:,} quanta",
+    "visit_sums": "noisy sums over every {unit} ({parts}), and everything computed from them",
     "histograms": "the noisy histograms in {tables:,} tables, with which sampled rows are weighted to agree unless "
     "they were lost in an interruption",
     "sampled_rows": "everything sampled from the released model, and everything trained or computed on the samples",
@@ -288,7 +289,7 @@ ROWS_OF_ROWS = (
 
 def describe_weights(plan: Mapping[str, Any]) -> str:
     """Of whom or what a share of synthetic rows is a share, by the public fields of their plan."""
-    return ROWS_OF_ROWS if plan.get("weigh") == "rows" else ROWS_OF_PEOPLE
+    return ROWS_OF_ROWS if plan.get("weigh") == "rows" or "most" in plan else ROWS_OF_PEOPLE  # or whole people
 
 
 ROLES = {"upper_bound": "certified upper bound", "check": "independent check"}

@@ -21,9 +21,11 @@ if TYPE_CHECKING:
     from tacit.methods.synthesis.discretisation import Discretisation
     from tacit.methods.synthesis.trajectories.plan import TrajectoriesPlan
 
-PRIVORL, PRIVORL_J = "privorl", "privorl-j"
+PRIVORL, PRIVORL_J, PEOPLE = "privorl", "privorl-j", "people"
 DIFFUSION_METHODS = (PRIVORL, PRIVORL_J)
-"""tacit's own methods: they train networks by noisy gradients, keep checkpoints and use accelerators."""
+"""Methods that train networks by noisy gradients, keep checkpoints and use accelerators."""
+WHOLE_METHODS = (PRIVORL_J, PEOPLE)
+"""Methods that learn and draw whole trajectories."""
 _LENGTHS = ("longest", "episodes_per_unit")
 _NOISY = ("steps", "expected_batch_size", "clip_norm", "noise_multiplicity", "fragments_per_unit", "learning_rate")
 """What has no meaning where no noisy gradient is taken."""
@@ -78,7 +80,7 @@ class SynthesisOptions:
             PlanError: the first such word, or one is missing that another needs.
         """
         method, given, ours = self.method, self.given_names, " or ".join(DIFFUSION_METHODS)
-        known, drawn = _method_options(method), "trajectories" if method == PRIVORL_J else "rows"
+        known, drawn = _method_options(method), "trajectories" if method in WHOLE_METHODS else "rows"
         for name in given:
             if name not in (*known, drawn):
                 raise no_effect_error(name, f"it with a method that has it, not {method}")
@@ -142,6 +144,10 @@ def build_plan(options: SynthesisOptions) -> Any:
         return _transitions(options)
     if options.method == PRIVORL_J:
         return _trajectories(options)
+    if options.method == PEOPLE:
+        from tacit.methods.synthesis.people.plan import PeoplePlan
+
+        return PeoplePlan(spec=options.spec, **options.settings)
     changes = {name: value for name, value in options.settings.items() if name != "bins"}
     plan = baseline_plan(options.method, partial(_bins, options))
     if "steps" in changes:

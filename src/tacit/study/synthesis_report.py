@@ -329,4 +329,4 @@ def resolve_format(out: Path, form: RowsFormat | None, where: str) -> RowsFormat
 
 def sample_kind(synthesizer: Any) -> str:
     """What a synthesizer draws: "trajectories" or "rows"."""
-    return "trajectories" if hasattr(synthesizer, "sample_trajectories") else "rows"
+    return "trajectories" if getattr(synthesizer, "draws_trajectories", False) else "rows"

@@ -67,10 +67,11 @@ def synthesize(
     Args:
         epsilon: the promise to every unit, for all that this run releases.
         delta: slack of the promise, below 1 / population; by default a tenth of that.
-        method: "privorl" (a diffusion model of single steps), "privorl-j" (one of whole trajectories), or to compare
-            with: "mst", "aim" and "pgm" (graphical models of noisy marginals), "privsyn" (noisy marginals, gradually
-            adapted), "pate-gan" and "pre-pate-gan" (a generator that learns from noisy votes of teachers; the latter
-            begins with public records).
+        method: "people" (whole people from structured noisy tables, with columns that never change and as many visits
+            as people have), "privorl" (a diffusion model of single steps), "privorl-j" (one of whole trajectories), or
+            to compare with: "mst", "aim" and "pgm" (graphical models of noisy marginals), "privsyn" (noisy marginals,
+            gradually adapted), "pate-gan" and "pre-pate-gan" (a generator that learns from noisy votes of teachers;
+            the latter begins with public records).
         public: folder of public records of the same shape to pre-train on, or to choose bins by. They are never
             compared with the private ones: what becomes of a run does not depend on who is on both sides.
         provenance: where the public records come from and why they hold no private one; it is printed in the
@@ -89,7 +90,7 @@ def synthesize(
             takes about ten times as long; how long exactly must not become known, and it cannot be resumed.
         device: where the diffusion model is trained and sampled: cpu, or an accelerator such as cuda.
         rows: how many synthetic transitions to write; 100,000 by default.
-        trajectories: how many synthetic trajectories to write, for privorl-j; 1,000 by default.
+        trajectories: how many synthetic trajectories to write, for people and privorl-j; 1,000 by default.
         format: of the synthetic rows: "parquet" (OUT/rows.parquet), "csv", "npz", "minari" or "folder" (tacit's own).
         shape: of a parquet or csv file, "pairs" of what was observed before and after every step, or "visits", one row
             each, as most exports have them.
@@ -137,7 +138,7 @@ def synthesize(
     )
     options.require_meaning()
     said: tuple[str, ...] = ()
-    if source.copied_ends and method != plans.PRIVORL_J:
+    if source.copied_ends and method not in plans.WHOLE_METHODS:
         if source.open_steps is None:
             raise copied_ends_error(source.name)
         curator = dataclasses.replace(curator, source=dataclasses.replace(source, open=source.open_steps))
@@ -147,7 +148,7 @@ def synthesize(
         raise no_effect_error("--device", expected)
     if nonprivate_diagnostics and curator.lead.ranks is not None:
         raise no_effect_error("--nonprivate-diagnostics", "it with one process: none of several holds all records")
-    what = "trajectories" if method == plans.PRIVORL_J else "rows"
+    what = "trajectories" if method in plans.WHOLE_METHODS else "rows"
     count = next((number for number in (rows, trajectories) if number is not None), _COUNTS[what])
     if count < 1:
         wrong, expected = f"the number of synthetic {what} is below 1", f"--{what} of at least 1"
@@ -322,8 +323,8 @@ def _require_machine(method: str, device: str) -> None:
 def _require_records(source: Source, method: str, world: str | None, holdout: Path | None, *, diagnose: bool) -> None:
     if world is not None:
         _require_world(world, source)
-    if method == "privorl-j" and source.kind == "transition":
-        what = "privorl-j learns whole trajectories, and every row of these records is a unit of its own"
+    if method in ("privorl-j", "people") and source.kind == "transition":
+        what = f"{method} learns whole trajectories, and every row of these records is a unit of its own"
         expected = "records whose units own whole episodes, such as an episode or a patient"
         remedy = "import them again with such a unit, or take --method privorl for single rows"
         raise DataError(what, where=source.name, expected=expected, remedy=remedy)

@@ -125,6 +125,12 @@ def tables(name: str) -> Case:
     return _crowd_case(name, plan.method, TRANSITION, lambda: plan)
 
 
+def whole_people(name: str) -> Case:
+    """Synthesis of whole people from structured noisy tables."""
+    plan = _plan_factory(name, spec=ROOM)()
+    return _crowd_case(name, plan.method, PERSON, lambda: plan)
+
+
 def raking(name: str) -> Case:
     """Synthesis from noisy histograms."""
     plan = synthesis.RakingPlan(raking=synthesis.Raking.of(ROOM))

@@ -139,6 +139,11 @@ class Vault(BaseVault):
         self._teachers: dict[tuple[str, str], Teachers] = {}
         self._run_plan: Plan | None = None
 
+    @property
+    def copied_ends(self) -> bool:
+        """Whether the row that cuts an episode has its own observation as the next one; a public fact."""
+        return bool(self._records.copied_ends)
+
     # -- the mechanisms ------------------------------------------------------------------------------------------------
 
     def noisy_sum(self, run: Run, part: str, contribution: Contribution | Tally, state: Any = None) -> np.ndarray:
@@ -398,7 +403,7 @@ class Vault(BaseVault):
             expected = "the plan that the run was given"
             raise PlanError("another plan", where="a run of a selection", expected=expected, remedy="reserve that one")
         plans = (plan, *getattr(plan, "candidates", ()))
-        if self._records.copied_ends and any(getattr(one, "learns_transitions", False) for one in plans):
+        if self.copied_ends and any(getattr(one, "learns_transitions", False) for one in plans):
             raise copied_ends_error(f"{plan.method} plan")
         for ledger in self.ledgers:
             require_fresh_holdouts(plan, ledger)

@@ -21,7 +21,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import torch
@@ -74,6 +74,7 @@ class TrajectorySynthesizer:
     fragments: Mapping[str, Tensor]
     histograms: NDArray[np.float64] | None = None
     sums: int = 0
+    draws_trajectories: ClassVar[bool] = True
 
     def __repr__(self) -> str:
         parameters = sum(tensor.numel() for part in (self.starts, self.fragments) for tensor in part.values())

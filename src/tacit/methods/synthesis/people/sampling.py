@@ -1,0 +1,207 @@
+"""People drawn from released laws, visit by visit."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tacit.data.spec import Discrete, PublicSpec, Space
+from tacit.methods.synthesis.people.scheme import Node, Parent, ParentKind, Scheme
+from tacit.methods.synthesis.people.sums import expected_change
+from tacit.methods.synthesis.people.tables import draw
+from tacit.methods.synthesis.people.visits import BEGINS_AGAIN, STOPS, Variable
+
+if TYPE_CHECKING:
+    from tacit.data.trajectories import Trajectories
+
+Floats = NDArray[np.float64]
+Integers = NDArray[np.int64]
+
+
+_UNKNOWN: tuple[ParentKind, ...] = ("static", "now", "before", "earlier")
+
+
+class PeopleDrawing:
+    """Everybody's visits so far: a column of each variable, a visit at a time."""
+
+    def __init__(self, scheme: Scheme, laws: Sequence[Floats], count: int, seed: int) -> None:
+        self._scheme, self._laws, self._rng = (
+            scheme,
+            dict(zip(scheme.nodes, laws, strict=True)),
+            np.random.default_rng(seed),
+        )
+        self._nodes = {(node.role, node.index): node for node in scheme.nodes}
+        self.people = np.arange(count)
+        self._known = self._nothing(count)
+        for node in scheme.nodes:
+            if node.role == "static":
+                self._known[Parent("static", node.index)] = self._value(node)
+        self._hazard = self._stop_hazard()
+
+    def _nothing(self, count: int) -> dict[Parent, Floats]:
+        known, kinds = dict[Parent, Floats](), _UNKNOWN
+        for i in range(len(self._scheme.seen)):
+            known |= {Parent(kind, i): np.full(count, np.nan) for kind in kinds}
+            known |= {Parent("missing", i): np.zeros(count), Parent("missed", i): np.full(count, 2.0)}
+        for i in range(len(self._scheme.done)):
+            known |= {Parent("action", i): np.full(count, np.nan), Parent("last", i): np.full(count, np.nan)}
+        return known
+
+    def _codes(self, node: Node) -> Integers:
+        return draw(self._laws[node], self._scheme.cells(node, self._known, len(self.people)), self._rng)
+
+    def _value(self, node: Node) -> Floats:
+        """Values of a node, NaN where its code says that it misses."""
+        codes, cut = self._codes(node), self._scheme.cut(node)
+        own = self._scheme.size(node)
+        one = self._scheme.done[node.index] if node.role == "action" else self._scheme.seen[node.index]
+        missing = (codes == own - 1) & (node.role in ("static", "action")) & one.flag
+        if cut is None:
+            return np.where(missing, np.nan, codes.astype(np.float64))
+        values = np.clip(cut.draw(codes, self._rng), one.low, one.high)
+        return np.where(missing, np.nan, np.rint(values) if one.whole else values)
+
+    def _stop_hazard(self) -> Floats:
+        """Of each number of visits, how many of those who have so many stop there."""
+        law = self._laws[self._nodes["visits", 0]].mean(axis=0)
+        return np.asarray(law / np.maximum(np.cumsum(law[::-1])[::-1], 1e-12))
+
+    def visit(self, number: int) -> dict[str, Any]:
+        """The next visit of all who are left, which leaves those who go on."""
+        scheme, known, count = self._scheme, self._known, len(self.people)
+        for i, one in enumerate(scheme.seen):
+            if not one.static:
+                self._see(i, one)
+        for i in range(len(scheme.done)):
+            known[Parent("action", i)] = self._value(self._nodes["action", i])
+        reward_node, low, high = self._nodes["reward", 0], *scheme.reward
+        cut = scheme.cut(reward_node)
+        assert cut is not None
+        reward = np.clip(cut.draw(self._codes(reward_node), self._rng), low, high)
+        ending = self._end(number)
+        over = np.zeros(count, np.bool_)
+        if scheme.terminals:
+            over = (self._codes(self._nodes["terminal", 0]) == 1) & (ending > 0)
+        seen = [
+            known[Parent("static", i)]
+            if one.static
+            else np.where(known[Parent("missing", i)] == 1, np.nan, known[Parent("now", i)])
+            for i, one in enumerate(scheme.seen)
+        ]
+        done = [known[Parent("action", i)] for i in range(len(scheme.done))]
+        drawn = {"owner": self.people, "seen": seen, "done": done, "reward": reward, "ending": ending, "over": over}
+        self._go_on(ending)
+        return drawn
+
+    def _see(self, i: int, one: Variable) -> None:
+        """The value of one variable in this visit."""
+        scheme, known, begins = self._scheme, self._known, np.isnan(self._known[Parent("last", 0)])
+        if one.duration:
+            gap = self._value(self._nodes["duration", i])
+            known[Parent("now", i)] = np.where(begins, np.nan, gap)
+            return
+        missing = np.zeros(len(self.people))
+        if ("missing", i) in self._nodes:
+            missing = self._codes(self._nodes["missing", i]).astype(np.float64)
+        before, node = known[Parent("before", i)], self._nodes["change", i]
+        if scheme.regressions and scheme.regressions[i] is not None:
+            cut = scheme.cut(node)
+            assert cut is not None
+            moved = expected_change(scheme, i, known) + cut.draw(self._codes(node), self._rng)
+            changed = one.bend(one.straighten(np.nan_to_num(before, nan=one.low)) + moved)
+        else:
+            changed = self._value(node)
+        value = np.where(np.isnan(before), self._value(self._nodes["first", i]), changed)
+        known[Parent("missing", i)] = missing
+        known[Parent("now", i)] = np.where(missing == 1, before, value)
+
+    def _end(self, number: int) -> Integers:
+        """What follows a visit; as many stop after so many visits as the table of their number says."""
+        node, scheme = self._nodes["end", 0], self._scheme
+        law = self._laws[node][scheme.cells(node, self._known, len(self.people))]
+        hazard = self._hazard[number] if number < len(self._hazard) else 1.0
+        odds = np.clip(law[:, STOPS], 1e-4, 1 - 1e-4)
+        odds /= 1 - odds
+        low, high = 1e-6, 1e6
+        for _ in range(50):
+            middle = np.sqrt(low * high)
+            low, high = (middle, high) if (middle * odds / (1 + middle * odds)).mean() < hazard else (low, middle)
+        stops = self._rng.random(len(odds)) < middle * odds / (1 + middle * odds)
+        stops = np.full(len(odds), hazard >= 1 - 1e-9) if not 1e-9 < hazard < 1 - 1e-9 else stops
+        again = law[:, BEGINS_AGAIN] / np.maximum(1 - law[:, STOPS], 1e-9)
+        return np.where(stops, STOPS, np.where(self._rng.random(len(odds)) < again, BEGINS_AGAIN, 0)).astype(np.int64)
+
+    def _go_on(self, ending: Integers) -> None:
+        """Keep those who do not stop; what was known of an episode ends with it."""
+        stay = ending != STOPS
+        self.people = self.people[stay]
+        known = {parent: values[stay] for parent, values in self._known.items()}
+        fresh, new = self._nothing(len(self.people)), ending[stay] == BEGINS_AGAIN
+        for i in range(len(self._scheme.seen)):
+            now, before = known[Parent("now", i)], known[Parent("before", i)]
+            known[Parent("earlier", i)] = np.where(np.isnan(before), now, before)
+            known[Parent("before", i)], known[Parent("missed", i)] = now, known[Parent("missing", i)]
+        for i in range(len(self._scheme.done)):
+            known[Parent("last", i)] = np.nan_to_num(known[Parent("action", i)], nan=-1.0)
+        kept = {parent for parent in known if parent.kind == "static"}
+        self._known = {
+            parent: values if parent in kept else np.where(new, fresh[parent], values)
+            for parent, values in known.items()
+        }
+
+
+def to_trajectories(
+    spec: PublicSpec, scheme: Scheme, laws: Sequence[Floats], count: int, *, seed: int, whole: bool
+) -> Trajectories:
+    """`count` people as a data set that belongs to nobody; propensities are not synthesized."""
+    from tacit.data.trajectories import Trajectories
+
+    drawing, drawn = PeopleDrawing(scheme, laws, count, seed), list[dict[str, Any]]()
+    while len(drawing.people) and len(drawn) < scheme.most:
+        drawn.append(drawing.visit(len(drawn)))
+    owner = np.concatenate([one["owner"] for one in drawn])
+    order = np.argsort(owner, kind="stable")
+    columns: dict[str, Any] = {
+        name: np.concatenate([one[name] for one in drawn])[order] for name in ("owner", "reward", "ending", "over")
+    }
+    for name in ("seen", "done"):
+        columns[name] = [np.concatenate(parts)[order] for parts in zip(*(one[name] for one in drawn), strict=True)]
+    observations = _numbers(spec.observation, scheme.seen, columns["seen"])
+    last = columns["ending"] != 0
+    following = np.roll(observations, -1, axis=0)
+    following[last] = observations[last]
+    rows = np.flatnonzero(~last | columns["over"] | whole)
+    episodes = np.cumsum(np.append(0, last[:-1]))
+    records: dict[str, Any] = {
+        "observations": observations,
+        "actions": _numbers(spec.action, scheme.done, columns["done"]),
+        "rewards": columns["reward"].astype(np.float32),
+        "next_observations": following,
+        "terminations": columns["over"],
+        "truncations": last & ~columns["over"],
+    }
+    if not whole:  # the last step leads to the last visit
+        records["truncations"] = np.roll(last & ~columns["over"], -1) & ~last
+    spec = dataclasses.replace(spec, propensities=False)
+    data = Trajectories.from_arrays(
+        **{name: column[rows] for name, column in records.items()},
+        unit_ids=columns["owner"][rows],
+        episode_ids=episodes[rows],
+        spec=spec,
+        simulated=True,
+    )
+    return Trajectories(dataclasses.replace(data._records, copied_ends=whole), spec, simulated=True)
+
+
+def _numbers(space: Space, variables: Sequence[Variable], values: Sequence[Floats]) -> NDArray[Any]:
+    """The numbers of a space [V, d] of the values of its variables."""
+    if isinstance(space, Discrete):
+        return np.nan_to_num(values[0]).astype(np.int64)
+    wide = np.zeros((len(values[0]), space.size), np.float32)
+    for variable, column in zip(variables, values, strict=True):
+        variable.write(column, wide)
+    return np.clip(wide, *space.float32_bounds())

@@ -1,0 +1,283 @@
+"""The scheme of a person's visits: what is drawn in which order, given what, and how it is coded. All of it is public.
+
+    statics  ->  number of visits  ->  visit by visit:
+        durations | what was last seen, last action        missing flags | whether it missed before
+        first values | statics, other first values         changes | last action, flag, own last value (`ChangeModel`)
+    actions | what is seen now, last action                reward | what is seen now      end | what is seen now, action
+
+A node is one of these with its parents; its law is a noisy table. The parents follow from the spec alone
+(`default_nodes`), and are made coarser or fewer until a mean cell holds `TOLD` standard deviations of noise.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tacit.methods.synthesis.people.densities import Cut, Density, Normal, quantile_cut
+from tacit.methods.synthesis.people.visits import Variable
+
+Floats = NDArray[np.float64]
+Integers = NDArray[np.int64]
+Role = Literal["static", "visits", "first", "duration", "missing", "change", "action", "reward", "end", "terminal"]
+ParentKind = Literal["static", "before", "earlier", "now", "missed", "missing", "last", "action"]
+ONCE: frozenset[Role] = frozenset({"static", "visits", "first"})
+"""What a unit has once; all else every visit has."""
+LEVELS = (4, 8, 16)
+"""Parts that a number as a parent is cut into, from coarse to fine."""
+TOLD = 2.0
+LARGEST_CHANGE = 3.0
+"""Typical steps that a change is clipped to where its expectation is learned."""
+OWN, OWN_REWARD, OWN_DURATION = 12, 24, 10
+"""Bins of a first or static value, a reward and a duration."""
+
+
+@dataclass(frozen=True)
+class Parent:
+    """What a law is given: `kind` of variable number `index`, at one of `LEVELS` if it is a number."""
+
+    kind: ParentKind
+    index: int
+    level: int = 0
+
+
+@dataclass(frozen=True)
+class Node:
+    """What is drawn: the variable number `index` in this role, given its parents."""
+
+    role: Role
+    index: int = 0
+    parents: tuple[Parent, ...] = ()
+
+
+@dataclass(frozen=True)
+class ChangeModel:
+    """The expected change of a number: `weights` of `features`, in units of `scale`; what is left has this spread."""
+
+    weights: tuple[float, ...]
+    scale: float
+    spread: float
+
+    @property
+    def cut(self) -> Cut:
+        """Bins of the residual."""
+        halves = np.array([0.15, 0.45, 0.8, 1.2, 1.7, 2.3, 3.2, 8.0]) * self.spread
+        return Cut((*(-halves[::-1]).tolist(), *halves.tolist()), Normal(1.1 * self.spread))
+
+
+State = Mapping[Parent, Floats]
+"""Of each parent at level 0, its values [V]; NaN where there are none."""
+
+
+@dataclass(frozen=True)
+class Scheme:
+    """How visits are coded, as far as it is known: after the histograms `densities`, then `regressions`, then `nodes`.
+
+    Args:
+        seen, done: the observed variables and the actions.
+        reward: bounds of the reward.
+        most: L, visits of a unit at most.
+        terminals: whether episodes can terminate.
+        densities: of each observed variable, each action and the reward; None of categories.
+        regressions: of each observed variable; None of those whose changes are not modelled.
+        nodes: what is drawn, in order.
+    """
+
+    seen: tuple[Variable, ...]
+    done: tuple[Variable, ...]
+    reward: tuple[float, float]
+    most: int
+    terminals: bool
+    densities: tuple[Density | None, ...] = ()
+    regressions: tuple[ChangeModel | None, ...] = ()
+    nodes: tuple[Node, ...] = ()
+
+    @property
+    def numbers(self) -> tuple[tuple[int, float, float, bool], ...]:
+        """(place, low, high, whole) of each variable that has a histogram."""
+        variables = (*self.seen, *self.done)
+        found = [(i, one.low, one.high, one.whole) for i, one in enumerate(variables) if not one.labels]
+        return (*found, (len(variables), *self.reward, False))
+
+    @property
+    def changing(self) -> tuple[int, ...]:
+        """The observed variables whose changes are modelled by a regression."""
+        return tuple(i for i, one in enumerate(self.seen) if one.is_changing_number)
+
+    @property
+    def scales(self) -> dict[int, tuple[float, float]]:
+        """Of each observed number, the middle and half the range of what is usual, straightened."""
+        found = {}
+        for i, one in enumerate(self.seen):
+            if (density := self.densities[i]) is not None:
+                tenths = one.straighten(density.quantiles(10))
+                found[i] = float(tenths[4]), max(float(tenths[8] - tenths[0]) / 2, 1e-6)
+        return found
+
+    def change_scale(self, target: int) -> float:
+        """The largest change that a regression sees, of a straightened number."""
+        one, density = self.seen[target], self.densities[target]
+        assert density is not None
+        return LARGEST_CHANGE * one.step / (density.quantiles(10)[4] if one.is_logarithmic else 1.0)
+
+    def variable(self, parent: Parent) -> Variable:
+        """The variable that a parent is of."""
+        return self.done[parent.index] if parent.kind in ("last", "action") else self.seen[parent.index]
+
+    def parent_size(self, parent: Parent) -> int:
+        """How many values a parent has."""
+        one = self.variable(parent)
+        if parent.kind in ("missing", "missed"):
+            return 2 if parent.kind == "missing" else 3
+        return (one.labels or len(self._levels(parent)) + 1) + 1  # and that it is not known
+
+    def is_ordinal(self, parent: Parent) -> bool:
+        """Whether neighbouring values are alike."""
+        return parent.kind not in ("missing", "missed") and not self.variable(parent).labels
+
+    def _levels(self, parent: Parent) -> Floats:
+        place = parent.index + (len(self.seen) if parent.kind in ("last", "action") else 0)
+        density = self.densities[place]
+        assert density is not None
+        return np.unique(density.quantiles(LEVELS[parent.level]))
+
+    def parent_codes(self, parent: Parent, state: State) -> Integers:
+        """Codes [V] of a parent."""
+        values = state[dataclasses.replace(parent, level=0)]
+        if parent.kind in ("missing", "missed"):
+            return values.astype(np.int64)
+        unknown, last = np.isnan(values), self.parent_size(parent) - 1
+        if self.variable(parent).labels:
+            return np.where(unknown, last, np.nan_to_num(values)).astype(np.int64)
+        return np.where(unknown, last, np.searchsorted(self._levels(parent), np.nan_to_num(values), side="right"))
+
+    def cells(self, node: Node, state: State, count: int) -> Integers:
+        """The cell [V] of a node's parents."""
+        cell = np.zeros(count, np.int64)
+        for parent in node.parents:
+            cell = cell * self.parent_size(parent) + self.parent_codes(parent, state)
+        return cell
+
+    def shape(self, node: Node) -> list[int]:
+        """Values of each parent of a node."""
+        return [self.parent_size(parent) for parent in node.parents]
+
+    def cut(self, node: Node) -> Cut | None:
+        """The bins of a node's number; None of a category and of what is counted."""
+        place = {"action": len(self.seen) + node.index, "reward": len(self.seen) + len(self.done)}
+        density = self.densities[place.get(node.role, node.index)] if node.role not in ("visits", "end") else None
+        if node.role == "change" and (regression := self.regressions[node.index]) is not None:
+            return regression.cut
+        if density is None or node.role in ("missing", "terminal", "visits", "end"):
+            return None
+        if node.role == "reward":
+            low, high = self.reward
+            return quantile_cut(density, OWN_REWARD, atom=0.0 if low <= 0 <= high else None)
+        return quantile_cut(density, OWN_DURATION if node.role == "duration" else OWN)
+
+    def size(self, node: Node) -> int:
+        """How many values a node has."""
+        if node.role in ("missing", "terminal"):
+            return 2
+        if node.role in ("visits", "end"):
+            return self.most if node.role == "visits" else 3
+        one = self.done[node.index] if node.role == "action" else self.seen[node.index]
+        cut = self.cut(node)
+        missing = node.role in ("static", "action") and one.flag  # of all others the flag is a node of its own
+        return (one.labels if cut is None else cut.size) + missing
+
+    # -- what the scheme is given --------------------------------------------------------------------------------------
+
+    def with_nodes(self, units: float, visits: float, deviation: float) -> Scheme:
+        """The default nodes, coarse enough for tables with noise of this deviation, of so many units and visits."""
+        nodes = []
+        for node in default_nodes(self):
+            counts = units if node.role in ONCE else units * np.sqrt(visits)  # a unit's visits weigh sqrt(n) together
+            nodes.append(self._trim(node, counts / (TOLD * deviation)))
+        return dataclasses.replace(self, nodes=tuple(nodes))
+
+    def _trim(self, node: Node, most_cells: float) -> Node:
+        """The node with coarser levels, then fewer parents, until its table has at most so many cells."""
+        parents, own = list(node.parents), self.size(node)
+        while parents and own * np.prod(self.shape(Node(node.role, node.index, tuple(parents)))) > most_cells:
+            finest = max(range(len(parents)), key=lambda i: (parents[i].level, i))
+            spare = {"action": 2, "reward": 1 + any(parent.kind == "missing" for parent in parents)}.get(
+                node.role, len(parents)
+            )  # of these, the last parent goes first
+            if parents[finest].level == 0 or len(parents) > spare:
+                parents.pop()
+            else:
+                parents[finest] = dataclasses.replace(parents[finest], level=parents[finest].level - 1)
+        return dataclasses.replace(node, parents=tuple(parents))
+
+
+def default_nodes(scheme: Scheme) -> Iterator[Node]:
+    """What is drawn and given what, by the spec alone."""
+    seen, done = scheme.seen, scheme.done
+    static = [i for i, one in enumerate(seen) if one.static]
+    moving = [i for i, one in enumerate(seen) if not (one.static or one.duration)]
+    main = [*scheme.changing, *(i for i in moving if seen[i].labels)][:2]  # the first numbers tell most
+    whole = 2 if main and not seen[main[0]].labels else 0
+    last = (Parent("last", 0),)
+    for j, i in enumerate(static):
+        yield Node("static", i, (Parent("static", static[j - 1]),) if j else ())
+    yield Node("visits")
+    about = [Parent("static", i) for i in static if not seen[i].labels][:1]
+    about_labels = [Parent("static", i) for i in static if seen[i].labels]
+    for j, i in enumerate(moving):
+        others = [Parent("now", moving[j - 1])] if j else []
+        yield Node("first", i, (*about, *others, *about_labels))
+    for i in (i for i, one in enumerate(seen) if one.duration):
+        yield Node("duration", i, (*(Parent("before", i, whole) for i in main[:1]), *last))
+    for i in moving:
+        missed = (Parent("missed", i),) if seen[i].flag else ()
+        if missed:
+            yield Node("missing", i, missed)
+        own = Parent("before", i, 0 if seen[i].labels else 1)
+        yield Node("change", i, (*last, *missed, own) if not seen[i].labels else (own, *last, *missed))
+    now = [Parent("now", i, whole if j == 0 else 0) for j, i in enumerate(main)]
+    for i in range(len(done)):
+        yield Node("action", i, (*now[:1], Parent("action", i - 1) if i else Parent("last", 0), *now[1:]))
+    flags = [Parent("missing", i) for i in main[:1] if seen[i].flag]
+    yield Node("reward", 0, (*now[:1], *flags, Parent("action", 0)))
+    yield Node("end", 0, (*now[:1], Parent("action", 0)))
+    if scheme.terminals:
+        yield Node("terminal", 0, (*now[:1], Parent("action", 0)))
+
+
+def features(scheme: Scheme, target: int, state: State) -> Floats:
+    """What a change is expected from, [V, p], each within +-1: own value and trend, last action, others, statics."""
+    scales = scheme.scales
+
+    def usual(i: int, values: Floats) -> Floats:
+        middle, half = scales[i]
+        return np.clip(np.nan_to_num((scheme.seen[i].straighten(values) - middle) / half), -2, 2) / 2
+
+    own = usual(target, state[Parent("before", target)])
+    trend = own - usual(target, state[Parent("earlier", target)])
+    columns = [np.ones(len(own)), own, trend]
+    one = scheme.done[0]
+    last = state[Parent("last", 0)]
+    acts = [(last == label).astype(np.float64) for label in range(one.labels)] if one.labels else []
+    columns += [*acts, *(act * own for act in acts)]
+    if not acts:
+        span = one.high - one.low
+        columns += [np.nan_to_num((np.clip(last, one.low, one.high) - one.low) / span * 2 - 1)]
+    others = [i for i in scheme.changing if i != target]
+    if len(others) <= 3:  # more would cost more noise than they explain
+        columns += [usual(i, state[Parent("before", i)]) for i in others]
+        columns += [act * usual(i, state[Parent("before", i)]) for act in acts[:-1] for i in others]
+    for i, variable in enumerate(scheme.seen):
+        if variable.duration:
+            columns.append(np.clip(np.nan_to_num(usual(i, state[Parent("now", i)])), -1, 1))
+        if variable.static:
+            values = state[Parent("static", i)]
+            columns += [(values == label) * 0.5 for label in range(variable.labels)] or [
+                np.nan_to_num(usual(i, values))
+            ]
+    return np.stack(columns, axis=1)

@@ -1,0 +1,245 @@
+"""What one unit adds to the three noisy sums, and what is made of them.
+
+| sum        | a unit's vector                                                                     | its norm        |
+|------------|-------------------------------------------------------------------------------------|-----------------|
+| histograms | of each number, the shares of its own values in the cells of a public grid          | sqrt(numbers)   |
+| regression | of each changing number, the sum of z z' over its visits over that sum's own norm   | sqrt(targets)   |
+| tables     | statics, number of visits and first values once; all else counts / sqrt(visits),    | sqrt(once + 3   |
+|            | together scaled to at most sqrt(3 x their tables)                                   | x others)       |
+
+The vault clips every vector to these norms whatever is written here: what follows is about accuracy alone.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tacit.methods.synthesis.people.densities import Density, fine_grid
+from tacit.methods.synthesis.people.scheme import ONCE, ChangeModel, Node, Parent, ParentKind, Scheme, State, features
+from tacit.methods.synthesis.people.visits import GOES_ON, CutVisits, cut_visits
+
+Floats = NDArray[np.float64]
+Integers = NDArray[np.int64]
+Rows = Mapping[str, NDArray[Any]]
+
+LOOSE = 3.0
+"""Squared norm that the tables of visits may have each, on average: a unit's visits lie in many cells."""
+RIDGE = 0.6
+LEAST_SPREAD = 0.003
+"""Of a residual's variance, as a share of the largest change's square."""
+
+
+@dataclass(frozen=True)
+class NumberShares:
+    """The shares of a unit's values in the cells of each number's grid."""
+
+    scheme: Scheme
+
+    def __call__(self, rows: Rows, state: None) -> Floats:
+        """[U, cells of all grids]."""
+        visits, scheme = cut_visits(rows, self.scheme.seen, self.scheme.done, self.scheme.most), self.scheme
+        values = (*visits.seen, *visits.done, visits.reward)
+        blocks = []
+        for place, low, high, whole in scheme.numbers:
+            edges, here = fine_grid(low, high, whole=whole), values[place]
+            counts = ~np.isnan(here)
+            if place >= len(scheme.seen):
+                counts &= visits.acted
+            elif scheme.seen[place].duration:
+                counts &= ~visits.begins
+            cell = np.clip(np.searchsorted(edges, here[counts], side="right") - 1, 0, len(edges) - 2)
+            often = np.bincount(visits.owner[counts], minlength=visits.units)
+            blocks.append(
+                _place(visits.owner[counts], cell, 1 / often[visits.owner[counts]], visits.units, len(edges) - 1)
+            )
+        return np.hstack(blocks)
+
+
+def read_densities(scheme: Scheme, sums: Floats, deviation: float) -> tuple[Scheme, float]:
+    """The scheme with the densities of its numbers, and how many units there are as far as the noise tells."""
+    found: list[Density | None] = [None] * (len(scheme.seen) + len(scheme.done) + 1)
+    begin = 0
+    for place, low, high, whole in scheme.numbers:
+        edges = fine_grid(low, high, whole=whole)
+        part = sums[begin : begin + len(edges) - 1]
+        found[place], begin = Density.of(edges, part, deviation), begin + len(part)
+    return dataclasses.replace(scheme, densities=tuple(found)), max(1.0, float(part.sum()))  # everybody has a reward
+
+
+@dataclass(frozen=True)
+class ChangeMoments:
+    """Of each changing number, what its expected change is regressed from: a unit's z z', of norm 1."""
+
+    scheme: Scheme
+
+    def __call__(self, rows: Rows, state: None) -> Floats:
+        """[U, upper triangles of all targets]; what lies off the diagonal is times sqrt(2)."""
+        visits = cut_visits(rows, self.scheme.seen, self.scheme.done, self.scheme.most)
+        known, blocks = state_of(self.scheme, visits), []
+        for target in self.scheme.changing:
+            here = changes_of(self.scheme, visits, known, target)
+            part = {parent: values[here] for parent, values in known.items()}
+            change = _change(self.scheme, target, part) / self.scheme.change_scale(target)
+            z = np.ascontiguousarray(np.column_stack([features(self.scheme, target, part), np.clip(change, -1, 1)]).T)
+            i, j = np.triu_indices(len(z))
+            total = np.zeros((visits.units, len(i)))
+            owners, starts = np.unique(visits.owner[here], return_index=True)
+            if len(owners):
+                total[owners] = np.add.reduceat(z[i] * z[j], starts, axis=1).T
+            total *= np.where(i == j, 1.0, np.sqrt(2.0))
+            norms = np.linalg.norm(total, axis=1, keepdims=True)
+            blocks.append(total / np.where(norms > 0, norms, 1.0))
+        return np.hstack(blocks)
+
+
+def solve_regressions(scheme: Scheme, sums: Floats, deviation: float) -> Scheme:
+    """The scheme with the regressions of its changing numbers: ridge regression on noisy moments."""
+    found: list[ChangeModel | None] = [None] * len(scheme.seen)
+    begin = 0
+    for target in scheme.changing:
+        width = count_features(scheme, target) + 1
+        i, j = np.triu_indices(width)
+        part, begin = sums[begin : begin + len(i)], begin + len(i)
+        moments = np.zeros((width, width))
+        moments[i, j] = moments[j, i] = part / np.where(i == j, 1.0, np.sqrt(2.0))
+        inner, cross = moments[:-1, :-1], moments[:-1, -1]
+        values, vectors = np.linalg.eigh(inner)
+        ridge = RIDGE * deviation * np.sqrt(width)
+        weights = vectors @ ((vectors.T @ cross) / np.maximum(np.maximum(values, 0) + ridge, 1e-9))
+        rest = moments[-1, -1] - 2 * weights @ cross + weights @ inner @ weights
+        spread = np.sqrt(np.clip(rest / max(moments[0, 0], 1.0), LEAST_SPREAD, 1.0))
+        scale = scheme.change_scale(target)
+        found[target] = ChangeModel(tuple(weights.tolist()), scale, float(spread * scale))
+    return dataclasses.replace(scheme, regressions=tuple(found))
+
+
+@dataclass(frozen=True)
+class VisitTables:
+    """The tables of all nodes: what is drawn, by what it is drawn given."""
+
+    scheme: Scheme
+
+    def __call__(self, rows: Rows, state: None) -> Floats:
+        """[U, cells of all tables]."""
+        visits = cut_visits(rows, self.scheme.seen, self.scheme.done, self.scheme.most)
+        known, weight = state_of(self.scheme, visits), 1 / np.sqrt(np.maximum(visits.count, 1))
+        owners, places, weights, begin, room, several = [], [], [], 0, 0, 0
+        for node in sorted(self.scheme.nodes, key=lambda node: node.role not in ONCE):  # as they are in the scheme
+            here, codes = codes_of(self.scheme, visits, known, node)
+            part = {parent: values[here] for parent, values in known.items()}
+            owner, once, size = visits.owner[here], node.role in ONCE, self.scheme.size(node)
+            owners.append(owner)
+            places.append(begin + self.scheme.cells(node, part, len(here)) * size + codes)
+            weights.append(np.ones(len(owner)) if once else weight[owner])
+            begin, several = begin + size * int(np.prod(self.scheme.shape(node))), several + (not once)
+            room = begin if once else room
+        everywhere = np.concatenate(owners) * begin + np.concatenate(places)
+        counts = np.bincount(everywhere, np.concatenate(weights), visits.units * begin)
+        vectors = np.asarray(counts.reshape(visits.units, begin), np.float64)
+        squares = np.einsum("uc,uc->u", vectors[:, room:], vectors[:, room:])
+        vectors[:, room:] *= np.minimum(1.0, np.sqrt(LOOSE * several / np.maximum(squares, 1e-12)))[:, None]
+        return vectors
+
+
+def split_tables(scheme: Scheme, sums: Floats) -> Iterator[tuple[Node, Floats]]:
+    """The noisy table of each node, [cells of its parents x its values]."""
+    begin = 0
+    for node in scheme.nodes:
+        size = scheme.size(node) * int(np.prod(scheme.shape(node)))
+        yield node, sums[begin : begin + size]
+        begin += size
+
+
+def _place(owner: Integers, cell: Integers, weights: Floats, units: int, size: int) -> Floats:
+    return np.asarray(np.bincount(owner * size + cell, weights, units * size).reshape(units, size), np.float64)
+
+
+# -- what is known with each visit -----------------------------------------------------------------------------------
+
+
+def state_of(scheme: Scheme, visits: CutVisits) -> State:
+    """Of each parent at level 0, its values [V]."""
+    known: dict[Parent, Floats] = {}
+    for i, variable in enumerate(scheme.seen):
+        values = visits.seen[i]
+        if variable.static:
+            known[Parent("static", i)] = values
+            continue
+        now, missing = visits.known(values), np.isnan(values).astype(np.float64)
+        before = visits.previous(now)
+        earlier = visits.previous(before)
+        known |= {
+            Parent("now", i): values if variable.duration else now,
+            Parent("before", i): before,
+            Parent("earlier", i): np.where(np.isnan(earlier), before, earlier),
+            Parent("missing", i): missing,
+            Parent("missed", i): visits.previous(missing, 2.0),
+        }
+    for i, values in enumerate(visits.done):
+        known |= {Parent("action", i): values, Parent("last", i): visits.previous(values)}
+    return known
+
+
+def changes_of(scheme: Scheme, visits: CutVisits, known: State, i: int) -> Integers:
+    """The visits in which a variable is seen again in its episode."""
+    return np.flatnonzero(~np.isnan(visits.seen[i]) & ~np.isnan(known[Parent("before", i)]))
+
+
+def _change(scheme: Scheme, i: int, known: State) -> Floats:
+    one = scheme.seen[i]
+    return one.straighten(known[Parent("now", i)]) - one.straighten(known[Parent("before", i)])
+
+
+def expected_change(scheme: Scheme, i: int, known: State) -> Floats:
+    """The expected change of a straightened number."""
+    regression = scheme.regressions[i]
+    assert regression is not None
+    return np.asarray(features(scheme, i, known) @ np.asarray(regression.weights) * regression.scale)
+
+
+def count_features(scheme: Scheme, target: int) -> int:
+    """How many numbers a change is regressed from."""
+    kinds: tuple[ParentKind, ...] = ("now", "before", "earlier", "static")
+    parents = [Parent(kind, i) for i in range(len(scheme.seen)) for kind in kinds]
+    nothing = dict.fromkeys([*parents, Parent("last", 0)], np.zeros(1))
+    return int(features(scheme, target, nothing).shape[1])
+
+
+def codes_of(scheme: Scheme, visits: CutVisits, known: State, node: Node) -> tuple[Integers, Integers]:
+    """The visits that a node's table counts, and the code of each."""
+    role, i, every = node.role, node.index, np.arange(len(visits.owner))
+    if role == "visits":
+        return visits.first, np.minimum(visits.count[visits.owner[visits.first]], scheme.most) - 1
+    if role == "end":
+        return every, visits.ending
+    if role == "terminal":
+        here = np.flatnonzero((visits.ending != GOES_ON) & visits.acted)
+        return here, visits.terminated[here].astype(np.int64)
+    if role == "missing":
+        return every, np.isnan(visits.seen[i]).astype(np.int64)
+    if role == "static":
+        here, values = visits.first, visits.seen[i]
+    elif role == "first":
+        there = np.flatnonzero(~np.isnan(visits.seen[i]) & np.isnan(known[Parent("before", i)]))
+        here, values = there[np.unique(visits.owner[there], return_index=True)[1]], visits.seen[i]
+    elif role == "duration":
+        here, values = np.flatnonzero(~visits.begins & ~np.isnan(visits.seen[i])), visits.seen[i]
+    elif role == "change":
+        here, values = changes_of(scheme, visits, known, i), visits.seen[i]
+        if scheme.regressions and scheme.regressions[i] is not None:
+            part = {parent: value[here] for parent, value in known.items()}
+            values = np.zeros(len(every))
+            values[here] = _change(scheme, i, part) - expected_change(scheme, i, part)
+    else:
+        here = np.flatnonzero(visits.acted)
+        values = visits.reward if role == "reward" else visits.done[i]
+    cut, chosen = scheme.cut(node), values[here]
+    missing = scheme.size(node) - 1  # the last code, of statics and actions that may miss
+    codes = np.nan_to_num(chosen).astype(np.int64) if cut is None else cut.encode(chosen)
+    return here, np.where(np.isnan(chosen), missing, codes)

@@ -1,0 +1,84 @@
+"""Laws from noisy tables, densities from noisy histograms: closed forms."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from tacit.methods.synthesis.people.densities import Cut, Density, Normal, fine_grid, quantile_cut
+from tacit.methods.synthesis.people.tables import draw, estimate_laws, forget_unseen
+
+
+def test_without_noise_a_law_is_its_table() -> None:
+    table = np.array([[30.0, 10], [5, 15], [0, 40]])
+    for ordinal in (True, False):
+        laws = estimate_laws(table.ravel(), [3], 1e-9, [ordinal])
+        np.testing.assert_allclose(laws, [[0.75, 0.25], [0.25, 0.75], [0, 1]], atol=1e-6)
+    np.testing.assert_allclose(
+        estimate_laws(np.array([3.0, 1, 0, 4]), [], 1e-9, []), [[0.375, 0.125, 0, 0.5]], atol=1e-6
+    )
+
+
+def test_cells_that_the_noise_hides_are_like_their_neighbours() -> None:
+    rng = np.random.default_rng(0)
+    truth = np.repeat([[0.9, 0.1], [0.2, 0.8]], 8, axis=0)  # 16 ordered parents, of two kinds
+    noisy = 200 * truth + rng.normal(0, 40, truth.shape)
+    laws = estimate_laws(noisy.ravel(), [16], 40.0, [True])
+    positive = np.clip(noisy, 1e-9, None)
+    alone = positive / positive.sum(axis=1, keepdims=True)
+    assert np.abs(laws - truth).mean() < 0.5 * np.abs(alone - truth).mean()
+    np.testing.assert_allclose(laws.sum(axis=1), 1)
+    assert (laws >= 0).all()
+
+
+def test_nothing_but_noise_is_an_even_law() -> None:
+    laws = estimate_laws(np.full(12, -1.0), [3], 100.0, [True])
+    np.testing.assert_allclose(laws, 0.25)
+
+
+def test_values_that_nobody_has_are_forgotten() -> None:
+    table = np.array([[100.0, 3, 60], [80, -2, 70]])
+    kept = forget_unseen(table.ravel(), 3, 2.0).reshape(2, 3)
+    assert kept[:, [0, 2]].tolist() == table[:, [0, 2]].tolist()
+    assert (kept[:, 1] <= -6).all()
+    assert estimate_laws(kept.ravel(), [2], 2.0, [True])[:, 1].max() < 1e-3
+
+
+def test_draws_follow_the_law_of_their_cell() -> None:
+    laws = np.array([[0.2, 0.8], [1.0, 0.0]])
+    values = draw(laws, np.repeat([0, 1], [10_000, 100]), np.random.default_rng(0))
+    assert abs(values[:10_000].mean() - 0.8) < 0.02
+    assert values[10_000:].max() == 0
+
+
+@pytest.mark.parametrize("whole", [False, True])
+def test_a_density_without_noise_has_the_histogram_s_quantiles(whole: bool) -> None:
+    values = np.random.default_rng(0).normal(80, 10, 100_000)
+    values = np.rint(values) if whole else values
+    edges = fine_grid(0, 200, whole=whole)
+    density = Density.of(edges, np.histogram(values, edges)[0].astype(float), 0.0)
+    np.testing.assert_allclose(density.quantiles(4), np.quantile(values, [0.25, 0.5, 0.75]), atol=0.7)
+    inside = density.draw_between(np.full(1000, 70.0), np.full(1000, 90.0), np.random.default_rng(1).random(1000))
+    assert ((inside >= 70) & (inside <= 90)).all()
+    assert abs(inside.mean() - 80) < 1
+
+
+def test_a_density_of_noise_alone_is_even() -> None:
+    noise = np.random.default_rng(0).normal(0, 10, 64)
+    density = Density.of(np.linspace(0, 64, 65), noise, 10.0)
+    assert np.diff(density.cumulative).min() >= 0
+    assert (density.cumulative[0], round(density.cumulative[-1], 9)) == (0, 1)
+
+
+def test_codes_are_bins_and_atoms() -> None:
+    even = Density((0.0, 1.0, 2.0, 3.0, 4.0), (0.0, 0.25, 0.5, 0.75, 1.0))
+    cut = quantile_cut(even, 4, atom=0.0)
+    assert cut.edges == pytest.approx((0, 1, 2, 3, 4))
+    assert cut.size == 5
+    assert cut.encode(np.array([0.0, 0.5, 3.9, 9.0, -1.0])).tolist() == [4, 0, 3, 3, 0]
+    drawn = cut.draw(np.array([4, 4, 1]), np.random.default_rng(0))
+    assert drawn[:2].tolist() == [0, 0]
+    assert 1 <= drawn[2] <= 2
+    residual = Cut((-1.0, 0.0, 1.0), Normal(0.5))
+    values = residual.draw(np.repeat([0, 1], 500), np.random.default_rng(0))
+    assert values[:500].max() <= 0 <= values[500:].min()
