@@ -219,6 +219,9 @@ def test_a_study_of_points_and_one_of_texts(folder: Path, capsys: pytest.Capture
         'records = "points.csv"\nunit = "user"\npopulation = 30\nbudget_epsilon = 9\nbudget_sampled = 1\n[reading]\n'
         'box = [40.0, 116.0, 40.1, 116.1]\ncell = 2000.0\nzone = "Asia/Shanghai"\n'
     )
+    assert main(["check"]) == 2  # the file is read, and its times have no zone
+    assert "points.csv: the time zone is missing" in capsys.readouterr().err
+    Path("study.toml").write_text(Path("study.toml").read_text() + 'recorded = "Asia/Shanghai"\n')
     assert main(["check"]) == 0
     assert main(["imitate", "--epsilon", "4", "--out", "run", "--dry-run"]) == 0
     assert "differential privacy to every user" in capsys.readouterr().out
@@ -229,3 +232,7 @@ def test_a_study_of_points_and_one_of_texts(folder: Path, capsys: pytest.Capture
         '[reading]\ntext = "body"\n'
     )
     assert main(["check", "texts.toml"]) == 0
+    Path("texts.csv").write_text("author,body\nann,hello\n,there\n,there\n")
+    capsys.readouterr()
+    assert main(["check", "texts.toml"]) == 2
+    assert "texts.csv, row 2: the row has no id" in capsys.readouterr().err

@@ -6,7 +6,6 @@ import re
 import shlex
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from tacit.cli import main
@@ -16,22 +15,6 @@ PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md")), *sorted((RO
 LONG = ("synthesis.md", "policy_gradient.md", "mobility.md", "experts.md")
 """Guides whose blocks take a minute or more: `make test-all` runs them."""
 BLOCK = re.compile(r"^```(python|bash)\n(.*?)^```", re.MULTILINE | re.DOTALL)
-
-
-def visits(folder: Path) -> None:
-    """The reader's own export, of invented patients in any order, and the bounds that README.md shows."""
-    rng = np.random.default_rng(0)
-    lines = []
-    for patient in range(300):
-        pulse, ward = rng.normal(85, 10), rng.choice(["medical", "surgical"])
-        for hour in range(int(rng.integers(3, 9))):
-            drug = ("none", "half", "full")[int(pulse > 90) + int(pulse > 105)]
-            lines.append(f"{patient},{hour},{pulse:.0f},{ward},{drug}")
-            pulse = float(np.clip(pulse + rng.normal(0, 4) - 5 * (drug != "none"), 30, 220))
-    rng.shuffle(lines)
-    (folder / "visits.csv").write_text("\n".join(["patient,hour,pulse,ward,drug", *lines]) + "\n")
-    [bounds] = re.findall(r"^```toml\n(.*?)^```", (ROOT / "README.md").read_text(), re.MULTILINE | re.DOTALL)
-    (folder / "bounds.toml").write_text(bounds)
 
 
 @pytest.mark.timeout(900)
@@ -45,8 +28,6 @@ def visits(folder: Path) -> None:
 def test_blocks_run(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("MINARI_DATASETS_PATH", str(tmp_path / "minari"))
-    if page.parent == ROOT:
-        visits(tmp_path)
     namespace: dict[str, object] = {"__name__": "__main__"}
     for number, (language, code) in enumerate(BLOCK.findall(page.read_text())):
         if language == "python":

@@ -10,7 +10,7 @@ import pytest
 
 from tacit.data import codes, ingest, unit_keys
 from tacit.data.codes import Digests, Names
-from tacit.data.sources import keyed
+from tacit.data.sources import column_sql
 from tacit.data.sources.expressions import Expression
 from tacit.privacy.vault.records import Reader
 from tacit.study import account
@@ -30,7 +30,7 @@ def halves_by_rows(patch: pytest.MonkeyPatch) -> None:
 
 def stripped_in_one_place(patch: pytest.MonkeyPatch) -> None:
     """SQL sorts by ids as they are written, and Python strips them afterwards."""
-    patch.setattr(keyed, "column_keys", lambda column, law: column)
+    patch.setattr(column_sql, "column_keys", lambda column, law: column)
 
 
 def bytes_replaced(patch: pytest.MonkeyPatch) -> None:
@@ -45,7 +45,7 @@ def bytes_replaced(patch: pytest.MonkeyPatch) -> None:
 
 def twins_unseen(patch: pytest.MonkeyPatch) -> None:
     """Nobody looks for ids that differ by case or form alone."""
-    patch.setattr(Names, "has_twins", lambda self: False)
+    patch.setattr(Names, "twins", lambda self: ())
 
 
 def twins_unseen_across_chunks(patch: pytest.MonkeyPatch) -> None:

@@ -58,6 +58,7 @@ FUNCTIONS: dict[type, str] = {
     data_declarations.DataMaze: "data.maze",
     data_declarations.DataChain: "data.chain",
     data_declarations.DataClinic: "data.clinic",
+    data_declarations.DataExample: "data.example",
     data_declarations.DataInspect: "data.inspect",
     data_declarations.DataOverlap: "data.overlap",
     data_declarations.DataImport: "studies.import_",

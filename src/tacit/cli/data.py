@@ -11,8 +11,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacit import plain_files
-from tacit.cli.console import progress, say, say_json
-from tacit.cli.data_declarations import DataChain, DataClinic, DataInspect, DataMaze, DataOverlap, DataShard
+from tacit.cli.console import progress, require_new, say, say_json
+from tacit.cli.data_declarations import (
+    DataChain,
+    DataClinic,
+    DataExample,
+    DataInspect,
+    DataMaze,
+    DataOverlap,
+    DataShard,
+)
 from tacit.data import fields_of
 from tacit.data.sources.tables import parquet_description
 from tacit.data.spec import PublicSpec
@@ -21,6 +29,7 @@ from tacit.data.trajectories import Trajectories
 from tacit.errors import DataError, FileError
 from tacit.privacy.certificate.certificate import Certificate
 from tacit.study import simulators
+from tacit.study.file import NAME as STUDY
 from tacit.study.folder import CERTIFICATE
 from tacit.study.words import option_error
 
@@ -92,6 +101,27 @@ def clinic(command: DataClinic) -> None:
         data = Trajectories.from_arrays(**columns, spec=world.spec(), unit_name=command.unit, simulated=True)
         data.save(command.out)
     say(f"Wrote {command.out}: simulated records of the clinic, one unit per {command.unit}, with propensities.")
+
+
+def example(command: DataExample) -> None:
+    """Write an export as hospitals have it, with its public bounds and a study of it.
+
+    Raises:
+        FileError: the file is called otherwise, or one of the three exists or cannot be written.
+    """
+    table, bounds, study = command.out, command.out.with_suffix(".toml"), command.out.with_name(STUDY.name)
+    if table.suffix.lower() != ".csv" or bounds == study:
+        what, expected = "the example is a CSV file beside study.toml", "a name such as visits.csv"
+        raise FileError(what, where=str(table), expected=expected, remedy="name it so")
+    for path in (table, bounds, study):
+        require_new(path)
+    world = simulators.load("visits")
+    with progress(f"Simulating {world.PATIENTS:,} patients"):
+        records: bytes = world.export(command.seed)
+    table.write_bytes(records)
+    for path, text in zip((bounds, study), world.declarations(table.name, bounds.name), strict=True):
+        plain_files.write(path, text)
+    say(f"Wrote {table} (simulated: nobody is in it), {bounds} and {study}. Next: tacit check {study}")
 
 
 def simulate(layout: str, steps: int, *, seed: int, unit: str = "transition") -> Trajectories:

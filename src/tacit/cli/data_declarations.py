@@ -68,6 +68,21 @@ class DataClinic:
 
 
 @dataclass(frozen=True, kw_only=True)
+class DataExample:
+    """Write an export as hospitals have it, with its public bounds and study.toml beside it; nobody is in it.
+
+    It has semicolons, decimal commas, dates with the day first, rows in any order and cells that miss, in cp1252.
+
+    Args:
+        out: .csv file to write; the bounds are called like it. None of the three may exist.
+        seed: of the simulation.
+    """
+
+    out: Positional[Path]
+    seed: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
 class DataInspect:
     """Show what is public about a dataset: fields, bounds and their source (counts only if it is simulated).
 
@@ -247,7 +262,9 @@ class New:
 
 @dataclass(frozen=True, kw_only=True)
 class Check:
-    """Say everything that is missing or wrong in a study's file and the files that it names; no cell is read.
+    """Say everything that is missing or wrong in a study's file, the files that it names, and the cells of its records.
+
+    Of cells that would be refused it says how many there are and the first rows, and never what is in one.
 
     Args:
         study: the file.
@@ -260,6 +277,7 @@ Data = (
     Annotated[DataMaze, subcommand("maze")]
     | Annotated[DataChain, subcommand("chain")]
     | Annotated[DataClinic, subcommand("clinic")]
+    | Annotated[DataExample, subcommand("example")]
     | Annotated[DataInspect, subcommand("inspect")]
     | Annotated[DataOverlap, subcommand("overlap")]
     | Annotated[DataImport, subcommand("import")]

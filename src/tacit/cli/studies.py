@@ -316,13 +316,16 @@ def check(command: Check) -> None:
         FileError: there is no such file, or it is no TOML.
         PlanError: the study cannot be used as it stands.
     """
-    verdict = checked(command.study)
+    with progress("Checking"):
+        verdict = checked(command.study)
     for note in verdict.notes:
         say(note)
     for fault in verdict.faults:
         complain(fault)
+    if verdict.advice:
+        complain(verdict.advice)
     if verdict.faults:
         count = len(verdict.faults)
         what = f"the study cannot be used yet: {count} thing{'s' * (count > 1)} to mend"
         raise PlanError(what, where=str(command.study), expected="what is named above", remedy="then check again")
-    say(f"{command.study} is ready, as far as its cells, which nobody read: tacit synthesize --epsilon 1 --out RUN")
+    say(f"{command.study} is ready: tacit synthesize --epsilon 1 --out RUN")

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from tacit.data.store import Array
-from tacit.data.unit_keys import NAME_BYTES, fold_key, has_duplicates, names
+from tacit.data.unit_keys import NAME_BYTES, duplicates, fold_key, names
 from tacit.units import UnitKey
 
 MOST_RUNS = 64
@@ -130,6 +130,6 @@ class Names:
             self._folds += (digests if folds == list(keys) else names(folds)).tobytes()
         return digests
 
-    def has_twins(self) -> bool:
-        """Whether two units have ids that differ by case or form alone."""
-        return has_duplicates(np.frombuffer(bytes(self._folds), np.uint8).reshape(-1, NAME_BYTES))
+    def twins(self) -> Array:
+        """The places of units whose ids differ from another's by case or form alone."""
+        return duplicates(np.frombuffer(bytes(self._folds), np.uint8).reshape(-1, NAME_BYTES))

@@ -140,38 +140,51 @@ class Column:
             return None
         return Column(f"{self.name}_missing", "category", labels=("no", "yes"), static=self.static)
 
-    def encode(self, cells: Array) -> tuple[Array, Array]:
+    def encode(self, cells: Array, refused: list[BadCell] | None = None) -> tuple[Array, Array]:
         """Cells -> their numbers [n] float64, and which were missing [n] bool. Numbers are not clipped.
 
         Args:
             cells: [n] of numbers, texts, None and NaN.
+            refused: takes all that is wrong, a kind at a time, in place of the error; such cells become the lowest
+                value.
 
         Raises:
             BadCell: one is missing and may not, or is none of this column's.
         """
+        found: list[BadCell] = []
         if cells.dtype.kind in "biuf" and self.kind != "category":
             values = cells.astype(np.float64)
             missing = np.isnan(values)
         else:
             codes_by_cell, many = _CodeCache(self._encode_cell), "a cell that is no single value"
             codes = [codes_by_cell[cell] if isinstance(cell, Hashable) else many for cell in cells.tolist()]
-            wrong = next((row for row, code in enumerate(codes) if isinstance(code, str)), None)
-            if wrong is not None:
-                remedy = None if self.kind == "category" else NUMBER_REMEDY
-                raise BadCell(f"the column {self.name!r} has {codes[wrong]}", self._expected_cells, wrong, remedy)
+            wrong: dict[str, list[int]] = {}
+            for row, code in enumerate(codes):
+                if isinstance(code, str):
+                    wrong.setdefault(code, []).append(row)
+                    codes[row] = self.bounds[0]
+            remedy = None if self.kind == "category" else NUMBER_REMEDY
+            for what, rows in wrong.items():
+                found.append(BadCell(f"the column {self.name!r} has {what}", self._expected_cells, rows, remedy))
             values = np.array(codes, np.float64)
             missing = np.isnan(values)
         if missing.any():
             if self.missing == "refuse":
                 what = f"the column {self.name!r} has a missing value"
                 expected = "a value in every row, or missing 'flag' or 'fill:VALUE'"
-                raise BadCell(what, expected, int(np.argmax(missing)), MISSING_REMEDY)
-            fill = self.bounds[0] if self.missing == "flag" else self._encode_cell(self.missing.removeprefix(_FILL))
+                found.append(BadCell(what, expected, np.flatnonzero(missing).tolist(), MISSING_REMEDY))
+            filled = self.missing.startswith(_FILL)
+            fill = self._encode_cell(self.missing.removeprefix(_FILL)) if filled else self.bounds[0]
             values = np.where(missing, fill, values)
         broken = ~np.isfinite(values) | ((values != np.rint(values)) & (self.kind == "integer"))
         if broken.any():
             what = f"the column {self.name!r} has {_BAD_VALUES[self.kind]}"
-            raise BadCell(what, self._expected_cells, int(np.argmax(broken)))
+            found.append(BadCell(what, self._expected_cells, np.flatnonzero(broken).tolist()))
+            values = np.where(broken, self.bounds[0], values)
+        if found and refused is None:
+            raise found[0]
+        if refused is not None:
+            refused += found
         return values, missing
 
     @property
@@ -203,17 +216,17 @@ class Column:
 
 
 class BadCell(Exception):
-    """A cell that its column does not take; the row counts from 0, and the cell is not named.
+    """Cells that their column does not take; rows count from 0, and no cell is named.
 
     Args:
         what, expected: of the error that names the file.
-        row: of these cells.
+        rows: of all such cells, in order.
         remedy: of the error, where there is one beside correcting the cell.
     """
 
-    def __init__(self, what: str, expected: str, row: int, remedy: str | None = None) -> None:
+    def __init__(self, what: str, expected: str, rows: Sequence[int], remedy: str | None = None) -> None:
         super().__init__(what)
-        self.what, self.expected, self.row, self.remedy = what, expected, row, remedy
+        self.what, self.expected, self.rows, self.row, self.remedy = what, expected, rows, rows[0], remedy
 
 
 class _CodeCache(dict[Any, float | str]):
@@ -239,11 +252,17 @@ def dimensions(columns: Sequence[Column]) -> tuple[Column, ...]:
     return tuple(part for column in columns for part in (column, column.flag) if part is not None)
 
 
-def encode_cells(columns: Sequence[Column], cells: Mapping[str, Any], counts: dict[str, int] | None = None) -> Array:
+def encode_cells(
+    columns: Sequence[Column],
+    cells: Mapping[str, Any],
+    counts: dict[str, int] | None = None,
+    refused: list[BadCell] | None = None,
+) -> Array:
     """Cells by column name -> numbers [n, d], d of `dimensions`; to `counts`, those that are missing are added."""
+    # refused: see `Column.encode`
     parts: list[Array] = []
     for column in columns:
-        values, missing = column.encode(flatten_cells(cells[column.name]))
+        values, missing = column.encode(flatten_cells(cells[column.name]), refused)
         if counts is not None:
             counts[column.name] = counts.get(column.name, 0) + int(missing.sum())
         parts += [values, missing.astype(np.float64)] if column.flag else [values]

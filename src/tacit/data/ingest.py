@@ -8,6 +8,7 @@ from __future__ import annotations
 import dataclasses
 import os
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -27,6 +28,57 @@ EACH_EPISODE = ":episode"
 ROUNDING = 1e-6  # a probability may exceed 1 by so much: sums of float32 do
 
 
+@dataclass
+class Faults:
+    """All that an import would refuse, counted by kind, with the first rows of each; no cell and no id is in it.
+
+    Attributes:
+        place: the number of a row -> its file and row.
+        follows: whether next observations are those of other rows, which are added themselves.
+        computes: whether rewards are computed, and so miss where another cell of the row is refused.
+        rows: numbers of the rows that are being added, and of the one before them.
+        observed: which of these are read as a next observation alone.
+        spoiled: which of these have a refused cell, by its field.
+        kinds: what is refused -> expected, remedy, how often, the smallest numbers of rows.
+    """
+
+    place: Callable[[int], str]
+    follows: bool = False
+    computes: bool = False
+    rows: Array = field(default_factory=lambda: np.zeros(1, np.int64))
+    observed: Array = field(default_factory=lambda: np.zeros(0, np.bool_))
+    spoiled: dict[str, Array] = field(default_factory=dict)
+    kinds: dict[str, tuple[str, str, int, list[int]]] = field(default_factory=dict)
+
+    def begin(self, rows: Array, observed: Array | None = None) -> None:
+        """The rows with these numbers are added next."""
+        self.rows, none = np.append(self.rows[-1:], rows), np.zeros(len(rows), np.bool_)
+        self.spoiled = {"observations": none, "actions": none}
+        self.observed = none if observed is None else observed
+
+    def add(self, what: str, expected: str, remedy: str, rows: Array) -> None:
+        """Note the rows with these numbers."""
+        _, _, count, first = self.kinds.get(what, (expected, remedy, 0, []))
+        first = sorted({*first, *np.sort(rows)[:_FEW].tolist()})[:_FEW]
+        self.kinds[what] = expected, remedy, count + len(rows), first
+
+    def errors(self) -> list[DataError]:
+        """One for each kind."""
+        return [
+            DataError(
+                f"{what} ({count:,} such row{'s' * (count > 1)})",
+                where="; ".join(map(self.place, first)) + ("; ..." if count > len(first) else ""),
+                expected=expected,
+                remedy=remedy,
+            )
+            for what, (expected, remedy, count, first) in self.kinds.items()
+        ]
+
+
+_FEW = 3
+"""Rows of a kind that are named."""
+
+
 class Ingest:
     """Takes records chunk by chunk, then gives the validated whole.
 
@@ -40,6 +92,7 @@ class Ingest:
         unit_key: what ids of units are that differ by case or form alone ("exact" or "folded", see
             `tacit.data.unit_keys`); None refuses them.
         copied_ends: whether the row that cuts an episode has its own observation as the next one.
+        faults: takes what is wrong with rows, in place of the refusal of the first; then nothing is kept.
 
     Raises:
         FileError: the folder exists already or cannot be written.
@@ -56,12 +109,13 @@ class Ingest:
         digest_key: bytes | None = None,
         unit_key: str | None = None,
         copied_ends: bool = False,
+        faults: Faults | None = None,
     ) -> None:
         if not isinstance(spec, PublicSpec):
             what, expected = "the public bounds are missing", "spec= a PublicSpec"
             remedy = "declare PublicSpec(...) or take it from PublicSpec.from_spaces(...)"
             raise DataError(what, where="Trajectories", expected=expected, remedy=remedy)
-        self._spec, self._simulated = spec, simulated
+        self._spec, self._simulated, self._faults = spec, simulated, faults
         self._sink: MemoryColumns | FolderColumns = MemoryColumns() if store is None else FolderColumns(store)
         self._units, self._episodes = Codes(), Codes()
         self._fitted = {name: _Range() for name in ("observations", "next_observations")}
@@ -80,6 +134,7 @@ class Ingest:
         static = spec.observation.static if isinstance(spec.observation, Box) else ()
         self._static = np.flatnonzero(static)  # dimensions that never change in a unit
         self._static_values = np.zeros((0, len(self._static)), np.float32)  # of each unit
+        self._first_rows: list[Array] = []  # numbers of each unit's, where faults are collected
         self.receipt: dict[str, Any] = {"cells clipped": {}, "cells missing": {}}  # what is told to the curator alone
 
     def __enter__(self) -> Ingest:
@@ -96,12 +151,13 @@ class Ingest:
         self._place = place or (lambda row: f"{where}, row {row + 1}")
         self._episodes, self._last = Codes(), None
 
-    def add(self, columns: Mapping[str, Any], units: Any, episodes: Any = None) -> None:
+    def add(self, columns: Mapping[str, Any], units: Any, episodes: Any = None, *, cells_alone: bool = False) -> None:
         """The next rows."""
         # columns: observations, actions, rewards, next_observations, terminations, propensities if the spec says that
         # there are any, and truncations if there are any: arrays with one entry a row. A field whose columns are
         # declared may also be a mapping of cells by the columns' names; episodes: one episode id a row, None starts a
-        # new episode after every end and at every change of unit
+        # new episode after every end and at every change of unit; cells_alone: they are checked, and their rows are not
+        # added
         if units is None:
             raise self._error(
                 "there is no unit id",
@@ -114,7 +170,13 @@ class Ingest:
         if "truncations" not in arrays and "rewards" in arrays:
             arrays["truncations"] = np.zeros(arrays["rewards"].shape[:1], dtype=np.bool_)
         if ("propensities" in arrays) != self._spec.propensities:
-            raise self._propensity_error("propensities" in arrays)
+            present = "propensities" in arrays
+            give = "give the behaviour policy's probability of every logged action, or declare propensities=False"
+            raise self._error(
+                "there are propensities but the spec declares none" if present else "the propensities are missing",
+                "propensities where the spec declares them, and only there",
+                remedy="declare PublicSpec(propensities=True), or leave them out" if present else give,
+            )
         missing = [name for name in layout(self._spec) if name not in arrays]
         if missing:
             raise self._error(f"the field {missing[0]} is missing", "every field of a transition")
@@ -136,23 +198,12 @@ class Ingest:
                 {name: arrays[name][part] for name in layout(self._spec)},
                 units if isinstance(units, str) else units[part],
                 None if episodes is None else episodes[part],
+                cells_alone,
             )
 
     def finish(self) -> StoredRecords:
         """The whole, immutable."""
-        if self._total == 0:
-            raise self._error("there are no records", "at least one transition")
-        if self._names.has_twins():
-            raise unit_keys.twins_error(self._where)
-        if self._early:
-            what = f"rows that terminate or truncate an episode which goes on after them: {self._early:,}"
-            expected = "an end in the last row of an episode, and nowhere else"
-            remedy = (
-                "name the column that tells episodes apart, drop the rows after an end, or mark the last row instead"
-            )
-            raise DataError(what, where=self._early_where, expected=expected, remedy=remedy)
-        self._refuse_bounds_of_others()
-        self._refuse_fitted_bounds()
+        self.require_whole()
         self._units, self._episodes, self._names = Codes(), Codes(), Names(None)  # the ids have done their work
         for name in ("firsts", "starts"):
             self._sink.append(name, np.full(1, self._total))
@@ -185,7 +236,23 @@ class Ingest:
             array.setflags(write=False)
         return records if self._digests is None else dataclasses.replace(records, digests=self._digests.finish())
 
-    def _add(self, columns: dict[str, Array], units: Any, episodes: Any) -> None:
+    def require_whole(self) -> None:
+        """Refuse what no single row is to blame for, once all are there."""
+        if self._total == 0 and not (self._faults and self._faults.kinds):
+            raise self._error("there are no records", "at least one transition")
+        if len(twins := self._names.twins()):
+            error = unit_keys.twins_error(self._where)
+            if self._faults is None:
+                raise error
+            self._faults.add(error.what, error.expected, error.remedy, np.concatenate(self._first_rows)[twins])
+        if self._early:
+            what = f"{_EARLY}: {self._early:,}"
+            raise DataError(what, where=self._early_where, expected=_EARLY_EXPECTED, remedy=_EARLY_REMEDY)
+        if self._faults is None or not self._faults.kinds:
+            self._refuse_bounds_of_others()
+            self._refuse_fitted_bounds()
+
+    def _add(self, columns: dict[str, Array], units: Any, episodes: Any, cells_alone: bool) -> None:
         spaces = self._spec.spaces
         for name, (dtype, shape) in layout(self._spec).items():
             raw = columns[name]
@@ -196,16 +263,17 @@ class Ingest:
             else:
                 columns[name] = self._flags(name, raw)
             assert columns[name].dtype == dtype
-        if not self._spec.terminals and columns["terminations"].any():
-            row = int(np.argmax(columns["terminations"]))
+        if not self._spec.terminals:
             remedy = "declare terminals=True, or correct the data"
             what = "an episode terminates, but the spec declares terminals=False"
-            raise self._error(what, "no termination", row, remedy=remedy)
+            self._refuse(what, "no termination", columns["terminations"], remedy, "terminations")
+        if cells_alone:
+            return
         codes, changes, starts = self._encode_units(columns, units, episodes)
         if len(self._static):
             self._require_static(columns, codes)
         rows = {"firsts": self._total + np.flatnonzero(changes), "starts": self._total + np.flatnonzero(starts)}
-        for name, values in (*columns.items(), ("units", codes), *rows.items()):
+        for name, values in (*columns.items(), ("units", codes), *rows.items()) if self._faults is None else ():
             self._sink.append(name, values)
         self._row += len(codes)
         self._total += len(codes)
@@ -214,17 +282,21 @@ class Ingest:
         """The entries of a field as an array; of cells by column name, their numbers."""
         space = self._spec.spaces.get(field)
         if not isinstance(values, Mapping) or space is None or not space.columns:
-            return _array(values)
+            try:
+                return np.asarray(values)
+            except ValueError:  # rows of unequal length: reported by the caller
+                return np.empty((), dtype=object)
         absent = [column.name for column in space.columns if column.name not in values]
         if absent:
             raise self._error(f"the column {absent[0]!r} of {field} is missing", "every column of the spec")
         if len({len(values[column.name]) for column in space.columns}) > 1:
             raise self._error("the columns are ragged: their lengths differ", "one entry of every field for each row")
-        try:
-            missing = self.receipt["cells missing"].setdefault(field, {})
-            numbers = encode_cells(space.columns, values, missing)
-        except BadCell as bad:
-            raise self._error(bad.what, bad.expected, bad.row, remedy=bad.remedy) from None
+        missing, refused = self.receipt["cells missing"].setdefault(field, {}), list[BadCell]()
+        numbers = encode_cells(space.columns, values, missing, refused)
+        for bad in refused:
+            wrong = np.zeros(len(numbers), np.bool_)
+            wrong[bad.rows] = True
+            self._refuse(bad.what, bad.expected, wrong, bad.remedy, field)
         return numbers[:, 0] if isinstance(space, Discrete) else numbers
 
     def _encode_units(self, columns: dict[str, Array], units: Any, episodes: Any) -> tuple[Array, Array, Array]:
@@ -239,13 +311,12 @@ class Ingest:
             starts[0], starts[1:] = last_episode is None or runs[0] != last_episode, runs[1:] != runs[:-1]
             previous = -1 if last_episode is None else last_episode
             returning = starts & (runs <= np.maximum.accumulate(np.concatenate([[previous], runs[:-1]])))
-            if returning.any():
-                raise self._error(
-                    "the rows of an episode are not together",
-                    "all rows of an episode one after another in order of time, and another id for every episode",
-                    int(np.argmax(returning)),
-                    remedy="sort the rows by episode and time, or give every episode an id of its own",
-                )
+            self._refuse(
+                "the rows of an episode are not together",
+                "all rows of an episode one after another in order of time, and another id for every episode",
+                returning,
+                "sort the rows by episode and time, or give every episode an id of its own",
+            )
         if isinstance(units, str):
             if units == EACH_TRANSITION:
                 starts[:] = True
@@ -259,33 +330,36 @@ class Ingest:
             ids, known = self._ids(units, "unit"), self._units.count
             codes = self._units.encode(ids)
             fresh = np.flatnonzero(codes >= known)  # in the order of the codes, where each occurs first
-            new = [str(key) for key in ids[fresh[np.unique(codes[fresh], return_index=True)[1]]].tolist()]
+            fresh = fresh[np.unique(codes[fresh], return_index=True)[1]]
+            new = [str(key) for key in ids[fresh].tolist()]
             self._sink.append(NAMES, self._names.add(new, whole=self._kinds["unit"] == unit_keys.WHOLE))
+            if self._faults is not None:
+                self._first_rows.append(self._faults.rows[1 + fresh])
             if self._digests is not None:
                 self._digests.add(new)
-            if (codes < self._first_unit).any():
-                raise self._error(
-                    "a unit id also occurs in an earlier file",
-                    "all records of a unit in one file",
-                    int(np.argmax(codes < self._first_unit)),
-                    remedy="if it is the same unit, concatenate the files first, or order all rows with --time; if "
-                    "not, make the ids distinct",
-                )
+            self._refuse(
+                "a unit id also occurs in an earlier file",
+                "all records of a unit in one file",
+                codes < self._first_unit,
+                "if it is the same unit, concatenate the files first, or order all rows with --time; if not, make the "
+                "ids distinct",
+            )
             changes = codes != np.concatenate([[last_unit], codes[:-1]])
             if runs is None:
                 self._require_contiguous(codes, changes, done)
-            if runs is not None and (changes & ~starts).any():
-                raise self._error(
-                    "the unit id is not constant within an episode",
-                    "one unit for each episode",
-                    int(np.argmax(changes & ~starts)),
-                    remedy="correct the ids, or split the episode where the unit changes",
-                )
+            self._refuse(
+                "the unit id is not constant within an episode",
+                "one unit for each episode",
+                changes & ~starts & (runs is not None),
+                "correct the ids, or split the episode where the unit changes",
+            )
             starts |= changes
         early = ~starts & np.append(last_done, done[:-1])
-        if early.any() and not self._early:
-            self._early_where = self._place(self._row + int(np.argmax(early)) - 1)
-        self._early += int(early.sum())
+        if early.any() and self._faults is not None:
+            self._faults.add(_EARLY, _EARLY_EXPECTED, _EARLY_REMEDY, self._faults.rows[np.flatnonzero(early)])
+        elif early.any():
+            self._early_where = self._early_where or self._place(self._row + int(np.argmax(early)) - 1)
+            self._early += int(early.sum())
         self._grouped &= bool(np.all(np.diff(codes) >= 0)) and int(codes[0]) >= last_unit
         self._last = (int(codes[-1]), None if runs is None else int(runs[-1]), bool(done[-1]))
         return codes.astype(np.int64, copy=False), changes, starts
@@ -297,20 +371,22 @@ class Ingest:
             raise self._error(f"{name} has an entry that is not a number", "numbers in rows of equal length")
         if wide.shape[1] != width:
             raise self._error(f"{name} has {wide.shape[1]} dimensions", f"the {width} of the spec")
-        broken = ~np.isfinite(wide).all(axis=1) if raw.dtype.kind == "f" else np.zeros(len(wide), dtype=np.bool_)
-        if broken.any():
-            raise self._error(f"{name} has a value that is NaN or infinite", "finite values", int(np.argmax(broken)))
+        broken: Array = np.zeros(len(wide), np.bool_)
+        if raw.dtype.kind == "f":
+            broken = np.logical_not(np.isfinite(wide).all(axis=1))
+        self._refuse(f"{name} has a value that is NaN or infinite", "finite values", broken, field=name)
         if isinstance(space, Discrete):
             first = space.start or 0
-            wrong = ((wide < first) | (wide >= first + space.n) | (wide != np.floor(wide))).any(axis=1)
-            if wrong.any():
-                last, what = first + space.n - 1, f"{name} has a value out of range"
-                raise self._error(what, f"whole numbers from {first} to {last}", int(np.argmax(wrong)))
-            return wide[:, 0].astype(np.int64) - first
-        broken = (np.asarray(space.whole) & (wide != np.rint(wide))).any(axis=1) if any(space.whole) else broken
-        if broken.any():
+            last = first + space.n - 1
+            wrong = ((wide < first) | (wide > last) | (wide != np.floor(wide))).any(axis=1) & ~broken
+            expected = f"whole numbers from {first} to {last}"
+            self._refuse(f"{name} has a value out of range", expected, wrong, field=name)
+            return np.where(wrong | broken, first, wide[:, 0]).astype(np.int64) - first
+        wide = np.where(broken[:, None], space.low, wide) if broken.any() else wide
+        if any(space.whole):
+            wrong = (np.asarray(space.whole) & (wide != np.rint(wide))).any(axis=1)
             what = f"{name} has a value that is not whole in a column of whole numbers or labels"
-            raise self._error(what, "whole numbers, or the cells themselves by column", int(np.argmax(broken)))
+            self._refuse(what, "whole numbers, or the cells themselves by column", wrong, field=name)
         if name in self._fitted:
             self._fitted[name].update(wide)
         with np.errstate(over="ignore"):
@@ -327,10 +403,9 @@ class Ingest:
         flags = raw.reshape(len(raw), -1) if raw.ndim != 1 else raw[:, None]
         if flags.shape[1] != 1 or flags.dtype.kind not in "biuf":
             raise self._error(f"{name} is not boolean", "one of True, False, 0 and 1 for each row")
-        wrong = (flags != 0) & (flags != 1)
-        if wrong.any():
-            raise self._error(f"{name} is not boolean", "True, False, 0 or 1", int(np.argmax(wrong)))
-        return flags[:, 0].astype(np.bool_)
+        wrong: Array = np.logical_and(flags != 0, flags != 1)[:, 0]
+        self._refuse(f"{name} is not boolean", "True, False, 0 or 1", wrong, field=name)
+        return np.where(wrong, False, flags[:, 0]).astype(np.bool_)
 
     def _probabilities(self, name: str, raw: Array) -> Array:
         flat = raw.reshape(len(raw), -1) if raw.ndim != 1 else raw[:, None]
@@ -343,22 +418,10 @@ class Ingest:
             (values > 1 + ROUNDING, "is above 1"),
             (values.astype(np.float32) == 0, "is too small for float32"),
         ):
-            if wrong.any():
-                raise self._error(
-                    f"{name} has a value that {what}",
-                    "the probability, in (0, 1], that the behaviour policy gave to the logged action",
-                    int(np.argmax(wrong)),
-                )
+            expected = "the probability, in (0, 1], that the behaviour policy gave to the logged action"
+            self._refuse(f"{name} has a value that {what}", expected, wrong, field=name)
         probabilities: Array = np.minimum(values, 1.0).astype(np.float32)
         return probabilities
-
-    def _propensity_error(self, present: bool) -> DataError:
-        give = "give the behaviour policy's probability of every logged action, or declare propensities=False"
-        return self._error(
-            "there are propensities but the spec declares none" if present else "the propensities are missing",
-            "propensities where the spec declares them, and only there",
-            remedy="declare PublicSpec(propensities=True), or leave them out" if present else give,
-        )
 
     def _require_contiguous(self, codes: Array, changes: Array, done: Array) -> None:
         """Refuse, without ids of episodes, a unit that comes again after another although its episode had not ended."""
@@ -369,33 +432,42 @@ class Ingest:
         first = np.append(True, np.diff(owner[order]) != 0)
         before = np.empty(len(owner), np.bool_)
         before[order] = np.where(first, self._open_units[owner[order]], open_after[np.roll(order, 1)])
-        returning = before & changes[starts]
-        if returning.any():
-            raise self._error(
-                "a unit comes again after rows of another one, and nobody says whether its episode goes on",
-                "all rows of an episode one after another, in order of time",
-                int(starts[np.argmax(returning)]),
-                remedy="sort the rows (in a command --time TIME), give ids of episodes, or truncate their last rows",
-            )
+        returning = np.zeros(len(codes), np.bool_)
+        returning[starts] = before & changes[starts]
+        self._refuse(
+            "a unit comes again after rows of another one, and nobody says whether its episode goes on",
+            "all rows of an episode one after another, in order of time",
+            returning,
+            "sort the rows (in a command --time TIME), give ids of episodes, or truncate their last rows",
+        )
         last = order[np.append(first[1:], True)]
         self._open_units[owner[last]] = open_after[last]
 
     def _require_static(self, columns: Mapping[str, Array], codes: Array) -> None:
         """Refuse a static column that is not in all rows of a unit what it is in its first one."""
         now, following = (columns[name][:, self._static] for name in ("observations", "next_observations"))
-        fresh, first = np.unique(codes, return_index=True)
-        new = fresh >= len(self._static_values)  # codes count from 0 in the order in which units first occur
-        self._static_values = np.concatenate([self._static_values, now[first[new]]])
-        changed = (now != self._static_values[codes]) | (following != now)
-        if changed.any():
-            row, place = divmod(int(np.argmax(changed)), len(self._static))
+        order = np.arange(len(codes))
+        if self._faults is not None:  # what stands in for refused cells changes nothing
+            spoiled = self._faults.spoiled["observations"]
+            now, following = (np.where(spoiled[:, None], np.nan, part) for part in (now, following))
+            order = np.argsort(spoiled, kind="stable")
+        fresh, first = np.unique(codes[order], return_index=True)
+        new = np.full((int((fresh >= len(self._static_values)).sum()), len(self._static)), np.nan, np.float32)
+        values = self._static_values = np.concatenate([self._static_values, new])  # codes count from 0, as units come
+        values[fresh] = np.where(np.isnan(values[fresh]), now[order[first]], values[fresh])
+        first_values = values[codes]
+        changed = (now != first_values) | (following != now)
+        if self._faults is not None:
+            changed &= ~np.isnan(now) & ~np.isnan(first_values)
+        places = np.flatnonzero(changed.any(axis=0))
+        for place in places[np.argsort(changed[:, places].argmax(axis=0), kind="stable")]:
             name = self._spec.names("observations")[self._static[place]]
             what, expected = f"the static column {name!r} changes in a unit", "one value in all rows of a unit"
             remedy = (
                 "correct it, take static = true away, or keep the first value: --column "
                 f'"{name}=first_value({name}) OVER (PARTITION BY UNIT ORDER BY TIME)"'
             )
-            raise self._error(what, expected, row, remedy=remedy)
+            self._refuse(what, expected, changed[:, place], remedy)
 
     def _ids(self, ids: Array, what: str) -> Array:
         if ids.ndim != 1:
@@ -442,11 +514,35 @@ class Ingest:
             remedy = "declare limits of the environment, device or form, or widen the bounds to round numbers"
             raise DataError(what, where=self._where, expected=expected, remedy=remedy)
 
+    def _refuse(
+        self, what: str, expected: str, wrong: Array, remedy: str | None = None, field: str | None = None
+    ) -> None:
+        """Refuse the first of the rows that are wrong [n], or note them all."""
+        faults = self._faults
+        if faults is None and wrong.any():
+            raise self._error(what, expected, int(np.argmax(wrong)), remedy=remedy)
+        if faults is None or (field == "next_observations" and faults.follows):
+            return
+        if field in ("observations", "actions"):
+            faults.spoiled[field] = faults.spoiled[field] | wrong
+        if field not in (None, "observations"):
+            wrong = wrong & ~faults.observed
+        if field == "rewards" and faults.computes:
+            wrong = wrong & ~faults.spoiled["observations"] & ~faults.spoiled["actions"]
+        if wrong.any():
+            faults.add(what, expected, remedy or _LEAVE_OUT, faults.rows[1:][wrong])
+
     def _error(self, what: str, expected: str, row: int | None = None, *, remedy: str | None = None) -> DataError:
         if row is None:
             return DataError(what, where=self._where, expected=expected, remedy=remedy or "correct the data")
-        where, remedy = self._place(self._row + row), remedy or "correct the data or leave the row out"
+        where, remedy = self._place(self._row + row), remedy or _LEAVE_OUT
         return DataError(what, where=where, expected=expected, remedy=remedy)
+
+
+_LEAVE_OUT = "correct the data or leave the row out"
+_EARLY = "rows that terminate or truncate an episode which goes on after them"
+_EARLY_EXPECTED = "an end in the last row of an episode, and nowhere else"
+_EARLY_REMEDY = "name the column that tells episodes apart, drop the rows after an end, or mark the last row instead"
 
 
 class _Range:
@@ -475,10 +571,3 @@ class _Range:
         with np.errstate(over="ignore"):
             bounds = np.stack([self.low, self.high]).astype(np.float32)
         return np.array_equal(bounds[:, mask], np.asarray([low, high], dtype=np.float32)[:, mask])
-
-
-def _array(values: Any) -> Array:
-    try:
-        return np.asarray(values)
-    except ValueError:  # rows of unequal length: reported by the caller
-        return np.empty((), dtype=object)

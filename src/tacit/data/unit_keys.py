@@ -164,11 +164,12 @@ def names(keys: Iterable[str]) -> NDArray[np.uint8]:
     return np.frombuffer(bytes(digests), np.uint8).reshape(-1, NAME_BYTES)
 
 
-def has_duplicates(rows: NDArray[np.uint8]) -> bool:
-    """Whether two of these digests [U, 16] are equal."""
+def duplicates(rows: NDArray[np.uint8]) -> Array:
+    """Which of these digests [U, 16] equal another one."""
     halves = np.ascontiguousarray(rows).view(np.uint64)
     order = np.lexsort(halves.T)
-    return bool((halves[order[1:]] == halves[order[:-1]]).all(axis=1).any())
+    same = np.flatnonzero((halves[order[1:]] == halves[order[:-1]]).all(axis=1))
+    return np.unique(order[np.concatenate([same, same + 1])])
 
 
 def require_no_twins(keys: Iterable[str], where: str, unit_key: UnitKey | None = None) -> None:

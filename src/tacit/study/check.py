@@ -1,15 +1,15 @@
-"""What `tacit check` says: all that is wrong with a study's file and the files that it names, and no cell is read."""
+"""What `tacit check` says: all that is wrong with a study's file, the files that it names, and their cells."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from tacit.errors import TacitError
 from tacit.study.account import require_name
-from tacit.study.file import PATHS, StudyFile, content
+from tacit.study.file import PATHS, READING, StudyFile, content
 from tacit.study.file import faults as faults_of
 from tacit.study.movement import MOVEMENT_WORDS
 from tacit.study.narration import SilentNarrator
@@ -23,14 +23,24 @@ class Verdict:
     Attributes:
         faults: sentences on what keeps the study from being used; none where it can be.
         notes: sentences on what was found, and what holds where nothing was said.
+        advice: a sentence on what the faults of cells may not be used for; empty where there are none.
     """
 
     faults: tuple[str, ...]
     notes: tuple[str, ...]
+    advice: str = ""
+
+
+_ADVICE = (
+    "What is said of cells and rows is private: do not publish it. Labels, bounds and rules that you change because of "
+    "these rows are no longer public knowledge alone: take them from the documentation of the records."
+)
 
 
 def check(path: Path) -> Verdict:
-    """Everything that is wrong with a study's file and the files that it names, at once; no cell is read.
+    """Everything that is wrong with a study's file and the files that it names, at once.
+
+    Cells are read as by the verbs, and counted where they are refused; nothing is said of those that are not.
 
     Raises:
         FileError: there is no such file, or it is no TOML.
@@ -38,6 +48,7 @@ def check(path: Path) -> Verdict:
     values = content(path)
     faults = [f"{path}: {fault}" for fault in faults_of(values)]
     notes: list[str] = []
+    cells: list[str] = []
     text = {name: path.parent / values[name] for name in PATHS if isinstance(values.get(name), str)}
     records = text.get("records")
     if records is not None and not records.exists():
@@ -49,10 +60,15 @@ def check(path: Path) -> Verdict:
     elif records is not None and "spec" not in text:
         faults.append(f"{path}: spec is missing, the file of the public bounds of {records.name}")
     elif records is not None:
-        faults += _faults(lambda: _table(records, text["spec"], values, notes))
+        wrong = list(_faults(lambda: _table(records, text["spec"], values, notes)))
+        faults += wrong
+        if not wrong and isinstance(values.get("unit"), str) and values.get("reading", {}).keys() <= set(READING):
+            cells += _faults(lambda: _cells(records, text["spec"], values["unit"], values.get("reading", {})))
     if not faults:
         faults += _faults(lambda: _balance(StudyFile.read(path), notes))
-    return Verdict(tuple(faults), tuple(notes))
+    if not faults and (MOVEMENT_WORDS | {"text"}) & values.get("reading", {}).keys():
+        cells += _faults(lambda: _open(path))
+    return Verdict((*faults, *cells), tuple(notes), _ADVICE if cells else "")
 
 
 def _faults(step: Any) -> Iterator[str]:
@@ -121,6 +137,27 @@ def _table(records: Path, bounds: Path, values: Mapping[str, Any], notes: list[s
         notes.append("Without time, a unit's rows follow each other as they lie in the file.")
     if not spec.propensities or not isinstance(spec.action, Discrete):
         notes.append("Without propensities of discrete actions, `tacit improve` cannot learn from these records.")
+
+
+def _cells(records: Path, bounds: Path, unit: str, reading: Mapping[str, Any]) -> Iterator[str]:
+    from tacit.data import spec_files
+    from tacit.data.sources import lake, sorting
+    from tacit.data.sources.tables import Misfits
+    from tacit.study.records import table_reading
+
+    spec, misfits = spec_files.read(bounds), Misfits()
+    options, style, simulated = table_reading(unit, spec, reading)
+    plain = lake.file_kind(lake.list_files([str(records)])[0][0]) != "csv"
+    table = lake.open_table([str(records)], style if plain else replace(style, misfits=misfits))
+    yield from map(str, sorting.find_faults(table, options, spec, misfits, simulated=simulated))
+
+
+def _open(path: Path) -> None:
+    source = Study.open(path).curator.source
+    if source.texts is not None:
+        source.texts.rows()
+    else:
+        source.open()
 
 
 def describe_spec(spec: Any) -> list[str]:

@@ -102,7 +102,7 @@ class StudyFile:
 
 
 PATHS = ("records", "ledger", "spec")
-_READING = (
+READING = (
     *("time", "episode", "next", "where", "qualify", "reward", "actions", "columns", "fields", "propensity"),
     *("unit_key", "separator", "decimal", "encoding", "missing", "simulated", "text"),
     *(one.name for one in dataclasses.fields(Whereabouts) if one.name not in ("source", "city", "preset")),
@@ -117,11 +117,11 @@ def faults(values: Mapping[str, Any]) -> Iterator[str]:
         if name not in values:
             yield f"{name} is missing"
     reading = values.get("reading", {})
-    for name, names in (*((name, tuple(known)) for name in values), *((name, _READING) for name in reading)):
+    for name, names in (*((name, tuple(known)) for name in values), *((name, READING) for name in reading)):
         if name not in names:
             near = difflib.get_close_matches(name, names, n=1)
             hint = f" (did you mean {near[0]}?)" if near else ""
-            yield f"{name[:40]!r} is unknown" + (" (it belongs under [reading])" if name in _READING else hint)
+            yield f"{name[:40]!r} is unknown" + (" (it belongs under [reading])" if name in READING else hint)
     texts = [name for name in ("records", "unit", "ledger", "spec") if not isinstance(values.get(name, ""), str)]
     yield from (f"{name} is no text" for name in texts)
     population = values.get("population", 2)

@@ -16,6 +16,7 @@ from tacit.study.narration import Narrator
 from tacit.units import UnitKey
 
 if TYPE_CHECKING:
+    from tacit.data.sources import sorting, tables
     from tacit.data.spec import PublicSpec
     from tacit.data.store import UnitKind
     from tacit.data.texts import Texts
@@ -184,6 +185,33 @@ def _require_ledger(ledger: Path | None) -> Path:
     return ledger
 
 
+def table_reading(
+    unit: str, bounds: PublicSpec, reading: Mapping[str, Any]
+) -> tuple[sorting.TableOptions, tables.Style, bool]:
+    """What is made of a table, how its files are written, and whether nobody is in it, by the words of [reading].
+
+    Raises:
+        PlanError: a word is unknown.
+        DataError: one has no meaning.
+    """
+    from tacit.data.sources import sorting, tables
+    from tacit.data.sources.files import Fields
+
+    words = dict(reading)
+    simulated = bool(words.pop("simulated", False))
+    style = {name: words.pop(name) for name in ("separator", "decimal", "encoding", "missing") if name in words}
+    fields, propensity = words.pop("fields", None), words.pop("propensity", None)
+    if isinstance(fields, Mapping) or propensity is not None:
+        pairs = [f"{field}={','.join(names)}" for field, names in dict(fields or {}).items()]
+        fields = Fields.from_pairs(bounds, pairs)
+        fields = fields if propensity is None else replace(fields, propensity=propensity)
+    try:
+        return sorting.TableOptions(unit, fields=fields, **words), tables.Style(**style), simulated
+    except TypeError:
+        what, expected = "the table is to be read in an unknown way", "what Trajectories.from_frame takes"
+        raise PlanError(what, where="Study", expected=expected, remedy="check the words under [reading]") from None
+
+
 def _table(
     records: Any,
     path: Path | None,
@@ -193,8 +221,7 @@ def _table(
     **reading: Any,
 ) -> Source:
     from tacit.data import spec_files
-    from tacit.data.sources import frames, lake, sorting, tables
-    from tacit.data.sources.files import Fields
+    from tacit.data.sources import frames, lake, sorting
     from tacit.data.trajectories import Trajectories
     from tacit.study.account import ledger_beside
 
@@ -207,18 +234,7 @@ def _table(
         what, expected = f"a column of ids is called {unit!r}", f'":{unit}" where each is a unit of its own'
         raise DataError(what, where="Study", expected=expected, remedy="rename the column, or write the colon")
     bounds = spec_files.read(Path(spec)) if isinstance(spec, str | os.PathLike) else spec
-    simulated = bool(reading.pop("simulated", False))
-    style = {name: reading.pop(name) for name in ("separator", "decimal", "encoding", "missing") if name in reading}
-    fields, propensity = reading.pop("fields", None), reading.pop("propensity", None)
-    if isinstance(fields, Mapping) or propensity is not None:
-        pairs = [f"{field}={','.join(names)}" for field, names in dict(fields or {}).items()]
-        fields = Fields.from_pairs(bounds, pairs)
-        fields = fields if propensity is None else replace(fields, propensity=propensity)
-    try:
-        options, styled = sorting.TableOptions(unit, fields=fields, **reading), tables.Style(**style)
-    except TypeError:
-        what, expected = "the table is to be read in an unknown way", "what Trajectories.from_frame takes"
-        raise PlanError(what, where="Study", expected=expected, remedy="check the words under [reading]") from None
+    options, styled, simulated = table_reading(unit, bounds, reading)
     place = _require_ledger(ledger) if path is None else ledger or ledger_beside(path)
 
     def read(wanted: sorting.TableOptions = options) -> Trajectories:

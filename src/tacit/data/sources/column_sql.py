@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import dataclasses
 import secrets
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any, Literal
 
+from tacit.data import unit_keys
 from tacit.data.columns import MISSING
 from tacit.data.sources.lake import SourceTable
 from tacit.data.sources.steps import MOMENT, TICKS, TIME, ZONE
 from tacit.data.unit_keys import WHITE
 from tacit.errors import DataError
+from tacit.units import UnitKey
 
 HIDDEN = secrets.token_hex(8)
 """In the names of columns that are not the table's own, so that no table has one of that name."""
@@ -23,12 +28,13 @@ NAN = "CAST('NaN' AS DOUBLE)"
 """The largest number of all in SQL, equal to itself; what is read as a number is missing instead."""
 
 
-def expression_column(table: SourceTable, name: str, number: bool) -> str:
+def expression_column(table: SourceTable, name: str, number: bool, lenient: bool) -> str:
     """A column as expressions see it: as numbers, where it is texts that ought to be some."""
     if not number:
         return quote(name)
     missing, made = number_parts(table, name)
-    made = f"coalesce({made}, error('{PLACE}{list(table.kinds).index(name)}'))"
+    if not lenient:
+        made = f"coalesce({made}, error('{PLACE}{list(table.kinds).index(name)}'))"
     return f"CASE WHEN {missing} THEN NULL ELSE nullif({made}, {NAN}) END"
 
 
@@ -127,3 +133,53 @@ def expression_order(value: str) -> dict[str, str]:
         MOMENT: f"CASE WHEN regexp_full_match({bare}, '{_DATE}') THEN epoch_us(TRY_CAST({bare} AS TIMESTAMP)) END",
         ZONE: found,
     }
+
+
+# -- the keys of units and episodes, by which rows are sorted, grouped and seen by windows -------------------------
+
+
+def add_keys(table: SourceTable, ids: Mapping[Keyed, str], unit_key: UnitKey | None) -> SourceTable:
+    """The table with the keys of its units and episodes as further columns, made before the engine sees a row."""
+    # So what sorts, groups and windows go by is what becomes the unit, whatever the engine makes of a text.
+    import pyarrow as pa
+
+    kinds = dict(table.kinds)
+    sources = {key(of): (name, unit_key if of == "unit" else None) for of, name in ids.items()}
+    for of, name in ids.items():
+        kind, types = table.kinds[name], pa.types
+        known = (types.is_string, types.is_binary, types.is_integer, types.is_floating, types.is_decimal, types.is_null)
+        if not any(check(kind) for check in known):
+            what = f"the {of} id is neither text, bytes nor a whole number"
+            expected = f"a column of ids: {name!r} has another type"
+            remedy = f"name another column with {of}=, or write the ids as text"
+            raise DataError(what, where=table.name, expected=expected, remedy=remedy)
+        kinds[key(of)] = kind if are_keys(kind) else pa.string()
+
+    read = partial(table.batches, ids=set(ids.values())) if table.cell_types else table.batches
+
+    def batches(names: Sequence[str]) -> Iterator[Any]:
+        own = [name for name in names if name not in sources]
+        for batch in read(own):
+            arrays = {name: batch.column(name) for name in own}
+            arrays |= {made: column_keys(arrays[name], law) for made, (name, law) in sources.items() if made in names}
+            yield pa.record_batch([arrays[name] for name in names], names=list(names))
+
+    return dataclasses.replace(table, kinds=kinds, batches=batches)
+
+
+def column_keys(column: Any, unit_key: UnitKey | None) -> Any:
+    """The keys of an Arrow column of ids; null where there is none, which is refused once rows are chosen."""
+    import pyarrow as pa
+
+    if are_keys(column.type):
+        return column
+    column = column.dictionary_encode()
+    keys = pa.array([unit_keys.key_or_none(cell, unit_key) for cell in column.dictionary.to_pylist()], pa.string())
+    return keys.take(column.indices)
+
+
+def are_keys(kind: Any) -> bool:
+    """Whether ids of this type are their own keys."""
+    import pyarrow as pa
+
+    return bool(pa.types.is_integer(kind))

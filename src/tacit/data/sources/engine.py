@@ -12,15 +12,18 @@ from collections.abc import Callable, Generator, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from tacit.data.columns import NUMBER_REMEDY
 from tacit.data.sources import column_sql
 from tacit.data.sources.lake import SourceTable
+from tacit.data.sources.tables import Misfits
 from tacit.data.store import CHUNK
 from tacit.errors import DataError, FileError, TacitError
 
 MEMORY = "400MB"
 """That DuckDB may take before it spills."""
-_PART = 2**40
+PART = 2**40
 """Rows of a part of a table, at most."""
 
 
@@ -88,7 +91,11 @@ def query_batches(
             what = f"the column {name!r} has a cell that is not a number"
             where = find_row(number_rows(table), [name, column_sql.NUMBER], query, 0)
             wrong = DataError(what, where=where, expected="finite numbers", remedy=NUMBER_REMEDY)
-        raise failed[0] if failed else _space_error(table) if full else wrong
+        what = "the rows cannot be sorted in the memory and on the disk that are free"
+        expected = "free space beside the folder that is written, for all columns in use"
+        remedy = "free some space, or write to another disk; nothing was left behind"
+        space = FileError(what, where=table.name, expected=expected, remedy=remedy)
+        raise failed[0] if failed else space if full else wrong
 
     schema = pa.schema([(name, table.kinds[name]) for name in used])
     engine.register("source", pa.RecordBatchReader.from_batches(schema, batches()))
@@ -103,17 +110,24 @@ def query_batches(
         reader.close()  # while there are an engine and a source behind it
 
 
-def number_rows(table: SourceTable) -> SourceTable:
+def number_rows(table: SourceTable, misfits: Misfits | None = None) -> SourceTable:
     """The table with the number of each row, and of its part before it, as a further column."""
+    # misfits: the lines that its files leave out, which have numbers too
     import pyarrow as pa
 
     def batches(names: Sequence[str]) -> Iterator[Any]:
         own = [name for name in names if name != column_sql.NUMBER]
         for number, (_, read) in enumerate(table.parts):
-            first = number * _PART
+            first = 0
             for batch in read(own):
-                numbers = pa.array(range(first, first + batch.num_rows), pa.int64())
-                arrays = {column_sql.NUMBER: numbers, **dict(zip(own, batch.columns, strict=True))}
+                rows = np.arange(first, first + batch.num_rows)
+                for kinds in list((misfits or {}).values())[number : number + 1]:
+                    lines = np.sort(np.concatenate([np.zeros(0, np.int64), *kinds.values()]))
+                    rows += np.searchsorted(lines - 1 - np.arange(len(lines)), rows, side="right")
+                arrays = {
+                    column_sql.NUMBER: pa.array(number * PART + rows, pa.int64()),
+                    **dict(zip(own, batch.columns, strict=True)),
+                }
                 yield pa.record_batch([arrays[name] for name in names], names=list(names))
                 first += batch.num_rows
 
@@ -127,7 +141,7 @@ def find_row(table: SourceTable, used: Sequence[str], query: str, row: int) -> s
         engine = stack.enter_context(open_engine(None))
         for batch in stack.enter_context(contextlib.closing(query_batches(table, used, query, engine, {"all": 0}))):
             if row < batch.num_rows:
-                part, number = divmod(batch.column(column_sql.NUMBER)[row].as_py(), _PART)
+                part, number = divmod(batch.column(column_sql.NUMBER)[row].as_py(), PART)
                 return f"{table.parts[part][0]}, row {number + 1}"
             row -= batch.num_rows
     return table.name
@@ -145,13 +159,6 @@ def null_nan(column: Any) -> Any:
         parts = [null_nan(column.field(i)) for i in range(kind.num_fields)]
         return pa.StructArray.from_arrays(parts, fields=list(kind), mask=column.is_null())
     return column
-
-
-def _space_error(table: SourceTable) -> FileError:
-    what = "the rows cannot be sorted in the memory and on the disk that are free"
-    expected = "free space beside the folder that is written, for all columns in use"
-    remedy = "free some space, or write to another disk; nothing was left behind"
-    return FileError(what, where=table.name, expected=expected, remedy=remedy)
 
 
 def _computation_error(what: str, table: SourceTable) -> DataError:

@@ -16,19 +16,31 @@ from typing import Any, Literal
 import numpy as np
 
 from tacit.data.columns import TimeUnit
-from tacit.data.ingest import EACH_EPISODE, EACH_TRANSITION, Ingest
+from tacit.data.ingest import EACH_EPISODE, EACH_TRANSITION, Faults, Ingest
 from tacit.data.sources import column_sql
-from tacit.data.sources.column_sql import Keyed
-from tacit.data.sources.engine import find_row, number_rows, open_engine, query_batches
+from tacit.data.sources.column_sql import Keyed, add_keys, are_keys
+from tacit.data.sources.engine import PART, find_row, number_rows, open_engine, query_batches
 from tacit.data.sources.expressions import Expression, parse_expression
 from tacit.data.sources.files import Fields, declared_columns, refuse_unread_columns
-from tacit.data.sources.keyed import add_keys, are_keys
 from tacit.data.sources.lake import SourceTable
-from tacit.data.sources.steps import MOMENT, TIME, ZONE, Block, add_durations, number_episodes, with_next
-from tacit.data.sources.tables import to_numbers
+from tacit.data.sources.steps import (
+    MOMENT,
+    TIME,
+    ZONE,
+    Block,
+    Refuse,
+    add_durations,
+    is_missing,
+    number_episodes,
+    refuse_times,
+    take_rows,
+    with_next,
+    with_own,
+)
+from tacit.data.sources.tables import Misfits, row_error, to_numbers
 from tacit.data.spec import PublicSpec
 from tacit.data.store import Array, StoredRecords
-from tacit.errors import DataError
+from tacit.errors import DataError, TacitError
 from tacit.units import UnitKey
 
 Next = Literal["keep", "drop"]
@@ -115,17 +127,20 @@ def read(
                 (text, used), _ = _query(numbered, options, spec, other)
             return find_row(add_keys(numbered, options.key_columns, options.unit_key), used, text, row)
 
+        def refuse(what: str, expected: str, remedy: str, rows: Array) -> None:
+            raise DataError(what, where=place(int(rows[0])), expected=expected, remedy=remedy)
+
         # the end of an episode that goes on may lie one row before the block
         ingest.start(table.name, lambda row: place(int(block["row"][max(row - first, 0)]) - (row < first)))
         with open_engine(store) as engine, contextlib.ExitStack() as stack:
             query, names = _query(table, options, spec, engine)
             keyed, counts = add_keys(table, options.key_columns, options.unit_key), {"all": 0, "chosen": 0, "kept": 0}
-            reader = _blocks(keyed, query, names, spec, engine, place, counts)
+            reader = _blocks(keyed, query, names, spec, engine, refuse, counts)
             blocks: Iterator[Block] = stack.enter_context(
                 contextlib.closing(reader)
             )  # else Python closes it when it likes
             if options.times:
-                blocks = number_episodes(blocks, place)
+                blocks = number_episodes(blocks, refuse)
             if durations := _durations(table, options, spec):
                 blocks = add_durations(blocks, durations, column_sql.ticks(table, options.times[0]), table.name)
             if options.next is not None:
@@ -142,6 +157,83 @@ def read(
             "left out by --next drop": counts["chosen"] - counts["kept"],
         }
         return ingest.finish()
+
+
+def find_faults(
+    table: SourceTable, options: TableOptions, spec: PublicSpec, misfits: Misfits, *, simulated: bool = False
+) -> list[TacitError]:
+    """Everything for which `read` would refuse a table of files, each kind once with its first rows; no row is kept."""
+
+    # misfits: those of the style of its CSV files, which are read as its rows are
+    _require_readable(table, options)
+    refuse_unread_columns(table.name, tuple(table.kinds), options.fields or Fields.of(spec), spec)
+    parts = [name for name, _ in table.parts]
+    faults = Faults(
+        lambda row: f"{parts[row // PART]}, row {row % PART + 1}",
+        follows=options.next is not None,
+        computes=options.reward is not None,
+    )
+    numbered, broken = number_rows(table, misfits), list[TacitError]()
+    with Ingest(spec, simulated=simulated, unit_key=options.unit_key, faults=faults) as ingest:
+        ingest.start(table.name)
+        try:
+            with open_engine(None) as engine, contextlib.ExitStack() as stack:
+                query, names = _query(numbered, options, spec, engine, lenient=True)
+                keyed = add_keys(numbered, options.key_columns, options.unit_key)
+                reader = _blocks(keyed, query, names, spec, engine, faults.add, {"all": 0})
+                blocks: Iterator[Block] = stack.enter_context(contextlib.closing(reader))
+                durations = _durations(table, options, spec)
+                blocks = _set_aside(blocks, ingest, faults, durations)
+                if options.times:
+                    blocks = number_episodes(blocks, faults.add)
+                if durations:
+                    blocks = add_durations(blocks, durations, column_sql.ticks(table, options.times[0]), table.name)
+                if options.next is not None:
+                    blocks = with_own(blocks, drop=options.next == "drop")
+                for block in blocks:
+                    columns = {name: block[name] for name in _FIELDS if name in block}
+                    faults.begin(block["row"], block.get("observed"))
+                    episodes = block.get("number", block["episode"]) if options.episode else None
+                    ingest.add(columns, block.get("unit", options.unit), episodes)
+            ingest.require_whole()
+        except TacitError as error:
+            broken.append(error)
+    for part, kinds in enumerate(misfits.values()):
+        for what, lines in kinds.items():
+            shape = row_error(table.name, (what, 0))
+            faults.add(what, shape.expected, shape.remedy, part * PART + np.array(lines) - 1)
+    return [*faults.errors(), *broken]
+
+
+def _set_aside(
+    blocks: Iterator[Block], ingest: Ingest, faults: Faults, durations: Mapping[str, TimeUnit | None]
+) -> Iterator[Block]:
+    """The rows with ids and times that can be read; of others, these are refused and the cells checked."""
+    first: dict[str, tuple[bool, str]] = {}
+    for block in blocks:
+        bad = refuse_times(block, first, faults.add)
+        for of in {"unit", "episode"} & block.keys():
+            missing = is_missing(block[of])
+            bad |= missing
+            if missing.any():
+                remedy = "write all ids as text, correct them, or leave such rows out"
+                expected = "an id in every row, text, bytes or whole numbers, and all of one kind"
+                faults.add(f"the {of} id is missing", expected, remedy, block["row"][missing])
+        if bad.any():
+            rows = take_rows(block, bad)
+            columns = {name: rows[name] for name in _FIELDS if name in rows}
+            if durations:  # which nobody knows here
+                columns["observations"] = columns.get("observations", {}) | dict.fromkeys(
+                    durations, np.zeros(bad.sum())
+                )
+            if faults.follows:
+                columns["next_observations"] = columns["observations"]
+            before = faults.rows
+            faults.begin(rows["row"])
+            ingest.add(columns, EACH_TRANSITION, cells_alone=True)
+            faults.rows = before
+        if not bad.all():
+            yield take_rows(block, ~bad)
 
 
 _FIELDS = ("observations", "actions", "rewards", "next_observations", "terminations", "truncations", "propensities")
@@ -193,9 +285,10 @@ Expressions = Mapping[tuple[str, str], Expression]
 
 
 def _query(
-    table: SourceTable, options: TableOptions, spec: PublicSpec, engine: Any
+    table: SourceTable, options: TableOptions, spec: PublicSpec, engine: Any, *, lenient: bool = False
 ) -> tuple[tuple[str, tuple[str, ...]], Names]:
     """The query, the columns that it reads, and where its results go."""
+    # lenient: in expressions, a cell that is read itself is missing where it is no number, and refused later
     fields = options.fields or Fields.of(spec)
     parse = partial(parse_expression, header=tuple(table.kinds), unit=options.owner, engine=engine)
     expressions, where, qualify = _expressions(parse, options, spec, fields)
@@ -232,7 +325,11 @@ def _query(
     selected += [f"{text} AS {name}" for name, text in times.items()]
     selected += [column_sql.quote(name) for name in used if name == column_sql.NUMBER]
     raw = [f"{column_sql.quote(name)} AS {column_sql.raw_column(name)}" for name in used]
-    typed = [f"{column_sql.expression_column(table, of, of in numbers)} AS {column_sql.quote(of)}" for of in used]
+    strict = {name for made in (*where, *qualify) for name in made.columns}
+    soft = set(direct) - strict if lenient else set()
+    typed = [
+        f"{column_sql.expression_column(table, of, of in numbers, of in soft)} AS {column_sql.quote(of)}" for of in used
+    ]
     inner = f"SELECT {', '.join([*raw, *typed, *hidden.values()])} FROM source"
     for condition in where:
         test = condition.sql(used, engine, options.partition)
@@ -341,7 +438,7 @@ def _blocks(
     names: Names,
     spec: PublicSpec,
     engine: Any,
-    where: Callable[[int], str],
+    refuse: Refuse,
     counts: dict[str, int],
 ) -> Generator[Block]:
     """Fields of the rows, with "unit", "episode" and what orders them."""
@@ -351,6 +448,8 @@ def _blocks(
     with contextlib.closing(query_batches(table, used, text, engine, counts)) as batches:
         for batch in batches:
             block: Block = {"row": np.arange(row, row + batch.num_rows)}
+            if column_sql.NUMBER in batch.schema.names:
+                block["row"] = _numpy(batch.column(column_sql.NUMBER))
             row = counts["chosen"] = row + batch.num_rows
             for name in {"unit", "episode"} & set(batch.schema.names):
                 block[name] = _numpy(batch.column(name))
@@ -363,7 +462,7 @@ def _blocks(
                 if declared_columns(spec, target):
                     block[target] = {known: cells[name] for known, name in pairs}
                 elif target in ("terminations", "truncations"):
-                    block[target] = _flags(cells[pairs[0][1]], target, block["row"], where)
+                    block[target] = _flags(cells[pairs[0][1]], target, block["row"], refuse)
                 else:
                     plain = [cells[name] for _, name in pairs]  # NaN, which is refused, of what is no number
                     numbers = [part if part.dtype != object else to_numbers(part) for part in plain]
@@ -407,7 +506,7 @@ def _numpy(column: Any) -> Array:
     return np.array([*column.to_pylist(), None], dtype=object)[:-1]
 
 
-def _flags(cells: Array, target: str, rows: Array, where: Callable[[int], str]) -> Array:
+def _flags(cells: Array, target: str, rows: Array, refuse: Refuse) -> Array:
     """Zeros and ones of cells, which may be words."""
     if cells.dtype == object:
         words = {"true": 1.0, "false": 0.0}
@@ -415,7 +514,7 @@ def _flags(cells: Array, target: str, rows: Array, where: Callable[[int], str]) 
         cells = to_numbers(np.array([*known, None], dtype=object)[:-1])
     wrong = (cells != 0) & (cells != 1)
     if wrong.any():
-        what, remedy = f"{target} is not boolean", "correct the data or leave the row out"
-        place = where(int(rows[np.argmax(wrong)]))
-        raise DataError(what, where=place, expected="True, False, 0 or 1", remedy=remedy)
+        remedy = "correct the data or leave the row out"
+        refuse(f"{target} is not boolean", "True, False, 0 or 1", remedy, rows[wrong])
+        cells = np.where(wrong, 0, cells)
     return cells

@@ -11,6 +11,8 @@ from tacit.data.columns import TimeUnit
 from tacit.data.store import Array
 from tacit.errors import DataError
 
+Refuse = Callable[[str, str, str, Array], None]
+"""Takes what is wrong, what was expected, a remedy, and the rows (as of "row") that are."""
 Block = dict[str, Any]
 """Rows by name: arrays [n, ...], or cells [n] by column; "row", and "unit" and "episode" where there are any."""
 TICKS = 10**6
@@ -20,18 +22,12 @@ TIME, MOMENT, ZONE = "time", "moment", "zone"
 and the zone that stands in the text."""
 
 
-def number_episodes(blocks: Iterator[Block], where: Callable[[int], str]) -> Iterator[Block]:
+def number_episodes(blocks: Iterator[Block], refuse: Refuse) -> Iterator[Block]:
     """The rows, with the "number" of their episode, if their times say in which order the rows of an episode are."""
-    # where: row of all -> its place, for errors
     first: dict[str, tuple[bool, str]] = {}
     episodes = 0
     for block, next_rows in pair_successors(blocks):
-        for place, numbers in block[TIME].items():
-            missing = _is_missing(numbers)
-            if place in block[MOMENT]:
-                _require_one_kind(block, place, missing, first, where)
-            elif missing.any():
-                raise _time_error("the time column has a missing value", block, missing, where)
+        refuse_times(block, first, refuse)
         parts = [block[name][place] == next_rows[name][place] for name in (TIME, MOMENT) for place in block[name]]
         together = same_episode(block, next_rows)
         same = together & np.logical_and.reduce(parts)
@@ -39,7 +35,7 @@ def number_episodes(blocks: Iterator[Block], where: Callable[[int], str]) -> Ite
             same[row] = _differ(take_rows(block, [row]), take_rows(next_rows, [row]))
         if same.any():
             more = "name what orders such rows, a number say, in a second --time"
-            raise _time_error("two rows of an episode have the same time", block, same, where, more)
+            refuse("two rows of an episode have the same time", _TIMES, more, block["row"][same])
         started = np.cumsum(~together)
         yield {**block, "number": episodes + started - ~together}
         episodes += int(started[-1])
@@ -54,25 +50,34 @@ def _differ(block: Block, next_rows: Block) -> bool:
     return str(rows[0]) != str(rows[1])  # in which NaN is like itself
 
 
-def _require_one_kind(
-    block: Block, place: str, moments_only: Array, first: dict[str, tuple[bool, str]], where: Callable[[int], str]
-) -> None:
-    """Refuse texts [n] that are not all numbers, or all moments in one zone; `first` keeps what the first one was."""
-    zones, missing = block[ZONE][place], moments_only & _is_missing(block[MOMENT][place])
-    if missing.any():
-        what = "the time column has a cell that is missing, or neither a number nor a time as 2024-12-31 14:05"
-        remedy = "say how dates are written, as in --time \"try_strptime(DAY, '%d.%m.%Y')\", or correct them"
-        raise _time_error(what, block, missing, where, remedy)
-    kinds = set(zip(moments_only.tolist(), zones.tolist(), strict=True))
-    kind, zone = first.setdefault(place, (bool(moments_only[0]), zones[0]))
-    if any(other != kind for other, _ in kinds):
-        what = "the time column has numbers in some rows and times in others"
-        raise _time_error(what, block, moments_only != kind, where)
-    if any(other != zone for _, other in kinds):
-        remedy = "write all times in one zone, such as UTC"
-        raise _time_error("the time column mixes time zones", block, zones != zone, where, remedy)
+def refuse_times(block: Block, first: dict[str, tuple[bool, str]], refuse: Refuse) -> Array:
+    """Refuse rows [n] without a time, and texts that are not all numbers, or all moments in one zone; which are so."""
+    # first: for each column of texts, whether the first one was a moment, and its zone
+    bad, usual = np.zeros(len(block["row"]), np.bool_), "correct the times, or leave these rows out with --where"
+    for place, numbers in block[TIME].items():
+        missing, texts = is_missing(numbers), place in block[MOMENT]
+        found = [("the time column has a missing value", usual, missing & (not texts))]
+        if texts:
+            moments_only, zones = missing, block[ZONE][place]
+            missing = moments_only & is_missing(block[MOMENT][place])
+            what = "the time column has a cell that is missing, or neither a number nor a time as 2024-12-31 14:05"
+            remedy = "say how dates are written, as in --time \"try_strptime(DAY, '%d.%m.%Y')\", or correct them"
+            found.append((what, remedy, missing))
+            sound = np.flatnonzero(~missing)
+            if len(sound):
+                kind, zone = first.setdefault(place, (bool(moments_only[sound[0]]), zones[sound[0]]))
+                other = ~missing & (moments_only != kind)
+                found.append(("the time column has numbers in some rows and times in others", usual, other))
+                zoned = ~missing & ~other & np.asarray(zones != zone, np.bool_)
+                found.append(("the time column mixes time zones", "write all times in one zone, such as UTC", zoned))
+        for what, remedy, wrong in found:
+            bad |= wrong
+            if wrong.any():
+                refuse(what, _TIMES, remedy, block["row"][wrong])
+    return bad
 
 
+_TIMES = "one number or one time for each row of an episode"
 _SECONDS = {"seconds": 1.0, "minutes": 60.0, "hours": 3600.0, "days": 86400.0}
 
 
@@ -84,7 +89,7 @@ def add_durations(
     number, last, ended = -1, None, True
     for block in blocks:
         moments = block[MOMENT].get("0")
-        dates = moments is not None and not _is_missing(moments[:1])[0]  # all are alike (`_require_one_kind`)
+        dates = moments is not None and not is_missing(moments[:1])[0]  # all are alike (`_require_one_kind`)
         times, per = (moments, TICKS) if dates else (block[TIME]["0"], ticks)
         passed = (times - np.append(times[:1] if last is None else last, times[:-1])).astype(np.float64) / (per or 1)
         done = _is_set(block, "terminations") | _is_set(block, "truncations")
@@ -117,6 +122,20 @@ def with_next(blocks: Iterator[Block], *, drop: bool) -> Iterator[Block]:
         kept = take_rows({**block, "truncations": last}, ~truncated)
         if len(kept["row"]):
             yield kept
+
+
+def with_own(blocks: Iterator[Block], *, drop: bool) -> Iterator[Block]:
+    """The rows that `with_next` reads something of, with their own observations as the next ones too."""
+    # "observed": whether a row is left out, and read as the next observation of the one before it
+    number, goes_on = -1, False
+    for block in _add_next(blocks):
+        out, numbers = block["truncations"] & drop, block["number"]
+        going = ~block["truncations"] & ~_is_set(block, "terminations")
+        follows = np.append(goes_on, going[:-1]) & (numbers == np.append(number, numbers[:-1]))
+        rows = {**block, "next_observations": block["observations"], "observed": out}
+        number, goes_on = numbers[-1], going[-1]
+        if (kept := ~out | follows).any():
+            yield take_rows(rows, kept)
 
 
 def _add_next(blocks: Iterator[Block]) -> Iterator[Block]:
@@ -171,14 +190,8 @@ def _is_set(block: Block, name: str) -> Array:
     return np.zeros(len(block["row"]), np.bool_) if flags is None else np.asarray(flags.reshape(-1) == 1)
 
 
-def _is_missing(values: Array) -> Array:
+def is_missing(values: Array) -> Array:
     """Where there is no value [n]."""
     if values.dtype == object:
         return np.array([value is None for value in values.tolist()], np.bool_)
     return np.isnan(values)
-
-
-def _time_error(what: str, block: Block, wrong: Array, where: Callable[[int], str], remedy: str = "") -> DataError:
-    place = where(int(block["row"][np.argmax(wrong)]))
-    remedy = remedy or "correct the times, or leave these rows out with --where"
-    return DataError(what, where=place, expected="one number or one time for each row of an episode", remedy=remedy)

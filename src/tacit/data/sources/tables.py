@@ -10,8 +10,9 @@ import json
 import os
 import re
 import warnings
+from array import array
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +31,10 @@ BLOCK, LINE, TEXT, CELLS = 2**16, 2**22, 2**30, 2**27
 end of line, a parser would take a file that unpacks to terabytes for one row, and keep it."""
 
 
+Misfits = dict[Path, "dict[str, array[int]]"]
+"""File -> what is wrong with rows that are none -> their numbers from 1, in the order in which files are read."""
+
+
 @dataclass(frozen=True)
 class Style:
     """How CSV files are written.
@@ -40,6 +45,7 @@ class Style:
         decimal: what stands before the decimals of a number, "." or ",".
         encoding: of the text.
         missing: cells that say that nothing is known, beside those of `columns.MISSING`.
+        misfits: takes the rows that are none, which are left out in place of the refusal of the first.
 
     Raises:
         DataError: one is none of these, or the separator is the decimal sign.
@@ -49,6 +55,7 @@ class Style:
     decimal: str = "."
     encoding: str = "utf-8"
     missing: tuple[str, ...] = ()
+    misfits: Misfits | None = field(default=None, compare=False)
 
     def __post_init__(self) -> None:
         if isinstance(self.missing, str):  # one text, and never its letters
@@ -64,10 +71,10 @@ class Style:
         except (LookupError, ValueError):
             self._refuse("--encoding", "no encoding that is known", "a name such as utf-8, cp1252 or utf-16")
 
-    def open(self, path: Path) -> TextStream:
+    def open(self, path: Path, misfits: dict[str, array[int]] | None = None) -> TextStream:
         """The bytes of a file that is written so."""
         usual = "\t" if path.name.lower().endswith(TABBED) else ","
-        return TextStream(path, self.separator or usual, self.encoding)
+        return TextStream(path, self.separator or usual, self.encoding, misfits=misfits)
 
     def _refuse(self, option: str, what: str, expected: str) -> None:
         value = getattr(self, option.removeprefix("--"))
@@ -93,6 +100,7 @@ class TextStream(io.RawIOBase):
         encoding: of the file.
         skipped: lines before the first row.
         cells: of a row; 0 takes those of the first one, which is the header.
+        misfits: takes what is wrong with rows below the header that are none, and their numbers; they are left out.
 
     Raises:
         ValueError: when a line, or what was read since `reset_counts`, is longer than a table has it.
@@ -106,8 +114,16 @@ class TextStream(io.RawIOBase):
     wrong: tuple[str, int] | None = None
 
     def __init__(
-        self, path: Path, separator: str = ",", encoding: str = "utf-8", *, skipped: int = 0, cells: int = 0
+        self,
+        path: Path,
+        separator: str = ",",
+        encoding: str = "utf-8",
+        *,
+        skipped: int = 0,
+        cells: int = 0,
+        misfits: dict[str, array[int]] | None = None,
     ) -> None:
+        self._misfits = misfits
         self._runs, self._tail = separator == " ", b""
         self.separator = "\t" if self._runs else separator
         self._separator, self._width = self.separator.encode(), cells - 1
@@ -147,28 +163,31 @@ class TextStream(io.RawIOBase):
             if self._line > LINE or self._bytes > TEXT or self._cells > CELLS:
                 raise ValueError("a row without an end")
             if self.wrong is None:
-                self._measure(text)
+                text = self._measure(text)
             self._ready = memoryview(text)
         count = min(len(buffer), len(self._ready))
         buffer[:count], self._ready = self._ready[:count], self._ready[count:]
         return count
 
-    def _measure(self, text: bytes) -> None:
-        """Count the cells of every line that ends in these bytes, and see where its quotes stand."""
-        text = self._begun + text + (b"\n" if self._ended else b"")
+    def _measure(self, text: bytes) -> bytes:
+        """Count the cells of each line that ends in these bytes, and see where its quotes stand; what is read of it."""
+        read, text = text, self._begun + text + (b"\n" if self._ended else b"")
         last = max(text.rfind(b"\n"), text.rfind(b"\r")) + 1
         self._begun, signs = text[last:], np.frombuffer(text[:last], np.uint8)
         ends = np.flatnonzero((signs == ord("\n")) | (signs == ord("\r")))
         ends = ends[np.diff(ends, prepend=-1) > 1]  # no empty line, nor what lies between the two signs of an end
         if not len(ends):
-            return
+            return read if self._misfits is None else text[:last]
         between, quotes = np.flatnonzero(signs == self._separator[0]), np.flatnonzero(signs == ord('"'))
         misquoted = np.zeros(len(ends), np.bool_)
         if len(quotes):
-            between = between[np.searchsorted(quotes, between) % 2 == 0]
+            before = np.append(0, np.searchsorted(quotes, ends[:-1]))  # quotes in the lines before each line
+            inside = np.searchsorted(quotes, between) - before[np.searchsorted(ends, between)]
+            between = between[inside % 2 == 0]
             misquoted = np.diff(np.searchsorted(quotes, ends), prepend=0) % 2 == 1
             start = 3 if self._width < 0 and text.startswith(codecs.BOM_UTF8) else 0
-            opening, closing = quotes[::2], quotes[1::2]  # as long as each line closes its own
+            place = np.arange(len(quotes)) - before[np.searchsorted(ends, quotes)]  # in its line
+            opening, closing = quotes[place % 2 == 0], quotes[place % 2 == 1]
             opening = opening[opening > start]
             edges = np.isin(np.arange(256), [*b'"\r\n', self._separator[0]])
             stray = np.append(opening[~edges[signs[opening - 1]]], closing[~edges[signs[closing + 1]]])
@@ -176,11 +195,18 @@ class TextStream(io.RawIOBase):
         counts = np.diff(np.searchsorted(between, ends), prepend=0)
         self._width = int(counts[0]) if self._width < 0 else self._width
         misfits = np.flatnonzero(misquoted | (counts != self._width))
-        if len(misfits):
-            row = int(misfits[0])
+        for row in misfits.tolist():
             what = f"a row has {'more' if counts[row] > self._width else 'fewer'} cells than the header"
-            self.wrong = (_QUOTES if misquoted[row] else what), self._rows + row + 1
+            what, number = (_QUOTES if misquoted[row] else what), self._rows + row + 1
+            if self._misfits is None or number == 0:
+                self.wrong, misfits = (what, number), misfits[:0]
+                break
+            self._misfits.setdefault(what, array("q")).append(number)
         self._rows += len(ends)
+        if self._misfits is None:
+            return read
+        lines = np.searchsorted(ends, np.arange(last))  # of each sign; blank lines at the end are of none
+        return signs[~np.isin(lines, misfits)].tobytes()
 
     def close(self) -> None:
         """See `io.RawIOBase`."""
@@ -196,7 +222,7 @@ def csv_header(path: Path, style: Style = PLAIN) -> list[str]:
     import pandas as pd
 
     def read() -> Any:
-        with style.open(path) as text:
+        with style.open(path, {}) as text:
             options: dict[str, Any] = {"header": None, "nrows": 1, "dtype": str, "keep_default_na": False}
             try:
                 return pd.read_csv(text, sep=text.separator, index_col=False, **options), text.wrong, text.separator
@@ -259,7 +285,10 @@ def csv_chunks(
     csv_header(path, style)  # no two columns of one name
     wanted = {*names, *ids}
     row = 0
-    text = _replace_errors(path, lambda: style.open(path))
+    misfits = None if style.misfits is None else style.misfits.setdefault(path, {})
+    if misfits is not None:
+        misfits.clear()
+    text = _replace_errors(path, lambda: style.open(path, misfits))
     reader = None
     with contextlib.suppress(FileError):
         reader = _replace_errors(
