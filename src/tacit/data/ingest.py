@@ -14,7 +14,7 @@ import numpy as np
 
 from tacit.data import unit_keys
 from tacit.data.codes import Codes, Digests, Names
-from tacit.data.columns import BadCell, encode_cells
+from tacit.data.columns import BadCell, encode_cells, encode_flags, unmask
 from tacit.data.spec import Box, Discrete, PublicSpec, Space
 from tacit.data.store import CHUNK, NAMES, Array, FolderColumns, MemoryColumns, StoredRecords, UnitKind, layout
 from tacit.errors import DataError
@@ -325,12 +325,13 @@ class Ingest:
 
     def _flags(self, name: str, raw: Array) -> Array:
         flags = raw.reshape(len(raw), -1) if raw.ndim != 1 else raw[:, None]
-        if flags.shape[1] != 1 or flags.dtype.kind not in "biuf":
+        if flags.shape[1] != 1:
             raise self._error(f"{name} is not boolean", "one of True, False, 0 and 1 for each row")
-        wrong = (flags != 0) & (flags != 1)
+        numbers = encode_flags(flags[:, 0])
+        wrong = (numbers != 0) & (numbers != 1)
         if wrong.any():
             raise self._error(f"{name} is not boolean", "True, False, 0 or 1", int(np.argmax(wrong)))
-        return flags[:, 0].astype(np.bool_)
+        return numbers.astype(np.bool_)
 
     def _probabilities(self, name: str, raw: Array) -> Array:
         flat = raw.reshape(len(raw), -1) if raw.ndim != 1 else raw[:, None]
@@ -479,6 +480,6 @@ class _Range:
 
 def _array(values: Any) -> Array:
     try:
-        return np.asarray(values)
+        return np.asarray(unmask(values))
     except ValueError:  # rows of unequal length: reported by the caller
         return np.empty((), dtype=object)

@@ -15,7 +15,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from tacit.data.columns import TimeUnit
+from tacit.data.columns import TimeUnit, encode_flags
 from tacit.data.ingest import EACH_EPISODE, EACH_TRANSITION, Ingest
 from tacit.data.sources import column_sql
 from tacit.data.sources.column_sql import Keyed
@@ -212,7 +212,8 @@ def _query(
     for target, pairs in columns.items():
         for known, source in pairs:
             if isinstance(source, str):
-                text = column_sql.cell(table, source, source in numbers)
+                text = column_sql.raw_column(source)
+                text = column_sql.with_decimal_point(table, text) if source in numbers else text
             else:
                 text = source.sql(used, engine, options.partition)
             names.setdefault(target, []).append((known, f"c{len(selected)}"))
@@ -363,7 +364,15 @@ def _blocks(
                 if declared_columns(spec, target):
                     block[target] = {known: cells[name] for known, name in pairs}
                 elif target in ("terminations", "truncations"):
-                    block[target] = _flags(cells[pairs[0][1]], target, block["row"], where)
+                    flags = block[target] = encode_flags(cells[pairs[0][1]])
+                    wrong = (flags != 0) & (flags != 1)
+                    if wrong.any():
+                        what, expected = f"{target} is not boolean", "True, False, 0 or 1"
+                        remedy, place = (
+                            "correct the data or leave the row out",
+                            where(int(block["row"][wrong.argmax()])),
+                        )
+                        raise DataError(what, where=place, expected=expected, remedy=remedy)
                 else:
                     plain = [cells[name] for _, name in pairs]  # NaN, which is refused, of what is no number
                     numbers = [part if part.dtype != object else to_numbers(part) for part in plain]
@@ -405,17 +414,3 @@ def _numpy(column: Any) -> Array:
         each = np.array([*column.dictionary.to_pylist(), None], dtype=object)
         return np.asarray(each[column.indices.fill_null(len(each) - 1).to_numpy(zero_copy_only=False)])
     return np.array([*column.to_pylist(), None], dtype=object)[:-1]
-
-
-def _flags(cells: Array, target: str, rows: Array, where: Callable[[int], str]) -> Array:
-    """Zeros and ones of cells, which may be words."""
-    if cells.dtype == object:
-        words = {"true": 1.0, "false": 0.0}
-        known = [words.get(cell.strip().lower(), cell) if isinstance(cell, str) else cell for cell in cells.tolist()]
-        cells = to_numbers(np.array([*known, None], dtype=object)[:-1])
-    wrong = (cells != 0) & (cells != 1)
-    if wrong.any():
-        what, remedy = f"{target} is not boolean", "correct the data or leave the row out"
-        place = where(int(rows[np.argmax(wrong)]))
-        raise DataError(what, where=place, expected="True, False, 0 or 1", remedy=remedy)
-    return cells
