@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import decimal
 import math
+import re
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
@@ -34,6 +35,7 @@ MISSING_REMEDY = (
 )
 """What to do about a cell that is missing."""
 _FILL = "fill:"
+_PLAIN = re.compile(r"[!-^`-~]+")  # Python takes 1_0 for 10, and digits of any script
 _LARGEST = 2**24  # float32 tells whole numbers apart up to it
 
 
@@ -205,7 +207,7 @@ class Column:
         if text in MISSING:
             return math.nan
         try:
-            value = float(text)
+            value = float(cell if isinstance(cell, (bool, np.bool_)) else text if _PLAIN.fullmatch(text) else "none")
         except ValueError:
             return "a cell that is not a number"
         return value if math.isfinite(value) else "a value that is infinite"
@@ -277,8 +279,23 @@ def split_columns(columns: Sequence[Column], numbers: Array) -> Iterator[tuple[C
         place += 1 if column.flag is None else 2
 
 
+def encode_flags(cells: Array) -> Array:
+    """Cells [n] as numbers, of which 0 and 1 are flags; true and false, in any case, are 1 and 0."""
+    if cells.dtype.kind in "biuf":
+        return cells
+    texts = [{"true": "1", "false": "0"}.get(text, text) for text in (_text(cell).lower() for cell in cells.tolist())]
+    codes = {text: number for text in set(texts) for number in (0.0, 1.0) if text in (f"{number:g}", f"{number}")}
+    return np.array([codes.get(text, math.nan) for text in texts], np.float64)
+
+
+def unmask(values: Any) -> Any:
+    """An array whose mask hides cells as objects, None in their place; whatever else as it is."""
+    return np.where(np.ma.getmaskarray(values), None, values.data) if np.ma.is_masked(values) else values
+
+
 def flatten_cells(cells: Any) -> Array:
     """Cells [n] as one array, of objects where their kinds differ; those of a masked or nullable column as None."""
+    cells = unmask(cells)
     if not isinstance(cells, np.ndarray):
         cells = cells.to_numpy(dtype=object) if hasattr(cells, "to_numpy") else np.array(list(cells), dtype=object)
     return np.asarray(cells if cells.dtype.kind in "biufO" else cells.astype(object))

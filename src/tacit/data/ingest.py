@@ -15,7 +15,7 @@ import numpy as np
 
 from tacit.data import unit_keys
 from tacit.data.codes import Codes, Digests, Names
-from tacit.data.columns import BadCell, encode_cells
+from tacit.data.columns import BadCell, encode_cells, encode_flags, unmask
 from tacit.data.spec import Box, Discrete, PublicSpec, Space
 from tacit.data.store import CHUNK, NAMES, Array, FolderColumns, MemoryColumns, StoredRecords, UnitKind, layout
 from tacit.errors import DataError
@@ -283,7 +283,7 @@ class Ingest:
         space = self._spec.spaces.get(field)
         if not isinstance(values, Mapping) or space is None or not space.columns:
             try:
-                return np.asarray(values)
+                return np.asarray(unmask(values))
             except ValueError:  # rows of unequal length: reported by the caller
                 return np.empty((), dtype=object)
         absent = [column.name for column in space.columns if column.name not in values]
@@ -401,11 +401,12 @@ class Ingest:
 
     def _flags(self, name: str, raw: Array) -> Array:
         flags = raw.reshape(len(raw), -1) if raw.ndim != 1 else raw[:, None]
-        if flags.shape[1] != 1 or flags.dtype.kind not in "biuf":
+        if flags.shape[1] != 1:
             raise self._error(f"{name} is not boolean", "one of True, False, 0 and 1 for each row")
-        wrong: Array = np.logical_and(flags != 0, flags != 1)[:, 0]
+        numbers = encode_flags(flags[:, 0])
+        wrong: Array = np.logical_and(numbers != 0, numbers != 1)
         self._refuse(f"{name} is not boolean", "True, False, 0 or 1", wrong, field=name)
-        return np.where(wrong, False, flags[:, 0]).astype(np.bool_)
+        return np.where(wrong, False, numbers).astype(np.bool_)
 
     def _probabilities(self, name: str, raw: Array) -> Array:
         flat = raw.reshape(len(raw), -1) if raw.ndim != 1 else raw[:, None]

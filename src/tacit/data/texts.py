@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tacit.data import unit_keys
-from tacit.data.sources.tables import CSV, PLAIN, Style, csv_header, unreadable_error
+from tacit.data.sources.tables import CSV, PLAIN, Style, csv_header, to_numbers, unreadable_error
 from tacit.errors import DataError
 from tacit.units import UnitKey
 
@@ -83,6 +83,8 @@ class Texts:
                 if not bad and _may_hide_rows(text, whose, place, len(header), stream.separator, spaced):
                     number, bad = i, "the lines of a text could be rows of other people, in stray quotes"
                     expected = "texts of several lines that are no rows of the table"
+        if not found and not bad:
+            bad, expected = "there are no rows", "a text of at least one person"
         if bad:
             remedy = "correct the row, leave it out, or write its text in one line"
             raise DataError(bad, where=f"{self.path.name}, row {number}", expected=expected, remedy=remedy)
@@ -95,12 +97,9 @@ class Texts:
         Raises:
             FileError, DataError: as for `rows`, and where a rating is no number.
         """
-        found = list[tuple[str, tuple[str, str, float]]]()
-        for row, (person, (text, done, number)) in enumerate(self.rows(completion, rating), start=1):
-            try:
-                value = float(number)
-            except ValueError:
-                value = math.nan
+        found, rows = list[tuple[str, tuple[str, str, float]]](), self.rows(completion, rating)
+        values = to_numbers([number for _, (_, _, number) in rows]).tolist()
+        for row, ((person, (text, done, _)), value) in enumerate(zip(rows, values, strict=True), start=1):
             if not math.isfinite(value):
                 expected = "a finite number in every row, such as 1 for a thumb up and 0 for one down"
                 what, where = f"a rating in {rating!r} is no number", f"{self.path.name}, row {row}"

@@ -75,6 +75,7 @@ class Trajectories:
         unit_name: str | None = None,
         unit_key: UnitKey | None = None,
         simulated: bool = False,
+        copied_ends: bool = False,
         store: str | os.PathLike[str] | None = None,
     ) -> Trajectories:
         """From one array for each field, all of length T; they are copied in chunks, so memory-mapped arrays work.
@@ -94,6 +95,8 @@ class Trajectories:
             unit_key: what ids are that differ by case, width, Unicode form, runs of white space or invisible characters
                 alone: different units ("exact", which certificates say) or one ("folded"). None refuses them.
             simulated: see the class.
+            copied_ends: whether the row that cuts an episode has its own observation as the next one, since nothing was
+                seen after it; methods that learn single steps then refuse these records.
             store: a folder; the columns are written there in the native format and mapped, not held in memory.
 
         Raises:
@@ -105,7 +108,7 @@ class Trajectories:
         columns |= {"propensities": propensities}
         block = {**columns, "unit_ids": unit_ids, "episode_ids": episode_ids}
         options: dict[str, Any] = {"unit_name": unit_name, "unit_key": unit_key, "simulated": simulated}
-        return cls.from_blocks([block], spec=spec, store=store, **options)
+        return cls.from_blocks([block], spec=spec, store=store, copied_ends=copied_ends, **options)
 
     @classmethod
     def from_blocks(
@@ -116,6 +119,7 @@ class Trajectories:
         unit_name: str | None = None,
         unit_key: UnitKey | None = None,
         simulated: bool = False,
+        copied_ends: bool = False,
         store: str | os.PathLike[str] | None = None,
     ) -> Trajectories:
         """From rows that come a block at a time, each with the arrays of `from_arrays` by name; a block may be dropped
@@ -123,13 +127,14 @@ class Trajectories:
 
         Args:
             blocks: the next rows of all columns, with "unit_ids" and perhaps "episode_ids"; ids go on between blocks.
-            spec, unit_name, unit_key, simulated, store: see `from_arrays`.
+            spec, unit_name, unit_key, simulated, copied_ends, store: see `from_arrays`.
 
         Raises:
             DataError: the records break a rule of the class.
             FileError: the folder exists already or cannot be written.
         """
-        with Ingest(spec, simulated=simulated, store=store, unit=unit_name, unit_key=unit_key) as ingest:
+        said: dict[str, Any] = {"unit": unit_name, "unit_key": unit_key, "copied_ends": copied_ends}
+        with Ingest(spec, simulated=simulated, store=store, **said) as ingest:
             for block in blocks:
                 columns = dict(block)
                 units, episodes = columns.pop("unit_ids", None), columns.pop("episode_ids", None)

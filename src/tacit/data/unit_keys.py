@@ -23,7 +23,7 @@ from typing import Any, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.data.columns import MISSING
+from tacit.data.columns import MISSING, unmask
 from tacit.errors import DataError
 from tacit.units import UnitKey
 
@@ -79,6 +79,7 @@ def as_column(values: Any) -> Array:
     """One id a row as an array that keeps each as it is: numpy cuts zeros from the ends of texts and bytes in a
     list."""
     # Ids that are no flat column come out with another number of dimensions than one.
+    values = unmask(values)
     try:
         array = np.asarray(values)
     except ValueError:  # rows of unequal length

@@ -21,11 +21,20 @@ import numpy as np
 import numpy.typing as npt
 
 from tacit.data import unit_keys
+from tacit.data.columns import unmask
 from tacit.data.mobility.days import SLOTS, Days
 from tacit.data.mobility.files import GPX, read_columns, read_gpx
 from tacit.data.mobility.grids import Grid
 from tacit.data.mobility.points import UNIX, PointTable, Rules, build_days, parse_times
-from tacit.data.sources.tables import PLAIN, Style, TextStream, npz_arrays, row_error, to_numbers
+from tacit.data.sources.tables import (
+    PLAIN,
+    Style,
+    TextStream,
+    npz_arrays,
+    require_distinct_names,
+    row_error,
+    to_numbers,
+)
 from tacit.errors import DataError, FileError
 from tacit.plain_files import is_inside, is_plain_file
 from tacit.units import UnitKey
@@ -239,7 +248,7 @@ def from_cells(
     missing = [name for name in (days, user, places) if name is not None and name not in arrays]
     if missing:
         raise _column_error(where, missing[0], "an array of that name")
-    cells, owner = np.asarray(arrays[days]), np.asarray(arrays[user])
+    cells, owner = np.asarray(unmask(arrays[days])), np.asarray(arrays[user])
     if cells.ndim != 2 or cells.shape[1] != SLOTS or cells.dtype.kind not in "iu" or owner.shape != cells.shape[:1]:
         raise _column_error(where, days, f"whole numbers [D, {SLOTS}] and one user for each day")
     if places is not None:
@@ -296,6 +305,7 @@ def _tables(
             "pass one of these",
         )
         raise DataError("the source is neither a frame nor a file", where=where, expected=expected, remedy=remedy)
+    require_distinct_names([str(name) for name in source.columns], where)
     absent = [name for name in names if name not in source.columns]
     if absent:
         raise _column_error(where, absent[0], "a column of that name")

@@ -41,13 +41,8 @@ def expression_column(table: SourceTable, name: str, number: bool, lenient: bool
 def number_parts(table: SourceTable, name: str) -> tuple[str, str]:
     """Where a column of texts that ought to be numbers misses, and its numbers, NULL of what is none."""
     text, words = f"trim({quote(name)})", ", ".join(f"'{word}'" for word in sorted(MISSING))
-    number = f"TRY_CAST({with_decimal_point(table, text)} AS DOUBLE)"
+    number = f"TRY_CAST(translate({with_decimal_point(table, text)}, '_', ',') AS DOUBLE)"  # 1_0 would be 10
     return f"{text} IS NULL OR {text} IN ({words})", number
-
-
-def cell(table: SourceTable, name: str, number: bool) -> str:
-    """A column as the source has it, but for the decimal commas of numbers."""
-    return with_decimal_point(table, raw_column(name)) if number else raw_column(name)
 
 
 def with_decimal_point(table: SourceTable, text: str) -> str:
@@ -105,7 +100,10 @@ def column_order(table: SourceTable, name: str) -> dict[str, str]:
         remedy = "choose another column, or compute a number or a time from it in --time"
         raise DataError(what, where=table.name, expected=expected, remedy=remedy)
     number = f"trim({column})"
-    return {**expression_order(column), TIME: f"TRY_CAST({with_decimal_point(table, number)} AS DECIMAL(38, 9))"}
+    return {
+        **expression_order(column),
+        TIME: f"TRY_CAST(translate({with_decimal_point(table, number)}, '_', ',') AS DECIMAL(38, 9))",
+    }
 
 
 def ticks(table: SourceTable, name: str) -> int | None:
@@ -129,7 +127,7 @@ def expression_order(value: str) -> dict[str, str]:
     found = f"regexp_extract({text}, '{zone}', 1)"
     bare = f"trim(left({text}, strlen({text}) - strlen({found})))"
     return {
-        TIME: f"TRY_CAST({text} AS DECIMAL(38, 9))",
+        TIME: f"TRY_CAST(translate({text}, '_', ',') AS DECIMAL(38, 9))",
         MOMENT: f"CASE WHEN regexp_full_match({bare}, '{_DATE}') THEN epoch_us(TRY_CAST({bare} AS TIMESTAMP)) END",
         ZONE: found,
     }

@@ -178,9 +178,10 @@ def _duckdb(query: str, path: Path) -> SourceTable:
     where = f"duckdb:{path.name}"
     wrong = _query_error(where)
     with replace_errors(lambda: contextlib.closing(_open_duckdb(path)), wrong) as connection:
+        names = replace_errors(lambda: list(_relation(connection, query).columns), wrong)  # which a limit would number
         schema = replace_errors(lambda: _relation(connection, query).limit(0).to_arrow_table().schema, wrong)
-    require_distinct_names(schema.names, where)
-    kinds = {field.name: plain_type(field.type) for field in schema}
+    require_distinct_names(names, where)
+    kinds = {name: plain_type(kind) for name, kind in zip(names, schema.types, strict=True)}
 
     def batches(wanted: Sequence[str]) -> Iterator[Any]:
         with contextlib.closing(replace_errors(lambda: _open_duckdb(path), _lost_error(where))) as connection:

@@ -17,6 +17,7 @@ from typing import Any, Literal, get_args
 import numpy as np
 
 from tacit.data import unit_keys
+from tacit.data.columns import unmask
 from tacit.data.spec import PublicSpec
 from tacit.data.trajectories import Trajectories
 from tacit.errors import DataError
@@ -145,7 +146,7 @@ def _columns(dictionary: Mapping[str, Any], names: tuple[str, ...], where: str) 
 
 
 def _require_length(values: Any, rows: int, name: str, where: str) -> np.ndarray:
-    array = np.asarray(values)
+    array = np.asarray(unmask(values))
     if array.shape[:1] != (rows,):
         what = f"the entry {name!r} is of another length than the reward"
         raise _dictionary_error(what, where, "one entry for each row")

@@ -196,6 +196,7 @@ def _read(
             refuse_unread_columns(path.name, header(path), naming, spec)
             table: Mapping[str, Array]
             texts = [name for field, names in columns.items() if declared_columns(spec, field) for name in names]
+            texts += [naming.terminations, naming.truncations]  # which may be words
             for table in chunks(path, [name for names in columns.values() for name in names], [*ids, *texts]):
                 part: dict[str, Any] = {}
                 for field, names in columns.items():

@@ -100,6 +100,7 @@ def _reader(frame: Any) -> Any:
     import pandas as pd
     import pyarrow as pa
 
+    require_distinct_names([str(name) for name in frame.columns] if isinstance(frame, pd.DataFrame) else [], NAME)
     for _, column in frame.items() if isinstance(frame, pd.DataFrame) else ():
         if column.dtype == object:  # where Arrow takes texts for bytes, and takes the hours off moments among days
             kinds = set(map(type, column.dropna()))

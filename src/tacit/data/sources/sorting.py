@@ -15,7 +15,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from tacit.data.columns import TimeUnit
+from tacit.data.columns import TimeUnit, encode_flags
 from tacit.data.ingest import EACH_EPISODE, EACH_TRANSITION, Faults, Ingest
 from tacit.data.sources import column_sql
 from tacit.data.sources.column_sql import Keyed, add_keys, are_keys
@@ -305,7 +305,8 @@ def _query(
     for target, pairs in columns.items():
         for known, source in pairs:
             if isinstance(source, str):
-                text = column_sql.cell(table, source, source in numbers)
+                text = column_sql.raw_column(source)
+                text = column_sql.with_decimal_point(table, text) if source in numbers else text
             else:
                 text = source.sql(used, engine, options.partition)
             names.setdefault(target, []).append((known, f"c{len(selected)}"))
@@ -462,7 +463,12 @@ def _blocks(
                 if declared_columns(spec, target):
                     block[target] = {known: cells[name] for known, name in pairs}
                 elif target in ("terminations", "truncations"):
-                    block[target] = _flags(cells[pairs[0][1]], target, block["row"], refuse)
+                    flags = encode_flags(cells[pairs[0][1]])
+                    wrong = (flags != 0) & (flags != 1)
+                    if wrong.any():
+                        remedy = "correct the data or leave the row out"
+                        refuse(f"{target} is not boolean", "True, False, 0 or 1", remedy, block["row"][wrong])
+                    block[target] = np.where(wrong, 0, flags)
                 else:
                     plain = [cells[name] for _, name in pairs]  # NaN, which is refused, of what is no number
                     numbers = [part if part.dtype != object else to_numbers(part) for part in plain]
@@ -504,17 +510,3 @@ def _numpy(column: Any) -> Array:
         each = np.array([*column.dictionary.to_pylist(), None], dtype=object)
         return np.asarray(each[column.indices.fill_null(len(each) - 1).to_numpy(zero_copy_only=False)])
     return np.array([*column.to_pylist(), None], dtype=object)[:-1]
-
-
-def _flags(cells: Array, target: str, rows: Array, refuse: Refuse) -> Array:
-    """Zeros and ones of cells, which may be words."""
-    if cells.dtype == object:
-        words = {"true": 1.0, "false": 0.0}
-        known = [words.get(cell.strip().lower(), cell) if isinstance(cell, str) else cell for cell in cells.tolist()]
-        cells = to_numbers(np.array([*known, None], dtype=object)[:-1])
-    wrong = (cells != 0) & (cells != 1)
-    if wrong.any():
-        remedy = "correct the data or leave the row out"
-        refuse(f"{target} is not boolean", "True, False, 0 or 1", remedy, rows[wrong])
-        cells = np.where(wrong, 0, cells)
-    return cells

@@ -319,10 +319,8 @@ def csv_chunks(
                     continue
                 if style.decimal == "," and name not in ids:
                     column = column.str.translate({ord(","): ".", ord("."): ","})  # no number has both
-                if column.dtype.kind not in "biuf":
-                    numbers = to_numbers(column.astype(object))
-                    if column.notna().all() and set(column.unique()) <= {True, False, "True", "False"}:
-                        numbers = (column.astype(str) == "True").to_numpy(dtype=float)
+                if column.dtype.kind not in "iuf":  # True and False are words here
+                    numbers = to_numbers(column.astype(str))
                     bad = np.isnan(numbers)
                     if bad.any():
                         raise _number_error(path, name, row + int(np.argmax(bad)) + 1)
@@ -398,7 +396,7 @@ def parquet_chunks(path: Path, names: Sequence[str], ids: Sequence[str]) -> Iter
                     out[name] = each[column.indices.fill_null(len(each) - 1).to_numpy(zero_copy_only=False)]
                 elif types.is_floating(column.type):
                     out[name] = column.to_numpy(zero_copy_only=False)
-                elif column.null_count or not types.is_integer(column.type):
+                elif column.null_count or not (types.is_integer(column.type) or types.is_boolean(column.type)):
                     out[name] = np.array(column.to_pylist(), dtype=object)
                 else:
                     out[name] = column.to_numpy(zero_copy_only=False)

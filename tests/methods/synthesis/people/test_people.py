@@ -82,8 +82,7 @@ def hospital(patients: int, seed: int, *, copies: bool = True) -> dict[str, Any]
 
 def records(patients: int, seed: int = 0, *, copies: bool = True) -> Trajectories:
     columns = hospital(patients, seed, copies=copies)
-    data = Trajectories.from_arrays(**columns, spec=SPEC, unit_name="patient", simulated=True)
-    return Trajectories(dataclasses.replace(data._records, copied_ends=copies), SPEC, simulated=True)
+    return Trajectories.from_arrays(**columns, spec=SPEC, unit_name="patient", simulated=True, copied_ends=copies)
 
 
 def padded(columns: dict[str, Any], most: int) -> dict[str, Any]:

@@ -186,15 +186,14 @@ def to_trajectories(
     }
     if not whole:  # the last step leads to the last visit
         records["truncations"] = np.roll(last & ~columns["over"], -1) & ~last
-    spec = dataclasses.replace(spec, propensities=False)
-    data = Trajectories.from_arrays(
+    return Trajectories.from_arrays(
         **{name: column[rows] for name, column in records.items()},
         unit_ids=columns["owner"][rows],
         episode_ids=episodes[rows],
-        spec=spec,
+        spec=dataclasses.replace(spec, propensities=False),
         simulated=True,
+        copied_ends=whole,
     )
-    return Trajectories(dataclasses.replace(data._records, copied_ends=whole), spec, simulated=True)
 
 
 def _numbers(space: Space, variables: Sequence[Variable], values: Sequence[Floats]) -> NDArray[Any]:
