@@ -220,7 +220,7 @@ def test_the_whole_source_was_read() -> None:
 
 MOST = {
     "files": 382,
-    "lines": 82_269,
+    "lines": 82_321,
     "functions": 4_820,
     "private functions of at most three lines used once": 17,
     "class names defined more than once": 1,

@@ -154,9 +154,12 @@ class Column:
             missing = np.isnan(values)
         else:
             codes_by_cell, many = _CodeCache(self._encode_cell), "a cell that is no single value"
-            codes = [codes_by_cell[cell] if isinstance(cell, Hashable) else many for cell in cells.tolist()]
-            wrong = next((row for row, code in enumerate(codes) if isinstance(code, str)), None)
-            if wrong is not None:
+            try:
+                codes = [codes_by_cell[cell] for cell in cells.tolist()]
+            except TypeError:  # a list, say
+                codes = [codes_by_cell[cell] if isinstance(cell, Hashable) else many for cell in cells.tolist()]
+            if str in set(map(type, codes)):
+                wrong = next(row for row, code in enumerate(codes) if isinstance(code, str))
                 remedy = None if self.kind == "category" else NUMBER_REMEDY
                 raise BadCell(f"the column {self.name!r} has {codes[wrong]}", self._expected_cells, wrong, remedy)
             values = np.array(codes, np.float64)
