@@ -14,7 +14,7 @@ from records import LOGGED, SPEC, arrays, same, trajectories, with_propensities
 
 from tacit.data import Box, Discrete, PublicSpec, Trajectories, inspect
 from tacit.data.sources import files, tables
-from tacit.errors import DataError, FileError
+from tacit.errors import DataError, FileError, TacitError
 
 READERS = {"csv": Trajectories.from_csv, "parquet": Trajectories.from_parquet}
 
@@ -370,3 +370,37 @@ def test_runs_of_white_space_part_cells(tmp_path: Path, monkeypatch: pytest.Monk
             list(tables.csv_chunks(tmp_path / "a.txt", ["x"], ["who"], style))
     with pytest.raises(DataError, match='give --separator "space"'):
         tables.csv_header(tmp_path / "a.txt")
+
+
+@pytest.mark.parametrize("line", [6, 7, 8, 9, 11, 2**22])
+@pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
+def test_texts_of_cells_are_as_they_stand_wherever_the_file_is_cut(
+    line: int, end: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = ["\ufeffwho,x", "a,1", "", "\ufeffb,", '"c ""d""",NA', "e, 01"]
+    (tmp_path / "a.csv").write_text(end.join(rows), encoding="utf-8", newline="")
+    monkeypatch.setattr(tables, "LINE", line)
+    monkeypatch.setattr(tables, "CHUNK", 3)
+    monkeypatch.setattr(tables, "csv_header", lambda *_: ["who", "x"])  # whose parser wants longer lines
+    monkeypatch.setattr(tables.TextStream, "readinto", uncounted)
+    batches = list(tables.csv_texts(tmp_path / "a.csv", ["x", "who"]))
+    assert [cell for batch in batches for cell in batch.column("who").to_pylist()] == ["a", "\ufeffb", 'c "d"', "e"]
+    assert [cell for batch in batches for cell in batch.column("x").to_pylist()] == ["1", "", "NA", " 01"]
+    assert max(batch.num_rows for batch in batches) <= 3
+    assert next(tables.csv_texts(tmp_path / "a.csv", [])).schema.names == ["who"]
+
+
+def uncounted(text: tables.TextStream, buffer: bytearray) -> int:
+    """The bytes of the file alone: the limits of a line are another test's."""
+    return int(text._file.readinto(buffer))
+
+
+def test_bytes_that_are_no_text_and_rows_that_are_none_are_refused_where_texts_are_read(tmp_path: Path) -> None:
+    for row, said in (
+        (b"b,\xff", "damaged or of another kind"),
+        (b"b", "row 2: a row has fewer"),
+        (b'b,"c', "row 2: a quote"),
+    ):
+        (tmp_path / "a.csv").write_bytes(b"who,x\na,1\n" + row + b"\n")
+        with pytest.raises(TacitError, match=said):
+            list(tables.csv_texts(tmp_path / "a.csv", ["who", "x"]))

@@ -142,6 +142,43 @@ def test_damaged_compression_is_a_sentence(tmp_path: Path) -> None:
         mobility.from_points(tmp_path / "points.csv.gz", grid, rules, recorded="UTC")
 
 
+def bomb(folder: str) -> Callable[[zipfile.ZipFile], object]:
+    return lambda archive: archive.writestr(f"{folder}a.csv", bytes(2**25))
+
+
+ARCHIVES: dict[str, tuple[Callable[[zipfile.ZipFile], object], str]] = {
+    "nothing": (lambda archive: archive.mkdir("a"), "not of one file"),
+    "two": (
+        lambda archive: [archive.writestr(f"{name}.csv", "person,reward\n1,0\n") for name in "ab"],
+        "not of one file",
+    ),
+    "another packing": (lambda archive: archive.writestr("a.csv", "x", zipfile.ZIP_LZMA), "not of one file"),
+    "a row without an end": (bomb(""), "damaged or of another kind"),
+    "what is no file of the user's": (bomb("__MACOSX/"), "not of one file"),
+}
+
+
+@pytest.mark.parametrize("kind", ARCHIVES)
+def test_an_archive_that_is_not_of_one_table_is_refused(kind: str, tmp_path: Path) -> None:
+    write, said = ARCHIVES[kind]
+    with zipfile.ZipFile(tmp_path / "a.csv.zip", "w", zipfile.ZIP_DEFLATED) as archive:
+        write(archive)
+    with pytest.raises(FileError, match=said):
+        tables.csv_header(tmp_path / "a.csv.zip")
+
+
+def test_an_archive_that_ends_early_or_has_a_password_is_refused(tmp_path: Path) -> None:
+    with zipfile.ZipFile(tmp_path / "a.csv.zip", "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("a.csv", "person,reward\n" + "".join(f"{i},0\n" for i in range(99)))
+    whole = (tmp_path / "a.csv.zip").read_bytes()
+    listed = whole.index(b"PK\1\2")
+    for place, sign, said in ((listed + 8, 1, "encrypted"), (listed + 16, 0, "damaged"), (60, 0, "damaged")):
+        (tmp_path / "b.csv.zip").write_bytes(whole[:place] + bytes([sign]) + whole[place + 1 :])
+        with pytest.raises(FileError, match=said):
+            list(tables.csv_texts(tmp_path / "b.csv.zip", ["person"]))
+    assert sum(batch.num_rows for batch in tables.csv_texts(tmp_path / "a.csv.zip", ["person"])) == 99
+
+
 def test_parquet_rows_that_take_no_space_are_refused_and_long_ids_are_kept_once(tmp_path: Path) -> None:
     rows = 3_000_000
     table = pa.table({"person": pa.array(np.zeros(rows, np.int64)), "reward": pa.array(np.zeros(rows))})

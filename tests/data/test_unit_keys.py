@@ -8,9 +8,11 @@ import unicodedata
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pytest
 
 from tacit.data import unit_keys
+from tacit.data.sources import keyed
 from tacit.errors import DataError
 
 SAME = [
@@ -128,3 +130,31 @@ def test_an_unknown_word_is_refused():
     assert [unit_keys.require_unit_key(word, "x") for word in (None, "exact", "folded")] == [None, "exact", "folded"]
     with pytest.raises(DataError, match="unit_key says nothing"):
         unit_keys.require_unit_key("keep", "x")
+
+
+@pytest.mark.parametrize(
+    ("cells", "keys"),
+    [
+        (["A-1", "a-1", "7"], ["A-1", "a-1", "7"]),
+        (["A-1", "NA", "nan"], ["A-1", None, None]),
+        (["A-1", " b ", None, ""], ["A-1", "b", None, None]),
+        (["\u00e9", "A"], ["\u00e9", "A"]),
+        (["a\x1f", "\u200b"], ["a", None]),
+    ],
+)
+def test_a_column_of_texts_has_the_keys_of_its_cells(cells: list[str | None], keys: list[str | None]) -> None:
+    column = pa.array(cells, pa.string())
+    assert keyed.column_keys(column, None).to_pylist() == keys
+    folded = [None if key is None else unit_keys.fold_key(key) for key in keys]
+    assert keyed.column_keys(column, "folded").to_pylist() == folded
+
+
+def test_an_id_that_comes_again_at_once_has_the_key_of_the_one_before() -> None:
+    ids = np.array(["b ", "b ", "a", "a", "b "], dtype=object)
+    ids[1], ids[3] = ids[0], ids[2]  # the same objects
+    made, kind = unit_keys.keys(ids)
+    assert (made.tolist(), kind) == (["b", "b", "a", "a", "b"], "text")
+    mixed = np.array(["a", "a", 1], dtype=object)
+    with pytest.raises(unit_keys.NoKey) as caught:
+        unit_keys.keys(mixed)
+    assert caught.value.row == 2

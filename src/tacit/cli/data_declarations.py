@@ -116,7 +116,7 @@ class DataImport:
     r"""Read records into tacit's own format: checked, clipped to the public bounds, one unit for each row.
 
     Args:
-        files: tables of one kind (.csv, .csv.gz, .parquet, .arrow), globs and folders of them, also in Hive
+        files: tables of one kind (.csv, .csv.gz, .csv.zip, .parquet, .arrow), globs and folders of them, also in Hive
             partitions, or .npz files, one .hdf5 file of D4RL's, or the id of a local Minari dataset.
         unit: column with the id of the protected unit (Minari: key of the episode metadata or infos), or
             ":transition" or ":episode" where each is a unit of its own (D4RL: or ":chunk", pieces of the recording of
@@ -237,8 +237,8 @@ class New:
     What only you know, and no option says, is asked for: the unit, the population and the budget.
 
     Args:
-        records: .csv, .csv.gz, .tsv, .parquet or .arrow file, a folder of such files, or one that `tacit data import`
-            wrote.
+        records: .csv, .csv.gz, .csv.zip, .tsv, .parquet or .arrow file, a folder of such files, or one that
+            `tacit data import` wrote.
         unit: the column that says whose a row is; of an imported folder, what one unit is.
         population: how many units there could be, as the public knows; never counted from the data.
         budget_epsilon: what all releases together may cost; it is final.

@@ -159,9 +159,12 @@ class Column:
             missing = np.isnan(values)
         else:
             codes_by_cell, many = _CodeCache(self._encode_cell), "a cell that is no single value"
-            codes = [codes_by_cell[cell] if isinstance(cell, Hashable) else many for cell in cells.tolist()]
+            try:
+                codes = [codes_by_cell[cell] for cell in cells.tolist()]
+            except TypeError:  # a list, say
+                codes = [codes_by_cell[cell] if isinstance(cell, Hashable) else many for cell in cells.tolist()]
             wrong: dict[str, list[int]] = {}
-            for row, code in enumerate(codes):
+            for row, code in enumerate(codes if str in set(map(type, codes)) else ()):
                 if isinstance(code, str):
                     wrong.setdefault(code, []).append(row)
                     codes[row] = self.bounds[0]

@@ -100,6 +100,9 @@ def keys(ids: Array, unit_key: UnitKey | None = None) -> tuple[Array, str]:
     cells = ids.tolist() if ids.dtype.kind in "ufbOSU" else list(ids)
     made, known, kind = np.empty(len(cells), dtype=object), dict[Any, str](), kind_of(cells[0]) if cells else ""
     for row, cell in enumerate(cells):
+        if row and cell is cells[row - 1]:
+            made[row] = made[row - 1]
+            continue
         try:
             text = known.get(cell) if isinstance(cell, (str, bytes)) else key(cell)
             if text is None:

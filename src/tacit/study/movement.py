@@ -86,8 +86,8 @@ class Whereabouts:
     """Records of where people were, and the public rules by which they become days.
 
     Args:
-        source: records of where people were: files of points (.csv, .csv.gz, .tsv, .txt, .parquet, .gpkg, .geojson;
-            all rows of a person in one of them), GPX files (PERSON.gpx) or a folder of them (PERSON.gpx,
+        source: records of where people were: files of points (.csv, .csv.gz, .csv.zip, .tsv, .txt, .parquet, .gpkg,
+            .geojson; all rows of a person in one of them), GPX files (PERSON.gpx) or a folder of them (PERSON.gpx,
             PERSON/*.gpx), a folder of GeoLife's PLT files, or an .npz file of days that are cut already. Without it,
             give --city.
         city: simulate so many people of an invented city instead of reading records.

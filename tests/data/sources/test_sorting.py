@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import stat
 from collections.abc import Iterator, Sequence
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -461,3 +462,16 @@ def test_columns_and_qualify_cannot_mix_units(changes: dict[str, Any]) -> None:
 def test_a_column_that_the_spec_does_not_have_is_refused() -> None:
     with pytest.raises(DataError, match="no observation 'rate'"):
         read(typed(EVENTS), EVENT_SPEC, **EVENT_WANTED | {"columns": {"rate": "value"}})
+
+
+@pytest.mark.parametrize(
+    ("cells", "wanted", "kind"),
+    [(["1", "-7"], [1, -7], "i"), (["1", "0.5"], [1, Decimal("0.5")], "O"), ([None, None], [None, None], "O")],
+)
+def test_times_that_are_whole_numbers_need_no_object_each(cells: list[Any], wanted: list[Any], kind: str) -> None:
+    column = pa.array([cell and Decimal(cell) for cell in cells], pa.decimal128(38, 9))
+    found = sorting._numpy(column)
+    assert (found.tolist(), found.dtype.kind) == (wanted, kind)
+    assert (
+        np.append(sorting._numpy(column[:1]), found)[1:].tolist() == wanted
+    )  # blocks of both kinds follow one another

@@ -30,7 +30,7 @@ from tacit.plain_files import is_plain_file, read_text
 
 __all__ = ["GPX", "SUFFIXES", "read_columns", "read_gpx"]
 
-SUFFIXES = (".csv", ".csv.gz", *TABBED, ".parquet", ".gpkg", ".geojson")
+SUFFIXES = (".csv", ".csv.gz", ".csv.zip", *TABBED, ".parquet", ".gpkg", ".geojson")
 GPX = ".gpx"
 """Files of one person each, or of folders of one."""
 _GEOMETRY = "geometry"

@@ -7,7 +7,7 @@ whole days has none here and stays in the population, which is declared (`Unit(p
 A reader raises a `DataError`, never with a cell, an id, a time or a position in it, when a user, time, latitude or
 longitude is missing or NaN; a time has no zone and `recorded` says none; the times of a user are not in order or
 repeated; a user is in two files; a point is outside the grid; latitude and longitude are swapped; or no day is whole.
-Frames are pandas frames; CSV files may be compressed (.gz).
+Frames are pandas frames; CSV files may be compressed (.gz, .zip).
 """
 
 from __future__ import annotations

@@ -20,6 +20,7 @@ T = TypeVar("T")
 SUFFIXES: Mapping[str, str] = {
     ".csv": "csv",
     ".csv.gz": "csv",
+    ".csv.zip": "csv",
     ".tsv": "csv",
     ".tsv.gz": "csv",
     ".txt": "csv",
@@ -268,22 +269,15 @@ def _batches(
 
 def _csv(path: Path, names: Sequence[str], style: tables.Style) -> Iterator[tuple[dict[str, Any], int]]:
     import pyarrow as pa
-
-    for chunk in tables.csv_chunks(path, [], names or tables.csv_header(path, style)[:1], style):
-        texts = {name: pa.array(cells, pa.string()) for name, cells in chunk.items()}
-        rows = len(next(iter(texts.values())))
-        yield {name: _null_missing(cells, style.missing) for name, cells in texts.items()}, rows
-
-
-def _null_missing(texts: Any, missing: Sequence[str]) -> Any:
-    """An Arrow array of texts, where those that say that nothing is known are null."""
-    import pyarrow as pa
     import pyarrow.compute as pc
 
-    if not missing:
-        return texts
-    unknown = pc.is_in(pc.utf8_trim_whitespace(texts), value_set=pa.array(missing, pa.string()))
-    return pc.if_else(unknown, pa.scalar(None, pa.string()), texts)
+    unknown = pa.array(style.missing, pa.string())
+    for batch in tables.csv_texts(path, names, style):
+        cells = dict(zip(batch.schema.names, batch.columns, strict=True))
+        for name, texts in cells.items() if style.missing else ():
+            nothing = pc.is_in(pc.utf8_trim_whitespace(texts), value_set=unknown)
+            cells[name] = pc.if_else(nothing, pa.scalar(None, pa.string()), texts)
+        yield cells, batch.num_rows
 
 
 def _parquet(path: Path, names: Sequence[str]) -> Iterator[tuple[dict[str, Any], int]]:

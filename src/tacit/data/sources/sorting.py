@@ -502,6 +502,9 @@ def _numpy(column: Any) -> Array:
     """An Arrow column as numbers, or as objects where its cells are none or some are missing."""
     import pyarrow as pa
 
+    if pa.types.is_decimal(column.type) and not column.null_count:
+        with contextlib.suppress(pa.ArrowInvalid):  # of fractions
+            column = column.cast(pa.int64())
     types, kind = pa.types, column.type
     if types.is_floating(kind) or (not column.null_count and (types.is_integer(kind) or types.is_boolean(kind))):
         return np.asarray(column.to_numpy(zero_copy_only=False))
@@ -509,4 +512,6 @@ def _numpy(column: Any) -> Array:
         column = column.dictionary_encode()
         each = np.array([*column.dictionary.to_pylist(), None], dtype=object)
         return np.asarray(each[column.indices.fill_null(len(each) - 1).to_numpy(zero_copy_only=False)])
+    if column.null_count == len(column):
+        return np.full(len(column), None, dtype=object)
     return np.array([*column.to_pylist(), None], dtype=object)[:-1]

@@ -10,9 +10,11 @@ import json
 import os
 import re
 import warnings
+import zipfile
 from array import array
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -92,7 +94,7 @@ _RUNS = re.compile(rb'("[^"\r\n]*")|(?:^|(?<=\r))[ \t]+|[ \t]+(?=[\r\n]|\Z)|([ \
 
 
 class TextStream(io.RawIOBase):
-    """The bytes of a text table in UTF-8, unpacked where its name ends in .gz (others make a thousand times more).
+    """The bytes of a text table in UTF-8, unpacked where it is .gz or .zip (others make a thousand times more).
 
     Args:
         path: a plain file.
@@ -129,7 +131,20 @@ class TextStream(io.RawIOBase):
         self._separator, self._width = self.separator.encode(), cells - 1
         plain = codecs.lookup(encoding).name == "utf-8"
         self._decoder = None if plain else codecs.getincrementaldecoder(encoding)()
-        self._file: Any = gzip.open(path) if path.suffix.lower() == ".gz" else open(path, "rb")  # noqa: SIM115
+        self._file: Any = gzip.open(path) if path.suffix.lower() == ".gz" else None  # noqa: SIM115
+        if path.suffix.lower() == ".zip":  # beside the file, other programs write a folder of theirs
+            with zipfile.ZipFile(path) as archive:
+                files = [
+                    one for one in archive.infolist() if not (one.is_dir() or one.filename.startswith("__MACOSX/"))
+                ]
+                if len(files) != 1 or files[0].flag_bits & 1 or files[0].compress_type not in (0, zipfile.ZIP_DEFLATED):
+                    what, expected = (
+                        "the archive is not of one file, or is encrypted",
+                        "one CSV file, stored or deflated",
+                    )
+                    raise FileError(what, where=str(path), expected=expected, remedy="unpack it, and name the files")
+                self._file = archive.open(files[0])
+        self._file = self._file or open(path, "rb")  # noqa: SIM115
         for _ in range(skipped):
             self._file.readline(LINE)
         self._ready, self._ended = memoryview(b""), False
@@ -275,6 +290,32 @@ def parquet_description(path: Path) -> dict[str, Any]:
     with contextlib.suppress(ValueError, RecursionError):
         value = json.loads((footer.metadata or {}).get(KEY.encode(), b"null"))
     return {**value, "rows": footer.num_rows} if isinstance(value, dict) else {}
+
+
+def csv_texts(path: Path, names: Sequence[str], style: Style = PLAIN) -> Iterator[Any]:
+    """Arrow batches of these columns, or of the first one, of a CSV file: texts, as they stand there."""
+    import pyarrow as pa
+    from pyarrow import csv
+
+    header, rest, first, ended = csv_header(path, style), b"", True, False
+    chosen = list(names) or header[:1]
+    cells = csv.ConvertOptions(include_columns=chosen, column_types=dict.fromkeys(chosen, pa.string()))
+    with _replace_errors(path, lambda: style.open(path)) as text, io.BufferedReader(text, BLOCK) as lines:
+        while not ended:
+            part = _replace_errors(path, lambda: lines.read(LINE))
+            if text.wrong:
+                raise row_error(path.name, text.wrong)
+            text.reset_counts()
+            ended = len(part) < LINE
+            whole = (b"" if first else b"\n") + rest + part  # only at its start does a file have a mark of its order
+            end = len(whole) if ended else max(whole.rfind(b"\n"), whole.rfind(b"\r")) + 1
+            whole, rest = whole[:end], whole[end:]
+            if whole.strip(b"\r\n"):
+                how = csv.ReadOptions(use_threads=False, block_size=len(whole) + 1, column_names=header)
+                split = csv.ParseOptions(delimiter=text.separator)
+                read = partial(csv.read_csv, pa.BufferReader(whole), how, split, cells)
+                yield from _replace_errors(path, read).slice(int(first)).to_batches(CHUNK)
+                first = False
 
 
 def csv_chunks(
@@ -473,7 +514,7 @@ def is_disproportionate(declared: int, stored: int) -> bool:
 
 
 def _kind(path: Path) -> str:
-    if path.name.lower().endswith((".csv", ".csv.gz", *TABBED)):
+    if path.name.lower().endswith((".csv", ".csv.gz", ".csv.zip", *TABBED)):
         return CSV
     return {".parquet": "a Parquet file", ".npz": "an .npz file of arrays"}.get(path.suffix.lower(), "a readable file")
 
