@@ -232,7 +232,6 @@ def of_sorted_parquet(odd: Odd, folder: Path) -> Read:
 
 
 def of_shards(odd: Odd, folder: Path) -> Read:
-    """In two shards, together: who is dealt to two of them counts twice."""
     if odd.shown != "who":
         raise NoWay
     pq.write_table(arrow(odd.with_types()), folder / "a.parquet")
@@ -459,7 +458,6 @@ def of_days(odd: Odd, folder: Path) -> Read:
 
 
 def of_texts(odd: Odd, folder: Path) -> Read:
-    """The values or rewards are people's ratings."""
     if odd.shown not in ("who", "value", "reward", "text") or odd.column != VALUE:
         raise NoWay
     path, rating = written(odd, folder / "a.csv"), "reward" if odd.shown == "reward" else "value"
