@@ -219,14 +219,14 @@ def test_the_whole_source_was_read() -> None:
 
 
 MOST = {
-    "files": 391,
-    "lines": 83_740,
-    "functions": 4_904,
+    "files": 392,
+    "lines": 84_320,
+    "functions": 4_919,
     "private functions of at most three lines used once": 18,
     "class names defined more than once": 1,
-    "docstring lines on names that are not public": 660,
-    "errors of more than two lines": 61,
-    "lines of these errors": 344,
+    "docstring lines on names that are not public": 658,
+    "errors of more than two lines": 57,
+    "lines of these errors": 319,
 }
 """What `tools/form.py` may say at most: lower a figure when it has fallen."""
 
