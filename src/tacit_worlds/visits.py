@@ -17,7 +17,7 @@ import numpy as np
 
 EFFECTS: Final = {"keine": 0.0, "ACE-Hemmer": -8.0, "Betablocker": -6.0, "Kombination": -14.0}
 """What each drug changes the pressure by until the next visit, mmHg."""
-PATIENTS, ENCODING = 2_000, "cp1252"
+PATIENTS, ENCODING = 5_000, "cp1252"
 _HEADER = ("Patient", "Zeitpunkt", "Geschlecht", "Alter", "Blutdruck", "Kreatinin", "Medikation")
 _SPEC = """\
 # Public bounds of {records}, as its documentation would give them; never from the records.
@@ -45,7 +45,7 @@ records = {records}
 unit = "Patient"            # the column that says whose a row is
 population = 20000          # how many there could be, as the public knows; never counted from the records
 budget_epsilon = 8          # what all releases together may cost; it is final
-budget_sampled = 1          # the part of it for plans that sample, such as DP-SGD; it is final
+budget_sampled = 0          # the part of it for plans that sample, such as DP-SGD; it is final
 spec = {spec}
 
 [reading]
@@ -54,7 +54,7 @@ decimal = ","
 encoding = "cp1252"
 missing = ["k.A."]
 time = "try_strptime(Zeitpunkt, '%d.%m.%Y %H:%M')"
-next = "drop"
+next = "keep"
 reward = "-coalesce(abs(Blutdruck - 125), 20) / 125"
 """
 

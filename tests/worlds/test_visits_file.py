@@ -29,7 +29,7 @@ def test_it_is_written_as_hospitals_write(folder: Path) -> None:
     header, *rows = Path("visits.csv").read_bytes().decode("cp1252").splitlines()
     assert header == "Patient;Zeitpunkt;Geschlecht;Alter;Blutdruck;Kreatinin;Medikation"
     table = pd.DataFrame([row.split(";") for row in rows], columns=header.split(";"))
-    assert table["Patient"].nunique() == 2_000
+    assert table["Patient"].nunique() == 5_000
     assert 11_000 < len(table) < 13_000
     assert table["Zeitpunkt"].str.fullmatch(r"\d\d\.\d\d\.\d{4} \d\d:\d\d").all()
     assert table["Kreatinin"].str.fullmatch(r"\d+,\d\d|k\.A\.").all()

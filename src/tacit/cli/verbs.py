@@ -183,7 +183,13 @@ def make_command(verb: Task, base: type[VerbCommand] = RecordsCommand, **usual: 
             default = usual.get(name, parameters[name].default)
             default = dataclasses.MISSING if default is inspect.Parameter.empty else default
             kind = _command_type(hints[name], required=default is dataclasses.MISSING)
-            kind = Literal[list_names(verb)] if name == "method" else kind | None if default is None else kind
+            kind = (
+                Literal[*dict.fromkeys((default, *list_names(verb)))]
+                if name == "method"
+                else kind | None
+                if default is None
+                else kind
+            )
             kind = kind if parameters[name].kind is inspect.Parameter.KEYWORD_ONLY else cast(Any, Positional)[kind]
             fields.append((name, Annotated[kind, arg(help=meanings[name])], dataclasses.field(default=default)))
     options = task_options(verb)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import product
@@ -17,6 +17,7 @@ from tacit.study import words
 from tacit.units import Unit
 
 if TYPE_CHECKING:
+    from tacit.data.store import UnitKind
     from tacit.data.trajectories import Trajectories
     from tacit.methods.synthesis.discretisation import Discretisation
     from tacit.methods.synthesis.trajectories.plan import TrajectoriesPlan
@@ -124,6 +125,21 @@ class SynthesisOptions:
             from tacit.methods.synthesis import Encoder
 
             Encoder.from_bounds(self.spec)  # refuses; it loads PyTorch, which a dry run is quicker without
+
+
+def choose_method(kind: UnitKind, spec: PublicSpec, given: Collection[str]) -> tuple[str, str]:
+    """The method that is best for records, by what is public of them and of the words, and why.
+
+    Args:
+        kind: how units were made.
+        spec: the public bounds.
+        given: the words that were given, but those that every method has.
+    """
+    if kind != "id" or spec.observation.columns is None:
+        return PRIVORL, "the records are not rows of named columns that people own"
+    if foreign := sorted({*given} - {*words.method_options("synthesize", PEOPLE)}):
+        return PRIVORL, f"{words.option_flag(foreign[0])} has a meaning for it"
+    return PEOPLE, "people own rows of named columns"
 
 
 def _method_options(method: str) -> set[str]:

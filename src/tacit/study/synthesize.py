@@ -23,6 +23,10 @@ if TYPE_CHECKING:
     from tacit.study.folder import RunFolder
     from tacit.study.records import Source
 
+AUTO = "auto"
+"""The method that is best for the records, by what is public of them."""
+FEW = 8_000
+"""Of people times epsilon: with fewer, the effects of `people` are as uncertain as they are large."""
 CHECKPOINT = "checkpoint"
 TRAINING = "Training with privacy"
 """A phase of a run."""
@@ -37,7 +41,7 @@ def synthesize(
     *,
     epsilon: float,
     delta: float | None = None,
-    method: str = "privorl",
+    method: str = AUTO,
     public: Path | None = None,
     provenance: str | None = None,
     paper: bool = False,
@@ -67,11 +71,12 @@ def synthesize(
     Args:
         epsilon: the promise to every unit, for all that this run releases.
         delta: slack of the promise, below 1 / population; by default a tenth of that.
-        method: "people" (whole people from structured noisy tables, with columns that never change and as many visits
-            as people have), "privorl" (a diffusion model of single steps), "privorl-j" (one of whole trajectories), or
-            to compare with: "mst", "aim" and "pgm" (graphical models of noisy marginals), "privsyn" (noisy marginals,
-            gradually adapted), "pate-gan" and "pre-pate-gan" (a generator that learns from noisy votes of teachers;
-            the latter begins with public records).
+        method: "auto", which takes "people" where these own several rows of named columns, and else "privorl". "people"
+            are whole people from structured noisy tables, with columns that never change and as many visits as people
+            have; "privorl" is a diffusion model of single steps, "privorl-j" one of whole trajectories. To compare
+            with: "mst", "aim" and "pgm" (graphical models of noisy marginals), "privsyn" (noisy marginals, gradually
+            adapted), "pate-gan" and "pre-pate-gan" (a generator that learns from noisy votes of teachers; the latter
+            begins with public records).
         public: folder of public records of the same shape to pre-train on, or to choose bins by. They are never
             compared with the private ones: what becomes of a run does not depend on who is on both sides.
         provenance: where the public records come from and why they hold no private one; it is printed in the
@@ -116,10 +121,16 @@ def synthesize(
     from tacit.study.folder import Stopwatch, require_free, require_packages
     from tacit.validation import require_valid
 
+    source, said = curator.source, tuple[str, ...]()
+    if method == AUTO:
+        own: dict[str, Any] = {"paper": paper, "public": public, "rows": rows, "no_rake": no_rake, "choose": choose}
+        own |= {"expected_batch_size": expected_batch_size, "curiosity_rate": curiosity_rate, **settings}
+        own |= {"device": device != "cpu"}
+        method, why = plans.choose_method(source.kind, source.spec, {name for name, value in own.items() if value})
+        said = (f"Method: {method}, since {why}; --method names another.",)
     if method not in list_names("synthesize"):
-        expected = f"one of {', '.join(list_names('synthesize'))}"
+        expected = f"{AUTO}, or one of {', '.join(list_names('synthesize'))}"
         raise option_error(f"there is no method {method!r}", expected, "name one")
-    source = curator.source
     method_settings = {**settings, "expected_batch_size": expected_batch_size, "curiosity_rate": curiosity_rate}
     method_settings = {name: value for name, value in method_settings.items() if value is not None}
     more = {"public": public, "provenance": provenance, "rows": rows, "trajectories": trajectories}
@@ -137,12 +148,13 @@ def synthesize(
         unit_is_row=source.kind == "transition",
     )
     options.require_meaning()
-    said: tuple[str, ...] = ()
+    if method == plans.PEOPLE and curator.unit.size * epsilon < FEW:
+        said += (f"Few {curator.unit.name}s for this epsilon: how actions change what follows will hardly be told.",)
     if source.copied_ends and method not in plans.WHOLE_METHODS:
         if source.open_steps is None:
             raise copied_ends_error(source.name)
         curator = dataclasses.replace(curator, source=dataclasses.replace(source, open=source.open_steps))
-        said = ("Nothing is learned from the last row of an episode that is cut: its next observation is not known.",)
+        said += ("Nothing is learned from the last row of an episode that is cut: its next observation is not known.",)
     if device != "cpu" and method not in plans.DIFFUSION_METHODS:
         expected = f"it with {' or '.join(plans.DIFFUSION_METHODS)}, the methods that an accelerator makes faster"
         raise no_effect_error("--device", expected)
