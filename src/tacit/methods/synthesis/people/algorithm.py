@@ -136,8 +136,8 @@ def fit(
     scheme, deviation = plan.scheme, {name: part.noise_scale for name, part in parts.items()}
     sums = release(HISTOGRAMS, NumberShares(scheme))
     scheme, units = read_densities(scheme, sums, deviation[HISTOGRAMS])
-    if REGRESSION in parts:
-        scheme = solve_regressions(scheme, release(REGRESSION, ChangeMoments(scheme)), deviation[REGRESSION])
+    sums = release(REGRESSION, ChangeMoments(scheme)) if REGRESSION in parts else np.zeros(0)
+    scheme = solve_regressions(scheme, sums, deviation.get(REGRESSION, 0.0))
     scheme = scheme.with_nodes(units, plan.visits, deviation[TABLES])
     sums = release(TABLES, VisitTables(scheme))
     laws = []

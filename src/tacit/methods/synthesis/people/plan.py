@@ -14,7 +14,7 @@ from tacit.methods.synthesis.plan import SynthesisPlan, label
 from tacit.parameters import Option
 from tacit.privacy.mechanisms.sums import PoissonSum
 from tacit.privacy.sentences import Label, clause
-from tacit.validation import require_positive, require_valid, require_whole
+from tacit.validation import require_positive, require_valid
 
 HISTOGRAMS, REGRESSION, TABLES = "histograms", "regression", "tables"
 
@@ -40,7 +40,7 @@ class PeoplePlan(SynthesisPlan):
     """of the squared mu: for histograms of numbers, regressions of their changes, and tables."""
 
     def __post_init__(self) -> None:
-        require_whole(most=self.most)
+        require_valid("most", self.most, type(self.most) is int and self.most >= 2, "a whole number >= 2")
         require_positive(visits=self.visits)
         valid = len(self.shares) == 3 and min(self.shares) > 0 and abs(sum(self.shares) - 1) < 1e-9
         require_valid("shares", self.shares, valid, "three numbers > 0 that add up to 1")

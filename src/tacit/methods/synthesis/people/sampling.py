@@ -13,7 +13,7 @@ from tacit.data.spec import Discrete, PublicSpec, Space
 from tacit.methods.synthesis.people.scheme import Node, Parent, ParentKind, Scheme
 from tacit.methods.synthesis.people.sums import expected_change
 from tacit.methods.synthesis.people.tables import draw
-from tacit.methods.synthesis.people.visits import BEGINS_AGAIN, STOPS, Variable
+from tacit.methods.synthesis.people.visits import BEGINS_AGAIN, GOES_ON, STOPS, Variable
 
 if TYPE_CHECKING:
     from tacit.data.trajectories import Trajectories
@@ -28,7 +28,8 @@ _UNKNOWN: tuple[ParentKind, ...] = ("static", "now", "before", "earlier")
 class PeopleDrawing:
     """Everybody's visits so far: a column of each variable, a visit at a time."""
 
-    def __init__(self, scheme: Scheme, laws: Sequence[Floats], count: int, seed: int) -> None:
+    def __init__(self, scheme: Scheme, laws: Sequence[Floats], count: int, seed: int, *, whole: bool) -> None:
+        self._whole = whole
         self._scheme, self._laws, self._rng = (
             scheme,
             dict(zip(scheme.nodes, laws, strict=True)),
@@ -85,7 +86,10 @@ class PeopleDrawing:
         ending = self._end(number)
         over = np.zeros(count, np.bool_)
         if scheme.terminals:
-            over = (self._codes(self._nodes["terminal", 0]) == 1) & (ending > 0)
+            over = (self._codes(self._nodes["terminal", 0]) == 1) & (ending != GOES_ON)
+        if not self._whole:  # whose only visit it is, and who did not terminate, would have no step
+            alone = np.isnan(known[Parent("last", 0)]) & (ending != GOES_ON)
+            over, ending = (over | alone, ending) if scheme.terminals else (over, np.where(alone, GOES_ON, ending))
         seen = [
             known[Parent("static", i)]
             if one.static
@@ -108,7 +112,7 @@ class PeopleDrawing:
         if ("missing", i) in self._nodes:
             missing = self._codes(self._nodes["missing", i]).astype(np.float64)
         before, node = known[Parent("before", i)], self._nodes["change", i]
-        if scheme.regressions and scheme.regressions[i] is not None:
+        if scheme.regressions[i] is not None:
             cut = scheme.cut(node)
             assert cut is not None
             moved = expected_change(scheme, i, known) + cut.draw(self._codes(node), self._rng)
@@ -160,7 +164,7 @@ def to_trajectories(
     """`count` people as a data set that belongs to nobody; propensities are not synthesized."""
     from tacit.data.trajectories import Trajectories
 
-    drawing, drawn = PeopleDrawing(scheme, laws, count, seed), list[dict[str, Any]]()
+    drawing, drawn = PeopleDrawing(scheme, laws, count, seed, whole=whole), list[dict[str, Any]]()
     while len(drawing.people) and len(drawn) < scheme.most:
         drawn.append(drawing.visit(len(drawn)))
     owner = np.concatenate([one["owner"] for one in drawn])
@@ -171,7 +175,7 @@ def to_trajectories(
     for name in ("seen", "done"):
         columns[name] = [np.concatenate(parts)[order] for parts in zip(*(one[name] for one in drawn), strict=True)]
     observations = _numbers(spec.observation, scheme.seen, columns["seen"])
-    last = columns["ending"] != 0
+    last = (columns["ending"] != GOES_ON) | np.append(np.diff(columns["owner"]) != 0, True)
     following = np.roll(observations, -1, axis=0)
     following[last] = observations[last]
     rows = np.flatnonzero(~last | columns["over"] | whole)

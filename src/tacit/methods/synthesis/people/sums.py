@@ -232,7 +232,7 @@ def codes_of(scheme: Scheme, visits: CutVisits, known: State, node: Node) -> tup
         here, values = np.flatnonzero(~visits.begins & ~np.isnan(visits.seen[i])), visits.seen[i]
     elif role == "change":
         here, values = changes_of(scheme, visits, known, i), visits.seen[i]
-        if scheme.regressions and scheme.regressions[i] is not None:
+        if scheme.regressions[i] is not None:
             part = {parent: value[here] for parent, value in known.items()}
             values = np.zeros(len(every))
             values[here] = _change(scheme, i, part) - expected_change(scheme, i, part)
