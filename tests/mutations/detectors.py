@@ -27,6 +27,7 @@ from learning_detectors import LEARNING_DETECTORS
 from ledger_detectors import LEDGER_DETECTORS
 from online_detectors import correlated_noise_law, neighbours_of_meetings
 from paper_detectors import PAPER_DETECTORS
+from people_detectors import PEOPLE_DETECTORS
 from removal_detectors import REMOVAL_DETECTORS
 from round_detectors import ROUND_DETECTORS
 from scipy import stats
@@ -379,6 +380,7 @@ DETECTORS: Sequence[Callable[[Path], None]] = (
     *LEARNING_DETECTORS,
     *TIE_DETECTORS,
     *FIGURE_DETECTORS,
+    *PEOPLE_DETECTORS,
     *LEDGER_DETECTORS,
     *REMOVAL_DETECTORS,
     *PAPER_DETECTORS,

@@ -19,6 +19,7 @@ import ledger_mutations
 import numpy as np
 import online_mutations
 import paper_mutations
+import people_mutations
 import pytest
 import removal_mutations
 import round_mutations
@@ -378,5 +379,8 @@ MUTATIONS = (
     ),
     *(Mutation(*mutation) for mutation in round_mutations.ROUNDS),
     *(Mutation(*mutation) for mutation in improvement_mutations.IMPROVEMENTS),
-    *(Mutation(*mutation) for mutation in (*figure_mutations.FIGURES, *gaussian_mutations.GAUSSIANS)),
+    *(
+        Mutation(*mutation)
+        for mutation in (*figure_mutations.FIGURES, *gaussian_mutations.GAUSSIANS, *people_mutations.PEOPLE)
+    ),
 )
