@@ -220,8 +220,8 @@ def test_the_whole_source_was_read() -> None:
 
 MOST = {
     "files": 392,
-    "lines": 84_320,
-    "functions": 4_919,
+    "lines": 84_408,
+    "functions": 4_922,
     "private functions of at most three lines used once": 18,
     "class names defined more than once": 1,
     "docstring lines on names that are not public": 658,

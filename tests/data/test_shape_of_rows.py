@@ -42,6 +42,7 @@ def episodes() -> Trajectories:
         episode_ids=number,
         spec=SPEC,
         simulated=True,
+        copied_ends=True,
     )
 
 

@@ -10,7 +10,6 @@ import pytest
 
 from tacit.methods.synthesis.people import algorithm, sums
 from tacit.methods.synthesis.people.scheme import ONCE, Scheme
-from tacit.methods.synthesis.people.visits import cut_visits
 
 Plant = Callable[[pytest.MonkeyPatch], None]
 
@@ -27,7 +26,7 @@ def visits_without_weight(patch: pytest.MonkeyPatch) -> None:
 
     def plain(self: Any, rows: Any, state: None) -> Any:
         vectors, begin = real(self, rows, state), once_cells(self.scheme)
-        count = cut_visits(rows, self.scheme.seen, self.scheme.done, self.scheme.most).count
+        count = self.scheme.visits_of(rows).count
         vectors[:, begin:] *= np.sqrt(np.maximum(count, 1))[:, None]
         return vectors
 

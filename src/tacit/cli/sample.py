@@ -13,7 +13,7 @@ import numpy as np
 from tacit import hub, plain_files
 from tacit.cli.console import progress, say
 from tacit.cli.declarations import Sample
-from tacit.data.trajectories import Trajectories
+from tacit.data.trajectories import Trajectories, how_read, owners_of
 from tacit.errors import FileError
 from tacit.methods.synthesis.discretisation import to_trajectories as single_steps
 from tacit.parallel import parallel_map
@@ -60,9 +60,10 @@ def sample(command: Sample) -> None:
             remedy="draw days with `tacit generate`" if moves else "play the policy with `tacit play`",
         )
     what = sample_kind(release.value)
-    if command.transitions and what != "trajectories":
+    if command.transitions and not hasattr(release.value, "sample_trajectories"):
         expected = "it with a model of trajectories, of which it draws single steps"
-        remedy = "leave --transitions out: this model draws transitions anyway"
+        draws = "transitions anyway" if what == "rows" else "whole people"
+        remedy = f"leave --transitions out: this model draws {draws}"
         raise option_error("sample", "--transitions has no meaning here", expected, remedy)
     drawn = "transitions" if command.transitions else what
     require_format(form, command.shape, command.count, drawn, "sample")
@@ -117,10 +118,9 @@ def join_parts(parts: Sequence[Trajectories]) -> Trajectories:
     blocks, first = [], 0
     for part in parts:
         count = part.counts()["episodes"]
-        owner = first + np.repeat(np.arange(count), np.diff(part.episodes))
-        steps = part.unit_kind == "transition"
-        blocks.append(
-            {**part.spec.raw(part.columns), "unit_ids": ":transition" if steps else owner, "episode_ids": owner}
-        )
+        episodes = first + np.repeat(np.arange(count), np.diff(part.episodes))
+        owners = ":transition" if part.unit_kind == "transition" else first + owners_of(part)
+        blocks.append({**part.spec.raw(part.columns), "unit_ids": owners, "episode_ids": episodes})
         first += count
-    return Trajectories.from_blocks(blocks, spec=parts[0].spec, simulated=True)
+    copied = how_read(parts[0])["copied_ends"]
+    return Trajectories.from_blocks(blocks, spec=parts[0].spec, simulated=True, copied_ends=copied)

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import math
 import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -249,13 +250,15 @@ def _drop_copies(records: StoredRecords) -> StoredRecords:
     now, following = (_as_matrix(columns[name]) for name in ("observations", "next_observations"))
     kept = ~(columns["truncations"] & (now == following).all(axis=1))
     owners, episodes = records.owners[kept], records.episodes_of(slice(0, rows))[kept]
-    starts = (np.append(np.flatnonzero(np.diff(ids, prepend=-1)), len(ids)) for ids in (owners, episodes))
+    left = {name: np.asarray(column)[kept] for name, column in columns.items()}
+    last = np.append(np.diff(episodes) != 0, True)[: len(episodes)]
+    left["truncations"] = left["truncations"] | (last & ~left["terminations"])
     return dataclasses.replace(
         records,
-        columns={name: np.asarray(column)[kept] for name, column in columns.items()},
-        order=np.arange(len(owners)),
-        offsets=next(starts),
-        episodes=next(starts),
+        columns=left,
+        order=np.argsort(owners, kind="stable"),
+        offsets=np.append(0, np.cumsum(np.unique(owners, return_counts=True)[1])),
+        episodes=np.append(np.flatnonzero(np.diff(episodes, prepend=-1)), len(episodes)),
         copied_ends=False,
     )
 
@@ -281,7 +284,7 @@ def _json(certificate: Mapping[str, Any], method: str) -> Mapping[str, Any]:
 
 def _groups(records: StoredRecords) -> Iterator[slice]:
     rows = len(records.order)
-    return (slice(start, min(start + GROUP, rows)) for start in range(0, rows, GROUP))
+    return (slice(start, min(start + GROUP, rows)) for start in range(0, max(rows, 1), GROUP))
 
 
 def _table(records: StoredRecords, data: TrajectoriesLike, rows: slice, described: str, shape: RowsShape) -> Any:
@@ -291,7 +294,7 @@ def _table(records: StoredRecords, data: TrajectoriesLike, rows: slice, describe
     if records.owner != "transition":
         episode = records.episodes_of(rows)
         arrays |= {"episode": episode, "step": np.arange(rows.start, rows.stop) - records.episodes[episode]}
-    if len(records.offsets) < len(records.episodes):
+    if len(records.offsets) < len(records.episodes) or (visits and records.owner != "transition"):
         arrays["unit"] = records.owners[rows]
     fields = Fields.of(data.spec)
     columns = {field: np.asarray(column[rows]) for field, column in records.columns.items()}
@@ -300,16 +303,19 @@ def _table(records: StoredRecords, data: TrajectoriesLike, rows: slice, describe
             arrays |= zip(names, _cells(data.spec.spaces.get(field), columns[field]), strict=True)
     table = pa.table(arrays)
     if visits and records.owner != "transition":  # a row by itself is one visit
-        table = _add_last_visits(table, columns, chain_ends(records)[rows], fields, data.spec)
+        table = _add_last_visits(table, columns, chain_ends(records)[rows], fields, data.spec, records.copied_ends)
     return table.replace_schema_metadata({KEY: described})
 
 
-def _add_last_visits(table: Any, columns: Mapping[str, Array], ends: Array, fields: Fields, spec: PublicSpec) -> Any:
+def _add_last_visits(
+    table: Any, columns: Mapping[str, Array], ends: Array, fields: Fields, spec: PublicSpec, copied_ends: bool
+) -> Any:
     """A visit more after each chain that does not terminate: what was observed then, and nothing that was done."""
     import pyarrow as pa
 
     now, following = (_as_matrix(columns[name]) for name in ("observations", "next_observations"))
-    left = ends & ~columns["terminations"] & (now != following).any(axis=1)  # else it was a visit's own copy
+    copies = columns["truncations"] & (now == following).all(axis=1) & copied_ends  # which are last visits themselves
+    left = ends & ~columns["terminations"] & ~copies
     last = np.flatnonzero(left)
     if not len(last):
         return table
@@ -353,7 +359,7 @@ def _decode_labels(table: Any) -> Any:
 
 
 def _as_matrix(column: Array) -> Array:
-    return np.asarray(column).reshape(len(column), -1)
+    return np.asarray(column).reshape(len(column), math.prod(column.shape[1:]))
 
 
 def _scatter(column: Array, place: Array, rows: int) -> Array:

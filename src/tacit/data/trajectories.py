@@ -96,7 +96,7 @@ class Trajectories:
                 alone: different units ("exact", which certificates say) or one ("folded"). None refuses them.
             simulated: see the class.
             copied_ends: whether the row that cuts an episode has its own observation as the next one, since nothing was
-                seen after it; methods that learn single steps then refuse these records.
+                seen after it; synthesis of single steps then refuses these records.
             store: a folder; the columns are written there in the native format and mapped, not held in memory.
 
         Raises:
@@ -336,7 +336,8 @@ class Trajectories:
             rows = np.sort(records.order[begin:end])
             part: dict[str, Any] = {name: np.asarray(column)[rows] for name, column in columns.items()}
             part["episode_ids"] = np.searchsorted(records.episodes, rows, side="right")
-            units.append(self.from_arrays(**part, unit_ids=":episode", spec=self.spec, simulated=self.simulated))
+            said: dict[str, Any] = {"simulated": self.simulated, "copied_ends": records.copied_ends}
+            units.append(self.from_arrays(**part, unit_ids=":episode", spec=self.spec, **said))
         return units
 
     def require_several_units(self) -> None:
@@ -464,6 +465,15 @@ def copied_ends_error(where: str) -> DataError:
 def how_read(data: Trajectories) -> dict[str, Any]:
     """What is public of how the records were read (`StoredRecords.unit_metadata`)."""
     return data._records.unit_metadata
+
+
+def owners_of(data: Trajectories) -> NDArray[np.int64]:
+    """The unit of each row [T] of records that may be seen, from 0.
+
+    Raises:
+        SealedError: the records are sealed in a vault.
+    """
+    return data._records.owners if data.columns else np.zeros(0, np.int64)
 
 
 def receipt_of(data: Trajectories) -> dict[str, Any] | None:

@@ -281,6 +281,10 @@ ROWS_OF_PEOPLE = (
     "differs from the share of rows in the records where some people have many more than others. Where one row is "
     "protected, and not a person, the two are the same."
 )
+WHOLE_PEOPLE = (
+    "Whole people were drawn, each with as many rows as people have, up to a public number: a share of synthetic rows "
+    "stands for a share of rows, in which who has many rows counts for more."
+)
 ROWS_OF_ROWS = (
     "Every row of the records counts alike, up to a public number of rows of one person: a share of synthetic rows is "
     "a share of rows, in which who has many rows counts for more."
@@ -289,7 +293,9 @@ ROWS_OF_ROWS = (
 
 def describe_weights(plan: Mapping[str, Any]) -> str:
     """Of whom or what a share of synthetic rows is a share, by the public fields of their plan."""
-    return ROWS_OF_ROWS if plan.get("weigh") == "rows" or "most" in plan else ROWS_OF_PEOPLE  # or whole people
+    if "most" in plan:
+        return WHOLE_PEOPLE
+    return ROWS_OF_ROWS if plan.get("weigh") == "rows" else ROWS_OF_PEOPLE
 
 
 ROLES = {"upper_bound": "certified upper bound", "check": "independent check"}

@@ -134,7 +134,7 @@ def _geojson(path: Path, names: Sequence[str], position: tuple[str, str]) -> dic
             ]
             cells = [row[name] for row in rows for name in names if row.get(name) is not None]
             whole = shape["type"] in ("Point", "LineString") and not any(isinstance(c, (list, dict)) for c in cells)
-        except (LookupError, TypeError, ValueError, AttributeError):
+        except (LookupError, TypeError, ValueError, AttributeError, OverflowError):
             whole, rows = False, []
         if not whole:
             what = "the feature is neither a Point nor a LineString with coordTimes, a time for each of its points"

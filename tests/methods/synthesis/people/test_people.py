@@ -104,7 +104,8 @@ def padded(columns: dict[str, Any], most: int) -> dict[str, Any]:
 
 def released(rows: dict[str, Any], plan: PeoplePlan) -> Scheme:
     """The scheme of exact sums."""
-    scheme = read_densities(plan.scheme, NumberShares(plan.scheme)(rows, None).sum(axis=0), 0.0)[0]
+    scheme = dataclasses.replace(plan.scheme, copied_ends=True)
+    scheme = read_densities(scheme, NumberShares(scheme)(rows, None).sum(axis=0), 0.0)[0]
     scheme = solve_regressions(scheme, ChangeMoments(scheme)(rows, None).sum(axis=0), 0.0)
     return scheme.with_nodes(10_000.0, 5.0, 10.0)
 
@@ -125,7 +126,7 @@ def test_no_vector_of_a_unit_is_longer_than_its_bound() -> None:
     bounds = {part.name: part.clip_norm for part in plan.parts()}
     assert bounds == {HISTOGRAMS: 2.0, REGRESSION: 1.0, TABLES: (5 + 3 * 7) ** 0.5}
     for name, work in ((HISTOGRAMS, NumberShares), (REGRESSION, ChangeMoments), (TABLES, VisitTables)):
-        vectors = work(plan.scheme if name == HISTOGRAMS else scheme)(rows, None)
+        vectors = work(scheme)(rows, None)
         norms = np.linalg.norm(vectors, axis=1)
         assert norms.max() <= bounds[name] * (1 + 1e-9)
         assert norms.max() > 0.5 * bounds[name]

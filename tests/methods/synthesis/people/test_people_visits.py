@@ -46,8 +46,16 @@ def rows(*units: list[list[tuple[float | None, float | None, bool, bool]]]) -> d
     return columns
 
 
-def cut(*units: list[list[tuple[float | None, float | None, bool, bool]]], most: int = 64) -> CutVisits:
-    return cut_visits(rows(*units), list_variables(SPEC.observation, None), list_variables(SPEC.action, None), most)
+def cut(
+    *units: list[list[tuple[float | None, float | None, bool, bool]]], most: int = 64, copies: bool = True
+) -> CutVisits:
+    return cut_visits(
+        rows(*units),
+        list_variables(SPEC.observation, None),
+        list_variables(SPEC.action, None),
+        most,
+        copied_ends=copies,
+    )
 
 
 def test_a_step_more_is_seen_where_an_episode_is_cut_and_none_where_it_terminates_or_is_a_copy() -> None:
@@ -78,6 +86,11 @@ def test_a_unit_may_begin_again_and_knows_nothing_of_its_episode_before() -> Non
     assert before[[1, 2, 4]].tolist() == [60, 60, 90]
 
 
+def test_a_step_that_leads_nowhere_is_no_copy_unless_records_have_copies() -> None:
+    assert cut([[(80, 80, False, True)]], copies=False).seen[1].tolist() == [80, 80]
+    assert cut([[(80, 80, False, True)]]).seen[1].tolist() == [80]
+
+
 def test_no_more_than_so_many_visits_count() -> None:
     visits = cut([[(60, 62, False, False), (62, 64, False, True)]], [[(70, 72, False, True)]], most=2)
     assert visits.seen[1].tolist() == [60, 62, 70, 72]
@@ -89,7 +102,9 @@ def test_what_is_not_there_is_not_read() -> None:
     padded = cut([[(60, 62, False, True)]], [[(70, 72, False, False), (72, 74, False, True)]])
     assert padded.owner.tolist() == [0, 0, 1, 1, 1]
     empty = {name: column[:, :0] for name, column in rows([[(60, 62, False, True)]]).items()}
-    nobody = cut_visits(empty, list_variables(SPEC.observation, None), list_variables(SPEC.action, None), 64)
+    nobody = cut_visits(
+        empty, list_variables(SPEC.observation, None), list_variables(SPEC.action, None), 64, copied_ends=False
+    )
     assert nobody.count.tolist() == [0]
 
 

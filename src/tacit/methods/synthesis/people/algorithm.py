@@ -11,6 +11,7 @@ Input: rows of people behind a vault, a calibrated plan (shares of mu^2, at most
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -39,6 +40,7 @@ from tacit.privacy.mechanisms.base import Contribution
 from tacit.privacy.vault.base import exhausted_error
 from tacit.privacy.vault.vault import Vault
 from tacit.serialization import from_json, to_json
+from tacit.validation import require_whole
 
 if TYPE_CHECKING:
     from tacit.data.trajectories import Trajectories
@@ -54,13 +56,11 @@ class PeopleSynthesizer:
         plan: the public parameters that they were made with.
         scheme: what is drawn in which order, given what, with the released densities and regressions.
         laws: of each node of the scheme, its law in each cell of its parents, [cells, values].
-        whole: whether something is done in a last visit too, as in records that were read with --next.
     """
 
     plan: PeoplePlan
     scheme: Scheme
     laws: tuple[Floats, ...]
-    whole: bool = False
     draws_trajectories: ClassVar[bool] = True
 
     def __repr__(self) -> str:
@@ -72,12 +72,16 @@ class PeopleSynthesizer:
         Args:
             count: how many people; who would have a single visit and no step has no row.
             seed: of the drawing; public, since it is post-processing.
+
+        Raises:
+            PlanError: there is nobody to draw.
         """
-        return sampling.to_trajectories(self.plan.spec, self.scheme, self.laws, count, seed=seed, whole=self.whole)
+        require_whole(count=count)
+        return sampling.to_trajectories(self.plan.spec, self.scheme, self.laws, count, seed=seed)
 
     def to_json(self) -> dict[str, Any]:
         """What `arrays` and the plan do not hold."""
-        return {"plan": type(self.plan).__name__, "scheme": to_json(self.scheme), "whole": self.whole}
+        return {"plan": type(self.plan).__name__, "scheme": to_json(self.scheme)}
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         """All laws, by the place of their node."""
@@ -94,7 +98,7 @@ class PeopleSynthesizer:
         """
         scheme = from_json(Scheme, fields["scheme"])
         laws = tuple(np.asarray(arrays[f"law.{i}"], np.float64) for i in range(len(scheme.nodes)))
-        made = cls(load_class("plan", fields["plan"]).from_json(plan), scheme, laws, bool(fields["whole"]))
+        made = cls(load_class("plan", fields["plan"]).from_json(plan), scheme, laws)
         shapes = [(int(np.prod(scheme.shape(node))), scheme.size(node)) for node in scheme.nodes]
         if [law.shape for law in laws] != shapes or not all(np.allclose(law.sum(axis=1), 1) for law in laws):
             raise ValueError("laws of another scheme")
@@ -133,7 +137,8 @@ def fit(
             progress(list(parts).index(name) + 1, len(parts))
         return mean * parts[name].divisor(vault.unit)
 
-    scheme, deviation = plan.scheme, {name: part.noise_scale for name, part in parts.items()}
+    scheme = dataclasses.replace(plan.scheme, copied_ends=vault.copied_ends)
+    deviation = {name: part.noise_scale for name, part in parts.items()}
     sums = release(HISTOGRAMS, NumberShares(scheme))
     scheme, units = read_densities(scheme, sums, deviation[HISTOGRAMS])
     sums = release(REGRESSION, ChangeMoments(scheme)) if REGRESSION in parts else np.zeros(0)
@@ -150,5 +155,5 @@ def fit(
             continue
         ordinal = [scheme.is_ordinal(parent) for parent in node.parents]
         laws.append(estimate_laws(table, scheme.shape(node), deviation[TABLES], ordinal))
-    people = PeopleSynthesizer(plan, scheme, tuple(laws), whole=vault.copied_ends)
+    people = PeopleSynthesizer(plan, scheme, tuple(laws))
     return vault.release(run, people, label=plan.label())

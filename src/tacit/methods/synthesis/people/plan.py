@@ -57,7 +57,7 @@ class PeoplePlan(SynthesisPlan):
         seen = list_variables(self.spec.observation, self.spec.difference)
         done = list_variables(self.spec.action, None)
         low, high = self.spec.reward.low[0], self.spec.reward.high[0]
-        return Scheme(seen, done, (low, high), self.most, self.spec.terminals)
+        return Scheme(seen, done, (low, high), self.spec.reward.whole[0], self.most, self.spec.terminals)
 
     def parts(self) -> tuple[PoissonSum, ...]:
         """The only touch of private rows: a noisy sum each over everybody."""

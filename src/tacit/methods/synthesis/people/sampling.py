@@ -28,15 +28,14 @@ _UNKNOWN: tuple[ParentKind, ...] = ("static", "now", "before", "earlier")
 class PeopleDrawing:
     """Everybody's visits so far: a column of each variable, a visit at a time."""
 
-    def __init__(self, scheme: Scheme, laws: Sequence[Floats], count: int, seed: int, *, whole: bool) -> None:
-        self._whole = whole
+    def __init__(self, scheme: Scheme, laws: Sequence[Floats], count: int, seed: int) -> None:
         self._scheme, self._laws, self._rng = (
             scheme,
             dict(zip(scheme.nodes, laws, strict=True)),
             np.random.default_rng(seed),
         )
         self._nodes = {(node.role, node.index): node for node in scheme.nodes}
-        self.people = np.arange(count)
+        self.people, self._begins = np.arange(count), np.ones(count, np.bool_)
         self._known = self._nothing(count)
         for node in scheme.nodes:
             if node.role == "static":
@@ -83,12 +82,13 @@ class PeopleDrawing:
         cut = scheme.cut(reward_node)
         assert cut is not None
         reward = np.clip(cut.draw(self._codes(reward_node), self._rng), low, high)
+        reward = np.rint(reward) if scheme.whole_reward else reward
         ending = self._end(number)
         over = np.zeros(count, np.bool_)
         if scheme.terminals:
             over = (self._codes(self._nodes["terminal", 0]) == 1) & (ending != GOES_ON)
-        if not self._whole:  # whose only visit it is, and who did not terminate, would have no step
-            alone = np.isnan(known[Parent("last", 0)]) & (ending != GOES_ON)
+        if not scheme.copied_ends:  # whose only visit it is, and who did not terminate, would have no step
+            alone = self._begins & (ending != GOES_ON)
             over, ending = (over | alone, ending) if scheme.terminals else (over, np.where(alone, GOES_ON, ending))
         seen = [
             known[Parent("static", i)]
@@ -103,14 +103,14 @@ class PeopleDrawing:
 
     def _see(self, i: int, one: Variable) -> None:
         """The value of one variable in this visit."""
-        scheme, known, begins = self._scheme, self._known, np.isnan(self._known[Parent("last", 0)])
-        if one.duration:
-            gap = self._value(self._nodes["duration", i])
-            known[Parent("now", i)] = np.where(begins, np.nan, gap)
-            return
-        missing = np.zeros(len(self.people))
+        scheme, known, missing = self._scheme, self._known, np.zeros(len(self.people))
         if ("missing", i) in self._nodes:
             missing = self._codes(self._nodes["missing", i]).astype(np.float64)
+        if one.duration:
+            gap = self._value(self._nodes["duration", i])
+            known[Parent("now", i)] = np.where(self._begins, np.clip(0.0, one.low, one.high), gap)
+            known[Parent("missing", i)] = missing
+            return
         before, node = known[Parent("before", i)], self._nodes["change", i]
         if scheme.regressions[i] is not None:
             cut = scheme.cut(node)
@@ -142,15 +142,15 @@ class PeopleDrawing:
     def _go_on(self, ending: Integers) -> None:
         """Keep those who do not stop; what was known of an episode ends with it."""
         stay = ending != STOPS
-        self.people = self.people[stay]
+        self.people, self._begins = self.people[stay], ending[stay] == BEGINS_AGAIN
         known = {parent: values[stay] for parent, values in self._known.items()}
-        fresh, new = self._nothing(len(self.people)), ending[stay] == BEGINS_AGAIN
+        fresh, new = self._nothing(len(self.people)), self._begins
         for i in range(len(self._scheme.seen)):
             now, before = known[Parent("now", i)], known[Parent("before", i)]
             known[Parent("earlier", i)] = np.where(np.isnan(before), now, before)
             known[Parent("before", i)], known[Parent("missed", i)] = now, known[Parent("missing", i)]
         for i in range(len(self._scheme.done)):
-            known[Parent("last", i)] = np.nan_to_num(known[Parent("action", i)], nan=-1.0)
+            known[Parent("last", i)] = known[Parent("action", i)]
         kept = {parent for parent in known if parent.kind == "static"}
         self._known = {
             parent: values if parent in kept else np.where(new, fresh[parent], values)
@@ -158,13 +158,11 @@ class PeopleDrawing:
         }
 
 
-def to_trajectories(
-    spec: PublicSpec, scheme: Scheme, laws: Sequence[Floats], count: int, *, seed: int, whole: bool
-) -> Trajectories:
+def to_trajectories(spec: PublicSpec, scheme: Scheme, laws: Sequence[Floats], count: int, *, seed: int) -> Trajectories:
     """`count` people as a data set that belongs to nobody; propensities are not synthesized."""
     from tacit.data.trajectories import Trajectories
 
-    drawing, drawn = PeopleDrawing(scheme, laws, count, seed, whole=whole), list[dict[str, Any]]()
+    drawing, drawn = PeopleDrawing(scheme, laws, count, seed), list[dict[str, Any]]()
     while len(drawing.people) and len(drawn) < scheme.most:
         drawn.append(drawing.visit(len(drawn)))
     owner = np.concatenate([one["owner"] for one in drawn])
@@ -178,7 +176,7 @@ def to_trajectories(
     last = (columns["ending"] != GOES_ON) | np.append(np.diff(columns["owner"]) != 0, True)
     following = np.roll(observations, -1, axis=0)
     following[last] = observations[last]
-    rows = np.flatnonzero(~last | columns["over"] | whole)
+    rows = np.flatnonzero(~last | columns["over"] | scheme.copied_ends)
     episodes = np.cumsum(np.append(0, last[:-1]))
     records: dict[str, Any] = {
         "observations": observations,
@@ -188,15 +186,16 @@ def to_trajectories(
         "terminations": columns["over"],
         "truncations": last & ~columns["over"],
     }
-    if not whole:  # the last step leads to the last visit
+    if not scheme.copied_ends:  # the last step leads to the last visit
         records["truncations"] = np.roll(last & ~columns["over"], -1) & ~last
+    raw: dict[str, Any] = {**spec.raw({name: column[rows] for name, column in records.items()})}
     return Trajectories.from_arrays(
-        **{name: column[rows] for name, column in records.items()},
+        **raw,
         unit_ids=columns["owner"][rows],
         episode_ids=episodes[rows],
         spec=dataclasses.replace(spec, propensities=False),
         simulated=True,
-        copied_ends=whole,
+        copied_ends=scheme.copied_ends,
     )
 
 

@@ -14,13 +14,13 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tacit.methods.synthesis.people.densities import Cut, Density, Normal, quantile_cut
-from tacit.methods.synthesis.people.visits import Variable
+from tacit.methods.synthesis.people.visits import CutVisits, Variable, cut_visits
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -31,6 +31,8 @@ ONCE: frozenset[Role] = frozenset({"static", "visits", "first"})
 LEVELS = (4, 8, 16)
 """Parts that a number as a parent is cut into, from coarse to fine."""
 TOLD = 2.0
+FEW = 16
+"""Labels up to which a category has a say in the expected change of a number."""
 LARGEST_CHANGE = 3.0
 """Typical steps that a change is clipped to where its expectation is learned."""
 OWN, OWN_REWARD, OWN_DURATION = 12, 24, 10
@@ -81,8 +83,10 @@ class Scheme:
     Args:
         seen, done: the observed variables and the actions.
         reward: bounds of the reward.
+        whole_reward: whether it is a whole number.
         most: L, visits of a unit at most.
         terminals: whether episodes can terminate.
+        copied_ends: whether a row that cuts an episode is its last visit, and its next observation its own.
         densities: of each observed variable, each action and the reward; None of categories.
         regressions: of each observed variable; None of those whose changes are not modelled.
         nodes: what is drawn, in order.
@@ -91,8 +95,10 @@ class Scheme:
     seen: tuple[Variable, ...]
     done: tuple[Variable, ...]
     reward: tuple[float, float]
+    whole_reward: bool
     most: int
     terminals: bool
+    copied_ends: bool = False
     densities: tuple[Density | None, ...] = ()
     regressions: tuple[ChangeModel | None, ...] = ()
     nodes: tuple[Node, ...] = ()
@@ -102,7 +108,11 @@ class Scheme:
         """(place, low, high, whole) of each variable that has a histogram."""
         variables = (*self.seen, *self.done)
         found = [(i, one.low, one.high, one.whole) for i, one in enumerate(variables) if not one.labels]
-        return (*found, (len(variables), *self.reward, False))
+        return (*found, (len(variables), *self.reward, self.whole_reward))
+
+    def visits_of(self, rows: Mapping[str, NDArray[Any]]) -> CutVisits:
+        """The first visits of padded rows, each column [U, L, ...] with `mask` and `starts` [U, L]."""
+        return cut_visits(rows, self.seen, self.done, self.most, copied_ends=self.copied_ends)
 
     @property
     def changing(self) -> tuple[int, ...]:
@@ -233,6 +243,8 @@ def default_nodes(scheme: Scheme) -> Iterator[Node]:
         others = [Parent("now", moving[j - 1])] if j else []
         yield Node("first", i, (*about, *others, *about_labels))
     for i in (i for i, one in enumerate(seen) if one.duration):
+        if seen[i].flag:
+            yield Node("missing", i, (Parent("missed", i),))
         yield Node("duration", i, (*(Parent("before", i, whole) for i in main[:1]), *last))
     for i in moving:
         missed = (Parent("missed", i),) if seen[i].flag else ()
@@ -263,9 +275,9 @@ def features(scheme: Scheme, target: int, state: State) -> Floats:
     columns = [np.ones(len(own)), own, trend]
     one = scheme.done[0]
     last = state[Parent("last", 0)]
-    acts = [(last == label).astype(np.float64) for label in range(one.labels)] if one.labels else []
+    acts = [(last == label).astype(np.float64) for label in range(one.labels)] if one.labels <= FEW else []
     columns += [*acts, *(act * own for act in acts)]
-    if not acts:
+    if not one.labels:
         span = one.high - one.low
         columns += [np.nan_to_num((np.clip(last, one.low, one.high) - one.low) / span * 2 - 1)]
     others = [i for i in scheme.changing if i != target]
@@ -275,7 +287,7 @@ def features(scheme: Scheme, target: int, state: State) -> Floats:
     for i, variable in enumerate(scheme.seen):
         if variable.duration:
             columns.append(np.clip(np.nan_to_num(usual(i, state[Parent("now", i)])), -1, 1))
-        if variable.static:
+        if variable.static and variable.labels <= FEW:
             values = state[Parent("static", i)]
             columns += [(values == label) * 0.5 for label in range(variable.labels)] or [
                 np.nan_to_num(usual(i, values))

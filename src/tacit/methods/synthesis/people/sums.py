@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from tacit.methods.synthesis.people.densities import Density, fine_grid
 from tacit.methods.synthesis.people.scheme import ONCE, ChangeModel, Node, Parent, ParentKind, Scheme, State, features
-from tacit.methods.synthesis.people.visits import GOES_ON, CutVisits, cut_visits
+from tacit.methods.synthesis.people.visits import GOES_ON, CutVisits
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -30,6 +30,8 @@ Rows = Mapping[str, NDArray[Any]]
 
 LOOSE = 3.0
 """Squared norm that the tables of visits may have each, on average: a unit's visits lie in many cells."""
+AT_ONCE = 2**23
+"""Products that are held at a time, at most."""
 RIDGE = 0.6
 LEAST_SPREAD = 0.003
 """Of a residual's variance, as a share of the largest change's square."""
@@ -43,7 +45,7 @@ class NumberShares:
 
     def __call__(self, rows: Rows, state: None) -> Floats:
         """[U, cells of all grids]."""
-        visits, scheme = cut_visits(rows, self.scheme.seen, self.scheme.done, self.scheme.most), self.scheme
+        visits, scheme = self.scheme.visits_of(rows), self.scheme
         values = (*visits.seen, *visits.done, visits.reward)
         blocks = []
         for place, low, high, whole in scheme.numbers:
@@ -80,7 +82,7 @@ class ChangeMoments:
 
     def __call__(self, rows: Rows, state: None) -> Floats:
         """[U, upper triangles of all targets]; what lies off the diagonal is times sqrt(2)."""
-        visits = cut_visits(rows, self.scheme.seen, self.scheme.done, self.scheme.most)
+        visits = self.scheme.visits_of(rows)
         known, blocks = state_of(self.scheme, visits), []
         for target in self.scheme.changing:
             here = changes_of(self.scheme, visits, known, target)
@@ -88,10 +90,14 @@ class ChangeMoments:
             change = _change(self.scheme, target, part) / self.scheme.change_scale(target)
             z = np.ascontiguousarray(np.column_stack([features(self.scheme, target, part), np.clip(change, -1, 1)]).T)
             i, j = np.triu_indices(len(z))
-            total = np.zeros((visits.units, len(i)))
-            owners, starts = np.unique(visits.owner[here], return_index=True)
-            if len(owners):
-                total[owners] = np.add.reduceat(z[i] * z[j], starts, axis=1).T
+            total, owner = np.zeros((visits.units, len(i))), visits.owner[here]
+            several = max(1, AT_ONCE // (len(i) * self.scheme.most))  # units, whatever they have
+            for unit in range(0, visits.units, several):
+                begin, end = np.searchsorted(owner, (unit, unit + several))
+                owners, starts = np.unique(owner[begin:end], return_index=True)
+                if len(owners):
+                    block = z[:, begin:end]
+                    total[owners] = np.add.reduceat(block[i] * block[j], starts, axis=1).T
             total *= np.where(i == j, 1.0, np.sqrt(2.0))
             norms = np.linalg.norm(total, axis=1, keepdims=True)
             blocks.append(total / np.where(norms > 0, norms, 1.0))
@@ -127,7 +133,7 @@ class VisitTables:
 
     def __call__(self, rows: Rows, state: None) -> Floats:
         """[U, cells of all tables]."""
-        visits = cut_visits(rows, self.scheme.seen, self.scheme.done, self.scheme.most)
+        visits = self.scheme.visits_of(rows)
         known, weight = state_of(self.scheme, visits), 1 / np.sqrt(np.maximum(visits.count, 1))
         owners, places, weights, begin, room, several = [], [], [], 0, 0, 0
         for node in sorted(self.scheme.nodes, key=lambda node: node.role not in ONCE):  # as they are in the scheme
@@ -200,7 +206,8 @@ def expected_change(scheme: Scheme, i: int, known: State) -> Floats:
     """The expected change of a straightened number."""
     regression = scheme.regressions[i]
     assert regression is not None
-    return np.asarray(features(scheme, i, known) @ np.asarray(regression.weights) * regression.scale)
+    # row by row, so that nobody's residual depends on who else is there, not even in its last bit
+    return np.asarray((features(scheme, i, known) * np.asarray(regression.weights)).sum(axis=1) * regression.scale)
 
 
 def count_features(scheme: Scheme, target: int) -> int:

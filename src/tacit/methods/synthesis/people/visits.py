@@ -160,7 +160,12 @@ class CutVisits:
 
 
 def cut_visits(
-    rows: Mapping[str, Array], seen: tuple[Variable, ...], done: tuple[Variable, ...], most: int
+    rows: Mapping[str, Array],
+    seen: tuple[Variable, ...],
+    done: tuple[Variable, ...],
+    most: int,
+    *,
+    copied_ends: bool,
 ) -> CutVisits:
     """The first visits, so many at most, of padded rows, each column [U, L, ...] with `mask` and `starts` [U, L]."""
     mask = np.asarray(rows["mask"], np.bool_)
@@ -172,7 +177,7 @@ def cut_visits(
     widths = {name: math.prod(column.shape[1:]) for name, column in flat.items()}
     wide = {name: flat[name].reshape(count, widths[name]) for name in ("observations", "next_observations", "actions")}
     now, following = wide["observations"], wide["next_observations"]
-    copied = flat["truncations"].astype(np.bool_) & (now == following).all(axis=1)
+    copied = flat["truncations"].astype(np.bool_) & (now == following).all(axis=1) & copied_ends
     more = last & ~flat["terminations"].astype(np.bool_) & ~copied  # one was seen after the last step
     index = np.repeat(np.arange(count), 1 + more)
     number = np.arange(len(index)) - np.searchsorted(owner[index], owner[index])
