@@ -219,7 +219,7 @@ def test_a_word_that_is_no_number_is_refused_in_words(
 
 def test_an_option_that_stands_twice_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["data", "import", "a.csv", "--out", "b", "--column", "a=b", "--column", "c=d"]) == 2
-    assert "--column stands twice; expected each option once; keep one of them" in capsys.readouterr().err
+    assert "--column stands twice; expected each option once; write all values after one --column" in capsys.readouterr().err
     assert (
         main(["data", "import", "a.csv", "--out", "b", "--unit", "u", "--spec", "s", "--time", "a", "--time", "b"]) != 0
     )

@@ -99,10 +99,13 @@ _CONDITIONAL: dict[str, tuple[type, str]] = {
 }
 """Words of a command -> its class, and the module whose `missing_options` says what its options make necessary."""
 
-_REPEATED = {
-    f"--{field.name}" for kind in FUNCTIONS for field in dataclasses.fields(kind) if "UseAppend" in str(field.type)
+_SEVERAL = {
+    f"--{field.name.replace('_', '-')}"
+    for kind in FUNCTIONS
+    for field in dataclasses.fields(kind)
+    if "tuple" in str(field.type) and "UseAppend" not in str(field.type)
 }
-"""Options that may stand several times, with one value each; of all others the parser would keep the last."""
+"""Options that take several values after one word; of two such words the parser would keep the last."""
 _REGISTRY = ConstructorRegistry()
 _NUMBERS: dict[type, str] = {int: "a whole number", float: "a number"}
 
@@ -200,9 +203,9 @@ def _join_expressions(words: Sequence[str]) -> list[str]:
 def _parse(words: list[str]) -> object:
     """The command of these words; with --config, what its file says stands where the words say nothing."""
     flags = [word.partition("=")[0] for word in words if word.startswith("--")]
-    if twice := next((flag for flag in flags if flags.count(flag) > 1 and flag not in _REPEATED), None):
-        remedy = f"keep one of them; several values stand after one {twice}"
-        raise PlanError(f"{twice} stands twice", where="tacit", expected="each option once", remedy=remedy)
+    if twice := next((flag for flag in flags if flags.count(flag) > 1 and flag in _SEVERAL), None):
+        what, expected = f"{twice} stands twice", "each option once"
+        raise PlanError(what, where="tacit", expected=expected, remedy=f"write all values after one {twice}")
     of_study = verbs.file_command(words)
     kind, file = of_study or _CONFIGURED.get(words[0] if words else ""), find_config(words)
     if kind is not None and file is not None:
