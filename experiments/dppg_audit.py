@@ -176,6 +176,9 @@ class World:
         """R."""
         return self.users.replicates
 
+    def rehearse(self, part: Any, contribution: Any, state: Any) -> None:
+        """Nothing is tried."""
+
     def reserve(self, plan: PolicyGradientPlan) -> Any:
         """Nothing is charged."""
         self.parts = {part.name: part for part in plan.parts()}

@@ -220,7 +220,7 @@ def test_the_whole_source_was_read() -> None:
 
 MOST = {
     "files": 392,
-    "lines": 84_408,
+    "lines": 84_416,
     "functions": 4_922,
     "private functions of at most three lines used once": 18,
     "class names defined more than once": 1,

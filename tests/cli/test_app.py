@@ -159,7 +159,7 @@ def test_every_command_is_run_by_something() -> None:
     modules = (data_declarations, declarations, sharing)
     found = (value for module in modules for value in vars(module).values())
     kinds = {value for value in found if isinstance(value, type) and is_dataclass(value)}
-    assert len(kinds) == 34
+    assert len(kinds) == 35
     assert set(app.FUNCTIONS) == kinds
     for path in app.FUNCTIONS.values():
         module, _, function = path.partition(".")
@@ -219,7 +219,10 @@ def test_a_word_that_is_no_number_is_refused_in_words(
 
 def test_an_option_that_stands_twice_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["data", "import", "a.csv", "--out", "b", "--column", "a=b", "--column", "c=d"]) == 2
-    assert "--column stands twice; expected each option once; write all values after one --column" in capsys.readouterr().err
+    assert (
+        "--column stands twice; expected each option once; write all values after one --column"
+        in capsys.readouterr().err
+    )
     assert (
         main(["data", "import", "a.csv", "--out", "b", "--unit", "u", "--spec", "s", "--time", "a", "--time", "b"]) != 0
     )

@@ -459,7 +459,7 @@ def test_diagnostics_without_privacy_stay_with_the_curator(
         (("--epsilon", "-1"), "epsilon is -1.0; expected a finite number > 0"),
         (("--gamma", "1.5"), "gamma is 1.5; expected a number in [0, 1]"),
         (("--horizon", "0"), "horizon is 0; expected a whole number >= 1"),
-        (("--range", "1", "0"), "--range is (1.0, 0.0); expected two finite numbers, the lower first"),
+        (("--range", "0", "1"), "--range stands twice; expected each option once"),
         (("--level", "1"), "level is 1.0"),
         (("--overlap", "0.5"), "--overlap has no meaning here"),
         (("--overlap", "1", "--policy", "uniform"), "overlap is 1.0; expected a share of epsilon and delta"),

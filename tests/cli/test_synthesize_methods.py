@@ -35,7 +35,7 @@ FEW = ("--rows", "40")
 
 def test_every_baseline_has_its_tests() -> None:
     assert {*list_baselines()} == {*METHODS}
-    assert {*list_names("synthesize")} == {"privorl", "privorl-j", "pre-pate-gan", *METHODS}
+    assert {*list_names("synthesize")} == {"privorl", "privorl-j", "people", "pre-pate-gan", *METHODS}
 
 
 @pytest.fixture

@@ -14,11 +14,15 @@ from tests.golden import runs
 from tests.golden.runs import TRAINED, Numbers, Run
 
 from tacit import Box, Discrete, PublicSpec, Trajectories, Unit, selection, synthesis
+from tacit.data import Column
+from tacit.data.spec import space_of
 from tacit.methods.synthesis.ablations import ablation, pretrained_synthesizer, with_curiosity
 from tacit.methods.synthesis.baselines import aim, mst, pate_gan, pgm, privsyn, raking_alone
 from tacit.methods.synthesis.baselines.pate_gan import pretrain_gan
 from tacit.methods.synthesis.baselines.pate_gan_plan import GanPretraining, PateGanPlan
 from tacit.methods.synthesis.discretisation import Discretisation
+from tacit.methods.synthesis.people import PeoplePlan
+from tacit.methods.synthesis.people import fit as people_fit
 
 os.environ.setdefault("JAX_DISABLE_MOST_OPTIMIZATIONS", "1")  # programs this small cost more to compile than to run
 
@@ -195,6 +199,41 @@ def histograms_alone(folder: Path) -> Numbers:
     return {"histograms": runs.summary(value.histograms)} | runs.columns(value.sample_columns(300, seed=5))
 
 
+HISTORY = PublicSpec(
+    space_of(
+        Column("sex", "category", labels=("m", "w"), static=True),
+        Column("pulse", low=0, high=200, step=5, missing="flag"),
+        Column("gap", "duration", low=0, high=10),
+    ),
+    space_of(Column("drug", "category", labels=("none", "a"))),
+    space_of(Column("relief", low=0, high=1)),
+    "declared",
+)
+
+
+def whole_people(folder: Path) -> Numbers:
+    rng = np.random.default_rng(0)
+    owner = np.repeat(np.arange(200), 1 + np.arange(200) % 5)
+    last, missing = np.append(np.diff(owner) != 0, True), rng.random(len(owner)) < 0.1
+    now = np.stack([owner % 2, rng.uniform(50, 150, len(owner)), missing, rng.uniform(0, 9, len(owner))], axis=1)
+    following = now + np.array([0, 1, 0, 0]) * rng.normal(0, 5, (len(owner), 1))
+    records = Trajectories.from_arrays(
+        observations=now,
+        next_observations=following,
+        actions=rng.integers(0, 2, len(owner)),
+        rewards=rng.random(len(owner)),
+        terminations=last & (owner % 3 == 0),
+        truncations=last & (owner % 3 != 0),
+        unit_ids=owner,
+        unit_name=UNIT.name,
+        spec=HISTORY,
+        simulated=True,
+    )
+    plan = PeoplePlan(spec=HISTORY, most=5).calibrate(**PROMISE)
+    value = people_fit(plan, runs.vault(records, folder, UNIT, seed=4)).value
+    return runs.columns(dict(value.sample(100, seed=5).columns))
+
+
 def selected(folder: Path) -> Numbers:
     judge = synthesis.RakingPlan(raking=synthesis.Raking.of(SPEC, bins=8, coarse=4))
     sampler = synthesis.Sampler(steps=4)
@@ -230,6 +269,7 @@ RUNS = {
     "plan with pre-training": Run(lambda folder: {}, lambda: (synthesis.TransitionsPlan(pretraining=PUBLIC),)),
     "ablations of the default plan": Run(lambda folder: {}, ablations),
     "public rows alone": Run(public_alone, lambda: (), TRAINED),
+    "whole people": Run(whole_people, lambda: (PeoplePlan(spec=HISTORY),)),
     "MST": graphical(mst, mst.MstPlan),
     "AIM": graphical(aim, aim.AimPlan, rounds=4),
     "PGM": graphical(pgm, pgm.PgmPlan, pairs=3, triples=1),

@@ -298,9 +298,12 @@ def csv_texts(path: Path, names: Sequence[str], style: Style = PLAIN) -> Iterato
     from pyarrow import csv
 
     header, rest, first, ended = csv_header(path, style), b"", True, False
+    misfits = None if style.misfits is None else style.misfits.setdefault(path, {})
+    if misfits is not None:
+        misfits.clear()
     chosen = list(names) or header[:1]
     cells = csv.ConvertOptions(include_columns=chosen, column_types=dict.fromkeys(chosen, pa.string()))
-    with _replace_errors(path, lambda: style.open(path)) as text, io.BufferedReader(text, BLOCK) as lines:
+    with _replace_errors(path, lambda: style.open(path, misfits)) as text, io.BufferedReader(text, BLOCK) as lines:
         while not ended:
             part = _replace_errors(path, lambda: lines.read(LINE))
             if text.wrong:

@@ -202,7 +202,7 @@ def _glance_section(
         ("What is promised", f"ε = {epsilon}", f"and δ = {delta}, for every {unit['name']}"),
         ("What it is good for", *_usefulness_figure(returns, scores, measure)),
     ]
-    share = Paragraphs([describe_weights(certificate["plan"])], "details")
+    share = Paragraphs([describe_weights(certificate.get("plan") or {})], "details")
     return Section("At a glance", (Facts(facts), share), id="glance", before=True)
 
 

@@ -6,8 +6,6 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.interpolate import PchipInterpolator
-from scipy.special import ndtr, ndtri
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -66,6 +64,8 @@ class Density:
         total = shares.sum()
         cumulative = np.append(0.0, np.cumsum(shares / total if total > 0 else widths / widths.sum()))
         if deviation > 0:  # smooth between the cells that are told apart
+            from scipy.interpolate import PchipInterpolator  # heavy, and not needed for plans
+
             at = np.array(sorted(knots))
             smooth = PchipInterpolator(edges[at], cumulative[at])(edges)
             cumulative = np.clip(np.maximum.accumulate(smooth), 0, 1)
@@ -92,6 +92,8 @@ class Normal:
 
     def draw_between(self, low: Floats, high: Floats, uniform: Floats) -> Floats:
         """As of `Density`."""
+        from scipy.special import ndtr, ndtri
+
         a, b = ndtr(low / self.deviation), ndtr(high / self.deviation)
         inside = self.deviation * ndtri(np.clip(a + uniform * (b - a), 1e-12, 1 - 1e-12))
         return np.where(b - a > 1e-9, np.clip(inside, low, high), low + uniform * (high - low))
