@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 from tacit.data import unit_keys
-from tacit.data.sources import keyed
+from tacit.data.sources import column_sql
 from tacit.errors import DataError
 
 SAME = [
@@ -144,9 +144,9 @@ def test_an_unknown_word_is_refused():
 )
 def test_a_column_of_texts_has_the_keys_of_its_cells(cells: list[str | None], keys: list[str | None]) -> None:
     column = pa.array(cells, pa.string())
-    assert keyed.column_keys(column, None).to_pylist() == keys
+    assert column_sql.column_keys(column, None).to_pylist() == keys
     folded = [None if key is None else unit_keys.fold_key(key) for key in keys]
-    assert keyed.column_keys(column, "folded").to_pylist() == folded
+    assert column_sql.column_keys(column, "folded").to_pylist() == folded
 
 
 def test_an_id_that_comes_again_at_once_has_the_key_of_the_one_before() -> None:

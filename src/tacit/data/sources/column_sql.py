@@ -168,9 +168,14 @@ def add_keys(table: SourceTable, ids: Mapping[Keyed, str], unit_key: UnitKey | N
 def column_keys(column: Any, unit_key: UnitKey | None) -> Any:
     """The keys of an Arrow column of ids; null where there is none, which is refused once rows are chosen."""
     import pyarrow as pa
+    import pyarrow.compute as pc
 
     if are_keys(column.type):
         return column
+    if unit_key != "folded" and pa.types.is_string(column.type):
+        plain = pc.match_substring_regex(column, "^[!-~]+$")  # which nothing is cut from
+        if pc.all(plain, skip_nulls=False).as_py() and not pc.any(pc.is_in(column, pa.array(sorted(MISSING)))).as_py():
+            return column
     column = column.dictionary_encode()
     keys = pa.array([unit_keys.key_or_none(cell, unit_key) for cell in column.dictionary.to_pylist()], pa.string())
     return keys.take(column.indices)
