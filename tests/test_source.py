@@ -219,12 +219,12 @@ def test_the_whole_source_was_read() -> None:
 
 
 MOST = {
-    "files": 391,
-    "lines": 84_353,
-    "functions": 4_918,
+    "files": 397,
+    "lines": 85_670,
+    "functions": 4_996,
     "private functions of at most three lines used once": 18,
     "class names defined more than once": 1,
-    "docstring lines on names that are not public": 658,
+    "docstring lines on names that are not public": 670,
     "errors of more than two lines": 57,
     "lines of these errors": 319,
 }

@@ -35,7 +35,7 @@ FEW = ("--rows", "40")
 
 def test_every_baseline_has_its_tests() -> None:
     assert {*list_baselines()} == {*METHODS}
-    assert {*list_names("synthesize")} == {"privorl", "privorl-j", "people", "pre-pate-gan", *METHODS}
+    assert {*list_names("synthesize")} == {"privorl", "privorl-j", "people", "structured", "pre-pate-gan", *METHODS}
 
 
 @pytest.fixture
@@ -88,6 +88,20 @@ def test_every_method_releases_rows_with_a_certificate(
     assert "this model draws transitions anyway" in capsys.readouterr().err
     assert synthesize(folders, "visits", "--method", method, *METHODS[method], "--resume") == 0
     assert "The run was finished already." in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("public", [(), ("--public", "more", "--provenance", "made up")])
+def test_structured_tables_with_public_records_and_without(
+    public: tuple[str, ...], folders: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(folders)
+    assert synthesize(folders, "visits", "--method", "structured", *public) == 0
+    certificate = Certificate.load(folders / "run" / "certificate.json")
+    assert certificate.verify().private
+    assert ("made up" in (folders / "run" / "certificate.json").read_text()) == bool(public)
+    value = hub.load(folders / "run" / "model").value
+    assert set(np.unique(value.sample_columns(40, seed=0)["actions"])) <= {0, 1, 2}
+    assert main(["sample", "--model", str(folders / "run" / "model"), "--count", "7", "--out", str(folders / "x")]) == 0
 
 
 @pytest.mark.parametrize(

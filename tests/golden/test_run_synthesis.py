@@ -16,6 +16,7 @@ from tests.golden.runs import TRAINED, Numbers, Run
 from tacit import Box, Discrete, PublicSpec, Trajectories, Unit, selection, synthesis
 from tacit.data import Column
 from tacit.data.spec import space_of
+from tacit.methods.synthesis import structured
 from tacit.methods.synthesis.ablations import ablation, pretrained_synthesizer, with_curiosity
 from tacit.methods.synthesis.baselines import aim, mst, pate_gan, pgm, privsyn, raking_alone
 from tacit.methods.synthesis.baselines.pate_gan import pretrain_gan
@@ -234,6 +235,15 @@ def whole_people(folder: Path) -> Numbers:
     return runs.columns(dict(value.sample(100, seed=5).columns))
 
 
+def structured_tables(folder: Path) -> Numbers:
+    worlds = [walk(7), walk(8)]
+    structure = structured.choose_structure(SPEC, worlds, rows=400, multiplier=1.0)
+    plan = structured.StructuredPlan(structure=structure, provenance=PROVENANCE).calibrate(**PROMISE)
+    vault = runs.vault(data(walk(1), SPEC), folder, UNIT, seed=6)
+    value = structured.fit(plan, vault, means=structured.public_means(structure, worlds)).value
+    return {"cells": [law.size for law in value.laws]} | runs.columns(value.sample_columns(200, seed=5))
+
+
 def selected(folder: Path) -> Numbers:
     judge = synthesis.RakingPlan(raking=synthesis.Raking.of(SPEC, bins=8, coarse=4))
     sampler = synthesis.Sampler(steps=4)
@@ -270,6 +280,9 @@ RUNS = {
     "ablations of the default plan": Run(lambda folder: {}, ablations),
     "public rows alone": Run(public_alone, lambda: (), TRAINED),
     "whole people": Run(whole_people, lambda: (PeoplePlan(spec=HISTORY),)),
+    "structured tables": Run(
+        structured_tables, lambda: (structured.StructuredPlan(structure=structured.default_structure(SPEC, 400, 1.0)),)
+    ),
     "MST": graphical(mst, mst.MstPlan),
     "AIM": graphical(aim, aim.AimPlan, rounds=4),
     "PGM": graphical(pgm, pgm.PgmPlan, pairs=3, triples=1),

@@ -33,6 +33,7 @@ from round_detectors import ROUND_DETECTORS
 from scipy import stats
 from selection_detectors import SELECTION_DETECTORS
 from shard_detectors import SHARD_DETECTORS
+from structured_detectors import STRUCTURED_DETECTORS
 from table_detectors import TABLE_DETECTORS
 from tie_detectors import TIE_DETECTORS
 from torch import Tensor, nn
@@ -381,6 +382,7 @@ DETECTORS: Sequence[Callable[[Path], None]] = (
     *TIE_DETECTORS,
     *FIGURE_DETECTORS,
     *PEOPLE_DETECTORS,
+    *STRUCTURED_DETECTORS,
     *LEDGER_DETECTORS,
     *REMOVAL_DETECTORS,
     *PAPER_DETECTORS,

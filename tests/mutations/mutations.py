@@ -25,6 +25,7 @@ import removal_mutations
 import round_mutations
 import selection_mutations
 import shard_mutations
+import structured_mutations
 import table_mutations
 import tie_mutations
 import torch
@@ -381,6 +382,11 @@ MUTATIONS = (
     *(Mutation(*mutation) for mutation in improvement_mutations.IMPROVEMENTS),
     *(
         Mutation(*mutation)
-        for mutation in (*figure_mutations.FIGURES, *gaussian_mutations.GAUSSIANS, *people_mutations.PEOPLE)
+        for mutation in (
+            *figure_mutations.FIGURES,
+            *gaussian_mutations.GAUSSIANS,
+            *people_mutations.PEOPLE,
+            *structured_mutations.STRUCTURED,
+        )
     ),
 )

@@ -94,7 +94,7 @@ def moments_are_of_length_one(folder: Path) -> None:
     assert np.abs(norms - 1).max() < 1e-6, f"moments have norms up to {norms.max():.3g}"
 
 
-class _Answers(Vault):
+class Answers(Vault):
     """A vault whose sums are the same whatever the records are."""
 
     def noisy_sum(self, run: Any, part: str, contribution: Any, state: Any = None) -> np.ndarray:
@@ -109,7 +109,7 @@ def people_are_of_the_sums_alone(folder: Path) -> None:
         data = Trajectories.from_arrays(**columns(people, people), spec=SPEC, unit_name="patient", simulated=True)
         ledger = Ledger(folder / name, UNIT, epsilon=20, delta=1e-5, composition=SUM)
         plan = PeoplePlan(spec=SPEC, most=MOST).calibrate(unit=UNIT, epsilon=8, delta=1e-5)
-        value = fit(plan, _Answers(data, ledger)).value
+        value = fit(plan, Answers(data, ledger)).value
         released.append((to_json(value.scheme), [law.tolist() for law in value.laws]))
     assert released[0] == released[1], "what is released depends on more than the noisy sums"
 

@@ -394,6 +394,14 @@ KINDS: Mapping[str, Kind] = {
         "tables show: how columns hang together within a visit, from visit to visit and with what never changes. They "
         "are no evidence about any one {unit}.",
     ),
+    "structured": Kind(
+        frozenset({"synthesizer"}),
+        lambda value: ({"synthesizer": {"class": type(value).__name__, "fields": value.to_json()}}, value.arrays()),
+        _unpack_baseline,
+        title="Synthesizer of transitions from structured tables",
+        text=_ROWS + "Its rows keep what noisy tables show: every column given a few before it. They are no evidence "
+        "about any one {unit}.",
+    ),
     "baselines": Kind(
         frozenset({"synthesizer"}),
         lambda value: ({"synthesizer": {"class": type(value).__name__, "fields": value.to_json()}}, value.arrays()),

@@ -20,9 +20,12 @@ if TYPE_CHECKING:
     from tacit.data.store import UnitKind
     from tacit.data.trajectories import Trajectories
     from tacit.methods.synthesis.discretisation import Discretisation
+    from tacit.methods.synthesis.structured import StructuredPlan
     from tacit.methods.synthesis.trajectories.plan import TrajectoriesPlan
 
-PRIVORL, PRIVORL_J, PEOPLE = "privorl", "privorl-j", "people"
+PRIVORL, PRIVORL_J, PEOPLE, STRUCTURED = "privorl", "privorl-j", "people", "structured"
+MOST_NUMBERS = 8
+"""Numbers of an observation up to which a few parents a column hold what matters of a step."""
 DIFFUSION_METHODS = (PRIVORL, PRIVORL_J)
 """Methods that train networks by noisy gradients, keep checkpoints and use accelerators."""
 WHOLE_METHODS = (PRIVORL_J, PEOPLE)
@@ -135,6 +138,10 @@ def choose_method(kind: UnitKind, spec: PublicSpec, given: Collection[str]) -> t
         spec: the public bounds.
         given: the words that were given, but those that every method has.
     """
+    if kind == "transition" and "public" in given and spec.observation.size <= MOST_NUMBERS:
+        if foreign := sorted({*given} - {*words.method_options("synthesize", STRUCTURED), "public", "rows"}):
+            return PRIVORL, f"{words.option_flag(foreign[0])} has a meaning for it"
+        return STRUCTURED, "rows are units of few numbers, and public records say what to count together"
     if kind != "id" or spec.observation.columns is None:
         return PRIVORL, "the records are not rows of named columns that people own"
     if foreign := sorted({*given} - {*words.method_options("synthesize", PEOPLE)}):
@@ -164,6 +171,8 @@ def build_plan(options: SynthesisOptions) -> Any:
         from tacit.methods.synthesis.people.plan import PeoplePlan
 
         return PeoplePlan(spec=options.spec, **options.settings)
+    if options.method == STRUCTURED:
+        return _structured(options)
     changes = {name: value for name, value in options.settings.items() if name != "bins"}
     plan = baseline_plan(options.method, partial(_bins, options))
     if "steps" in changes:
@@ -219,6 +228,21 @@ def baseline_plan(method: str, discretise: Callable[[], Discretisation]) -> Any:
     """The plan of a baseline with its own settings, not calibrated; `cut` makes the bins of one that cuts columns."""
     kind = load(find_method("synthesize", method).plan)
     return kind.of(discretise()) if "discretisation" in kind.__dataclass_fields__ else kind()
+
+
+def _structured(options: SynthesisOptions) -> StructuredPlan:
+    from tacit.methods.synthesis.structured import StructuredPlan, choose_structure, default_structure, split_worlds
+
+    unit = options.unit
+    plain = default_structure(options.spec, unit.size, 1.0)
+    gaussian = StructuredPlan(structure=plain).calibrate(unit=unit, epsilon=options.epsilon, delta=0.1 / unit.size)
+    sigma = float(gaussian.noise_multiplier or 0.0)
+    if options.public is None or options.provenance is None:
+        structure = default_structure(options.spec, unit.size, sigma * len(plain.parents) ** 0.5)
+        return StructuredPlan(structure=structure, **options.settings)
+    worlds = split_worlds(options.public)
+    structure = choose_structure(options.spec, worlds, rows=unit.size, multiplier=sigma)
+    return StructuredPlan(structure=structure, provenance=options.provenance, **options.settings)
 
 
 def _transitions(options: SynthesisOptions) -> TransitionsPlan:

@@ -71,9 +71,11 @@ def synthesize(
     Args:
         epsilon: the promise to every unit, for all that this run releases.
         delta: slack of the promise, below 1 / population; by default a tenth of that.
-        method: "auto", which takes "people" where these own several rows of named columns, and else "privorl". "people"
-            are whole people from structured noisy tables, with columns that never change and as many visits as people
-            have; "privorl" is a diffusion model of single steps, "privorl-j" one of whole trajectories. To compare
+        method: "auto", which takes "people" where these own several rows of named columns, "structured" where rows of
+            few numbers are units and there are --public ones, and else "privorl". "people" are whole people from
+            structured noisy tables, with columns that never change and as many visits as people have; "structured" are
+            single steps from such tables, which public records choose; "privorl" is a diffusion model of single steps,
+            "privorl-j" one of whole trajectories. To compare
             with: "mst", "aim" and "pgm" (graphical models of noisy marginals), "privsyn" (noisy marginals, gradually
             adapted), "pate-gan" and "pre-pate-gan" (a generator that learns from noisy votes of teachers; the latter
             begins with public records).
@@ -274,7 +276,7 @@ def release(curator: Curator, job: SynthesisJob, options: Mapping[str, Any]) -> 
 
 def _fit(curator: Curator, job: SynthesisJob, run: RunFolder | None) -> tuple[Any, dict[str, Any]]:
     """What learns by the plan, and its settings; networks are trained on the public records first."""
-    from tacit.study.synthesis_plans import DIFFUSION_METHODS
+    from tacit.study.synthesis_plans import DIFFUSION_METHODS, STRUCTURED
 
     plan, method = job.plan, find_method("synthesize", job.method)
     starts: dict[Any, Any] = {}
@@ -294,6 +296,10 @@ def _fit(curator: Curator, job: SynthesisJob, run: RunFolder | None) -> tuple[An
         settings |= {"folder": folder, "resume": job.resume, "device": job.device}
     else:
         settings["seed"] = job.seed
+    if job.method == STRUCTURED and job.public is not None:
+        from tacit.methods.synthesis.structured import public_means, split_worlds
+
+        settings["means"] = public_means(plan.structure, split_worlds(job.public))
     return load(method.fit), settings
 
 

@@ -26,6 +26,7 @@ from tacit.methods.synthesis import trajectories
 from tacit.methods.synthesis.baselines import pate_gan_plan
 from tacit.methods.synthesis.discretisation import Discretisation
 from tacit.methods.synthesis.plan import PART as DENOISER
+from tacit.methods.synthesis.structured import StructuredPlan, default_structure
 from tacit.methods.synthesis.trajectories.plan import FRAGMENTS, STARTS
 from tacit.units import Unit
 
@@ -129,6 +130,12 @@ def whole_people(name: str) -> Case:
     """Synthesis of whole people from structured noisy tables."""
     plan = _plan_factory(name, spec=ROOM)()
     return _crowd_case(name, plan.method, PERSON, lambda: plan)
+
+
+def structured(name: str) -> Case:
+    """Synthesis of transitions from structured noisy tables, which the public spec decides."""
+    made = StructuredPlan(structure=default_structure(ROOM, POPULATION, 1.0))
+    return _crowd_case(name, made.method, TRANSITION, lambda: made)
 
 
 def raking(name: str) -> Case:

@@ -1,0 +1,240 @@
+"""Guides: the expected value of an action in fine cells of the observation, from a noisy table of three coarse bins.
+
+A table of the action's own bins given the place, the velocity and so on has far more cells than rows. Its mean needs
+three bins a cell: they are released, and means are drawn from coarse cells to fine ones, beginning with the means that
+public rows have there. The action's own bins are then counted given its expected value alone.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tacit.methods.synthesis.structured.columns import Bins, Floats, Table
+
+Known = dict[tuple[int, ...], NDArray[np.int32]]
+"""Of a world and an axis, the codes of its rows."""
+
+GUIDE_BINS = (4, 12, 24)
+"""Bins of an expected value as a parent, from coarse to fine."""
+PARTS = 3
+"""Coarse bins of the action."""
+MOST_GUIDE_CELLS = 300_000
+MOST_GUIDE_PARENTS = 4
+LEAST_GAIN = 0.004
+"""Of the variance that held-out rows have explained, for which a guide's cells are made finer."""
+SURE = 2.0
+"""Deviations of noise beyond which a cell's count tells anything."""
+
+
+@dataclass(frozen=True)
+class Guide:
+    """What is expected of an action: the number of its column, and (column, ladder, level) of the cells' axes.
+
+    `middles` are the means of public actions in each coarse bin.
+    """
+
+    column: int
+    axes: tuple[tuple[int, int, int], ...]
+    coarse: Bins
+    middles: tuple[float, ...]
+
+    def shape(self, table: Table) -> list[int]:
+        """Bins of each axis."""
+        return [table.columns[i].ladders[ladder][level].size for i, ladder, level in self.axes]
+
+    def cells(self, table: Table, values: Sequence[Floats]) -> NDArray[np.int64]:
+        """The cell [N] of rows."""
+        cell = np.zeros(len(values[0]), np.int64)
+        for i, ladder, level in self.axes:
+            bins = table.columns[i].ladders[ladder][level]
+            cell = cell * bins.size + bins.encode(values[i])
+        return cell
+
+    def size(self, table: Table) -> int:
+        """Cells of the table of coarse bins."""
+        return math.prod(self.shape(table)) * PARTS
+
+
+def shrink_means(counts: Floats, middles: Floats, root: Floats, shape: Sequence[int], deviation: float) -> Floats:
+    """The mean of each cell, from coarse cells to fine ones, where noise and few rows let them differ.
+
+    Args:
+        counts: noisy, [cells, parts].
+        middles: of each part.
+        root: the mean that each cell has without these counts, [cells].
+        shape: bins of each axis of the cells.
+        deviation: of the noise of a count.
+
+    Each level's difference to the coarser one is multiplied by V / (V + its own variance), where V is the variance of
+    such differences beyond what noise and sampling explain (empirical Bayes, Morris 1983).
+    """
+    shape = list(shape)
+    counted = counts.sum(axis=1)
+    above = (counts * (middles - root[:, None])).sum(axis=1)
+    noisy = np.square(middles - root[:, None]).sum(axis=1) * deviation**2
+    share = np.maximum(counts.sum(axis=0), 1e-9)
+    share = share / share.sum()
+    within = float(share @ np.square(middles - share @ middles))
+    top = math.ceil(math.log2(max(shape))) if shape and max(shape) > 1 else 0
+    places = np.stack(np.unravel_index(np.arange(len(root)), shape)) if shape else np.zeros((1, len(root)), int)
+    found, before = np.zeros(len(root)), np.zeros(len(root))
+    for level in range(top, -1, -1):
+        code = np.zeros(len(root), np.int64)
+        for place, size in zip(places, shape, strict=False):
+            code = code * -(-size // 2**level) + place // 2**level
+        code = np.unique(code, return_inverse=True)[1]
+        cells = np.bincount(code)
+        n, s, v = np.bincount(code, counted), np.bincount(code, above), np.bincount(code, noisy)
+        sure = n > SURE * deviation * np.sqrt(PARTS * cells)
+        rows = np.maximum(n, 1.0)
+        difference = np.clip(s / rows, middles[0] - middles[-1], middles[-1] - middles[0]) - _first(before, code)
+        own = within / rows + v / rows**2
+        weight = rows * sure
+        extra = float((weight * (difference**2 - own)).sum() / max(weight.sum(), 1e-9))
+        factor = np.where(sure, max(extra, 1e-6) / (max(extra, 1e-6) + own), 0.0)
+        found = before + (factor * difference)[code]
+        before = found
+    return np.clip(root + found, middles[0], middles[-1])
+
+
+def _first(values: Floats, code: NDArray[np.int64]) -> Floats:
+    out = np.zeros(code.max() + 1)
+    out[code] = values
+    return out
+
+
+@dataclass(frozen=True, eq=False)
+class GuideMeans:
+    """A guide with the means that public rows have in its cells."""
+
+    guide: Guide
+    root: Floats  # [cells]
+    shape: tuple[int, ...]
+
+    @classmethod
+    def of(cls, guide: Guide, table: Table, worlds: Sequence[Sequence[Floats]]) -> GuideMeans:
+        """Means over public worlds, each of which counts alike."""
+        shape, middles = guide.shape(table), np.asarray(guide.middles)
+        most = max(len(values[0]) for values in worlds)
+        counts = np.zeros((math.prod(shape), PARTS))
+        for values in worlds:
+            counts += count_parts(guide, table, values) * (most / len(values[0]))
+        start = np.full(len(counts), float(counts.sum(axis=0) @ middles / max(counts.sum(), 1)))
+        return cls(guide, shrink_means(counts, middles, start, shape, 0.0), tuple(shape))
+
+    def means(self, counts: Floats, deviation: float) -> Floats:
+        """What is expected in each cell, by noisy counts [cells x parts]."""
+        table = counts.reshape(-1, PARTS)
+        return shrink_means(table, np.asarray(self.guide.middles), self.root, self.shape, deviation)
+
+
+def fit_guide(
+    table: Table,
+    action: int,
+    seen: Sequence[int],
+    worlds: Sequence[Sequence[Floats]],
+    rows: int,
+    deviation: float,
+    rng: np.random.Generator,
+) -> Guide:
+    """The guide of an action whose cells explain most of its variance in held-out public rows, under noise.
+
+    Args:
+        table: the columns.
+        action: the number of its column.
+        seen: numbers of the observation's columns.
+        worlds: all columns of each public world.
+        rows: private rows that are expected.
+        deviation: of a private count's noise.
+        rng: of the simulated noise.
+    """
+    own = table.columns[action].own
+    coarse = Bins(tuple(np.linspace(own.edges[0], own.edges[-1], PARTS + 1).tolist()))
+    everything = np.concatenate([values[action] for values in worlds])
+    parts = np.bincount(coarse.encode(everything), everything, PARTS)
+    often = np.bincount(coarse.encode(everything), minlength=PARTS)
+    middles = np.where(often > 0, parts / np.maximum(often, 1), coarse.middles)
+    guide, best = Guide(action, (), coarse, tuple(middles.tolist())), -np.inf
+    codes: Known = {}
+    while True:
+        options = [one for one in _finer(guide, table, seen) if one.size(table) <= MOST_GUIDE_CELLS]
+        scores = [(_explained(one, table, worlds, codes, rows, deviation, rng), one) for one in options]
+        if not scores or max(scores, key=lambda pair: pair[0])[0] < best + LEAST_GAIN:
+            return guide
+        best, guide = max(scores, key=lambda pair: pair[0])
+
+
+def _finer(guide: Guide, table: Table, seen: Sequence[int]) -> Iterator[Guide]:
+    held = {axis[0] for axis in guide.axes}
+    if len(held) < MOST_GUIDE_PARENTS:
+        for i in seen:
+            if i not in held:
+                for ladder in range(len(table.columns[i].ladders)):
+                    yield dataclasses.replace(guide, axes=(*guide.axes, (i, ladder, 0)))
+    for k, (i, ladder, level) in enumerate(guide.axes):
+        ladders = table.columns[i].ladders
+        for other, levels in enumerate(ladders):
+            more = [m for m, bins in enumerate(levels) if bins.size > ladders[ladder][level].size]
+            for m in more[:1]:
+                yield dataclasses.replace(guide, axes=(*guide.axes[:k], (i, other, m), *guide.axes[k + 1 :]))
+
+
+def _explained(
+    guide: Guide,
+    table: Table,
+    worlds: Sequence[Sequence[Floats]],
+    known: Known,
+    rows: int,
+    deviation: float,
+    rng: np.random.Generator,
+) -> float:
+    """The share of the action's variance in held-out rows that noisy means of the others explain."""
+    total, middles, shape = 0.0, np.asarray(guide.middles), guide.shape(table)
+    for place, values in enumerate(worlds):
+        test = np.arange(len(values[0])) % 4 == 3
+        cell = np.zeros(len(values[0]), np.int32)
+        for axis in (*guide.axes, ()):
+            bins = table.columns[axis[0]].ladders[axis[1]][axis[2]] if axis else guide.coarse
+            if (place, *axis) not in known:
+                known[place, *axis] = bins.encode(values[axis[0] if axis else guide.column])
+            if axis:
+                cell = cell * bins.size + known[place, *axis]
+        part = known[(place,)]
+        counts = np.bincount((cell * PARTS + part)[~test], minlength=guide.size(table)) * (rows / (~test).sum())
+        noisy = (counts + rng.normal(0, deviation, len(counts))).reshape(-1, PARTS)
+        start = np.full(len(noisy), float(middles @ counts.reshape(-1, PARTS).sum(axis=0) / counts.sum()))
+        means = shrink_means(noisy, middles, start, shape, deviation)
+        actions = values[guide.column][test]
+        total += 1 - np.square(actions - means[cell[test]]).mean() / max(actions.var(), 1e-12)
+    return total / len(worlds)
+
+
+def guide_public_rows(
+    guide: Guide,
+    table: Table,
+    worlds: Sequence[Sequence[Floats]],
+    rows: int,
+    deviation: float,
+    rng: np.random.Generator,
+) -> list[Floats]:
+    """The guide in the rows of each public world as if it were the private one, with means of the others to begin."""
+    found = []
+    for i, values in enumerate(worlds):
+        others = [other for j, other in enumerate(worlds) if j != i] or [values]
+        counts = count_parts(guide, table, values) * (rows / len(values[0]))
+        noisy = counts + rng.normal(0, deviation, counts.shape)
+        means = GuideMeans.of(guide, table, others).means(noisy, deviation)
+        found.append(means[guide.cells(table, values)])
+    return found
+
+
+def count_parts(guide: Guide, table: Table, values: Sequence[Floats]) -> Floats:
+    """Rows by cell and coarse bin, [cells, parts]."""
+    cell = guide.cells(table, values) * PARTS + guide.coarse.encode(values[guide.column])
+    return np.bincount(cell, minlength=guide.size(table)).reshape(-1, PARTS).astype(np.float64)

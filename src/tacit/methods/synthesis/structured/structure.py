@@ -1,0 +1,392 @@
+"""What is counted together: the parents of every column and how finely they are cut, chosen on public rows alone.
+
+Every column is drawn given its parents: coarser bins of columns before it, or a *guide*, the expected value of an
+action in fine cells of the observation (`guides.py`). Parents are added, or cut more finely, as long as public rows
+that were held out become more likely under noise of the size that private tables will have.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tacit.data.spec import PublicSpec
+from tacit.data.trajectories import Trajectories, owners_of
+from tacit.methods.synthesis.people.tables import estimate_laws
+from tacit.methods.synthesis.structured.columns import Bins, DrawnColumn, Floats, Rows, Table, fine_bins, public_columns
+from tacit.methods.synthesis.structured.guides import GUIDE_BINS, Guide, GuideMeans, fit_guide, guide_public_rows
+from tacit.validation import require_valid
+
+Codes = NDArray[np.int32]
+
+MOST_PARENTS = 4
+MOST_CELLS = 600_000
+"""Of one table."""
+LEAST_GAIN = 0.003
+"""Nats a row for which a table is made finer."""
+SCREENED, SCREENING_ROWS = 3, 60_000
+"""Refinements that are tried under noise, of all; the others are worse on so many rows without noise."""
+EVERY = 4
+"""One of so many public rows is held out."""
+MIXED = 0.02
+"""Share of even odds in a law that is tried on held-out rows: no row is impossible."""
+WORLDS = 2
+FEWEST_ROWS = 1_000
+"""Of a public world, on average; units with fewer are people or episodes of one world."""
+"""Public worlds on which parents are chosen, the largest ones."""
+
+
+@dataclass(frozen=True)
+class TableParent:
+    """A column before, at a level of one of its ladders; or, with `guide`, the guide of this number."""
+
+    column: int
+    ladder: int = 0
+    level: int = 0
+    guide: bool = False
+
+
+@dataclass(frozen=True)
+class Structure:
+    """Of each column its parents, and the guides.
+
+    Args:
+        table: the columns.
+        parents: of each column.
+        guides: what is expected of actions, given fine cells of the observation.
+    """
+
+    table: Table
+    parents: tuple[tuple[TableParent, ...], ...]
+    guides: tuple[Guide, ...] = ()
+
+    def __post_init__(self) -> None:
+        columns = self.table.columns
+        fits = len(self.parents) == len(columns) and all(
+            0 <= parent.column < (len(self.guides) if parent.guide else i)
+            for i, parents in enumerate(self.parents)
+            for parent in parents
+        )
+        require_valid("structure", len(self.parents), fits, "of each column, parents that come before it")
+
+    def bins(self, parent: TableParent) -> Bins:
+        """Of a parent."""
+        if parent.guide:
+            own = self.table.columns[self.guides[parent.column].column].own
+            return Bins(tuple(np.linspace(own.edges[0], own.edges[-1], GUIDE_BINS[parent.level] + 1).tolist()))
+        return self.table.columns[parent.column].ladders[parent.ladder][parent.level]
+
+    def shape(self, column: int) -> list[int]:
+        """Bins of each parent of a column."""
+        return [self.bins(parent).size for parent in self.parents[column]]
+
+    def ordinal(self, column: int) -> list[bool]:
+        """Of each parent of a column, whether neighbouring bins are alike."""
+        found = []
+        for parent in self.parents[column]:
+            one = self.table.columns[parent.column]
+            found.append(parent.guide or not (one.is_category and _labels(self.table.spec, one)))
+        return found
+
+    def size(self, column: int) -> int:
+        """Cells of a column's table."""
+        return self.table.columns[column].own.size * math.prod(self.shape(column))
+
+    def is_small(self, column: int) -> bool:
+        """Whether the table has many rows a cell: of what comes first, follows from a guide, or is an error left."""
+        guided = any(parent.guide for parent in self.parents[column])
+        left = self.table.columns[column].role == "next" and bool(self.table.prediction)
+        return not self.parents[column] or guided or left
+
+    @property
+    def counts(self) -> tuple[int, int, int]:
+        """Guides, tables, and small tables."""
+        small = sum(self.is_small(i) for i in range(len(self.parents)))
+        return len(self.guides), len(self.parents) - small, small
+
+    def cells(self, column: int, values: Sequence[Floats], means: Sequence[Floats]) -> NDArray[np.int64]:
+        """The cell [N] of the parents of a column, where columns before it and expected values of guides are known."""
+        cell = np.zeros(len(values[0]), np.int64)
+        for parent in self.parents[column]:
+            bins = self.bins(parent)
+            cell = cell * bins.size + bins.encode(means[parent.column] if parent.guide else values[parent.column])
+        return cell
+
+
+def _labels(spec: PublicSpec, column: DrawnColumn) -> bool:
+    space = {"observation": spec.observation, "next": spec.observation, "action": spec.action}.get(column.role)
+    if space is None:
+        return column.role == "end"
+    categories = getattr(space, "categories", None)
+    return categories is None or bool(categories[column.index])
+
+
+def default_structure(spec: PublicSpec, rows: int, deviation: float) -> Structure:
+    """Parents by the spec alone: neighbours in its order, coarse enough that a mean cell holds two deviations of noise.
+
+    Raises:
+        DataError: the observation is a Box and `spec.difference` is not declared.
+    """
+    from tacit.methods.synthesis.structured.columns import default_columns
+
+    columns = default_columns(spec)
+    places = {role: [i for i, one in enumerate(columns) if one.role == role] for role in ("observation", "action")}
+    seen, done = places["observation"], places["action"]
+    found: list[tuple[TableParent, ...]] = []
+    for i, one in enumerate(columns):
+        if one.role == "observation":
+            wanted = [j for j in seen if j < i][-2:]
+        elif one.role == "action":
+            wanted = [*[j for j in done if j < i][-1:], *seen[:3]]
+        elif one.role == "next":
+            own = [j for j in seen if columns[j].index == one.index]
+            wanted = [*own, *done[:2], *[j for j in range(i) if columns[j].role == "next"][-1:]]
+        else:
+            wanted = [*seen[:2], *done[:1]]
+        wanted = [j for j in wanted if columns[j].ladders]
+        parents = [TableParent(j, 0, 0) for j in wanted]
+        most = min(max(1.0, rows / (2 * deviation)), MOST_CELLS)
+        trial = Structure(Table(spec, columns), _padded(found, parents, len(columns)))
+        while parents and trial.size(i) > most:
+            parents.pop()
+            trial = Structure(Table(spec, columns), _padded(found, parents, len(columns)))
+        for place, parent in enumerate(parents):  # finer, the first parents first
+            for level in range(1, len(columns[parent.column].ladders[0])):
+                finer = [*parents[:place], dataclasses.replace(parent, level=level), *parents[place + 1 :]]
+                trial = Structure(Table(spec, columns), _padded(found, finer, len(columns)))
+                if trial.size(i) <= most:
+                    parents = finer
+        found.append(tuple(parents))
+    return _keep_used(Structure(Table(spec, columns), tuple(found)))
+
+
+def _padded(
+    found: Sequence[tuple[TableParent, ...]], parents: Sequence[TableParent], count: int
+) -> tuple[tuple[TableParent, ...], ...]:
+    return (*found, tuple(parents), *((),) * (count - len(found) - 1))
+
+
+def choose_structure(
+    spec: PublicSpec, worlds: Sequence[Rows], *, rows: int, multiplier: float, seed: int = 0
+) -> Structure:
+    """Parents and guides by public rows.
+
+    Args:
+        spec: the public bounds of the private data.
+        worlds: public rows, a mapping of columns each, of worlds (cities, mazes, hospitals) that differ in their laws.
+        rows: how many private rows there are, as the public expects.
+        multiplier: of the whole release, its sigma.
+        seed: of the simulated noise; public.
+    """
+    rng = np.random.default_rng(seed)
+    pooled = {name: np.concatenate([np.asarray(world[name]) for world in worlds]) for name in worlds[0]}
+    table = public_columns(spec, pooled)
+    sized = sorted(worlds, key=lambda world: -len(world["rewards"]))[:WORLDS]
+    actions = [i for i, one in enumerate(table.columns) if one.role == "action" and not one.is_category]
+    # the number of tables decides the noise before they are chosen; half of them will be small ones
+    errors = sum(one.role == "next" for one in table.columns)
+    weight = 2 * len(actions) + len(table.columns) - errors + 0.1 * errors
+    plain = multiplier * math.sqrt(weight)
+    seen = [i for i, one in enumerate(table.columns) if one.role == "observation"]
+    training = [_World(table, world, rows) for world in sized]
+    guides, guided = [], []
+    for action in actions:
+        guide = fit_guide(table, action, seen, [world.values for world in training], rows, plain, rng)
+        guides.append(guide)
+        guided.append(guide_public_rows(guide, table, [world.values for world in training], rows, plain, rng))
+    for place, world in enumerate(training):
+        world.add_guides([values[place] for values in guided])
+    structure = Structure(table, ((),) * len(table.columns), tuple(guides))
+    for column in range(len(table.columns)):
+        structure = _choose_parents(structure, column, training, plain, rng)
+    return _keep_used(structure)
+
+
+def split_worlds(records: Trajectories) -> list[Rows]:
+    """Public rows by their worlds: units with ids that have many rows each, or all rows as one world."""
+    rows = records.columns
+    units = int(owners_of(records).max()) + 1 if records.unit_kind == "id" else 1
+    if len(rows["rewards"]) < FEWEST_ROWS * units:
+        return [rows]
+    return [rows] if units == 1 else [world.columns for world in records.split_by_unit()]
+
+
+def public_means(structure: Structure, worlds: Sequence[Rows]) -> tuple[GuideMeans, ...]:
+    """What public rows say of the guides' cells, from which private means begin."""
+    values = [structure.table.values(world) for world in worlds]
+    return tuple(GuideMeans.of(guide, structure.table, values) for guide in structure.guides)
+
+
+def _keep_used(structure: Structure) -> Structure:
+    """The structure without guides and bins that no table needs: it stands in certificates."""
+    guides = sorted({parent.column for parents in structure.parents for parent in parents if parent.guide})
+    used: dict[int, list[Bins]] = {i: [] for i in range(len(structure.table.columns))}
+
+    def keep(column: int, bins: Bins) -> int:
+        if bins not in used[column]:
+            used[column].append(bins)
+        return used[column].index(bins)
+
+    columns, parents = structure.table.columns, []
+    for several in structure.parents:
+        kept = []
+        for parent in several:
+            if parent.guide:
+                kept.append(dataclasses.replace(parent, column=guides.index(parent.column)))
+            else:
+                kept.append(TableParent(parent.column, keep(parent.column, structure.bins(parent)), 0))
+        parents.append(tuple(kept))
+    found = []
+    for guide in (structure.guides[i] for i in guides):
+        axes = tuple((i, keep(i, columns[i].ladders[ladder][level]), 0) for i, ladder, level in guide.axes)
+        found.append(dataclasses.replace(guide, axes=axes))
+    slim = tuple(dataclasses.replace(one, ladders=tuple((bins,) for bins in used[i])) for i, one in enumerate(columns))
+    return Structure(dataclasses.replace(structure.table, columns=slim), tuple(parents), tuple(found))
+
+
+class _World:  # public rows as codes
+    def __init__(self, table: Table, rows: Rows, private: int) -> None:
+        self.values = table.values(rows)
+        self.count = len(self.values[0])
+        self.test = np.arange(self.count) % EVERY == EVERY - 1
+        self.scale = private / max(1, int((~self.test).sum()))
+        self._guides: list[Floats] = []
+        self._codes: dict[tuple[object, ...], Codes] = {}
+
+    def add_guides(self, values: list[Floats]) -> None:
+        self._guides = values
+
+    def codes(self, structure: Structure, parent: TableParent) -> Codes:
+        key = (parent.column, parent.ladder, parent.level, parent.guide)
+        if key not in self._codes:
+            values = self._guides[parent.column] if parent.guide else self.values[parent.column]
+            self._codes[key] = structure.bins(parent).encode(values)
+        return self._codes[key]
+
+    def own(self, column: DrawnColumn, place: int) -> Codes:
+        key = ("own", place, column.own.size)
+        if key not in self._codes:
+            self._codes[key] = column.own.encode(self.values[place])
+        return self._codes[key]
+
+
+def _choose_parents(
+    structure: Structure, place: int, worlds: Sequence[_World], deviation: float, rng: np.random.Generator
+) -> Structure:
+    column = structure.table.columns[place]
+    small = column.role == "next" or place == 0
+    noise = deviation * (math.sqrt(10.0) if small else 1.0)
+    forms = [column]
+    if not column.is_category and column.role in ("observation", "reward"):
+        forms.append(dataclasses.replace(column, own=fine_bins(column)))
+    best, chosen = -np.inf, structure
+    for form in forms:
+        columns = (*structure.table.columns[:place], form, *structure.table.columns[place + 1 :])
+        trial = dataclasses.replace(structure, table=dataclasses.replace(structure.table, columns=columns))
+        score, trial = _grow(trial, place, worlds, noise, rng)
+        if score > best:
+            best, chosen = score, trial
+    return chosen
+
+
+def _grow(
+    structure: Structure, place: int, worlds: Sequence[_World], noise: float, rng: np.random.Generator
+) -> tuple[float, Structure]:
+    """Parents of one column, greedily, and the held-out log-density."""
+
+    def with_parents(parents: Sequence[TableParent]) -> Structure:
+        every = (*structure.parents[:place], tuple(parents), *structure.parents[place + 1 :])
+        return dataclasses.replace(structure, parents=every)
+
+    parents: tuple[TableParent, ...] = ()
+    best = _score(with_parents(parents), place, worlds, noise, rng)
+    while True:
+        options = [
+            one for one in _refinements(structure, place, parents) if with_parents(one).size(place) <= MOST_CELLS
+        ]
+        options.sort(key=lambda one: -_screen(with_parents(one), place, worlds, noise))
+        scores = [(_score(with_parents(one), place, worlds, noise, rng), one) for one in options[:SCREENED]]
+        if not scores or max(scores, key=lambda pair: pair[0])[0] < best + LEAST_GAIN:
+            return best, with_parents(parents)
+        best, parents = max(scores, key=lambda pair: pair[0])
+
+
+def _refinements(
+    structure: Structure, place: int, parents: tuple[TableParent, ...]
+) -> Iterator[tuple[TableParent, ...]]:
+    columns = structure.table.columns
+    held = {(parent.column, parent.guide) for parent in parents}
+    if len(parents) < MOST_PARENTS:
+        for j in range(place):
+            if (j, False) not in held:
+                for ladder, levels in enumerate(columns[j].ladders):
+                    yield from ((*parents, TableParent(j, ladder, level)) for level in range(len(levels)))
+        if columns[place].role == "action":
+            for g in range(len(structure.guides)):
+                if (g, True) not in held:
+                    yield from ((*parents, TableParent(g, 0, level, True)) for level in range(len(GUIDE_BINS)))
+    for i, parent in enumerate(parents):
+        finer: list[TableParent] = []
+        if parent.guide and parent.level + 1 < len(GUIDE_BINS):
+            finer = [dataclasses.replace(parent, level=parent.level + 1)]
+        elif not parent.guide:  # of each ladder, the first bins that are more than now
+            size = structure.bins(parent).size
+            for ladder, levels in enumerate(columns[parent.column].ladders):
+                more = [level for level, bins in enumerate(levels) if bins.size > size]
+                finer += [TableParent(parent.column, ladder, level) for level in more[:1]]
+        yield from ((*parents[:i], one, *parents[i + 1 :]) for one in finer)
+
+
+def _codes(structure: Structure, place: int, world: _World) -> tuple[NDArray[np.int64], Codes]:
+    cell = np.zeros(world.count, np.int64)
+    for parent in structure.parents[place]:
+        cell = cell * structure.bins(parent).size + world.codes(structure, parent)
+    return cell, world.own(structure.table.columns[place], place)
+
+
+def _screen(structure: Structure, place: int, worlds: Sequence[_World], noise: float) -> float:
+    """Mean log-likelihood of few rows, less what their number and the noise of so many cells take away."""
+    world, size = worlds[0], structure.table.columns[place].own.size
+    total, count = 0.0, min(SCREENING_ROWS, world.count)
+    cell = np.zeros(count, np.int64)
+    for parent in structure.parents[place]:
+        cell = cell * structure.bins(parent).size + world.codes(structure, parent)[:count]
+    own = world.own(structure.table.columns[place], place)[:count]
+    joint = np.bincount(cell * size + own, minlength=structure.size(place))
+    rows = joint.reshape(-1, size).sum(axis=1)
+    joint, rows = joint[joint > 0], rows[rows > 0]
+    total = (joint @ np.log(joint) - rows @ np.log(rows)) / count
+    spurious = (len(joint) - len(rows)) / (2 * count)
+    private = world.scale * world.count * (EVERY - 1) / EVERY
+    return float(total - spurious - min(1.0, noise * math.sqrt(structure.size(place)) / private) * 2)
+
+
+def _score(structure: Structure, place: int, worlds: Sequence[_World], noise: float, rng: np.random.Generator) -> float:
+    """Mean log-density of held-out public rows under tables with the noise to come, scaled to the private rows.
+
+    Public tables have sampling noise of their own. Where rows are fewer than the private ones, the score is carried on
+    along 1 / rows from all and from half of them.
+    """
+    column = structure.table.columns[place]
+    size, shape, ordinal = column.own.size, structure.shape(place), structure.ordinal(place)
+    widths, total = np.log(column.own.widths), 0.0
+    for world in worlds:
+        cell, own = _codes(structure, place, world)
+        joint, test = cell * size + own, world.test
+        found = []
+        for part in (1, 2) if world.scale > 1.5 else (1,):
+            rows = joint[~test][::part]
+            counts = np.bincount(rows, minlength=structure.size(place)) * (world.scale * part)
+            law = estimate_laws(counts + rng.normal(0, noise, len(counts)), shape, noise, ordinal)
+            law = (1 - MIXED) * law + MIXED / size
+            found.append(float(np.log(law.ravel()[joint[test]]).mean()))
+        score = found[0]
+        if len(found) == 2:
+            score += max(0.0, found[0] - found[1]) * (1 - 1 / world.scale)
+        total += score - float(widths[own[test]].mean())
+    return total / len(worlds)
