@@ -96,17 +96,26 @@ def ceiling(real: Mapping[str, NDArray[np.generic]], *, seed: int, spec: PublicS
     Raises:
         DataError: fewer than two rows, or as `fidelity`.
     """
+    return fidelity(*halves(real, seed=seed), spec=spec)
+
+
+def halves(
+    real: Mapping[str, NDArray[np.generic]], *, seed: int
+) -> tuple[dict[str, NDArray[np.generic]], dict[str, NDArray[np.generic]]]:
+    """Two disjoint random halves of a table; an odd last row is left out.
+
+    Raises:
+        DataError: fewer than two rows.
+    """
     rows = len(next(iter(real.values())))
     if rows < 2:
         what, expected = "the table has fewer than two rows", "at least two rows, to be split into disjoint halves"
         raise DataError(what, where="ceiling", expected=expected, remedy="pass the whole real table")
     order = np.random.default_rng(seed).permutation(rows)
     first, second = order[: rows // 2], order[rows // 2 : 2 * (rows // 2)]
-    return fidelity(
-        {name: np.asarray(real[name])[first] for name in FIELDS},
-        {name: np.asarray(real[name])[second] for name in FIELDS},
-        spec=spec,
-    )
+    return {name: np.asarray(real[name])[first] for name in FIELDS}, {
+        name: np.asarray(real[name])[second] for name in FIELDS
+    }
 
 
 def flatten(

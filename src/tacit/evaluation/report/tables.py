@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict
 from functools import partial
 from importlib.util import find_spec
 from typing import Any
@@ -20,6 +21,7 @@ from tacit.evaluation.fidelity import (
     correlations,
     fidelity,
     flatten,
+    halves,
     independent_columns,
     uniform_table,
 )
@@ -36,6 +38,7 @@ from tacit.evaluation.report.whole_trajectories import (
 )
 from tacit.evaluation.sequences import SequenceDynamics, Sequences, sequence_dynamics, trajectory_statistics
 from tacit.evaluation.statistics import t_interval
+from tacit.evaluation.structure import structure
 from tacit.evaluation.trajscore import TrajScore, train_encoder, traj_score
 
 Table = Mapping[str, NDArray[Any]]
@@ -137,7 +140,7 @@ def correlation(
 def closeness_scores(
     synthetic: Table, reference: Table, controls: Named, rivals: Named = (), *, seed: int, spec: PublicSpec
 ) -> tuple[Score, ...]:
-    """Marginal and Correlation of the synthetic table and of others, with the real-vs-real ceiling.
+    """Marginal, Correlation and structure of the synthetic table and of others, with the real-vs-real ceiling.
 
     Args:
         synthetic, reference: the tables; the reference must be simulated or public.
@@ -149,8 +152,18 @@ def closeness_scores(
         "marginal": ("Marginal", "each column on its own: mean of 1 - KS distance; 1 is equal"),
         "correlation": ("Correlation", "pairs of columns: mean of 1 - |difference of correlations| / 2; 1 is equal"),
     }
-    best = ceiling(reference, seed=seed, spec=spec)
-    return _scores(words, lambda table: fidelity(reference, table, spec=spec), synthetic, controls, rivals, best)
+    kept = {
+        "action_follows": ("Action given the state", "correlation with the mean real action there; 1 is a rule"),
+        "action_explained": ("Action explained", "share of its variance that the state explains; best as in real rows"),
+        "next_explained": ("Change explained", "share of its variance that state and action explain; as in real rows"),
+        "rare_reward_error": ("Rare rewards", "error where real ones are highest, over their deviation; 0 is exact"),
+        "impossible": ("Impossible states", "share of rows where no real one lies, two columns at once; 0 is best"),
+    }
+    tables = synthetic, controls, rivals
+    near = _scores(words, partial(fidelity, reference, spec=spec), *tables, ceiling(reference, seed=seed, spec=spec))
+    best = structure(*halves(reference, seed=seed), spec=spec)
+    kept = {key: one for key, one in kept.items() if np.isfinite(getattr(best, key))}
+    return near + _scores(kept, partial(structure, reference, spec=spec), *tables, best)
 
 
 def physics_scores(world: PlaneWorld, synthetic: Table, controls: Named, rivals: Named = ()) -> tuple[Score, ...]:
@@ -329,6 +342,8 @@ def curator_figures(
     """
     close = fidelity(real, synthetic, spec=spec)
     figures = {"marginal": close.marginal, "correlation": close.correlation}
+    kept = asdict(structure(real, synthetic, spec=spec))
+    figures |= {name.replace("_", " "): value for name, value in kept.items() if np.isfinite(value)}
     if holdout is not None:
         nearer = nearest_records(synthetic, real, holdout, seed=seed).nearer_share
         figures |= {"nearer to a record that was learned from, from": nearer.low, "to": nearer.high}
