@@ -2,6 +2,7 @@
 
 raked              tacit's method: the default plan of `tacit.synthesis`, and raking by noisy histograms
 raked_of           the same with the histograms of any task (`Raking.of`), not those for points in a plane
+structured         tables that public rows choose: the default where these are there
 raking_alone       the histograms without a model
 tacit              the default plan without raking, as all ablations are
 mst, aim, privsyn  marginals at their best public bins; `aim_3` knows three columns at once,
@@ -42,6 +43,7 @@ from experiments.synthesis_fits import (
     vault,
 )
 from tacit.data.spec import PublicSpec
+from tacit.methods.synthesis import structured
 from tacit.methods.synthesis.baselines import pate_gan, raking_alone
 from tacit.methods.synthesis.discretisation import Discretisation
 from tacit.methods.synthesis.encoding import Encoder
@@ -88,6 +90,31 @@ class Marginals:
         """Its plan on these bins, before calibration."""
         plan = getattr(self.imported(), self.plan)
         return plan.paper(spec) if self.paper else plan(discretisation=cut, **dict(self.settings))
+
+
+@dataclass(frozen=True)
+class Structured:
+    """Structured tables that public rows choose, those of each public world apart where the domain keeps them apart."""
+
+    private: bool = True
+
+    def configuration(self, here: Domain, scale: Scale) -> Json:
+        """What is public."""
+        return {"method": "structured", "rows": scale.rows}
+
+    def table(self, here: Domain, epsilon: float, seed: int, scale: Scale) -> tuple[Columns, Notes]:
+        """Choose on public rows, fit through the doors, sample."""
+        apart = getattr(here, "worlds", None)
+        worlds = [here.public(seed)] if apart is None else apart(seed)
+        words = {"worlds": worlds, "provenance": here.provenance}
+        raw, chosen = metered(
+            lambda: structured.StructuredPlan.choose(here.spec, unit=unit(here), epsilon=epsilon, **words)
+        )
+        own = raw.calibrate(unit=unit(here), epsilon=epsilon, delta=here.delta)
+        with vault(here, own, here.private(seed)) as doors:
+            means = structured.public_means(own.structure, worlds)
+            value, cost = metered(lambda: structured.fit(own, doors, means=means, seed=seed).value)
+        return drawn(value, seed, scale, promised(own) | {"pretrain": chosen, "fit": cost})
 
 
 @functools.lru_cache(maxsize=2)
@@ -157,6 +184,7 @@ WAYS: dict[str, Way] = {
     "raked": Diffusion(raking=True),
     "raked_of": Diffusion(raking=True, general=True),
     "tacit": Diffusion(),
+    "structured": Structured(),
     "mst": Marginals("mst", "MstPlan"),
     "pgm_paper": Marginals("pgm", "PgmPlan", paper=True),
     "aim": Marginals("aim", "AimPlan", bins=40, settings=(("cells", 2**20),)),

@@ -231,18 +231,12 @@ def baseline_plan(method: str, discretise: Callable[[], Discretisation]) -> Any:
 
 
 def _structured(options: SynthesisOptions) -> StructuredPlan:
-    from tacit.methods.synthesis.structured import StructuredPlan, choose_structure, default_structure, split_worlds
+    from tacit.methods.synthesis.structured import StructuredPlan, split_worlds
 
-    unit = options.unit
-    plain = default_structure(options.spec, unit.size, 1.0)
-    gaussian = StructuredPlan(structure=plain).calibrate(unit=unit, epsilon=options.epsilon, delta=0.1 / unit.size)
-    sigma = float(gaussian.noise_multiplier or 0.0)
-    if options.public is None or options.provenance is None:
-        structure = default_structure(options.spec, unit.size, sigma * len(plain.parents) ** 0.5)
-        return StructuredPlan(structure=structure, **options.settings)
-    worlds = split_worlds(options.public)
-    structure = choose_structure(options.spec, worlds, rows=unit.size, multiplier=sigma)
-    return StructuredPlan(structure=structure, provenance=options.provenance, **options.settings)
+    public: dict[str, Any] = {}
+    if options.public is not None and options.provenance is not None:
+        public = {"worlds": split_worlds(options.public), "provenance": options.provenance}
+    return StructuredPlan.choose(options.spec, unit=options.unit, epsilon=options.epsilon, **public, **options.settings)
 
 
 def _transitions(options: SynthesisOptions) -> TransitionsPlan:

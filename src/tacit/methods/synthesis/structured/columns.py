@@ -304,5 +304,5 @@ def _error_edges(values: Floats, low: float, high: float) -> tuple[float, ...]:
     reach = min(max(np.abs(values).max() * 1.5, 1e-9), high)
     start = min(max(np.abs(inner).max() * 1.2, 1e-9), reach / 2)
     tail = np.geomspace(start, reach, TAIL)
-    edges = np.unique(np.concatenate([-tail, inner, tail]))
-    return (low, *edges[(edges > low) & (edges < high)].tolist(), high)
+    # what errs more falls into the outer bins: wider ones would make large errors of a little noise
+    return tuple(np.unique(np.clip(np.concatenate([-tail, inner, tail]), low, high)).tolist())

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar, Self
 
 from tacit.data.spec import PublicSpec
 from tacit.methods.synthesis.plan import SynthesisPlan, label
-from tacit.methods.synthesis.structured.structure import Structure
+from tacit.methods.synthesis.structured.columns import Rows
+from tacit.methods.synthesis.structured.structure import Structure, choose_structure, default_structure
 from tacit.parameters import Option
 from tacit.privacy.mechanisms.sums import PoissonSum
 from tacit.privacy.sentences import Label, clause
+from tacit.units import Unit
 from tacit.validation import require_valid, require_whole
 
 GUIDES, TABLES, SMALL = "guides", "tables", "small_tables"
@@ -48,6 +51,39 @@ class StructuredPlan(SynthesisPlan):
         require_valid("structure", cells, cells <= MOST_CELLS_IN_ALL, f"tables of at most {MOST_CELLS_IN_ALL:,} cells")
         require_valid("clip_norm", self.clip_norm, 0 < self.clip_norm <= 1, "a number in (0, 1]")
         super().__post_init__()
+
+    @classmethod
+    def choose(
+        cls,
+        spec: PublicSpec,
+        *,
+        unit: Unit,
+        epsilon: float,
+        worlds: Sequence[Rows] = (),
+        provenance: str = "",
+        **settings: Any,
+    ) -> Self:
+        """The plan whose structure public rows choose for the noise of this promise, or without these the bounds.
+
+        Args:
+            spec: the public bounds of the private data.
+            unit: of the promise; delta is taken to be a tenth of one over its population.
+            epsilon: of the promise.
+            worlds: public rows, columns by name each, of worlds that differ in their laws (`split_worlds`).
+            provenance: where these come from and why they contain no private record.
+            settings: other fields.
+
+        Raises:
+            DataError: the observation is a Box and `spec.difference` is not declared.
+        """
+        plain = default_structure(spec, unit.size, 1.0)
+        alone = cls(structure=plain).calibrate(unit=unit, epsilon=epsilon, delta=0.1 / unit.size)
+        sigma = float(alone.noise_multiplier or 0.0)
+        if worlds:
+            structure = choose_structure(spec, worlds, rows=unit.size, multiplier=sigma)
+        else:
+            structure = default_structure(spec, unit.size, sigma * math.sqrt(len(plain.parents)))
+        return cls(structure=structure, provenance=provenance, **settings)
 
     @property
     def spec(self) -> PublicSpec:

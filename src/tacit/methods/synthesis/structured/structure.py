@@ -29,7 +29,7 @@ MOST_CELLS = 600_000
 """Of one table."""
 LEAST_GAIN = 0.003
 """Nats a row for which a table is made finer."""
-SCREENED, SCREENING_ROWS = 3, 60_000
+SCREENED, SCREENING_ROWS = 2, 60_000
 """Refinements that are tried under noise, of all; the others are worse on so many rows without noise."""
 EVERY = 4
 """One of so many public rows is held out."""
@@ -251,10 +251,12 @@ def _keep_used(structure: Structure) -> Structure:
 
 class _World:  # public rows as codes
     def __init__(self, table: Table, rows: Rows, private: int) -> None:
-        self.values = table.values(rows)
-        self.count = len(self.values[0])
-        self.test = np.arange(self.count) % EVERY == EVERY - 1
-        self.scale = private / max(1, int((~self.test).sum()))
+        count = len(rows["rewards"])
+        held_out = np.arange(count) % EVERY == EVERY - 1
+        order = np.argsort(held_out, kind="stable")  # held-out rows last
+        self.values = table.values({name: np.asarray(column)[order] for name, column in rows.items()})
+        self.count, self.kept = count, count - int(held_out.sum())
+        self.scale = private / max(1, self.kept)
         self._guides: list[Floats] = []
         self._codes: dict[tuple[object, ...], Codes] = {}
 
@@ -281,29 +283,27 @@ def _choose_parents(
     column = structure.table.columns[place]
     small = column.role == "next" or place == 0
     noise = deviation * (math.sqrt(10.0) if small else 1.0)
-    forms = [column]
-    if not column.is_category and column.role in ("observation", "reward"):
-        forms.append(dataclasses.replace(column, own=fine_bins(column)))
-    best, chosen = -np.inf, structure
-    for form in forms:
-        columns = (*structure.table.columns[:place], form, *structure.table.columns[place + 1 :])
-        trial = dataclasses.replace(structure, table=dataclasses.replace(structure.table, columns=columns))
-        score, trial = _grow(trial, place, worlds, noise, rng)
-        if score > best:
-            best, chosen = score, trial
-    return chosen
+    best, structure = _grow(structure, place, worlds, noise, rng)
+    if column.is_category or column.role not in ("observation", "reward"):
+        return structure
+    fine = dataclasses.replace(column, own=fine_bins(column))
+    columns = (*structure.table.columns[:place], fine, *structure.table.columns[place + 1 :])
+    finer = dataclasses.replace(structure, table=dataclasses.replace(structure.table, columns=columns))
+    if finer.size(place) > MOST_CELLS or _score(finer, place, worlds, noise, rng) < best:
+        return structure
+    return _grow(finer, place, worlds, noise, rng)[1]
 
 
 def _grow(
     structure: Structure, place: int, worlds: Sequence[_World], noise: float, rng: np.random.Generator
 ) -> tuple[float, Structure]:
-    """Parents of one column, greedily, and the held-out log-density."""
+    """More parents of one column, greedily, and the held-out log-density."""
 
     def with_parents(parents: Sequence[TableParent]) -> Structure:
         every = (*structure.parents[:place], tuple(parents), *structure.parents[place + 1 :])
         return dataclasses.replace(structure, parents=every)
 
-    parents: tuple[TableParent, ...] = ()
+    parents = structure.parents[place]
     best = _score(with_parents(parents), place, worlds, noise, rng)
     while True:
         options = [
@@ -362,7 +362,7 @@ def _screen(structure: Structure, place: int, worlds: Sequence[_World], noise: f
     joint, rows = joint[joint > 0], rows[rows > 0]
     total = (joint @ np.log(joint) - rows @ np.log(rows)) / count
     spurious = (len(joint) - len(rows)) / (2 * count)
-    private = world.scale * world.count * (EVERY - 1) / EVERY
+    private = world.scale * world.kept
     return float(total - spurious - min(1.0, noise * math.sqrt(structure.size(place)) / private) * 2)
 
 
@@ -377,16 +377,15 @@ def _score(structure: Structure, place: int, worlds: Sequence[_World], noise: fl
     widths, total = np.log(column.own.widths), 0.0
     for world in worlds:
         cell, own = _codes(structure, place, world)
-        joint, test = cell * size + own, world.test
-        found = []
+        joint = cell * size + own
+        held_out, found = joint[world.kept :], []
         for part in (1, 2) if world.scale > 1.5 else (1,):
-            rows = joint[~test][::part]
-            counts = np.bincount(rows, minlength=structure.size(place)) * (world.scale * part)
+            counts = np.bincount(joint[: world.kept : part], minlength=structure.size(place)) * (world.scale * part)
             law = estimate_laws(counts + rng.normal(0, noise, len(counts)), shape, noise, ordinal)
             law = (1 - MIXED) * law + MIXED / size
-            found.append(float(np.log(law.ravel()[joint[test]]).mean()))
+            found.append(float(np.log(law.ravel()[held_out]).mean()))
         score = found[0]
         if len(found) == 2:
             score += max(0.0, found[0] - found[1]) * (1 - 1 / world.scale)
-        total += score - float(widths[own[test]].mean())
+        total += score - float(widths[own[world.kept :]].mean())
     return total / len(worlds)
