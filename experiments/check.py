@@ -67,6 +67,7 @@ EXPERIMENTS = (
     "tune_kitchen",
     "table1_kitchen",
     "table1_mazes",
+    "synthesis_grand",
     "table2_mazes",
     "table3_fidelity",
     "table4_pretraining",

@@ -112,6 +112,7 @@ QUEUE: tuple[Job, ...] = (
     Job("mazes_plan", 1.0),
     Job("ablation_medium", 1.2),
     Job("table2_mazes", 11.0),
+    Job("synthesis_grand", 11.0),
     Job("tune_cql", 0.7),
     Job("experts_ppo", 3.0),
     Job("table1_kitchen", 1.5),

@@ -119,3 +119,23 @@ class Maze:
             "next_velocity": found.next_velocity,
             "reward_error": found.reward,
         }
+
+
+@dataclass(frozen=True)
+class Pooled(Maze):
+    """A maze with as many public rows as private ones, from fewer public mazes.
+
+    Args:
+        layouts: of the public rows.
+    """
+
+    public_rows: int = 1_000_000
+    layouts: int = 16
+
+    def public(self, seed: int) -> Columns:
+        """Public rows of a seed, collected once."""
+
+        def make() -> tuple[Columns, dict[str, Any]]:
+            return rows_of(other_rows(self.layout, self.public_rows, mazes=self.layouts, seed=1_000 + seed)), {}
+
+        return kept(f"{self.name}/public/{self.public_rows}/{self.layouts}/{seed}", self.rows, make)[0]
