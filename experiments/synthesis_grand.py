@@ -7,7 +7,7 @@
     python -m experiments.check synthesis_grand
 
 A cell is a table of one way, and `experiments.grand_judge` says what it teaches. A seed is that of private rows, of
-public mazes and of noise. Sixteen public mazes give as many public rows as there are private ones, to every way alike.
+public mazes and of noise. Public are rows of sixteen other mazes, many of two, some of fourteen, for every way alike.
 Cells come seed by seed, large at epsilon 10 and at 1, then medium, so that a cut is the same for all ways. Then six
 tables teach a second group of eight agents (a last number in a key): the spread of the figure. A row of a second group
 counts only beside the very table that the first one had. IQL's single agents follow, and umaze is last: real rows stay
@@ -48,7 +48,7 @@ from tacit_worlds.maze_evaluation import evaluate
 
 NAME, SEEDS, EPSILONS = "synthesis_grand", (21, 22, 23, 24, 25), (10.0, 1.0)
 DOMAINS = {name: Pooled(name) for name in ("large", "medium", "umaze")}
-WAYS = ("real", "raked", "aim_3", "privsyn", "mst", "noise_only")
+WAYS = ("real", "structured", "raked", "aim_3", "privsyn", "mst", "noise_only")
 AGAIN = tuple(itertools.product(("large", "medium"), (("real", 0.0), ("aim_3", 10.0), ("privsyn", 10.0))))
 """Six tables of the first seed, for the spread."""
 

@@ -21,7 +21,7 @@ from tacit.evaluation.dynamics import dynamics
 from tacit_worlds import maze
 from tacit_worlds.maze_evaluation import Starts, evaluate
 from tacit_worlds.maze_layouts import LAYOUTS, MazeLayout
-from tacit_worlds.maze_public import other_rows
+from tacit_worlds.maze_public import other_mazes, other_rows
 
 STARTS: Mapping[str, Starts] = {"return": "all", "return_far": "far"}
 """Returns are from every cell (D4RL's evaluation), and from those far from the goal."""
@@ -123,19 +123,31 @@ class Maze:
 
 @dataclass(frozen=True)
 class Pooled(Maze):
-    """A maze with as many public rows as private ones, from fewer public mazes.
+    """A maze with public rows of sixteen others: many of two, on which a structure is chosen, and some of fourteen.
 
     Args:
-        layouts: of the public rows.
+        large, small: public mazes with many rows, and with some.
+        large_rows, small_rows: of each of these.
     """
 
-    public_rows: int = 1_000_000
-    layouts: int = 16
+    public_rows: int = 1_900_000
+    large: int = 2
+    large_rows: int = 600_000
+    small: int = 14
+    small_rows: int = 50_000
+
+    def worlds(self, seed: int) -> list[Columns]:
+        """Public rows of each maze."""
+        found = other_mazes(self.layout, self.large + self.small, seed=1_000 + seed)
+        sizes = [self.large_rows] * self.large + [self.small_rows] * self.small
+        pairs = zip(found, sizes, strict=True)
+        return [rows_of(maze.collect(one, size, seed=2_000 + 100 * seed + i)) for i, (one, size) in enumerate(pairs)]
 
     def public(self, seed: int) -> Columns:
-        """Public rows of a seed, collected once."""
+        """Those of all mazes, collected once."""
 
         def make() -> tuple[Columns, dict[str, Any]]:
-            return rows_of(other_rows(self.layout, self.public_rows, mazes=self.layouts, seed=1_000 + seed)), {}
+            worlds = self.worlds(seed)
+            return {name: np.concatenate([world[name] for world in worlds]) for name in worlds[0]}, {}
 
-        return kept(f"{self.name}/public/{self.public_rows}/{self.layouts}/{seed}", self.rows, make)[0]
+        return kept(f"{self.name}/pooled/{seed}", self.rows, make)[0]

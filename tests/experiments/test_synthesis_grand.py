@@ -20,7 +20,6 @@ from tacit_worlds import maze
 from tacit_worlds.agents.offline import OfflinePolicies
 from tacit_worlds.maze_evaluation import evaluate
 from tacit_worlds.maze_layouts import LAYOUTS
-from tacit_worlds.maze_public import other_rows
 
 
 def constant(*actions: float) -> OfflinePolicies:
@@ -76,7 +75,7 @@ def test_seeds_are_fresh_and_cells_come_alike_for_all_ways() -> None:
     assert groups[:2] == first
     assert [group[0] for group in groups[2:5]] == [
         "medium/grand/real/0/21",
-        "medium/grand/raked/1/21",
+        "medium/grand/structured/1/21",
         "large/grand/real/0/22",
     ]
     assert len(groups) == 5 * 2 * 2 + 2 + 5 * 2 * 2 + 5 * 2
@@ -85,15 +84,17 @@ def test_seeds_are_fresh_and_cells_come_alike_for_all_ways() -> None:
 
 
 def test_pooled_public_rows_have_a_configuration_of_their_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    former, here = DOMAINS["large"], Pooled("large", population=500, public_rows=800, layouts=2)
+    sizes = {"large": 1, "large_rows": 300, "small": 2, "small_rows": 100}
+    former, here = DOMAINS["large"], Pooled("large", population=500, public_rows=500, **sizes)
     assert former.rows["type"] == "Maze"
-    assert "layouts" not in former.rows
-    assert (here.rows["type"], here.rows["layouts"]) == ("Pooled", 2)
+    assert "small" not in former.rows
+    assert (here.rows["type"], here.rows["small"]) == ("Pooled", 2)
     monkeypatch.setattr(synthesis_cache, "KEPT", tmp_path)
+    worlds = here.worlds(21)
+    assert [len(world["rewards"]) for world in worlds] == [300, 100, 100]
     made = here.public(21)
-    asked = other_rows(here.layout, 800, mazes=2, seed=1_021)
-    np.testing.assert_array_equal(made["observations"], asked["observations"])
-    np.testing.assert_array_equal(here.public(21)["actions"], asked["actions"])
+    np.testing.assert_array_equal(made["observations"][:300], worlds[0]["observations"])
+    assert not np.array_equal(worlds[1]["rewards"], worlds[2]["rewards"])
 
 
 def test_a_row_holds_returns_closeness_and_costs_and_its_second_group_needs_the_same_table(
@@ -137,7 +138,7 @@ def test_the_table_and_the_plan_say_what_there_is(tmp_path: Path, monkeypatch: p
     assert "| privsyn | 50 | 0.375 | 50 |  |  |  |  |  | 2 |" in lines
     assert lines[-1].startswith("Standard deviation of a grand return on the same rows: not known: ")
     plan = synthesis_grand.plan(results).splitlines()
-    assert "| grand, agents | 167 | 72 | 3.34 |" in plan
+    assert "| grand, agents | 197 | 72 | 3.94 |" in plan
     assert "| table, privsyn | 28 | 20 | 0.16 |" in plan
 
 
