@@ -24,7 +24,7 @@ def means_begin_with_private_rows(patch: pytest.MonkeyPatch) -> None:
         return real(self, rows, state)
 
     def private(self: GuideMeans, counts: Any, deviation: float) -> Any:
-        return np.full(len(self.root), seen[-1])
+        return np.full(len(self.root), seen[-1] if seen else 0.0)
 
     patch.setattr(algorithm.GuideCounts, "cells", noting)
     patch.setattr(GuideMeans, "means", private)

@@ -83,7 +83,7 @@ def test_bad_or_missing_answers_contribute_zero_and_the_run_goes_on(tmp_path: Pa
 def test_nobody_comes_and_noise_alone_is_released(tmp_path: Path) -> None:
     vault = open_user_vault(tmp_path, Scripted([], {}))
     got = sums(vault, priced(user_sum()), 3)
-    assert all(value[0, 0] != 0 for value in got)
+    assert any(value[0, 0] != 0 for value in got)  # each is 0 in one of some thousand runs: noise lies on a lattice
 
 
 def test_rows_beyond_the_cap_are_not_read(tmp_path: Path) -> None:
