@@ -1,8 +1,8 @@
 """What a synthetic table keeps of how columns depend on one another: the action on the state, what follows on both.
 
-Marginal, Correlation and a classifier see little of it: a table may lose two thirds of what the state says about the
-action and be as near as before by all three. Looks at real rows and is not differentially private: outside
-`vault.nonprivate` only for simulated or public data.
+Marginal and Correlation see little of it: a table may lose half of what the state says about the action and be as near
+by both. Looks at real rows and is not differentially private: outside `vault.nonprivate` only for simulated or public
+data.
 """
 
 from __future__ import annotations
