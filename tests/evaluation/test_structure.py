@@ -10,7 +10,8 @@ import pytest
 from tacit.data import PublicSpec
 from tacit.data.spec import Box, Discrete
 from tacit.errors import DataError
-from tacit.evaluation.structure import structure
+from tacit.evaluation.sequences import Sequences
+from tacit.evaluation.structure import lag_closeness, structure
 from tacit_worlds import maze
 from tacit_worlds.maze_layouts import LAYOUTS
 
@@ -116,3 +117,21 @@ def test_tables_of_other_columns_are_refused() -> None:
 def test_all_figures_are_finite_on_few_rows() -> None:
     few = {name: column[:20] for name, column in grid().items()}
     assert np.isfinite(list(asdict(structure(grid(), few, spec=GRID)).values())).all()
+
+
+def test_numbers_one_row_later_are_compared_inside_trajectories_alone() -> None:
+    def ways(values: list[float], length: int) -> Sequences:
+        column = np.array(values, np.float32)
+        flat = np.zeros(len(column), np.float32)  # r = 0 in either
+        columns = {
+            "observations": column[:, None],
+            "actions": flat,
+            "rewards": flat,
+            "next_observations": column[:, None],
+        }
+        return Sequences(columns, np.arange(0, len(column) + 1, length))
+
+    steady, turning = ways([1, 1, -1, -1] * 3, 2), ways([1, -1, -1, 1] * 3, 2)
+    assert lag_closeness(steady, steady) == 1.0
+    assert lag_closeness(steady, turning) == pytest.approx((0.0 + 1.0 + 1.0) / 3)  # r is 1 and -1
+    assert np.isnan(lag_closeness(ways([1, -1], 1), steady))

@@ -38,7 +38,7 @@ from tacit.evaluation.report.whole_trajectories import (
 )
 from tacit.evaluation.sequences import SequenceDynamics, Sequences, sequence_dynamics, trajectory_statistics
 from tacit.evaluation.statistics import t_interval
-from tacit.evaluation.structure import structure
+from tacit.evaluation.structure import lag_closeness, structure
 from tacit.evaluation.trajscore import TrajScore, train_encoder, traj_score
 
 Table = Mapping[str, NDArray[Any]]
@@ -398,7 +398,13 @@ def whole_trajectories(
         figures=trajectory_histograms(synthetic, reference, longest=longest, returns=returns),
         errors=() if errors is None else ((SYNTHETIC, "synthetic", errors.step_errors),),
     )
-    return {"whole_trajectories": pictures, "scores": trajectory_scores(errors, close)}
+    scores = trajectory_scores(errors, close)
+    if reference is not None and np.isfinite(close_in_time := lag_closeness(reference, synthetic)):
+        best = lag_closeness(*reference.split_halves(seed)) if len(reference) > 1 else None
+        floor = (("Rows in any order", lag_closeness(reference, synthetic.shuffle_rows(seed))),)
+        meaning = "a number and itself one row later: mean of 1 - |difference of correlations| / 2; 1 is equal"
+        scores += (Score("Correlation in time", meaning, close_in_time, False, best, floor),)
+    return {"whole_trajectories": pictures, "scores": scores}
 
 
 def simulator_errors(world: PlaneWorld, sequences: Sequences) -> SequenceDynamics | None:
