@@ -219,9 +219,9 @@ def test_the_whole_source_was_read() -> None:
 
 
 MOST = {
-    "files": 397,
-    "lines": 85_670,
-    "functions": 4_996,
+    "files": 398,
+    "lines": 85_960,
+    "functions": 5_009,
     "private functions of at most three lines used once": 18,
     "class names defined more than once": 1,
     "docstring lines on names that are not public": 670,

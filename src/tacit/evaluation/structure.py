@@ -37,7 +37,7 @@ RARE, SIDES, _MOST_SIDES = 0.05, 32, 24
 
 
 @dataclass(frozen=True)
-class Structure:
+class KeptStructure:
     """Dependences of a synthetic table beside those of the real one; nan where there is nothing to explain.
 
     Cells are quantiles of the real rows, on the axes that explain most of a column there. Explained variance is
@@ -57,7 +57,7 @@ class Structure:
     impossible: float
 
 
-def structure(real: Columns, synthetic: Columns, *, spec: PublicSpec, seed: int = 0) -> Structure:
+def structure(real: Columns, synthetic: Columns, *, spec: PublicSpec, seed: int = 0) -> KeptStructure:
     """Dependences of `synthetic` beside those of `real`.
 
     Args:
@@ -83,7 +83,7 @@ def structure(real: Columns, synthetic: Columns, *, spec: PublicSpec, seed: int 
     moves = zip(states, following, strict=True)
     moved = [_explain(list(axes.values()), *_target(after, before, tables)) for before, after in moves]
     paid = _explain(list(axes.values()), *_target(reward, None, tables))
-    return Structure(
+    return KeptStructure(
         action_explained=_mean(chosen, "explained"),
         real_action_explained=_mean(chosen, "real_explained"),
         action_follows=_mean(chosen, "follows"),
