@@ -288,6 +288,8 @@ def test_refusals(tmp_path: Path) -> None:
     )
     with pytest.raises(PlanError, match="16,777,216 cells"):
         StructuredPlan(structure=huge)
+    with pytest.raises(PlanError, match="where the public rows come from"):
+        StructuredPlan(structure=structure)
     with pytest.raises(PlanError, match="come before"):
         dataclasses.replace(structure, parents=structure.parents[:-1])
 

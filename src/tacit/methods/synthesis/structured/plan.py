@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
 from tacit.data.spec import PublicSpec
-from tacit.methods.synthesis.plan import SynthesisPlan, label
+from tacit.methods.synthesis.plan import SynthesisPlan, label, require_provenance
 from tacit.methods.synthesis.structured.columns import Rows
 from tacit.methods.synthesis.structured.structure import Structure, choose_structure, default_structure
 from tacit.parameters import Option
@@ -49,6 +49,8 @@ class StructuredPlan(SynthesisPlan):
         cells = sum(self.structure.size(i) for i in range(len(table.columns)))
         cells += sum(guide.size(table) for guide in self.structure.guides)
         require_valid("structure", cells, cells <= MOST_CELLS_IN_ALL, f"tables of at most {MOST_CELLS_IN_ALL:,} cells")
+        if table.prediction or self.structure.guides:  # what the bounds alone do not decide
+            require_provenance(self.provenance)
         require_valid("clip_norm", self.clip_norm, 0 < self.clip_norm <= 1, "a number in (0, 1]")
         super().__post_init__()
 
