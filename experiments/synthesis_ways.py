@@ -54,12 +54,11 @@ class Marginals:
     """A baseline that knows the private table by noisy marginals.
 
     Args:
-        module: of the method.
+        module: in `tacit.methods.synthesis.baselines`.
         plan: name of its plan.
         bins: of a continuous column.
         settings: in which the plan differs from its defaults.
         paper: whether the plan is the one that the paper ran.
-        package: that the module is in.
     """
 
     module: str
@@ -68,7 +67,6 @@ class Marginals:
     settings: tuple[tuple[str, int], ...] = ()
     paper: bool = False
     private: bool = True
-    package: str = "tacit.methods.synthesis.baselines"
 
     def configuration(self, here: Domain, scale: Scale) -> Json:
         """Its plan, with bins by the bounds, and whether it is run with those of public rows."""
@@ -85,8 +83,8 @@ class Marginals:
         return drawn(value, seed, scale, promised(own) | {"fit": cost})
 
     def imported(self) -> Any:
-        """The method's module."""
-        return importlib.import_module(f"{self.package}.{self.module}")
+        """The baseline's module."""
+        return importlib.import_module(f"tacit.methods.synthesis.baselines.{self.module}")
 
     def planned(self, spec: PublicSpec, cut: Discretisation | None) -> Any:
         """Its plan on these bins, before calibration."""

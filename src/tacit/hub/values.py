@@ -127,7 +127,11 @@ def _unpack_trajectories(config: Fields, arrays: Arrays) -> trajectories.Traject
     return trajectories.TrajectorySynthesizer(plan, encoder, starts, fragments, *_read_histograms(plan, arrays))
 
 
-def _unpack_baseline(config: Fields, arrays: Arrays) -> Any:
+def _pack_synthesizer(value: Any) -> Packed:
+    return {"synthesizer": {"class": type(value).__name__, "fields": value.to_json()}}, value.arrays()
+
+
+def _unpack_synthesizer(config: Fields, arrays: Arrays) -> Any:
     saved = config["synthesizer"]
     return load_class("value", saved["class"]).from_saved(config["plan"], saved["fields"], arrays)
 
@@ -387,8 +391,8 @@ KINDS: Mapping[str, Kind] = {
     ),
     "people": Kind(
         frozenset({"synthesizer"}),
-        lambda value: ({"synthesizer": {"class": type(value).__name__, "fields": value.to_json()}}, value.arrays()),
-        _unpack_baseline,
+        _pack_synthesizer,
+        _unpack_synthesizer,
         title="Synthesizer of whole people",
         text="Draw more people with `tacit sample --model . --count 10000 --out people.parquet`. They keep what noisy "
         "tables show: how columns hang together within a visit, from visit to visit and with what never changes. They "
@@ -396,16 +400,16 @@ KINDS: Mapping[str, Kind] = {
     ),
     "structured": Kind(
         frozenset({"synthesizer"}),
-        lambda value: ({"synthesizer": {"class": type(value).__name__, "fields": value.to_json()}}, value.arrays()),
-        _unpack_baseline,
+        _pack_synthesizer,
+        _unpack_synthesizer,
         title="Synthesizer of transitions from structured tables",
         text=_ROWS + "Its rows keep what noisy tables show: every column given a few before it. They are no evidence "
         "about any one {unit}.",
     ),
     "baselines": Kind(
         frozenset({"synthesizer"}),
-        lambda value: ({"synthesizer": {"class": type(value).__name__, "fields": value.to_json()}}, value.arrays()),
-        _unpack_baseline,
+        _pack_synthesizer,
+        _unpack_synthesizer,
         title="Synthesizer of transitions, to compare with",
         text=_ROWS + "A baseline: its rows keep what noisy marginals or noisy votes show, and little of how one step "
         "leads to the next. They are no evidence about any one {unit}.",

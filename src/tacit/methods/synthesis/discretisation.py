@@ -184,16 +184,16 @@ class Discretisation:
             parts.setdefault(axis.column, {})[axis.index] = self._draw_values(axis, cell, rng)
         changes = parts.pop(DIFFERENCES, {})
         numbers = {name: np.stack(list(columns.values()), axis=1) for name, columns in parts.items() if name != _NEXT}
-        observations = _clip_to_bounds(numbers["observations"], spec.observation)
+        observations = clip_to_bounds(numbers["observations"], spec.observation)
         reached = {i: observations[:, i] + change for i, change in changes.items()} | parts.get(_NEXT, {})
         if isinstance(spec.observation, Box):
             reached |= {i: observations[:, i] for i in np.flatnonzero(spec.observation.static).tolist()}
         following = np.stack([reached[i] for i in sorted(reached)], axis=1)
         return {
             "observations": observations,
-            "actions": _clip_to_bounds(numbers["actions"], spec.action),
-            "rewards": _clip_to_bounds(numbers["rewards"], spec.reward)[:, 0],
-            "next_observations": _clip_to_bounds(following, spec.observation),
+            "actions": clip_to_bounds(numbers["actions"], spec.action),
+            "rewards": clip_to_bounds(numbers["rewards"], spec.reward)[:, 0],
+            "next_observations": clip_to_bounds(following, spec.observation),
             "terminations": numbers["terminations"][:, 0] > 0.5 if spec.terminals else np.zeros(rows, bool),
             "truncations": np.zeros(rows, bool),
         }
@@ -249,7 +249,8 @@ def _values(column: str, count: int, index: int = 0, *, first: int = 0) -> Axis:
     return Axis(column, index, tuple((first + np.arange(count + 1) - 0.5).tolist()))
 
 
-def _clip_to_bounds(values: NDArray[Any], space: Box | Discrete) -> NDArray[Any]:
+def clip_to_bounds(values: NDArray[Any], space: Box | Discrete) -> NDArray[Any]:
+    """Numbers [T, d] as values of a space: whole where these are, and inside its bounds; labels [T] of a Discrete."""
     if isinstance(space, Discrete):
         return values[:, 0].astype(np.int64)
     low, high = space.float32_bounds()

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from tacit.methods.synthesis.laws import draw, estimate_laws, forget_unseen
 from tacit.methods.synthesis.people.densities import Cut, Density, Normal, fine_grid, quantile_cut
-from tacit.methods.synthesis.people.tables import draw, estimate_laws, forget_unseen
 
 
 def test_without_noise_a_law_is_its_table() -> None:

@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 
 from tacit.errors import PlanError
 from tacit.methods import load_class
+from tacit.methods.synthesis.laws import estimate_laws, forget_unseen
 from tacit.methods.synthesis.people import sampling
 from tacit.methods.synthesis.people.densities import Density
 from tacit.methods.synthesis.people.plan import HISTOGRAMS, REGRESSION, TABLES, PeoplePlan
@@ -33,7 +34,6 @@ from tacit.methods.synthesis.people.sums import (
     solve_regressions,
     split_tables,
 )
-from tacit.methods.synthesis.people.tables import estimate_laws, forget_unseen
 from tacit.methods.synthesis.plan import Progress
 from tacit.privacy.certificate.certificate import Release
 from tacit.privacy.mechanisms.base import Contribution

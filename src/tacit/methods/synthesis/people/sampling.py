@@ -10,9 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacit.data.spec import Discrete, PublicSpec, Space
+from tacit.methods.synthesis.laws import draw
 from tacit.methods.synthesis.people.scheme import Node, Parent, ParentKind, Scheme
 from tacit.methods.synthesis.people.sums import expected_change
-from tacit.methods.synthesis.people.tables import draw
 from tacit.methods.synthesis.people.visits import BEGINS_AGAIN, GOES_ON, STOPS, Variable
 
 if TYPE_CHECKING:

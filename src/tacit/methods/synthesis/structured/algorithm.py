@@ -4,7 +4,7 @@ Input: rows behind a vault, a structure that public rows or the spec decided, a 
 1. g <- vault.noisy_sum: three coarse bins of each action in fine cells of the observation               (guides.py)
 2. m <- the expected action in every cell, from coarse cells to fine, beginning with public means        (guides.py)
 3. t <- vault.noisy_sum: of every column, its bins by the bins of its parents, m among them              (structure.py)
-4. laws <- the tables, finer only as far as noise lets them                                              (laws)
+4. laws <- the tables, finer only as far as noise lets them                                              (`laws.py`)
 5. release m and the laws; drawing rows, column by column, is post-processing
 """
 
@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from tacit.errors import PlanError
 from tacit.methods import load_class
 from tacit.methods.synthesis.discretisation import to_trajectories
-from tacit.methods.synthesis.people.tables import draw, estimate_laws
+from tacit.methods.synthesis.laws import draw, estimate_laws
 from tacit.methods.synthesis.plan import Progress
 from tacit.methods.synthesis.structured.columns import Floats, Rows
 from tacit.methods.synthesis.structured.guides import PARTS, GuideMeans
@@ -50,10 +50,7 @@ class GuideCounts:
         """The cell of every row in each table."""
         table = self.structure.table
         values = table.values(rows)
-        return [
-            guide.cells(table, values) * PARTS + guide.coarse.encode(values[guide.column])
-            for guide in self.structure.guides
-        ]
+        return [guide.codes(table, values) for guide in self.structure.guides]
 
 
 @dataclass(frozen=True)

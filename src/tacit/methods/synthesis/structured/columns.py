@@ -15,7 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacit.data.spec import Box, Discrete, PublicSpec
-from tacit.methods.synthesis.discretisation import Discretisation
+from tacit.methods.synthesis.discretisation import Discretisation, clip_to_bounds
+from tacit.privacy.mechanisms.marginals import DIFFERENCES
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -31,7 +32,7 @@ QUANTILES = (3, 6, 12)
 OWN_EVEN, OWN_QUANTILES, TAIL = 100, 24, 20
 """Bins of a column that is drawn: about so many even ones, or so many quantiles; bins of either tail of an error."""
 TRIM, ROUNDS = 0.9, 8
-"""Of the robust regression: the share of rows that fit best, and how often they are chosen anew."""
+"""Of the robust regression: the share of rows that fit best, and how often they are chosen again."""
 DIGITS = 6
 FITTED = 200_000
 """Public rows from which bins and predictions are made, evenly spread over all."""
@@ -139,8 +140,8 @@ class Table:
         parts: dict[Role, dict[int, Floats]] = {}
         for one, column in zip(self.columns, values, strict=True):
             parts.setdefault(one.role, {})[one.index] = column
-        seen = _inside(np.stack(list(parts["observation"].values()), axis=1), spec.observation)
-        done = _inside(np.stack(list(parts["action"].values()), axis=1), spec.action)
+        seen = clip_to_bounds(np.stack(list(parts["observation"].values()), axis=1), spec.observation)
+        done = clip_to_bounds(np.stack(list(parts["action"].values()), axis=1), spec.action)
         if isinstance(spec.observation, Box):
             reached = seen + self._expected(_numbers(seen), _numbers(done))
             for i in range(seen.shape[1]):
@@ -155,8 +156,8 @@ class Table:
         return {
             "observations": seen,
             "actions": done,
-            "rewards": _inside(parts["reward"][0][:, None], spec.reward)[:, 0],
-            "next_observations": _inside(reached, spec.observation),
+            "rewards": clip_to_bounds(parts["reward"][0][:, None], spec.reward)[:, 0],
+            "next_observations": clip_to_bounds(reached, spec.observation),
             "terminations": ends,
             "truncations": np.zeros(count, bool),
         }
@@ -171,14 +172,6 @@ def _numbers(values: NDArray[Any]) -> Floats:
     return np.asarray(values if values.ndim == 2 else values[:, None], np.float64)
 
 
-def _inside(values: Floats, space: Box | Discrete) -> NDArray[Any]:
-    if isinstance(space, Discrete):
-        return values[:, 0].astype(np.int64)
-    low, high = space.float32_bounds()
-    values = np.where(space.whole, np.rint(values), values) if any(space.whole) else values
-    return np.asarray(np.clip(values, low, high), np.float32)
-
-
 def _features(spec: PublicSpec, seen: Floats, done: Floats) -> Floats:
     parts = [np.ones((len(seen), 1)), seen]
     for i in range(done.shape[1]):
@@ -188,7 +181,7 @@ def _features(spec: PublicSpec, seen: Floats, done: Floats) -> Floats:
 
 
 def fit_prediction(spec: PublicSpec, rows: Rows) -> tuple[tuple[float, ...], ...]:
-    """Least squares of every change on the rows that it fits best, chosen anew a few times."""
+    """Least squares of every change on the rows that it fits best, chosen again a few times."""
     if not isinstance(spec.observation, Box):
         return ()
     on = ~np.asarray(rows["terminations"], bool)
@@ -230,24 +223,22 @@ def default_columns(spec: PublicSpec) -> tuple[DrawnColumn, ...]:
         "rewards": "reward",
         "terminations": "end",
         "next_observations": "next",
-        "differences": "next",
+        DIFFERENCES: "next",
     }
     found = []
     for axis in Discretisation(spec, OWN_QUANTILES + 8).axes:
         edges = tuple(float(edge) for edge in axis.edges)
         whole = edges[0] % 1 == 0.5 and all(b - a == 1 for a, b in itertools.pairwise(edges))
-        role = roles.get(axis.column, "next")
+        role = roles[axis.column]
+        ladders: tuple[tuple[Bins, ...], ...] = ()
         if whole:
             bins = Bins(edges, whole=True)
-            ladders: tuple[tuple[Bins, ...], ...] = ((bins,),)
-        else:
-            ends = tuple(round(value, DIGITS) for value in (edges[0], edges[-1])) if role != "next" else (0.0,)
-            bins = (
-                Bins((edges[0], *(edge for edge in edges[2:-2]), edges[-1]), ends)
-                if role != "next"
-                else Bins(edges, ends)
-            )
-            ladders = (tuple(Bins(nice_edges(edges[0], edges[-1], n)) for n in STEPS),) if role != "next" else ()
+            ladders = ((bins,),)
+        elif role == "next":
+            bins = Bins(edges, (0.0,))
+        else:  # an atom on either bound, in place of the axis's narrow outer bins
+            bins = Bins((edges[0], *edges[2:-2], edges[-1]), (round(edges[0], DIGITS), round(edges[-1], DIGITS)))
+            ladders = (tuple(Bins(nice_edges(edges[0], edges[-1], n)) for n in STEPS),)
         found.append(DrawnColumn(role, axis.index, bins, ladders))
     order: dict[Role, int] = {"observation": 0, "action": 1, "reward": 2, "end": 3, "next": 4}
     return tuple(sorted(found, key=lambda one: order[one.role]))

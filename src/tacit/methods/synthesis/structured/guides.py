@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from tacit.methods.synthesis.structured.columns import Bins, Floats, Table
 
 Known = dict[tuple[int, ...], NDArray[np.int32]]
-"""Of a world and an axis, the codes of its rows."""
+"""Of a world and an axis, the codes of its rows; of a world alone, those of coarse bins."""
 
 GUIDE_BINS = (4, 12, 24)
 """Bins of an expected value as a parent, from coarse to fine."""
@@ -56,6 +56,10 @@ class Guide:
             cell = cell * bins.size + bins.encode(values[i])
         return cell
 
+    def codes(self, table: Table, values: Sequence[Floats]) -> NDArray[np.int64]:
+        """The cell and the coarse bin [N] of rows, as one code."""
+        return self.cells(table, values) * PARTS + self.coarse.encode(values[self.column])
+
     def size(self, table: Table) -> int:
         """Cells of the table of coarse bins."""
         return math.prod(self.shape(table)) * PARTS
@@ -83,7 +87,7 @@ def shrink_means(counts: Floats, middles: Floats, root: Floats, shape: Sequence[
     within = float(share @ np.square(middles - share @ middles))
     top = math.ceil(math.log2(max(shape))) if shape and max(shape) > 1 else 0
     places = np.stack(np.unravel_index(np.arange(len(root)), shape)) if shape else np.zeros((1, len(root)), int)
-    found, before = np.zeros(len(root)), np.zeros(len(root))
+    found = np.zeros(len(root))
     for level in range(top, -1, -1):
         code = np.zeros(len(root), np.int64)
         for place, size in zip(places, shape, strict=False):
@@ -92,21 +96,15 @@ def shrink_means(counts: Floats, middles: Floats, root: Floats, shape: Sequence[
         cells = np.bincount(code)
         n, s, v = np.bincount(code, counted), np.bincount(code, above), np.bincount(code, noisy)
         sure = n > SURE * deviation * np.sqrt(PARTS * cells)
-        rows = np.maximum(n, 1.0)
-        difference = np.clip(s / rows, middles[0] - middles[-1], middles[-1] - middles[0]) - _first(before, code)
+        rows, before = np.maximum(n, 1.0), np.zeros(len(n))
+        before[code] = found  # all members of a cell have the same
+        difference = np.clip(s / rows, middles[0] - middles[-1], middles[-1] - middles[0]) - before
         own = within / rows + v / rows**2
         weight = rows * sure
         extra = float((weight * (difference**2 - own)).sum() / max(weight.sum(), 1e-9))
         factor = np.where(sure, max(extra, 1e-6) / (max(extra, 1e-6) + own), 0.0)
-        found = before + (factor * difference)[code]
-        before = found
+        found = found + (factor * difference)[code]
     return np.clip(root + found, middles[0], middles[-1])
-
-
-def _first(values: Floats, code: NDArray[np.int64]) -> Floats:
-    out = np.zeros(code.max() + 1)
-    out[code] = values
-    return out
 
 
 @dataclass(frozen=True, eq=False)
@@ -199,13 +197,14 @@ def _explained(
     for place, values in enumerate(worlds):
         test = np.arange(len(values[0])) % 4 == 3
         cell = np.zeros(len(values[0]), np.int32)
-        for axis in (*guide.axes, ()):
-            bins = table.columns[axis[0]].ladders[axis[1]][axis[2]] if axis else guide.coarse
+        for axis in guide.axes:
+            bins = table.columns[axis[0]].ladders[axis[1]][axis[2]]
             if (place, *axis) not in known:
-                known[place, *axis] = bins.encode(values[axis[0] if axis else guide.column])
-            if axis:
-                cell = cell * bins.size + known[place, *axis]
-        part = known[(place,)]
+                known[place, *axis] = bins.encode(values[axis[0]])
+            cell = cell * bins.size + known[place, *axis]
+        if (place,) not in known:
+            known[place,] = guide.coarse.encode(values[guide.column])
+        part = known[place,]
         counts = np.bincount((cell * PARTS + part)[~test], minlength=guide.size(table)) * (rows / (~test).sum())
         noisy = (counts + rng.normal(0, deviation, len(counts))).reshape(-1, PARTS)
         start = np.full(len(noisy), float(middles @ counts.reshape(-1, PARTS).sum(axis=0) / counts.sum()))
@@ -236,5 +235,4 @@ def guide_public_rows(
 
 def count_parts(guide: Guide, table: Table, values: Sequence[Floats]) -> Floats:
     """Rows by cell and coarse bin, [cells, parts]."""
-    cell = guide.cells(table, values) * PARTS + guide.coarse.encode(values[guide.column])
-    return np.bincount(cell, minlength=guide.size(table)).reshape(-1, PARTS).astype(np.float64)
+    return np.bincount(guide.codes(table, values), minlength=guide.size(table)).reshape(-1, PARTS).astype(np.float64)

@@ -17,8 +17,17 @@ from numpy.typing import NDArray
 
 from tacit.data.spec import PublicSpec
 from tacit.data.trajectories import Trajectories, owners_of
-from tacit.methods.synthesis.people.tables import estimate_laws
-from tacit.methods.synthesis.structured.columns import Bins, DrawnColumn, Floats, Rows, Table, fine_bins, public_columns
+from tacit.methods.synthesis.laws import estimate_laws
+from tacit.methods.synthesis.structured.columns import (
+    Bins,
+    DrawnColumn,
+    Floats,
+    Rows,
+    Table,
+    default_columns,
+    fine_bins,
+    public_columns,
+)
 from tacit.methods.synthesis.structured.guides import GUIDE_BINS, Guide, GuideMeans, fit_guide, guide_public_rows
 from tacit.validation import require_valid
 
@@ -36,9 +45,9 @@ EVERY = 4
 MIXED = 0.02
 """Share of even odds in a law that is tried on held-out rows: no row is impossible."""
 WORLDS = 2
+"""Public worlds on which parents are chosen, the largest ones."""
 FEWEST_ROWS = 1_000
 """Of a public world, on average; units with fewer are people or episodes of one world."""
-"""Public worlds on which parents are chosen, the largest ones."""
 
 
 @dataclass(frozen=True)
@@ -87,11 +96,8 @@ class Structure:
 
     def ordinal(self, column: int) -> list[bool]:
         """Of each parent of a column, whether neighbouring bins are alike."""
-        found = []
-        for parent in self.parents[column]:
-            one = self.table.columns[parent.column]
-            found.append(parent.guide or not (one.is_category and _labels(self.table.spec, one)))
-        return found
+        columns = self.table.columns
+        return [parent.guide or not _labels(self.table.spec, columns[parent.column]) for parent in self.parents[column]]
 
     def size(self, column: int) -> int:
         """Cells of a column's table."""
@@ -119,6 +125,8 @@ class Structure:
 
 
 def _labels(spec: PublicSpec, column: DrawnColumn) -> bool:
+    if not column.is_category:
+        return False
     space = {"observation": spec.observation, "next": spec.observation, "action": spec.action}.get(column.role)
     if space is None:
         return column.role == "end"
@@ -132,9 +140,13 @@ def default_structure(spec: PublicSpec, rows: int, deviation: float) -> Structur
     Raises:
         DataError: the observation is a Box and `spec.difference` is not declared.
     """
-    from tacit.methods.synthesis.structured.columns import default_columns
-
     columns = default_columns(spec)
+    table, most = Table(spec, columns), min(max(1.0, rows / (2 * deviation)), MOST_CELLS)
+
+    def cells(before: Sequence[tuple[TableParent, ...]], parents: Sequence[TableParent]) -> int:
+        place = len(before)
+        return Structure(table, (*before, tuple(parents), *((),) * (len(columns) - place - 1))).size(place)
+
     places = {role: [i for i, one in enumerate(columns) if one.role == role] for role in ("observation", "action")}
     seen, done = places["observation"], places["action"]
     found: list[tuple[TableParent, ...]] = []
@@ -150,25 +162,15 @@ def default_structure(spec: PublicSpec, rows: int, deviation: float) -> Structur
             wanted = [*seen[:2], *done[:1]]
         wanted = [j for j in wanted if columns[j].ladders]
         parents = [TableParent(j, 0, 0) for j in wanted]
-        most = min(max(1.0, rows / (2 * deviation)), MOST_CELLS)
-        trial = Structure(Table(spec, columns), _padded(found, parents, len(columns)))
-        while parents and trial.size(i) > most:
+        while parents and cells(found, parents) > most:
             parents.pop()
-            trial = Structure(Table(spec, columns), _padded(found, parents, len(columns)))
         for place, parent in enumerate(parents):  # finer, the first parents first
             for level in range(1, len(columns[parent.column].ladders[0])):
                 finer = [*parents[:place], dataclasses.replace(parent, level=level), *parents[place + 1 :]]
-                trial = Structure(Table(spec, columns), _padded(found, finer, len(columns)))
-                if trial.size(i) <= most:
+                if cells(found, finer) <= most:
                     parents = finer
         found.append(tuple(parents))
-    return _keep_used(Structure(Table(spec, columns), tuple(found)))
-
-
-def _padded(
-    found: Sequence[tuple[TableParent, ...]], parents: Sequence[TableParent], count: int
-) -> tuple[tuple[TableParent, ...], ...]:
-    return (*found, tuple(parents), *((),) * (count - len(found) - 1))
+    return _keep_used(Structure(table, tuple(found)))
 
 
 def choose_structure(
@@ -342,22 +344,18 @@ def _refinements(
         yield from ((*parents[:i], one, *parents[i + 1 :]) for one in finer)
 
 
-def _codes(structure: Structure, place: int, world: _World) -> tuple[NDArray[np.int64], Codes]:
-    cell = np.zeros(world.count, np.int64)
+def _joint_codes(structure: Structure, place: int, world: _World, count: int) -> NDArray[np.int64]:
+    cell, column = np.zeros(count, np.int64), structure.table.columns[place]
     for parent in structure.parents[place]:
-        cell = cell * structure.bins(parent).size + world.codes(structure, parent)
-    return cell, world.own(structure.table.columns[place], place)
+        cell = cell * structure.bins(parent).size + world.codes(structure, parent)[:count]
+    return cell * column.own.size + world.own(column, place)[:count]
 
 
 def _screen(structure: Structure, place: int, worlds: Sequence[_World], noise: float) -> float:
     """Mean log-likelihood of few rows, less what their number and the noise of so many cells take away."""
     world, size = worlds[0], structure.table.columns[place].own.size
-    total, count = 0.0, min(SCREENING_ROWS, world.count)
-    cell = np.zeros(count, np.int64)
-    for parent in structure.parents[place]:
-        cell = cell * structure.bins(parent).size + world.codes(structure, parent)[:count]
-    own = world.own(structure.table.columns[place], place)[:count]
-    joint = np.bincount(cell * size + own, minlength=structure.size(place))
+    count = min(SCREENING_ROWS, world.count)
+    joint = np.bincount(_joint_codes(structure, place, world, count), minlength=structure.size(place))
     rows = joint.reshape(-1, size).sum(axis=1)
     joint, rows = joint[joint > 0], rows[rows > 0]
     total = (joint @ np.log(joint) - rows @ np.log(rows)) / count
@@ -376,8 +374,7 @@ def _score(structure: Structure, place: int, worlds: Sequence[_World], noise: fl
     size, shape, ordinal = column.own.size, structure.shape(place), structure.ordinal(place)
     widths, total = np.log(column.own.widths), 0.0
     for world in worlds:
-        cell, own = _codes(structure, place, world)
-        joint = cell * size + own
+        joint = _joint_codes(structure, place, world, world.count)
         held_out, found = joint[world.kept :], []
         for part in (1, 2) if world.scale > 1.5 else (1,):
             counts = np.bincount(joint[: world.kept : part], minlength=structure.size(place)) * (world.scale * part)
@@ -387,5 +384,5 @@ def _score(structure: Structure, place: int, worlds: Sequence[_World], noise: fl
         score = found[0]
         if len(found) == 2:
             score += max(0.0, found[0] - found[1]) * (1 - 1 / world.scale)
-        total += score - float(widths[own[world.kept :]].mean())
+        total += score - float(widths[held_out % size].mean())
     return total / len(worlds)
