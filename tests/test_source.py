@@ -220,7 +220,7 @@ def test_the_whole_source_was_read() -> None:
 
 MOST = {
     "files": 391,
-    "lines": 84_353,
+    "lines": 84_364,
     "functions": 4_918,
     "private functions of at most three lines used once": 18,
     "class names defined more than once": 1,
