@@ -24,13 +24,13 @@ import numpy as np
 from tacit.cli.data import simulate
 from tacit.cli.demo import DELTA, FULL, LAYOUT
 from tacit.data.trajectories import Trajectories
-from tacit.methods.synthesis.baselines.raking_alone import RakingPlan
+from tacit.methods.synthesis.baselines.matching_alone import MatchingPlan
 from tacit.methods.synthesis.diffusion import Denoising
 from tacit.methods.synthesis.encoding import Encoder
 from tacit.methods.synthesis.plan import PART, TransitionsPlan
 from tacit.methods.synthesis.pretraining import pretrain
-from tacit.methods.synthesis.raking import PART as HISTOGRAMS
-from tacit.methods.synthesis.raking import Histograms, Raking
+from tacit.methods.synthesis.table_matching import PART as HISTOGRAMS
+from tacit.methods.synthesis.table_matching import Histograms, TableMatching
 from tacit.methods.synthesis.training import TrainingState
 from tacit.privacy.ledger.ledger import Ledger
 from tacit.privacy.noise.secret import SecretNoise
@@ -56,10 +56,10 @@ def opened(data: Trajectories, folder: Path, name: str, population: int) -> Vaul
     return Vault(data, Ledger(folder / f"{name}.ledger", unit, epsilon=1e9, delta=9 * DELTA))
 
 
-def sums(vault: Vault, raking: Raking) -> Callable[[], object]:
+def sums(vault: Vault, matching: TableMatching) -> Callable[[], object]:
     """One sum of the histograms a call."""
-    plan = RakingPlan(raking=raking, noise_multiplier=1.0).account(unit=vault.unit, delta=DELTA)
-    run, contribution = vault.reserve(plan), Histograms(raking.tables)
+    plan = MatchingPlan(matching=matching, noise_multiplier=1.0).account(unit=vault.unit, delta=DELTA)
+    run, contribution = vault.reserve(plan), Histograms(matching.tables)
     return lambda: vault.noisy_sum(run, HISTOGRAMS, contribution)
 
 
@@ -81,9 +81,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--repeats", type=int, default=15)
     repeats = parser.parse_args().repeats
-    raking = Raking.plane(spec(LAYOUTS[LAYOUT]), population=FULL.population)
-    of_one = dataclasses.replace(raking, rows_per_unit=1)
-    everybody = dataclasses.replace(raking, sampling_rate=1.0)
+    matching = TableMatching.plane(spec(LAYOUTS[LAYOUT]), population=FULL.population)
+    of_one = dataclasses.replace(matching, rows_per_unit=1)
+    everybody = dataclasses.replace(matching, sampling_rate=1.0)
     data = simulate(LAYOUT, FULL.population, seed=0)
     grouped = {name: column[:GROUPED] for name, column in data.columns.items()}
     halved = of_units({name: column[:FOLDED] for name, column in data.columns.items()}, np.arange(FOLDED))
@@ -95,7 +95,7 @@ def main() -> None:
         seconds = timing.cpu_seconds(
             {
                 "step": steps(vault, FULL.plan),
-                "sum": sums(vault, raking),
+                "sum": sums(vault, matching),
                 "sum, a row read": sums(vault, of_one),
                 "sum, 64 rows owned": sums(many, everybody),
                 "sum, a row owned": sums(single, everybody),

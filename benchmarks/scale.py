@@ -45,8 +45,8 @@ from tacit.data.spec import Box, PublicSpec
 from tacit.data.store import CHUNK, StoredRecords
 from tacit.data.trajectories import Trajectories
 from tacit.methods import experts, mobility
-from tacit.methods.synthesis import Raking
-from tacit.methods.synthesis.raking import release_histograms
+from tacit.methods.synthesis import TableMatching
+from tacit.methods.synthesis.table_matching import release_histograms
 from tacit.privacy.ledger.ledger import Ledger
 from tacit.privacy.mechanisms.sums import PoissonSum
 from tacit.privacy.noise.secret import SecretNoise, poisson_sample
@@ -161,9 +161,9 @@ def noisy_sum(size: int, folder: Path) -> Callable[[], object]:
 
 def histograms(size: int, folder: Path) -> Callable[[], object]:
     """Noisy histograms of everybody."""
-    raking = Raking.of(SPEC, steps=MOST)
-    vault, run = begun(raking.part(1.0), size, folder)
-    sums = release_histograms(vault, run, raking.part(1.0).name, raking.tables)
+    matching = TableMatching.of(SPEC, steps=MOST)
+    vault, run = begun(matching.part(1.0), size, folder)
+    sums = release_histograms(vault, run, matching.part(1.0).name, matching.tables)
     return lambda: next(sums)
 
 

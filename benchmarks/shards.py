@@ -34,8 +34,8 @@ from pyarrow import parquet
 from benchmarks.distributed import free_port
 from benchmarks.scale import SPEC, OnePart, Projected, blocks
 from tacit.data.sources import shards
-from tacit.methods.synthesis import Raking
-from tacit.methods.synthesis.raking import release_histograms
+from tacit.methods.synthesis import TableMatching
+from tacit.methods.synthesis.table_matching import release_histograms
 from tacit.privacy.ledger.ledger import Ledger
 from tacit.privacy.mechanisms.sums import PoissonSum
 from tacit.privacy.vault.ranks import Ranks
@@ -81,10 +81,10 @@ def rank(folder: Path, units: int) -> dict[str, float]:
         serve(data, ranks)
         ranks.close()
         return seconds
-    unit, raking = Unit("person", "add_or_remove", units), Raking.of(SPEC, steps=1)
+    unit, matching = Unit("person", "add_or_remove", units), TableMatching.of(SPEC, steps=1)
     sums = PoissonSum(name="sums", steps=1, sampling_rate=RATE, clip_norm=1.0, noise_multiplier=1.0)
     projected = Projected(tuple(map(tuple, np.random.default_rng(1).normal(size=(2, NUMBERS)).tolist())))
-    plans = [OnePart(part=part, unit=unit, delta=0.1 / units) for part in (sums, raking.part(1.0))]
+    plans = [OnePart(part=part, unit=unit, delta=0.1 / units) for part in (sums, matching.part(1.0))]
     with (
         Ledger(folder / "one.ledger", unit, epsilon=3e6, delta=0.5 / units) as ledger,
         ShardedVault(data, ledger, ranks=ranks) as vault,
@@ -92,7 +92,7 @@ def rank(folder: Path, units: int) -> dict[str, float]:
         first = timed("digests", lambda: vault.reserve(plans[0]))
         timed("sum", lambda: vault.noisy_sum(first, "sums", projected))
         second = vault.reserve(plans[1])
-        timed("histogram", lambda: next(release_histograms(vault, second, plans[1].part.name, raking.tables)))
+        timed("histogram", lambda: next(release_histograms(vault, second, plans[1].part.name, matching.tables)))
     ranks.close()
     return seconds
 

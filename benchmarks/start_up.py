@@ -23,7 +23,7 @@ _CALIBRATE = """
 import time
 from tacit.cli import demo
 from tacit.units import Unit
-plan, unit = demo._raked(demo.FULL), Unit("transition", "add_or_remove", demo.FULL.population)
+plan, unit = demo._matched(demo.FULL), Unit("transition", "add_or_remove", demo.FULL.population)
 start = time.process_time()
 plan.calibrate(unit=unit, epsilon=1.0, delta=demo.DELTA)
 print(time.process_time() - start)

@@ -3,10 +3,10 @@
     python -m experiments.ablation_medium              # resumable; about an hour of CPU
     python -m experiments.check ablation_medium
 
-IQL, three data sets, both epsilons, without raking. `tacit` is pre-trained without curiosity (NonCur); `cur` has the
+IQL, three data sets, both epsilons, without matching. `tacit` is pre-trained without curiosity (NonCur); `cur` has the
 paper's curiosity in pre-training, where novel generated rows take places of real ones, `cur_append` that of the
 authors' code, where they join the batches; `fine_cur` has it in fine-tuning; `non_pre` starts from random weights;
-`non_priv` has no noise and no clip that is ever met. Real rows and tacit's with raking are those of
+`non_priv` has no noise and no clip that is ever met. Real rows and tacit's with matching are those of
 `experiments.table1_mazes`.
 """
 

@@ -106,7 +106,7 @@ def half_cheetah() -> Pairs:
 
 
 def trajectories() -> Pairs:
-    """Table II: transitions with raking against models of trajectories."""
+    """Table II: transitions with matching against models of trajectories."""
     results, found = table2.store(), {}
     for domain, here in table2.DOMAINS.items():
         for way, epsilon in table2.tables(domain):
@@ -166,7 +166,7 @@ FAMILIES: Mapping[str, Family] = {
     "table1_mazes": Family("tacit", "return", mazes),
     "table1_half_cheetah": Family("tacit", "return", half_cheetah),
     "table1_transitions": Family("tacit", "return", transitions),
-    "table2_trajectories": Family("transitions with raking", "return", trajectories),
+    "table2_trajectories": Family("transitions with matching", "return", trajectories),
     "experts_table": Family("clone votes", "return", experts),
     "dppg_frontier": Family("a local critic with correlated noise", "return", policies),
     "mobility_frontier": Family("one-shot imitation", "SEQ, less is better", movement),

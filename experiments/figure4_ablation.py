@@ -5,7 +5,7 @@
     python -m experiments.check figure4_ablation
     python -m experiments.synthesis_pages figure4_ablation
 
-umaze, IQL, three seeds, at both epsilons. `rake_weights` is tacit's method and `tacit` the same without raking, with
+umaze, IQL, three seeds, at both epsilons. `raked` is tacit's method and `tacit` the same without matching, with
 which all others are to be compared: its pre-training is without curiosity (the paper's NonCur), `cur` adds the paper's
 (rate 0.3), and `non_pre` starts from random weights (the paper's NonPre).
 """
@@ -53,7 +53,7 @@ def figures() -> list[Figure]:
             words = f"umaze, epsilon {epsilon:g}: {measure} over that without pre-training"
             found.append(Figure(words, own / bare, bound))
         whole, own = (iqm(variants.column(variants.row(way, epsilon), "marginal")) for way in ("raked", "tacit"))
-        found.append(Figure(f"umaze, epsilon {epsilon:g}: what raking adds to Marginal", whole - own, 0.0))
+        found.append(Figure(f"umaze, epsilon {epsilon:g}: what matching adds to Marginal", whole - own, 0.0))
     return found
 
 

@@ -6,7 +6,7 @@
     python -m experiments.synthesis_pages figure6_curves
 
 umaze, IQL, three seeds. Rates at epsilon 10: 0 (the default), 0.3 (the paper's) and 0.5 of every public batch are novel
-generated rows, without raking. Epsilons, with raking and without: 1, 3, 10 and none (no noise, not private).
+generated rows, without matching. Epsilons, with matching and without: 1, 3, 10 and none (no noise, not private).
 """
 
 from __future__ import annotations

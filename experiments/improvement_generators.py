@@ -2,7 +2,7 @@
 
 primorl    an ensemble of world models by DP-SGD, one clipped gradient a patient for the whole ensemble, and planning in
            it with rewards less the members' disagreement (after PriMORL, arXiv:2402.05525)
-synthesis  tacit's raking of the patients' rows
+synthesis  rows that match noisy tables of the patients'
 
 Both learn by conservative or double Q-learning from the rows that were made, which costs no privacy. PriMORL begins its
 episodes where the real ones begin; ours begin in uniform public states, for nothing else is public here.
@@ -27,8 +27,8 @@ from tacit.agents.learners import Learner
 from tacit.agents.networks import Mlp
 from tacit.agents.policies import Policy, PolicyActor
 from tacit.data.spec import Box, Discrete, PublicSpec
-from tacit.methods.synthesis.baselines import raking_alone
-from tacit.methods.synthesis.raking import Raking
+from tacit.methods.synthesis.baselines import matching_alone
+from tacit.methods.synthesis.table_matching import TableMatching
 from tacit.privacy.gradients.clipped_sums import assign_gradient
 from tacit.privacy.mechanisms.sums import PoissonSum
 from tacit.privacy.sentences import Label
@@ -161,19 +161,19 @@ def imagined(plan: EnsemblePlan, model: nn.Module, generator: np.random.Generato
     return {name: np.concatenate(parts) for name, parts in zip(names, zip(*rows, strict=True), strict=True)}
 
 
-def raking_plan(
+def matching_plan(
     bins: int = 16, coarse: int = 6, spec: PublicSpec | None = None, rows: int = 32
-) -> raking_alone.RakingPlan:
+) -> matching_alone.MatchingPlan:
     """Every column and pairs that matter, cut by the public bounds, over all rows that a unit may have."""
-    raking = Raking.of(spec or clinic.spec(), bins=bins, coarse=coarse, rows_per_unit=rows, pool=120_000)
-    return raking_alone.RakingPlan(raking=raking)
+    matching = TableMatching.of(spec or clinic.spec(), bins=bins, coarse=coarse, rows_per_unit=rows, pool=120_000)
+    return matching_alone.MatchingPlan(matching=matching)
 
 
-def made(plan: EnsemblePlan | raking_alone.RakingPlan, vault: Vault, seed: int) -> Columns:
+def made(plan: EnsemblePlan | matching_alone.MatchingPlan, vault: Vault, seed: int) -> Columns:
     """Rows of a calibrated plan, from records with a memory."""
     if isinstance(plan, EnsemblePlan):
         return modelled(plan, vault, seed)
-    return raking_alone.fit(plan, vault).value.sample_columns(SAMPLED, seed=seed)
+    return matching_alone.fit(plan, vault).value.sample_columns(SAMPLED, seed=seed)
 
 
 def learned(learner: Learner, steps: int, columns: Columns, seed: int, spec: PublicSpec) -> PolicyActor:

@@ -12,7 +12,8 @@ tabular    private value iteration on noisy counts of public cells, with a bonus
            Qiao and Wang, "Offline reinforcement learning with differential privacy", NeurIPS 2023; their counts are
            those of tuples, ours of whole patients, whose vectors are clipped)
 primorl, synthesis
-           Q-learning from rows of a private world model or of raking (`experiments.improvement_generators`)
+           Q-learning from rows of a private world model, or of noisy tables that they match
+           (`experiments.improvement_generators`)
 
 Settings were chosen on other clinics (`experiments.tune_improvement_peers`), as ours were.
 """
@@ -49,7 +50,7 @@ from tacit.agents.policies import Policy
 from tacit.data.spec import Box, Discrete
 from tacit.methods.improvement import Problem
 from tacit.methods.improvement.moments import LoggedVisits, group_sums
-from tacit.methods.synthesis.baselines.raking_alone import RakingPlan
+from tacit.methods.synthesis.baselines.matching_alone import MatchingPlan
 from tacit.privacy.ledger.ledger import SUM, Ledger
 from tacit.privacy.mechanisms.sums import PoissonSum
 from tacit.privacy.sentences import Label
@@ -163,7 +164,7 @@ class Way:
         steps: of this learner.
     """
 
-    plan: learning.Consensus | TabularPlan | EnsemblePlan | RakingPlan
+    plan: learning.Consensus | TabularPlan | EnsemblePlan | MatchingPlan
     learner: Learner | None = None
     steps: int = 4_000
 
@@ -187,7 +188,7 @@ CHOSEN: Mapping[str, Way] = {
     "tabular": Way(TabularPlan(problem=of_clinic().problem, edges=((4.0,), (0.0,), (0.0,), (1.5,)))),
     "primorl": Way(EnsemblePlan(), DQN(gamma=0.99, reward_scale=0.2)),
     "synthesis": Way(
-        improvement_generators.raking_plan(bins=8, coarse=4), CQL(alpha=0.1, gamma=0.99, reward_scale=0.2)
+        improvement_generators.matching_plan(bins=8, coarse=4), CQL(alpha=0.1, gamma=0.99, reward_scale=0.2)
     ),
 }
 """By `experiments.tune_improvement_peers`."""
@@ -214,7 +215,7 @@ def way_of(name: str, way: str) -> Way:
     if way == "bc":
         features = Scaled(here.spec.observation.low, here.spec.observation.high)
         return Way(steps_of_gradients(BC(), features, here.spec.action.n, rate=3e-2))
-    plan = improvement_generators.raking_plan(bins=8, coarse=4, spec=here.spec, rows=here.horizon)
+    plan = improvement_generators.matching_plan(bins=8, coarse=4, spec=here.spec, rows=here.horizon)
     return dataclasses.replace(CHOSEN[way], plan=plan)
 
 
@@ -272,7 +273,7 @@ def measured(way: Way, here: World, people: int, epsilon: float, seed: int) -> J
             assert plan.noise_multiplier is not None
             table = Table(plan, planned(plan, noisy, plan.noise_multiplier * plan.rows))
             actor = vault.release(run, table, label=Label(("counts",), (), ())).value
-        elif isinstance(plan, EnsemblePlan | RakingPlan):
+        elif isinstance(plan, EnsemblePlan | MatchingPlan):
             assert way.learner is not None
             columns = improvement_generators.made(plan, vault, seed)
             actor = improvement_generators.learned(way.learner, way.steps, columns, seed, here.spec)

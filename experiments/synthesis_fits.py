@@ -88,16 +88,16 @@ class Diffusion:
     Args:
         change: an ablation.
         curiosity: rate in pre-training.
-        raking: whether noisy histograms are released besides, by which its rows are weighted.
+        matching: whether noisy tables are released besides, which its rows are weighted to match.
         append: whether novel rows join the public batches of "Cur" (the authors' code), or take places in them.
-        general: whether these are the tables of any task (`Raking.of`), in place of those for points in a plane.
+        general: whether these are the tables of any task (`TableMatching.of`), in place of those for points in a plane.
         rows: private rows at most; 1 shows what noise alone makes, 0 stops after the public rows.
     """
 
     change: ablations.Name | None = None
     curiosity: float | None = None
     append: bool = False
-    raking: bool = False
+    matching: bool = False
     general: bool = False
     rows: int | None = None
 
@@ -107,11 +107,11 @@ class Diffusion:
         return self.rows != 0 and self.change != "NonPriv"
 
     def configuration(self, here: Domain, scale: Scale) -> Json:
-        """Its plan and the tables that it is raked by."""
+        """Its plan and the tables that it is matched to."""
         return {
             "method": "diffusion",
-            "plan": describe(self._without_raking(here, scale)),
-            "raking": raking_settings(here, scale, self.general) if self.raking else None,
+            "plan": describe(self._without_matching(here, scale)),
+            "matching": matching_settings(here, scale, self.general) if self.matching else None,
             "ablation": ablated(self.change),
             "private_rows": self.rows,
             "rows": scale.rows,
@@ -119,10 +119,10 @@ class Diffusion:
 
     def plan(self, here: Domain, scale: Scale) -> synthesis.TransitionsPlan:
         """Before calibration, with the pre-training that is run."""
-        plan = self._without_raking(here, scale)
-        return dataclasses.replace(plan, raking=raking(here, scale, self.general)) if self.raking else plan
+        plan = self._without_matching(here, scale)
+        return dataclasses.replace(plan, matching=matching(here, scale, self.general)) if self.matching else plan
 
-    def _without_raking(self, here: Domain, scale: Scale) -> synthesis.TransitionsPlan:
+    def _without_matching(self, here: Domain, scale: Scale) -> synthesis.TransitionsPlan:
         plan = base(here, scale)
         if self.curiosity is not None:
             plan = ablations.with_curiosity(plan, synthesis.Curiosity(rate=self.curiosity))
@@ -170,28 +170,30 @@ def base(here: Domain, scale: Scale) -> synthesis.TransitionsPlan:
 
 
 @functools.cache
-def raking(here: Domain, scale: Scale, general: bool = False) -> synthesis.Raking:
+def matching(here: Domain, scale: Scale, general: bool = False) -> synthesis.TableMatching:
     """The tables of a domain, with bins by the quantiles of one set of public rows."""
-    make, settings = _raking_of(here, scale, general)
+    make, settings = _matching_of(here, scale, general)
     return make(here.spec, **settings, public=here.public(0), provenance=here.provenance)
 
 
-def _raking_of(here: Domain, scale: Scale, general: bool) -> tuple[Callable[..., synthesis.Raking], dict[str, Any]]:
+def _matching_of(
+    here: Domain, scale: Scale, general: bool
+) -> tuple[Callable[..., synthesis.TableMatching], dict[str, Any]]:
     """Who makes the tables of a domain, and in which settings they differ from the default ones."""
     flat = here.spec.observation.size == 4 and not general
-    make = synthesis.Raking.plane if flat else synthesis.Raking.of
+    make = synthesis.TableMatching.plane if flat else synthesis.TableMatching.of
     return make, {"population": here.population} | ({"pool": 2 * scale.rows} if scale.quick else {})
 
 
 @functools.cache
-def raking_settings(here: Domain, scale: Scale, general: bool = False) -> Json:
+def matching_settings(here: Domain, scale: Scale, general: bool = False) -> Json:
     """The tables of a domain; where public rows move the edges of their bins, by the number of these alone."""
-    make, settings = _raking_of(here, scale, general)
+    make, settings = _matching_of(here, scale, general)
     return tables_of(make(here.spec, **settings))
 
 
-def tables_of(tables: synthesis.Raking) -> dict[str, Json]:
-    """What a raking is but for the edges of its bins: its settings, and of each table the columns and their bins."""
+def tables_of(tables: synthesis.TableMatching) -> dict[str, Json]:
+    """What a matching is but for the edges of its bins: its settings, and of each table the columns and their bins."""
     named = [[[axis.column, axis.index, len(axis.edges) - 1] for axis in table] for table in tables.tables]
     own = {
         one.name: getattr(tables, one.name)

@@ -49,8 +49,8 @@ WORDS = {
     "real": "real rows, no privacy",
     "raked": "**tacit**",
     "raked_of": "**tacit**, with the histograms of any task",
-    "tacit": "tacit without raking",
-    "raking_alone": "raking without a model",
+    "tacit": "tacit without matching",
+    "raking_alone": "matching without a model",
     "mst": "MST",
     "pgm_paper": "PGM as the paper ran it",
     "aim": "AIM",
@@ -230,14 +230,14 @@ def figure6() -> str:
             Panel(
                 f"umaze, {label}, by curiosity rate",
                 "rate",
-                [_curve("without raking", tuple(figure6_curves.RATES), by_rate)],
+                [_curve("without matching", tuple(figure6_curves.RATES), by_rate)],
                 (ChartAxis("curiosity rate", 0.0, 0.5), up),
             ),
             Panel(
                 f"umaze, {label}, by epsilon",
                 "epsilon",
                 [
-                    _curve("tacit" if way == "raked" else "without raking", at[: len(found)], found)
+                    _curve("tacit" if way == "raked" else "without matching", at[: len(found)], found)
                     for way, found in by_epsilon.items()
                 ],
                 (ChartAxis("epsilon", 0.2, 20.0, log=True, marks=at), up),

@@ -1,10 +1,11 @@
 """How the experiments make synthetic transitions: tacit's method with its ablations, the baselines, and the controls.
 
-raked              tacit's method: the default plan of `tacit.synthesis`, and raking by noisy histograms
-raked_of           the same with the histograms of any task (`Raking.of`), not those for points in a plane
+raked              tacit's method: the default plan of `tacit.synthesis`, with weights that match noisy tables
+                   ("raked" in the keys of stored rows, which keep the names of ways)
+raked_of           the same with the histograms of any task (`TableMatching.of`), not those for points in a plane
 structured         tables that public rows choose: the default where these are there
 raking_alone       the histograms without a model
-tacit              the default plan without raking, as all ablations are
+tacit              the default plan without matching, as all ablations are
 mst, aim, privsyn  marginals at their best public bins; `aim_3` knows three columns at once,
                    `aim_wide` is for rows of many columns: 16 bins, and two rounds a column at most
 pgm_paper          PGM as the paper ran it (four bins, their centres)
@@ -37,14 +38,14 @@ from experiments.synthesis_fits import (
     Way,
     drawn,
     guarantee,
+    matching,
+    matching_settings,
     promised,
-    raking,
-    raking_settings,
     vault,
 )
 from tacit.data.spec import PublicSpec
 from tacit.methods.synthesis import structured
-from tacit.methods.synthesis.baselines import pate_gan, raking_alone
+from tacit.methods.synthesis.baselines import matching_alone, pate_gan
 from tacit.methods.synthesis.discretisation import Discretisation
 from tacit.methods.synthesis.encoding import Encoder
 
@@ -162,27 +163,27 @@ def _begun(plan: pate_gan.PateGanPlan, here: Domain, seed: int) -> tuple[pate_ga
 
 @dataclass(frozen=True)
 class Histograms:
-    """Raking without a model."""
+    """Matching without a model."""
 
     private: bool = True
 
     def configuration(self, here: Domain, scale: Scale) -> Json:
         """The tables."""
-        return {"method": "raking alone", "raking": raking_settings(here, scale), "rows": scale.rows}
+        return {"method": "matching alone", "matching": matching_settings(here, scale), "rows": scale.rows}
 
     def table(self, here: Domain, epsilon: float, seed: int, scale: Scale) -> tuple[Columns, Notes]:
         """Fit through the doors, sample."""
-        raw = raking_alone.RakingPlan(raking=raking(here, scale))
+        raw = matching_alone.MatchingPlan(matching=matching(here, scale))
         own = raw.calibrate(unit=unit(here), epsilon=epsilon, delta=here.delta)
         with vault(here, own, here.private(seed)) as doors:
-            value, cost = metered(lambda: raking_alone.fit(own, doors).value)
+            value, cost = metered(lambda: matching_alone.fit(own, doors).value)
         return drawn(value, seed, scale, promised(own) | {"fit": cost})
 
 
 WAYS: dict[str, Way] = {
     "real": Shown(),
-    "raked": Diffusion(raking=True),
-    "raked_of": Diffusion(raking=True, general=True),
+    "raked": Diffusion(matching=True),
+    "raked_of": Diffusion(matching=True, general=True),
     "tacit": Diffusion(),
     "structured": Structured(),
     "mst": Marginals("mst", "MstPlan"),
@@ -195,7 +196,7 @@ WAYS: dict[str, Way] = {
     "pre_pate_gan": Gan(public=True),
     "raking_alone": Histograms(),
     "pretraining": Diffusion(rows=0),
-    "noise_only": Diffusion(raking=True, rows=1),
+    "noise_only": Diffusion(matching=True, rows=1),
     "independent": Shown(permuted=True),
     "non_pre": Diffusion("NonPre"),
     "cur": Diffusion("Cur"),

@@ -9,7 +9,7 @@ A cell is one table of `table2_trajectories`. Of whole trajectories: precision, 
 autoencoder of public trajectories, with the ceiling (one half of the real ones against the other) and the floor (its
 rows in any order), the paper's figure beside them (`mean_cosine`), and errors along the trajectories and at their
 seams. Of all: Marginal and Correlation, the accuracy of a classifier that tells rows from real ones (1/2 where it
-cannot), and errors of single rows against the simulator. Raking fits what Marginal measures, so that none stands alone.
+cannot), and errors of single rows against the simulator. Matching fits what Marginal measures, so none stands alone.
 """
 
 from __future__ import annotations
@@ -181,7 +181,7 @@ def figures() -> list[Figure]:
     results, found = store(), []
     for domain, epsilon, bound in (("umaze", 10.0, 0.97), ("umaze", 1.0, 0.94), (FEWER, 10.0, 0.94)):
         value = column(results, domain, TRANSITIONS, epsilon, "marginal").mean()
-        found.append(Figure(f"{domain}, epsilon {epsilon:g}: Marginal of transitions with raking", value, bound))
+        found.append(Figure(f"{domain}, epsilon {epsilon:g}: Marginal of transitions with matching", value, bound))
     for domain in (name for name in DOMAINS if name != FEWER):
         own, best = (column(results, domain, OWN, 10.0, name).mean() for name in ("f1", "f1_ceiling"))
         found.append(Figure(f"{domain}, epsilon 10: TrajScore F1 of tacit-j over its ceiling", own / best, 0.90))

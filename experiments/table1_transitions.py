@@ -8,8 +8,8 @@
     python -m experiments.check table1_transitions
     python -m experiments.synthesis_pages table1_transitions                # the table
 
-Unit: one transition; delta a tenth of one over the population. `rake_weights` is tacit's method, `tacit` the same
-without raking. Five seeds for both and the real rows, three for the
+Unit: one transition; delta a tenth of one over the population. `raked` is tacit's method, `tacit` the same
+without matching. Five seeds for both and the real rows, three for the
 baselines and controls, each with private rows, networks, noise, agent and starts of its own (the half-cheetah's rows
 are the same for all). On umaze and medium three agents of a kind learn from every table of tacit and of real rows,
 since agents differ more than tables do. The last policy is judged. Interquartile means, with bootstrap intervals over

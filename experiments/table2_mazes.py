@@ -5,7 +5,7 @@
     python -m experiments.check table2_mazes
 
 Unit: a person with one episode, 10,000 of them, delta 1e-6. The agents are those of `experiments.table1_mazes`.
-`tacit_j` synthesizes whole trajectories, `rake_weights` rows of them, `raked_by_gradients` transitions, `raked_of`
+`tacit_j` synthesizes whole trajectories, `raked` rows of them, `raked_by_gradients` transitions, `raked_of`
 these with the histograms of any task; `unet` and `dp_transformer` are PrivORL's rivals, and the baselines of Table I
 make rows under the same guarantee (`experiments.trajectory_baselines`). Three sets of people, for every row alike (five
 exceeded the hours), each with noise, samples, one agent of a kind and starts of its own. Policies that learn nothing

@@ -10,7 +10,7 @@ Unit: a person with all episodes, 10,000 of them (2,000 in `umaze_2000`), delta 
 transitions, `tacit_j` whole trajectories; an agent sees rows in either case. Three seeds, each with people, noise,
 samples, agent and starts of its own; networks of fragments are pre-trained on public worlds once, for all of them. The
 last policy is judged. Interquartile means, with bootstrap intervals over seeds. `tacit_j` learns of the private rows by
-histograms alone; rows of its trajectories, each weighted for itself (`rake_weights`), stand beside it. What it would be
+histograms alone; rows of its trajectories, each weighted for itself (`raked`), stand beside it. What it would be
 by noisy gradients (`by_gradients`, in umaze) and the rivals are run at the larger epsilon.
 """
 
@@ -42,7 +42,10 @@ SEEDS, EPSILONS, FEWER = (0, 1, 2), (10.0, 1.0), "umaze_2000"
 OWN, TRANSITIONS, RIVALS = "tacit_j", "raked_by_gradients", ("dp_transformer", "unet")
 ROWS, GRADIENTS = "raked", "by_gradients"
 NAMES = ("real", TRANSITIONS, OWN, ROWS, GRADIENTS, *RIVALS, "raking_alone")
-PROMISED = {TRANSITIONS: "transitions with raking", ROWS: "rows of trajectories conditioned on histograms, with raking"}
+PROMISED = {
+    TRANSITIONS: "transitions with matching",
+    ROWS: "rows of trajectories conditioned on histograms, with matching",
+}
 """The second where people are few or epsilon is small: so it was in other mazes."""
 WORDS = "Plan.for_people of trajectories and of transitions; agents of experiments.synthesis_agents"
 

@@ -7,7 +7,7 @@
 
 A cell is one table of `experiments.synthesis_ways`: Marginal and Correlation as the paper has them (against all real
 rows; for `real`, one half against the other), and what the paper does not measure: errors against the simulator, and
-the accuracy of a classifier that is to tell synthetic rows from real ones (1/2 where it cannot). Raking fits what
+the accuracy of a classifier that is to tell synthetic rows from real ones (1/2 where it cannot). Matching fits what
 Marginal measures, and `independent` (every real column permuted by itself) has perfect marginals and is of no use to
 anybody: so no Marginal stands alone.
 """

@@ -5,7 +5,7 @@
     python -m experiments.synthesis_pages table4_pretraining
 
 umaze and medium, IQL, seeds as in Table I, beside tacit at epsilon 10 and 1, the plan of epsilon 1 on a vault of a
-single row, where noise is all that is learned, and raking without a model.
+single row, where noise is all that is learned, and matching without a model.
 """
 
 from __future__ import annotations

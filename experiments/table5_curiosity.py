@@ -7,7 +7,7 @@
 
 umaze, IQL, three seeds, epsilon 10. `fine_cur` appends novel generated rows to every step, outside the private sum and
 its divisor, so that sigma and epsilon are those of `tacit`; `cur` has the paper's curiosity in pre-training. None of
-them is raked.
+them is matched to tables.
 """
 
 from __future__ import annotations

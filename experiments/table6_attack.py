@@ -12,7 +12,7 @@ that one row stands out more) of which up to 100 are canaries: steps as long as 
   same rows are told by the loss of the network before it met them: a row that this finds is found by what it is.
 - Audit: which canaries are in? By the loss of the released network (`loss`), and by every noisy gradient of the run, in
   many small traces (`sums`) or few large ones (`pursuit_scores`); each gives a lower bound on epsilon at 95 %. Where
-  noisy histograms are released too (`rake_weights`), a fourth: by how much more they hold than the model's own rows
+  noisy histograms are released too (`raked`), a fourth: by how much more they hold than the model's own rows
   where the canary would be counted (`histograms`).
 
 `no clipping` is the broken twin: the same code and the same certificate, but nothing is clipped. `no privacy` has
@@ -50,7 +50,7 @@ from tacit.evaluation.membership import LEVELS, LossAttack, attack, losses
 from tacit.evaluation.one_run import OneRunBound, audit, plant
 from tacit.methods import synthesis
 from tacit.methods.synthesis import ablations
-from tacit.methods.synthesis.raking import cell_codes
+from tacit.methods.synthesis.table_matching import cell_codes
 from tacit.privacy.gradients import clipping
 
 POPULATION, CANARIES, DRAWS, PUBLIC, TOLD, CONFIDENCE = 20_000, 100, 4, 100, 4_000, 0.95
@@ -104,7 +104,7 @@ def domain(cell: Cell, scale: fits.Scale) -> Maze:
 
 
 def bare_plan(cell: Cell, here: Maze, scale: fits.Scale) -> synthesis.TransitionsPlan:
-    """Without raking, before calibration."""
+    """Without matching, before calibration."""
     plan = fits.base(here, scale)
     return replace(plan, sampling_rate=0.128, steps=10_000) if cell.way == "memorised" else plan
 
@@ -138,7 +138,7 @@ def plan_of(cell: Cell, here: Maze, scale: fits.Scale) -> synthesis.TransitionsP
     """The default plan, priced or calibrated; to memorise rows, more steps and batches of 128 as published."""
     plan = bare_plan(cell, here, scale)
     if cell.way == "raked":
-        plan = replace(plan, raking=fits.raking(here, scale))
+        plan = replace(plan, matching=fits.matching(here, scale))
     if cell.epsilon:
         return plan.calibrate(unit=unit(here), epsilon=cell.epsilon, delta=here.delta)
     return ablations.ablation("NonPriv", plan, unit=unit(here), epsilon=math.inf, delta=here.delta)
@@ -176,7 +176,7 @@ def run(cell: Cell, scale: fits.Scale) -> dict[str, Any]:
         "sums": seen.summed_scores(),
         "pursuit": seen.pursuit_scores(),
     }
-    if plan.raking is not None:
+    if plan.matching is not None:
         scores["histograms"] = counted(value, canaries, seed=own)
     chosen = "loss" if found.score_index < len(LEVELS) else "fall of the loss"
     return {
@@ -197,9 +197,9 @@ def counted(value: synthesis.Synthesizer, canaries: Columns, *, seed: int) -> np
     released = value.plan.noisy_histograms(value.histograms, value.sums)
     assert released is not None
     unweighted = synthesis.Synthesizer(value.plan, value.encoder, value.weights)
-    own = released.raking.public_shares(unweighted.sample_columns(20_000, seed=seed))
+    own = released.matching.public_shares(unweighted.sample_columns(20_000, seed=seed))
     tables, _ = released.shares()
-    theirs = cell_codes(released.raking.tables, canaries)
+    theirs = cell_codes(released.matching.tables, canaries)
     return np.asarray(sum((table - ours)[code] for table, ours, code in zip(tables, own, theirs, strict=True)))
 
 

@@ -5,7 +5,7 @@
     python -m experiments.check table7_nonprivate
     python -m experiments.synthesis_pages table7_nonprivate
 
-umaze, IQL, three seeds. `non_priv` is the default plan (`tacit`, without raking) without noise and without a bound that
+umaze, IQL, three seeds. `non_priv` is the default plan (`tacit`, without matching) without noise and a bound that
 is ever met (through the same doors, which make the ledger void); `real` the agents on the real rows.
 """
 
@@ -45,7 +45,7 @@ def wanted() -> list[Cell]:
 
 
 def figures() -> list[Figure]:
-    """Recomputed from the raw rows: the paper loses 0.03 of Marginal and 7 of return; tacit with raking, its method."""
+    """Recomputed from the raw rows: the paper loses 0.03 of Marginal and 7 of return; tacit is with matching."""
     found = []
     for measure, bound in (("marginal", -0.03), ("return", -7.0)):
         own, free = (

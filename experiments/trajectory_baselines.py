@@ -1,6 +1,6 @@
 """Baselines that make single rows, under the guarantee of a whole person: those of `experiments.synthesis_ways`.
 
-Marginals count at most `ROWS_PER_PERSON` rows of a person, as many as raking does: noise grows with that number as the
+Marginals count at most `ROWS_PER_PERSON` rows of a person, as many as matching does: noise grows with it as the
 counts do, so that more rows cost nothing. PATE-GAN deals whole people to its teachers.
 """
 

@@ -29,7 +29,7 @@ from tacit.data.spec import PublicSpec
 from tacit.data.trajectories import Trajectories
 from tacit.evaluation.report.tables import simulator_errors
 from tacit.evaluation.sequences import Sequences
-from tacit.methods.synthesis import Raking
+from tacit.methods.synthesis import TableMatching
 from tacit.units import Unit
 from tacit_worlds import clinic, maze
 from tacit_worlds.agents.q_learning import epsilon_greedy
@@ -98,7 +98,7 @@ class People(Protocol):
     def public(self, seed: int) -> Trajectories:
         """The same together."""
 
-    def raking(self, seed: int | None) -> Raking:
+    def matching(self, seed: int | None) -> TableMatching:
         """The tables of histograms, cut by the public rows of a seed, or by the bounds alone."""
 
     def judged(self, agent: str, tables: Sequence[Columns], seed: int, scale: Scale) -> list[float]:
@@ -193,7 +193,7 @@ class MazePeople:
         """From all mazes."""
         return _together(self.worlds(seed), self.spec)
 
-    def raking(self, seed: int | None) -> Raking:
+    def matching(self, seed: int | None) -> TableMatching:
         """Tables for a point in the plane."""
         return _plane(self, seed)
 
@@ -285,9 +285,9 @@ class Patients:
         """Under all of them."""
         return _together(self.worlds(seed), self.spec)
 
-    def raking(self, seed: int | None) -> Raking:
+    def matching(self, seed: int | None) -> TableMatching:
         """The default tables."""
-        return general_raking(self, seed)
+        return general_matching(self, seed)
 
     def judged(self, agent: str, tables: Sequence[Columns], seed: int, scale: Scale) -> list[float]:
         """Discrete CQL, judged on fresh patients."""
@@ -321,15 +321,15 @@ def _lengths(scale: Scale) -> tuple[int, int]:
 
 
 @functools.cache
-def _plane(here: MazePeople, seed: int | None) -> Raking:
+def _plane(here: MazePeople, seed: int | None) -> TableMatching:
     public = None if seed is None else here.public(seed).columns
-    return Raking.plane(here.spec, population=here.population, public=public, provenance=here.provenance)
+    return TableMatching.plane(here.spec, population=here.population, public=public, provenance=here.provenance)
 
 
-def general_raking(here: People, seed: int | None) -> Raking:
+def general_matching(here: People, seed: int | None) -> TableMatching:
     """The tables of any task."""
     public = None if seed is None else here.public(seed).columns
-    return Raking.of(here.spec, population=here.population, public=public, provenance=here.provenance)
+    return TableMatching.of(here.spec, population=here.population, public=public, provenance=here.provenance)
 
 
 def _split(columns: Columns, spec: PublicSpec) -> list[Trajectories]:

@@ -24,7 +24,7 @@ from experiments.synthesis_fits import Scale, promised
 from experiments.trajectory_domains import DELTA, MazePeople, Patients, People, unit
 from experiments.trajectory_transitions import QUICK_PEOPLE, QUICK_POOL, planned, vault
 from tacit.data.spec import Box
-from tacit.methods.synthesis import Encoder, Raking, trajectories
+from tacit.methods.synthesis import Encoder, TableMatching, trajectories
 from tacit.methods.synthesis.discretisation import Discretisation
 from tacit.methods.synthesis.trajectories.plan import Network
 from tacit.methods.synthesis.trajectories.pretraining import PretrainedModels
@@ -66,7 +66,7 @@ class Fragments:
 
     def plan(self, here: People, scale: Scale, *, public_seed: int | None = 0) -> trajectories.TrajectoriesPlan:
         """Before calibration."""
-        raking, radius = telling(here, public_seed) if self.told else (here.raking(public_seed), None)
+        matching, radius = telling(here, public_seed) if self.told else (here.matching(public_seed), None)
         plan = trajectories.TrajectoriesPlan.for_people(
             population=here.population,
             longest=here.longest,
@@ -74,7 +74,7 @@ class Fragments:
             horizon=self.horizon,
             network=self.network,
             provenance=here.provenance,
-            raking=_few(raking, here) if scale.quick else raking,
+            matching=_few(matching, here) if scale.quick else matching,
             local_context=radius,
         )
         if not scale.quick:
@@ -112,15 +112,15 @@ def samples(here: People, scale: Scale) -> int:
     return QUICK_SAMPLES if scale.quick else here.samples
 
 
-def telling(here: People, public_seed: int | None = 0) -> tuple[Raking, int]:
+def telling(here: People, public_seed: int | None = 0) -> tuple[TableMatching, int]:
     """Tables that tell of a place's surroundings, and up to how many bins around it: of a maze, a fine map besides."""
-    raking, space = here.raking(public_seed), here.spec.observation
+    matching, space = here.matching(public_seed), here.spec.observation
     if not isinstance(here, MazePeople):
-        return raking, 1
+        return matching, 1
     assert isinstance(space, Box)
     edges = [np.linspace(space.low[k], space.high[k], MAP + 1).tolist() for k in (0, 1)]
     map_of = tuple(Axis("observations", k, tuple(edges[k])) for k in (0, 1))
-    return dataclasses.replace(raking, joint=(map_of, *raking.joint)), 3
+    return dataclasses.replace(matching, joint=(map_of, *matching.joint)), 3
 
 
 def many(here: People) -> People:
@@ -131,10 +131,10 @@ def many(here: People) -> People:
     return dataclasses.replace(here, staffs=64, public_patients=400)
 
 
-def _few(raking: Raking, here: People) -> Raking:
+def _few(matching: TableMatching, here: People) -> TableMatching:
     """Tables with which even rows of networks that hardly learned can be made to agree."""
     return dataclasses.replace(
-        raking, discretisation=Discretisation(here.spec, 4), joint=raking.joint[:1], pool=QUICK_POOL
+        matching, discretisation=Discretisation(here.spec, 4), joint=matching.joint[:1], pool=QUICK_POOL
     )
 
 
@@ -155,7 +155,7 @@ def pretrained(plan: trajectories.TrajectoriesPlan, here: People) -> tuple[Pretr
         arrays = {f"{part}.{name}": one.numpy() for part, all_of in parts.items() for name, one in all_of.items()}
         return arrays, {"pretrain": cost, "encoder": encoder.to_json()}
 
-    steps: dict[str, Any] = {} if told else {"steps": 1_000, "start_steps": 1_000, "raking": None}
+    steps: dict[str, Any] = {} if told else {"steps": 1_000, "start_steps": 1_000, "matching": None}
     bare = dataclasses.replace(plan, sampling_rate=1.0, clip_norm=1.0, learning_rate=1.0, **steps)
     world = here.layout if isinstance(here, MazePeople) else here.name
     rows = many(here).others if told else here.others

@@ -15,10 +15,10 @@ WHOLE = {
     "tacit_j": "**tacit-j**: whole trajectories, conditioned on noisy histograms",
     "by_gradients": "whole trajectories, by noisy gradients",
     "raked": "rows of such trajectories, each weighted for itself",
-    "raked_by_gradients": "**transitions with raking**",
+    "raked_by_gradients": "**transitions with matching**",
     "dp_transformer": "DP-Transformer",
     "unet": "temporal U-Net",
-    "raking_alone": "raking without a model",
+    "raking_alone": "matching without a model",
 }
 ALONG = ("f1", "f1_ceiling", "f1_floor", "precision", "recall", "mean_cosine", "inside", "at_seams")
 OF_ROWS = ("marginal", "correlation", "told_apart", "next_position", "in_wall")

@@ -1,7 +1,7 @@
 """Ways from people to synthetic transitions under the guarantee of a whole person.
 
 raked_by_gradients  the diffusion model of transitions, which learns by noisy gradients, weighted by histograms
-raked_of            the same with the histograms of any task (`Raking.of`)
+raked_of            the same with the histograms of any task (`TableMatching.of`)
 raking_alone        the histograms without a model
 noise_only          raked_by_gradients on a vault that holds a single person
 
@@ -21,11 +21,11 @@ from typing import Any, cast
 from experiments.configuration import Json, describe
 from experiments.synthesis_cache import Columns, Notes, metered, rows_of
 from experiments.synthesis_fits import MEMORY, Scale, promised, tables_of
-from experiments.trajectory_domains import DELTA, People, general_raking, unit
+from experiments.trajectory_domains import DELTA, People, general_matching, unit
 from tacit.data.trajectories import Trajectories
 from tacit.methods import synthesis
 from tacit.methods.synthesis import Encoder, Pretraining
-from tacit.methods.synthesis.baselines import raking_alone
+from tacit.methods.synthesis.baselines import matching_alone
 from tacit.privacy.ledger.ledger import SUM, Ledger
 from tacit.privacy.vault.vault import Vault
 
@@ -35,7 +35,7 @@ QUICK_PEOPLE, QUICK_POOL, QUICK_STEPS = 60, 500, {"steps": 100}
 
 @dataclass(frozen=True)
 class Transitions:
-    """Transitions of people, with raking.
+    """Transitions of people, with matching.
 
     Args:
         public: whether the model begins with public rows.
@@ -49,7 +49,7 @@ class Transitions:
     private = True
 
     def configuration(self, here: People, epsilon: float, scale: Scale) -> Json:
-        """Its plan and the tables that it is raked by."""
+        """Its plan and the tables that it is matched to."""
         settings = planned(self.plan(here, epsilon, scale, public_seed=None))
         one = {"private_people": 1} if self.alone else {}
         return {"method": "diffusion", "plan": settings, "rows": scale.rows, **one}
@@ -58,13 +58,13 @@ class Transitions:
         self, here: People, epsilon: float, scale: Scale, *, public_seed: int | None = 0
     ) -> synthesis.TransitionsPlan:
         """Before calibration."""
-        raking = general_raking(here, public_seed) if self.general else here.raking(public_seed)
+        matching = general_matching(here, public_seed) if self.general else here.matching(public_seed)
         begun = Pretraining(provenance=here.provenance, **(QUICK_STEPS if scale.quick else {}))
         plan = synthesis.TransitionsPlan.for_people(
             population=here.population,
             epsilon=epsilon,
             pretraining=begun if self.public else None,
-            raking=dataclasses.replace(raking, pool=QUICK_POOL) if scale.quick else raking,
+            matching=dataclasses.replace(matching, pool=QUICK_POOL) if scale.quick else matching,
         )
         return dataclasses.replace(plan, steps=6, sampling_rate=QUICK_PEOPLE / here.population) if scale.quick else plan
 
@@ -84,25 +84,27 @@ class Transitions:
 
 @dataclass(frozen=True)
 class Histograms:
-    """Raking without a model."""
+    """Matching without a model."""
 
     private = True
 
     def configuration(self, here: People, epsilon: float, scale: Scale) -> Json:
         """The tables."""
-        return {"method": "raking alone", "plan": planned(self.plan(here, scale, None)), "rows": scale.rows}
+        return {"method": "matching alone", "plan": planned(self.plan(here, scale, None)), "rows": scale.rows}
 
-    def plan(self, here: People, scale: Scale, public_seed: int | None = 0) -> raking_alone.RakingPlan:
+    def plan(self, here: People, scale: Scale, public_seed: int | None = 0) -> matching_alone.MatchingPlan:
         """Before calibration."""
-        raking = here.raking(public_seed)
-        return raking_alone.RakingPlan(raking=dataclasses.replace(raking, pool=QUICK_POOL) if scale.quick else raking)
+        matching = here.matching(public_seed)
+        return matching_alone.MatchingPlan(
+            matching=dataclasses.replace(matching, pool=QUICK_POOL) if scale.quick else matching
+        )
 
     def made(self, here: People, epsilon: float, seed: int, scale: Scale) -> tuple[Columns, Notes]:
         """Fit through the doors, sample."""
         raw = self.plan(here, scale)
         own = raw.calibrate(unit=unit(here), epsilon=epsilon, delta=DELTA)
         with vault(here, own, here.people(seed)) as doors:
-            value, cost = metered(lambda: raking_alone.fit(own, doors).value)
+            value, cost = metered(lambda: matching_alone.fit(own, doors).value)
         columns, sampling = metered(lambda: value.sample_columns(scale.rows, seed=seed))
         return rows_of(columns), promised(own) | {"fit": cost, "sample": sampling}
 
@@ -116,10 +118,10 @@ TRANSITIONS: dict[str, Transitions | Histograms] = {
 
 
 def planned(plan: Any) -> dict[str, Json]:
-    """The settings of a plan before calibration; of its raking the columns and their bins, but not the bins' edges."""
-    own = {name: value for name, value in describe(plan).items() if name not in ("type", "raking")}
-    raking = None if plan.raking is None else tables_of(plan.raking)
-    return {"type": type(plan).__name__, **own, "raking": raking}
+    """The settings of a plan before calibration; of its tables the columns and their bins, but not the bins' edges."""
+    own = {name: value for name, value in describe(plan).items() if name not in ("type", "matching")}
+    matching = None if plan.matching is None else tables_of(plan.matching)
+    return {"type": type(plan).__name__, **own, "matching": matching}
 
 
 @contextlib.contextmanager

@@ -1,7 +1,7 @@
 """How the experiments make synthetic data under the guarantee of a whole person.
 
 tacit_j, by_gradients               whole trajectories (`trajectory_fragments`)
-raked                               rows of such trajectories (likewise)
+raked                               rows of such trajectories, matched to noisy tables (likewise)
 unet, dp_transformer                whole trajectories without histograms (`trajectory_rivals`)
 raked_by_gradients, raked_of, noise_only, raking_alone    transitions (`trajectory_transitions`)
 mst, aim, privsyn, pate_gan         rows by the baselines of transitions (`trajectory_baselines`)

@@ -53,7 +53,7 @@ from experiments.queue import command_line
 from experiments.store import RESULTS, ROOT, Store
 from experiments.synthesis_agents import AGENTS, MAZE, TRIVIAL
 from experiments.synthesis_cache import Columns, rows_of
-from experiments.tune_raking import HALLS
+from experiments.tune_matching import HALLS
 from tacit.envs.rollouts import Policies
 from tacit_worlds import maze
 from tacit_worlds.agents.offline import Watch, train_tables

@@ -19,7 +19,7 @@ import numpy as np
 
 from experiments.check import Figure
 from experiments.configuration import Json, describe
-from experiments.improvement_generators import EnsemblePlan, raking_plan
+from experiments.improvement_generators import EnsemblePlan, matching_plan
 from experiments.improvement_peers import TabularPlan, Way, measured, steps_of_gradients
 from experiments.improvement_worlds import EPISODES, of_clinic, world
 from experiments.queue import command_line
@@ -39,7 +39,7 @@ _STEPS: Mapping[str, Mapping[str, Any]] = {
 _TABLE = TabularPlan(problem=of_clinic().problem)
 _COARSE, _FEW = ((4.0,), (0.0,), (0.0,), (1.5,)), ((4.0,), (0.0,), (0.0,), ())
 _CQL, _DQN = CQL(alpha=0.1, gamma=0.99, reward_scale=0.2), DQN(gamma=0.99, reward_scale=0.2)
-_WORLD, _RAKED = Way(EnsemblePlan(), _DQN), Way(raking_plan(), _CQL)
+_WORLD, _MATCHED = Way(EnsemblePlan(), _DQN), Way(matching_plan(), _CQL)
 
 
 def _table(**changes: Any) -> Way:
@@ -74,12 +74,12 @@ SEARCH: Mapping[str, Mapping[str, Way]] = {
         "large batches": _world(sampling_rate=0.2, steps=200, rate=3e-2),
     },
     "synthesis": {
-        "conservative .1": _RAKED,
-        "conservative 1": dataclasses.replace(_RAKED, learner=dataclasses.replace(_CQL, alpha=1.0)),
-        "double": dataclasses.replace(_RAKED, learner=_DQN),
-        "double, longer": dataclasses.replace(_RAKED, learner=_DQN, steps=12_000),
-        "conservative .1, longer": dataclasses.replace(_RAKED, steps=12_000),
-        "coarse": dataclasses.replace(_RAKED, plan=raking_plan(bins=8, coarse=4)),
+        "conservative .1": _MATCHED,
+        "conservative 1": dataclasses.replace(_MATCHED, learner=dataclasses.replace(_CQL, alpha=1.0)),
+        "double": dataclasses.replace(_MATCHED, learner=_DQN),
+        "double, longer": dataclasses.replace(_MATCHED, learner=_DQN, steps=12_000),
+        "conservative .1, longer": dataclasses.replace(_MATCHED, steps=12_000),
+        "coarse": dataclasses.replace(_MATCHED, plan=matching_plan(bins=8, coarse=4)),
     },
 }
 

@@ -53,9 +53,9 @@ def small_crowds(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
 @pytest.fixture
 def small_pools(monkeypatch: pytest.MonkeyPatch) -> None:
     """Rows that are weighted by released histograms are drawn from 500 or twice those asked for, not from 250,000."""
-    from tacit.methods.synthesis import Raking
+    from tacit.methods.synthesis import TableMatching
 
-    defaults = Raking.__init__.__kwdefaults__
+    defaults = TableMatching.__init__.__kwdefaults__
     assert defaults is not None
     assert defaults["pool"] == 250_000
     monkeypatch.setitem(defaults, "pool", 500)

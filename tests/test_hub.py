@@ -18,7 +18,7 @@ from tacit.data.spec import Box, PublicSpec
 from tacit.data.trajectories import Trajectories
 from tacit.errors import CertificateError, FileError
 from tacit.hub import values
-from tacit.methods.synthesis import Raking, Synthesizer, TransitionsPlan, fit
+from tacit.methods.synthesis import Synthesizer, TableMatching, TransitionsPlan, fit
 from tacit.privacy.certificate.certificate import Release
 from tacit.privacy.ledger.ledger import SUM, Ledger
 from tacit.privacy.vault.plan import public_fields
@@ -177,10 +177,10 @@ def test_a_link_to_elsewhere_is_not_followed(folder: Path, tmp_path: Path, name:
 
 
 def test_released_histograms_come_back_and_those_of_another_plan_are_refused(release: Release[Synthesizer]) -> None:
-    raking = Raking.of(SPEC, bins=4, coarse=4, pool=500)
+    matching = TableMatching.of(SPEC, bins=4, coarse=4, pool=500)
     unit = Unit("person", "add_or_remove", 1_000)
-    plan = replace(release.value.plan, raking=raking).account(unit=unit, delta=1e-5)
-    histograms = np.full(sum(raking.sizes), 0.01)
+    plan = replace(release.value.plan, matching=matching).account(unit=unit, delta=1e-5)
+    histograms = np.full(sum(matching.sizes), 0.01)
     value = replace(release.value, plan=plan, histograms=histograms, sums=1)
     kind = values.KINDS["synthesis"]
     arrays = kind.pack(value)[1]

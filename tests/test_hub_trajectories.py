@@ -12,7 +12,7 @@ from tacit import hub
 from tacit.data.spec import Box, Discrete, PublicSpec
 from tacit.data.trajectories import Trajectories
 from tacit.hub.values import KINDS
-from tacit.methods.synthesis import Raking, Sampler
+from tacit.methods.synthesis import Sampler, TableMatching
 from tacit.methods.synthesis.trajectories import TrajectoriesPlan, TrajectorySynthesizer, fit
 from tacit.privacy.certificate.certificate import Release
 from tacit.privacy.ledger.ledger import SUM, Ledger
@@ -52,8 +52,8 @@ def released(folder: Path, **fields: object) -> Release[TrajectorySynthesizer]:
 
 @pytest.mark.parametrize("network", ["transformer", "unet", "autoregressive"])
 def test_every_network_comes_back(network: str, tmp_path: Path) -> None:
-    raking = Raking.of(SPEC, bins=4, coarse=4, pool=50) if network == "transformer" else None
-    release = released(tmp_path, network=network, raking=raking)
+    matching = TableMatching.of(SPEC, bins=4, coarse=4, pool=50) if network == "transformer" else None
+    release = released(tmp_path, network=network, matching=matching)
     hub.save(release, tmp_path / "model")
     loaded = hub.load(tmp_path / "model")
     assert loaded.certificate == release.certificate
@@ -81,4 +81,4 @@ def test_weights_of_other_networks_and_histograms_of_another_plan_are_refused(tm
     with pytest.raises(ValueError, match="another network"):
         kind.unpack(config, {name: array for name, array in arrays.items() if name.startswith("fragments.")})
     with pytest.raises(ValueError, match="another plan"):
-        kind.unpack(config, {**arrays, "raking.histograms": np.zeros(3), "raking.sums": np.array([1])})
+        kind.unpack(config, {**arrays, "matching.histograms": np.zeros(3), "matching.sums": np.array([1])})

@@ -54,7 +54,7 @@ class Whole(Json):
     limit: float | None = None
     either: Square | Literal["none"] = "none"
     notes: Mapping[str, Any] = field(default_factory=dict)
-    raking: str | None = field(default=None, metadata=OPTIONAL)
+    matching: str | None = field(default=None, metadata=OPTIONAL)
 
 
 FULL = Whole(Disc(2.0), 3, (1.0, math.inf), (4, "b"), -math.inf, Square(1.5), {"x": [1, "y"]}, "now")
@@ -66,7 +66,7 @@ JSON = {
     "limit": "-inf",
     "either": {"side": 1.5, "kind": "square"},
     "notes": {"x": [1, "y"]},
-    "raking": "now",
+    "matching": "now",
 }
 
 
@@ -74,7 +74,7 @@ def test_what_is_written_is_read_again() -> None:
     assert FULL.to_json() == JSON
     assert Whole.from_json(json.loads(json.dumps(JSON))) == FULL
     small = Whole(Square(1.0), 0)
-    assert "raking" not in small.to_json()
+    assert "matching" not in small.to_json()
     assert Whole.from_json(small.to_json()) == small
 
 
@@ -101,7 +101,7 @@ def test_whole_numbers_are_read_as_floats_where_floats_stand() -> None:
         ("shape", {"side": 2.0}),
         ("shape", None),
         ("shape", {"side": 2.0, "kind": "disc", "color": "red"}),
-        ("raking", 5),
+        ("matching", 5),
         ("unknown", 1),
     ],
 )

@@ -220,7 +220,7 @@ def test_the_whole_source_was_read() -> None:
 
 MOST = {
     "files": 398,
-    "lines": 85_948,
+    "lines": 85_959,
     "functions": 5_009,
     "private functions of at most three lines used once": 18,
     "class names defined more than once": 1,

@@ -24,7 +24,7 @@ TRIED = ("tools/installed.py", "tests/golden/certificates/synthesis.json")
 FULL = (
     "tacit data clinic --patients 300 --out clinic",
     "tacit synthesize clinic --out run --unit patient --relation add_or_remove --population 300 --epsilon 4 "
-    "--delta 1e-4 --budget-epsilon 4 --budget-sampled 1 --rows 500 --steps 20 --width 16 --depth 1 --no-rake",
+    "--delta 1e-4 --budget-epsilon 4 --budget-sampled 1 --rows 500 --steps 20 --width 16 --depth 1 --no-match",
     "tacit certificate verify run/certificate.json",
 )
 

@@ -53,7 +53,7 @@ REFERENCE = {
 RUN = (
     "data clinic --patients 300 --out clinic",
     "synthesize clinic --out run --unit patient --relation add_or_remove --population 300 --epsilon 4 --delta 1e-4 "
-    "--budget-epsilon 4 --budget-sampled 1 --rows 2000 --steps 60 --width 32 --depth 2 --no-rake",
+    "--budget-epsilon 4 --budget-sampled 1 --rows 2000 --steps 60 --width 32 --depth 2 --no-match",
 )
 
 

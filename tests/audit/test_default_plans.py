@@ -29,7 +29,7 @@ from tacit.privacy.vault import records
 from tacit.units import Promise, Unit
 
 FEW = Effort(fused=100, single=8, crowded=1)
-WHOLE = ("raking", "mst", "privsyn", "dr", "improvement", "one-shot", "pategail")
+WHOLE = ("matching", "mst", "privsyn", "dr", "improvement", "one-shot", "pategail")
 """Cases of sums over everybody, of every kind of part and call."""
 LONG = [
     pytest.param(name, marks=pytest.mark.slow)
@@ -96,7 +96,7 @@ def test_a_wrong_rate_and_a_double_count_are_refuted(
     assert law(bounds.tuned_alarm_counts(*worlds), 0.9875) > 8.0
 
 
-@pytest.mark.parametrize("name", ["raking", "dr", "epr"])
+@pytest.mark.parametrize("name", ["matching", "dr", "epr"])
 def test_a_double_count_is_refuted_where_everybody_takes_part(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     counted_twice(monkeypatch)
     worlds, _, law = crowd(CASES[name]())
@@ -160,7 +160,7 @@ def test_one_canary_a_run_is_below_its_certificate(name: str) -> None:
 
 
 def test_the_power_is_the_largest_factor_that_is_refuted() -> None:
-    found: AuditResult = audit("raking", effort=FEW, noise=5)
+    found: AuditResult = audit("matching", effort=FEW, noise=5)
     assert found.is_upheld
     assert found.power is not None
     assert 0.75 <= found.power < 1

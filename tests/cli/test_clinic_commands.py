@@ -39,7 +39,7 @@ def test_records_are_those_of_the_environment(unit: str, units: int, tmp_path: P
             "1",
             "--rows-per-unit",
             "4",
-            "--no-rake",
+            "--no-match",
         ),
         ("--method", "privsyn", "--bins", "4"),
     ],

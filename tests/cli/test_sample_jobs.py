@@ -32,7 +32,7 @@ def records(rewards: list[float], ids: Any, episodes: Any = None) -> Trajectorie
 
 @pytest.fixture
 def model(tmp_path: Path) -> Path:
-    plan = TransitionsPlan(steps=1, sampling_rate=1.0, warmup=0, width=8, depth=1, noise_multiplier=4.0, raking=None)
+    plan = TransitionsPlan(steps=1, sampling_rate=1.0, warmup=0, width=8, depth=1, noise_multiplier=4.0, matching=None)
     with Ledger(tmp_path / "ledger", UNIT, epsilon=9.0, delta=1e-4, composition=SUM) as ledger:
         data = records(list(np.linspace(0.2, 0.8, 40)), ":transition")
         hub.save(fit(plan.account(unit=UNIT, delta=1e-5), Vault(data, ledger)), tmp_path / "model")

@@ -52,7 +52,7 @@ def dealt(folder: Path, count: int = 3) -> Path:
 def run_words(data: Path, out: Path) -> list[str]:
     promise = ["--unit", "patient", "--relation", "add_or_remove", "--population", "100", "--epsilon", "5"]
     promise += ["--budget-epsilon", "5", "--budget-sampled", "1"]
-    small = ["--delta", "1e-3", "--steps", "2", "--expected-batch-size", "30", "--no-rake", "--rows", "20"]
+    small = ["--delta", "1e-3", "--steps", "2", "--expected-batch-size", "30", "--no-match", "--rows", "20"]
     return ["synthesize", str(data), *promise, *small, "--out", str(out)]
 
 

@@ -54,7 +54,7 @@ TINY = (
     "1",
     "--rows-per-unit",
     "2",
-    "--no-rake",
+    "--no-match",
     "--rows",
     "50",
 )

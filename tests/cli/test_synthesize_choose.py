@@ -20,7 +20,7 @@ from tacit.privacy.ledger.ledger import Ledger
 from tacit.privacy.vault import selection
 
 SMALL = ("--steps", "20", "--width", "16", "--depth", "1")
-CHOICE = (*SMALL, "--no-rake", "--choose", "learning-rate=0.001,0.01", "clip-norm=1")
+CHOICE = (*SMALL, "--no-match", "--choose", "learning-rate=0.001,0.01", "clip-norm=1")
 
 
 def test_the_best_candidate_is_released_under_one_promise(
@@ -57,7 +57,7 @@ def test_each_rate_of_curiosity_begins_with_its_own_public_training(
         return dataclasses.replace(pretraining.pretrain(short, encoder, columns, **how), provenance="elsewhere")
 
     monkeypatch.setattr(synthesis, "pretrain", pretrain)
-    words = (*SMALL, "--no-rake", "--public", str(folders / "others"), "--provenance", "elsewhere")
+    words = (*SMALL, "--no-match", "--public", str(folders / "others"), "--provenance", "elsewhere")
     assert synthesize(folders, "visits", *words, "--choose", "curiosity-rate=0,0.3", "clip-norm=1,2") == 0
     assert began == [0.0, 0.3]
     told = capsys.readouterr().out

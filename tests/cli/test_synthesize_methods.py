@@ -116,8 +116,8 @@ def test_structured_tables_with_public_records_and_without(
         (("--method", "privsyn", "--public", "visits", "--provenance", "made up"), "records are the private ones"),
         (("--method", "privsyn", "--device", "cuda"), "--device has no meaning here"),
         (("--paper", "--steps", "3"), "--steps has no meaning here; expected it with our settings, not --paper"),
-        (("--no-rake", "--paper"), "--no-rake has no meaning here"),
-        (("--no-rake", "--method", "pate-gan"), "--no-rake has no meaning here"),
+        (("--no-match", "--paper"), "--no-match has no meaning here"),
+        (("--no-match", "--method", "pate-gan"), "--no-match has no meaning here"),
         (("--horizon", "8"), "--horizon has no meaning here"),
         (("--trajectories", "8"), "--trajectories has no meaning here"),
         (("--world", "nowhere"), "there is no world 'nowhere'"),
@@ -285,7 +285,7 @@ def test_an_interrupted_baseline_says_what_is_lost(
     assert Ledger.read(folders / "visits.ledger").spent()[0] > 3.9
 
 
-def test_raking_is_paid_within_the_same_promise(folders: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_matching_is_paid_within_the_same_promise(folders: Path, capsys: pytest.CaptureFixture[str]) -> None:
     words = ("--steps", "3", "--expected-batch-size", "200", "--width", "8", "--depth", "1")
     assert synthesize(folders, "visits", *words, "--dry-run") == 0
     promise = capsys.readouterr().out

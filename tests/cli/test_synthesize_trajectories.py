@@ -59,7 +59,7 @@ def synthesize(data: Path, *words: str) -> int:
 
 
 def test_whole_trajectories_are_released_sampled_and_shown(visits: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert synthesize(visits, *WHOLE, "--no-rake", "--horizon", "4", "--episodes-per-unit", "2") == 0
+    assert synthesize(visits, *WHOLE, "--no-match", "--horizon", "4", "--episodes-per-unit", "2") == 0
     captured = capsys.readouterr()
     assert "made from at most 2 fragments of its episodes, of 6 rows each" in captured.out
     run = visits.parent / "run"
@@ -97,7 +97,7 @@ def test_whole_trajectories_are_released_sampled_and_shown(visits: Path, capsys:
     table = Trajectories.from_parquet(run / "more.parquet", unit=":episode", episode="episode", simulated=True)
     assert np.array_equal(table.episodes, drawn.episodes)
 
-    assert synthesize(visits, *WHOLE, "--no-rake", "--horizon", "4", "--episodes-per-unit", "2", "--resume") == 0
+    assert synthesize(visits, *WHOLE, "--no-match", "--horizon", "4", "--episodes-per-unit", "2", "--resume") == 0
     assert "--count 10000 --out TRAJECTORIES.parquet" in capsys.readouterr().out
 
 
@@ -128,7 +128,7 @@ def test_simulated_trajectories_are_compared_in_their_world(tmp_path: Path, monk
         "60",
         "--trajectories",
         "20",
-        "--no-rake",
+        "--no-match",
     )
     run = tmp_path / "run"
     line = ["synthesize", str(tmp_path / "ways"), *promise, "--delta", "1e-4", "--method", "privorl-j", *small]
@@ -155,7 +155,7 @@ def test_people_who_own_several_records_have_settings_of_their_own(
     assert "100 noisy sum(s) over every patient; one patient adds to one sum a vector of norm at most 0.05" in promise
     assert "made from at most 16 of its rows" in promise
     assert "histograms: 1 noisy sum(s)" in promise
-    assert synthesize(visits, "--dry-run", "--no-rake") == 0
+    assert synthesize(visits, "--dry-run", "--no-match") == 0
     assert "histograms" not in capsys.readouterr().out
     assert synthesize(visits, "--dry-run", "--rows-per-unit", "1", "--expected-batch-size", "20") == 0
     assert "a vector of norm at most 1 made from at most 1 of its rows" in capsys.readouterr().out
@@ -177,7 +177,7 @@ def test_a_person_with_a_thousand_times_the_others_data_is_one_person(tmp_path: 
     head, *lines = (tmp_path / "visits.csv").read_text().splitlines()
     mine = [line for line in lines if line.startswith(f"{CANARY}-0,")]
     (tmp_path / "visits.csv").write_text("\n".join((head, *mine * 1_000, *lines[3:])) + "\n")
-    assert synthesize(imported(tmp_path, "visits"), *WHOLE, "--no-rake") == 0
+    assert synthesize(imported(tmp_path, "visits"), *WHOLE, "--no-match") == 0
     certificate = Certificate.load(tmp_path / "run" / "certificate.json")
     assert certificate.verify().private
     assert any("however many episodes and rows" in line for line in certificate.lines("covered"))
@@ -272,7 +272,7 @@ def test_histograms_tell_networks_of_many_worlds_about_the_private_one(
     assert hub.load(tmp_path / "run" / "model").value.plan.local_context == 1
     for wrong, words in (
         ([*told, *out], "no public worlds"),
-        ([*told, *public, "--no-rake", *out], "no public worlds"),
+        ([*told, *public, "--no-match", *out], "no public worlds"),
         ([*told, "--public", str(tmp_path / "more"), "--provenance", "Not worlds.", *out], "no public worlds"),
         ([*told, *public, "--steps", "5", *out], "--steps has no meaning here"),
     ):

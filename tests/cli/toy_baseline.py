@@ -9,7 +9,7 @@ import numpy as np
 
 from tacit.methods.synthesis.baselines.plan import Measurements, SyntheticRecords, TablePlan, TableSynthesizer
 from tacit.methods.synthesis.plan import Progress
-from tacit.methods.synthesis.raking import project_to_simplex
+from tacit.methods.synthesis.table_matching import project_to_simplex
 from tacit.parameters import Option
 from tacit.privacy.certificate.certificate import Release
 from tacit.privacy.vault.vault import Vault

@@ -138,7 +138,7 @@ def test_the_general_histograms_and_three_columns_at_once_are_rows_of_their_own(
         way: synthesis_returns.configuration(f"umaze/iql_long/{way}/10/10")["table"]
         for way in ("raked", "raked_of", "aim", "aim_3")
     }
-    widest = {way: max(len(table) for table in asked[way]["raking"]["tables"]) for way in ("raked", "raked_of")}
+    widest = {way: max(len(table) for table in asked[way]["matching"]["tables"]) for way in ("raked", "raked_of")}
     assert widest == {"raked": 4, "raked_of": 2}
     assert {way: asked[way]["plan"]["degree"] for way in ("aim", "aim_3")} == {"aim": 2, "aim_3": 3}
     other = {name: value for name, value in asked["aim"]["plan"].items() if name != "degree"}

@@ -56,7 +56,7 @@ CACHED: tuple[Any, ...] = (
     gpope_mountain_car.domain,
     ope_random_mdp.domain,
     *ope_estimators.DOMAINS.values(),
-    synthesis_fits.raking_settings,
+    synthesis_fits.matching_settings,
     synthesis_ways.configuration,
     trajectory_ways.configuration,
 )
@@ -336,8 +336,8 @@ def test_the_cuts_of_bins_are_seen(monkeypatch: pytest.MonkeyPatch, name: str) -
     for experiment, key, where in (
         (table1_transitions, "half_cheetah/td3_bc/aim/10/0", "table.plan.discretisation"),
         (table3_fidelity, "half_cheetah/aim/10/0", "table.plan.discretisation"),
-        (table1_transitions, "umaze/iql/raked/1/0", "table.raking"),
-        (table2_trajectories, "umaze/iql/tacit_j/1/0", "table.plan.raking"),
+        (table1_transitions, "umaze/iql/raked/1/0", "table.matching"),
+        (table2_trajectories, "umaze/iql/tacit_j/1/0", "table.plan.matching"),
     ):
         assert experiment.store().has(key)
         monkeypatch.setattr(discretisation, name, 0.123)

@@ -62,7 +62,7 @@ def table1(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Store:
 
 @pytest.fixture
 def table3(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Store:
-    """Measures: tacit (raked) and AIM are close, the others have better marginals and worse correlations."""
+    """Measures: tacit (matched) and AIM are close, the others have better marginals and worse correlations."""
     store = Store(tmp_path / "table3.json", table3_fidelity.configuration, "none")
     for domain, way, epsilon, seed in table3_fidelity.tables():
         marginal, correlation = (0.98, 0.995) if way in ("raked", "aim") else (1.0, 0.9)

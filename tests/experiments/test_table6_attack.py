@@ -17,7 +17,7 @@ from experiments import table6_attack as table6
 from tacit.evaluation.canaries import leap_canaries
 from tacit.methods import synthesis
 from tacit.methods.synthesis import ablations
-from tacit.methods.synthesis.raking import cell_codes
+from tacit.methods.synthesis.table_matching import cell_codes
 from tacit.privacy.gradients import clipping
 from tacit.units import Unit
 
@@ -52,13 +52,13 @@ def test_a_cell_is_run_attacked_and_told_in_one_line(tmp_path: Path, monkeypatch
 def test_released_histograms_are_told_from_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A canary is told by the shares of its cells: the first three are all that was counted."""
     spec = Maze("umaze").spec
-    raking = synthesis.Raking.of(spec, bins=4, coarse=4, pool=500)
-    plan = synthesis.TransitionsPlan(steps=2, warmup=0, width=16, depth=1, raking=raking)
+    matching = synthesis.TableMatching.of(spec, bins=4, coarse=4, pool=500)
+    plan = synthesis.TransitionsPlan(steps=2, warmup=0, width=16, depth=1, matching=matching)
     plan = plan.calibrate(unit=Unit("transition", "add_or_remove", 1_000), epsilon=1.0, delta=1e-5)
     start = synthesis.pretrain(plan, synthesis.Encoder.from_bounds(spec), None, seed=0)
     canaries = leap_canaries(spec, 6, seed=1)
-    codes = cell_codes(raking.tables, canaries)
-    shares = [np.bincount(code[:3], minlength=size) / 3 for code, size in zip(codes, raking.sizes, strict=True)]
+    codes = cell_codes(matching.tables, canaries)
+    shares = [np.bincount(code[:3], minlength=size) / 3 for code, size in zip(codes, matching.sizes, strict=True)]
     value = synthesis.Synthesizer(plan, start.encoder, start.average, np.concatenate(shares), 1)
     told = table6.counted(value, canaries, seed=0)
     assert told[:3].mean() > told[3:].mean()

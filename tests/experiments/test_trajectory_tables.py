@@ -121,7 +121,7 @@ def test_pages_tell_what_is_missing_and_what_is_no_part(table2: Store, table13: 
     assert own[2] == "61.0 [60.0, 62.0]"
     assert next(line for line in first if "U-Net" in line).count(dppg_tables.NONE) == 2
     page = synthesis_pages.PAGES["table13_trajscore"]()
-    assert f"| **transitions with raking** | {dppg_tables.NONE} |" in page
+    assert f"| **transitions with matching** | {dppg_tables.NONE} |" in page
     assert "| **tacit-j**: whole trajectories, conditioned on noisy histograms | 0.850 | 0.900 | 0.100 |" in page
 
 

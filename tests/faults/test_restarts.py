@@ -67,7 +67,7 @@ def dealt(folder: Path) -> list[str]:
     pq.write_table(rows, folder / "raw.parquet")
     shards.write([str(folder / "raw.parquet")], folder / "shards", unit="patient", shards=2, spec=SPEC, simulated=True)
     promise = ["--relation", "add_or_remove", "--population", "100", "--epsilon", "5", "--delta", "1e-3"]
-    small = ["--steps", "8", "--expected-batch-size", "30", "--no-rake", "--rows", "20"]
+    small = ["--steps", "8", "--expected-batch-size", "30", "--no-match", "--rows", "20"]
     words = ["synthesize", str(folder / "shards"), *promise, *small, "--unit", "patient", "--out", str(folder / "run")]
     (folder / "words").write_text("\n".join(words))
     return words

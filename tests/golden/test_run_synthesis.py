@@ -18,7 +18,7 @@ from tacit.data import Column
 from tacit.data.spec import space_of
 from tacit.methods.synthesis import structured
 from tacit.methods.synthesis.ablations import ablation, pretrained_synthesizer, with_curiosity
-from tacit.methods.synthesis.baselines import aim, mst, pate_gan, pgm, privsyn, raking_alone
+from tacit.methods.synthesis.baselines import aim, matching_alone, mst, pate_gan, pgm, privsyn
 from tacit.methods.synthesis.baselines.pate_gan import pretrain_gan
 from tacit.methods.synthesis.baselines.pate_gan_plan import GanPretraining, PateGanPlan
 from tacit.methods.synthesis.discretisation import Discretisation
@@ -105,9 +105,9 @@ def default(folder: Path) -> Numbers:
     return fitted(small().calibrate(**PROMISE), folder)
 
 
-def raking(folder: Path) -> Numbers:
-    tables = synthesis.Raking.of(SPEC, bins=8, coarse=4, pool=2_000)
-    return fitted(small(raking=tables).calibrate(**PROMISE), folder)
+def matching(folder: Path) -> Numbers:
+    tables = synthesis.TableMatching.of(SPEC, bins=8, coarse=4, pool=2_000)
+    return fitted(small(matching=tables).calibrate(**PROMISE), folder)
 
 
 def pretrained(folder: Path) -> Numbers:
@@ -195,8 +195,10 @@ def paper_gan(folder: Path) -> Numbers:
 
 
 def histograms_alone(folder: Path) -> Numbers:
-    plan = synthesis.RakingPlan(raking=synthesis.Raking.of(SPEC, bins=8, coarse=4, pool=2_000)).calibrate(**PROMISE)
-    value = raking_alone.fit(plan, runs.vault(data(walk(1), SPEC), folder, UNIT)).value
+    plan = synthesis.MatchingPlan(matching=synthesis.TableMatching.of(SPEC, bins=8, coarse=4, pool=2_000)).calibrate(
+        **PROMISE
+    )
+    value = matching_alone.fit(plan, runs.vault(data(walk(1), SPEC), folder, UNIT)).value
     return {"histograms": runs.summary(value.histograms)} | runs.columns(value.sample_columns(300, seed=5))
 
 
@@ -245,7 +247,7 @@ def structured_tables(folder: Path) -> Numbers:
 
 
 def selected(folder: Path) -> Numbers:
-    judge = synthesis.RakingPlan(raking=synthesis.Raking.of(SPEC, bins=8, coarse=4))
+    judge = synthesis.MatchingPlan(matching=synthesis.TableMatching.of(SPEC, bins=8, coarse=4))
     sampler = synthesis.Sampler(steps=4)
     whole: dict[str, Any] = {"steps": 3, "sampling_rate": 1.0, "warmup": 1, "sampler": sampler, "width": 16}
     candidates = (small(**whole, learning_rate=1e-6), small(**whole))
@@ -262,7 +264,7 @@ def selected(folder: Path) -> Numbers:
 
 RUNS = {
     "default plan": Run(default, lambda: (synthesis.TransitionsPlan(), synthesis.fit, synthesis.pretrain), TRAINED),
-    "raking": Run(raking, lambda: (synthesis.Raking.of(SPEC),), TRAINED),
+    "matching": Run(matching, lambda: (synthesis.TableMatching.of(SPEC),), TRAINED),
     "pre-training": Run(pretrained, lambda: (PUBLIC,), TRAINED),
     "curiosity by appending": Run(appended_in_pretraining, lambda: (synthesis.Curiosity(),), TRAINED),
     "the paper's settings": Run(
@@ -295,7 +297,9 @@ RUNS = {
     "PATE-GAN": Run(lambda folder: gan(small_gan(), folder), lambda: (PateGanPlan(),), TRAINED),
     "PATE-GAN after public rows": Run(gan_with_public_rows, lambda: (GanPretraining(provenance=PROVENANCE),), TRAINED),
     "PATE-GAN, the paper's settings": Run(paper_gan, lambda: (PateGanPlan.paper(),), TRAINED),
-    "raking alone": Run(histograms_alone, lambda: (synthesis.RakingPlan(raking=synthesis.Raking.of(SPEC)),)),
+    "matching alone": Run(
+        histograms_alone, lambda: (synthesis.MatchingPlan(matching=synthesis.TableMatching.of(SPEC)),)
+    ),
     "private selection": Run(
         selected,
         lambda: (selection.SelectionPlan(candidates=(synthesis.TransitionsPlan(),)), synthesis.Closeness()),

@@ -131,20 +131,20 @@ def pretrained(folder: Path) -> Numbers:
 
 def with_context(folder: Path, **changes: Any) -> Numbers:
     """Networks that learned from several public worlds are shown histograms of the private one."""
-    tables = synthesis.Raking.of(SPEC, bins=8, coarse=4, clip_norm=1.0, pool=200)
-    plan = small(raking=tables, local_context=1, pretraining=little(), **changes)
+    tables = synthesis.TableMatching.of(SPEC, bins=8, coarse=4, clip_norm=1.0, pool=200)
+    plan = small(matching=tables, local_context=1, pretraining=little(), **changes)
     return fitted(plan, folder, public=[walks(7), walks(8, drift=0.15)])
 
 
-def raked(folder: Path) -> Numbers:
-    return fitted(small(raking=synthesis.Raking.of(SPEC, bins=8, coarse=4, pool=200)), folder)
+def matched(folder: Path) -> Numbers:
+    return fitted(small(matching=synthesis.TableMatching.of(SPEC, bins=8, coarse=4, pool=200)), folder)
 
 
 def worlds() -> tuple[Any, ...]:
     """The plan of public worlds and of many people with its own defaults."""
-    tables = synthesis.Raking.of(SPEC)
+    tables = synthesis.TableMatching.of(SPEC)
     plan = trajectories.TrajectoriesPlan.for_people(
-        population=10_000, longest=300, provenance=PROVENANCE, raking=tables, local_context=3
+        population=10_000, longest=300, provenance=PROVENANCE, matching=tables, local_context=3
     )
     return (plan,)
 
@@ -162,7 +162,7 @@ RUNS = {
     "noisy endings": network(ending_noise=0.1),
     "discrete rooms": Run(of_rooms, lambda: (), TRAINED),
     "curious pre-training": Run(pretrained, lambda: (), TRAINED),
-    "raking": Run(raked, lambda: (), TRAINED),
+    "matching": Run(matched, lambda: (), TRAINED),
     "public worlds, histograms alone": Run(
         lambda folder: with_context(folder, steps=0, start_steps=0), worlds, TRAINED
     ),

@@ -40,9 +40,9 @@ from tacit.methods.mobility.places import StartDistribution
 from tacit.methods.policy_gradient.algorithm import fit as train
 from tacit.methods.policy_gradient.plan import PolicyGradientPlan
 from tacit.methods.synthesis import trajectories
-from tacit.methods.synthesis.baselines import privsyn, raking_alone
+from tacit.methods.synthesis.baselines import matching_alone, privsyn
 from tacit.methods.synthesis.discretisation import Discretisation
-from tacit.methods.synthesis.raking import Raking
+from tacit.methods.synthesis.table_matching import TableMatching
 from tacit.privacy.ledger.ledger import SUM, Ledger
 from tacit.privacy.ledger.register import Register
 from tacit.privacy.vault.devices import StackedDevices
@@ -126,17 +126,18 @@ def record_cases() -> Iterator[tuple[str, PublicSpec, str, Any, Callable[..., An
             spec = spec_of(seen, taken, terminals=terminals)
             small: dict[str, Any] = {"steps": 2, "sampling_rate": 0.5, "width": 8, "depth": 1, "warmup": 0}
             short = {"horizon": 4, "rows_per_token": 1, "heads": 2, "start_steps": 1, "start_width": 8, "longest": 9}
-            cut, foreign = (Raking.of(each, bins=4, coarse=4) for each in (spec, other))
+            cut, foreign = (TableMatching.of(each, bins=4, coarse=4) for each in (spec, other))
             lost = synthesis.Pretraining(provenance="public", steps=2, batch=4, warmup=0)
             listed: list[tuple[str, Any, Callable[..., Any], bool]] = [
-                ("rows", synthesis.TransitionsPlan(**small, raking=cut), synthesis.fit, True),
-                ("rows of others", synthesis.TransitionsPlan(**small, raking=foreign), synthesis.fit, False),
+                ("rows", synthesis.TransitionsPlan(**small, matching=cut), synthesis.fit, True),
+                ("rows of others", synthesis.TransitionsPlan(**small, matching=foreign), synthesis.fit, False),
                 ("rows from nowhere", synthesis.TransitionsPlan(**small, pretraining=lost), synthesis.fit, False),
                 ("days", trajectories.TrajectoriesPlan(**{**small, **short}), trajectories.fit, True),
             ]
             for each, fits in ((spec, True), (other, False)):
                 settings: dict[str, Any] = {"discretisation": Discretisation(each, 4), "records": 50, "rounds": 2}
-                listed.append(("raking", raking_alone.RakingPlan(raking=Raking.of(each)), raking_alone.fit, fits))
+                alone = matching_alone.MatchingPlan(matching=TableMatching.of(each))
+                listed.append(("matching", alone, matching_alone.fit, fits))
                 listed.append(("privsyn", privsyn.PrivSynPlan(**settings), privsyn.fit, fits))
             for name, plan, fit, fits in drawn.sample(listed, 3):
                 yield name, spec, drawn.choice(list(UNITS)), plan, fit, fits
@@ -154,7 +155,7 @@ def test_no_method_of_records_fails_after_its_charge(tmp_path: Path) -> None:
         assert charged == (error is None) == fits, (name, spec, units, error)
         assert error is None or isinstance(error, TacitError), (name, spec, units, error)
         ran |= {name} if charged else set()
-    assert ran == {"rows", "days", "raking", "privsyn", "improve"}
+    assert ran == {"rows", "days", "matching", "privsyn", "improve"}
 
 
 def _open(ledger: Ledger, spec: PublicSpec, units: str) -> Vault:
@@ -323,13 +324,13 @@ class Verdict:
 @pytest.mark.parametrize(("fails", "words"), [(True, "(ZeroDivisionError)"), (False, "invented records; expected")])
 def test_a_selection_is_rehearsed_on_invented_records(fails: bool, words: str, tmp_path: Path) -> None:
     spec = spec_of(SEEN["numbers"], Discrete(2))
-    candidate = raking_alone.RakingPlan(raking=Raking.of(spec, bins=4, coarse=4))
+    candidate = matching_alone.MatchingPlan(matching=TableMatching.of(spec, bins=4, coarse=4))
     plan = selection.SelectionPlan(candidates=(candidate,), stop=10)
     found = attempt(
         tmp_path / "a",
         plan,
         lambda led: _open(led, spec, "person"),
-        lambda p, v: selection.fit(p, v, attempt=raking_alone.fit, judge=Verdict(fails)),
+        lambda p, v: selection.fit(p, v, attempt=matching_alone.fit, judge=Verdict(fails)),
     )
     require_refused(found, words)
     assert not isinstance(found[0], MechanismError)

@@ -2,7 +2,7 @@
 
 An old ledger or register opens with its spent budget or is refused in one sentence; it is never opened empty. The
 script that wrote the fixtures ran on that commit alone: `tests/net/make_fixtures.py` of commit a7e5158. Certificates
-and configurations of the releases were converted to format 1.
+and configurations of the releases were converted to format 1, and to today's names of fields and arrays.
 """
 
 from __future__ import annotations

@@ -15,7 +15,14 @@ from tacit.privacy.certificate.certificate import Certificate
 from tacit_worlds import maze
 from tacit_worlds.maze_layouts import LAYOUTS
 
-TINY: dict[str, Any] = {"steps": 2, "expected_batch_size": 100, "width": 8, "depth": 1, "no_rake": True, "epsilon": 2.0}
+TINY: dict[str, Any] = {
+    "steps": 2,
+    "expected_batch_size": 100,
+    "width": 8,
+    "depth": 1,
+    "no_match": True,
+    "epsilon": 2.0,
+}
 
 
 @pytest.fixture

@@ -27,7 +27,7 @@ from tacit.evaluation.report.evidence import AttackHits, Cost, PlantedAudit
 from tacit.evaluation.report.tables import Table
 from tacit.evaluation.sequences import Sequences
 from tacit.methods import find_method, load, synthesis
-from tacit.methods.synthesis import Raking, Synthesizer, TransitionsPlan
+from tacit.methods.synthesis import Synthesizer, TableMatching, TransitionsPlan
 from tacit.methods.synthesis.discretisation import Discretisation
 from tacit.privacy.certificate.certificate import Release
 from tacit.privacy.vault.vault import Vault
@@ -55,7 +55,7 @@ class DemoSize:
         population: private transitions, and their public population.
         rows: synthetic rows.
         plan: before calibration, without histograms.
-        pool: rows that histograms weight; None for the default of `Raking`.
+        pool: rows that histograms weight; None for the default of `TableMatching`.
         seeds: agents for each table.
         agents: how they are trained, as settings of `IqlConfig`.
         stages: points of their learning curves, each with half the steps of the next.
@@ -140,9 +140,9 @@ def demo(command: Demo) -> None:
     with _step(watch, "Calibrating the noise"):
         unit = Unit("transition", "add_or_remove", size.population)
         maze = simulators.load("maze")
-        raking = Raking.plane(maze.spec(maze.LAYOUTS[LAYOUT]), population=size.population)  # weights the rows
-        raking = dataclasses.replace(raking, pool=size.pool or raking.pool)
-        plan = dataclasses.replace(size.plan, raking=raking)
+        matching = TableMatching.plane(maze.spec(maze.LAYOUTS[LAYOUT]), population=size.population)  # weights the rows
+        matching = dataclasses.replace(matching, pool=size.pool or matching.pool)
+        plan = dataclasses.replace(size.plan, matching=matching)
         plan = plan.calibrate(unit=unit, epsilon=command.epsilon, delta=DELTA)
     say(str(plan))
     say(f"Network: {plan.width} units wide, {plan.depth} blocks deep. Private rows: {size.population:,}.")

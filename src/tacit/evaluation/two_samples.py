@@ -2,7 +2,7 @@
 
 Source: D. Lopez-Paz & M. Oquab, "Revisiting Classifier Two-Sample Tests" (arXiv:1610.06545). Unlike measures of single
 columns and pairs, it sees every dependence that the network can learn; what was fitted to a measure of columns (such
-as raking) is not excused by it. Looks at real rows and is not differentially private: outside `vault.nonprivate` only
+as matching) is not excused by it. Looks at real rows and is not differentially private: outside `vault.nonprivate` only
 for simulated or public data.
 """
 

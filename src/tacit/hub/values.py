@@ -35,7 +35,7 @@ Fields = Mapping[str, Any]
 Arrays = Mapping[str, np.ndarray]
 Packed = tuple[dict[str, Any], dict[str, np.ndarray]]
 """The configuration's own fields, and the arrays."""
-HISTOGRAMS, SUMS = "raking.histograms", "raking.sums"
+HISTOGRAMS, SUMS = "matching.histograms", "matching.sums"
 """Names of the released histograms, and of how many sums they are the mean of, among the arrays."""
 COLUMNS = frozenset({"observations", "actions", "rewards", "next_observations", "terminations", "truncations"})
 """Of a prefix; whatever else logs may hold is nobody's to publish."""
@@ -100,9 +100,9 @@ def _histogram_arrays(value: Synthesizer | trajectories.TrajectorySynthesizer) -
 
 def _read_histograms(plan: Any, arrays: Arrays) -> tuple[np.ndarray | None, int]:
     """The histograms that `_histogram_arrays` wrote, and of how many sums they are the mean."""
-    histograms, sums, raking = arrays.get(HISTOGRAMS), int(arrays.get(SUMS, np.zeros(1))[0]), plan.raking
+    histograms, sums, matching = arrays.get(HISTOGRAMS), int(arrays.get(SUMS, np.zeros(1))[0]), plan.matching
     if histograms is not None and (
-        raking is None or histograms.shape != (sum(raking.sizes),) or not 1 <= sums <= raking.steps
+        matching is None or histograms.shape != (sum(matching.sizes),) or not 1 <= sums <= matching.steps
     ):
         raise ValueError("histograms of another plan")
     return histograms, sums

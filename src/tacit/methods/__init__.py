@@ -265,11 +265,11 @@ METHODS: tuple[Method, ...] = (
     _pate_gan("pate-gan", public=None, audits={"pate-gan": f"{_DEFAULTS}:pate_gan"}),
     _pate_gan("pre-pate-gan", public="training", audits={}),
     _baseline(
-        "raking",
-        "raking alone",
-        "raking_alone:RakingPlan",
-        value="raking_alone:RakedColumns",
-        audits={"raking": f"{_DEFAULTS}:raking"},
+        "matching",
+        "matching alone",
+        "matching_alone:MatchingPlan",
+        value="matching_alone:MatchedColumns",
+        audits={"matching": f"{_DEFAULTS}:matching"},
         offered=False,
     ),
     Method(

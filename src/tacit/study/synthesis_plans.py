@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from tacit.data.spec import Box, PublicSpec
 from tacit.errors import PlanError
 from tacit.methods import find_method, load
-from tacit.methods.synthesis import Curiosity, Pretraining, Raking, TransitionsPlan
+from tacit.methods.synthesis import Curiosity, Pretraining, TableMatching, TransitionsPlan
 from tacit.study import words
 from tacit.units import Unit
 
@@ -56,7 +56,7 @@ class SynthesisOptions:
         settings: options that were given: of the method's plan, `expected_batch_size` and `curiosity_rate`.
         given: their names, and those of "public", "provenance", "rows" and "trajectories" that were given.
         paper: the published settings.
-        rake: with noisy histograms, where the method has them.
+        match: with noisy histograms, where the method has them.
         choose: settings to choose from by the records.
         provenance: where public records come from.
         spec: public bounds of the private records.
@@ -70,7 +70,7 @@ class SynthesisOptions:
     settings: Mapping[str, Any]
     given_names: Sequence[str]
     paper: bool
-    rake: bool
+    match: bool
     choose: Sequence[str]
     provenance: str | None
     spec: PublicSpec
@@ -98,8 +98,8 @@ class SynthesisOptions:
         for name in given if "local_context" in given else ():
             if name in _NOISY:
                 raise no_effect_error(name, "it with a run that takes noisy gradients, not --local-context")
-        if not self.rake and (method not in DIFFUSION_METHODS or self.paper):
-            raise no_effect_error("--no-rake", f"it with our settings of {ours}, whose models draw what is weighted")
+        if not self.match and (method not in DIFFUSION_METHODS or self.paper):
+            raise no_effect_error("--no-match", f"it with our settings of {ours}, whose models draw what is weighted")
         begins, missing = method == "pre-pate-gan", []
         if "provenance" in given and "public" not in given and not begins:
             raise no_effect_error("--provenance", "it with --public")
@@ -118,10 +118,10 @@ class SynthesisOptions:
             PlanError: local context is wanted without many public worlds and histograms.
             DataError: without public records the bounds do not say how large a step is.
         """
-        worlds = self.rake and self.public is not None and self.public.unit_kind == "id"
+        worlds = self.match and self.public is not None and self.public.unit_kind == "id"
         if "local_context" in self.given_names and not worlds:
             what = "there are no public worlds to learn from, or no histograms that tell of the private one"
-            expected = "--public records whose units are worlds (cities, hospitals), with --provenance and no --no-rake"
+            expected = "--public records with worlds (cities, hospitals) as units, --provenance and no --no-match"
             remedy = "import the public records with the world as their unit, or leave --local-context out"
             raise PlanError(what, where="--local-context", expected=expected, remedy=remedy)
         if self.method in DIFFUSION_METHODS and self.public is None and not _can_cut(self.spec):
@@ -191,9 +191,9 @@ def build_choice_plan(candidates: Sequence[SynthesisOptions]) -> Any:
         PlanError, DataError: as for `plan_of`.
     """
     from tacit.methods.selection import SelectionPlan
-    from tacit.methods.synthesis import RakingPlan
+    from tacit.methods.synthesis import MatchingPlan
 
-    judge = RakingPlan(raking=_raking(candidates[0]))
+    judge = MatchingPlan(matching=_matching(candidates[0]))
     return SelectionPlan(candidates=tuple(map(build_plan, candidates)), judge=judge)
 
 
@@ -253,7 +253,7 @@ def _transitions(options: SynthesisOptions) -> TransitionsPlan:
     plan = TransitionsPlan(pretraining=pretraining)
     if not options.unit_is_row and settings.get("rows_per_unit") != 1:  # units own many rows, and many of them count
         plan = TransitionsPlan.for_people(population=size, epsilon=options.epsilon, pretraining=pretraining)
-    return dataclasses.replace(plan, **_changes(settings, plan, size), raking=_default_raking(options))
+    return dataclasses.replace(plan, **_changes(settings, plan, size), matching=_default_matching(options))
 
 
 def _trajectories(options: SynthesisOptions) -> TrajectoriesPlan:
@@ -269,7 +269,7 @@ def _trajectories(options: SynthesisOptions) -> TrajectoriesPlan:
     }
     shapes = {name: settings.pop(name) for name in ("horizon", "network", "local_context") if name in settings}
     plan = TrajectoriesPlan.for_people(
-        population=size, provenance=options.provenance, raking=_default_raking(options), **lengths, **shapes
+        population=size, provenance=options.provenance, matching=_default_matching(options), **lengths, **shapes
     )
     changes = _changes(settings, plan, size)
     if "steps" in changes:
@@ -286,17 +286,17 @@ def _changes(settings: dict[str, Any], plan: TransitionsPlan | TrajectoriesPlan,
     return settings
 
 
-def _default_raking(options: SynthesisOptions) -> Raking | None:
+def _default_matching(options: SynthesisOptions) -> TableMatching | None:
     """The default tables on the records' bounds; None where none are wanted or none can be cut."""
-    return _raking(options) if options.rake and _can_cut(options.spec) else None
+    return _matching(options) if options.match and _can_cut(options.spec) else None
 
 
-def _raking(options: SynthesisOptions) -> Raking:
+def _matching(options: SynthesisOptions) -> TableMatching:
     """The tables, cut by public records if there are any."""
     if options.public is None or options.provenance is None:
-        return Raking.of(options.spec, population=options.unit.size)
+        return TableMatching.of(options.spec, population=options.unit.size)
     public = options.public.columns
-    return Raking.of(options.spec, population=options.unit.size, public=public, provenance=options.provenance)
+    return TableMatching.of(options.spec, population=options.unit.size, public=public, provenance=options.provenance)
 
 
 def _can_cut(spec: PublicSpec) -> bool:

@@ -47,7 +47,7 @@ def synthesize(
     paper: bool = False,
     expected_batch_size: float | None = None,
     curiosity_rate: float | None = None,
-    no_rake: bool = False,
+    no_match: bool = False,
     choose: tuple[str, ...] = (),
     device: str = "cpu",
     rows: int | None = None,
@@ -87,7 +87,7 @@ def synthesize(
         expected_batch_size: expected number of units in a noisy gradient.
         curiosity_rate: share of each public batch that novel generated rows replace in privorl's pre-training, with
             --public (the paper's curiosity; its rate is 0.3).
-        no_rake: leave out the noisy histograms of the rows that privorl and privorl-j release besides the model,
+        no_match: leave out the noisy histograms of the rows that privorl and privorl-j release besides the model,
             within the same promise, and by which they weight what is sampled. With --public, their bins are cut by the
             public records.
         choose: settings of privorl to choose from by the records themselves, each as NAME=VALUE,VALUE: all combinations
@@ -124,7 +124,7 @@ def synthesize(
 
     source, said = curator.source, tuple[str, ...]()
     if method == AUTO:
-        own: dict[str, Any] = {"paper": paper, "public": public, "rows": rows, "no_rake": no_rake, "choose": choose}
+        own: dict[str, Any] = {"paper": paper, "public": public, "rows": rows, "no_match": no_match, "choose": choose}
         own |= {"expected_batch_size": expected_batch_size, "curiosity_rate": curiosity_rate, **settings}
         own |= {"device": device != "cpu"}
         method, why = plans.choose_method(source.kind, source.spec, {name for name, value in own.items() if value})
@@ -142,7 +142,7 @@ def synthesize(
         settings=method_settings,
         given_names=(*method_settings, *(name for name, value in more.items() if value is not None)),
         paper=paper,
-        rake=not no_rake,
+        match=not no_match,
         choose=choose,
         provenance=provenance,
         spec=source.spec,

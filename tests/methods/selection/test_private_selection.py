@@ -45,7 +45,7 @@ def rows(count: int = 4_000) -> Trajectories:
 
 
 def plan_of(*candidates: Any, **fields: Any) -> selection.SelectionPlan:
-    judge = synthesis.RakingPlan(raking=synthesis.Raking.of(SPEC, bins=8, coarse=4))
+    judge = synthesis.MatchingPlan(matching=synthesis.TableMatching.of(SPEC, bins=8, coarse=4))
     return selection.SelectionPlan(candidates=candidates, judge=judge, stop=10, **fields)
 
 

@@ -17,7 +17,7 @@ from tacit.methods import synthesis
 from tacit.methods.synthesis import trajectories
 from tacit.methods.synthesis.discretisation import Discretisation
 from tacit.methods.synthesis.encoding import Encoder, groups
-from tacit.methods.synthesis.raking import Raking, cell_codes
+from tacit.methods.synthesis.table_matching import TableMatching, cell_codes
 from tacit.privacy.ledger.ledger import SUM, Ledger
 from tacit.privacy.mechanisms.marginals import DIFFERENCES
 from tacit.privacy.vault.vault import Vault
@@ -108,8 +108,8 @@ def test_bins_are_labels_and_whole_numbers() -> None:
     np.testing.assert_array_equal(back["observations"][:, 0], np.rint(back["observations"][:, 0]))
 
 
-@pytest.mark.parametrize("raked", [False, True])
-def test_released_rows_are_rows_of_the_spec_and_like_the_real_ones(tmp_path: Path, raked: bool) -> None:
+@pytest.mark.parametrize("matched", [False, True])
+def test_released_rows_are_rows_of_the_spec_and_like_the_real_ones(tmp_path: Path, matched: bool) -> None:
     real = rows(10_000)
     data = Trajectories.from_arrays(**real, unit_ids=":transition", spec=SPEC, simulated=True)  # type: ignore[arg-type]
     vault = Vault(data, Ledger(tmp_path / "ledger", UNIT, epsilon=20.0, delta=2e-5, composition=SUM))
@@ -121,7 +121,7 @@ def test_released_rows_are_rows_of_the_spec_and_like_the_real_ones(tmp_path: Pat
         warmup=5,
         ema=0.9,
         learning_rate=2e-2,
-        raking=Raking.of(SPEC, pool=5_000) if raked else None,
+        matching=TableMatching.of(SPEC, pool=5_000) if matched else None,
     ).calibrate(unit=UNIT, epsilon=8.0, delta=1e-5)
     release = synthesis.fit(plan, vault)
     drawn = release.value.sample(5_000, seed=0)
@@ -130,10 +130,10 @@ def test_released_rows_are_rows_of_the_spec_and_like_the_real_ones(tmp_path: Pat
     assert set(np.unique(synthetic["observations"][:, 3])) <= {0.0, 1.0, 2.0}
     same = synthetic["observations"][:, 3] == synthetic["next_observations"][:, 3]
     shares = np.bincount(synthetic["observations"][:, 3].astype(int), minlength=3) / 5_000
-    if raked:
+    if matched:
         np.testing.assert_allclose(shares, [0.6, 0.3, 0.1], atol=0.03)
     assert same.mean() > 0.5
-    assert fidelity(real, synthetic, spec=SPEC).marginal > (0.9 if raked else 0.8)
+    assert fidelity(real, synthetic, spec=SPEC).marginal > (0.9 if matched else 0.8)
 
 
 @pytest.mark.parametrize("network", ["transformer", "autoregressive"])

@@ -19,7 +19,7 @@ from tacit.data.spec import space_of
 from tacit.data.trajectories import how_read
 from tacit.errors import DataError
 from tacit.methods.selection import SelectionPlan
-from tacit.methods.synthesis import Raking, RakingPlan, TransitionsPlan
+from tacit.methods.synthesis import MatchingPlan, TableMatching, TransitionsPlan
 from tacit.privacy.ledger.ledger import SUM, Ledger
 from tacit.privacy.mechanisms.marginals import Marginal, Marginals
 from tacit.privacy.mechanisms.releases import Axis
@@ -86,7 +86,7 @@ def test_how_they_were_read_stays_with_the_records(tmp_path: Path) -> None:
 def test_a_vault_refuses_plans_of_single_steps_before_any_charge(tmp_path: Path) -> None:
     step = TransitionsPlan(steps=40, sampling_rate=1.0)
     candidates = (step, dataclasses.replace(step, steps=50))
-    choice = SelectionPlan(candidates=candidates, judge=RakingPlan(raking=Raking.of(SPEC)))
+    choice = SelectionPlan(candidates=candidates, judge=MatchingPlan(matching=TableMatching.of(SPEC)))
     with Ledger(tmp_path / "ledger", UNIT, epsilon=8, delta=1e-3, composition=SUM) as ledger:
         vault = Vault(read(next="keep"), ledger)
         for plan in (step, choice):

@@ -83,8 +83,8 @@ def privorl(name: str) -> Case:
     """Synthesis of transitions: noisy gradients on Poisson samples, and histograms of them."""
     rate = _sampling_rate(name)
     own: dict[str, Any] = {} if rate is None else {"sampling_rate": rate, "steps": SHORT_STEPS}
-    raking = synthesis.Raking.of(ROOM, population=POPULATION)
-    plan = functools.partial(synthesis.TransitionsPlan, raking=raking, **own)
+    matching = synthesis.TableMatching.of(ROOM, population=POPULATION)
+    plan = functools.partial(synthesis.TransitionsPlan, matching=matching, **own)
     words = f"synthesis of transitions, sampling rate {plan().sampling_rate:g}"
     return _crowd_case(name, words, TRANSITION, plan, gradients=(DENOISER,))
 
@@ -93,8 +93,8 @@ def people(name: str) -> Case:
     """The same for people who own many rows."""
 
     def plan() -> synthesis.TransitionsPlan:
-        raking = synthesis.Raking.of(ROOM, population=POPULATION)
-        return synthesis.TransitionsPlan.for_people(population=POPULATION, epsilon=1.0, raking=raking)
+        matching = synthesis.TableMatching.of(ROOM, population=POPULATION)
+        return synthesis.TransitionsPlan.for_people(population=POPULATION, epsilon=1.0, matching=matching)
 
     words = f"synthesis of transitions of people, sampling rate {plan().sampling_rate:.3g}"
     return _crowd_case(name, words, PERSON, plan, gradients=(DENOISER,))
@@ -105,10 +105,10 @@ def privorl_j(name: str, *, local_context: int | None = None) -> Case:
     rate = _sampling_rate(name)
 
     def plan() -> trajectories.TrajectoriesPlan:
-        raking = synthesis.Raking.of(ROOM, population=POPULATION)
+        matching = synthesis.TableMatching.of(ROOM, population=POPULATION)
         public = None if local_context is None else "invented"
         made = trajectories.TrajectoriesPlan.for_people(
-            population=POPULATION, longest=1_000, raking=raking, local_context=local_context, provenance=public
+            population=POPULATION, longest=1_000, matching=matching, local_context=local_context, provenance=public
         )
         return made if rate is None else dataclasses.replace(made, sampling_rate=rate)
 
@@ -138,9 +138,9 @@ def structured(name: str) -> Case:
     return _crowd_case(name, made.method, TRANSITION, lambda: made)
 
 
-def raking(name: str) -> Case:
+def matching(name: str) -> Case:
     """Synthesis from noisy histograms."""
-    plan = synthesis.RakingPlan(raking=synthesis.Raking.of(ROOM))
+    plan = synthesis.MatchingPlan(matching=synthesis.TableMatching.of(ROOM))
     return _crowd_case(name, plan.method, TRANSITION, lambda: plan)
 
 
@@ -265,7 +265,7 @@ def selection(name: str) -> Case:
     """The best of a secret number of runs."""
 
     def plan(epsilon: float, delta: float) -> Mechanisms:
-        candidates = (synthesis.RakingPlan(raking=synthesis.Raking.of(ROOM)),) * 2
+        candidates = (synthesis.MatchingPlan(matching=synthesis.TableMatching.of(ROOM)),) * 2
         small = SelectionPlan(candidates=candidates)
         return plan_mechanisms(small.calibrate(unit=TRANSITION, epsilon=epsilon, delta=delta))
 

@@ -59,7 +59,7 @@ class SelectionPlan(plans.PrivatePlan):
     candidates: tuple[Any, ...]
     """the plans that may be run. Before `calibrate` they need not be calibrated; afterwards they are what is run."""
     judge: Any = None
-    """the plan under which a run is judged on the records, for instance a `RakingPlan`; None where it is judged without
+    """the plan under which a run is judged on the records, such as a `MatchingPlan`; None where it is judged without
     them, for instance in a public simulator."""
     judge_share: float = 0.1
     """epsilon of the judge alone over that of a candidate alone, both before their noise is raised together."""

@@ -9,26 +9,26 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from tacit.methods.synthesis.plan import Curiosity, Pretraining, Sampler, TransitionsPlan
-from tacit.methods.synthesis.raking import Raking
+from tacit.methods.synthesis.table_matching import TableMatching
 
 if TYPE_CHECKING:
     from tacit.methods.synthesis.algorithm import Synthesizer as Synthesizer
     from tacit.methods.synthesis.algorithm import fit as fit
-    from tacit.methods.synthesis.baselines.raking_alone import Closeness as Closeness
-    from tacit.methods.synthesis.baselines.raking_alone import RakingPlan as RakingPlan
+    from tacit.methods.synthesis.baselines.matching_alone import Closeness as Closeness
+    from tacit.methods.synthesis.baselines.matching_alone import MatchingPlan as MatchingPlan
     from tacit.methods.synthesis.encoding import Encoder as Encoder
     from tacit.methods.synthesis.pretraining import pretrain as pretrain
 
 _HOMES = {
-    "Closeness": "baselines.raking_alone",
+    "Closeness": "baselines.matching_alone",
     "Encoder": "encoding",
-    "RakingPlan": "baselines.raking_alone",
+    "MatchingPlan": "baselines.matching_alone",
     "Synthesizer": "algorithm",
     "fit": "algorithm",
     "pretrain": "pretraining",
 }
 
-__all__ = ["Curiosity", "TransitionsPlan", "Pretraining", "Raking", "Sampler", *_HOMES]
+__all__ = ["Curiosity", "TransitionsPlan", "Pretraining", "TableMatching", "Sampler", *_HOMES]
 
 
 def __getattr__(name: str) -> Any:

@@ -7,7 +7,7 @@ Input: public rows, private rows behind a vault, a calibrated plan (T, q, C, sig
           averaged over its L rows and K noise draws, clipped to C; their sum gets N(0, (sigma C)^2)
        (with curiosity in fine-tuning, "FineCur": g_t <- g_t + the clipped gradients of novel generated rows)
 4.     theta <- Adam(theta, g_t);  average <- EMA(theta)
-5. with raking: h <- vault.noisy_sum: every unit gives the mean histograms of its rows, clipped together (raking.py)
+5. with matching: h <- vault.noisy_sum: every unit gives the mean histograms of its rows, clipped together
 6. release the average (and h); sampling, and weighting samples to agree with h, is post-processing  (`Synthesizer`)
 """
 
@@ -29,7 +29,7 @@ from tacit.methods.synthesis.discretisation import to_trajectories
 from tacit.methods.synthesis.encoding import Encoder
 from tacit.methods.synthesis.plan import PART, Pretraining, Progress, Sampler, TransitionsPlan
 from tacit.methods.synthesis.pretraining import GeneratedGradient, PretrainedDenoiser, pretrain
-from tacit.methods.synthesis.raking import resample
+from tacit.methods.synthesis.table_matching import resample
 from tacit.methods.synthesis.training import Observe, Training, load_parameters, starting_point
 from tacit.privacy.certificate.certificate import Release
 from tacit.privacy.vault.vault import Vault
@@ -46,7 +46,7 @@ class Synthesizer:
         plan: the public parameters it was trained with.
         encoder: the public constants of its rows.
         weights: the averaged parameters of its network, by name.
-        histograms: the released tables of `plan.raking`, one after another, [sum of its sizes]; None where the plan has
+        histograms: the released tables of `plan.matching`, one after another, [sum of its sizes]; None where it has
             none, or where an interruption lost them after they were paid for: then rows are not weighted.
         sums: of how many noisy sums they are the mean; fewer than the plan's where an interruption lost some.
     """
@@ -59,8 +59,8 @@ class Synthesizer:
 
     def __repr__(self) -> str:
         parameters = sum(tensor.numel() for tensor in self.weights.values())
-        raked = "" if self.histograms is None else ", raked"
-        return f"Synthesizer({parameters:,} parameters, rows of {self.encoder.size} numbers{raked})"
+        matched = "" if self.histograms is None else ", matched"
+        return f"Synthesizer({parameters:,} parameters, rows of {self.encoder.size} numbers{matched})"
 
     def network(self) -> ResidualMLP:
         """A network of the plan's size, with random weights."""
@@ -92,7 +92,7 @@ class Synthesizer:
         """
         where = torch_device(device, where="Synthesizer.sample_columns")
         released = self.plan.noisy_histograms(self.histograms, self.sums)
-        drawn = count if released is None else max(released.raking.pool, 2 * count)
+        drawn = count if released is None else max(released.matching.pool, 2 * count)
         generator = torch.Generator().manual_seed(seed)
         rows = sample(self.model().to(where), drawn, sampler or self.plan.sampler, generator)
         columns = {name: column.cpu().numpy() for name, column in rows.items()}
@@ -135,7 +135,7 @@ def fit(
 
     Raises:
         HardwareError: there is no such device.
-        PlanError: the pre-training is not the one that the plan declares, or its raking cuts other bounds.
+        PlanError: the pre-training is not the one that the plan declares, or its tables cut other bounds.
         PlanExhausted: the plan was begun or finished already, and this is not a resumption.
         BudgetExceeded: the ledger cannot pay for the plan.
     """

@@ -8,8 +8,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar, Literal, get_args
 
-from tacit.methods.synthesis.raking import PART as HISTOGRAMS
-from tacit.methods.synthesis.raking import Floats, NoisyHistograms, Raking
+from tacit.methods.synthesis.table_matching import PART as HISTOGRAMS
+from tacit.methods.synthesis.table_matching import Floats, NoisyHistograms, TableMatching
 from tacit.parameters import Option
 from tacit.privacy.mechanisms.base import Part
 from tacit.privacy.mechanisms.sums import PoissonSum
@@ -251,7 +251,7 @@ class DiffusionPlan(SynthesisPlan):
     """how rows are drawn from the released model."""
     pretraining: Pretraining | None = None
     """public pre-training, or None to start from random weights."""
-    raking: Raking | None = None
+    matching: TableMatching | None = None
     """noisy histograms of the units' rows, with which what is sampled is weighted to agree; None: as the model draws
     it."""
 
@@ -271,15 +271,15 @@ class DiffusionPlan(SynthesisPlan):
 
     def noisy_histograms(self, values: Floats | None, sums: int) -> NoisyHistograms | None:
         """The histograms that a run of this plan released, as the mean of so many noisy sums; None without any."""
-        if self.raking is None or values is None:
+        if self.matching is None or values is None:
             return None
-        return NoisyHistograms(self.raking, self.parts()[-1], self.unit, values, sums)
+        return NoisyHistograms(self.matching, self.parts()[-1], self.unit, values, sums)
 
     def _diffusion_label(self, *touches: Clause) -> Label:
         """The certificate's statements for these touches of private rows and for the histograms."""
-        raking, provenance = self.raking, None if self.pretraining is None else self.pretraining.provenance
-        histograms = () if raking is None else (raking.covered_clause(),)
-        shaped = () if raking is None else raking.discretisation.public_clauses()
+        matching, provenance = self.matching, None if self.pretraining is None else self.pretraining.provenance
+        histograms = () if matching is None else (matching.covered_clause(),)
+        shaped = () if matching is None else matching.discretisation.public_clauses()
         return label(*touches, *histograms, public=(pretraining_clause(provenance), *shaped))
 
 
@@ -314,7 +314,7 @@ class TransitionsPlan(DiffusionPlan):
     in each step, and their gradients, clipped like a unit's, are added to the noisy sum of the units after it has left
     the vault. The units' sampling, clip, noise and public divisor stay as they are, so it costs no privacy. None: the
     units' rows only."""
-    raking: Raking | None = field(default=None, metadata=OPTIONAL)
+    matching: TableMatching | None = field(default=None, metadata=OPTIONAL)
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -373,7 +373,7 @@ class TransitionsPlan(DiffusionPlan):
         epsilon: float,
         rows_per_unit: int = 16,
         pretraining: Pretraining | None = None,
-        raking: Raking | None = None,
+        matching: TableMatching | None = None,
     ) -> TransitionsPlan:
         """Settings for units that own many rows each: thousands of people rather than a million transitions.
 
@@ -391,7 +391,7 @@ class TransitionsPlan(DiffusionPlan):
             epsilon: of the promise to come; call `calibrate` for it.
             rows_per_unit: rows of one unit in a noisy gradient; more cost time, no privacy.
             pretraining: public pre-training, which must be made with this plan's network.
-            raking: histograms, `Raking.of(spec)` for one; advisable wherever units are few.
+            matching: histograms, `TableMatching.of(spec)` for one; advisable wherever units are few.
         """
         sensible = math.isfinite(epsilon) and epsilon > 0 and population >= 1
         require_valid("population and epsilon", (population, epsilon), sensible, "positive numbers")
@@ -408,7 +408,7 @@ class TransitionsPlan(DiffusionPlan):
             P_mean=-0.5,
             P_std=1.0,
             pretraining=pretraining,
-            raking=raking,
+            matching=matching,
         )
 
     def parts(self) -> tuple[PoissonSum, ...]:
@@ -421,7 +421,7 @@ class TransitionsPlan(DiffusionPlan):
             noise_multiplier=self.noise_multiplier,
             rows_per_unit=self.rows_per_unit,
         )
-        return (gradients,) if self.raking is None else (gradients, self.raking.tied_part(gradients))
+        return (gradients,) if self.matching is None else (gradients, self.matching.tied_part(gradients))
 
     def label(self) -> Label:
         """The certificate's statements."""

@@ -14,8 +14,8 @@ from torch import Tensor, nn
 from tacit.errors import PlanError
 from tacit.methods.synthesis.encoding import Encoder
 from tacit.methods.synthesis.plan import DiffusionPlan, Pretraining, Progress, scheduled_rate
-from tacit.methods.synthesis.raking import PART as HISTOGRAMS
-from tacit.methods.synthesis.raking import release_histograms
+from tacit.methods.synthesis.table_matching import PART as HISTOGRAMS
+from tacit.methods.synthesis.table_matching import release_histograms
 from tacit.privacy.certificate.certificate import Release
 from tacit.privacy.gradients.clipped_sums import assign_gradient
 from tacit.privacy.ledger import checkpoint
@@ -188,8 +188,8 @@ class Training:
 
     def release_histograms(self) -> None:
         """Take all noisy sums of the plan's histograms that are left, if it has any."""
-        if self._plan.raking is not None:
-            for histograms in release_histograms(self._vault, self._run, HISTOGRAMS, self._plan.raking.tables):
+        if self._plan.matching is not None:
+            for histograms in release_histograms(self._vault, self._run, HISTOGRAMS, self._plan.matching.tables):
                 self._histograms.append(histograms)
                 self._save_checkpoint(HISTOGRAMS)
 
@@ -258,8 +258,8 @@ def starting_point(
 ) -> AnyStart:
     """Where training begins: as the plan declares, with an encoder of the private data's own public bounds."""
     # vault: the private rows
-    if plan.raking is not None:
-        plan.raking.require(vault.spec)
+    if plan.matching is not None:
+        plan.matching.require(vault.spec)
     declared, bounds = "none" if plan.pretraining is None else plan.pretraining.provenance, vault.spec
     start: AnyStart | None
     if isinstance(pretrained, Mapping):

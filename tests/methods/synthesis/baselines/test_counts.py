@@ -10,7 +10,7 @@ from hypothesis.extra.numpy import arrays
 
 from tacit.methods.synthesis.baselines.graphical import Measurement, pool_measurements, record_count
 from tacit.methods.synthesis.baselines.privsyn import make_consistent
-from tacit.methods.synthesis.raking import project_to_simplex
+from tacit.methods.synthesis.table_matching import project_to_simplex
 
 
 def test_repeated_measurements_are_averaged_by_their_precision() -> None:

@@ -17,7 +17,7 @@ from tacit.methods.synthesis import trajectories
 from tacit.methods.synthesis.discretisation import Discretisation
 from tacit.methods.synthesis.encoding import Encoder
 from tacit.methods.synthesis.plan import Pretraining
-from tacit.methods.synthesis.raking import Raking
+from tacit.methods.synthesis.table_matching import TableMatching
 from tacit.methods.synthesis.trajectories import stitching
 from tacit.methods.synthesis.trajectories.local_context import LocalContext
 from tacit.methods.synthesis.trajectories.models import fragment_model
@@ -37,15 +37,15 @@ IDENTITY = Encoder(SPEC, (0.0,) * 8, (1.0,) * 8)
 
 
 def world_of(*tables: tuple[Axis, ...], radius: int = 1) -> LocalContext:
-    raking = Raking(discretisation=Discretisation(SPEC, bins=4), joint=tables)
-    return LocalContext(raking, IDENTITY, radius)
+    matching = TableMatching(discretisation=Discretisation(SPEC, bins=4), joint=tables)
+    return LocalContext(matching, IDENTITY, radius)
 
 
 def shares_of(world: LocalContext, **given: Any) -> list[np.ndarray]:
     """Even shares, but for the joint tables given as `t0`, `t1`, ..."""
-    found = [np.full(size, 1 / size) for size in world.raking.sizes]
+    found = [np.full(size, 1 / size) for size in world.matching.sizes]
     for name, share in given.items():
-        found[len(world.raking.discretisation.axes) + int(name[1:])] = np.asarray(share, np.float64).ravel()
+        found[len(world.matching.discretisation.axes) + int(name[1:])] = np.asarray(share, np.float64).ravel()
     return found
 
 
@@ -53,9 +53,9 @@ def test_only_tables_of_places_and_of_what_is_found_there_are_looked_at() -> Non
     reward = Axis("rewards", 0, (0.0, 0.5, 1.0))
     world = world_of((X, Y), (X, ACTION), (ACTION,), (X, Y, reward), (ACTION, reward), (X, Y, X, ACTION))
     joint = [
-        i - len(world.raking.discretisation.axes)
+        i - len(world.matching.discretisation.axes)
         for i in world.table_indices
-        if i >= len(world.raking.discretisation.axes)
+        if i >= len(world.matching.discretisation.axes)
     ]
     assert joint == [0, 1, 3, 5]
     assert world.size == 2 * 3 + 9 + 2 + 2 + 4 * 2  # two columns of the observation, and those four
@@ -103,7 +103,7 @@ def test_the_shares_of_public_rows_are_exact() -> None:
         "rewards": np.zeros(50, np.float32),
         "terminations": np.zeros(50, bool),
     }
-    shares = world.raking.public_shares(rows)
+    shares = world.matching.public_shares(rows)
     assert shares[-1].tolist() == [1.0, *[0.0] * 7]
     assert world.world_tables(shares)[-8:].tolist() == [4.0, *[0.0] * 7]
     assert torch.allclose(world.even_tables()[-8:], torch.ones(8))
@@ -112,7 +112,7 @@ def test_the_shares_of_public_rows_are_exact() -> None:
 def test_worlds_are_seen_through_the_noise_of_the_promise_or_of_many() -> None:
     """Few people have more noise than any of the many: what is seen of one world varies more over visits."""
     data, worlds = maze_episodes(20), [goal_episodes(LAYOUTS["umaze"], 20, seed=5)]
-    plan = raked(data, steps=0, start_steps=0)
+    plan = matched(data, steps=0, start_steps=0)
     spreads = {}
     for own in (plan, dataclasses.replace(plan, promise=None, noise_multiplier=None)):
         model = fragment_model(own, public_encoder(data.spec, worlds))
@@ -125,25 +125,32 @@ def test_worlds_are_seen_through_the_noise_of_the_promise_or_of_many() -> None:
 
 
 def test_the_noise_of_shares_is_that_of_the_released_histograms() -> None:
-    plan = raked(maze_episodes(60), steps=0, start_steps=0)
-    assert plan.raking is not None
+    plan = matched(maze_episodes(60), steps=0, start_steps=0)
+    assert plan.matching is not None
     part, unit = plan.parts()[-1], plan.unit
     assert part.noise_multiplier is not None
     sizes, people = part.noise_multiplier * part.clip_norm, part.divisor(unit)
-    assert share_noise(plan) == pytest.approx(sizes / people / plan.raking.steps**0.5)
+    assert share_noise(plan) == pytest.approx(sizes / people / plan.matching.steps**0.5)
 
 
-def raked(data: Any, **fields: Any) -> TrajectoriesPlan:
-    raking = Raking.of(data.spec, bins=8, coarse=4, clip_norm=1.0, pool=500)
+def matched(data: Any, **fields: Any) -> TrajectoriesPlan:
+    matching = TableMatching.of(data.spec, bins=8, coarse=4, clip_norm=1.0, pool=500)
     pretraining = Pretraining(provenance="simulated mazes", steps=6, batch=32, warmup=1)
-    given = {"raking": raking, "local_context": 1, "pretraining": pretraining, "steps": 2, "start_steps": 2, **fields}
+    given = {
+        "matching": matching,
+        "local_context": 1,
+        "pretraining": pretraining,
+        "steps": 2,
+        "start_steps": 2,
+        **fields,
+    }
     return small(**given).calibrate(unit=PEOPLE, epsilon=8.0, delta=1e-4)
 
 
 @pytest.mark.parametrize(
     ("fields", "named"),
     [
-        ({"raking": None}, "with raking"),
+        ({"matching": None}, "with matching"),
         ({"pretraining": None}, "pre-training"),
         ({"tokens": "components", "rows_per_token": 1}, "tokens of rows"),
         ({"local_context": 0}, "from 1 to 8"),
@@ -152,14 +159,14 @@ def raked(data: Any, **fields: Any) -> TrajectoriesPlan:
 )
 def test_local_context_needs_histograms_and_public_worlds(fields: dict[str, Any], named: str) -> None:
     with pytest.raises(PlanError, match=named):
-        raked(maze_episodes(2), **fields)
+        matched(maze_episodes(2), **fields)
     with pytest.raises(PlanError, match="whole number"):
         small(steps=0)
 
 
 def test_histograms_alone_may_be_all_that_is_learned_of_private_rows(tmp_path: Path) -> None:
     data, worlds = maze_episodes(60), [goal_episodes(LAYOUTS[name], 20, seed=5) for name in ("ring", "tee", "umaze")]
-    plan = raked(data, steps=0, start_steps=0)
+    plan = matched(data, steps=0, start_steps=0)
     assert [part.name for part in plan.parts()] == ["histograms"]
     assert TrajectoriesPlan.from_json(plans.public_fields(plan)) == plan
     encoder = public_encoder(data.spec, worlds)
@@ -185,7 +192,7 @@ def test_histograms_come_first_and_an_interrupted_run_goes_on(
     monkeypatch.setattr(stitching, "TRIES", 1)  # a network that hardly learned misses each time
     data = clinic_courses(60)
     rows = 1 if network == "autoregressive" else 2
-    plan = raked(data, network=network, rows_per_token=rows, steps=4, start_steps=2)
+    plan = matched(data, network=network, rows_per_token=rows, steps=4, start_steps=2)
     start = trajectories.pretrain(plan, public_encoder(data.spec, data), data, seed=0)
     vault, seen = vault_of(tmp_path, data), list[torch.Tensor]()
 

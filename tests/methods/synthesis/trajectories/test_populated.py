@@ -13,7 +13,7 @@ from trajectory_cases import PEOPLE, WAITING, small, vault_of, waiting_rooms
 from tacit.data.spec import Box, Discrete, PublicSpec
 from tacit.methods.synthesis import trajectories
 from tacit.methods.synthesis.discretisation import Discretisation
-from tacit.methods.synthesis.raking import Raking
+from tacit.methods.synthesis.table_matching import TableMatching
 from tacit.methods.synthesis.trajectories.stitching import LOST, TRIES, PopulatedBins, empty_bins, redraw_missed
 from tacit.privacy.mechanisms.releases import Axis
 from tacit.privacy.noise.secret import SecretNoise
@@ -24,11 +24,11 @@ ACTION = Axis("actions", 0, (-0.5, 0.5, 1.5))
 
 
 def test_nobody_is_where_shares_are_within_their_noise() -> None:
-    raking = Raking(discretisation=Discretisation(SPEC, bins=4), joint=((X, Y), (X, ACTION)))
-    shares = [np.full(size, 1 / size) for size in raking.sizes]
+    matching = TableMatching(discretisation=Discretisation(SPEC, bins=4), joint=((X, Y), (X, ACTION)))
+    shares = [np.full(size, 1 / size) for size in matching.sizes]
     shares[-2] = np.array([[0.4, 0.0009], [0.0011, -0.002], [0.3, 0.0], [0.0, 0.298]]).ravel()  # [x, y]
     shares[-1] = np.zeros(8)  # of actions, which tell nothing of where people are
-    populated = PopulatedBins.of(raking, shares, 0.001)
+    populated = PopulatedBins.of(matching, shares, 0.001)
     assert populated.tables[-1] == (X, Y)
     places = torch.tensor([[[0.5, 0.5], [0.5, 1.5]], [[1.5, 0.5], [1.5, 1.5]], [[9.0, 9.0], [2.5, 1.0]]])
     assert populated.is_empty(places).tolist() == [[False, True], [False, True], [False, True]]
@@ -73,15 +73,15 @@ def test_what_misses_is_drawn_again_and_the_best_is_kept() -> None:
 def test_discrete_states_that_nobody_is_in_are_left_out(tmp_path: Path) -> None:
     """Histograms say that nobody is in room 0; a model that hardly learned goes there."""
     data = waiting_rooms(300)
-    raking = Raking.of(WAITING, pool=500, clip_norm=1.0)
-    plan = small(horizon=4, longest=4, sampling_rate=1.0, raking=raking).calibrate(
+    matching = TableMatching.of(WAITING, pool=500, clip_norm=1.0)
+    plan = small(horizon=4, longest=4, sampling_rate=1.0, matching=matching).calibrate(
         unit=PEOPLE, epsilon=15.0, delta=1e-4
     )
     value = trajectories.fit(plan, vault_of(tmp_path, data, noise=SecretNoise.for_tests(1))).value
     assert value.histograms is not None
     empty = value.histograms.copy()
-    place = next(i for i, table in enumerate(raking.tables) if table[0].column == "observations" and len(table) == 1)
-    begin = sum(raking.sizes[:place])
+    place = next(i for i, table in enumerate(matching.tables) if table[0].column == "observations" and len(table) == 1)
+    begin = sum(matching.sizes[:place])
     empty[begin] = 0.0
     told = dataclasses.replace(value, histograms=empty).sample_columns(400, seed=0)["next_observations"]
     blind = dataclasses.replace(value, histograms=None).sample_columns(400, seed=0)["next_observations"]

@@ -9,7 +9,7 @@ from trajectory_cases import PEOPLE, maze_episodes, small
 
 from tacit.errors import PlanError
 from tacit.methods.synthesis.plan import Curiosity, Pretraining
-from tacit.methods.synthesis.raking import Raking
+from tacit.methods.synthesis.table_matching import TableMatching
 from tacit.methods.synthesis.trajectories import TrajectoriesPlan
 from tacit.methods.synthesis.trajectories.plan import Network
 from tacit.privacy.vault import plan as plans
@@ -85,11 +85,11 @@ def test_settings_for_people_fit_every_length_and_network(network: Network, long
 
 @pytest.mark.parametrize(("longest", "horizon", "batch"), [(300, 8, 1_024), (24, 8, 1_024), (5, 4, 2_048)])
 def test_what_histograms_tell_is_learned_on_short_fragments(longest: int, horizon: int, batch: int) -> None:
-    raking = Raking.of(maze_episodes(2).spec)
+    matching = TableMatching.of(maze_episodes(2).spec)
     given: dict[str, Any] = {
         "population": 500,
         "longest": longest,
-        "raking": raking,
+        "matching": matching,
         "local_context": 2,
         "provenance": "simulated",
     }

@@ -18,7 +18,7 @@ from tacit.errors import DataError, PlanError, PlanExhausted
 from tacit.methods.synthesis import trajectories
 from tacit.methods.synthesis.encoding import Encoder
 from tacit.methods.synthesis.plan import Curiosity, Pretraining
-from tacit.methods.synthesis.raking import Raking
+from tacit.methods.synthesis.table_matching import TableMatching
 from tacit.methods.synthesis.trajectories import algorithm
 from tacit.methods.synthesis.trajectories.plan import TrajectoriesPlan
 from tacit.methods.synthesis.trajectories.stitching import Stitched
@@ -158,8 +158,8 @@ def test_somebody_with_nearly_all_rows_moves_a_step_no_further(tmp_path: Path) -
 def test_histograms_weight_whole_trajectories(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The models hardly learned; of what they draw, that is taken which agrees with the histograms."""
     data = waiting_rooms(300)
-    raking = Raking.of(WAITING, pool=4_000, clip_norm=1.0)
-    plan = calibrated(small(horizon=4, longest=4, sampling_rate=1.0, raking=raking), 15.0)
+    matching = TableMatching.of(WAITING, pool=4_000, clip_norm=1.0)
+    plan = calibrated(small(horizon=4, longest=4, sampling_rate=1.0, matching=matching), 15.0)
     release = trajectories.fit(plan, vault_of(tmp_path, data, noise=SecretNoise.for_tests(1)))
     assert release.certificate.verify().epsilon <= 15.0
     assert any("histograms" in line for line in release.certificate.lines("covered"))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tacit.methods.synthesis.raking import resample
+from tacit.methods.synthesis.table_matching import resample
 from tacit.methods.synthesis.trajectories.algorithm import candidate_count
 from tacit.methods.synthesis.trajectories.stitching import (
     Stitched,

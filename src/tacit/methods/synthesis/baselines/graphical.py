@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from tacit.errors import PlanError
 from tacit.methods.synthesis.discretisation import Codes
-from tacit.methods.synthesis.raking import project_to_simplex
+from tacit.methods.synthesis.table_matching import project_to_simplex
 
 Array = NDArray[np.float64]
 Clique = tuple[int, ...]

@@ -17,7 +17,7 @@ from tacit.methods.synthesis.baselines import graphical
 from tacit.methods.synthesis.baselines.graphical import Clique, Measurement, record_count
 from tacit.methods.synthesis.baselines.plan import Measurements, TablePlan, TableSynthesizer
 from tacit.methods.synthesis.plan import Progress
-from tacit.methods.synthesis.raking import project_to_simplex
+from tacit.methods.synthesis.table_matching import project_to_simplex
 from tacit.privacy.certificate.certificate import Release
 from tacit.privacy.mechanisms.marginals import MarginalChoice
 from tacit.privacy.vault.vault import Vault

@@ -21,7 +21,7 @@ from tacit.methods.synthesis.baselines.graphical import Array, Clique, Measureme
 from tacit.methods.synthesis.baselines.plan import Measurements, SyntheticRecords, TablePlan, TableSynthesizer
 from tacit.methods.synthesis.discretisation import Codes
 from tacit.methods.synthesis.plan import Progress
-from tacit.methods.synthesis.raking import project_to_simplex
+from tacit.methods.synthesis.table_matching import project_to_simplex
 from tacit.privacy.certificate.certificate import Release
 from tacit.privacy.mechanisms.marginals import Dependence
 from tacit.privacy.vault.vault import Vault

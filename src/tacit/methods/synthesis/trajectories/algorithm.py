@@ -9,7 +9,7 @@ Input: public trajectories, private ones behind a vault, a calibrated plan (T, T
 6.     g_t <- vault.noisy_gradient: every unit of a Poisson(q) sample gives the gradient of its mean loss over L
           fragments of H rows and K noise draws, clipped to C; their sum gets N(0, (sigma C)^2)
 7.     theta <- Adam(theta, g_t)
-8. with raking: h <- vault.noisy_sum: every unit gives the mean histograms of its rows, clipped together; with
+8. with matching: h <- vault.noisy_sum: every unit gives the mean histograms of its rows, clipped together; with
    local context this comes first, and both models see h around every place from then on (local_context.py)
 9. release the averages and h; stitching trajectories and weighting them is post-processing (stitching.py)
 """
@@ -32,7 +32,7 @@ from tacit.hardware import torch_device
 from tacit.methods.synthesis.diffusion import Denoiser, chains
 from tacit.methods.synthesis.encoding import Encoder
 from tacit.methods.synthesis.plan import Progress, Sampler
-from tacit.methods.synthesis.raking import resample
+from tacit.methods.synthesis.table_matching import resample
 from tacit.methods.synthesis.training import Observe, Training, starting_point
 from tacit.methods.synthesis.trajectories import stitching
 from tacit.methods.synthesis.trajectories.models import FragmentLoss, FragmentModel, StartLoss
@@ -63,7 +63,7 @@ class TrajectorySynthesizer:
         plan: the public parameters they were trained with.
         encoder: the public constants of their rows.
         starts, fragments: the averaged parameters of their networks, by name.
-        histograms: the released tables of `plan.raking`, one after another; None where the plan has none, or where an
+        histograms: the released tables of `plan.matching`, one after another; None where the plan has none, or where an
             interruption lost them after they were paid for: then trajectories are not weighted.
         sums: of how many noisy sums they are the mean; fewer than the plan's where an interruption lost some.
     """
@@ -78,8 +78,8 @@ class TrajectorySynthesizer:
 
     def __repr__(self) -> str:
         parameters = sum(tensor.numel() for part in (self.starts, self.fragments) for tensor in part.values())
-        raked = "" if self.histograms is None else ", raked"
-        return f"Synthesizer({parameters:,} parameters, fragments of {self.plan.horizon} steps{raked})"
+        matched = "" if self.histograms is None else ", matched"
+        return f"Synthesizer({parameters:,} parameters, fragments of {self.plan.horizon} steps{matched})"
 
     def models(self) -> tuple[Denoiser, FragmentModel]:
         """The models of first observations and of fragments with their released weights."""
@@ -112,7 +112,7 @@ class TrajectorySynthesizer:
         sampler, released = sampler or self.plan.sampler, self.plan.noisy_histograms(self.histograms, self.sums)
         if released is None:
             return self._draw_stitched(count, 0, sampler, generator, where)
-        stitched = self._draw_stitched(candidate_count(count), released.raking.pool, sampler, generator, where)
+        stitched = self._draw_stitched(candidate_count(count), released.matching.pool, sampler, generator, where)
         weights = trajectory_weights(released, stitched, count=count, episodes=self.plan.episodes_per_unit)
         return stitching.pick_trajectories(stitched, resample(weights, count, np.random.default_rng(seed)))
 
@@ -136,7 +136,7 @@ class TrajectorySynthesizer:
         where = torch_device(device, where="Synthesizer.sample_columns")
         released = self.plan.noisy_histograms(self.histograms, self.sums)
         generator, rng = torch.Generator().manual_seed(seed), np.random.default_rng(seed)
-        pool = count if released is None else max(released.raking.pool, 2 * count)
+        pool = count if released is None else max(released.matching.pool, 2 * count)
         columns = self._draw_stitched(1, pool, sampler or self.plan.sampler, generator, where).columns
         if released is None:
             chosen = rng.choice(len(columns["rewards"]), count, replace=False)
@@ -152,7 +152,7 @@ class TrajectorySynthesizer:
         starts.to(device), fragments.to(device)
         released = self.plan.noisy_histograms(self.histograms, self.sums)
         parts, length = list[Stitched](), self.plan.longest
-        populated = None if released is None else PopulatedBins.of(released.raking, *released.shares())
+        populated = None if released is None else PopulatedBins.of(released.matching, *released.shares())
         trajectories = grown = 0
 
         def draw(indices: Tensor) -> tuple[Tensor]:

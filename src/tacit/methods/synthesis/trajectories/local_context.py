@@ -2,10 +2,10 @@
 
 Public worlds differ from the private one, in where people can be and in what they do there. A network that was
 pre-trained on many public worlds, and shown for each of them its own histograms around every row, has learned to go by
-them. The private world's histograms, which `plan.raking` releases anyway, then tell it where it is, at no further cost
-in privacy: they are public once they are released.
+them. The private world's histograms, which `plan.matching` releases anyway, then tell it where it is, at no further
+cost in privacy: they are public once they are released.
 
-Of the tables of `plan.raking`, those of one or two coordinates of the observation give densities around the place,
+Of the tables of `plan.matching`, those of one or two coordinates of the observation give densities around the place,
 relative to an even spread over the bins. Those that have other columns behind them, such as the action or the reward,
 give how these are spread at the place.
 """
@@ -26,7 +26,7 @@ from torch.nn.functional import embedding_bag
 
 from tacit.data.spec import Box
 from tacit.methods.synthesis.encoding import Encoder, codes
-from tacit.methods.synthesis.raking import Floats, Raking, Table, project_to_simplex
+from tacit.methods.synthesis.table_matching import Floats, Table, TableMatching, project_to_simplex
 
 MOST = 4.0
 """Densities count up to so many times an even spread."""
@@ -36,19 +36,19 @@ MOST = 4.0
 class LocalContext:
     """Features of the places in which rows begin."""
 
-    raking: Raking  # whose tables are looked at
+    matching: TableMatching  # whose tables are looked at
     encoder: Encoder  # of the places
     radius: int  # bins on either side of a place that are looked at, along each coordinate
 
     @property
     def table_indices(self) -> tuple[int, ...]:
         """Which of the tables: those that begin with a coordinate of the observation."""
-        return tuple(i for i, table in enumerate(self.raking.tables) if _split(table)[0])
+        return tuple(i for i, table in enumerate(self.matching.tables) if _split(table)[0])
 
     @property
     def size(self) -> int:
         """How many features a place has."""
-        return sum(self._size(self.raking.tables[i]) for i in self.table_indices)
+        return sum(self._size(self.matching.tables[i]) for i in self.table_indices)
 
     def _size(self, table: Table) -> int:
         places, attributes = _split(table)
@@ -57,13 +57,13 @@ class LocalContext:
     @property
     def cells(self) -> int:
         """Numbers of a world's tables, as of `world_tables`."""
-        return sum(self.raking.sizes[i] for i in self.table_indices)
+        return sum(self.matching.sizes[i] for i in self.table_indices)
 
     def world_tables(self, shares: Sequence[Floats]) -> Tensor:
-        """A world's tables, one after another, [cells], from noisy shares of the rows in all tables of `raking`."""
+        """A world's tables, one after another, [cells], from noisy shares of the rows in all tables of `matching`."""
         contexts = []
         for i in self.table_indices:
-            table = self.raking.tables[i]
+            table = self.matching.tables[i]
             places, attributes = _split(table)
             cells = project_to_simplex(shares[i], 1.0).reshape(math.prod(_bins(places)), math.prod(_bins(attributes)))
             if attributes:
@@ -76,16 +76,16 @@ class LocalContext:
 
     def even_tables(self) -> Tensor:
         """The tables [cells] of a world in which people, and what they do, are spread evenly."""
-        return self.world_tables([np.full(size, 1 / size) for size in self.raking.sizes])
+        return self.world_tables([np.full(size, 1 / size) for size in self.matching.sizes])
 
     @functools.cached_property
     def _patch_cells(self) -> Tensor:
         """[seen] which cell each number of `patches` is; the number of all cells stands for nobody."""
         numbers, begin = list[NDArray[np.int64]](), 0
         for i in self.table_indices:
-            cells = _patches(*_split(self.raking.tables[i]), self.radius)
+            cells = _patches(*_split(self.matching.tables[i]), self.radius)
             numbers.append(np.where(cells < 0, self.cells, cells + begin).ravel())
-            begin += self.raking.sizes[i]
+            begin += self.matching.sizes[i]
         return torch.from_numpy(np.concatenate(numbers))
 
     def patches(self, world: Tensor) -> Tensor:
@@ -102,7 +102,7 @@ class LocalContext:
             raw = codes(raw, encoder.spec.observation)
         raw, corners, features, begin = raw.flatten(0, -2), dict[Table, tuple[Tensor, Tensor]](), list[Tensor](), 0
         for i in self.table_indices:
-            table = self.raking.tables[i]
+            table = self.matching.tables[i]
             coordinates, _ = _split(table)
             if coordinates not in corners:
                 corners[coordinates] = _corners(raw, coordinates)

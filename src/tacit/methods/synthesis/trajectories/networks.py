@@ -116,8 +116,8 @@ class ContextFeatures(nn.Module):
     def __init__(self, plan: TrajectoriesPlan, encoder: Encoder) -> None:
         super().__init__()
         self.world: LocalContext | None = None
-        if plan.local_context is not None and plan.raking is not None:
-            self.world = LocalContext(plan.raking, encoder, plan.local_context)
+        if plan.local_context is not None and plan.matching is not None:
+            self.world = LocalContext(plan.matching, encoder, plan.local_context)
         self.size = 0 if self.world is None else self.world.size
         even = torch.zeros(0) if self.world is None else self.world.patches(self.world.even_tables())
         self.register_buffer("patches", even, persistent=False)

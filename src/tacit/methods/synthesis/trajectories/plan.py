@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Literal, get_args
 
 from tacit.data.spec import Box
 from tacit.methods.synthesis.plan import PEOPLE_A_STEP, Curiosity, DiffusionPlan, Pretraining, Sampler, scheduled_rate
-from tacit.methods.synthesis.raking import Raking
+from tacit.methods.synthesis.table_matching import TableMatching
 from tacit.parameters import Option
 from tacit.privacy.mechanisms.sums import PoissonSum
 from tacit.privacy.sentences import Label, clause
@@ -151,10 +151,11 @@ class TrajectoriesPlan(DiffusionPlan):
         require_whole(0, steps=self.steps, start_steps=self.start_steps)
         valid = self.local_context in range(1, 9)
         require_valid("local_context", self.local_context, valid, "a whole number from 1 to 8")
-        needed = self.raking is not None and self.pretraining is not None and self.tokens == "rows"
-        require_valid("local_context", self.local_context, needed, "them with raking, pre-training and tokens of rows")
-        assert self.raking is not None
-        numbers = isinstance(self.raking.discretisation.spec.observation, Box)
+        needed = self.matching is not None and self.pretraining is not None and self.tokens == "rows"
+        expected = "them with matching, pre-training and tokens of rows"
+        require_valid("local_context", self.local_context, needed, expected)
+        assert self.matching is not None
+        numbers = isinstance(self.matching.discretisation.spec.observation, Box)
         expected = "None for discrete observations, around which is nothing"
         require_valid("local_context", self.local_context, numbers, expected)
 
@@ -216,7 +217,7 @@ class TrajectoriesPlan(DiffusionPlan):
         horizon: int | None = None,
         network: Network = "transformer",
         provenance: str | None = None,
-        raking: Raking | None = None,
+        matching: TableMatching | None = None,
         local_context: int | None = None,
     ) -> TrajectoriesPlan:
         """Settings for thousands of people: this is the place where those of tacit's own runs are chosen.
@@ -231,8 +232,8 @@ class TrajectoriesPlan(DiffusionPlan):
             horizon: rows of a fragment; None takes at most `longest`.
             network: as of the class.
             provenance: of public trajectories to begin with; None is without pre-training.
-            raking: histograms, `Raking.of(spec)` for one.
-            local_context: as of the class; needs `raking` and `provenance`, of many public worlds.
+            matching: histograms, `TableMatching.of(spec)` for one.
+            local_context: as of the class; needs `matching` and `provenance`, of many public worlds.
         """
         require_valid("population", population, population >= 1, "a whole number >= 1")
         require_whole(longest=longest, episodes=episodes)
@@ -261,7 +262,7 @@ class TrajectoriesPlan(DiffusionPlan):
             network=network,
             learning_rate=cls.learning_rate if pretraining is None else 5e-3,
             pretraining=pretraining,
-            raking=raking,
+            matching=matching,
             **conditioned,
         )
 
@@ -283,9 +284,10 @@ class TrajectoriesPlan(DiffusionPlan):
         if self.steps > 0:
             inner: dict[str, Any] = {"rows_per_unit": self.fragments_per_unit, "horizon": self.horizon + 2}
             trained.append(PoissonSum(name=FRAGMENTS, steps=self.steps, **inner, **settings))
-        if self.raking is None:
+        if self.matching is None:
             return tuple(trained)
-        return (*trained, self.raking.tied_part(trained[-1]) if trained else self.raking.part(self.noise_multiplier))
+        tables = self.matching.tied_part(trained[-1]) if trained else self.matching.part(self.noise_multiplier)
+        return (*trained, tables)
 
     def __str__(self) -> str:
         """The promise in plain words, and whether fragments are longer than any trajectory."""

@@ -185,7 +185,7 @@ def visit_worlds(
     around, noise = model.network.around, np.random.default_rng(generator.initial_seed())
     assert isinstance(around, ContextFeatures)
     seen = around.world
-    shares = [] if seen is None else [seen.raking.public_shares(world.columns) for world in worlds]
+    shares = [] if seen is None else [seen.matching.public_shares(world.columns) for world in worlds]
     deviation = share_noise(plan)
     while True:
         chosen = int(torch.multinomial(rows, 1, generator=generator)) if len(worlds) > 1 else 0
@@ -198,10 +198,10 @@ def visit_worlds(
 
 def share_noise(plan: TrajectoriesPlan) -> float | None:
     """The standard deviation of the noise of shares in a calibrated plan's histograms; None before calibration."""
-    if plan.raking is None or plan.promise is None or plan.parts()[-1].noise_multiplier is None:
+    if plan.matching is None or plan.promise is None or plan.parts()[-1].noise_multiplier is None:
         return None
-    uniform = np.concatenate([np.full(size, 1 / size) for size in plan.raking.sizes])
-    released = plan.noisy_histograms(uniform, plan.raking.steps)
+    uniform = np.concatenate([np.full(size, 1 / size) for size in plan.matching.sizes])
+    released = plan.noisy_histograms(uniform, plan.matching.steps)
     return None if released is None else released.shares()[1]
 
 

@@ -28,9 +28,16 @@ from scipy.special import expit, logit
 from scipy.stats import norm
 from torch import Tensor
 
-from tacit.methods.synthesis import raking
 from tacit.methods.synthesis.plan import Sampler
-from tacit.methods.synthesis.raking import Floats, NoisyHistograms, Raking, cell_codes, project_to_simplex, shrink_table
+from tacit.methods.synthesis.table_matching import (
+    Floats,
+    NoisyHistograms,
+    Table,
+    TableMatching,
+    cell_codes,
+    project_to_simplex,
+    shrink_table,
+)
 from tacit.methods.synthesis.trajectories.fragments import Condition
 from tacit.methods.synthesis.trajectories.models import FragmentModel, draw_categories
 
@@ -46,15 +53,15 @@ TRIES = 3
 class PopulatedBins:
     """Bins of observations with somebody in them."""
 
-    tables: tuple[raking.Table, ...]  # those of `Raking.tables` that are of observations alone
+    tables: tuple[Table, ...]  # those of `TableMatching.tables` that are of observations alone
     populated: tuple[NDArray[np.bool_], ...]  # for each of them, [bins] whether anybody is there
 
     @classmethod
-    def of(cls, raking: Raking, shares: Sequence[Floats], deviation: float) -> PopulatedBins:
+    def of(cls, matching: TableMatching, shares: Sequence[Floats], deviation: float) -> PopulatedBins:
         """From the noisy shares of the rows in all tables, and their noise (`NoisyHistograms.shares`)."""
         tables = [
             (table, ~empty_bins(share, deviation))
-            for table, share in zip(raking.tables, shares, strict=True)
+            for table, share in zip(matching.tables, shares, strict=True)
             if all(axis.column == "observations" for axis in table)
         ]
         return cls(tuple(table for table, _ in tables), tuple(share for _, share in tables))
@@ -218,9 +225,9 @@ def trajectory_weights(released: NoisyHistograms, stitched: Stitched, *, count: 
     # stitched: E candidate trajectories, more than `count`
     lengths = np.diff(stitched.episodes)
     owners = np.repeat(np.arange(len(lengths)), lengths)
-    raking, (tables, deviation) = released.raking, released.shares()
+    matching, (tables, deviation) = released.matching, released.shares()
     shares, goals, sizes = [], [], trajectory_shares(lengths, episodes)
-    for code, size, table in zip(cell_codes(raking.tables, stitched.columns), raking.sizes, tables, strict=True):
+    for code, size, table in zip(cell_codes(matching.tables, stitched.columns), matching.sizes, tables, strict=True):
         flat = np.bincount(owners * size + code, 1 / lengths[owners], len(lengths) * size)
         shares.append(flat.reshape(len(lengths), size).astype(np.float32))
         shrunk = shrink_table(table, np.average(shares[-1], axis=0, weights=sizes), deviation)

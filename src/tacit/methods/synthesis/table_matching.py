@@ -1,4 +1,4 @@
-"""Raking: which noisy histograms are released beside a model, and weights under which its rows agree with them.
+"""Matching: which noisy tables are released beside a model, and weights under which its rows match them.
 
 Every unit gives, for each table, the mean one-hot vector of its rows; all tables together are clipped once and released
 by one noisy sum. What follows is post-processing of what was released: weights by iterative proportional fitting
@@ -92,7 +92,7 @@ def shrink_table(table: Floats, synthetic: Floats, deviation: float) -> Floats:
     return np.asarray(synthetic + weight * difference)
 
 
-def rake_weights(codes: Sequence[Codes], goals: Sequence[Floats], sweeps: int) -> Floats:
+def match_weights(codes: Sequence[Codes], goals: Sequence[Floats], sweeps: int) -> Floats:
     """Weights [M] of rows that bring table after table to its goal, `sweeps` times."""
     # codes: of each table, the cell [M] of every row
     weights = np.full(len(codes[0]), 1 / len(codes[0]))
@@ -153,8 +153,8 @@ AT_ONCE = 10_000
 
 
 @dataclass(frozen=True, kw_only=True)
-class Raking:
-    """Which histograms are released besides the model, and how synthetic rows are weighted to agree with them.
+class TableMatching:
+    """Which tables (noisy histograms) are released besides the model; synthetic rows get weights that match them.
 
     Args:
         discretisation: public bins of every column: the tables of one column each.
@@ -201,7 +201,7 @@ class Raking:
         public: Columns | None = None,
         provenance: str = "",
         **settings: Any,
-    ) -> Raking:
+    ) -> TableMatching:
         """The default tables: every column, and pairs that matter.
 
         These are, as far as there are at most `MOST_TABLES`: every two coordinates of the observation, every one of
@@ -215,7 +215,7 @@ class Raking:
                 many, as many sums as would meet everybody once on average. None: one sum over everybody.
             public: public rows, never private ones, by whose quantiles columns are cut; None cuts by the bounds alone.
             provenance: where these rows come from and why they contain no private record.
-            settings: other fields of `Raking`.
+            settings: other fields of `TableMatching`.
 
         Raises:
             DataError: the observation is a Box and `spec.difference` is not declared.
@@ -248,7 +248,7 @@ class Raking:
         public: Columns | None = None,
         provenance: str = "",
         **settings: Any,
-    ) -> Raking:
+    ) -> TableMatching:
         """Tables for a point that moves in the plane: observations (x, y, v_x, v_y), two actions or more.
 
         Besides every column: positions, velocities, positions with the reward, each velocity with its change and with
@@ -280,8 +280,8 @@ class Raking:
         """Raise a PlanError unless the bins were cut by these public bounds of the private data."""
         if self.discretisation.spec != spec:
             what = "the histograms cut columns by other public bounds than the private data declare"
-            expected, remedy = "bins of the private data's own public spec", "build it with Raking.of(vault.spec)"
-            raise PlanError(what, where="Raking", expected=expected, remedy=remedy)
+            expected, remedy = "bins of the private data's own public spec", "take TableMatching.of(vault.spec)"
+            raise PlanError(what, where="TableMatching", expected=expected, remedy=remedy)
 
     def covered_clause(self) -> Clause:
         """What the promise covers, for the certificate."""
@@ -329,10 +329,10 @@ class Raking:
 class NoisyHistograms:
     """Released histograms, and what they tell of the rows."""
 
-    raking: Raking  # their tables
+    matching: TableMatching  # their tables
     part: PoissonSum  # the query that they were released by
     unit: Unit  # whom it protects
-    values: Floats  # [sum of `raking.sizes`], the mean of noisy sums of `part`
+    values: Floats  # [sum of `matching.sizes`], the mean of noisy sums of `part`
     sums: int  # how many these were; fewer than the part's steps where an interruption lost some
 
     def shares(self) -> tuple[list[Floats], float]:
@@ -340,7 +340,7 @@ class NoisyHistograms:
         # What all units add to one table is the same for every table, clipped as they are together; it is estimated
         # from all of them.
         assert self.part.noise_multiplier is not None
-        sizes = self.raking.sizes
+        sizes = self.matching.sizes
         tables = np.split(np.asarray(self.values, np.float64), np.cumsum(sizes)[:-1])
         deviation = (
             self.part.noise_multiplier * self.part.clip_norm / self.part.divisor(self.unit) / math.sqrt(self.sums)
@@ -351,11 +351,11 @@ class NoisyHistograms:
 
     def weights(self, columns: Columns) -> Floats:
         """Weights [M], adding up to 1, under which M synthetic rows in raw units agree with the histograms."""
-        raking, (tables, deviation) = self.raking, self.shares()
-        codes = cell_codes(raking.tables, columns)
-        pairs = zip(tables, raking.shares(codes), strict=True)
+        matching, (tables, deviation) = self.matching, self.shares()
+        codes = cell_codes(matching.tables, columns)
+        pairs = zip(tables, matching.shares(codes), strict=True)
         goals = [project_to_simplex(shrink_table(table, synthetic, deviation), 1.0) for table, synthetic in pairs]
-        return rake_weights(codes, goals, raking.sweeps)
+        return match_weights(codes, goals, matching.sweeps)
 
 
 _COLUMNS = (("observations",), ("actions",), ("rewards",), (DIFFERENCES, "next_observations"))

@@ -1,4 +1,4 @@
-"""Raking without a model: columns by themselves, and what tables of several columns add."""
+"""Matching without a model: columns by themselves, and what tables of several columns add."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from tacit import hub
 from tacit.data.spec import Box, Discrete, PublicSpec
 from tacit.data.trajectories import Trajectories
 from tacit.errors import FileError, PlanError, PlanExhausted
-from tacit.methods.synthesis import Raking
-from tacit.methods.synthesis.baselines import raking_alone
-from tacit.methods.synthesis.baselines.raking_alone import RakedColumns, RakingPlan
+from tacit.methods.synthesis import TableMatching
+from tacit.methods.synthesis.baselines import matching_alone
+from tacit.methods.synthesis.baselines.matching_alone import MatchedColumns, MatchingPlan
 from tacit.privacy.certificate.certificate import Release
 from tacit.privacy.ledger.ledger import SUM, Ledger
 from tacit.privacy.vault.plan import public_fields
@@ -23,8 +23,8 @@ from tacit.units import Unit
 
 SPEC = PublicSpec(Box((0.0,), (1.0,)), Discrete(2), Box((0.0,), (1.0,)), "declared", difference=(0.1,))
 UNIT = Unit("person", "add_or_remove", 500)
-RAKING = Raking.of(SPEC, bins=8, pool=5_000)
-PLAN = RakingPlan(raking=RAKING).calibrate(unit=UNIT, epsilon=10.0, delta=1e-4)
+MATCHING = TableMatching.of(SPEC, bins=8, pool=5_000)
+PLAN = MatchingPlan(matching=MATCHING).calibrate(unit=UNIT, epsilon=10.0, delta=1e-4)
 
 
 def vault_of(folder: Path) -> Vault:
@@ -44,44 +44,44 @@ def vault_of(folder: Path) -> Vault:
 
 
 @pytest.fixture(scope="module")
-def release(tmp_path_factory: pytest.TempPathFactory) -> Release[RakedColumns]:
-    return raking_alone.fit(PLAN, vault_of(tmp_path_factory.mktemp("raking")))
+def release(tmp_path_factory: pytest.TempPathFactory) -> Release[MatchedColumns]:
+    return matching_alone.fit(PLAN, vault_of(tmp_path_factory.mktemp("matching")))
 
 
-def related(value: RakedColumns) -> float:
+def related(value: MatchedColumns) -> float:
     rows = value.sample_columns(4_000, seed=1)
     return float(np.corrcoef(rows["observations"][:, 0], rows["rewards"])[0, 1])
 
 
-def test_tables_of_pairs_relate_columns_that_are_drawn_by_themselves(release: Release[RakedColumns]) -> None:
+def test_tables_of_pairs_relate_columns_that_are_drawn_by_themselves(release: Release[MatchedColumns]) -> None:
     rows = release.value.sample_columns(4_000, seed=1)
     assert abs(rows["observations"].mean() - 1 / 3) < 0.03
     assert related(release.value) > 0.7
-    alone = dataclasses.replace(PLAN, raking=dataclasses.replace(RAKING, joint=()))
-    columns = RakedColumns(alone, release.value.histograms[: sum(alone.raking.sizes)])
+    alone = dataclasses.replace(PLAN, matching=dataclasses.replace(MATCHING, joint=()))
+    columns = MatchedColumns(alone, release.value.histograms[: sum(alone.matching.sizes)])
     assert abs(related(columns)) < 0.1
     assert columns.sample(30).simulated
 
 
 def test_the_certificate_verifies_and_a_second_fit_is_refused(tmp_path: Path) -> None:
     vault = vault_of(tmp_path)
-    certificate = raking_alone.fit(PLAN, vault).certificate
+    certificate = matching_alone.fit(PLAN, vault).certificate
     assert certificate.verify().epsilon <= 10.0
     assert "histograms" in certificate.lines("covered")[0]
     with pytest.raises(PlanExhausted):
-        raking_alone.fit(PLAN, vault)
+        matching_alone.fit(PLAN, vault)
 
 
 def test_bins_of_other_bounds_are_refused(tmp_path: Path) -> None:
-    other = Raking.of(dataclasses.replace(SPEC, reward=Box((0.0,), (2.0,))))
+    other = TableMatching.of(dataclasses.replace(SPEC, reward=Box((0.0,), (2.0,))))
     with pytest.raises(PlanError, match="other public bounds"):
-        raking_alone.fit(dataclasses.replace(PLAN, raking=other), vault_of(tmp_path))
+        matching_alone.fit(dataclasses.replace(PLAN, matching=other), vault_of(tmp_path))
 
 
-def test_it_is_saved_and_comes_back(release: Release[RakedColumns], tmp_path: Path) -> None:
+def test_it_is_saved_and_comes_back(release: Release[MatchedColumns], tmp_path: Path) -> None:
     hub.save(release, tmp_path / "model")
     loaded = hub.load(tmp_path / "model").value
-    assert loaded.plan == PLAN == RakingPlan.from_json(public_fields(PLAN))
+    assert loaded.plan == PLAN == MatchingPlan.from_json(public_fields(PLAN))
     ours, theirs = release.value.sample_columns(50, seed=2), loaded.sample_columns(50, seed=2)
     assert all(np.array_equal(ours[name], theirs[name]) for name in ours)
     (tmp_path / "model" / hub.MODEL).write_bytes(b"")
@@ -91,6 +91,6 @@ def test_it_is_saved_and_comes_back(release: Release[RakedColumns], tmp_path: Pa
 
 def test_other_fields_are_refused() -> None:
     with pytest.raises(PlanError, match="missing or unknown"):
-        RakingPlan.from_json(public_fields(PLAN) | {"bins": 3})
+        MatchingPlan.from_json(public_fields(PLAN) | {"bins": 3})
     with pytest.raises(ValueError, match="other bins"):
-        RakedColumns(PLAN, np.zeros(3))
+        MatchedColumns(PLAN, np.zeros(3))

@@ -1,4 +1,4 @@
-"""Raking: what a unit adds to the histograms, which tables there are by default, and weights that match them."""
+"""Matching noisy tables: what a unit adds to them, which there are by default, and weights that match them."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from tacit.data.spec import Box, Discrete, PublicSpec
 from tacit.data.trajectories import Trajectories
 from tacit.errors import PlanError
 from tacit.methods import synthesis
-from tacit.methods.synthesis.raking import (
+from tacit.methods.synthesis.table_matching import (
     MOST_TABLES,
     PART,
     Histograms,
     NoisyHistograms,
-    Raking,
+    TableMatching,
     cell_codes,
     effective_size,
-    rake_weights,
+    match_weights,
     resample,
     shrink_table,
 )
@@ -73,27 +73,27 @@ def test_what_lies_on_an_edge_or_outside_has_a_cell() -> None:
 
 
 def test_default_tables_follow_from_the_spec() -> None:
-    def columns(raking: Raking) -> list[tuple[tuple[str, int], ...]]:
-        return [tuple((axis.column, axis.index) for axis in table) for table in raking.tables]
+    def columns(matching: TableMatching) -> list[tuple[tuple[str, int], ...]]:
+        return [tuple((axis.column, axis.index) for axis in table) for table in matching.tables]
 
-    line = columns(Raking.of(LINE))
+    line = columns(TableMatching.of(LINE))
     assert line[:5] == [((n, 0),) for n in ("observations", "actions", "rewards", "differences", "terminations")]
     assert line[5:] == [
         (("observations", 0), ("actions", 0)),
         (("observations", 0), ("rewards", 0)),
         (("actions", 0), ("differences", 0)),
     ]
-    assert (("actions", 0), ("next_observations", 0)) in columns(Raking.of(GRID))
-    assert len(Raking.of(PLANE).tables) == 37
-    assert len(Raking.of(WIDE).tables) == 41 <= MOST_TABLES
+    assert (("actions", 0), ("next_observations", 0)) in columns(TableMatching.of(GRID))
+    assert len(TableMatching.of(PLANE).tables) == 37
+    assert len(TableMatching.of(WIDE).tables) == 41 <= MOST_TABLES
 
 
 def test_tables_of_a_plane_need_a_plane() -> None:
-    raking = Raking.plane(PLANE, cells=4)
-    assert (0, 1, 0) in [tuple(axis.index for axis in table) for table in raking.joint]
-    assert max(len(table) for table in raking.tables) == 4
+    matching = TableMatching.plane(PLANE, cells=4)
+    assert (0, 1, 0) in [tuple(axis.index for axis in table) for table in matching.joint]
+    assert max(len(table) for table in matching.tables) == 4
     with pytest.raises(PlanError, match="observation"):
-        Raking.plane(LINE)
+        TableMatching.plane(LINE)
 
 
 @pytest.mark.parametrize(
@@ -113,35 +113,35 @@ def test_tables_of_a_plane_need_a_plane() -> None:
 )
 def test_settings_out_of_range_are_refused(change: dict[str, Any]) -> None:
     with pytest.raises(PlanError):
-        dataclasses.replace(Raking.of(LINE), **change)
+        dataclasses.replace(TableMatching.of(LINE), **change)
 
 
 def test_the_noise_of_the_histograms_is_tied_to_that_of_the_gradients() -> None:
-    raking = Raking.of(LINE, noise=3.0)
-    plan = synthesis.TransitionsPlan(steps=100, sampling_rate=0.2, warmup=0, noise_multiplier=4.0, raking=raking)
+    matching = TableMatching.of(LINE, noise=3.0)
+    plan = synthesis.TransitionsPlan(steps=100, sampling_rate=0.2, warmup=0, noise_multiplier=4.0, matching=matching)
     gradients, histograms = plan.parts()
     assert (histograms.name, histograms.steps, histograms.sampling_rate) == (PART, 1, 1.0)
     assert histograms.noise_multiplier == pytest.approx(3 * 4.0 / (0.2 * math.sqrt(100)))
     assert histograms.clip_norm == pytest.approx(0.3 * math.sqrt(8))
-    sampled = dataclasses.replace(raking, steps=25, sampling_rate=0.1).tied_part(gradients)
+    sampled = dataclasses.replace(matching, steps=25, sampling_rate=0.1).tied_part(gradients)
     assert sampled.noise_multiplier == pytest.approx(3 * 4.0 * (0.1 * 5) / (0.2 * 10))
     calibrated = plan.calibrate(unit=UNIT, epsilon=3.0, delta=1e-4)
-    alone = dataclasses.replace(plan, raking=None).calibrate(unit=UNIT, epsilon=3.0, delta=1e-4)
+    alone = dataclasses.replace(plan, matching=None).calibrate(unit=UNIT, epsilon=3.0, delta=1e-4)
     assert calibrated.noise_multiplier is not None
     assert alone.noise_multiplier is not None
     assert 1.02 < calibrated.noise_multiplier / alone.noise_multiplier < 1.08
     assert synthesis.TransitionsPlan.from_json(public_fields(calibrated)) == calibrated
 
 
-def test_a_plan_without_raking_has_the_fields_and_the_id_that_it_always_had() -> None:
+def test_a_plan_without_matching_has_the_fields_and_the_id_that_it_always_had() -> None:
     plan = synthesis.TransitionsPlan(noise_multiplier=1.0)
-    assert "raking" not in public_fields(plan)
-    assert "raking" in public_fields(dataclasses.replace(plan, raking=Raking.of(LINE)))
+    assert "matching" not in public_fields(plan)
+    assert "matching" in public_fields(dataclasses.replace(plan, matching=TableMatching.of(LINE)))
     assert plan_id(plan) == "0bfe8c1679e7d902"
 
 
 def test_very_many_units_are_met_in_samples() -> None:
-    few, many = (Raking.of(LINE, population=population) for population in (10_000, 1_000_000))
+    few, many = (TableMatching.of(LINE, population=population) for population in (10_000, 1_000_000))
     assert (few.steps, few.sampling_rate) == (1, 1.0)
     assert (many.steps, many.sampling_rate) == (100, 0.01)
     gradients = synthesis.TransitionsPlan(noise_multiplier=4.0).parts()[0]
@@ -154,7 +154,7 @@ def test_weights_bring_the_tables_to_their_goals() -> None:
     rng = np.random.default_rng(0)
     codes = [rng.integers(0, 3, 5_000), rng.integers(0, 4, 5_000)]
     goals = [np.array([0.7, 0.2, 0.1]), np.array([0.1, 0.2, 0.3, 0.4])]
-    weights = rake_weights(codes, goals, 30)
+    weights = match_weights(codes, goals, 30)
     for code, goal in zip(codes, goals, strict=True):
         np.testing.assert_allclose(np.bincount(code, weights), goal, atol=1e-6)
     assert 1 < effective_size(weights) < 5_000
@@ -162,9 +162,9 @@ def test_weights_bring_the_tables_to_their_goals() -> None:
 
 
 def test_goals_where_no_row_lies_are_left_to_the_others() -> None:
-    weights = rake_weights([np.array([0, 0, 1])], [np.array([0.25, 0.25, 0.5])], 3)
+    weights = match_weights([np.array([0, 0, 1])], [np.array([0.25, 0.25, 0.5])], 3)
     np.testing.assert_allclose(weights, [0.25, 0.25, 0.5])
-    np.testing.assert_allclose(rake_weights([np.array([0, 0])], [np.array([0.0, 1.0])], 3), [0.5, 0.5])
+    np.testing.assert_allclose(match_weights([np.array([0, 0])], [np.array([0.0, 1.0])], 3), [0.5, 0.5])
 
 
 def test_resampling_keeps_every_weight_up_to_one_row() -> None:
@@ -201,8 +201,8 @@ def records(people: int = 300, rows: int = 12) -> Trajectories:
     )
 
 
-def raking_plan(**changes: Any) -> synthesis.TransitionsPlan:
-    raking = dataclasses.replace(Raking.of(LINE, bins=8), pool=4_000, noise=0.2)
+def matching_plan(**changes: Any) -> synthesis.TransitionsPlan:
+    matching = dataclasses.replace(TableMatching.of(LINE, bins=8), pool=4_000, noise=0.2)
     small = {
         "steps": 3,
         "sampling_rate": 0.5,
@@ -210,7 +210,7 @@ def raking_plan(**changes: Any) -> synthesis.TransitionsPlan:
         "depth": 1,
         "warmup": 0,
         "rows_per_unit": 4,
-        "raking": raking,
+        "matching": matching,
     }
     return synthesis.TransitionsPlan(**{**small, **changes}).calibrate(unit=UNIT, epsilon=20.0, delta=1e-4)
 
@@ -222,7 +222,7 @@ def vault_of(folder: Path, noise: SecretNoise | None = None) -> Vault:
 
 
 def test_released_histograms_weight_what_is_sampled(tmp_path: Path) -> None:
-    release = synthesis.fit(raking_plan(), vault_of(tmp_path))
+    release = synthesis.fit(matching_plan(), vault_of(tmp_path))
     value = release.value
     assert value.histograms is not None
     rows = value.sample_columns(2_000, seed=0)
@@ -236,10 +236,10 @@ def test_released_histograms_weight_what_is_sampled(tmp_path: Path) -> None:
     assert release.certificate.verify().epsilon <= 20.0
 
 
-def test_gradients_and_their_noise_are_those_of_a_plan_without_raking(tmp_path: Path) -> None:
+def test_gradients_and_their_noise_are_those_of_a_plan_without_matching(tmp_path: Path) -> None:
     seen: dict[str, list[Any]] = {"with": [], "without": []}
-    plan = raking_plan()
-    without = dataclasses.replace(plan, raking=None)
+    plan = matching_plan()
+    without = dataclasses.replace(plan, matching=None)
     for name, one in (("with", plan), ("without", without)):
         (tmp_path / name).mkdir()
         vault = vault_of(tmp_path / name, SecretNoise.for_tests(5))
@@ -248,7 +248,7 @@ def test_gradients_and_their_noise_are_those_of_a_plan_without_raking(tmp_path: 
 
 
 def test_a_resumed_run_asks_for_the_histograms_that_are_left(tmp_path: Path) -> None:
-    plan = raking_plan()
+    plan = matching_plan()
 
     def stop(done: int, total: int) -> None:
         if done == total:
@@ -269,21 +269,23 @@ def test_a_resumed_run_asks_for_the_histograms_that_are_left(tmp_path: Path) -> 
 def test_bins_of_other_bounds_are_refused_before_anything_is_spent(tmp_path: Path) -> None:
     vault = vault_of(tmp_path)
     with pytest.raises(PlanError, match="other public bounds"):
-        synthesis.fit(raking_plan(raking=Raking.of(GRID)), vault)
+        synthesis.fit(matching_plan(matching=TableMatching.of(GRID)), vault)
     assert vault.ledger.spent() == (0.0, 0.0)
 
 
 def test_public_rows_that_shape_the_bins_are_named(tmp_path: Path) -> None:
-    raking = Raking.of(LINE, bins=8, public=records().columns, provenance="simulated elsewhere", pool=4_000)
-    release = synthesis.fit(raking_plan(raking=raking), vault_of(tmp_path))
+    matching = TableMatching.of(LINE, bins=8, public=records().columns, provenance="simulated elsewhere", pool=4_000)
+    release = synthesis.fit(matching_plan(matching=matching), vault_of(tmp_path))
     assert any("simulated elsewhere" in line for line in release.certificate.lines("not_covered"))
-    assert len(raking.sizes) == 8
+    assert len(matching.sizes) == 8
 
 
 def test_of_fewer_sums_the_noise_is_larger() -> None:
-    raking, unit = Raking.of(LINE, population=40_000), Unit("person", "add_or_remove", 40_000)
-    part = raking.part(2.0)
-    released = np.full(sum(raking.sizes), 0.01)
-    all_of_them, one = (NoisyHistograms(raking, part, unit, released, sums).shares()[1] for sums in (raking.steps, 1))
-    assert one == pytest.approx(all_of_them * np.sqrt(raking.steps))
-    assert raking.steps == 4
+    matching, unit = TableMatching.of(LINE, population=40_000), Unit("person", "add_or_remove", 40_000)
+    part = matching.part(2.0)
+    released = np.full(sum(matching.sizes), 0.01)
+    all_of_them, one = (
+        NoisyHistograms(matching, part, unit, released, sums).shares()[1] for sums in (matching.steps, 1)
+    )
+    assert one == pytest.approx(all_of_them * np.sqrt(matching.steps))
+    assert matching.steps == 4

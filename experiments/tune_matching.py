@@ -1,16 +1,16 @@
-"""What raking does on public layouts, and the choice of its tables: `python -m experiments.tune_raking`.
+"""What matching noisy tables does on public layouts, and which tables: `python -m experiments.tune_matching`.
 
 Three public mazes play the private data, one after the other. The model is the default plan's, fitted with the noise
-that a plan with raking has; its rows are then weighted by the noisy histograms of one choice of tables a cell ("none":
-not at all), and measured: Marginal, Correlation, the share that a classifier tells from real rows, errors against the
-simulator, and how many equally weighted rows the weighted ones are worth, as a share. Cells "returns" train two agents
-of `experiments.synthesis_agents` on real rows, on plain and on raked ones. The evaluation's mazes are never used.
+that a plan with matching has; its rows are then weighted by the noisy histograms of one choice of tables a cell
+("none": not at all), and measured: Marginal, Correlation, the share that a classifier tells from real rows, errors
+against the simulator, and how many equally weighted rows the weighted ones are worth, as a share. Cells "returns" train
+two agents of `experiments.synthesis_agents` on real rows, plain and matched ones. The evaluation's mazes are not used.
 
 As all rows are simulated and public, sums are noised here directly, from a seed, without a vault or a ledger: the law
 of the result is that of `Vault.noisy_gradient` and `Vault.noisy_sum`.
 
-Prints one line a cell and writes `experiments/results/tuning_raking.json`; goes on where it was interrupted. Rows of
-the models are kept under runs/tune_raking/.
+Prints one line a cell and writes `experiments/results/tuning_matching.json`; goes on where it was interrupted. Rows of
+the models are kept under runs/tune_matching/.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from tacit.evaluation.fidelity import fidelity
 from tacit.evaluation.two_samples import two_sample_test
 from tacit.methods.synthesis.diffusion import sample
 from tacit.methods.synthesis.plan import TransitionsPlan
-from tacit.methods.synthesis.raking import NoisyHistograms, Raking, effective_size, resample
+from tacit.methods.synthesis.table_matching import NoisyHistograms, TableMatching, effective_size, resample
 from tacit_worlds import maze
 from tacit_worlds.agents import offline
 from tacit_worlds.maze_evaluation import evaluate
@@ -55,7 +55,7 @@ CHOICES: dict[str, dict[str, Any]] = {
     "coarse=12": {"coarse": 12},
     "cells=6": {"cells": 6},
 }
-FOLDER = ROOT / "runs" / "tune_raking"
+FOLDER = ROOT / "runs" / "tune_matching"
 Columns = Mapping[str, np.ndarray]
 
 
@@ -76,7 +76,7 @@ def configuration(key: str, *, quick: bool = False) -> Json:
         return {"returns": agents, "epsilons": list(EPSILONS), "episodes": EPISODES, **common}
     epsilon, choice = rest
     changed = None if choice == "none" else {"tables": choice, **describe(CHOICES[choice])}
-    return {"epsilon": float(epsilon), "raking": changed, **common}
+    return {"epsilon": float(epsilon), "matching": changed, **common}
 
 
 def agent_for(agent: str, quick: bool) -> Any:
@@ -94,25 +94,25 @@ def table_rows(quick: bool) -> int:
     return ROWS // (20 if quick else 1)
 
 
-def raking(layout: str, choice: str) -> Raking:
+def matching(layout: str, choice: str) -> TableMatching:
     """One choice of tables, with bins by public rows."""
     settings = dict(CHOICES[choice])
     joint = settings.pop("joint", None)
     spec, public = maze.spec(LAYOUTS[layout]), other_rows(LAYOUTS[layout], PUBLIC_ROWS, seed=1_000)
-    make = Raking.of if choice == "of" else Raking.plane
+    make = TableMatching.of if choice == "of" else TableMatching.plane
     found = make(spec, population=tune.POPULATION, public=public, provenance="other public mazes", **settings)
     return found if joint is None else replace(found, joint=joint)
 
 
 def bare_plan(layout: str, quick: bool) -> TransitionsPlan:
-    """Without raking, before calibration."""
+    """Without matching, before calibration."""
     plan = replace(tune.DEFAULT, harmonics=4 if layout == "halls" else 2)
     return replace(plan, steps=30, pretraining=replace(tune.PRETRAINING, steps=60)) if quick else plan
 
 
 def plan_of(layout: str, choice: str, epsilon: float, quick: bool) -> TransitionsPlan:
     """Calibrated."""
-    plan = replace(bare_plan(layout, quick), raking=raking(layout, choice))
+    plan = replace(bare_plan(layout, quick), matching=matching(layout, choice))
     return plan.calibrate(unit=tune.UNIT, epsilon=epsilon, delta=tune.DELTA)
 
 
@@ -122,7 +122,7 @@ def pool(layout: str, epsilon: float, quick: bool) -> Columns:
     if not path.exists():
         plan = plan_of(layout, "plane", epsilon, quick)
         assert plan.noise_multiplier is not None
-        bare = replace(plan, raking=None, promise=None, noise_multiplier=None)
+        bare = replace(plan, matching=None, promise=None, noise_multiplier=None)
         start = tune.start(layout, bare, True, SEED)
         model = tune.fine_tune(start, bare, tune.private_rows(layout), plan.noise_multiplier, seed=SEED)
         drawn = sample(model, pool_rows(quick), plan.sampler, torch.Generator().manual_seed(SEED))
@@ -132,10 +132,10 @@ def pool(layout: str, epsilon: float, quick: bool) -> Columns:
         return dict(kept)
 
 
-def raked(layout: str, choice: str, epsilon: float, quick: bool) -> tuple[Columns, float]:
+def matched(layout: str, choice: str, epsilon: float, quick: bool) -> tuple[Columns, float]:
     """Rows drawn by their weights, and what share of them they are worth."""
     plan, rows = plan_of(layout, choice, epsilon, quick), pool(layout, epsilon, quick)
-    tables, part, rng = plan.raking, plan.parts()[-1], np.random.default_rng(SEED)
+    tables, part, rng = plan.matching, plan.parts()[-1], np.random.default_rng(SEED)
     assert tables is not None
     assert part.noise_multiplier is not None
     shares = tables.public_shares(tune.private_rows(layout))
@@ -150,7 +150,7 @@ def raked(layout: str, choice: str, epsilon: float, quick: bool) -> tuple[Column
 def table(layout: str, choice: str, epsilon: float, quick: bool) -> tuple[Columns, float]:
     """Rows of one choice."""
     if choice != "none":
-        return raked(layout, choice, epsilon, quick)
+        return matched(layout, choice, epsilon, quick)
     return {name: column[:ROWS] for name, column in pool(layout, epsilon, quick).items()}, 1.0
 
 
@@ -199,7 +199,7 @@ def main(arguments: list[str]) -> None:
     torch.set_num_threads(1)
     folder = ROOT / "runs" / "quick" if quick else RESULTS
     asked = partial(configuration, quick=quick)
-    store = Store(folder / "tuning_raking.json", asked, hyperparameters="each row's name holds its choice")
+    store = Store(folder / "tuning_matching.json", asked, hyperparameters="each row's name holds its choice")
     for layout in ["rooms"] if quick else LAYOUTS:
         words = f"simulated maze {layout}, {tune.POPULATION} transitions, seed 1"
         for epsilon in EPSILONS:
