@@ -61,6 +61,9 @@ class Linear:
     missing: tuple[float, ...] = (0.04, 0.12, 0.01)
     gaps: tuple[float, float] = (2.0, 20.0)
     ages: tuple[int, int] = (30, 90)
+    habit: tuple[float, float] = (0.0, 0.0)  # log odds of the same drug, and of both after a rise
+    sooner: float = 0.0  # by how much gaps are shorter for 20 mmHg, as a logarithm
+    lasting: float = 0.0  # chance that creatinine which missed misses again
 
     def _begin(self, patients: int, rng: np.random.Generator) -> State:
         ward, age = rng.choice(3, patients, p=self.wards), rng.integers(*self.ages, patients)
@@ -76,6 +79,8 @@ class Linear:
         need = (s["pressure"] - 140) / 15  # [V, 4] log odds of the doctors' choice
         odds = np.stack([level + slope * need for level, slope in self.doctors], axis=1)
         odds[:, 2] -= 0.02 * (s["age"] - 60) / 10
+        odds += self.habit[0] * (np.arange(4) == s["last"][:, None])
+        odds[:, 3] += self.habit[1] * (s["rise"] > 0)
         return odds
 
     def expect(self, s: State, drug: np.ndarray) -> np.ndarray:
@@ -87,10 +92,13 @@ class Linear:
         return s["visit"] + 1 >= s["visits"]
 
     def _wait(self, s: State, rng: np.random.Generator) -> np.ndarray:
-        return np.ceil(rng.gamma(self.gaps[0], self.gaps[1], len(s["age"])) + 1e-3)
+        scale = self.gaps[1] * np.exp(-self.sooner * (s["pressure"] - 140) / 20)
+        return np.ceil(rng.gamma(self.gaps[0], scale) + 1e-3)
 
     def _lose(self, s: State, rng: np.random.Generator) -> np.ndarray:
-        return rng.random((len(s["age"]), 3)) < self.missing  # pressure, creatinine, drug
+        lost = rng.random((len(s["age"]), 3)) < self.missing  # pressure, creatinine, drug
+        lost[:, 1] |= (s["lost"] == 1) & (rng.random(len(lost)) < self.lasting)
+        return lost
 
     def _choose(self, s: State, rng: np.random.Generator) -> np.ndarray:
         odds = self._prefer(s)
@@ -159,7 +167,9 @@ class Hidden(Linear):
     home: float = 147.0
     starts: tuple[float, float] = (152.0, 14.0)
     wards: tuple[float, ...] = (0.4, 0.35, 0.25)
-    habit: tuple[float, float] = (1.1, 0.8)  # log odds of the same drug, and of both after a rise
+    habit: tuple[float, float] = (1.1, 0.8)
+    sooner: float = 0.3
+    lasting: float = 0.5
     missing: tuple[float, ...] = (0.06, 0.12, 0.02)
     ages: tuple[int, int] = (22, 96)
     stops: tuple[float, ...] = (0.09, 0.05, 0.05)  # at a pressure of 140, more for 20 mmHg, more at the first visit
@@ -169,11 +179,6 @@ class Hidden(Linear):
         severity, older = s["severity"] + 0.8 * (s["ward"] == 2), s["age"] - 60
         pressure = s["pressure"] + 7 * severity + 0.15 * older + 4 * (s["sex"] == 1)
         return {**s, "severity": severity, "pressure": pressure, "creatinine": s["creatinine"] * np.exp(0.006 * older)}
-
-    def _prefer(self, s: State) -> np.ndarray:
-        odds = super()._prefer(s) + self.habit[0] * (np.arange(4) == s["last"][:, None])
-        odds[:, 3] += self.habit[1] * (s["rise"] > 0)
-        return odds
 
     def expect(self, s: State, drug: np.ndarray) -> np.ndarray:
         """Mean of the next pressure."""
@@ -190,15 +195,6 @@ class Hidden(Linear):
         level, slope, first = self.stops
         chance = level + slope * (s["pressure"] - 140) / 20 + first * (s["visit"] == 0)
         return rng.random(len(chance)) < chance.clip(0.01, 0.9)
-
-    def _wait(self, s: State, rng: np.random.Generator) -> np.ndarray:
-        scale = self.gaps[1] * np.exp(-0.3 * (s["pressure"] - 140) / 20)
-        return np.ceil(rng.gamma(self.gaps[0], scale) + 1e-3)
-
-    def _lose(self, s: State, rng: np.random.Generator) -> np.ndarray:
-        lost = super()._lose(s, rng)
-        lost[:, 1] |= (s["lost"] == 1) & (rng.random(len(lost)) < 0.5)  # what missed misses again every second time
-        return lost
 
 
 def encode(seen: State) -> np.ndarray:

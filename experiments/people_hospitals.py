@@ -23,7 +23,6 @@ import functools
 import itertools
 import sys
 import tempfile
-import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -36,7 +35,9 @@ from experiments.dppg_tables import BLANK, markdown, spread
 from experiments.hospitals import HOSPITALS, SPEC, Linear, to_records
 from experiments.people_judge import EDGES, LEARNED, LEVELS, MEASURES, PLAYED, SWEEPS, TRUTH, Table, judge
 from experiments.store import RESULTS, ROOT, Store
+from experiments.synthesis_cache import metered
 from experiments.synthesis_fits import MEMORY
+from tacit.evaluation.sequences import Sequences
 from tacit.methods.synthesis import people
 from tacit.methods.synthesis.baselines import aim, privsyn
 from tacit.methods.synthesis.discretisation import Discretisation
@@ -86,7 +87,8 @@ def table(hospital: Linear, patients: int, way: str, epsilon: float, seed: int) 
         made = module.fit(plan, vault, seed=seed).value
     if way in RIVALS:
         return Table.of(made.sample_columns(STEPS * patients, seed=seed))
-    return Table.of_people(made.sample(patients, seed=seed))
+    drawn = made.sample(patients, seed=seed)
+    return Table.of(drawn.columns, Sequences.of(drawn).owners)
 
 
 def permuted(visits: dict[str, Any], seed: int) -> dict[str, Any]:
@@ -138,11 +140,10 @@ def store(path: Path | None = None, *, quick: bool = False) -> Store:
 def run_row(key: str, results: Store) -> None:
     """One cell."""
     name, patients, way, epsilon, seed = key.split("/")
-    began = time.process_time()
-    made = table(HOSPITALS[name], int(patients), way, float(epsilon), int(seed))
-    spent = time.process_time() - began
-    values = judge(made, HOSPITALS[name]) | {"cpu_s": {"table": round(spent, 2)}}
-    values["cpu_s"]["judge"] = round(time.process_time() - began - spent, 2)
+    hospital = HOSPITALS[name]
+    made, cost = metered(lambda: table(hospital, int(patients), way, float(epsilon), int(seed)))
+    values, own = metered(lambda: judge(made, hospital))
+    values |= {"cpu_s": {"table": cost["cpu_s"], "judge": own["cpu_s"]}}
     results.put(key, dataset=f"{patients} patients of the {name} hospital, seed {seed}", seed=int(seed), values=values)
     print(f"{key}: {values}", flush=True)
 

@@ -15,7 +15,7 @@ import numpy as np
 from sklearn.ensemble import HistGradientBoostingRegressor
 
 from experiments.hospitals import DRUGS, GOAL, PLACES, SPEC, UNKNOWN, Linear, Rule
-from tacit.data import Trajectories
+from tacit.evaluation.fidelity import FIELDS, total_variation
 from tacit.evaluation.structure import structure
 
 STATIC = ("ward", "sex", "age")
@@ -51,21 +51,11 @@ class Table:
     @classmethod
     def of(cls, columns: Mapping[str, Any], owners: np.ndarray | None = None) -> Table:
         """From columns of `SPEC`; rows of an owner are their visits in order."""
-        arrays = {name: columns[name] for name in ("observations", "actions", "rewards", "next_observations")}
-        rows = len(arrays["rewards"])
+        rows = len(columns["rewards"])
         pairs = np.arange(rows) if owners is None else np.flatnonzero(owners[1:] == owners[:-1])
-        own = {name: np.asarray(array)[pairs] for name, array in arrays.items()}
-        now, following = (
-            _named(np.asarray(one["next_observations" if i else "observations"])) for i, one in enumerate((arrays, own))
-        )
-        now |= {"drug": np.asarray(arrays["actions"], float), "reward": np.asarray(arrays["rewards"])}
-        return cls(now, following, pairs, own, owners)
-
-    @classmethod
-    def of_people(cls, people: Trajectories) -> Table:
-        """From whole people, an episode each."""
-        lengths = np.diff(people.episodes)
-        return cls.of(people.columns, np.repeat(np.arange(len(lengths)), lengths))
+        own = {name: np.asarray(columns[name])[pairs] for name in FIELDS}
+        now = {**_named(columns["observations"]), "drug": columns["actions"] * 1.0, "reward": columns["rewards"]}
+        return cls(now, _named(own["next_observations"]), pairs, own, owners)
 
     def weighed(self, seed: int) -> Table:
         """As many steps, drawn so that every owner weighs alike."""
@@ -99,24 +89,13 @@ def truth(hospital: Linear, people: bool) -> Table:
     return Table.of(visits, visits["unit_ids"])
 
 
-@functools.cache
-def doctors(hospital: Linear) -> float:
-    """What the doctors are worth."""
-    return hospital.value(None, patients=PLAYED[0], seed=PLAYED[1])
-
-
 def judge(table: Table, hospital: Linear, *, true: Table | None = None) -> dict[str, Any]:
-    """`MEASURES` and `gain` of a table, with the drugs' effects and the correlations that they are made of.
-
-    Args:
-        table: of the hospital's visits.
-        hospital: whose visits.
-        true: in place of `truth`; with owners if the table has them.
-    """
+    """`MEASURES` and `gain` of a table beside `true` (`truth` without a word), and what they are made of."""
     people = table.owners is not None
     true = truth(hospital, people) if true is None else true
     found, wanted = effects(table), effects(true)
     kept = structure(true.columns, table.columns, spec=SPEC)
+    played = functools.partial(hospital.value, patients=PLAYED[0], seed=PLAYED[1])
     values: dict[str, Any] = {
         "effects": float(np.sqrt(np.mean((found - wanted) ** 2))),
         "static_changes": static_changes(table),
@@ -126,15 +105,15 @@ def judge(table: Table, hospital: Linear, *, true: Table | None = None) -> dict[
         "next_explained": abs(kept.real_next_explained - kept.next_explained),
         "drug_given_pressure": drug_given_pressure(table, true),
         "regression": regression_error(table, true),
-        **{name: distance(*(_codes(name, one.now[name]) for one in (table, true))) for name in true.now},
-        "gain": hospital.value(learn_rule(table), patients=PLAYED[0], seed=PLAYED[1]) - doctors(hospital),
+        **{name: total_variation(*(_codes(name, one.now[name]) for one in (table, true))) for name in true.now},
+        "gain": played(learn_rule(table)) - played(None),
         "drugs": found.round(2).tolist(),
     }
     for steps in (1, 3) if people else (1,):
         own = lag(table, steps)
         values |= {f"r_{steps}": own, f"lag_{steps}": abs(own - lag(true, steps))}
     if people:
-        values["visits"] = distance(*(np.bincount(one.owners) for one in (table, true)))  # type: ignore[arg-type]
+        values["visits"] = total_variation(*(np.bincount(one.owners) for one in (table, true)))  # type: ignore[arg-type]
     return values
 
 
@@ -163,13 +142,6 @@ def lag(table: Table, steps: int) -> float:
     return float(np.corrcoef(a[known], b[known])[0, 1])
 
 
-def distance(one: np.ndarray, other: np.ndarray) -> float:
-    """Total variation of two columns of codes."""
-    size = int(max(one.max(), other.max())) + 1
-    shares = [np.bincount(codes, minlength=size) / len(codes) for codes in (one, other)]
-    return 0.5 * float(np.abs(shares[0] - shares[1]).sum())
-
-
 def drug_given_pressure(table: Table, true: Table) -> float:
     """Mean over levels of pressure of the distance of the drugs that are given there; 1 where a table has nobody."""
     levels = [np.searchsorted(LEVELS, one.now["pressure"], side="right") for one in (table, true)]
@@ -177,23 +149,18 @@ def drug_given_pressure(table: Table, true: Table) -> float:
     found = []
     for level in np.unique(levels[1][known[1]]):
         given = [one.now["drug"][k & (own == level)] for one, own, k in zip((table, true), levels, known, strict=True)]
-        found.append(distance(*(drugs.astype(int) for drugs in given)) if len(given[0]) else 1.0)
+        found.append(total_variation(*(drugs.astype(int) for drugs in given)) if len(given[0]) else 1.0)
     return float(np.mean(found))
 
 
 def regression_error(table: Table, true: Table) -> float:
     """RMSE in mmHg, over true steps, between regressions of the next pressure that are learned on both."""
     weights = []
-    for one in (table, true):
-        *seen, y = one.steps()
-        rows = _features(*seen)
+    for x, c, drug, y in (table.steps(), true.steps()):
+        given, scaled = np.eye(len(DRUGS))[drug], ((x - 140) / 20)[:, None]
+        rows = np.concatenate([given, given * scaled, given * (c > 1.5)[:, None], scaled**2], axis=1)
         weights.append(np.linalg.solve(rows.T @ rows + 1e-3 * np.eye(rows.shape[1]), rows.T @ y))
     return float(np.sqrt(np.mean((rows @ (weights[0] - weights[1])) ** 2)))
-
-
-def _features(x: np.ndarray, c: np.ndarray, drug: np.ndarray) -> np.ndarray:
-    given, scaled = np.eye(len(DRUGS))[drug], ((x - 140) / 20)[:, None]
-    return np.concatenate([given, given * scaled, given * (c > 1.5)[:, None], scaled**2], axis=1)
 
 
 def learn_rule(table: Table) -> Rule:
@@ -201,21 +168,19 @@ def learn_rule(table: Table) -> Rule:
     x, c, drug, y = table.steps()
     some = np.random.default_rng(0).permutation(len(x))[:LEARNED]
     x, c, drug, y = x[some], c[some], drug[some], y[some]
-    now, reward, later = _inputs(x, c, drug), -np.abs(y - GOAL) / GOAL, np.zeros(len(x))
+
+    def inputs(x: np.ndarray, c: np.ndarray, drug: np.ndarray) -> np.ndarray:
+        return np.column_stack([x, np.minimum(c, 3), np.eye(len(DRUGS))[drug]])
+
+    def worth(x: np.ndarray, c: np.ndarray) -> np.ndarray:
+        return np.array([model.predict(inputs(x, c, np.full(len(x), drug))) for drug in range(len(DRUGS))])
+
+    later = np.zeros(len(x))
     for _ in range(SWEEPS):
         model = HistGradientBoostingRegressor(max_iter=60, min_samples_leaf=min(100, 1 + len(x) // 20), random_state=0)
-        model.fit(now, reward + 0.9 * later)
-        later = _worth(model, y, c).max(axis=1)
-    return lambda pressure, creatinine: _worth(model, pressure, creatinine).argmax(axis=1)
-
-
-def _worth(model: Any, x: np.ndarray, c: np.ndarray) -> np.ndarray:
-    each = [model.predict(_inputs(x, c, np.full(len(x), drug))) for drug in range(len(DRUGS))]
-    return np.stack(each, axis=1)
-
-
-def _inputs(x: np.ndarray, c: np.ndarray, drug: np.ndarray) -> np.ndarray:
-    return np.column_stack([x, np.minimum(c, 3), np.eye(len(DRUGS))[drug]])
+        model.fit(inputs(x, c, drug), 0.9 * later - np.abs(y - GOAL) / GOAL)
+        later = worth(y, c).max(axis=0)
+    return lambda pressure, creatinine: worth(pressure, creatinine).argmax(axis=0)
 
 
 def _missing(table: Table) -> np.ndarray:

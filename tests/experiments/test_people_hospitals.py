@@ -13,6 +13,7 @@ from experiments.store import Store
 from scipy import special
 
 from experiments import people_hospitals, people_judge
+from tacit.evaluation.sequences import Sequences
 
 NAN = float("nan")
 
@@ -69,7 +70,7 @@ def test_visits_are_records_whole_or_as_steps(hospital: Linear) -> None:
     whole, steps = (to_records(visits, whole=one) for one in (True, False))
     assert whole.counts()["units"] == 200
     assert len(whole.columns["rewards"]) - len(steps.columns["rewards"]) == 200
-    table, again = Table.of_people(whole), drawn(hospital, 200, 1)
+    table, again = Table.of(whole.columns, Sequences.of(whole).owners), drawn(hospital, 200, 1)
     for name, column in again.now.items():
         np.testing.assert_array_equal(table.now[name], column)
     np.testing.assert_array_equal(Table.of(steps.columns).following["pressure"], table.following["pressure"])
@@ -79,7 +80,6 @@ def test_measures_of_tables_that_are_written_down() -> None:
     table = written([0, 0, 0, 1, 1], [150, 140, NAN, 120, 130], [3, 0, 4, 3, 3], age=[40, 40, 41, 50, 50])
     assert people_judge.effects(table).tolist() == [0, 0, 0, 0]  # -10 and +10 under both; one next pressure misses
     assert people_judge.static_changes(table) == pytest.approx(1 / 3)
-    assert people_judge.distance(np.array([0, 0, 1]), np.array([2, 0, 0, 0])) == pytest.approx(1 / 3)
     line = written([0, 0, 0, 0, 1, 1, 1, 1], [100, 110, 120, 190, 130, 120, 110, 160], [0] * 8)
     assert people_judge.lag(line, 3) == pytest.approx(-1.0)
     assert people_judge.lag(line, 1) == pytest.approx(
@@ -153,7 +153,6 @@ def test_cells_have_fresh_seeds_and_configurations_of_their_own(
     for way, epsilon in (("privsyn", 2), ("noise", 2), ("trivial", 0)):
         people_hospitals.run_row(f"linear/300/{way}/{epsilon}/1", results)
     people_judge.truth.cache_clear()
-    people_judge.doctors.cache_clear()
     assert results.has("linear/300/privsyn/2/1")
     assert set(results.values("linear/300/noise/2/1")["cpu_s"]) == {"table", "judge"}
     assert "visits" not in results.values("linear/300/privsyn/2/1")
