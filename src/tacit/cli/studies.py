@@ -19,7 +19,7 @@ from tacit.cli.options import given_options
 from tacit.data import spec_files
 from tacit.data.sources import databases, lake
 from tacit.data.sources.files import Fields, read_parquet_spec
-from tacit.data.sources.sorting import TableOptions, read
+from tacit.data.sources.sorting import TableOptions, read, with_reward
 from tacit.data.sources.tables import Style, parquet_description
 from tacit.data.spec import PublicSpec, Space
 from tacit.data.store import RECEIPT, name_units
@@ -221,6 +221,7 @@ def _import_table(command: DataImport, spec: PublicSpec, fields: Fields) -> None
         table = databases.open_table(command.sql, command.database)
     else:
         table = lake.open_table(command.files, Style(**style))
+    spec = with_reward(table, options, spec)
     read(table, options, spec, simulated=command.simulated, store=command.out)
 
 

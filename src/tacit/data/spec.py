@@ -187,6 +187,8 @@ class PublicSpec:
             `(d,)`, if one is known. None takes the steps of declared columns, where each number has one.
         propensities: whether the records say, for every row, the probability that the behaviour policy gave to the
             logged action (a discrete one), as off-policy evaluation needs.
+        reward_expression: SQL expression of a row's declared observations and actions by which the import computed its
+            reward, if it kept one (`tacit.data.sources.expressions`). Specs that differ in it alone are equal.
 
     Raises:
         DataError: a bound is missing, the source is not one of the four, or there are propensities of continuous
@@ -200,6 +202,7 @@ class PublicSpec:
     terminals: bool = True
     difference: tuple[float, ...] | None = None
     propensities: bool = False
+    reward_expression: str | None = field(default=None, metadata=OPTIONAL, compare=False)
 
     def __post_init__(self) -> None:
         for name in ("observation", "action"):
@@ -224,6 +227,11 @@ class PublicSpec:
                 what = "propensities belong to discrete actions, and the action is a category beside a flag"
                 remedy = "a missing action is an action of its own: give it a label, and no missing = 'flag'"
             raise DataError(what, where="PublicSpec", expected=expected, remedy=remedy)
+        if self.reward_expression is not None and not (
+            isinstance(self.reward_expression, str) and self.reward_expression.strip()
+        ):
+            what, expected = "the expression of the reward is no text, or empty", "an SQL expression, or none"
+            raise DataError(what, where="PublicSpec", expected=expected, remedy="leave it out: the import writes it")
         self._require_names()
         self._require_changes()
         if self.difference is None:
@@ -336,7 +344,7 @@ class PublicSpec:
             "terminals": self.terminals,
             "difference": None if self.difference is None else list(self.difference),
             "propensities": self.propensities,
-        }
+        } | ({} if self.reward_expression is None else {"reward_expression": self.reward_expression})
 
     @classmethod
     def from_json(cls, values: Any, *, where: str = "PublicSpec.from_json") -> PublicSpec:
@@ -355,7 +363,7 @@ class PublicSpec:
         for name in _FIELDS:
             if name not in read:
                 raise _json_error(where, f"the field {name!r} is missing")
-        if unknown := [name for name in read if name not in _FIELDS]:
+        if unknown := [name for name in read if name not in (*_FIELDS, "reward_expression")]:
             raise _json_error(where, f"the field {str(unknown[0])[:40]!r} is unknown")
         name = "observation"
         try:

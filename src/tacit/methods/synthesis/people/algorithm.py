@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from tacit.data.sources.expressions import compute_rewards, invented_rows
 from tacit.errors import PlanError
 from tacit.methods import load_class
 from tacit.methods.synthesis.laws import estimate_laws, forget_unseen
@@ -118,6 +119,7 @@ def fit(
 
     Raises:
         PlanError: the plan has other bounds than the private data declare, or every row is a unit of its own.
+        DataError: the spec's expression of the reward cannot be computed.
         PlanExhausted: the plan was begun before.
         BudgetExceeded: the ledger cannot pay for the plan.
     """
@@ -125,6 +127,8 @@ def fit(
         what = "the plan has other public bounds than the private data declare"
         expected, remedy = "the private data's own public spec", "build the plan with PeoplePlan(spec=vault.spec)"
         raise PlanError(what, where=f"{plan.method} plan", expected=expected, remedy=remedy)
+    if plan.spec.reward_expression is not None:
+        compute_rewards(plan.spec, *invented_rows(plan.spec))  # before anything is spent
     run = vault.reserve(plan)
     parts = {part.name: part for part in plan.parts()}
     if vault.has_started(run):

@@ -4,6 +4,7 @@
         durations | what was last seen, last action        missing flags | whether it missed before
         first values | statics, other first values         changes | last action, flag, own last value (`ChangeModel`)
     actions | what is seen now, last action                reward | what is seen now      end | what is seen now, action
+                                                           (or computed by the spec's expression)
 
 A node is one of these with its parents; its law is a noisy table. The parents follow from the spec alone
 (`default_nodes`), and are made coarser or fewer until a mean cell holds `TOLD` standard deviations of noise.
@@ -21,6 +22,7 @@ from numpy.typing import NDArray
 
 from tacit.methods.synthesis.people.densities import Cut, Density, Normal, quantile_cut
 from tacit.methods.synthesis.people.visits import CutVisits, Variable, cut_visits
+from tacit.serialization import OPTIONAL
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -90,6 +92,7 @@ class Scheme:
         densities: of each observed variable, each action and the reward; None of categories.
         regressions: of each observed variable; None of those whose changes are not modelled.
         nodes: what is drawn, in order.
+        computes_reward: True where the reward is computed from what is drawn, else None.
     """
 
     seen: tuple[Variable, ...]
@@ -102,13 +105,16 @@ class Scheme:
     densities: tuple[Density | None, ...] = ()
     regressions: tuple[ChangeModel | None, ...] = ()
     nodes: tuple[Node, ...] = ()
+    computes_reward: bool | None = dataclasses.field(default=None, metadata=OPTIONAL)
 
     @property
     def numbers(self) -> tuple[tuple[int, float, float, bool], ...]:
         """(place, low, high, whole) of each variable that has a histogram."""
         variables = (*self.seen, *self.done)
         found = [(i, one.low, one.high, one.whole) for i, one in enumerate(variables) if not one.labels]
-        return (*found, (len(variables), *self.reward, self.whole_reward))
+        if self.computes_reward and found:
+            return tuple(found)
+        return (*found, (len(variables), *self.reward, self.whole_reward))  # which everybody has: it counts units
 
     def visits_of(self, rows: Mapping[str, NDArray[Any]]) -> CutVisits:
         """The first visits of padded rows, each column [U, L, ...] with `mask` and `starts` [U, L]."""
@@ -256,7 +262,8 @@ def default_nodes(scheme: Scheme) -> Iterator[Node]:
     for i in range(len(done)):
         yield Node("action", i, (*now[:1], Parent("action", i - 1) if i else Parent("last", 0), *now[1:]))
     flags = [Parent("missing", i) for i in main[:1] if seen[i].flag]
-    yield Node("reward", 0, (*now[:1], *flags, Parent("action", 0)))
+    if not scheme.computes_reward:
+        yield Node("reward", 0, (*now[:1], *flags, Parent("action", 0)))
     yield Node("end", 0, (*now[:1], Parent("action", 0)))
     if scheme.terminals:
         yield Node("terminal", 0, (*now[:1], Parent("action", 0)))

@@ -66,12 +66,14 @@ class NumberShares:
 def read_densities(scheme: Scheme, sums: Floats, deviation: float) -> tuple[Scheme, float]:
     """The scheme with the densities of its numbers, and how many units there are as far as the noise tells."""
     found: list[Density | None] = [None] * (len(scheme.seen) + len(scheme.done) + 1)
-    begin = 0
+    begin, units = 0, 1.0
     for place, low, high, whole in scheme.numbers:
         edges = fine_grid(low, high, whole=whole)
         part = sums[begin : begin + len(edges) - 1]
         found[place], begin = Density.of(edges, part, deviation), begin + len(part)
-    return dataclasses.replace(scheme, densities=tuple(found)), max(1.0, float(part.sum()))  # everybody has a reward
+        if scheme.computes_reward or place == len(found) - 1:  # everybody has a reward, and few miss every number
+            units = max(units, float(part.sum()))
+    return dataclasses.replace(scheme, densities=tuple(found)), units
 
 
 @dataclass(frozen=True)
