@@ -234,8 +234,11 @@ class PublicSpec:
             raise DataError(what, where="PublicSpec", expected=expected, remedy="leave it out: the import writes it")
         self._require_names()
         self._require_changes()
-        if self.difference is None:
-            object.__setattr__(self, "difference", _steps(self.observation))
+        if self.difference is None and isinstance(self.observation, Box) and self.observation.columns is not None:
+            parts = dimensions(self.observation.columns)  # 1 of those that do not use it
+            steps = [1.0 if part.kind == "category" or part.static else part.step for part in parts]
+            if None not in steps:
+                object.__setattr__(self, "difference", tuple(steps))
         if self.difference is not None:
             difference = _floats(self.difference, "PublicSpec.difference")
             object.__setattr__(self, "difference", difference)
@@ -404,14 +407,6 @@ def _floats(values: Sequence[float], where: str) -> tuple[float, ...]:
     raise DataError(what, where=where, expected=expected, remedy="write them as a tuple, such as (0.0, 1.0)")
 
 
-def _steps(space: Space) -> tuple[float, ...] | None:
-    """The typical change of each dimension that declared columns give; 1 of those that do not use it."""
-    if not isinstance(space, Box) or space.columns is None:
-        return None
-    steps = [1.0 if part.kind == "category" or part.static else part.step for part in dimensions(space.columns)]
-    return None if None in steps else tuple(float(step) for step in steps if step is not None)
-
-
 def space_of_environment(space: gymnasium.Space[Any], field: str) -> Space:
     """The space of an environment's observations or actions (`field`).
 
@@ -453,18 +448,15 @@ def _bounds(space: gymnasium.Space[Any], where: str, spaces: Any) -> tuple[tuple
 
 def _space_to_json(space: Space) -> dict[str, Any]:
     if space.columns is not None:
-        return {"kind": "columns", "columns": [_column_to_json(column) for column in space.columns]}
+        listed = []
+        for column in space.columns:  # fields but those that are the default
+            values = {part.name: getattr(column, part.name) for part in fields(column)}
+            said = {part.name: values[part.name] for part in fields(column) if values[part.name] != part.default}
+            listed.append({name: list(value) if isinstance(value, tuple) else value for name, value in said.items()})
+        return {"kind": "columns", "columns": listed}
     if isinstance(space, Box):
         return {"kind": "box", "low": list(space.low), "high": list(space.high)}
     return {"kind": "discrete", "n": space.n} | ({} if space.start is None else {"start": space.start})
-
-
-def _column_to_json(column: Column) -> dict[str, Any]:
-    """Its fields but those that are the default."""
-    pairs = ((part.name, getattr(column, part.name), part.default) for part in fields(column))
-    return {
-        name: list(value) if isinstance(value, tuple) else value for name, value, default in pairs if value != default
-    }
 
 
 def faults(values: Mapping[str, Any]) -> Iterator[str]:

@@ -103,12 +103,14 @@ class Expression:
 
     def renamed(self, names: Mapping[str, str]) -> Expression:
         """The same of columns with other names."""
-
-        def rename(node: dict[str, Any]) -> dict[str, Any]:
-            first, *parts = node.get("column_names") or [None]
-            return {**node, "column_names": [names[first], *parts]} if first in names else node
-
-        tree = json.loads(json.dumps(self.tree), object_hook=rename)
+        tree = json.loads(
+            json.dumps(self.tree),
+            object_hook=lambda node: (
+                {**node, "column_names": [names[node["column_names"][0]], *node["column_names"][1:]]}
+                if node.get("class") == "COLUMN_REF"
+                else node
+            ),
+        )
         return Expression(frozenset(names[name] for name in self.columns), tree)
 
 

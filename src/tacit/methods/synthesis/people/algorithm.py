@@ -157,7 +157,8 @@ def fit(
             steps = np.arange(len(table) + 1.0)
             laws.append(np.diff(Density.of(steps, table, deviation[TABLES]).cumulative)[None])
             continue
-        ordinal = [scheme.is_ordinal(parent) for parent in node.parents]
+        flags = ("missing", "missed")
+        ordinal = [not (parent.kind in flags or scheme.variable(parent).labels) for parent in node.parents]
         laws.append(estimate_laws(table, scheme.shape(node), deviation[TABLES], ordinal))
     people = PeopleSynthesizer(plan, scheme, tuple(laws))
     return vault.release(run, people, label=plan.label())

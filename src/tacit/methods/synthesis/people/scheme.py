@@ -15,6 +15,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Literal
 
 import numpy as np
@@ -28,6 +29,8 @@ Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 Role = Literal["static", "visits", "first", "duration", "missing", "change", "action", "reward", "end", "terminal"]
 ParentKind = Literal["static", "before", "earlier", "now", "missed", "missing", "last", "action"]
+_SEEN: tuple[ParentKind, ...] = ("static", "before", "earlier", "now")
+_DONE: tuple[ParentKind, ...] = ("last", "action")
 ONCE: frozenset[Role] = frozenset({"static", "visits", "first"})
 """What a unit has once; all else every visit has."""
 LEVELS = (4, 8, 16)
@@ -123,9 +126,9 @@ class Scheme:
     @property
     def changing(self) -> tuple[int, ...]:
         """The observed variables whose changes are modelled by a regression."""
-        return tuple(i for i, one in enumerate(self.seen) if one.is_changing_number)
+        return tuple(i for i, one in enumerate(self.seen) if not (one.labels or one.static or one.duration))
 
-    @property
+    @cached_property
     def scales(self) -> dict[int, tuple[float, float]]:
         """Of each observed number, the middle and half the range of what is usual, straightened."""
         found = {}
@@ -150,17 +153,21 @@ class Scheme:
         one = self.variable(parent)
         if parent.kind in ("missing", "missed"):
             return 2 if parent.kind == "missing" else 3
-        return (one.labels or len(self._levels(parent)) + 1) + 1  # and that it is not known
+        return (one.labels or len(self._levels[parent]) + 1) + 1  # and that it is not known
 
-    def is_ordinal(self, parent: Parent) -> bool:
-        """Whether neighbouring values are alike."""
-        return parent.kind not in ("missing", "missed") and not self.variable(parent).labels
-
-    def _levels(self, parent: Parent) -> Floats:
-        place = parent.index + (len(self.seen) if parent.kind in ("last", "action") else 0)
-        density = self.densities[place]
-        assert density is not None
-        return np.unique(density.quantiles(LEVELS[parent.level]))
+    @cached_property
+    def _levels(self) -> dict[Parent, Floats]:
+        """Of each number as a parent, where it is cut."""
+        found: dict[Parent, Floats] = {}
+        for place, density in enumerate(self.densities[:-1]):
+            if density is None:
+                continue
+            kinds, index = (_SEEN, place) if place < len(self.seen) else (_DONE, place - len(self.seen))
+            for level, parts in enumerate(LEVELS):
+                found |= dict.fromkeys(
+                    (Parent(one, index, level) for one in kinds), np.unique(density.quantiles(parts))
+                )
+        return found
 
     def parent_codes(self, parent: Parent, state: State) -> Integers:
         """Codes [V] of a parent."""
@@ -170,7 +177,7 @@ class Scheme:
         unknown, last = np.isnan(values), self.parent_size(parent) - 1
         if self.variable(parent).labels:
             return np.where(unknown, last, np.nan_to_num(values)).astype(np.int64)
-        return np.where(unknown, last, np.searchsorted(self._levels(parent), np.nan_to_num(values), side="right"))
+        return np.where(unknown, last, np.searchsorted(self._levels[parent], np.nan_to_num(values), side="right"))
 
     def cells(self, node: Node, state: State, count: int) -> Integers:
         """The cell [V] of a node's parents."""
@@ -269,13 +276,14 @@ def default_nodes(scheme: Scheme) -> Iterator[Node]:
         yield Node("terminal", 0, (*now[:1], Parent("action", 0)))
 
 
-def features(scheme: Scheme, target: int, state: State) -> Floats:
-    """What a change is expected from, [V, p], each within +-1: own value and trend, last action, others, statics."""
+def features(scheme: Scheme, target: int, state: State) -> list[Floats]:
+    """What a change is expected from, each [V] within +-1: own value and trend, last action, others, statics."""
     scales = scheme.scales
 
     def usual(i: int, values: Floats) -> Floats:
         middle, half = scales[i]
-        return np.clip(np.nan_to_num((scheme.seen[i].straighten(values) - middle) / half), -2, 2) / 2
+        values = (scheme.seen[i].straighten(values) - middle) / half
+        return np.clip(np.where(np.isnan(values), 0.0, values), -2, 2) / 2
 
     own = usual(target, state[Parent("before", target)])
     trend = own - usual(target, state[Parent("earlier", target)])
@@ -299,4 +307,4 @@ def features(scheme: Scheme, target: int, state: State) -> Floats:
             columns += [(values == label) * 0.5 for label in range(variable.labels)] or [
                 np.nan_to_num(usual(i, values))
             ]
-    return np.stack(columns, axis=1)
+    return columns
