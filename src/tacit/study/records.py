@@ -238,9 +238,8 @@ def _table(
     place = _require_ledger(ledger) if path is None else ledger or ledger_beside(path)
 
     table = partial(frames.open_table, records) if path is None else partial(lake.open_table, [str(path)], styled)
-    if options.reward is not None and (
-        path is not None or hasattr(records, "__len__")
-    ):  # no stream, which is read once
+    stream = path is None and not hasattr(records, "__len__")  # which is read once
+    if options.reward is not None and not stream:
         with suppress(TacitError, ImportError):  # which whoever reads it meets again
             bounds = sorting.with_reward(table(), options, bounds)
 

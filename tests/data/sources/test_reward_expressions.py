@@ -16,6 +16,8 @@ from tacit.data.sources.expressions import compute_rewards, invented_rows
 from tacit.data.spec import Box, space_of
 from tacit.errors import DataError
 from tacit.serialization import from_json, to_json
+from tacit.study.study import Study
+from tacit_worlds import visits
 
 pytest.importorskip("duckdb")
 
@@ -172,3 +174,14 @@ def test_names_that_differ_in_their_case_are_two() -> None:
 def test_an_expression_from_elsewhere_is_checked_before_it_runs(text: str, what: str) -> None:
     with pytest.raises(DataError, match=what):
         compute_rewards(dataclasses.replace(SPEC, reward_expression=text), *invented_rows(SPEC))
+
+
+def test_a_study_of_a_table_knows_the_expression_before_it_reads_a_row(tmp_path: Path) -> None:
+    bounds, study = visits.declarations("visits.csv", "visits.toml")
+    head = visits.export(0).splitlines(keepends=True)[:40]
+    for name, content in (("visits.csv", b"".join(head)), ("visits.toml", bounds.encode()), ("s.toml", study.encode())):
+        (tmp_path / name).write_bytes(content)
+    source = Study.open(tmp_path / "s.toml").curator.source
+    assert source.bounds is not None
+    assert source.bounds.reward_expression == "((-(COALESCE(abs((Blutdruck - 125)), 20))) / 125)"
+    assert source.open().spec.reward_expression == source.bounds.reward_expression

@@ -16,7 +16,7 @@ from tacit import hub
 from tacit.data import Column, PublicSpec, Trajectories
 from tacit.data.spec import space_of
 from tacit.errors import DataError
-from tacit.methods.synthesis.people import PeoplePlan, fit
+from tacit.methods.synthesis.people import PeoplePlan, PeopleSynthesizer, fit
 from tacit.methods.synthesis.people.plan import HISTOGRAMS, REGRESSION, TABLES
 from tacit.methods.synthesis.people.scheme import default_nodes
 from tacit.methods.synthesis.people.sums import NumberShares, VisitTables, read_densities
@@ -102,6 +102,9 @@ def test_the_certificate_says_so_and_what_is_saved_draws_the_same(tmp_path: Path
     assert loaded.plan.spec.reward_expression == SAID.reward_expression
     for name, column in release.value.sample(50, seed=3).columns.items():
         np.testing.assert_array_equal(column, loaded.sample(50, seed=3).columns[name])
+    bare = public_fields(dataclasses.replace(release.value.plan, spec=SPEC))
+    with pytest.raises(ValueError, match="a scheme of another spec"):
+        PeopleSynthesizer.from_saved(bare, loaded.to_json(), loaded.arrays())
 
 
 def test_plans_and_schemes_without_an_expression_are_written_as_before() -> None:

@@ -103,6 +103,8 @@ class PeopleSynthesizer:
         shapes = [(int(np.prod(scheme.shape(node))), scheme.size(node)) for node in scheme.nodes]
         if [law.shape for law in laws] != shapes or not all(np.allclose(law.sum(axis=1), 1) for law in laws):
             raise ValueError("laws of another scheme")
+        if scheme.computes_reward != made.plan.scheme.computes_reward:
+            raise ValueError("a scheme of another spec")
         return made
 
 
