@@ -78,13 +78,9 @@ def _refine(counts: Floats, base: Floats, deviation: Floats, least: float) -> Fl
     squares = np.square(counts / sure - base).sum(axis=1, keepdims=True)
     weight = np.clip(1 - values * np.square(deviation / sure) / np.maximum(squares, 1e-30), 0, 1)
     weight = weight * (total > 0) * np.clip(total / sure, 0, 1)
-    return _project_rows(base + weight * (own - base))
-
-
-def _project_rows(rows: Floats) -> Floats:
-    """The nearest point of the simplex of each row."""
+    rows = base + weight * (own - base)  # the law is the nearest point of the simplex
     highest = -np.sort(-rows, axis=1)
-    levels = (np.cumsum(highest, axis=1) - 1) / np.arange(1, rows.shape[1] + 1)
+    levels = (np.cumsum(highest, axis=1) - 1) / np.arange(1, values + 1)
     last = (highest > levels).sum(axis=1) - 1
     return np.asarray(np.maximum(rows - levels[np.arange(len(rows)), last][:, None], 0))
 
