@@ -34,6 +34,7 @@ SPEC = PublicSpec(
     space_of(Column("reward", low=-1, high=0)),
     "declared",
     terminals=False,
+    reward_expression="coalesce(-abs(pressure - 130) / 130, 0)",
 )
 PLACES = {
     "ward": (0, None),
