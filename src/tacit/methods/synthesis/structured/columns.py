@@ -196,18 +196,14 @@ def fit_prediction(spec: PublicSpec, rows: Rows) -> tuple[tuple[float, ...], ...
     change = _numbers(rows["next_observations"])[on] - seen
     x = _features(spec, seen, done)
     scale = np.maximum(np.sqrt(np.square(x).mean(axis=0)), 1e-12)
-    x = x / scale
-
-    def solve(some: Floats, wanted: Floats) -> Floats:
-        """By the normal equations: rows are many, features are few and of one size."""
-        return np.asarray(np.linalg.lstsq(some.T @ some, some.T @ wanted, rcond=FLAT)[0])
-
-    weights = solve(x, change)
+    x = x / scale  # the normal equations of few features of one size are quick and exact enough
+    weights = np.linalg.lstsq(x.T @ x, x.T @ change, rcond=FLAT)[0]
     for _ in range(ROUNDS):
         errors = np.abs(change - x @ weights)
         for j in range(change.shape[1]):
             near = errors[:, j] <= np.quantile(errors[:, j], TRIM)
-            weights[:, j] = solve(x[near], change[near, j])
+            part = x[near]
+            weights[:, j] = np.linalg.lstsq(part.T @ part, part.T @ change[near, j], rcond=FLAT)[0]
     kept = [0.0 if labels else 1.0 for labels in spec.observation.categories]
     return tuple(map(tuple, (weights / scale[:, None] * kept).tolist()))
 
@@ -228,7 +224,7 @@ class PublicWorld:
         self.count, self.kept = len(order), len(order) - int(held_out.sum())
         self.scale = private / max(1, self.kept)
         self._codes: dict[tuple[int, Bins, int], NDArray[np.int32]] = {}
-        self._cells: dict[tuple[tuple[tuple[int, Bins], ...], int], NDArray[np.int32]] = {}
+        self.shared: dict[tuple[tuple[tuple[int, Bins], ...], int], NDArray[np.int32]] = {}
 
     def codes(self, column: int, bins: Bins, count: int) -> NDArray[np.int32]:
         """Of a column in the first rows."""
@@ -238,36 +234,32 @@ class PublicWorld:
         return self._codes[key]
 
     def cells(self, axes: tuple[tuple[int, Bins], ...], count: int) -> NDArray[np.int32]:
-        """The joint code of columns in the first rows; what is common to many axes is kept until `forget_cells`."""
+        """The joint code of columns in the first rows; what many have in common stays in `shared`."""
         if len(axes) < 2:
             return self.codes(*axes[0], count) if axes else np.zeros(count, np.int32)
         before = (axes[:-1], count)
-        if before not in self._cells:
-            self._cells[before] = self.cells(*before)
+        if before not in self.shared:
+            self.shared[before] = self.cells(*before)
         column, bins = axes[-1]
-        return np.asarray(self._cells[before] * np.int32(bins.size) + self.codes(column, bins, count))
-
-    def forget_cells(self) -> None:
-        """Once parents are chosen, what is common is another."""
-        self._cells.clear()
+        return np.asarray(self.shared[before] * np.int32(bins.size) + self.codes(column, bins, count))
 
 
 def best_option(
     now: Option,
     options: Sequence[Option],
-    best: float,
+    best: Floats,
     screen: Callable[[Option], float],
-    score: Callable[[Option], float],
-) -> tuple[float, Option]:
-    """The option with the largest score, and that, or what they refine with its own, `best`.
+    score: Callable[[Option], Floats],
+) -> tuple[Floats, Option]:
+    """The option with the largest mean score, and its scores in each world, or what they refine with its own, `best`.
 
     Few rows and no noise promise more than is gained in the end: an option that promises less than another one gains is
     not tried.
     """
     found, least = [(best, now)], screen(now) if options else 0.0
     for promise, i in sorted(((screen(one), i) for i, one in enumerate(options)), reverse=True)[:SCREENED]:
-        if promise - least > found[0][0] - best:
-            found = sorted([*found, (score(options[i]), options[i])], key=lambda pair: -pair[0])
+        if promise - least > found[0][0].mean() - best.mean():
+            found = sorted([*found, (score(options[i]), options[i])], key=lambda pair: -pair[0].mean())
     return found[0]
 
 
@@ -343,11 +335,6 @@ def public_columns(spec: PublicSpec, rows: Rows) -> Table:
             ladders.append(tuple(Bins(_mixed_edges(values, low, high, n)) for n in QUANTILES))
         columns.append(DrawnColumn(one.role, one.index, Bins(quantiles, tuple(atoms.tolist())), tuple(ladders)))
     return Table(spec, tuple(columns), table.prediction)
-
-
-def fine_bins(column: DrawnColumn) -> Bins:
-    """Even bins in place of a column's own."""
-    return Bins(nice_edges(column.own.edges[0], column.own.edges[-1], OWN_EVEN), column.own.atoms)
 
 
 def _mixed_edges(values: Floats, low: float, high: float, bins: int) -> tuple[float, ...]:

@@ -121,13 +121,8 @@ class GuideMeans:
     shape: tuple[int, ...]
 
     @classmethod
-    def of(cls, guide: Guide, table: Table, worlds: Sequence[Sequence[Floats]]) -> GuideMeans:
-        """Means over public worlds, each of which counts alike."""
-        return cls.of_counts(guide, table, [count_parts(guide, table, values) for values in worlds])
-
-    @classmethod
-    def of_counts(cls, guide: Guide, table: Table, worlds: Sequence[Floats]) -> GuideMeans:
-        """The same from counts of each world, [cells, parts]."""
+    def of(cls, guide: Guide, table: Table, worlds: Sequence[Floats]) -> GuideMeans:
+        """Means by the counts of public worlds (`count_parts`), each of which counts alike."""
         shape, middles = guide.shape(table), np.asarray(guide.middles)
         most = max(counts.sum() for counts in worlds)
         counts = np.sum([counts * (most / counts.sum()) for counts in worlds], axis=0)
@@ -166,7 +161,7 @@ def fit_guide(
     parts = np.bincount(coarse.encode(everything), everything, PARTS)
     often = np.bincount(coarse.encode(everything), minlength=PARTS)
     middles = np.where(often > 0, parts / np.maximum(often, 1), coarse.middles)
-    guide, best = Guide(action, (), coarse, tuple(middles.tolist())), 0.0
+    guide, best = Guide(action, (), coarse, tuple(middles.tolist())), np.zeros(len(worlds))
     while True:
         options = [one for one in _finer(guide, table, seen) if one.size(table) <= MOST_GUIDE_CELLS]
         reached, finer = best_option(
@@ -177,8 +172,8 @@ def fit_guide(
             lambda one: _explained(one, table, worlds, rows, deviation, noise),
         )
         for world in worlds:
-            world.forget_cells()
-        if reached < best + LEAST_GAIN:
+            world.shared.clear()
+        if reached.mean() < best.mean() + LEAST_GAIN:
             return guide
         best, guide = reached, finer
 
@@ -199,7 +194,7 @@ def _finer(guide: Guide, table: Table, seen: Sequence[int]) -> Iterator[Guide]:
 
 
 def _screen(guide: Guide, table: Table, world: PublicWorld, rows: int, deviation: float) -> float:
-    """The share of variance that cells explain in few rows, less what their number and noise take away."""
+    # the share of variance that cells explain in few rows, less what their number and noise take away
     count = min(SCREENING_ROWS, world.kept)
     cell, actions = world.cells(guide.bins(table), count), world.values[guide.column][:count]
     often = np.bincount(cell)
@@ -214,9 +209,9 @@ def _screen(guide: Guide, table: Table, world: PublicWorld, rows: int, deviation
 
 def _explained(
     guide: Guide, table: Table, worlds: Sequence[PublicWorld], rows: int, deviation: float, noise: Floats
-) -> float:
-    """The share of the action's variance in held-out rows that noisy means of the others explain."""
-    total, middles, shape = 0.0, np.asarray(guide.middles), guide.shape(table)
+) -> Floats:
+    """In each world, the share of the action's variance in held-out rows that noisy means of the others explain."""
+    found, middles, shape = list[float](), np.asarray(guide.middles), guide.shape(table)
     for world in worlds:
         cell = world.cells(guide.bins(table), world.count)
         part = world.codes(guide.column, guide.coarse, world.count)[: world.kept]
@@ -225,8 +220,8 @@ def _explained(
         start = np.full(len(noisy), float(middles @ counts.reshape(-1, PARTS).sum(axis=0) / counts.sum()))
         means = shrink_means(noisy, middles, start, shape, deviation)
         actions = world.values[guide.column][world.kept :]
-        total += 1 - np.square(actions - means[cell[world.kept :]]).mean() / max(actions.var(), 1e-12)
-    return total / len(worlds)
+        found.append(1 - np.square(actions - means[cell[world.kept :]]).mean() / max(actions.var(), 1e-12))
+    return np.asarray(found)
 
 
 def guide_public_rows(
@@ -243,9 +238,9 @@ def guide_public_rows(
     for i, (world, own) in enumerate(zip(worlds, counts, strict=True)):
         others = [other for j, other in enumerate(counts) if j != i] or [own]
         noisy = own * (rows / world.count) + deviation * noise[: own.size].reshape(own.shape)
-        means = GuideMeans.of_counts(guide, table, others).means(noisy, deviation)
+        means = GuideMeans.of(guide, table, others).means(noisy, deviation)
         found.append(means[world.cells(guide.bins(table), world.count)])
-        world.forget_cells()
+        world.shared.clear()
     return found
 
 

@@ -11,6 +11,7 @@ import dataclasses
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,6 +21,7 @@ from tacit.data.trajectories import Trajectories, owners_of
 from tacit.methods.synthesis.laws import estimate_laws
 from tacit.methods.synthesis.structured.columns import (
     FITTED,
+    OWN_EVEN,
     SCREENING_ROWS,
     Bins,
     DrawnColumn,
@@ -29,7 +31,7 @@ from tacit.methods.synthesis.structured.columns import (
     Table,
     best_option,
     default_columns,
-    fine_bins,
+    nice_edges,
     public_columns,
 )
 from tacit.methods.synthesis.structured.guides import (
@@ -38,6 +40,7 @@ from tacit.methods.synthesis.structured.guides import (
     PARTS,
     Guide,
     GuideMeans,
+    count_parts,
     fit_guide,
     guide_public_rows,
 )
@@ -230,7 +233,10 @@ def split_worlds(records: Trajectories) -> list[Rows]:
 def public_means(structure: Structure, worlds: Sequence[Rows]) -> tuple[GuideMeans, ...]:
     """What public rows say of the guides' cells, from which private means begin."""
     values = [structure.table.values(world) for world in worlds]
-    return tuple(GuideMeans.of(guide, structure.table, values) for guide in structure.guides)
+    table = structure.table
+    return tuple(
+        GuideMeans.of(guide, table, [count_parts(guide, table, one) for one in values]) for guide in structure.guides
+    )
 
 
 def _keep_used(structure: Structure) -> Structure:
@@ -270,7 +276,8 @@ def _choose_parents(
     best, structure = _grow(structure, place, worlds, deviation, noise, best)
     if column.is_category or column.role not in ("observation", "reward"):
         return structure
-    fine = dataclasses.replace(column, own=fine_bins(column))
+    own = column.own
+    fine = dataclasses.replace(column, own=Bins(nice_edges(own.edges[0], own.edges[-1], OWN_EVEN), own.atoms))
     columns = (*structure.table.columns[:place], fine, *structure.table.columns[place + 1 :])
     finer = dataclasses.replace(structure, table=dataclasses.replace(structure.table, columns=columns))
     if finer.size(place) > MOST_CELLS:
@@ -283,30 +290,21 @@ def _grow(
     structure: Structure, place: int, worlds: Sequence[PublicWorld], deviation: float, noise: Floats, best: Floats
 ) -> tuple[Floats, Structure]:
     """More parents of one column, greedily, and their score in each world; `best` is that of the parents now."""
-    known: dict[tuple[TableParent, ...], Floats] = {}
-
-    def with_parents(parents: Sequence[TableParent]) -> Structure:
-        every = (*structure.parents[:place], tuple(parents), *structure.parents[place + 1 :])
-        return dataclasses.replace(structure, parents=every)
-
-    def score(parents: tuple[TableParent, ...]) -> float:
-        known[parents] = _score(with_parents(parents), place, worlds, deviation, noise, best)
-        return float(known[parents].mean())
-
-    parents = structure.parents[place]
+    screen = partial(_screen, place=place, world=worlds[0], deviation=deviation)
+    score = partial(_score, place=place, worlds=worlds, deviation=deviation, noise=noise)
     while True:
+        every = structure.parents
         options = [
-            one for one in _refinements(structure, place, parents) if with_parents(one).size(place) <= MOST_CELLS
+            dataclasses.replace(structure, parents=(*every[:place], one, *every[place + 1 :]))
+            for one in _refinements(structure, place, every[place])
         ]
-        now = float(best.mean())
-        reached, finer = best_option(
-            parents, options, now, lambda one: _screen(with_parents(one), place, worlds[0], deviation), score
-        )
+        options = [one for one in options if one.size(place) <= MOST_CELLS]
+        reached, finer = best_option(structure, options, best, screen, partial(score, now=best))
         for world in worlds:
-            world.forget_cells()
-        if reached < now + LEAST_GAIN:
-            return best, with_parents(parents)
-        best, parents = known[finer], finer
+            world.shared.clear()
+        if reached.mean() < best.mean() + LEAST_GAIN:
+            return best, structure
+        best, structure = reached, finer
 
 
 def _refinements(
@@ -363,10 +361,10 @@ def _score(
     noise: Floats,
     now: Floats | None = None,
 ) -> Floats:
-    """In each world, the mean log-density of held-out rows under tables with the noise to come, scaled to private rows.
+    """In each world, mean log-density of held-out rows under tables with the noise to come, scaled to the private rows.
 
-    Public tables have sampling noise of their own. Where rows are fewer than the private ones, the score is carried on
-    along 1 / rows from all and from half of them. Where the first world's is much worse than `now`, no other is asked.
+    With fewer rows than these, it is carried on along 1 / rows from all and half of them. Where the first world's is
+    much worse than `now`, no other is asked.
     """
     column = structure.table.columns[place]
     size, shape, ordinal = column.own.size, structure.shape(place), structure.ordinal(place)
