@@ -257,9 +257,10 @@ def best_option(
     not tried.
     """
     found, least = [(best, now)], screen(now) if options else 0.0
-    for promise, i in sorted(((screen(one), i) for i, one in enumerate(options)), reverse=True)[:SCREENED]:
-        if promise - least > found[0][0].mean() - best.mean():
-            found = sorted([*found, (score(options[i]), options[i])], key=lambda pair: -pair[0].mean())
+    promises = [(round(screen(one) - least, DIGITS), one) for one in options]  # rounded: no sum's order decides
+    for promise, one in sorted(promises, key=lambda pair: -pair[0])[:SCREENED]:
+        if len(found) == 1 or promise >= found[0][0].mean() - best.mean():
+            found = sorted([*found, (score(one), one)], key=lambda pair: -pair[0].mean())
     return found[0]
 
 
