@@ -49,10 +49,11 @@ def estimate_laws(noisy: Floats, shape: Sequence[int], deviation: float, ordinal
             continue
         merged, merged_cells, base = table, np.ones(sizes), law
         for i in axes:
-            starts = np.arange(0, shape[i], blocks[i])
-            merged = np.add.reduceat(merged, starts, axis=i)
-            width = np.diff(np.append(starts, shape[i]))
-            merged_cells = merged_cells * width.reshape([-1 if j == i else 1 for j in axes])
+            if blocks[i] > 1:
+                starts = np.arange(0, shape[i], blocks[i])
+                merged = np.add.reduceat(merged, starts, axis=i)
+                width = np.diff(np.append(starts, shape[i]))
+                merged_cells = merged_cells * width.reshape([-1 if j == i else 1 for j in axes])
             coarser = np.arange(sizes[i]) * blocks[i] // blocks_before[i] if level < top else np.zeros(sizes[i], int)
             base = np.take(base, np.minimum(coarser, sizes_before[i] - 1), axis=i)
         base = np.broadcast_to(base, (*sizes, values)).reshape(-1, values)
@@ -78,7 +79,10 @@ def _refine(counts: Floats, base: Floats, deviation: Floats, least: float) -> Fl
     squares = np.square(counts / sure - base).sum(axis=1, keepdims=True)
     weight = np.clip(1 - values * np.square(deviation / sure) / np.maximum(squares, 1e-30), 0, 1)
     weight = weight * (total > 0) * np.clip(total / sure, 0, 1)
-    rows = base + weight * (own - base)  # the law is the nearest point of the simplex
+    rows = base + weight * (own - base)
+    if least:
+        return rows  # where cells are cut, no share is negative
+    # the law is the nearest point of the simplex
     highest = -np.sort(-rows, axis=1)
     levels = (np.cumsum(highest, axis=1) - 1) / np.arange(1, values + 1)
     last = (highest > levels).sum(axis=1) - 1
