@@ -69,10 +69,17 @@ def forget_unseen(noisy: Floats, values: int, deviation: float) -> Floats:
     return np.where(seen, table, np.minimum(table, -SEEN * deviation)).ravel()
 
 
+def forget_tail(noisy: Floats, deviation: float) -> Floats:
+    """Counts [n] of which the last ones are 0: those that noise alone explains together, such as very long stays."""
+    above = np.cumsum(noisy[::-1])[::-1]
+    told = above > SEEN * deviation * np.sqrt(np.arange(len(noisy), 0, -1))
+    return np.asarray(np.where(np.arange(len(noisy)) <= np.flatnonzero(told).max(initial=0), noisy, 0.0))
+
+
 def _refine(counts: Floats, base: Floats, deviation: Floats, least: float) -> Floats:
     """Rows of noisy counts as laws, drawn towards their coarser ones."""
     values, total = counts.shape[1], counts.sum(axis=1, keepdims=True)
-    sure = np.maximum(total, 2 * deviation * np.sqrt(values))
+    sure = np.maximum(total, 2 * deviation * np.sqrt(values) + 1e-12)  # without noise, a cell can be empty
     own = np.where(counts < least * deviation, 0.0, counts)
     kept = own.sum(axis=1, keepdims=True)
     own = np.where(kept > 0, own / np.maximum(kept, 1e-9), base)

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from tacit.data.sources.expressions import compute_rewards, invented_rows
 from tacit.errors import PlanError
 from tacit.methods import load_class
-from tacit.methods.synthesis.laws import estimate_laws, forget_unseen
+from tacit.methods.synthesis.laws import estimate_laws, forget_tail, forget_unseen
 from tacit.methods.synthesis.people import sampling
 from tacit.methods.synthesis.people.densities import Density
 from tacit.methods.synthesis.people.plan import HISTOGRAMS, REGRESSION, TABLES, PeoplePlan
@@ -156,7 +156,7 @@ def fit(
         if node.role == "end":
             table = forget_unseen(table, scheme.size(node), deviation[TABLES])
         if node.role == "visits":  # a tree sees where the long ones end; single cells of noise would be many visits
-            steps = np.arange(len(table) + 1.0)
+            steps, table = np.arange(len(table) + 1.0), forget_tail(table, deviation[TABLES])
             laws.append(np.diff(Density.of(steps, table, deviation[TABLES]).cumulative)[None])
             continue
         flags = ("missing", "missed")

@@ -270,7 +270,7 @@ def default_nodes(scheme: Scheme) -> Iterator[Node]:
         yield Node("action", i, (*now[:1], Parent("action", i - 1) if i else Parent("last", 0), *now[1:]))
     flags = [Parent("missing", i) for i in main[:1] if seen[i].flag]
     if not scheme.computes_reward:
-        yield Node("reward", 0, (*now[:1], *flags, Parent("action", 0)))
+        yield Node("reward", 0, (*now[:1], *flags, Parent("action", 0), *now[1:]))
     yield Node("end", 0, (*now[:1], Parent("action", 0)))
     if scheme.terminals:
         yield Node("terminal", 0, (*now[:1], Parent("action", 0)))
