@@ -86,7 +86,7 @@ def _refine(counts: Floats, base: Floats, deviation: Floats, least: float) -> Fl
     squares = np.square(counts / sure - base).sum(axis=1, keepdims=True)
     weight = np.clip(1 - values * np.square(deviation / sure) / np.maximum(squares, 1e-30), 0, 1)
     weight = weight * (total > 0) * np.clip(total / sure, 0, 1)
-    rows = base + weight * (own - base)
+    rows: Floats = base + weight * (own - base)
     if least:
         return rows  # where cells are cut, no share is negative
     # the law is the nearest point of the simplex
