@@ -29,6 +29,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from scipy.stats import ttest_1samp
 
 from experiments import mazes_plan, table3_fidelity
 from experiments import synthesis_fits as fits
@@ -37,6 +38,7 @@ from experiments import synthesis_ways as ways
 from experiments.check import Figure
 from experiments.configuration import Json, describe
 from experiments.dppg_tables import BLANK, markdown
+from experiments.dppg_tables import spread as with_interval
 from experiments.grand_judge import EPISODES, KINDS, judge, settings, spread
 from experiments.store import Store
 from experiments.synthesis_agents import MAZE, TRIVIAL
@@ -204,11 +206,54 @@ def figures() -> list[Figure]:
     return found
 
 
-SHOWN = ("grand", "share", "single", "in_wall", "action_follows", "action_explained", "next_explained", "told_apart")
+RIVALS = ("aim_3", "privsyn", "raked")
+
+
+def comparisons(results: Store) -> str:
+    """Of each rival: mazes and epsilons in which structured tables are ahead by mean, and one paired test.
+
+    A pair is a data set: the mean difference over both mazes and epsilons, so that pairs are independent. p is of
+    Student's test in both directions, with Holm's correction for the rivals that have rows.
+    """
+    found: dict[str, list[Any]] = {}
+    tests: dict[str, float] = {}
+    for rival in RIVALS:
+        differences = {
+            (domain, epsilon, seed): results.values(own)["grand"] - results.values(other)["grand"]
+            for domain, epsilon, seed in itertools.product(("large", "medium"), EPSILONS, SEEDS)
+            if results.has(own := Cell(domain, "grand", "structured", epsilon, seed).key)
+            and results.has(other := Cell(domain, "grand", rival, epsilon, seed).key)
+        }
+        cells = {key[:2] for key in differences}
+        whole = [seed for seed in SEEDS if sum(key[2] == seed for key in differences) == 4]
+        if not whole:
+            continue
+        ahead = sum(np.mean([value for key, value in differences.items() if key[:2] == cell]) > 0 for cell in cells)
+        means = [np.mean([value for key, value in differences.items() if key[2] == seed]) for seed in whole]
+        if len(means) > 1:
+            tests[rival] = float(ttest_1samp(means, 0.0).pvalue)
+        found[rival] = [f"{ahead} of {len(cells)}", str(len(whole)), f"{np.mean(means):.1f}"]
+    worst, lines = 0.0, []
+    for place, rival in enumerate(sorted(tests, key=lambda name: tests[name])):
+        worst = max(worst, min(1.0, (len(tests) - place) * tests[rival]))
+        found[rival].append(f"{worst:.4f}")
+    for rival, cells_of in found.items():
+        lines.append([rival, *cells_of, *[BLANK] * (4 - len(cells_of))])
+    return markdown(("ahead by mean in", "data sets", "mean difference", "p"), lines)
+
+
+RETURNS = ("grand", "share", "single")
+SHOWN = (*RETURNS, "in_wall", "action_follows", "action_explained", "next_explained", "told_apart")
+
+
+def _cell(values: Sequence[float], name: str) -> str:
+    if name in RETURNS and len(values) > 1:
+        return with_interval(values, 2 if name == "share" else 1)
+    return f"{np.mean(values):.3g}" if values else BLANK
 
 
 def table(results: Store) -> str:
-    """Means over the seeds that there are; a share is that of the real rows' return, seed by seed."""
+    """Means over the seeds that there are, with half of their intervals; a share is that of the real rows' return."""
     blocks = []
     for domain, epsilon in itertools.product(DOMAINS, EPSILONS):
         lines = []
@@ -221,15 +266,17 @@ def table(results: Store) -> str:
                 there[seed]["grand"] / results.values(key)["grand"] for seed, key in real.items() if results.has(key)
             ]
             values = {name: [one[name] for one in there.values() if name in one] for name in SHOWN} | {"share": shares}
-            lines.append(
-                [way, *(f"{np.mean(values[name]):.3g}" if values[name] else BLANK for name in SHOWN), str(len(there))]
-            )
+            if there:
+                lines.append([way, *(_cell(values[name], name) for name in SHOWN), str(len(there))])
+        if not lines:
+            continue
         blocks.append(f"{domain}, epsilon {epsilon:g}\n\n{markdown((*SHOWN, 'seeds'), lines)}")
     try:
         words = f"{spread(*spreads(results).T):.1f}"
     except LookupError as missing:
         words = f"not known: {missing.args[0]}"
-    return "\n\n".join([*blocks, f"Standard deviation of a grand return on the same rows: {words}"])
+    known = f"Standard deviation of a grand return on the same rows: {words}"
+    return "\n\n".join([*blocks, known, "Structured tables less each rival, grand", comparisons(results)])
 
 
 def plan(results: Store) -> str:
