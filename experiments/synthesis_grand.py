@@ -4,6 +4,7 @@
     python -m experiments.synthesis_grand --domains large --ways real privsyn --seeds 21
     python -m experiments.synthesis_grand --table             # what there is
     python -m experiments.synthesis_grand --plan              # hours of what is missing, by rows that were measured
+    python -m experiments.synthesis_grand --repeats           # whether other public mazes choose the same structure
     python -m experiments.check synthesis_grand
 
 A cell is a table of one way, and `experiments.grand_judge` says what it teaches. A seed is that of private rows, of
@@ -46,6 +47,7 @@ from experiments.synthesis_cache import Columns, Notes
 from experiments.synthesis_mazes import Pooled
 from experiments.synthesis_returns import Cell
 from tacit.evaluation.structure import structure
+from tacit.methods.synthesis.structured import StructuredPlan
 from tacit_worlds.maze_evaluation import evaluate
 
 NAME, SEEDS, EPSILONS = "synthesis_grand", (21, 22, 23, 24, 25), (10.0, 1.0)
@@ -311,12 +313,30 @@ def plan(results: Store) -> str:
     return markdown(("cells", "CPU s each", "CPU hours"), [*lines, ["all that is measured", "", "", f"{total:.1f}"]])
 
 
+def repeats(domains: Sequence[str], seeds: Sequence[int] = (31, 32, 33)) -> str:
+    """How many choices of parents, of every column and guide, are the same on public mazes of other seeds."""
+    lines = []
+    for domain, epsilon in itertools.product(domains, EPSILONS):
+        here, chosen = DOMAINS[domain], dict[str, list[frozenset[Any]]]()
+        for seed in seeds:
+            words = {"unit": fits.unit(here), "worlds": here.worlds(seed), "provenance": here.provenance}
+            found = StructuredPlan.choose(here.spec, epsilon=epsilon, **words).structure
+            for i, parents in enumerate(found.parents):
+                chosen.setdefault(f"column {i}", []).append(frozenset((one.column, one.guide) for one in parents))
+            for guide in found.guides:
+                chosen.setdefault(f"guide {guide.column}", []).append(frozenset(axis[0] for axis in guide.axes))
+        same = sum(len(set(sets)) == 1 for sets in chosen.values())
+        lines.append([f"{domain}, epsilon {epsilon:g}", f"{same} of {len(chosen)}"])
+    return markdown(("the same parents on all seeds",), lines)
+
+
 def main(arguments: Sequence[str]) -> None:
     """Run what is missing, or print what there is or what it would cost."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="the first seed, short agents; under runs/quick/")
     parser.add_argument("--table", action="store_true")
     parser.add_argument("--plan", action="store_true")
+    parser.add_argument("--repeats", action="store_true", help="whether public mazes of other seeds choose alike")
     parser.add_argument("--domains", nargs="+", choices=list(DOMAINS), default=list(DOMAINS))
     parser.add_argument("--ways", nargs="+", choices=WAYS, default=WAYS)
     parser.add_argument("--seeds", nargs="+", type=int, choices=SEEDS, default=SEEDS)
@@ -324,6 +344,9 @@ def main(arguments: Sequence[str]) -> None:
     options = parser.parse_args(arguments)
     torch.set_num_threads(1)
     results, scale = store(quick=options.quick), fits.QUICK if options.quick else fits.FULL
+    if options.repeats:
+        print(repeats(options.domains))
+        return
     if options.table or options.plan:
         print(table(results) if options.table else plan(results))
         return
