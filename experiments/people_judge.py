@@ -112,8 +112,9 @@ def judge(table: Table, hospital: Linear, *, true: Table | None = None) -> dict[
     for steps in (1, 3) if people else (1,):
         own = lag(table, steps)
         values |= {f"r_{steps}": own, f"lag_{steps}": abs(own - lag(true, steps))}
-    if people:
-        values["visits"] = total_variation(*(np.bincount(one.owners) for one in (table, true)))  # type: ignore[arg-type]
+    if table.owners is not None:
+        assert true.owners is not None
+        values["visits"] = total_variation(np.bincount(table.owners), np.bincount(true.owners))
     return values
 
 

@@ -94,7 +94,8 @@ def test_measures_of_tables_that_are_written_down() -> None:
 def test_in_weighed_steps_every_patient_weighs_alike() -> None:
     table = written([0] * 2 + [1] * 10, [100] * 2 + [150] * 10, [0] * 12)
     many = Table.of({name: np.repeat(column, 100, axis=0) for name, column in table.columns.items()})
-    owners = np.repeat(table.owners[table.pairs], 100)  # type: ignore[index]
+    assert table.owners is not None
+    owners = np.repeat(table.owners[table.pairs], 100)
     steps = Table(many.now, many.following, many.pairs, many.columns, owners).weighed(0)
     assert len(steps.pairs) == 1_000
     assert (steps.now["pressure"] == 100).mean() == pytest.approx(0.5, abs=0.05)
