@@ -58,7 +58,8 @@ SEEDS: dict[tuple[Engine, int], int] = {("clear", 20): 3, ("clear", 83): 1, ("se
 
 def planned(engine: Engine) -> mobility.OneShotPlan:
     """The one-shot method, not yet calibrated."""
-    return mobility.OneShotPlan(noise="server" if engine == "clear" else "shared", days=DAYS)
+    noise: Literal["server", "shared"] = "server" if engine == "clear" else "shared"
+    return mobility.OneShotPlan(noise=noise, days=DAYS, weights=mobility.Weights())
 
 
 @functools.cache

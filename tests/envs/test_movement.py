@@ -26,7 +26,7 @@ from tacit.data.mobility.days import (
 from tacit.data.mobility.grids import RegularGrid, haversine_km
 from tacit.envs.movement import FixedPolicy, play, rollout
 from tacit.envs.movement_env import MovementEnv
-from tacit.envs.spaces import JumpLaw, RankLaw
+from tacit.envs.spaces import GravityLaw, JumpLaw, RankLaw
 from tacit.errors import DataError
 
 GRID = RegularGrid(39.0, 116.0, 40.0, 117.0, 0.01)
@@ -202,6 +202,28 @@ def test_jumps_stay_on_the_grid_or_do_not_happen() -> None:
     assert corner.max() < GRID.size
     away = JumpLaw(GRID, (1_000.0, 2_000.0), (1.0,))
     assert (away.explore(np.arange(5), np.random.default_rng(0)) == np.arange(5)).all()
+
+
+def test_gravity_takes_directions_in_proportion_to_what_is_there() -> None:
+    law = JumpLaw(GRID, (30.0, 30.0001), (1.0,))
+    east = GRID.centres(np.arange(GRID.size))[:, 1] > 116.5
+    here = np.full(25_000, MIDDLE)
+    found = GravityLaw(law, 1, np.where(east, 3.0, 1.0)).explore(here, np.random.default_rng(0))
+    km = haversine_km(GRID.centres(here), GRID.centres(found))
+    assert np.abs(km - 30).max() < 1, "the distance is the law's, up to half a cell"
+    assert east[found].mean() == pytest.approx(3.2 / 4.4, abs=0.015)  # half of the directions each; the mean is 2
+    nobody = GravityLaw(law, 1, np.zeros(GRID.size)).explore(here[:100], np.random.default_rng(0))
+    assert (nobody != MIDDLE).all(), "where nobody lives anywhere, the law of distances alone decides"
+
+
+def test_gravity_leaves_nobody_outside() -> None:
+    law = GravityLaw(JUMPS, 5, np.ones(GRID.coarse_grid(5).size))
+    corner = law.explore(np.zeros(500, dtype=int), np.random.default_rng(0))
+    assert corner.min() > 0
+    assert corner.max() < GRID.size
+    away = GravityLaw(JumpLaw(GRID, (1_000.0, 2_000.0), (1.0,)), 5, law.attraction)
+    assert (away.explore(np.arange(5), np.random.default_rng(0)) == np.arange(5)).all()
+    assert len(law.explore(np.zeros(0, dtype=int), np.random.default_rng(0))) == 0
 
 
 def test_jumps_as_json() -> None:

@@ -8,6 +8,7 @@ import json
 import math
 import tomllib
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from types import NoneType, UnionType
 from typing import Any, ClassVar, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
@@ -139,7 +140,10 @@ def _content(path: Path, name: str) -> dict[str, Any]:
 def _convert(hint: Any, value: Any) -> Any:
     """A value of TOML or JSON as one of an option's type; a ValueError where it is none."""
     if get_origin(hint) in (Union, UnionType):
-        (hint,) = (kind for kind in get_args(hint) if kind is not NoneType)
+        *others, hint = (kind for kind in get_args(hint) if kind is not NoneType)
+        for other in others:
+            with suppress(ValueError):
+                return _convert(other, value)
     kinds = get_args(hint)
     if get_origin(hint) is Literal and value in kinds:
         return value

@@ -1,4 +1,4 @@
-"""Where exploring leads: by rank among public places, or by a distance and a direction on a grid."""
+"""Where exploring leads: by rank among public places, or by a distance and a direction on a grid, or by gravity."""
 
 from __future__ import annotations
 
@@ -12,12 +12,17 @@ import numpy.typing as npt
 from tacit.data.mobility.grids import EARTH_KM, Grid, grid_from_json, grid_json_error
 from tacit.errors import DataError
 
-__all__ = ["JumpLaw", "RankLaw", "UnboundedSpace"]
+__all__ = ["GravityLaw", "JumpLaw", "RankLaw", "UnboundedSpace"]
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
 
 _TRIES = 20
+DIRECTIONS = 32
+"""Of which gravity takes one."""
+EVEN = 0.1
+"""Share of the mean attraction that every block has besides its own, so that what noise hides is still reached."""
+_AT_ONCE = 20_000
 
 
 @dataclass(frozen=True, eq=False)
@@ -117,20 +122,24 @@ class JumpLaw:
     def explore(self, cells: IntArray, rng: np.random.Generator) -> IntArray:
         """See `movement.Space`."""
         reached = np.array(cells, dtype=np.int64)
-        total, edges = np.cumsum(self.probabilities), np.array(self.edges)
         pending = np.arange(len(reached))
         for _ in range(_TRIES):
             if not len(pending):
                 break
-            bins = np.searchsorted(total, rng.random(len(pending)) * total[-1], side="right")
-            bins = np.minimum(bins, len(total) - 1)
-            km = edges[bins] * (edges[bins + 1] / edges[bins]) ** rng.random(len(pending))
+            km = self.distances(len(pending), rng)
             bearing = rng.random(len(pending)) * 2 * np.pi
             drawn = self.grid.cells(*_destinations(self.grid.centres(reached[pending]), km, bearing))
             accepted = (drawn >= 0) & (drawn != reached[pending])
             reached[pending[accepted]] = drawn[accepted]
             pending = pending[~accepted]
         return reached
+
+    def distances(self, n: int, rng: np.random.Generator) -> FloatArray:
+        """Kilometres [n] of the law."""
+        total, edges = np.cumsum(self.probabilities), np.array(self.edges)
+        bins = np.minimum(np.searchsorted(total, rng.random(n) * total[-1], side="right"), len(total) - 1)
+        kilometres: FloatArray = edges[bins] * (edges[bins + 1] / edges[bins]) ** rng.random(n)
+        return kilometres
 
     def to_json(self) -> dict[str, Any]:
         """JSON values for `from_json`."""
@@ -150,6 +159,46 @@ class JumpLaw:
         if not whole or set(fields) != {"kind", "grid", "edges", "probabilities"} or fields["kind"] != "jumps":
             raise grid_json_error("law of jumps", "JumpLaw.from_json", "kind (jumps), grid, edges and probabilities")
         return cls(grid_from_json(fields["grid"]), tuple(fields["edges"]), tuple(fields["probabilities"]))
+
+
+@dataclass(frozen=True, eq=False)
+class GravityLaw:
+    """A distance of a law, and of 32 even directions one in proportion to how many live where it ends.
+
+    The attraction of a cell is that of its block and a tenth of the mean one. Where no direction ends in another cell
+    of the grid, `jumps` alone decides. It is the gravity model of trips (Zipf 1946, doi:10.2307/2087063), with
+    distances that are measured in place of a power of them.
+
+    Args:
+        jumps: the law of distances.
+        factor: blocks are the cells of `grid.coarse(factor)`.
+        attraction: of each block [G], >= 0: the released shares of homes, say.
+    """
+
+    jumps: JumpLaw
+    factor: int
+    attraction: FloatArray
+
+    def explore(self, cells: IntArray, rng: np.random.Generator) -> IntArray:
+        """See `movement.Space`."""
+        parts = [cells[at : at + _AT_ONCE] for at in range(0, len(cells), _AT_ONCE)]
+        return np.concatenate([np.zeros(0, np.int64), *(self._explore(part, rng) for part in parts)])
+
+    def _explore(self, cells: IntArray, rng: np.random.Generator) -> IntArray:
+        grid, n = self.jumps.grid, len(cells)
+        km, here = (np.repeat(values, DIRECTIONS) for values in (self.jumps.distances(n, rng), cells))
+        # evenly spaced from a random first one: fewer accidents than as many independent directions have
+        bearing = 2 * np.pi * (rng.random((n, 1)) + np.arange(DIRECTIONS) / DIRECTIONS).ravel()
+        ends = np.asarray(grid.cells(*_destinations(grid.centres(here), km, bearing)), np.int64)
+        weights = np.zeros(len(ends))
+        moves = (ends >= 0) & (ends != here)
+        weights[moves] = (self.attraction + EVEN * self.attraction.mean())[grid.coarsen(ends[moves], self.factor)]
+        total = np.cumsum(weights.reshape(n, DIRECTIONS), axis=1)
+        taken = (total <= rng.random((n, 1)) * total[:, -1:]).sum(axis=1)
+        lost = total[:, -1] <= 0
+        reached = ends.reshape(n, DIRECTIONS)[np.arange(n), np.minimum(taken, DIRECTIONS - 1)]
+        reached[lost] = self.jumps.explore(cells[lost], rng)
+        return reached
 
 
 def _unit_vectors(points: FloatArray) -> FloatArray:

@@ -117,7 +117,13 @@ def imitate(
     promise = {"unit": curator.unit, "epsilon": epsilon, "delta": curator.delta(delta)}
     fields = {"critics": critics, "noise": noise, "homes": homes, "days": days or movement.days_each, **settings}
     plan = _plan(method, promise, fields)
-    _require_grid(plan, movement.grid)
+    if movement.choose is not None:
+        curator = dataclasses.replace(curator, source=movement.choose(lambda grid: _readable(plan, grid)))
+        movement = curator.source.movement
+        assert movement is not None
+    grid = movement.grid
+    assert grid is not None
+    _require_grid(plan, grid)
 
     if out is not None:
         require_free(out, resume=resume)
@@ -129,13 +135,14 @@ def imitate(
     def carry_out(options: Mapping[str, Any]) -> Release[Generator]:
         if nonprivate_diagnostics and out is None:
             raise no_effect_error("--nonprivate-diagnostics", "it with --out, in whose private/ they are kept")
-        job = _Imitation(curator, plan, movement.grid, account, method, seed, resume, nonprivate_diagnostics, track)
+        job = _Imitation(curator, plan, grid, account, method, seed, resume, nonprivate_diagnostics, track)
         return job.carry_out(out, options)
 
     name = curator.unit.name
     public = f"what most {name}s have in common, and the rules by which records became days"
     promised = f"Protected: everything of one {name}. Not protected: {public}."
-    more = (f"Public grid: {movement.grid.size:,} cells.", promised)
+    maps = (one.to_sentence() for one in advice(plan, grid))
+    more = (f"Public grid: {grid.size:,} cells.", *(f"{one[:1].upper()}{one[1:]}" for one in maps), promised)
     return Request(plan, carry_out, (*more, f"The people {SIMULATED}") if source.simulated else more)
 
 
@@ -351,6 +358,11 @@ def advice(plan: Plan, grid: Grid) -> tuple[MapAdvice, ...]:
     if HomeSums.for_people(grid, plan.unit.size, noise).farther is not None:
         noise *= math.sqrt(2)
     return map_advice(noise, grid.size)
+
+
+def _readable(plan: Plan, grid: Grid) -> bool:
+    visits = advice(plan, grid)[:1]  # none where no homes are released
+    return bool(visits) and visits[0].usable
 
 
 def rhythm_noise(plan: Plan) -> float:

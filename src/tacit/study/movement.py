@@ -21,6 +21,7 @@ from tacit.units import UnitKey
 if TYPE_CHECKING:
     from tacit.data.mobility.days import Days
     from tacit.data.mobility.grids import Grid, RegularGrid
+    from tacit.study.records import Source
 
 Kind = Literal["city", "points", "plt", "gpx", "cells"]
 """Where the days come from."""
@@ -68,17 +69,19 @@ class Movement:
     """What a study knows of records of days before it reads them.
 
     Args:
-        grid: the public grid.
+        grid: the public grid; None where the imitation chooses it (--cell auto).
         days: reads or simulates them; None of real people, whose days a vault alone reads.
         zone: time zone whose midnights cut the days, if somebody said it.
         people, each: how many there are, and days of each of them, where they are made up.
+        choose: the records on the finest grid that passes a public test, where there is none yet.
     """
 
-    grid: Grid
+    grid: Grid | None
     days: Callable[[], Days] | None
     zone: str | None = None
     people: int | None = None
     days_each: int | None = None
+    choose: Callable[[Callable[[Grid], bool]], Source] | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -95,7 +98,8 @@ class Whereabouts:
         days: days of each person of a city.
         seed: of the simulated people.
         box: public region, SOUTH WEST NORTH EAST in degrees, that is cut into cells.
-        cell: side of a cell in metres.
+        cell: side of a cell in metres; auto takes the smallest of which single ones can be read on a map, by the public
+            noise of the imitation.
         degrees: side of a cell in degrees, in place of --cell.
         grid: JSON file of a public grid (`to_json` of a RegularGrid or H3Grid), in place of --box and --cell.
         zone: time zone of the region ("Asia/Shanghai"), whose midnights cut the days.
@@ -125,7 +129,7 @@ class Whereabouts:
     days: int | None = None
     seed: int = 0
     box: tuple[float, float, float, float] | None = None
-    cell: float | None = None
+    cell: float | Literal["auto"] | None = None
     degrees: float | None = None
     grid: Path | None = None
     zone: str | None = None
@@ -164,6 +168,8 @@ class Whereabouts:
         if self.city is not None and population is not None and population < self.city:
             what = f"there are {self.city:,} people in a population of {population:,}"
             raise option_error(what, f"a --population of at least {self.city:,}", "leave --population out")
+        if self.cell == "auto":
+            return Movement(None, None, self.zone)
         grid, days_each = self._make_grid(), (self.days or CITY_DAYS) if kind == "city" else None
         return Movement(grid, partial(self._read_days, kind, grid, unit), self.zone, self.city, days_each)
 
@@ -241,6 +247,7 @@ class Whereabouts:
         if self.grid is not None:
             return read_grid(self.grid)
         assert self.box is not None
+        assert self.cell != "auto"
         return square_grid(self.box, metres=self.cell, degrees=self.degrees)
 
     def _read_days(self, kind: Kind, grid: Grid, unit: str) -> Days:
@@ -350,6 +357,33 @@ def square_grid(
     first = south + step / 2, west + width / 2
     last = min(first[0] + (rows - 1) * step, 90.0), min(first[1] + (columns - 1) * width, 180.0)
     return RegularGrid(min(first[0], last[0]), min(first[1], last[1]), *last, step, width)
+
+
+def readable_side(box: tuple[float, float, float, float], readable: Callable[[Grid], bool]) -> float:
+    """The smallest of some round sides in metres whose grid of the box passes a test.
+
+    Args:
+        box: south, west, north, east in degrees.
+        readable: the test, of public figures alone.
+
+    Raises:
+        DataError: the box is empty or not on the earth, or no grid of two cells passes.
+    """
+    for metres in (round(start * 10.0**power) for power in range(1, 7) for start in (1, 1.5, 2, 3, 5, 7)):
+        try:
+            if readable(square_grid(box, metres=metres)):
+                return float(metres)
+        except DataError as error:
+            if metres == LEAST_METRES:
+                raise
+            raise _unreadable_error() from error
+    raise _unreadable_error()
+
+
+def _unreadable_error() -> DataError:
+    what, expected = "no map can be read, not one of two cells", "people and epsilon enough for two cells"
+    remedy = "give a side, such as --cell 1000, and read no single cell; or promise less"
+    return DataError(what, where="--cell auto", expected=expected, remedy=remedy)
 
 
 @contextmanager

@@ -16,6 +16,7 @@ from tacit.study.narration import Narrator
 from tacit.units import UnitKey
 
 if TYPE_CHECKING:
+    from tacit.data.mobility.grids import Grid
     from tacit.data.sources import sorting, tables
     from tacit.data.spec import PublicSpec
     from tacit.data.store import UnitKind
@@ -134,7 +135,7 @@ def resolve_source(
     if MOVEMENT_WORDS & reading.keys():
         files = [records] if isinstance(records, str | os.PathLike) else records or ()
         people = Whereabouts(source=tuple(map(Path, files)), **reading)
-        return _movement_source(people, people.movement(unit, population, ledger), unit, ledger)
+        return _movement_source(people, people.movement(unit, population, ledger), unit, population, ledger)
     path = Path(records) if isinstance(records, str | os.PathLike) else None
     if isinstance(records, Trajectories):
         path = source_folder(records)  # whose ledger lies beside the folder
@@ -256,10 +257,25 @@ def _table(
     return Source(name, bounds, unit, simulated, path, _open_once(read, place), kind=kind, **more)
 
 
-def _movement_source(whereabouts: Whereabouts, movement: Movement, unit: str, ledger: Path | None) -> Source:
+def _movement_source(
+    whereabouts: Whereabouts, movement: Movement, unit: str, population: int | None, ledger: Path | None
+) -> Source:
     from tacit.data.mobility.days import spec_of
     from tacit.study.account import ledger_beside
+    from tacit.study.movement import readable_side
 
+    name = ", ".join(map(str, whereabouts.source))
+    if movement.grid is None:
+        box = whereabouts.box
+        assert box is not None
+
+        def choose(readable: Callable[[Grid], bool]) -> Source:
+            placed = replace(whereabouts, cell=readable_side(box, readable))
+            return _movement_source(placed, placed.movement(unit, population, ledger), unit, population, ledger)
+
+        known: dict[str, Any] = {"settings": asdict(whereabouts), "movement": replace(movement, choose=choose)}
+        (place, *more), closed = whereabouts.source, partial(_refuse_records, name)
+        return Source(name, None, unit, whereabouts.simulated, place, closed, tuple(more), **known)
     simulated, spec, days = whereabouts.city is not None or whereabouts.simulated, spec_of(movement.grid), movement.days
     assert days is not None
     days = cache(days) if simulated else days
@@ -271,7 +287,7 @@ def _movement_source(whereabouts: Whereabouts, movement: Movement, unit: str, le
     if whereabouts.city is not None:
         name = f"a city of {whereabouts.city:,} people"
         return Source(name, spec, unit, simulated, None, read, settings=asdict(whereabouts), movement=movement)
-    (place, *more), name = whereabouts.source, ", ".join(map(str, whereabouts.source))
+    place, *more = whereabouts.source
     opened = _open_once(read, ledger or ledger_beside(place))
     return Source(name, spec, unit, simulated, place, opened, tuple(more), asdict(whereabouts), movement)
 

@@ -96,6 +96,27 @@ def test_the_k_rule_is_about_the_noise_alone() -> None:
     assert calibrated(dataclasses.replace(SIX_DAYS, layout=own)).layout == own
 
 
+@pytest.mark.parametrize(
+    ("people", "exploring", "weights"),
+    [
+        (83, "even", Weights(stay=0.2, day=0.2)),
+        (499, "even", Weights(stay=0.2, day=0.2)),
+        (500, "gravity", Weights(stay=0.2, day=0.2)),
+        (4_999, "gravity", Weights(stay=0.2, day=0.2)),
+        (5_000, "gravity", Weights(stay=0.5, day=0.02)),
+    ],
+)
+def test_the_rules_of_people(people: int, exploring: str, weights: Weights) -> None:
+    unit = dataclasses.replace(UNIT, population=people)
+    for epsilon in (0.5, 8.0):
+        plan = OneShotPlan().calibrate(unit=unit, epsilon=epsilon, delta=DELTA)
+        assert (plan.exploring, plan.weights) == (exploring, weights)
+    nowhere = OneShotPlan(shares=Shares(starts=0.0)).calibrate(unit=unit, epsilon=2.0, delta=DELTA)
+    assert nowhere.exploring == "even"
+    own = OneShotPlan(exploring="gravity", weights=Weights(day=0.1)).calibrate(unit=unit, epsilon=2.0, delta=DELTA)
+    assert (own.exploring, own.weights) == ("gravity", Weights(day=0.1))
+
+
 def test_local_noise_bears_fewer_states() -> None:
     device = calibrated(dataclasses.replace(SIX_DAYS, noise="device"))
     server = calibrated()
@@ -183,6 +204,9 @@ def test_broken_uses_say_what_is_wrong(tmp_path: Path) -> None:
         mobility.fit(calibrated(), vault(tmp_path, seed=1), grid=CITY.grid.coarse_grid(2))
     for fields in ({"days": 0}, {"noise": "all"}, {"floor": 3}, {"weights": Weights(day=0.0)}):
         with pytest.raises(PlanError, match=next(iter(fields))):
+            OneShotPlan(**fields)  # type: ignore[arg-type]
+    for fields in ({"exploring": "far"}, {"exploring": "gravity", "shares": Shares(starts=0.0)}):
+        with pytest.raises(PlanError, match="exploring"):
             OneShotPlan(**fields)  # type: ignore[arg-type]
     for shares in ((0.6, 0.4), (-0.1, 0.1), (0.3, 0.0)):
         with pytest.raises(PlanError, match="shares"):

@@ -50,12 +50,13 @@ def test_the_policy_decides_what_days_look_like() -> None:
 
 
 def test_a_file_holds_all_of_it(tmp_path: Path) -> None:
-    made, path = simulator(invalid="stay"), tmp_path / "city.json"
+    made, path = simulator(invalid="stay", gravity=True), tmp_path / "city.json"
     made.save(path)
     found = Simulator.load(path)
     np.testing.assert_array_equal(found.generate(30, seed=1).cells, made.generate(30, seed=1).cells)
-    assert found.invalid == "stay"
-    assert set(json.loads(path.read_text())) == {"format", "version", "grid", "policy", "starts", "space", "invalid"}
+    assert (found.invalid, found.gravity) == ("stay", True)
+    parts = {"grid", "policy", "starts", "space", "invalid", "gravity"}
+    assert set(json.loads(path.read_text())) == {"format", "version"} | parts
 
 
 def test_broken_files_are_refused(tmp_path: Path) -> None:

@@ -8,8 +8,10 @@ Input: people's days behind a vault; a calibrated plan (layout, weights, matchin
 4. table <- y's histogram, with public masses of time, shrunk by the known noise          (moves.py)
 5. for a few rounds: play days of the policy (table + latent day type), m <- the vector they would have released;
           critic C^-1 (y / w - m), the policy takes a Gauss-Newton step for it           (matching.py)
+6. simulator <- policy, homes and distances; of 32 directions one is taken in proportion to the homes in it, where
+          there are people enough                                                        (envs/spaces.py)
 
-Steps 4 and 5 touch no record. The three sums together are one Gaussian mechanism of the plan's noise multiplier.
+Steps 4 to 6 touch no record. The three sums together are one Gaussian mechanism of the plan's noise multiplier.
 Proof page: `proofs/noisy_sum.md`.
 """
 
@@ -73,6 +75,7 @@ def fit_replicates(plan: OneShotPlan, vault: Vault, *, grid: Grid, seed: int = 0
 def build_contributions(plan: OneShotPlan, grid: Grid) -> dict[str, Contribution]:
     """What each person adds to each part of a calibrated plan: what `fit` sends to the devices."""
     assert plan.layout is not None
+    assert plan.weights is not None
     moves = MoveContribution(MoveHistograms(plan.layout, plan.weights))
     contributions: dict[str, Any] = {MOVES_PART: moves, JUMPS: JumpSums.from_grid(grid)}
     if plan.shares.starts:
@@ -87,6 +90,7 @@ def _fit_all(plan: OneShotPlan, vault: Vault | FederatedVault, run: Run, grid: G
     sums = build_contributions(plan, grid)
     released: dict[str, FloatArray] = {name: vault.noisy_sum(run, name, work) for name, work in sums.items()}
     assert plan.layout is not None
+    assert plan.weights is not None
     jumps, simulators = JumpSums.from_grid(grid), []
     starts = [StartDistribution.uniform(grid, box=plan.box)] * len(vault.ledgers)
     if STARTS in released:
@@ -96,5 +100,6 @@ def _fit_all(plan: OneShotPlan, vault: Vault | FederatedVault, run: Run, grid: G
     for k, mean in enumerate(released[MOVES_PART]):
         noise = plan.noise_std(MOVES_PART)
         policy = match(mean, noise, plan.layout, plan.weights, plan.matching, seed=seed + k)
-        simulators.append(Simulator(grid, policy, starts[k], jumps.read(released[JUMPS][k], plan.noise_std(JUMPS))))
+        law = jumps.read(released[JUMPS][k], plan.noise_std(JUMPS))
+        simulators.append(Simulator(grid, policy, starts[k], law, gravity=plan.exploring == "gravity"))
     return simulators

@@ -103,6 +103,11 @@ LAYOUTS = (*(StateLayout(times=n) for n in (1, 4, 8)), StateLayout(times=24, cou
 STATES, STATES_CORRECTED = 1.5, 0.25
 """The K rule: most buckets over the signal-to-noise ratio of the release, which is clip over the noise of the mean; the
 second for layouts of more than `matching.FINE` buckets, whose table is corrected along coarse groups alone."""
+Exploring = Literal["even", "gravity"]
+GRAVITY_PEOPLE = 500
+"""From so many people on exploring prefers where people live; fewer do not say where that is."""
+DETAIL_PEOPLE = 5_000
+"""From so many people on the norm goes to single moves, fewer need whole days to say more of it."""
 _CLIPS = {MOVES_PART: moves.CLIP, STARTS: places.CLIP, JUMPS: places.CLIP}
 
 
@@ -138,12 +143,16 @@ class OneShotPlan(plans.PrivatePlan):
     layout: StateLayout | None = None
     """public buckets of states; None takes the largest of `LAYOUTS` that the noise bears (`largest_layout`), when the
     plan is calibrated or priced."""
-    weights: Weights = field(default_factory=Weights)
-    """scales of the released coordinates."""
+    weights: Weights | None = None
+    """scales of the released coordinates; None takes `weights_for` the number of people, when the plan is calibrated or
+    priced."""
     matching: Matching = field(default_factory=Matching)
     """how the simulator is fitted to the release."""
     shares: Shares = field(default_factory=Shares)
     """of the budget."""
+    exploring: Exploring | None = None
+    """in all directions alike ("even") or by gravity (`envs.spaces.GravityLaw`); None is by gravity from
+    `GRAVITY_PEOPLE` people on, where homes are released. It costs nothing."""
     days: int = 100
     """most days of one person that are read, the first ones."""
     box: Box | None = None
@@ -163,17 +172,24 @@ class OneShotPlan(plans.PrivatePlan):
         require_valid("noise", self.noise, self.noise in get_args(WhoAdds), " or ".join(get_args(WhoAdds)))
         valid = self.floor is None or self.noise == "shared"
         require_valid("floor", self.floor, valid, "None unless the noise is shared")
-        valid = self.weights.day > 0
-        require_valid("weights.day", self.weights.day, valid, "> 0: whole days are what matching learns from")
+        if self.weights is not None:
+            valid = self.weights.day > 0
+            require_valid("weights.day", self.weights.day, valid, "> 0: whole days are what matching learns from")
+        known = get_args(Exploring) if self.shares.starts else ("even",)
+        valid = self.exploring in (None, *known)
+        require_valid("exploring", self.exploring, valid, " or ".join(known) + ", gravity only with homes")
         self.parts()
 
     @classmethod
     def for_people(cls, people: int, epsilon: float, *, delta: float = 1e-5, **fields: Any) -> OneShotPlan:
-        """The plan, not yet calibrated, whose layout suits so many people at this epsilon under add_or_remove."""
+        """The plan, not yet calibrated, as the public rules have it for so many people at this epsilon under
+        add_or_remove."""
         plan, unit = cls(**fields), Unit("person", "add_or_remove", people)
         if math.isinf(epsilon):
-            return replace(plan, layout=largest_layout(math.inf))
-        return replace(plan, layout=plan.calibrate(unit=unit, epsilon=epsilon, delta=delta).layout)
+            ruled = replace(plan, noise_multiplier=0.0).account(unit=unit, delta=delta)
+        else:
+            ruled = plan.calibrate(unit=unit, epsilon=epsilon, delta=delta)
+        return replace(plan, layout=ruled.layout, weights=ruled.weights, exploring=ruled.exploring)
 
     def parts(self) -> tuple[PoissonSum | DeviceSum, ...]:
         """The sums that are released, each once and over everybody: together one Gaussian."""
@@ -208,11 +224,11 @@ class OneShotPlan(plans.PrivatePlan):
 
     def calibrate(self, *, unit: Unit, epsilon: float, delta: float) -> OneShotPlan:
         """The plan with the least noise that keeps (epsilon, delta) for this unit (`privacy.vault.plan.calibrate`)."""
-        return plans.calibrate(self, unit=unit, epsilon=epsilon, delta=delta)._with_layout()
+        return plans.calibrate(self, unit=unit, epsilon=epsilon, delta=delta)._with_rules()
 
     def account(self, *, unit: Unit, delta: float) -> OneShotPlan:
         """The plan at the noise multiplier it has, with the epsilon that this honestly costs (infinite without)."""
-        return plans.account(self, unit=unit, delta=delta)._with_layout()
+        return plans.account(self, unit=unit, delta=delta)._with_rules()
 
     def label(self) -> Label:
         """The clauses of the certificate of a calibrated or priced plan."""
@@ -232,11 +248,20 @@ class OneShotPlan(plans.PrivatePlan):
             cautions=few_people_clause(unit, self.noise_multiplier, self.noise, self.floor),
         )
 
-    def _with_layout(self) -> OneShotPlan:
-        if self.layout is not None:
-            return self
-        noise = self.noise_std(MOVES_PART)
-        return replace(self, layout=largest_layout(moves.CLIP / noise if noise else math.inf))
+    def _with_rules(self) -> OneShotPlan:
+        noise, people = self.noise_std(MOVES_PART), self.unit.size
+        by_gravity = people >= GRAVITY_PEOPLE and self.shares.starts > 0
+        return replace(
+            self,
+            layout=self.layout or largest_layout(moves.CLIP / noise if noise else math.inf),
+            weights=self.weights or weights_for(people),
+            exploring=self.exploring or ("gravity" if by_gravity else "even"),
+        )
+
+
+def weights_for(people: int) -> Weights:
+    """The scales for a public number of people."""
+    return Weights(stay=0.5, day=0.02) if people >= DETAIL_PEOPLE else Weights()
 
 
 def largest_layout(signal: float) -> StateLayout:

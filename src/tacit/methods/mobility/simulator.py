@@ -16,7 +16,7 @@ from tacit import plain_files
 from tacit.data.mobility.days import SLOTS, Days
 from tacit.data.mobility.grids import Grid, grid_from_json, grid_json_error
 from tacit.envs import movement
-from tacit.envs.spaces import JumpLaw
+from tacit.envs.spaces import GravityLaw, JumpLaw
 from tacit.errors import DataError, PlanError
 from tacit.methods.mobility.places import StartDistribution
 from tacit.serialization import from_json, to_json
@@ -146,9 +146,10 @@ class Simulator:
         starts: where days begin.
         space: where exploring leads.
         invalid: what an impossible action is (`movement.play`).
+        gravity: whether exploring prefers directions in which days begin (`envs.spaces.GravityLaw`).
 
     Raises:
-        DataError: `invalid` is unknown.
+        DataError: `invalid` or `gravity` is unknown, or where days begin is not known by blocks.
     """
 
     grid: Grid
@@ -156,10 +157,14 @@ class Simulator:
     starts: movement.StartSampler
     space: movement.Space
     invalid: movement.Invalid = "mask"
+    gravity: bool = False
 
     def __post_init__(self) -> None:
         if self.invalid not in get_args(movement.Invalid):
             raise _format_error("the meaning of impossible actions is unknown", "Simulator")
+        by_blocks = isinstance(self.starts, StartDistribution) and isinstance(self.space, JumpLaw)
+        if self.gravity is not False and not (self.gravity is True and by_blocks):
+            raise _format_error("exploring by gravity needs released homes and distances", "Simulator")
 
     def generate(self, days: int, *, seed: int = 0) -> Days:
         """Days of invented people, one day each; the same seed gives the same days.
@@ -176,7 +181,12 @@ class Simulator:
             raise DataError(f"days is {days!r}", where="Simulator.generate", expected=expected, remedy=remedy)
         rng = np.random.default_rng([seed, 1])
         starts = self.starts.draw(days, rng)
-        cells = movement.play(self.policy, self.space, starts, rng, invalid=self.invalid)
+        space = self.space
+        if self.gravity:
+            assert isinstance(self.starts, StartDistribution)
+            assert isinstance(space, JumpLaw)
+            space = GravityLaw(space, self.starts.factor, self.starts.probabilities)
+        cells = movement.play(self.policy, space, starts, rng, invalid=self.invalid)
         return Days(cells, np.arange(days), self.grid)
 
     def to_json(self) -> dict[str, Any]:
@@ -193,7 +203,11 @@ class Simulator:
                 expected, remedy = f"a {kind.__name__}, as private releases have it", "generate days and keep these"
                 raise DataError(what, where="Simulator.to_json", expected=expected, remedy=remedy)
         values = {"format": FORMAT, "version": VERSION, "grid": self.grid.to_json()}
-        return values | {name: part.to_json() for name, part in parts.items()} | {"invalid": self.invalid}
+        return (
+            values
+            | {name: part.to_json() for name, part in parts.items()}
+            | {"invalid": self.invalid, "gravity": self.gravity}
+        )
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> Simulator:
@@ -207,7 +221,7 @@ class Simulator:
         try:
             grid, invalid = grid_from_json(values["grid"]), values["invalid"]
             policy, starts = TablePolicy.from_json(values["policy"]), StartDistribution.from_json(values["starts"])
-            return cls(grid, policy, starts, JumpLaw.from_json(values["space"]), invalid)
+            return cls(grid, policy, starts, JumpLaw.from_json(values["space"]), invalid, values["gravity"])
         except (KeyError, TypeError) as error:
             raise _format_error("a field is missing", "Simulator.from_json") from error
 
