@@ -253,6 +253,27 @@ def test_a_table_has_floors_and_intervals_around_its_values():
     assert again == found
 
 
+@pytest.mark.parametrize("metrics", ["reference", "sequence", "robust"])
+def test_people_count_once_however_many_days_they_have(metrics):
+    days, simulated = wander(3, days=12, people=1), wander(4)
+    person = np.array([0] * 1 + [1] * 2 + [2] * 3 + [3] * 6)
+    one_each = np.repeat(np.arange(12), (6 / np.array([1, 2, 3, 6]))[person].astype(int))  # six days of everybody
+    real, level = Days(days.cells, person, GRID), Days(days.cells[one_each], person[one_each], GRID)
+    expected = divergences.divergences(level, simulated, metrics=metrics)
+    assert divergences.divergences(real, simulated, metrics=metrics, weigh="people") == pytest.approx(expected)
+    assert divergences.divergences(level, simulated, metrics=metrics, weigh="people") == pytest.approx(expected)
+    assert divergences.divergences(real, simulated, metrics=metrics) != pytest.approx(expected)
+    halves = {"metrics": metrics, "weigh": "people", "floors": 5, "bootstrap": 3, "seed": 1}
+    found, wanted = (divergences.divergence_table(one, {"s": simulated}, **halves).rows for one in (real, level))
+    for row, other in zip(found, wanted, strict=True):
+        assert {n: e.value for n, e in row.values.items()} == pytest.approx(
+            {n: e.value for n, e in other.values.items()}
+        )
+        assert {n: e.high for n, e in row.values.items()} == pytest.approx({n: e.high for n, e in other.values.items()})
+    with pytest.raises(DataError, match="do not count alike; expected days or people"):
+        divergences.divergences(real, simulated, metrics=metrics, weigh="homes")
+
+
 def test_people_are_drawn_with_all_their_days():
     cells = np.zeros((40, 48), np.int64)
     cells[20:, 24:] = 1  # the second half of the days leaves home

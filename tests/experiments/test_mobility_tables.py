@@ -25,14 +25,14 @@ SETS = (("sequence", SEQUENCE), ("reference", REFERENCE), ("robust", ROBUST))
 
 @pytest.fixture
 def invented(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Store:
-    """Every measure of a row is its rank in the list of rows plus a thousandth of the seed."""
+    """Every measure of a row is its rank in the list of rows plus a thousandth of the seed's last two digits."""
     store = Store(tmp_path / "a.json", lambda key: {"key": key}, hyperparameters="none")
     monkeypatch.setattr(mobility_frontier, "store", lambda: store)
     monkeypatch.setattr(store, "_changing", _nothing)
     for job in mobility_frontier.jobs():
         base = 0.001 * (1 + list(mobility_tables.WORDS).index(job.row))
         for seed, name in zip(job.seeds, job.keys, strict=True):
-            values = {metrics: dict.fromkeys(names, base + 0.0001 * seed) for metrics, names in SETS}
+            values = {metrics: dict.fromkeys(names, base + 0.0001 * (seed % 100)) for metrics, names in SETS}
             store.rows[name] = {"values": values, "configuration": None}
     for people in mobility_frontier.PEOPLE:
         halves = {metrics: dict.fromkeys(names, 0.5) for metrics, names in SETS}

@@ -74,6 +74,30 @@ def test_files_become_days_by_public_words_and_their_ledger_lies_beside_them(day
         tacit.Study(path, box=BOX, degrees=0.01, zone="UTC", **WORDS)
 
 
+def test_the_cells_of_a_readable_map_follow_from_public_figures_alone(days: Days, tmp_path: Path) -> None:
+    path = tmp_path / "cells.npz"
+    words: dict[str, Any] = {**WORDS, "population": 10_000, "box": BOX, "cell": "auto"}
+    sizes = []
+    for epsilon in (0.5, 1.0, 2.0):  # there is no such file yet
+        request = imitate.imitate(tacit.Study(path, **words).curator, epsilon=epsilon)
+        grid, maps, pairs = request.more[:3]
+        sizes.append(int(grid.split()[2].replace(",", "")))
+        assert maps.startswith(f"Visits by half-hour ({sizes[-1]:,} cells)")
+        assert maps.endswith("it can be read.")
+        assert "A map of at most" in pairs
+        most = 0.5 / request.plan.noise_std("starts")  # the noise is half of what a mean cell holds
+        assert sizes[-1] <= most < {0.5: 21 * 21, 1.0: 31 * 32, 2.0: 45 * 44}[epsilon], "cells of the next smaller side"
+    assert sizes == [16 * 16, 21 * 21, 31 * 32]  # 31 x 31 km in cells of 2, 1.5 and 1 km
+    seen, index = np.unique(days.cells, return_inverse=True)
+    np.savez(path, days=index.reshape(days.cells.shape), rider=days.person, cell_latlon=days.grid.centres(seen))
+    chosen = tacit.Study(path, **words).imitate(epsilon=2.0, method="epr")
+    assert chosen.value.grid.size == 31 * 32
+    with pytest.raises(DataError, match=r"cell= auto: no map can be read, not one of two cells"):
+        tacit.Study(path, **{**words, "population": 60}).plan("imitate", epsilon=0.01)
+    with pytest.raises(DataError, match="there are no records"):
+        tacit.Study(path, **words).curator.source.open()
+
+
 def test_a_city_has_no_budget_that_outlives_it(tmp_path: Path) -> None:
     study = tacit.Study(None, city=PEOPLE, days=2, **WORDS)
     for _ in range(2):

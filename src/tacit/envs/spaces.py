@@ -196,7 +196,7 @@ class GravityLaw:
         total = np.cumsum(weights.reshape(n, DIRECTIONS), axis=1)
         taken = (total <= rng.random((n, 1)) * total[:, -1:]).sum(axis=1)
         lost = total[:, -1] <= 0
-        reached = ends.reshape(n, DIRECTIONS)[np.arange(n), np.minimum(taken, DIRECTIONS - 1)]
+        reached: IntArray = ends.reshape(n, DIRECTIONS)[np.arange(n), np.minimum(taken, DIRECTIONS - 1)]
         reached[lost] = self.jumps.explore(cells[lost], rng)
         return reached
 

@@ -42,6 +42,7 @@ __all__ = [
     "MeasureSummary",
     "MetricSet",
     "Verdict",
+    "Weigh",
     "compare_measures",
     "divergence_table",
     "divergences",
@@ -52,6 +53,8 @@ __all__ = [
 ]
 
 MetricSet = Literal["reference", "sequence", "robust"]
+Weigh = Literal["days", "people"]
+"""What of the real days counts alike: every day, or every person, however many days each has."""
 SETS: Mapping[str, tuple[Measure, ...]] = {"reference": REFERENCE, "sequence": SEQUENCE, "robust": ROBUST}
 
 SEQ = "SEQ"
@@ -111,18 +114,21 @@ def robust_divergences(real: Days | DaysView, synthetic: Days) -> dict[str, floa
     return divergences(real, synthetic, metrics="robust")
 
 
-def divergences(real: Days | DaysView, synthetic: Days, *, metrics: MetricSet) -> dict[str, float]:
+def divergences(
+    real: Days | DaysView, synthetic: Days, *, metrics: MetricSet, weigh: Weigh = "days"
+) -> dict[str, float]:
     """Every measure of a set, by name, in nats; 0 is equality.
 
     Args:
         real: the days to compare with; as a `DaysView`, what is counted of them is counted once for many calls.
         synthetic: the others, on the same grid; the numbers of days may differ.
         metrics: the set.
+        weigh: what of the real days counts alike. A release adds up over people, who weigh alike in it.
 
     Raises:
         DataError: a side holds no day, the grids differ, or there is no such set.
     """
-    scored = divergence_table(real, {"synthetic": synthetic}, metrics=metrics).rows[0]
+    scored = divergence_table(real, {"synthetic": synthetic}, metrics=metrics, weigh=weigh).rows[0]
     return {name: value.value for name, value in scored.values.items()}
 
 
@@ -131,6 +137,7 @@ def divergence_table(
     rows: Mapping[str, Days],
     *,
     metrics: MetricSet,
+    weigh: Weigh = "days",
     floors: int = 0,
     bootstrap: int = 0,
     confidence: float = 0.95,
@@ -142,6 +149,7 @@ def divergence_table(
         real: the days to compare with, see `divergences`.
         rows: tables of days on the same grid, by name.
         metrics: the set.
+        weigh: see `divergences`; also of floors and intervals.
         floors: how many random splits of the real people into disjoint halves the floor is the mean of; 0 is no floor.
             Halves hold half of the people, so that the floor is somewhat high.
         bootstrap: how often the real people, with all their days, are drawn again with replacement; 0 is no interval.
@@ -157,6 +165,8 @@ def divergence_table(
     """
     if metrics not in SETS:
         raise _data_error(f"no set of measures {metrics!r}", " or ".join(get_args(MetricSet)), "choose one of these")
+    if weigh not in get_args(Weigh):
+        raise _data_error(f"{weigh!r} do not count alike", " or ".join(get_args(Weigh)), "choose one of these")
     measures = SETS[metrics]
     real_view = real if isinstance(real, DaysView) else DaysView(real)
     if any(days.grid != real_view.days.grid for days in rows.values()):
@@ -171,7 +181,9 @@ def divergence_table(
         expected = "at least two for a floor or an interval"
         raise _data_error("fewer than two people", expected, "leave out floors and bootstrap")
     views = [real_view, *(DaysView(days) for days in rows.values())]
-    counts = [count_measure(measure, views, owner if floors or bootstrap else None) for measure in measures]
+    each = len(owner) / len(people) / np.bincount(owner) if weigh == "people" else np.ones(len(people))
+    owned = owner if floors or bootstrap or weigh == "people" else None
+    counts = [count_measure(measure, views, owned) for measure in measures]
     real_view.forget()
     rng = np.random.default_rng(seed)
     names = tuple(measure.name for measure in measures) + ((SEQ,) if metrics == "sequence" else ())
@@ -179,13 +191,20 @@ def divergence_table(
     if floors:
         splits = np.stack([rng.permutation(len(people)) < len(people) // 2 for _ in range(floors)]).astype(np.float64)
         between = [
-            [count.measure.divergence(count.reweight(half), count.reweight(1 - half)) for half in splits]
+            [
+                count.measure.divergence(count.reweight(half * each), count.reweight((1 - half) * each))
+                for half in splits
+            ]
             for count in counts
         ]
         drawn = _with_mean(np.array(between).T, metrics)
         entries.append(_row(FLOOR, names, drawn.mean(axis=0), drawn, confidence))
-    values = _with_mean(np.stack([_divergences(count, None) for count in counts], axis=1), metrics)
-    weights = rng.multinomial(len(people), np.full(len(people), 1 / len(people)), size=bootstrap).astype(np.float64)
+    values = _with_mean(
+        np.stack([_divergences(count, None if owned is None else each) for count in counts], axis=1), metrics
+    )
+    weights = each * rng.multinomial(len(people), np.full(len(people), 1 / len(people)), size=bootstrap).astype(
+        np.float64
+    )
     samples = np.stack([[_divergences(count, weight) for count in counts] for weight in weights]) if bootstrap else None
     for i, name in enumerate(rows):
         drawn = values[None, i] if samples is None else _with_mean(samples[:, :, i], metrics)
@@ -223,6 +242,7 @@ class MeasureSummary:
 
     measure: str  # its name
     value: IntervalEstimate  # of the simulated days, with its interval over the real people
+    alike: float  # of the same days where every real person counts once, however many days each has
     floor: IntervalEstimate  # real people against other real people, with the spread over splits
     control: IntervalEstimate | None  # of days that are made without any record, or None
     # "no better than noise" where the value's upper end reaches the control's lower end; else whether its lower end
@@ -275,10 +295,12 @@ def compare_measures(
     if floors < 1:
         raise _data_error(f"floors is {floors}", "at least one split of the people", "leave it at 20")
     days = {SIMULATED: simulated} | ({} if control is None else {CONTROL: control})
-    comparison = divergence_table(real, days, metrics=metrics, floors=floors, bootstrap=bootstrap, seed=seed)
+    view = DaysView(real)
+    comparison = divergence_table(view, days, metrics=metrics, floors=floors, bootstrap=bootstrap, seed=seed)
+    alike = divergences(view, simulated, metrics=metrics, weigh="people")
     rows = {row.name: row.values for row in comparison.rows}
     return tuple(
-        _compare_measure(name, rows[SIMULATED][name], rows[FLOOR][name], rows.get(CONTROL, {}).get(name))
+        _compare_measure(name, rows[SIMULATED][name], alike[name], rows[FLOOR][name], rows.get(CONTROL, {}).get(name))
         for name in comparison.measures
     )
 
@@ -310,14 +332,14 @@ def map_advice(noise: float, squares: int) -> tuple[MapAdvice, ...]:
 
 
 def _compare_measure(
-    measure: str, value: IntervalEstimate, floor: IntervalEstimate, control: IntervalEstimate | None
+    measure: str, value: IntervalEstimate, alike: float, floor: IntervalEstimate, control: IntervalEstimate | None
 ) -> MeasureSummary:
     verdict: Verdict
     if control is not None and value.high >= control.low:
         verdict = "no better than noise"
     else:
         verdict = "as close as other people" if value.low <= floor.high else "farther than other people"
-    return MeasureSummary(measure, value, floor, control, verdict)
+    return MeasureSummary(measure, value, alike, floor, control, verdict)
 
 
 def _data_error(what: str, expected: str, remedy: str) -> DataError:

@@ -278,7 +278,8 @@ def _closeness_section(lines: Sequence[MeasureSummary], people: str) -> Section:
     """Divergences on one logarithmic scale, and in a table: other people, generated days, noise alone."""
     lead = (
         f"Jensen-Shannon divergences between generated days and those of {people}; less is closer. The floor is what "
-        "these people differ from one another, half against half."
+        "these people differ from one another, half against half. Every day counts alike, "
+        "but for the column where each person does."
     )
     legend = [("generated days", "synthetic"), ("floor: other people", "reference")]
     controlled = any(line.control is not None for line in lines)
@@ -291,7 +292,8 @@ def _closeness_section(lines: Sequence[MeasureSummary], people: str) -> Section:
         summaries.append(f"{name} {number(line.value.value)}, floor {number(line.floor.value)}")
         order = ("reference", line.floor), ("control-0", line.control), ("synthetic", line.value)
         drawn.append((name, [(style, bar.value, bar.low, bar.high) for style, bar in order if bar is not None]))
-        cells = {"Generated": f"{line.value.value:.4f}", "Floor": f"{line.floor.value:.4f}"}
+        values = {"Generated": line.value.value, "Each person once": line.alike, "Floor": line.floor.value}
+        cells = {name: f"{value:.4f}" for name, value in values.items()}
         if controlled:
             cells["Noise alone"] = "–" if line.control is None else f"{line.control.value:.4f}"
         rows.append(TableRow(name, cells | {"Verdict": line.verdict}, f"{line.measure}: {meaning}"))
