@@ -54,6 +54,7 @@ EXPERIMENTS = (
     "tune_cql",
     "mobility_noise",
     "mobility_frontier",
+    "mobility_places",
     "mobility_neural",
     "mobility_attack",
     "mobility_allocation",

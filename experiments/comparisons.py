@@ -173,7 +173,7 @@ FAMILIES: Mapping[str, Family] = {
     "mobility_unreleased": Family(
         "one-shot imitation",
         "mean of the four measures of SEQ that its sums do not release, less is better",
-        functools.partial(movement, mobility_tables.UNRELEASED),
+        functools.partial(movement, mobility_frontier.UNRELEASED),
     ),
 }
 

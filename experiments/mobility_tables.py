@@ -41,9 +41,6 @@ SHOWN = {
     "reference": ("Radius", "DailyLoc", "Distance", "G-rank", "I-rank"),
 }
 
-UNRELEASED = ("StayLen", "HomeArr", "ActSlot", "Bigram")
-"""Of SEQ's measures those that are no histogram of what one-shot imitation releases (DailyLoc, NMove and Motif are)."""
-
 QUOTED = {
     "PateGAIL++ without noise": ("0.0699", "0.1046", "0.0130", "0.0256", "0.0176"),
     "GAN": ("0.6931", "0.5795", "0.3191", "1.0000", "1.0000"),
@@ -117,20 +114,28 @@ def by_epsilon(results: Store, people: int, metrics: str = "sequence", name: str
 
 
 def by_measure(results: Store, people: int, epsilon: float, metrics: str) -> str:
-    """Rows by measure at one epsilon, the floor first."""
+    """Rows by measure at one epsilon, each beside itself without noise, the floor first.
+
+    Of the order of a day the last column is the mean of the four measures that one-shot imitation does not release.
+    """
     names = SHOWN.get(metrics) or tuple(_floor(results, people)[metrics])
+    more = (frontier.UNRELEASED,) if metrics == "sequence" else ()
+    groups = (*((name,) for name in names), *more)
     perfect = kept(results, f"{people}/perfect") or {}
-    rows = [
-        [words, *(f"{one[name]:.4f}" if name in one else BLANK for name in names)]
-        for words, one in (
-            (REAL["perfect"], perfect.get(metrics, {})),
-            (REAL["floor"], _floor(results, people).get(metrics, {})),
-        )
-    ]
+    rows = []
+    for words, one in (
+        (REAL["perfect"], perfect.get(metrics, {})),
+        (REAL["floor"], _floor(results, people).get(metrics, {})),
+    ):
+        known = (np.mean([one[name] for name in group]) if group[0] in one else None for group in groups)
+        rows.append([words, *(BLANK if value is None else f"{value:.4f}" for value in known)])
     for row, words in WORDS.items():
-        cells = [values(results, people, row, epsilon, metrics, name) for name in names]
-        rows.append([words, *(f"{np.mean(one):.4f}" if one else BLANK if one is None else NONE for one in cells)])
-    return markdown(names, rows)
+        for noise in (epsilon, np.inf):
+            seeds = [[values(results, people, row, noise, metrics, name) for name in group] for group in groups]
+            cells = [NONE if [] in one else BLANK if None in one else f"{np.mean(one):.4f}" for one in seeds]
+            if noise == epsilon or NONE not in cells:
+                rows.append([words if noise == epsilon else f"{words}, no noise", *cells])
+    return markdown([*names, *("not released" for _ in more)], rows)
 
 
 def reference(results: Store, people: int) -> str:

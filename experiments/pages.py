@@ -38,6 +38,7 @@ from experiments import (
     improvement_peers,
     mobility_attack,
     mobility_frontier,
+    mobility_places,
     mobility_tables,
     ope_pages,
     synthesis_pages,
@@ -124,6 +125,7 @@ TABLES: dict[str, Callable[[], str]] = {
         )
         for people in mobility_frontier.PEOPLE
     },
+    "mobility_places": mobility_places.table,
     "mobility_recipes": mobility_tables.recipes,
     "mobility_published": mobility_tables.published,
     "mobility_attack": mobility_attack.table_of_attacks,

@@ -107,6 +107,7 @@ QUEUE: tuple[Job, ...] = (
     Job("ten_releases", 0.2),
     Job("improvement", 1.0),
     Job("improvement_null", 1.5),
+    Job("mobility_frontier", 0.4),
     Job("mobility_attack", 1.0),
     Job("dppg_votes", 4.0),
     Job("mazes_plan", 1.0),

@@ -25,6 +25,7 @@ from experiments import (
     mobility_engine,
     mobility_frontier,
     mobility_noise,
+    mobility_places,
     mobility_ways,
 )
 from tacit.evaluation.audits import library
@@ -38,6 +39,7 @@ MODULES: tuple[Any, ...] = (
     mobility_allocation,
     mobility_ablation,
     mobility_engine,
+    mobility_places,
 )
 
 

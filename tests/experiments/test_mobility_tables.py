@@ -5,7 +5,9 @@ from __future__ import annotations
 import math
 from pathlib import Path
 
+import numpy as np
 import pytest
+from experiments.mobility_runs import GRID, World
 from experiments.store import Store
 
 from experiments import (
@@ -14,8 +16,10 @@ from experiments import (
     mobility_frontier,
     mobility_neural,
     mobility_noise,
+    mobility_places,
     mobility_tables,
 )
+from tacit.data.mobility.days import Days
 
 SEQUENCE = ("SEQ", "DailyLoc", "StayLen", "HomeArr", "ActSlot", "NMove", "Bigram", "Motif")
 REFERENCE = ("Radius", "DailyLoc", "Distance", "G-rank", "I-rank")
@@ -83,6 +87,12 @@ def test_tables_say_what_is_missing_and_what_was_never_run(invented: Store) -> N
     measures = mobility_tables.by_measure(invented, 83, 2.0, "robust").splitlines()
     assert measures[2] == "| a perfect simulator (the floor) | 0.2500 | 0.2500 | 0.2500 | 0.2500 |"
     assert measures[3] == "| halves of the people (no floor) | 0.5000 | 0.5000 | 0.5000 | 0.5000 |"
+    assert measures[4:6] == [
+        f"| one-shot imitation{words} |{4 * f' {x} |'}" for words, x in (("", "0.0015"), (", no noise", "0.0011"))
+    ]
+    order = mobility_tables.by_measure(invented, 83, 2.0, "sequence").splitlines()
+    assert order[0].endswith("| Motif | not released |")
+    assert order[4].endswith("| 0.0015 |")
 
 
 def test_jobs_are_each_cell_once_and_the_promised_epsilon_first() -> None:
@@ -149,3 +159,35 @@ def test_recipes_are_all_groups_of_rows_of_their_experiments() -> None:
     for module, said in experiments.items():
         measured = {key.rpartition("/")[0] for key in module.rows()}
         assert {group for group in measured if not group.startswith(("epsilon", "naive", "run/"))} == set(said)
+
+
+def test_people_weigh_alike_beside_days_and_rows_stand_beside_their_noise_free_ones(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = Store(tmp_path / "c.json", lambda key: {"key": key}, hyperparameters="none")
+    monkeypatch.setattr(mobility_places, "store", lambda: store)
+    for rank, key in enumerate(mobility_places.rows()):
+        weighed = {"people": 0.25, "days": 0.5 + 0.001 * (rank % 2)}
+        values = {
+            weigh: {metrics: dict.fromkeys((*names, "Slot visits"), x) for metrics, names in SETS}
+            for weigh, x in weighed.items()
+        }
+        store.rows[key] = {"values": values, "configuration": None}
+    lines = mobility_places.table().splitlines()
+    assert lines[0].startswith("| | SEQ, each person once | Distance km, each person once")
+    assert lines[3] == f"| one-shot imitation, epsilon 2 |{' 0.2500 ± 0.0000 |' * 6}{' 0.5005 ± 0.0002 |' * 4}"
+    assert lines[4].startswith("| one-shot imitation, no noise | 0.2500")
+    assert [figure.holds for figure in mobility_places.figures()] == [False, False]
+    del store.rows["markov/inf/7202"]
+    assert mobility_tables.BLANK in mobility_places.table().splitlines()[-1]
+
+
+def test_a_person_counts_once_however_many_days_she_has() -> None:
+    quiet = np.zeros((10, 48), np.int64)
+    quiet[9, 20:30] = 1
+    days = Days(quiet, np.array([0] * 9 + [1]), GRID)
+    here = World(2, days, days, days, "two people")
+    made = Days(quiet[[0, 9]], np.arange(2), days.grid)
+    found = mobility_places.measured(here, made)
+    assert found["people"]["sequence"]["DailyLoc"] == 0  # half of the people leave, and half of the days drawn
+    assert found["days"]["sequence"]["DailyLoc"] == pytest.approx(0.10175, abs=1e-5)
