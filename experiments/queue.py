@@ -108,6 +108,7 @@ QUEUE: tuple[Job, ...] = (
     Job("improvement", 1.0),
     Job("improvement_null", 1.5),
     Job("mobility_frontier", 0.4),
+    Job("mobility_places", 0.1),
     Job("mobility_attack", 1.0),
     Job("dppg_votes", 4.0),
     Job("mazes_plan", 1.0),

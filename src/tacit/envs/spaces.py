@@ -181,10 +181,9 @@ class GravityLaw:
 
     def explore(self, cells: IntArray, rng: np.random.Generator) -> IntArray:
         """See `movement.Space`."""
-        parts = [cells[at : at + _AT_ONCE] for at in range(0, len(cells), _AT_ONCE)]
-        return np.concatenate([np.zeros(0, np.int64), *(self._explore(part, rng) for part in parts)])
-
-    def _explore(self, cells: IntArray, rng: np.random.Generator) -> IntArray:
+        if len(cells) > _AT_ONCE:
+            first, rest = cells[:_AT_ONCE], cells[_AT_ONCE:]
+            return np.concatenate([self.explore(first, rng), self.explore(rest, rng)])
         grid, n = self.jumps.grid, len(cells)
         km, here = (np.repeat(values, DIRECTIONS) for values in (self.jumps.distances(n, rng), cells))
         # evenly spaced from a random first one: fewer accidents than as many independent directions have

@@ -118,7 +118,9 @@ def imitate(
     fields = {"critics": critics, "noise": noise, "homes": homes, "days": days or movement.days_each, **settings}
     plan = _plan(method, promise, fields)
     if movement.choose is not None:
-        curator = dataclasses.replace(curator, source=movement.choose(lambda grid: _readable(plan, grid)))
+        # no advice where no homes are released: then no map can be read
+        source = movement.choose(lambda grid: any(one.usable for one in advice(plan, grid)[:1]))
+        curator = dataclasses.replace(curator, source=source)
         movement = curator.source.movement
         assert movement is not None
     grid = movement.grid
@@ -358,11 +360,6 @@ def advice(plan: Plan, grid: Grid) -> tuple[MapAdvice, ...]:
     if HomeSums.for_people(grid, plan.unit.size, noise).farther is not None:
         noise *= math.sqrt(2)
     return map_advice(noise, grid.size)
-
-
-def _readable(plan: Plan, grid: Grid) -> bool:
-    visits = advice(plan, grid)[:1]  # none where no homes are released
-    return bool(visits) and visits[0].usable
 
 
 def rhythm_noise(plan: Plan) -> float:

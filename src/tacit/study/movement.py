@@ -21,7 +21,6 @@ from tacit.units import UnitKey
 if TYPE_CHECKING:
     from tacit.data.mobility.days import Days
     from tacit.data.mobility.grids import Grid, RegularGrid
-    from tacit.study.records import Source
 
 Kind = Literal["city", "points", "plt", "gpx", "cells"]
 """Where the days come from."""
@@ -81,7 +80,7 @@ class Movement:
     zone: str | None = None
     people: int | None = None
     days_each: int | None = None
-    choose: Callable[[Callable[[Grid], bool]], Source] | None = None
+    choose: Callable[[Callable[[Grid], bool]], Any] | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -373,17 +372,13 @@ def readable_side(box: tuple[float, float, float, float], readable: Callable[[Gr
         try:
             if readable(square_grid(box, metres=metres)):
                 return float(metres)
-        except DataError as error:
+        except DataError:  # of all boxes that are none, or of cells that are larger than the box
             if metres == LEAST_METRES:
                 raise
-            raise _unreadable_error() from error
-    raise _unreadable_error()
-
-
-def _unreadable_error() -> DataError:
+            break
     what, expected = "no map can be read, not one of two cells", "people and epsilon enough for two cells"
     remedy = "give a side, such as --cell 1000, and read no single cell; or promise less"
-    return DataError(what, where="--cell auto", expected=expected, remedy=remedy)
+    raise DataError(what, where="--cell auto", expected=expected, remedy=remedy)
 
 
 @contextmanager

@@ -106,8 +106,8 @@ second for layouts of more than `matching.FINE` buckets, whose table is correcte
 Exploring = Literal["even", "gravity"]
 GRAVITY_PEOPLE = 500
 """From so many people on exploring prefers where people live; fewer do not say where that is."""
-DETAIL_PEOPLE = 5_000
-"""From so many people on the norm goes to single moves, fewer need whole days to say more of it."""
+DETAIL_PEOPLE, DETAILED = 5_000, Weights(stay=0.5, day=0.02)
+"""From so many people on the norm goes to single moves, with these scales."""
 _CLIPS = {MOVES_PART: moves.CLIP, STARTS: places.CLIP, JUMPS: places.CLIP}
 
 
@@ -144,8 +144,8 @@ class OneShotPlan(plans.PrivatePlan):
     """public buckets of states; None takes the largest of `LAYOUTS` that the noise bears (`largest_layout`), when the
     plan is calibrated or priced."""
     weights: Weights | None = None
-    """scales of the released coordinates; None takes `weights_for` the number of people, when the plan is calibrated or
-    priced."""
+    """scales of the released coordinates; None takes the defaults, or `DETAILED` from `DETAIL_PEOPLE` people on, when
+    the plan is calibrated or priced."""
     matching: Matching = field(default_factory=Matching)
     """how the simulator is fitted to the release."""
     shares: Shares = field(default_factory=Shares)
@@ -254,14 +254,9 @@ class OneShotPlan(plans.PrivatePlan):
         return replace(
             self,
             layout=self.layout or largest_layout(moves.CLIP / noise if noise else math.inf),
-            weights=self.weights or weights_for(people),
+            weights=self.weights or (DETAILED if people >= DETAIL_PEOPLE else Weights()),
             exploring=self.exploring or ("gravity" if by_gravity else "even"),
         )
-
-
-def weights_for(people: int) -> Weights:
-    """The scales for a public number of people."""
-    return Weights(stay=0.5, day=0.02) if people >= DETAIL_PEOPLE else Weights()
 
 
 def largest_layout(signal: float) -> StateLayout:
