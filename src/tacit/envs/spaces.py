@@ -122,24 +122,20 @@ class JumpLaw:
     def explore(self, cells: IntArray, rng: np.random.Generator) -> IntArray:
         """See `movement.Space`."""
         reached = np.array(cells, dtype=np.int64)
+        total, edges = np.cumsum(self.probabilities), np.array(self.edges)
         pending = np.arange(len(reached))
         for _ in range(_TRIES):
             if not len(pending):
                 break
-            km = self.distances(len(pending), rng)
+            bins = np.searchsorted(total, rng.random(len(pending)) * total[-1], side="right")
+            bins = np.minimum(bins, len(total) - 1)
+            km = edges[bins] * (edges[bins + 1] / edges[bins]) ** rng.random(len(pending))
             bearing = rng.random(len(pending)) * 2 * np.pi
             drawn = self.grid.cells(*_destinations(self.grid.centres(reached[pending]), km, bearing))
             accepted = (drawn >= 0) & (drawn != reached[pending])
             reached[pending[accepted]] = drawn[accepted]
             pending = pending[~accepted]
         return reached
-
-    def distances(self, n: int, rng: np.random.Generator) -> FloatArray:
-        """Kilometres [n] of the law."""
-        total, edges = np.cumsum(self.probabilities), np.array(self.edges)
-        bins = np.minimum(np.searchsorted(total, rng.random(n) * total[-1], side="right"), len(total) - 1)
-        kilometres: FloatArray = edges[bins] * (edges[bins + 1] / edges[bins]) ** rng.random(n)
-        return kilometres
 
     def to_json(self) -> dict[str, Any]:
         """JSON values for `from_json`."""
@@ -185,7 +181,10 @@ class GravityLaw:
             first, rest = cells[:_AT_ONCE], cells[_AT_ONCE:]
             return np.concatenate([self.explore(first, rng), self.explore(rest, rng)])
         grid, n = self.jumps.grid, len(cells)
-        km, here = (np.repeat(values, DIRECTIONS) for values in (self.jumps.distances(n, rng), cells))
+        edges, chances = np.array(self.jumps.edges), np.array(self.jumps.probabilities)
+        bins = rng.choice(len(chances), n, p=chances / chances.sum())
+        lengths = edges[bins] * (edges[bins + 1] / edges[bins]) ** rng.random(n)
+        km, here = np.repeat(lengths, DIRECTIONS), np.repeat(cells, DIRECTIONS)
         # evenly spaced from a random first one: fewer accidents than as many independent directions have
         bearing = 2 * np.pi * (rng.random((n, 1)) + np.arange(DIRECTIONS) / DIRECTIONS).ravel()
         ends = np.asarray(grid.cells(*_destinations(grid.centres(here), km, bearing)), np.int64)

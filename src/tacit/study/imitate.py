@@ -250,12 +250,18 @@ class _Imitation:
                 control = fresh.fit_plan(noise_plan, vault, "Imitating noise alone").value
             noise = control.generate(DAYS, seed=self.seed)
             with progress("Comparing with the simulated people"):
-                days = _take_days(people, slice(DAYS))
+                days = type(people)(people.cells[:DAYS], people.person[:DAYS], people.grid)
                 for metrics in ("sequence", "robust"):
                     lines += divergences.compare_measures(days, drawn, metrics=metrics, control=noise)
             # Of every kind: a map of the first few people would show their homes alone.
             sample = np.unique(np.linspace(0, len(people.cells) - 1, min(DAYS, len(people.cells))).astype(np.int64))
-            panels.append(maps.Panel("Simulated people", _take_days(people, sample), "simulated"))
+            panels.append(
+                maps.Panel(
+                    "Simulated people",
+                    type(people)(people.cells[sample], people.person[sample], people.grid),
+                    "simulated",
+                )
+            )
         advised, certificate = advice(self.plan, release.value.grid), release.certificate.to_json()
         with progress("Drawing the map"):
             page = maps.render(
@@ -399,10 +405,6 @@ def _run_diagnostics(vault: Vault | FederatedVault, simulator: Generator, run: R
 
     assert isinstance(vault, Vault)
     vault.nonprivate(measure, reason=REASON, folder=run.path)
-
-
-def _take_days(days: Days, rows: slice | np.ndarray) -> Days:
-    return type(days)(days.cells[rows], days.person[rows], days.grid)
 
 
 def _tell(narrator: Narrator, release: Release[Generator], run: RunFolder | None, account: Account) -> None:

@@ -16,7 +16,6 @@ from tacit.study.narration import Narrator
 from tacit.units import UnitKey
 
 if TYPE_CHECKING:
-    from tacit.data.mobility.grids import Grid
     from tacit.data.sources import sorting, tables
     from tacit.data.spec import PublicSpec
     from tacit.data.store import UnitKind
@@ -269,11 +268,17 @@ def _movement_source(
         box = whereabouts.box
         assert box is not None
 
-        def choose(readable: Callable[[Grid], bool]) -> Source:
-            placed = replace(whereabouts, cell=readable_side(box, readable))
-            return _movement_source(placed, placed.movement(unit, population, ledger), unit, population, ledger)
-
-        known: dict[str, Any] = {"settings": asdict(whereabouts), "movement": replace(movement, choose=choose)}
+        movement = replace(
+            movement,
+            choose=lambda readable: _movement_source(
+                placed := replace(whereabouts, cell=readable_side(box, readable)),
+                placed.movement(unit, population, ledger),
+                unit,
+                population,
+                ledger,
+            ),
+        )
+        known: dict[str, Any] = {"settings": asdict(whereabouts), "movement": movement}
         (place, *more), closed = whereabouts.source, partial(_refuse_records, name)
         return Source(name, None, unit, whereabouts.simulated, place, closed, tuple(more), **known)
     simulated, spec, days = whereabouts.city is not None or whereabouts.simulated, spec_of(movement.grid), movement.days
