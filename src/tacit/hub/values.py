@@ -224,13 +224,12 @@ def _pack_improvement(value: Improvement) -> Packed:
     fields = {
         "policy": value.policy.to_json(),
         "scales": value.scales.to_json(),
+        "noise": [] if value.moments is None else list(value.moments.noise),
+        "units": value.scales.units,
         "statement": value.statement.to_json(),
         "sampled": value.sampled,
     }
-    arrays = {}
-    if (moments := value.moments) is not None:
-        fields |= {"noise": list(moments.noise), "units": moments.units}
-        arrays = {name: getattr(moments, field) for name, field in _MOMENTS.items()}
+    arrays = {} if value.moments is None else {name: getattr(value.moments, at) for name, at in _MOMENTS.items()}
     return fields, {"theta": value.theta, "clone": value.clone, "changes": value.changes, **arrays}
 
 

@@ -74,9 +74,7 @@ def test_products_are_those_of_the_weighted_units():
         mean = f.T @ f / len(f)
         expected += weight * mean / max(1, weight * np.linalg.norm(mean) / (0.4 * 3))
     assert geometry.total == pytest.approx(expected[0, 0], rel=1e-4)
-    np.testing.assert_allclose(
-        geometry.metric.T @ (expected / expected[0, 0]) @ geometry.metric, np.eye(3), atol=0.05
-    )
+    np.testing.assert_allclose(geometry.metric.T @ (expected / expected[0, 0]) @ geometry.metric, np.eye(3), atol=0.05)
     assert geometry.weights.sum() == pytest.approx(1.0)
 
 
@@ -90,9 +88,7 @@ def test_a_step_is_the_gradient_of_the_units_own_likelihood():
             np.outer(row, np.eye(2)[action] - softmax(row @ theta)) for row, action in zip(z, taken, strict=True)
         )
         gradient = weight * np.ravel(gradient) / len(z) / 0.2
-        np.testing.assert_allclose(
-            vectors[unit], (1 - 2e-4) * gradient / max(1, np.linalg.norm(gradient)), atol=1e-6
-        )
+        np.testing.assert_allclose(vectors[unit], (1 - 2e-4) * gradient / max(1, np.linalg.norm(gradient)), atol=1e-6)
     assert np.linalg.norm(vectors, axis=1).max() < 1
 
 
