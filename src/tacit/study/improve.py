@@ -6,10 +6,12 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tacit.errors import PlanError
+from tacit.methods import list_names
 from tacit.study.verbs import Request, make_tracker
 
 if TYPE_CHECKING:
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
     from tacit.study.folder import RunFolder
 
 FOLDER = "policy"
+AUTO, ELITE = "auto", "elite"
 
 
 def improve(
@@ -32,6 +35,7 @@ def improve(
     epsilon: float,
     gamma: float,
     horizon: int,
+    method: str = AUTO,
     delta: float | None = None,
     range: tuple[float, float] | None = None,
     episodes_per_unit: int = 1,
@@ -51,6 +55,8 @@ def improve(
         epsilon: the promise to every unit, for all that this run releases.
         gamma: discount, from 0 to 1.
         horizon: steps of an episode that count.
+        method: "elite" clones those who did well; "advice" departs from this clone by a model of values. "auto" takes
+            the clone alone where the noise leaves nothing of a model to be trusted.
         delta: slack of the promise, below 1 / population; by default a tenth of that.
         range: public LOW HIGH of an episode's return; returns outside count as its ends. A narrow one proves more; by
             default the widest that the reward's bounds allow.
@@ -77,9 +83,18 @@ def improve(
     for name, words in (("columns", columns), ("value_columns", value_columns)):
         if words:
             settings[name] = tuple(_column(word, spec, name) for word in words)
-    plan = ImprovementPlan.of(spec, problem, memory=_memory(memory, spec), **settings)
+    if method not in (AUTO, *list_names("improve")):
+        what, expected = f"there is no method {method!r}", f"{AUTO}, or one of {', '.join(list_names('improve'))}"
+        raise PlanError(what, where="improve", expected=expected, remedy="name one")
+    plan = ImprovementPlan.of(spec, problem, memory=_memory(memory, spec), advises=method != ELITE, **settings)
     plan.require(spec)
-    plan = plan.calibrate(unit=curator.unit, epsilon=epsilon, delta=curator.delta(delta))
+    raw, promise = (
+        plan,
+        partial(ImprovementPlan.calibrate, unit=curator.unit, epsilon=epsilon, delta=curator.delta(delta)),
+    )
+    plan = promise(raw)
+    if method == AUTO and not plan.kappa and plan.teachers == "best":
+        plan = promise(dataclasses.replace(raw, advises=False))
     notes = None if environment is None else {"environment": environment, "horizon": horizon, "repeat": 1}
 
     if out is not None:

@@ -211,7 +211,7 @@ class ImprovementPlan(PrivatePlan):
         low, high = self.problem.return_range or (0.0, 0.0)
         width = f", {self.half_width * (high - low):.3g} of a return" if high > low else ""
         trusted = f"the advice trusts the model with kappa {self.kappa:.3g}"
-        copied = "the policy is the likeliest action of the private clone"
+        copied = "no model is trusted (kappa 0), so that the policy is the likeliest action of the private clone"
         return (
             f"{super().__str__()}\n"
             f"Signal-to-noise ratio {self.snr:,.0f}: {trusted if self.kappa else copied}.\n"
