@@ -68,6 +68,7 @@ EXPERIMENTS = (
     "table1_kitchen",
     "table1_mazes",
     "synthesis_grand",
+    "people_hospitals",
     "table2_mazes",
     "table3_fidelity",
     "table4_pretraining",

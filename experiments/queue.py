@@ -113,6 +113,7 @@ QUEUE: tuple[Job, ...] = (
     Job("ablation_medium", 1.2),
     Job("table2_mazes", 11.0),
     Job("synthesis_grand", 11.0),
+    Job("people_hospitals", 1.5),
     Job("tune_cql", 0.7),
     Job("experts_ppo", 3.0),
     Job("table1_kitchen", 1.5),

@@ -4,6 +4,7 @@
     python -m experiments.synthesis_grand --domains large --ways real privsyn --seeds 21
     python -m experiments.synthesis_grand --table             # what there is
     python -m experiments.synthesis_grand --plan              # hours of what is missing, by rows that were measured
+    python -m experiments.synthesis_grand --repeats           # whether other public mazes choose the same structure
     python -m experiments.check synthesis_grand
 
 A cell is a table of one way, and `experiments.grand_judge` says what it teaches. A seed is that of private rows, of
@@ -29,6 +30,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from scipy.stats import ttest_1samp
 
 from experiments import mazes_plan, table3_fidelity
 from experiments import synthesis_fits as fits
@@ -37,6 +39,7 @@ from experiments import synthesis_ways as ways
 from experiments.check import Figure
 from experiments.configuration import Json, describe
 from experiments.dppg_tables import BLANK, markdown
+from experiments.dppg_tables import spread as with_interval
 from experiments.grand_judge import EPISODES, KINDS, judge, settings, spread
 from experiments.store import Store
 from experiments.synthesis_agents import MAZE, TRIVIAL
@@ -44,6 +47,7 @@ from experiments.synthesis_cache import Columns, Notes
 from experiments.synthesis_mazes import Pooled
 from experiments.synthesis_returns import Cell
 from tacit.evaluation.structure import structure
+from tacit.methods.synthesis.structured import StructuredPlan
 from tacit_worlds.maze_evaluation import evaluate
 
 NAME, SEEDS, EPSILONS = "synthesis_grand", (21, 22, 23, 24, 25), (10.0, 1.0)
@@ -204,11 +208,54 @@ def figures() -> list[Figure]:
     return found
 
 
-SHOWN = ("grand", "share", "single", "in_wall", "action_follows", "action_explained", "next_explained", "told_apart")
+RIVALS = ("aim_3", "privsyn", "raked")
+
+
+def comparisons(results: Store) -> str:
+    """Of each rival: mazes and epsilons in which structured tables are ahead by mean, and one paired test.
+
+    A pair is a data set: the mean difference over both mazes and epsilons, so that pairs are independent. p is of
+    Student's test in both directions, with Holm's correction for the rivals that have rows.
+    """
+    found: dict[str, list[Any]] = {}
+    tests: dict[str, float] = {}
+    for rival in RIVALS:
+        differences = {
+            (domain, epsilon, seed): results.values(own)["grand"] - results.values(other)["grand"]
+            for domain, epsilon, seed in itertools.product(("large", "medium"), EPSILONS, SEEDS)
+            if results.has(own := Cell(domain, "grand", "structured", epsilon, seed).key)
+            and results.has(other := Cell(domain, "grand", rival, epsilon, seed).key)
+        }
+        cells = {key[:2] for key in differences}
+        whole = [seed for seed in SEEDS if sum(key[2] == seed for key in differences) == 4]
+        if not whole:
+            continue
+        ahead = sum(np.mean([value for key, value in differences.items() if key[:2] == cell]) > 0 for cell in cells)
+        means = [np.mean([value for key, value in differences.items() if key[2] == seed]) for seed in whole]
+        if len(means) > 1:
+            tests[rival] = float(ttest_1samp(means, 0.0).pvalue)
+        found[rival] = [f"{ahead} of {len(cells)}", str(len(whole)), f"{np.mean(means):.1f}"]
+    worst, lines = 0.0, []
+    for place, rival in enumerate(sorted(tests, key=lambda name: tests[name])):
+        worst = max(worst, min(1.0, (len(tests) - place) * tests[rival]))
+        found[rival].append(f"{worst:.4f}")
+    for rival, cells_of in found.items():
+        lines.append([rival, *cells_of, *[BLANK] * (4 - len(cells_of))])
+    return markdown(("ahead by mean in", "data sets", "mean difference", "p"), lines)
+
+
+RETURNS = ("grand", "share", "single")
+SHOWN = (*RETURNS, "in_wall", "action_follows", "action_explained", "next_explained", "told_apart")
+
+
+def _cell(values: Sequence[float], name: str) -> str:
+    if name in RETURNS and len(values) > 1:
+        return with_interval(values, 2 if name == "share" else 1)
+    return f"{np.mean(values):.3g}" if values else BLANK
 
 
 def table(results: Store) -> str:
-    """Means over the seeds that there are; a share is that of the real rows' return, seed by seed."""
+    """Means over the seeds that there are, with half of their intervals; a share is that of the real rows' return."""
     blocks = []
     for domain, epsilon in itertools.product(DOMAINS, EPSILONS):
         lines = []
@@ -221,15 +268,17 @@ def table(results: Store) -> str:
                 there[seed]["grand"] / results.values(key)["grand"] for seed, key in real.items() if results.has(key)
             ]
             values = {name: [one[name] for one in there.values() if name in one] for name in SHOWN} | {"share": shares}
-            lines.append(
-                [way, *(f"{np.mean(values[name]):.3g}" if values[name] else BLANK for name in SHOWN), str(len(there))]
-            )
+            if there:
+                lines.append([way, *(_cell(values[name], name) for name in SHOWN), str(len(there))])
+        if not lines:
+            continue
         blocks.append(f"{domain}, epsilon {epsilon:g}\n\n{markdown((*SHOWN, 'seeds'), lines)}")
     try:
         words = f"{spread(*spreads(results).T):.1f}"
     except LookupError as missing:
         words = f"not known: {missing.args[0]}"
-    return "\n\n".join([*blocks, f"Standard deviation of a grand return on the same rows: {words}"])
+    known = f"Standard deviation of a grand return on the same rows: {words}"
+    return "\n\n".join([*blocks, known, "Structured tables less each rival, grand", comparisons(results)])
 
 
 def plan(results: Store) -> str:
@@ -264,12 +313,30 @@ def plan(results: Store) -> str:
     return markdown(("cells", "CPU s each", "CPU hours"), [*lines, ["all that is measured", "", "", f"{total:.1f}"]])
 
 
+def repeats(domains: Sequence[str], seeds: Sequence[int] = (31, 32, 33)) -> str:
+    """How many choices of parents, of every column and guide, are the same on public mazes of other seeds."""
+    lines = []
+    for domain, epsilon in itertools.product(domains, EPSILONS):
+        here, chosen = DOMAINS[domain], dict[str, list[frozenset[Any]]]()
+        for seed in seeds:
+            words = {"unit": fits.unit(here), "worlds": here.worlds(seed), "provenance": here.provenance}
+            found = StructuredPlan.choose(here.spec, epsilon=epsilon, **words).structure
+            for i, parents in enumerate(found.parents):
+                chosen.setdefault(f"column {i}", []).append(frozenset((one.column, one.guide) for one in parents))
+            for guide in found.guides:
+                chosen.setdefault(f"guide {guide.column}", []).append(frozenset(axis[0] for axis in guide.axes))
+        same = sum(len(set(sets)) == 1 for sets in chosen.values())
+        lines.append([f"{domain}, epsilon {epsilon:g}", f"{same} of {len(chosen)}"])
+    return markdown(("the same parents on all seeds",), lines)
+
+
 def main(arguments: Sequence[str]) -> None:
     """Run what is missing, or print what there is or what it would cost."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="the first seed, short agents; under runs/quick/")
     parser.add_argument("--table", action="store_true")
     parser.add_argument("--plan", action="store_true")
+    parser.add_argument("--repeats", action="store_true", help="whether public mazes of other seeds choose alike")
     parser.add_argument("--domains", nargs="+", choices=list(DOMAINS), default=list(DOMAINS))
     parser.add_argument("--ways", nargs="+", choices=WAYS, default=WAYS)
     parser.add_argument("--seeds", nargs="+", type=int, choices=SEEDS, default=SEEDS)
@@ -277,6 +344,9 @@ def main(arguments: Sequence[str]) -> None:
     options = parser.parse_args(arguments)
     torch.set_num_threads(1)
     results, scale = store(quick=options.quick), fits.QUICK if options.quick else fits.FULL
+    if options.repeats:
+        print(repeats(options.domains))
+        return
     if options.table or options.plan:
         print(table(results) if options.table else plan(results))
         return

@@ -22,6 +22,8 @@ from experiments import (
     figure4_ablation,
     figure6_curves,
     figure9_learning,
+    people_hospitals,
+    synthesis_grand,
     table1_half_cheetah,
     table1_kitchen,
     table1_mazes,
@@ -330,6 +332,8 @@ def _range(values: Sequence[np.ndarray]) -> tuple[float, float]:
 
 
 PAGES: dict[str, Callable[[], str]] = {
+    "synthesis_grand": lambda: synthesis_grand.table(synthesis_grand.store()),
+    "people_hospitals": lambda: people_hospitals.words_of(people_hospitals.store()),
     "table1_transitions": table1,
     "table1_mazes": mazes,
     "table1_half_cheetah": half_cheetah,

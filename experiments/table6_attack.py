@@ -15,6 +15,9 @@ that one row stands out more) of which up to 100 are canaries: steps as long as 
   noisy histograms are released too (`raked`), a fourth: by how much more they hold than the model's own rows
   where the canary would be counted (`histograms`).
 
+`structured` and `people` release laws, not a network (`experiments.table6_tables`): rows, people and canaries are told
+by their likelihood. At epsilon 400, where the noise hides nobody, the same attacks must succeed.
+
 `no clipping` is the broken twin: the same code and the same certificate, but nothing is clipped. `no privacy` has
 neither noise nor clip, at equally many steps, and `memorised` ten times as many on 1,000 rows, as the published attack
 was run: they show what the attacks can see.
@@ -38,6 +41,7 @@ import numpy as np
 import torch
 
 from experiments import synthesis_fits as fits
+from experiments import table6_tables as tabled
 from experiments.check import Figure
 from experiments.configuration import Json, describe
 from experiments.store import RESULTS, ROOT, Store
@@ -58,6 +62,8 @@ STRANGERS = 2_000_000
 """Where the seeds of canaries, coins and fresh rows begin, away from those of public rows."""
 FPRS = (0.1, 0.01)
 SCORES = ("loss", "sums", "pursuit", "histograms")
+SEEN = 1.0
+"""What audits of tables must say where nobody is hidden: with less they could refute no promise."""
 TWIN = "pursuit"
 """The score that is to refute the twin's certificate: decided on public mazes."""
 
@@ -85,6 +91,7 @@ CELLS = (
     Cell("medium", "tacit", 10.0),
     Cell("umaze", "raked", 1.0),
     Cell("umaze", "raked", 10.0),
+    *(Cell("umaze", way, epsilon) for way in tabled.WAYS for epsilon in (tabled.SURE, 10.0, 1.0)),
     Cell("umaze", "no privacy"),
     Cell("umaze", "memorised"),
 )
@@ -117,6 +124,11 @@ def configuration(key: str, scale: fits.Scale = fits.FULL) -> Json:
     """Everything that decides a row, but its seed."""
     cell = _cell(key)
     here = domain(cell, scale)
+    if cell.way in tabled.WAYS:
+        way = tabled.WAYS[cell.way](here)
+        attacks = {"canaries": CANARIES, "members": TOLD, "least": tabled.LEAST, "strangers": tabled.SURE}
+        promise = {"epsilon": cell.epsilon, "unit": describe(way.unit(CANARIES)), "delta": way.delta}
+        return {"domain": way.configuration, **promise, **attacks, "false_positive_rates": list(FPRS)}
     return {
         "domain": describe(here),
         "layout": describe(here.layout),
@@ -144,8 +156,38 @@ def plan_of(cell: Cell, here: Maze, scale: fits.Scale) -> synthesis.TransitionsP
     return ablations.ablation("NonPriv", plan, unit=unit(here), epsilon=math.inf, delta=here.delta)
 
 
+def run_tables(cell: Cell, scale: fits.Scale) -> dict[str, Any]:
+    """`run` of what releases laws: the likelihood of rows or people, by itself and beside that of strangers' laws."""
+    began, way, own = time.process_time(), tabled.WAYS[cell.way](domain(cell, scale)), STRANGERS + cell.seed
+    promise, sides = way.unit(CANARIES), way.sides(CANARIES, cell.seed, own)
+    value = way.fit(sides.fitted, promise, cell.epsilon, cell.seed)
+    strangers = way.fit(sides.strangers, promise, tabled.SURE, cell.seed)
+
+    def told(columns: Any) -> np.ndarray:
+        """[2, T]: the log-likelihood, and that under the laws of strangers."""
+        every = np.stack([way.likelihoods(one, columns) for one in (value, strangers)])
+        return every[:, np.random.default_rng(own).permutation(every.shape[1])[:TOLD]]
+
+    both = told(sides.members), told(sides.others)
+    found = attack(*(np.stack([side[0], side[0] - side[1]]) for side in both), fprs=FPRS, seed=own)
+    bare = attack(*(side[1:] for side in both), fprs=FPRS, seed=own)
+    return {
+        "noise_multiplier": value.plan.noise_multiplier,
+        "delta": way.delta,
+        "auc": found.auc,
+        "chosen": ("likelihood", "likelihood over that of strangers")[found.score_index],
+        "hits": told_by(found, both[0].shape[1], both[1].shape[1]),
+        "bare_hits": told_by(bare, both[0].shape[1], both[1].shape[1]),
+        "present": "".join("01"[int(p)] for p in sides.present),
+        "scores": {"loss": [float(f"{x:.6g}") for x in way.likelihoods(value, sides.canaries)]},
+        "cpu_s": round(time.process_time() - began, 1),
+    }
+
+
 def run(cell: Cell, scale: fits.Scale) -> dict[str, Any]:
     """Plant, fit, attack: counts of membership, and every canary's scores."""
+    if cell.way in tabled.WAYS:
+        return run_tables(cell, scale)
     began, here = time.process_time(), domain(cell, scale)
     plan = plan_of(cell, here, scale)
     start, _ = fits.pretrained(plan, here, cell.seed)
@@ -184,8 +226,8 @@ def run(cell: Cell, scale: fits.Scale) -> dict[str, Any]:
         "delta": here.delta,
         "auc": found.auc,
         "chosen": f"{chosen} at {LEVELS[found.score_index % len(LEVELS)]:g}",
-        "hits": told_by(found, min(TOLD, len(kept["rewards"]))),
-        "bare_hits": told_by(bare, min(TOLD, len(kept["rewards"]))),
+        "hits": told_by(found, min(TOLD, len(kept["rewards"])), TOLD),
+        "bare_hits": told_by(bare, min(TOLD, len(kept["rewards"])), TOLD),
         "present": "".join("01"[int(p)] for p in present),
         "scores": {name: [float(f"{x:.6g}") for x in one] for name, one in scores.items()},
         "cpu_s": round(time.process_time() - began, 1),
@@ -203,9 +245,9 @@ def counted(value: synthesis.Synthesizer, canaries: Columns, *, seed: int) -> np
     return np.asarray(sum((table - ours)[code] for table, ours, code in zip(tables, own, theirs, strict=True)))
 
 
-def told_by(found: LossAttack, members: int) -> list[list[float]]:
+def told_by(found: LossAttack, members: int, others: int) -> list[list[float]]:
     """Of each nominal rate of false alarms: itself, hits of how many, and false alarms of how many."""
-    return [[one.fpr, *counts(one.tpr, members), *counts(one.false_alarms, TOLD)] for one in found.hits]
+    return [[one.fpr, *counts(one.tpr, members), *counts(one.false_alarms, others)] for one in found.hits]
 
 
 def counts(share: Rate, rows: int) -> tuple[int, int]:
@@ -257,7 +299,9 @@ def figures() -> list[Figure]:
     for cell in CELLS:
         values = results.values(cell.key)
         words = f"{cell.maze}, {cell.way}" + (f", epsilon {cell.epsilon:g}" if cell.epsilon else "")
-        if cell.way in ("tacit", "raked"):
+        if cell.way in tabled.WAYS and cell.epsilon == tabled.SURE:
+            out.append(Figure(f"{words}, of nobody hidden: audited epsilon", audited(values, "loss").epsilon, SEEN))
+        if cell.way in ("tacit", "raked", *tabled.WAYS):
             for score in values["scores"]:
                 found = audited(values, score).epsilon
                 out.append(Figure(f"{words}: audited epsilon ({score})", found, cell.epsilon, at_least=False))

@@ -134,7 +134,7 @@ def people(known: Trajectories, canaries: dict[str, np.ndarray], present: np.nda
     kept = np.isin(canaries["unit_ids"], np.flatnonzero(present))
     columns: dict[str, Any] = {name: np.concatenate([own[name], canaries[name][kept]]) for name in own}
     ordinary = np.repeat(np.arange(len(known.episodes) - 1), np.diff(known.episodes))
-    ids = np.concatenate([ordinary, OTHERS + canaries["unit_ids"][kept]])
+    ids = np.concatenate([ordinary, len(known.episodes) - 1 + canaries["unit_ids"][kept]])
     return Trajectories.from_arrays(**columns, unit_ids=ids, spec=known.spec, simulated=True)
 
 

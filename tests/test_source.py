@@ -220,11 +220,11 @@ def test_the_whole_source_was_read() -> None:
 
 MOST = {
     "files": 398,
-    "lines": 85_959,
+    "lines": 86_218,
     "functions": 5_009,
-    "private functions of at most three lines used once": 18,
+    "private functions of at most three lines used once": 17,
     "class names defined more than once": 1,
-    "docstring lines on names that are not public": 670,
+    "docstring lines on names that are not public": 666,
     "errors of more than two lines": 57,
     "lines of these errors": 319,
 }

@@ -59,10 +59,37 @@ observation = {kind = "columns", columns = [
 action = {kind = "columns", columns = [{name = "group", kind = "category", labels = ["control", "patient"]}]}
 reward = {kind = "columns", columns = [{name = "moved", low = 0, high = 40}]}
 """
+ARTHRITIS = """
+source = "declared"
+terminals = false
+observation = {kind = "columns", columns = [
+  {name = "y", kind = "integer", low = 1, high = 5, step = 1, missing = "flag"},
+  {name = "sex", kind = "category", labels = ["1", "2"], static = true},
+  {name = "age", kind = "integer", low = 18, high = 90, static = true},
+  {name = "baseline", kind = "integer", low = 1, high = 5, static = true},
+]}
+action = {kind = "columns", columns = [{name = "trt", kind = "category", labels = ["1", "2"]}]}
+reward = {kind = "columns", columns = [{name = "felt", low = 0, high = 5}]}
+"""
+OHIO = """
+source = "declared"
+terminals = false
+observation = {kind = "columns", columns = [
+  {name = "resp", kind = "category", labels = ["0", "1"]},
+  {name = "age", kind = "integer", low = -2, high = 1, step = 1},
+]}
+action = {kind = "columns", columns = [{name = "smoke", kind = "category", labels = ["0", "1"]}]}
+reward = {kind = "columns", columns = [{name = "wheeze", low = -1, high = 0}]}
+"""
 PANELS = {
     "males": ("plm/Males", MALES, ["--unit", "nr", "--time", "year", "--reward", "wage"]),
     "labour supply": ("plm/LaborSupply", LABOUR, ["--unit", "id", "--time", "year", "--reward", "lnhr + lnwg"]),
     "exercise": ("car/Blackmoor", EXERCISE, ["--unit", "subject", "--time", "age", "--reward", "exercise"]),
+}
+
+TRIALS = {  # whole people by default; the public population, and visits that were planned for everybody
+    "arthritis": ("multgee/arthritis", ARTHRITIS, ["--time", "time", "--reward", "coalesce(y, 0)"], 400, 3),
+    "ohio": ("geepack/ohio", OHIO, ["--time", "age", "--reward", "-try_cast(resp AS DOUBLE)"], 600, 4),
 }
 
 
@@ -108,6 +135,31 @@ def test_a_real_panel_becomes_certified_rows_in_two_commands(
         assert rows["residence"].isna().any()
         assert rows["school"].dtype.kind == "i"
     assert Certificate.from_json(json.loads(notes()["certificate"])).verify().epsilon <= 8
+
+
+@pytest.mark.parametrize("trial", TRIALS)
+def test_few_people_are_drawn_whole_by_default_with_a_warning(
+    trial: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pytest.importorskip("duckdb")
+    monkeypatch.chdir(tmp_path)
+    name, spec, words, population, visits = TRIALS[trial]
+    raw(name, tmp_path)
+    Path("bounds.toml").write_text(spec)
+    reading = ["--spec", "bounds.toml", "--unit", "id", *words, "--next"]
+    assert main(["data", "import", "panel.csv", *reading, "--out", "people"]) == 0
+    promise = ["--relation", "add_or_remove", "--population", str(population), "--epsilon", "10", "--delta", "1e-4"]
+    promise += ["--budget-epsilon", "10", "--budget-sampled", "0"]
+    promise += ["--most", str(visits), "--trajectories", "200"]
+    assert main(["synthesize", "people", "--unit", "id", *promise, "--out", "run"]) == 0
+    said = capsys.readouterr()
+    assert "Method: people, since people own rows of named columns" in said.out + said.err
+    assert "Few ids for this epsilon" in said.out + said.err
+    drawn = pd.read_parquet("run/rows.parquet")
+    assert visits - 1.5 < len(drawn) / 200 <= visits - 1
+    if trial == "arthritis":
+        assert (drawn.groupby("episode")[["sex", "age", "baseline"]].nunique() == 1).all(axis=None)
+    assert Certificate.from_json(json.loads(notes()["certificate"])).verify().epsilon <= 10
 
 
 def notes() -> dict[str, str]:

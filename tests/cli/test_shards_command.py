@@ -89,6 +89,28 @@ def test_two_processes_make_a_certificate_that_verifies(tmp_path: Path) -> None:
     assert pq.read_table(tmp_path / "run" / "rows.parquet").num_rows == 20
 
 
+@pytest.mark.parametrize("method", ["people", "structured"])
+def test_two_processes_count_one_set_of_tables(method: str, tmp_path: Path) -> None:
+    words = run_words(dealt(tmp_path), tmp_path / "run")
+    training = words.index("--steps")
+    leader, worker = in_two_processes([*words[:training], "--method", method, "--out", str(tmp_path / "run")])
+    assert (leader.returncode, worker.returncode) == (0, 0), leader.stderr + worker.stderr
+    certificate = Certificate.load(tmp_path / "run" / "certificate.json")
+    assert certificate.verify().private
+    assert any(line.startswith("the user's 2 rank(s)") for line in certificate.lines("assumptions"))
+    more = [
+        "sample",
+        "--model",
+        str(tmp_path / "run" / "model"),
+        "--count",
+        "7",
+        "--out",
+        str(tmp_path / "more.parquet"),
+    ]
+    assert main(more) == 0
+    assert pq.read_table(tmp_path / "more.parquet").num_rows >= 7
+
+
 @pytest.mark.slow
 def test_a_patient_in_two_shards_is_refused_and_nothing_is_spent(tmp_path: Path) -> None:
     data = dealt(tmp_path, 2)

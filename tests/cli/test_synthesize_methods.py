@@ -123,6 +123,7 @@ def test_structured_tables_with_public_records_and_without(
         (("--world", "nowhere"), "there is no world 'nowhere'"),
         (("--world", "clinic"), "the records have other bounds than clinic"),
         (("--paper", "--method", "privsyn"), "--paper has no meaning here"),
+        (("--method", "structured", "--choose", "rows-per-unit=1,2"), "--choose has no meaning here"),
         (("--method", "pre-pate-gan"), "--public and --provenance are missing"),
         (("--method", "privsyn", "--bins", "1"), "bins is 1; expected a whole number >= 4"),
         (("--method", "pate-gan", "--teachers", "0"), "teachers is 0"),

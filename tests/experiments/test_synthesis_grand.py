@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from experiments.synthesis_fits import QUICK
 from experiments.synthesis_mazes import Pooled
 from experiments.synthesis_returns import Cell, config
 from experiments.synthesis_ways import WAYS
+from scipy import stats
 
 from experiments import synthesis_cache, synthesis_grand, table1_mazes
 from tacit_worlds import maze
@@ -135,8 +137,10 @@ def test_the_table_and_the_plan_say_what_there_is(tmp_path: Path, monkeypatch: p
             key = Cell("large", "grand", way, epsilon, seed).key
             results.rows[key] = {"values": values(grand), "configuration": None}
     lines = synthesis_grand.table(results).splitlines()
-    assert "| privsyn | 50 | 0.375 | 50 |  |  |  |  |  | 2 |" in lines
-    assert lines[-1].startswith("Standard deviation of a grand return on the same rows: not known: ")
+    half = stats.t.ppf(0.975, 1) * 0.125  # of shares .5 and .25
+    assert f"| privsyn | 50.0 ± 0.0 | 0.38 ± {half:.2f} | 50.0 ± 0.0 |  |  |  |  |  | 2 |" in lines
+    known = [line for line in lines if line.startswith("Standard deviation of a grand return on the same rows: ")]
+    assert "not known: " in known[0]
     plan = synthesis_grand.plan(results).splitlines()
     assert "| grand, agents | 197 | 72 | 3.94 |" in plan
     assert "| table, privsyn | 28 | 20 | 0.16 |" in plan
@@ -150,3 +154,30 @@ def test_real_rows_are_held_against_the_straight_run(tmp_path: Path, monkeypatch
             results.rows[f"{domain}/straight/{seed}"] = {"values": {"return": 100.0}, "configuration": None}
             results.rows[f"{domain}/grand/real/0/{seed}"] = {"values": {"grand": 90.0 + seed}, "configuration": None}
     assert [(figure.value, figure.holds) for figure in synthesis_grand.figures()] == [(13.0, True)] * 2
+
+
+class Made:
+    """A store of grand returns: structured tables return 10 more than AIM, and 0, 2 or 4 more than PrivSyn."""
+
+    def __init__(self, seeds: tuple[int, ...]) -> None:
+        self.rows = {}
+        for seed, domain, at in itertools.product(seeds, ("large", "medium"), (10.0, 1.0)):
+            base = {"structured": 100.0, "aim_3": 90.0 - seed / 100, "privsyn": 100.0 - 2 * (seed - seeds[0])}
+            self.rows |= {Cell(domain, "grand", way, at, seed).key: {"grand": one} for way, one in base.items()}
+
+    def has(self, key: str) -> bool:
+        return key in self.rows
+
+    def values(self, key: str) -> dict[str, float]:
+        return self.rows[key]
+
+
+def test_rivals_are_compared_data_set_by_data_set_with_holm_s_correction() -> None:
+    lines = synthesis_grand.comparisons(Made((21, 22, 23))).splitlines()[2:]
+    assert lines[0].startswith("| aim_3 | 4 of 4 | 3 | 10.2 | ")
+    # Differences 0, 2, 4: t = 2 sqrt(3) / 2 with two degrees of freedom.
+    assert lines[1] == f"| privsyn | 4 of 4 | 3 | 2.0 | {2 * stats.t.sf(np.sqrt(3), 2):.4f} |"
+    small = 2 * stats.t.sf(10.22 / (0.01 / np.sqrt(3)), 2)
+    assert float(lines[0].split("|")[-2]) == pytest.approx(2 * small, abs=1e-4)
+    alone = synthesis_grand.comparisons(Made((21,))).splitlines()[2:]
+    assert alone[1] == "| privsyn | 0 of 4 | 1 | 0.0 |  |"

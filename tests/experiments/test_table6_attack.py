@@ -14,6 +14,7 @@ from experiments.table6_attack import CELLS, SCORES, Cell
 from experiments import synthesis_cache
 from experiments import synthesis_fits as fits
 from experiments import table6_attack as table6
+from experiments import table6_tables as tabled
 from tacit.evaluation.canaries import leap_canaries
 from tacit.methods import synthesis
 from tacit.methods.synthesis import ablations
@@ -64,6 +65,21 @@ def test_released_histograms_are_told_from_too(tmp_path: Path, monkeypatch: pyte
     assert told[:3].mean() > told[3:].mean()
 
 
+@pytest.mark.parametrize("way", tabled.WAYS)
+def test_where_noise_hides_nobody_laws_tell_who_is_in(way: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(synthesis_cache, "kept", lambda name, configuration, make: make())
+    monkeypatch.setattr("experiments.synthesis_mazes.kept", lambda name, configuration, make: make())
+    monkeypatch.setattr(table6, "POPULATION", 1_000)
+    monkeypatch.setattr(table6, "CANARIES", 16)
+    monkeypatch.setattr(tabled, "PEOPLE", 60)
+    values = table6.run(Cell("umaze", way, tabled.SURE), fits.QUICK)
+    told, present = np.array(values["scores"]["loss"]), np.array([bit == "1" for bit in values["present"]])
+    assert (told[present][:, None] > told[~present]).mean() > 0.9
+    hits = table6.rates(values)[0.1][0]
+    assert 0 <= hits.low <= hits.value <= hits.high <= 1
+    assert table6.configuration(f"umaze/{way}/400/0")["delta"] == values["delta"]
+
+
 def values_of(right: float, hits: int) -> dict[str, Any]:
     """200 canaries, a share of which every score finds, and so many hits of 1,000 rows at 100 and 10 alarms."""
     present = np.arange(200) % 2 == 0
@@ -95,11 +111,14 @@ def test_figures_refuse_what_tells_too_much_and_a_twin_that_tells_nothing(monkey
     assert not broken["umaze, tacit, epsilon 1: TPR at 10% FPR, lower end"]
     assert broken["umaze, tacit, epsilon 10: TPR at 10% FPR, lower end"]
     assert broken["umaze, no clipping, epsilon 1: audited epsilon (pursuit)"]
+    for way in tabled.WAYS:
+        assert not broken[f"umaze, {way}, epsilon 1: audited epsilon (loss)"]
     assert broken["umaze, memorised: TPR at 10% FPR, lower end"]
     monkeypatch.setattr(table6, "store", lambda: Kept(0.5, 100))
     blind = {figure.name: figure.holds for figure in table6.figures()}
     assert blind["umaze, tacit, epsilon 1: audited epsilon (sums)"]
     assert not blind["umaze, no clipping, epsilon 1: audited epsilon (pursuit)"]
+    assert not blind["umaze, structured, epsilon 400, of nobody hidden: audited epsilon"]
     assert not blind["umaze, memorised: TPR at 10% FPR, lower end"]
 
 

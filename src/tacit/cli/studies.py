@@ -19,7 +19,7 @@ from tacit.cli.options import given_options
 from tacit.data import spec_files
 from tacit.data.sources import databases, lake
 from tacit.data.sources.files import Fields, read_parquet_spec
-from tacit.data.sources.sorting import TableOptions, read
+from tacit.data.sources.sorting import TableOptions, read, with_reward
 from tacit.data.sources.tables import Style, parquet_description
 from tacit.data.spec import PublicSpec, Space
 from tacit.data.store import RECEIPT, name_units
@@ -81,10 +81,14 @@ def import_(command: DataImport) -> None:
     options |= {"simulated": command.simulated, "store": command.out}
     with progress("Reading and checking the records"):
         if kind == "minari":
+            from tacit.data.sources.minari import find_propensity_key
+
             options |= {"reward": command.reward_bounds, "propensity": command.propensity, "root": command.minari_root}
             data = Trajectories.from_minari(command.files[0], spec=spec, observation=command.observation, **options)
-            if not data.spec.propensities:
-                _warn_of_propensities(command)
+            key = None if data.spec.propensities else find_propensity_key(command.files[0], command.minari_root)
+            if key is not None:
+                other = f"which was not imported: give --propensity {key} to evaluate other policies."
+                complain(f"The infos have {key!r}, {other}")
         else:
             assert spec is not None
             _import_files(command, kind, spec, options)
@@ -163,23 +167,12 @@ def missing_options(command: DataImport) -> list[MissingOption]:
     """What a command needs besides the options that every command needs."""
     kinds = {_file_kind(name) for name in command.files}
     whose = [MissingOption("--unit", "the column that says whose a row is", "name it")] if command.unit is None else []
-    if command.spec is not None or kinds == {"minari"} or (kinds == {"parquet"} and all(map(_has_spec, command.files))):
+    files = [Path(name) for name in command.files] if command.spec is None and kinds == {"parquet"} else []
+    own = [plain_files.is_plain_file(file) and "spec" in parquet_description(file) for file in files]
+    if command.spec is not None or kinds == {"minari"} or (own and all(own)):  # as tacit's own Parquet files have it
         return whose
     expected = "a TOML or JSON file of public bounds (`tacit new` writes a template)"
     return [*whose, MissingOption("--spec", expected, "declare bounds that are known without the data")]
-
-
-def _has_spec(name: str) -> bool:
-    """Whether a table has its public bounds in it, as tacit's own Parquet files do."""
-    return plain_files.is_plain_file(Path(name)) and "spec" in parquet_description(Path(name))
-
-
-def _warn_of_propensities(command: DataImport) -> None:
-    from tacit.data.sources.minari import find_propensity_key
-
-    key = find_propensity_key(command.files[0], command.minari_root)
-    if key is not None:
-        complain(f"The infos have {key!r}, which was not imported: give --propensity {key} to evaluate other policies.")
 
 
 def _import_files(command: DataImport, kind: str, spec: PublicSpec, options: dict[str, Any]) -> None:
@@ -221,6 +214,7 @@ def _import_table(command: DataImport, spec: PublicSpec, fields: Fields) -> None
         table = databases.open_table(command.sql, command.database)
     else:
         table = lake.open_table(command.files, Style(**style))
+    spec = with_reward(table, options, spec)
     read(table, options, spec, simulated=command.simulated, store=command.out)
 
 

@@ -187,6 +187,8 @@ class PublicSpec:
             `(d,)`, if one is known. None takes the steps of declared columns, where each number has one.
         propensities: whether the records say, for every row, the probability that the behaviour policy gave to the
             logged action (a discrete one), as off-policy evaluation needs.
+        reward_expression: SQL expression of a row's declared observations and actions by which the import computed its
+            reward, if it kept one (`tacit.data.sources.expressions`). Specs that differ in it alone are equal.
 
     Raises:
         DataError: a bound is missing, the source is not one of the four, or there are propensities of continuous
@@ -200,6 +202,7 @@ class PublicSpec:
     terminals: bool = True
     difference: tuple[float, ...] | None = None
     propensities: bool = False
+    reward_expression: str | None = field(default=None, metadata=OPTIONAL, compare=False)
 
     def __post_init__(self) -> None:
         for name in ("observation", "action"):
@@ -224,10 +227,18 @@ class PublicSpec:
                 what = "propensities belong to discrete actions, and the action is a category beside a flag"
                 remedy = "a missing action is an action of its own: give it a label, and no missing = 'flag'"
             raise DataError(what, where="PublicSpec", expected=expected, remedy=remedy)
+        if self.reward_expression is not None and not (
+            isinstance(self.reward_expression, str) and self.reward_expression.strip()
+        ):
+            what, expected = "the expression of the reward is no text, or empty", "an SQL expression, or none"
+            raise DataError(what, where="PublicSpec", expected=expected, remedy="leave it out: the import writes it")
         self._require_names()
         self._require_changes()
-        if self.difference is None:
-            object.__setattr__(self, "difference", _steps(self.observation))
+        if self.difference is None and isinstance(self.observation, Box) and self.observation.columns is not None:
+            parts = dimensions(self.observation.columns)  # 1 of those that do not use it
+            steps = [1.0 if part.kind == "category" or part.static else part.step for part in parts]
+            if None not in steps:
+                object.__setattr__(self, "difference", tuple(steps))
         if self.difference is not None:
             difference = _floats(self.difference, "PublicSpec.difference")
             object.__setattr__(self, "difference", difference)
@@ -336,7 +347,7 @@ class PublicSpec:
             "terminals": self.terminals,
             "difference": None if self.difference is None else list(self.difference),
             "propensities": self.propensities,
-        }
+        } | ({} if self.reward_expression is None else {"reward_expression": self.reward_expression})
 
     @classmethod
     def from_json(cls, values: Any, *, where: str = "PublicSpec.from_json") -> PublicSpec:
@@ -355,7 +366,7 @@ class PublicSpec:
         for name in _FIELDS:
             if name not in read:
                 raise _json_error(where, f"the field {name!r} is missing")
-        if unknown := [name for name in read if name not in _FIELDS]:
+        if unknown := [name for name in read if name not in (*_FIELDS, "reward_expression")]:
             raise _json_error(where, f"the field {str(unknown[0])[:40]!r} is unknown")
         name = "observation"
         try:
@@ -394,14 +405,6 @@ def _floats(values: Sequence[float], where: str) -> tuple[float, ...]:
         pass
     what, expected = "the bounds are not a sequence of numbers", "one number for each dimension"
     raise DataError(what, where=where, expected=expected, remedy="write them as a tuple, such as (0.0, 1.0)")
-
-
-def _steps(space: Space) -> tuple[float, ...] | None:
-    """The typical change of each dimension that declared columns give; 1 of those that do not use it."""
-    if not isinstance(space, Box) or space.columns is None:
-        return None
-    steps = [1.0 if part.kind == "category" or part.static else part.step for part in dimensions(space.columns)]
-    return None if None in steps else tuple(float(step) for step in steps if step is not None)
 
 
 def space_of_environment(space: gymnasium.Space[Any], field: str) -> Space:
@@ -445,18 +448,15 @@ def _bounds(space: gymnasium.Space[Any], where: str, spaces: Any) -> tuple[tuple
 
 def _space_to_json(space: Space) -> dict[str, Any]:
     if space.columns is not None:
-        return {"kind": "columns", "columns": [_column_to_json(column) for column in space.columns]}
+        listed = []
+        for column in space.columns:  # fields but those that are the default
+            values = {part.name: getattr(column, part.name) for part in fields(column)}
+            said = {part.name: values[part.name] for part in fields(column) if values[part.name] != part.default}
+            listed.append({name: list(value) if isinstance(value, tuple) else value for name, value in said.items()})
+        return {"kind": "columns", "columns": listed}
     if isinstance(space, Box):
         return {"kind": "box", "low": list(space.low), "high": list(space.high)}
     return {"kind": "discrete", "n": space.n} | ({} if space.start is None else {"start": space.start})
-
-
-def _column_to_json(column: Column) -> dict[str, Any]:
-    """Its fields but those that are the default."""
-    pairs = ((part.name, getattr(column, part.name), part.default) for part in fields(column))
-    return {
-        name: list(value) if isinstance(value, tuple) else value for name, value, default in pairs if value != default
-    }
 
 
 def faults(values: Mapping[str, Any]) -> Iterator[str]:

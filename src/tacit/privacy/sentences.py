@@ -107,6 +107,8 @@ SENTENCES: Mapping[str, str] = {
     "marginals": "all noisy marginals, within {quanta:,} quanta",
     "chosen_marginals": "all noisy marginals and choices between them, within {quanta:,} quanta",
     "visit_sums": "noisy sums over every {unit} ({parts}), and everything computed from them",
+    "rewards_computed": "the expression by which rewards are computed of the sampled rows, and never learned: {words} "
+    + _PUBLIC,
     "histograms": "the noisy histograms in {tables:,} tables, with which sampled rows are weighted to agree unless "
     "they were lost in an interruption",
     "sampled_rows": "everything sampled from the released model, and everything trained or computed on the samples",

@@ -11,7 +11,7 @@ from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
-from tacit.errors import DataError, FileError, MechanismError, PlanError
+from tacit.errors import DataError, FileError, MechanismError, PlanError, TacitError
 from tacit.study.narration import Narrator
 from tacit.units import UnitKey
 
@@ -237,9 +237,14 @@ def _table(
     options, styled, simulated = table_reading(unit, bounds, reading)
     place = _require_ledger(ledger) if path is None else ledger or ledger_beside(path)
 
+    table = partial(frames.open_table, records) if path is None else partial(lake.open_table, [str(path)], styled)
+    stream = path is None and not hasattr(records, "__len__")  # which is read once
+    if options.reward is not None and not stream:
+        with suppress(TacitError, ImportError):  # which whoever reads it meets again
+            bounds = sorting.with_reward(table(), options, bounds)
+
     def read(wanted: sorting.TableOptions = options) -> Trajectories:
-        table = frames.open_table(records) if path is None else lake.open_table([str(path)], styled)
-        return Trajectories(sorting.read(table, wanted, bounds, simulated=simulated), bounds, simulated=simulated)
+        return Trajectories(sorting.read(table(), wanted, bounds, simulated=simulated), bounds, simulated=simulated)
 
     # The unit is called like its column, so that a ledger refuses another column of the same table.
     kinds: dict[str, UnitKind] = {":transition": "transition", ":episode": "episode"}

@@ -11,11 +11,17 @@ from __future__ import annotations
 import copy
 import json
 import re
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
+from tacit.data.columns import split_columns
 from tacit.data.sources.column_sql import NAN, quote
+from tacit.data.sources.engine import open_engine
+from tacit.data.spec import Discrete, PublicSpec
 from tacit.errors import DataError
 
 NODES = {
@@ -88,8 +94,24 @@ class Expression:
         # order in which the table happens to lie decides nothing.
         tree = copy.deepcopy(self.tree)
         _settle(tree, used, unit, _parse(f"nullif(0, {NAN})", engine))
-        text = engine.execute("SELECT json_deserialize_sql(?)", [json.dumps(tree)]).fetchall()[0][0]
-        return f"({text.removeprefix('SELECT ')})"
+        return f"({Expression(self.columns, tree).text(engine)})"
+
+    def text(self, engine: Any) -> str:
+        """Its text, as DuckDB writes what it understood."""
+        text = engine.execute("SELECT json_deserialize_sql(?)", [json.dumps(self.tree)]).fetchall()[0][0]
+        return str(text.removeprefix("SELECT "))
+
+    def renamed(self, names: Mapping[str, str]) -> Expression:
+        """The same of columns with other names."""
+        tree = json.loads(
+            json.dumps(self.tree),
+            object_hook=lambda node: (
+                {**node, "column_names": [names[node["column_names"][0]], *node["column_names"][1:]]}
+                if node.get("class") == "COLUMN_REF"
+                else node
+            ),
+        )
+        return Expression(frozenset(names[name] for name in self.columns), tree)
 
 
 def parse_expression(text: str, option: str, header: Sequence[str], unit: str | None, engine: Any) -> Expression:
@@ -225,3 +247,104 @@ def _settle(node: Any, used: Sequence[str], unit: tuple[str, str] | None, cast: 
         usual = {"type": "ORDER_DEFAULT", "null_order": "ORDER_DEFAULT"}
         column = {"class": "COLUMN_REF", "type": "COLUMN_REF", "alias": ""}
         node["orders"] += [{**usual, "expression": {**column, "column_names": [name]}} for name in used]
+
+
+# -- rewards of rows that no table has ---------------------------------------------------------------------------------
+
+INVENTED = 4096
+"""Rows within the public bounds on which an expression of the reward has to give a number."""
+_KEPT = "reward_expression"
+
+
+def keep_expression(
+    spec: PublicSpec, expression: Expression, sources: Mapping[str, tuple[str, Any]], engine: Any
+) -> PublicSpec:
+    """The spec with the expression in its own names, where the records keep all that it reads; else as it is."""
+    # sources: a column of the table -> the declared one of an observation or action that it becomes, and its Arrow type
+    declared = {column.name: column for space in (spec.observation, spec.action) for column in space.columns or ()}
+    if not expression.columns <= sources.keys():
+        return spec
+    names = {name: sources[name][0] for name in expression.columns}
+    filled = [declared[name] for name in names.values()] + list(spec.reward.columns or ())
+    if any(column.missing.startswith("fill:") for column in filled):  # a cell that misses is another one in the records
+        return spec
+    try:
+        made = expression.renamed(names).text(engine)
+        cells = _cells(spec, *invented_rows(spec), names.values())
+        typed = {name: cells[known].cast(sources[name][1], safe=False) for name, known in names.items()}
+        kept = {known: typed[name].cast(cells[known].type) for name, known in names.items()}
+        empty = {name: cell.fill_null("") if declared[names[name]].labels else cell for name, cell in typed.items()}
+        here = _evaluate(parse_expression(made, _KEPT, tuple(kept), None, engine), kept, INVENTED, engine)
+        there = [_evaluate(expression, table, INVENTED, engine) for table in (typed, empty)]  # a label misses as either
+    except Exception:  # what the engine and Arrow raise where types do not fit, and of windows
+        return spec
+    exact = np.isfinite(here).all() and np.allclose([here, here], there, rtol=1e-5, atol=1e-6)
+    return replace(spec, reward_expression=made) if exact else spec
+
+
+def compute_rewards(spec: PublicSpec, observations: NDArray[Any], actions: NDArray[Any]) -> NDArray[np.float32]:
+    """The rewards [n] of rows of these observations and actions, within the public bounds, by the spec's expression.
+
+    Raises:
+        DataError: the expression is none, or gives no number in some row.
+        ImportError: DuckDB is not installed.
+    """
+    assert spec.reward_expression is not None
+    known = [column.name for space in (spec.observation, spec.action) for column in space.columns or ()]
+    with open_engine(None) as engine:
+        expression = parse_expression(spec.reward_expression, _KEPT, known, None, engine)
+        cells = _cells(spec, observations, actions, expression.columns)
+        try:
+            rewards = _evaluate(expression, cells, len(actions), engine)
+        except Exception:  # what the engine says of an error quotes cells
+            rewards = np.full(1, np.nan)
+    if not np.isfinite(rewards).all():
+        what = "the expression of the reward gives no number in a row within the public bounds"
+        expected, remedy = "a finite number in every row", "draw with another seed, or import the rewards as a column"
+        raise DataError(what, where=_KEPT, expected=expected, remedy=remedy)
+    whole = np.rint(rewards) if spec.reward.whole[0] else rewards
+    return np.clip(whole, *spec.reward.float32_bounds()).astype(np.float32)
+
+
+def invented_rows(spec: PublicSpec) -> tuple[NDArray[Any], NDArray[Any]]:
+    """Observations and actions within the public bounds, many of them on a bound, in the middle or 0."""
+    rng, found = np.random.default_rng(0), list[NDArray[Any]]()
+    for space in (spec.observation, spec.action):
+        if isinstance(space, Discrete):
+            found.append(rng.integers(0, space.n, INVENTED))
+            continue
+        shape, low, high = (INVENTED, space.size), np.asarray(space.low), np.asarray(space.high)
+        place = rng.choice([0.0, 0.5, 1.0, np.nan], shape)
+        special = np.where(np.isnan(place), np.clip(0.0, low, high), low + (high - low) * place)
+        values = np.where(rng.random(shape) < 0.5, special, rng.uniform(low, high, shape))
+        found.append(np.where(space.whole, np.rint(values), values))
+    return found[0], found[1]
+
+
+def _cells(
+    spec: PublicSpec, observations: NDArray[Any], actions: NDArray[Any], names: Collection[str]
+) -> dict[str, Any]:
+    # as expressions see them: numbers, labels, and NULL of what misses
+    import pyarrow as pa
+
+    cells = {}
+    for space, numbers in ((spec.observation, observations), (spec.action, actions)):
+        for column, values, missing in split_columns(space.columns or (), numbers.reshape(len(numbers), -1)):
+            if column.name in names and column.labels:
+                labels = np.asarray(column.labels, object)[np.rint(values).astype(int)]
+                cells[column.name] = pa.array(labels, pa.string(), mask=missing)
+            elif column.name in names:
+                cells[column.name] = pa.array(np.asarray(values, np.float64), mask=missing)
+    return cells
+
+
+def _evaluate(expression: Expression, cells: Mapping[str, Any], count: int, engine: Any) -> NDArray[np.float64]:
+    # the values [n], NaN where there is none
+    import pyarrow as pa
+
+    names = {name: f"c{i}" for i, name in enumerate(cells)}  # SQL takes names that differ in their case for one
+    columns = {names[name]: column for name, column in cells.items()}
+    engine.register("source", pa.table({"row": np.arange(count), **columns}))  # a constant has no other column
+    text = expression.renamed(names).sql((), engine)
+    found = engine.execute(f"SELECT CAST({text} AS DOUBLE) AS reward FROM source").fetchnumpy()["reward"]
+    return np.ma.filled(np.ma.asarray(found, np.float64), np.nan)

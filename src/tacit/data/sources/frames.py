@@ -71,7 +71,9 @@ def from_frame(
     """
     named: dict[str, Any] = {"actions": actions or {}, "columns": columns or {}, "fields": fields, "unit_key": unit_key}
     options = sorting.TableOptions(unit, episode, time, next, where, qualify, reward, **named)
-    records = sorting.read(open_table(frame), options, spec, simulated=simulated, store=store)
+    table = open_table(frame)
+    spec = sorting.with_reward(table, options, spec)
+    records = sorting.read(table, options, spec, simulated=simulated, store=store)
     return cls(records, spec, simulated=simulated)
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Literal
 
@@ -20,7 +20,7 @@ from tacit.data.ingest import EACH_EPISODE, EACH_TRANSITION, Faults, Ingest
 from tacit.data.sources import column_sql
 from tacit.data.sources.column_sql import Keyed, add_keys, are_keys
 from tacit.data.sources.engine import PART, find_row, number_rows, open_engine, query_batches
-from tacit.data.sources.expressions import Expression, parse_expression
+from tacit.data.sources.expressions import Expression, keep_expression, parse_expression
 from tacit.data.sources.files import Fields, declared_columns, refuse_unread_columns
 from tacit.data.sources.lake import SourceTable
 from tacit.data.sources.steps import (
@@ -157,6 +157,29 @@ def read(
             "left out by --next drop": counts["chosen"] - counts["kept"],
         }
         return ingest.finish()
+
+
+def with_reward(table: SourceTable, options: TableOptions, spec: PublicSpec) -> PublicSpec:
+    """The spec with the expression of the reward, where records of this table keep all that it reads, else without."""
+    import pyarrow as pa
+
+    spec = replace(spec, reward_expression=None)
+    if options.reward is None:
+        return spec
+    fields = options.fields or Fields.of(spec)
+    with contextlib.suppress(TacitError), open_engine(None) as engine:  # what is refused is refused by `read`
+        parse = partial(parse_expression, header=tuple(table.kinds), unit=options.owner, engine=engine)
+        expressions, _, _ = _expressions(parse, options, spec, fields)
+        columns = _columns(table, options, spec, fields, expressions)
+        numbers = set() if table.typed else _numbers(spec, fields)
+        pairs = [pair for target in ("observations", "actions") for pair in columns.get(target, ())]
+        sources = {
+            source: (known, pa.float64() if source in numbers else table.kinds[source])
+            for known, source in pairs
+            if known and isinstance(source, str)
+        }
+        return keep_expression(spec, expressions["rewards", ""], sources, engine)
+    return spec
 
 
 def find_faults(

@@ -49,10 +49,11 @@ def estimate_laws(noisy: Floats, shape: Sequence[int], deviation: float, ordinal
             continue
         merged, merged_cells, base = table, np.ones(sizes), law
         for i in axes:
-            starts = np.arange(0, shape[i], blocks[i])
-            merged = np.add.reduceat(merged, starts, axis=i)
-            width = np.diff(np.append(starts, shape[i]))
-            merged_cells = merged_cells * width.reshape([-1 if j == i else 1 for j in axes])
+            if blocks[i] > 1:
+                starts = np.arange(0, shape[i], blocks[i])
+                merged = np.add.reduceat(merged, starts, axis=i)
+                width = np.diff(np.append(starts, shape[i]))
+                merged_cells = merged_cells * width.reshape([-1 if j == i else 1 for j in axes])
             coarser = np.arange(sizes[i]) * blocks[i] // blocks_before[i] if level < top else np.zeros(sizes[i], int)
             base = np.take(base, np.minimum(coarser, sizes_before[i] - 1), axis=i)
         base = np.broadcast_to(base, (*sizes, values)).reshape(-1, values)
@@ -68,23 +69,29 @@ def forget_unseen(noisy: Floats, values: int, deviation: float) -> Floats:
     return np.where(seen, table, np.minimum(table, -SEEN * deviation)).ravel()
 
 
+def forget_tail(noisy: Floats, deviation: float) -> Floats:
+    """Counts [n] of which the last ones are 0: those that noise alone explains together, such as very long stays."""
+    above = np.cumsum(noisy[::-1])[::-1]
+    told = above > SEEN * deviation * np.sqrt(np.arange(len(noisy), 0, -1))
+    return np.asarray(np.where(np.arange(len(noisy)) <= np.flatnonzero(told).max(initial=0), noisy, 0.0))
+
+
 def _refine(counts: Floats, base: Floats, deviation: Floats, least: float) -> Floats:
     """Rows of noisy counts as laws, drawn towards their coarser ones."""
     values, total = counts.shape[1], counts.sum(axis=1, keepdims=True)
-    sure = np.maximum(total, 2 * deviation * np.sqrt(values))
+    sure = np.maximum(total, 2 * deviation * np.sqrt(values) + 1e-12)  # without noise, a cell can be empty
     own = np.where(counts < least * deviation, 0.0, counts)
     kept = own.sum(axis=1, keepdims=True)
     own = np.where(kept > 0, own / np.maximum(kept, 1e-9), base)
     squares = np.square(counts / sure - base).sum(axis=1, keepdims=True)
     weight = np.clip(1 - values * np.square(deviation / sure) / np.maximum(squares, 1e-30), 0, 1)
     weight = weight * (total > 0) * np.clip(total / sure, 0, 1)
-    return _project_rows(base + weight * (own - base))
-
-
-def _project_rows(rows: Floats) -> Floats:
-    """The nearest point of the simplex of each row."""
+    rows: Floats = base + weight * (own - base)
+    if least:
+        return rows  # where cells are cut, no share is negative
+    # the law is the nearest point of the simplex
     highest = -np.sort(-rows, axis=1)
-    levels = (np.cumsum(highest, axis=1) - 1) / np.arange(1, rows.shape[1] + 1)
+    levels = (np.cumsum(highest, axis=1) - 1) / np.arange(1, values + 1)
     last = (highest > levels).sum(axis=1) - 1
     return np.asarray(np.maximum(rows - levels[np.arange(len(rows)), last][:, None], 0))
 

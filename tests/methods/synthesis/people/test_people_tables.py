@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tacit.methods.synthesis.laws import draw, estimate_laws, forget_unseen
+from tacit.methods.synthesis.laws import draw, estimate_laws, forget_tail, forget_unseen
 from tacit.methods.synthesis.people.densities import Cut, Density, Normal, fine_grid, quantile_cut
 
 
@@ -42,6 +42,23 @@ def test_values_that_nobody_has_are_forgotten() -> None:
     assert kept[:, [0, 2]].tolist() == table[:, [0, 2]].tolist()
     assert (kept[:, 1] <= -6).all()
     assert estimate_laws(kept.ravel(), [2], 2.0, [True])[:, 1].max() < 1e-3
+
+
+def test_where_nobody_and_no_noise_is_a_law_is_its_neighbours() -> None:
+    laws = estimate_laws(np.array([3.0, 1, 0, 0]), [2], 0.0, [True])
+    np.testing.assert_allclose(laws, [[0.75, 0.25], [0.75, 0.25]], atol=1e-9)
+
+
+def test_a_tail_that_noise_explains_holds_nobody() -> None:
+    table = np.array([90.0, 40, 30, -4, 5, 4, -3, 2])
+    assert forget_tail(table, 4.0).tolist() == [90, 40, 30, 0, 0, 0, 0, 0]
+    assert forget_tail(table, 0.5).tolist() == table.tolist()
+    assert forget_tail(np.array([0.0, 0, 0, 40]), 5.0).tolist() == [0, 0, 0, 40]
+    assert forget_tail(np.array([-9.0, 3, 2]), 5.0).tolist() == [-9, 0, 0]
+    noise = np.random.default_rng(0).normal(0, 7, (400, 64))
+    noise[:, 4] += 537  # all have five visits: the noise adds a tail to few
+    longest = np.array([np.flatnonzero(forget_tail(one, 7.0)).max() for one in noise])
+    assert (longest > 4).mean() < 0.1
 
 
 def test_draws_follow_the_law_of_their_cell() -> None:

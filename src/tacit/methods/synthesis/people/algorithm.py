@@ -19,9 +19,10 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from tacit.data.sources.expressions import compute_rewards, invented_rows
 from tacit.errors import PlanError
 from tacit.methods import load_class
-from tacit.methods.synthesis.laws import estimate_laws, forget_unseen
+from tacit.methods.synthesis.laws import estimate_laws, forget_tail, forget_unseen
 from tacit.methods.synthesis.people import sampling
 from tacit.methods.synthesis.people.densities import Density
 from tacit.methods.synthesis.people.plan import HISTOGRAMS, REGRESSION, TABLES, PeoplePlan
@@ -102,6 +103,8 @@ class PeopleSynthesizer:
         shapes = [(int(np.prod(scheme.shape(node))), scheme.size(node)) for node in scheme.nodes]
         if [law.shape for law in laws] != shapes or not all(np.allclose(law.sum(axis=1), 1) for law in laws):
             raise ValueError("laws of another scheme")
+        if scheme.computes_reward != made.plan.scheme.computes_reward:
+            raise ValueError("a scheme of another spec")
         return made
 
 
@@ -118,6 +121,7 @@ def fit(
 
     Raises:
         PlanError: the plan has other bounds than the private data declare, or every row is a unit of its own.
+        DataError: the spec's expression of the reward cannot be computed.
         PlanExhausted: the plan was begun before.
         BudgetExceeded: the ledger cannot pay for the plan.
     """
@@ -125,6 +129,8 @@ def fit(
         what = "the plan has other public bounds than the private data declare"
         expected, remedy = "the private data's own public spec", "build the plan with PeoplePlan(spec=vault.spec)"
         raise PlanError(what, where=f"{plan.method} plan", expected=expected, remedy=remedy)
+    if plan.spec.reward_expression is not None:
+        compute_rewards(plan.spec, *invented_rows(plan.spec))  # before anything is spent
     run = vault.reserve(plan)
     parts = {part.name: part for part in plan.parts()}
     if vault.has_started(run):
@@ -150,10 +156,11 @@ def fit(
         if node.role == "end":
             table = forget_unseen(table, scheme.size(node), deviation[TABLES])
         if node.role == "visits":  # a tree sees where the long ones end; single cells of noise would be many visits
-            steps = np.arange(len(table) + 1.0)
+            steps, table = np.arange(len(table) + 1.0), forget_tail(table, deviation[TABLES])
             laws.append(np.diff(Density.of(steps, table, deviation[TABLES]).cumulative)[None])
             continue
-        ordinal = [scheme.is_ordinal(parent) for parent in node.parents]
+        flags = ("missing", "missed")
+        ordinal = [not (parent.kind in flags or scheme.variable(parent).labels) for parent in node.parents]
         laws.append(estimate_laws(table, scheme.shape(node), deviation[TABLES], ordinal))
     people = PeopleSynthesizer(plan, scheme, tuple(laws))
     return vault.release(run, people, label=plan.label())

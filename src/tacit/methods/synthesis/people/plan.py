@@ -57,7 +57,9 @@ class PeoplePlan(SynthesisPlan):
         seen = list_variables(self.spec.observation, self.spec.difference)
         done = list_variables(self.spec.action, None)
         low, high = self.spec.reward.low[0], self.spec.reward.high[0]
-        return Scheme(seen, done, (low, high), self.spec.reward.whole[0], self.most, self.spec.terminals)
+        computes = True if self.spec.reward_expression else None
+        whole, terminals = self.spec.reward.whole[0], self.spec.terminals
+        return Scheme(seen, done, (low, high), whole, self.most, terminals, computes_reward=computes)
 
     def parts(self) -> tuple[PoissonSum, ...]:
         """The only touch of private rows: a noisy sum each over everybody."""
@@ -83,4 +85,6 @@ class PeoplePlan(SynthesisPlan):
     def label(self) -> Label:
         """The certificate's statements."""
         parts = ", ".join(part.name for part in self.parts())
-        return label(clause("visit_sums", parts=parts), clause("whole_unit"), public=())
+        computed = self.spec.reward_expression
+        public = () if computed is None else (clause("rewards_computed", words=computed),)
+        return label(clause("visit_sums", parts=parts), clause("whole_unit"), public=public)

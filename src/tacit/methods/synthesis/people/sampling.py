@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tacit.data.sources.expressions import compute_rewards
 from tacit.data.spec import Discrete, PublicSpec, Space
 from tacit.methods.synthesis.laws import draw
 from tacit.methods.synthesis.people.scheme import Node, Parent, ParentKind, Scheme
@@ -40,7 +41,8 @@ class PeopleDrawing:
         for node in scheme.nodes:
             if node.role == "static":
                 self._known[Parent("static", node.index)] = self._value(node)
-        self._hazard = self._stop_hazard()
+        law = self._laws[self._nodes["visits", 0]].mean(axis=0)
+        self._hazard = np.asarray(law / np.maximum(np.cumsum(law[::-1])[::-1], 1e-12))  # of who has so many visits
 
     def _nothing(self, count: int) -> dict[Parent, Floats]:
         known, kinds = dict[Parent, Floats](), _UNKNOWN
@@ -65,11 +67,6 @@ class PeopleDrawing:
         values = np.clip(cut.draw(codes, self._rng), one.low, one.high)
         return np.where(missing, np.nan, np.rint(values) if one.whole else values)
 
-    def _stop_hazard(self) -> Floats:
-        """Of each number of visits, how many of those who have so many stop there."""
-        law = self._laws[self._nodes["visits", 0]].mean(axis=0)
-        return np.asarray(law / np.maximum(np.cumsum(law[::-1])[::-1], 1e-12))
-
     def visit(self, number: int) -> dict[str, Any]:
         """The next visit of all who are left, which leaves those who go on."""
         scheme, known, count = self._scheme, self._known, len(self.people)
@@ -78,11 +75,12 @@ class PeopleDrawing:
                 self._see(i, one)
         for i in range(len(scheme.done)):
             known[Parent("action", i)] = self._value(self._nodes["action", i])
-        reward_node, low, high = self._nodes["reward", 0], *scheme.reward
-        cut = scheme.cut(reward_node)
-        assert cut is not None
-        reward = np.clip(cut.draw(self._codes(reward_node), self._rng), low, high)
-        reward = np.rint(reward) if scheme.whole_reward else reward
+        reward = np.zeros(count)
+        if (node := self._nodes.get(("reward", 0))) is not None:
+            cut = scheme.cut(node)
+            assert cut is not None
+            reward = np.clip(cut.draw(self._codes(node), self._rng), *scheme.reward)
+            reward = np.rint(reward) if scheme.whole_reward else reward
         ending = self._end(number)
         over = np.zeros(count, np.bool_)
         if scheme.terminals:
@@ -188,7 +186,10 @@ def to_trajectories(spec: PublicSpec, scheme: Scheme, laws: Sequence[Floats], co
     }
     if not scheme.copied_ends:  # the last step leads to the last visit
         records["truncations"] = np.roll(last & ~columns["over"], -1) & ~last
-    raw: dict[str, Any] = {**spec.raw({name: column[rows] for name, column in records.items()})}
+    kept = {name: column[rows] for name, column in records.items()}
+    if scheme.computes_reward:
+        kept["rewards"] = compute_rewards(spec, kept["observations"], kept["actions"])
+    raw: dict[str, Any] = {**spec.raw(kept)}
     return Trajectories.from_arrays(
         **raw,
         unit_ids=columns["owner"][rows],

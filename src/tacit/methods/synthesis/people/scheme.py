@@ -4,6 +4,7 @@
         durations | what was last seen, last action        missing flags | whether it missed before
         first values | statics, other first values         changes | last action, flag, own last value (`ChangeModel`)
     actions | what is seen now, last action                reward | what is seen now      end | what is seen now, action
+                                                           (or computed by the spec's expression)
 
 A node is one of these with its parents; its law is a noisy table. The parents follow from the spec alone
 (`default_nodes`), and are made coarser or fewer until a mean cell holds `TOLD` standard deviations of noise.
@@ -14,6 +15,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Literal
 
 import numpy as np
@@ -21,11 +23,14 @@ from numpy.typing import NDArray
 
 from tacit.methods.synthesis.people.densities import Cut, Density, Normal, quantile_cut
 from tacit.methods.synthesis.people.visits import CutVisits, Variable, cut_visits
+from tacit.serialization import OPTIONAL
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 Role = Literal["static", "visits", "first", "duration", "missing", "change", "action", "reward", "end", "terminal"]
 ParentKind = Literal["static", "before", "earlier", "now", "missed", "missing", "last", "action"]
+_SEEN: tuple[ParentKind, ...] = ("static", "before", "earlier", "now")
+_DONE: tuple[ParentKind, ...] = ("last", "action")
 ONCE: frozenset[Role] = frozenset({"static", "visits", "first"})
 """What a unit has once; all else every visit has."""
 LEVELS = (4, 8, 16)
@@ -90,6 +95,7 @@ class Scheme:
         densities: of each observed variable, each action and the reward; None of categories.
         regressions: of each observed variable; None of those whose changes are not modelled.
         nodes: what is drawn, in order.
+        computes_reward: True where the reward is computed from what is drawn, else None.
     """
 
     seen: tuple[Variable, ...]
@@ -102,13 +108,16 @@ class Scheme:
     densities: tuple[Density | None, ...] = ()
     regressions: tuple[ChangeModel | None, ...] = ()
     nodes: tuple[Node, ...] = ()
+    computes_reward: bool | None = dataclasses.field(default=None, metadata=OPTIONAL)
 
     @property
     def numbers(self) -> tuple[tuple[int, float, float, bool], ...]:
         """(place, low, high, whole) of each variable that has a histogram."""
         variables = (*self.seen, *self.done)
         found = [(i, one.low, one.high, one.whole) for i, one in enumerate(variables) if not one.labels]
-        return (*found, (len(variables), *self.reward, self.whole_reward))
+        if self.computes_reward and found:
+            return tuple(found)
+        return (*found, (len(variables), *self.reward, self.whole_reward))  # which everybody has: it counts units
 
     def visits_of(self, rows: Mapping[str, NDArray[Any]]) -> CutVisits:
         """The first visits of padded rows, each column [U, L, ...] with `mask` and `starts` [U, L]."""
@@ -117,9 +126,9 @@ class Scheme:
     @property
     def changing(self) -> tuple[int, ...]:
         """The observed variables whose changes are modelled by a regression."""
-        return tuple(i for i, one in enumerate(self.seen) if one.is_changing_number)
+        return tuple(i for i, one in enumerate(self.seen) if not (one.labels or one.static or one.duration))
 
-    @property
+    @cached_property
     def scales(self) -> dict[int, tuple[float, float]]:
         """Of each observed number, the middle and half the range of what is usual, straightened."""
         found = {}
@@ -144,17 +153,21 @@ class Scheme:
         one = self.variable(parent)
         if parent.kind in ("missing", "missed"):
             return 2 if parent.kind == "missing" else 3
-        return (one.labels or len(self._levels(parent)) + 1) + 1  # and that it is not known
+        return (one.labels or len(self._levels[parent]) + 1) + 1  # and that it is not known
 
-    def is_ordinal(self, parent: Parent) -> bool:
-        """Whether neighbouring values are alike."""
-        return parent.kind not in ("missing", "missed") and not self.variable(parent).labels
-
-    def _levels(self, parent: Parent) -> Floats:
-        place = parent.index + (len(self.seen) if parent.kind in ("last", "action") else 0)
-        density = self.densities[place]
-        assert density is not None
-        return np.unique(density.quantiles(LEVELS[parent.level]))
+    @cached_property
+    def _levels(self) -> dict[Parent, Floats]:
+        """Of each number as a parent, where it is cut."""
+        found: dict[Parent, Floats] = {}
+        for place, density in enumerate(self.densities[:-1]):
+            if density is None:
+                continue
+            kinds, index = (_SEEN, place) if place < len(self.seen) else (_DONE, place - len(self.seen))
+            for level, parts in enumerate(LEVELS):
+                found |= dict.fromkeys(
+                    (Parent(one, index, level) for one in kinds), np.unique(density.quantiles(parts))
+                )
+        return found
 
     def parent_codes(self, parent: Parent, state: State) -> Integers:
         """Codes [V] of a parent."""
@@ -164,7 +177,7 @@ class Scheme:
         unknown, last = np.isnan(values), self.parent_size(parent) - 1
         if self.variable(parent).labels:
             return np.where(unknown, last, np.nan_to_num(values)).astype(np.int64)
-        return np.where(unknown, last, np.searchsorted(self._levels(parent), np.nan_to_num(values), side="right"))
+        return np.where(unknown, last, np.searchsorted(self._levels[parent], np.nan_to_num(values), side="right"))
 
     def cells(self, node: Node, state: State, count: int) -> Integers:
         """The cell [V] of a node's parents."""
@@ -256,19 +269,21 @@ def default_nodes(scheme: Scheme) -> Iterator[Node]:
     for i in range(len(done)):
         yield Node("action", i, (*now[:1], Parent("action", i - 1) if i else Parent("last", 0), *now[1:]))
     flags = [Parent("missing", i) for i in main[:1] if seen[i].flag]
-    yield Node("reward", 0, (*now[:1], *flags, Parent("action", 0)))
+    if not scheme.computes_reward:
+        yield Node("reward", 0, (*now[:1], *flags, Parent("action", 0), *now[1:]))
     yield Node("end", 0, (*now[:1], Parent("action", 0)))
     if scheme.terminals:
         yield Node("terminal", 0, (*now[:1], Parent("action", 0)))
 
 
-def features(scheme: Scheme, target: int, state: State) -> Floats:
-    """What a change is expected from, [V, p], each within +-1: own value and trend, last action, others, statics."""
+def features(scheme: Scheme, target: int, state: State) -> list[Floats]:
+    """What a change is expected from, each [V] within +-1: own value and trend, last action, others, statics."""
     scales = scheme.scales
 
     def usual(i: int, values: Floats) -> Floats:
         middle, half = scales[i]
-        return np.clip(np.nan_to_num((scheme.seen[i].straighten(values) - middle) / half), -2, 2) / 2
+        values = (scheme.seen[i].straighten(values) - middle) / half
+        return np.clip(np.where(np.isnan(values), 0.0, values), -2, 2) / 2
 
     own = usual(target, state[Parent("before", target)])
     trend = own - usual(target, state[Parent("earlier", target)])
@@ -292,4 +307,4 @@ def features(scheme: Scheme, target: int, state: State) -> Floats:
             columns += [(values == label) * 0.5 for label in range(variable.labels)] or [
                 np.nan_to_num(usual(i, values))
             ]
-    return np.stack(columns, axis=1)
+    return columns

@@ -13,8 +13,9 @@ The vault clips every vector to these norms whatever is written here: what follo
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -30,7 +31,7 @@ Rows = Mapping[str, NDArray[Any]]
 
 LOOSE = 3.0
 """Squared norm that the tables of visits may have each, on average: a unit's visits lie in many cells."""
-AT_ONCE = 2**23
+AT_ONCE = 2**20
 """Products that are held at a time, at most."""
 RIDGE = 0.6
 LEAST_SPREAD = 0.003
@@ -47,7 +48,7 @@ class NumberShares:
         """[U, cells of all grids]."""
         visits, scheme = self.scheme.visits_of(rows), self.scheme
         values = (*visits.seen, *visits.done, visits.reward)
-        blocks = []
+        owners, places, weights, begin = [], [], [], 0
         for place, low, high, whole in scheme.numbers:
             edges, here = fine_grid(low, high, whole=whole), values[place]
             counts = ~np.isnan(here)
@@ -56,22 +57,25 @@ class NumberShares:
             elif scheme.seen[place].duration:
                 counts &= ~visits.begins
             cell = np.clip(np.searchsorted(edges, here[counts], side="right") - 1, 0, len(edges) - 2)
-            often = np.bincount(visits.owner[counts], minlength=visits.units)
-            blocks.append(
-                _place(visits.owner[counts], cell, 1 / often[visits.owner[counts]], visits.units, len(edges) - 1)
-            )
-        return np.hstack(blocks)
+            owner = visits.owner[counts]
+            owners.append(owner)
+            places.append(begin + cell)
+            weights.append(1 / np.bincount(owner, minlength=visits.units)[owner])
+            begin += len(edges) - 1
+        return _count(owners, places, weights, visits.units, begin)
 
 
 def read_densities(scheme: Scheme, sums: Floats, deviation: float) -> tuple[Scheme, float]:
     """The scheme with the densities of its numbers, and how many units there are as far as the noise tells."""
     found: list[Density | None] = [None] * (len(scheme.seen) + len(scheme.done) + 1)
-    begin = 0
+    begin, units = 0, 1.0
     for place, low, high, whole in scheme.numbers:
         edges = fine_grid(low, high, whole=whole)
         part = sums[begin : begin + len(edges) - 1]
         found[place], begin = Density.of(edges, part, deviation), begin + len(part)
-    return dataclasses.replace(scheme, densities=tuple(found)), max(1.0, float(part.sum()))  # everybody has a reward
+        if scheme.computes_reward or place == len(found) - 1:  # everybody has a reward, and few miss every number
+            units = max(units, float(part.sum()))
+    return dataclasses.replace(scheme, densities=tuple(found)), units
 
 
 @dataclass(frozen=True)
@@ -83,25 +87,31 @@ class ChangeMoments:
     def __call__(self, rows: Rows, state: None) -> Floats:
         """[U, upper triangles of all targets]; what lies off the diagonal is times sqrt(2)."""
         visits = self.scheme.visits_of(rows)
-        known, blocks = state_of(self.scheme, visits), []
-        for target in self.scheme.changing:
+        known, targets, begin = state_of(self.scheme, visits), self.scheme.changing, 0
+        widths = [count_features(self.scheme, target) + 1 for target in targets]
+        vectors = np.zeros((visits.units, sum(width * (width + 1) // 2 for width in widths)))
+        for target in targets:
             here = changes_of(self.scheme, visits, known, target)
             part = {parent: values[here] for parent, values in known.items()}
             change = _change(self.scheme, target, part) / self.scheme.change_scale(target)
-            z = np.ascontiguousarray(np.column_stack([features(self.scheme, target, part), np.clip(change, -1, 1)]).T)
+            z = np.stack([*features(self.scheme, target, part), np.clip(change, -1, 1)])
             i, j = np.triu_indices(len(z))
-            total, owner = np.zeros((visits.units, len(i))), visits.owner[here]
+            rows_of = np.searchsorted(i, np.arange(len(z) + 1))
+            total, owner = vectors[:, begin : begin + len(i)], visits.owner[here]
+            begin += len(i)
             several = max(1, AT_ONCE // (len(i) * self.scheme.most))  # units, whatever they have
             for unit in range(0, visits.units, several):
-                begin, end = np.searchsorted(owner, (unit, unit + several))
-                owners, starts = np.unique(owner[begin:end], return_index=True)
+                first, end = np.searchsorted(owner, (unit, unit + several))
+                owners, starts = np.unique(owner[first:end], return_index=True)
                 if len(owners):
-                    block = z[:, begin:end]
-                    total[owners] = np.add.reduceat(block[i] * block[j], starts, axis=1).T
+                    block, products = z[:, first:end], np.empty((len(i), end - first))
+                    for k, (a, b) in enumerate(pairwise(rows_of)):
+                        np.multiply(block[k], block[k:], out=products[a:b])
+                    total[owners] = np.add.reduceat(products, starts, axis=1).T
             total *= np.where(i == j, 1.0, np.sqrt(2.0))
             norms = np.linalg.norm(total, axis=1, keepdims=True)
-            blocks.append(total / np.where(norms > 0, norms, 1.0))
-        return np.hstack(blocks)
+            total /= np.where(norms > 0, norms, 1.0)
+        return vectors
 
 
 def solve_regressions(scheme: Scheme, sums: Floats, deviation: float) -> Scheme:
@@ -138,18 +148,19 @@ class VisitTables:
         owners, places, weights, begin, room, several = [], [], [], 0, 0, 0
         for node in sorted(self.scheme.nodes, key=lambda node: node.role not in ONCE):  # as they are in the scheme
             here, codes = codes_of(self.scheme, visits, known, node)
-            part = {parent: values[here] for parent, values in known.items()}
+            part = {
+                parent: known[parent][here] for parent in {dataclasses.replace(one, level=0) for one in node.parents}
+            }
             owner, once, size = visits.owner[here], node.role in ONCE, self.scheme.size(node)
             owners.append(owner)
             places.append(begin + self.scheme.cells(node, part, len(here)) * size + codes)
             weights.append(np.ones(len(owner)) if once else weight[owner])
             begin, several = begin + size * int(np.prod(self.scheme.shape(node))), several + (not once)
             room = begin if once else room
-        everywhere = np.concatenate(owners) * begin + np.concatenate(places)
-        counts = np.bincount(everywhere, np.concatenate(weights), visits.units * begin)
-        vectors = np.asarray(counts.reshape(visits.units, begin), np.float64)
+        vectors = _count(owners, places, weights, visits.units, begin)
         squares = np.einsum("uc,uc->u", vectors[:, room:], vectors[:, room:])
-        vectors[:, room:] *= np.minimum(1.0, np.sqrt(LOOSE * several / np.maximum(squares, 1e-12)))[:, None]
+        long = np.flatnonzero(squares > LOOSE * several)
+        vectors[long, room:] *= np.sqrt(LOOSE * several / squares[long])[:, None]
         return vectors
 
 
@@ -162,8 +173,12 @@ def split_tables(scheme: Scheme, sums: Floats) -> Iterator[tuple[Node, Floats]]:
         begin += size
 
 
-def _place(owner: Integers, cell: Integers, weights: Floats, units: int, size: int) -> Floats:
-    return np.asarray(np.bincount(owner * size + cell, weights, units * size).reshape(units, size), np.float64)
+def _count(
+    owners: Sequence[Integers], cells: Sequence[Integers], weights: Sequence[Floats], units: int, size: int
+) -> Floats:
+    everywhere = np.concatenate(owners) * size + np.concatenate(cells)
+    counts = np.bincount(everywhere, np.concatenate(weights), units * size)
+    return np.asarray(counts.reshape(units, size), np.float64)
 
 
 # -- what is known with each visit -----------------------------------------------------------------------------------
@@ -207,7 +222,8 @@ def expected_change(scheme: Scheme, i: int, known: State) -> Floats:
     regression = scheme.regressions[i]
     assert regression is not None
     # row by row, so that nobody's residual depends on who else is there, not even in its last bit
-    return np.asarray((features(scheme, i, known) * np.asarray(regression.weights)).sum(axis=1) * regression.scale)
+    columns = np.stack(features(scheme, i, known), axis=1)
+    return np.asarray((columns * np.asarray(regression.weights)).sum(axis=1) * regression.scale)
 
 
 def count_features(scheme: Scheme, target: int) -> int:
@@ -215,7 +231,7 @@ def count_features(scheme: Scheme, target: int) -> int:
     kinds: tuple[ParentKind, ...] = ("now", "before", "earlier", "static")
     parents = [Parent(kind, i) for i in range(len(scheme.seen)) for kind in kinds]
     nothing = dict.fromkeys([*parents, Parent("last", 0)], np.zeros(1))
-    return int(features(scheme, target, nothing).shape[1])
+    return len(features(scheme, target, nothing))
 
 
 def codes_of(scheme: Scheme, visits: CutVisits, known: State, node: Node) -> tuple[Integers, Integers]:

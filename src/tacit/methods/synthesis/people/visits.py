@@ -54,11 +54,6 @@ class Variable:
     duration: bool = False
 
     @property
-    def is_changing_number(self) -> bool:
-        """Whether it is a number whose changes are modelled."""
-        return not (self.labels or self.static or self.duration)
-
-    @property
     def is_logarithmic(self) -> bool:
         """Whether its bounds span so much that changes are relative."""
         return not self.labels and self.low > 0 and self.high / self.low >= 20

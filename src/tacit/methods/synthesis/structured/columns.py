@@ -7,9 +7,9 @@ left of its change after a robust linear prediction from observation and action,
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,6 +21,7 @@ from tacit.privacy.mechanisms.marginals import DIFFERENCES
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 Rows = Mapping[str, NDArray[Any]]
+Option = TypeVar("Option")
 Role = Literal["observation", "action", "reward", "end", "next"]
 
 ATOM = 0.02
@@ -33,9 +34,15 @@ OWN_EVEN, OWN_QUANTILES, TAIL = 100, 24, 20
 """Bins of a column that is drawn: about so many even ones, or so many quantiles; bins of either tail of an error."""
 TRIM, ROUNDS = 0.9, 8
 """Of the robust regression: the share of rows that fit best, and how often they are chosen again."""
+FLAT = 1e-12
+"""Of the largest eigenvalue of the features' products; what is smaller has no weight."""
 DIGITS = 6
-FITTED = 200_000
+FITTED = 100_000
 """Public rows from which bins and predictions are made, evenly spread over all."""
+SCREENED, SCREENING_ROWS = 3, 60_000
+"""Refinements that are tried under noise on all public rows, at most, by what so many rows without noise promise."""
+EVERY = 4
+"""One of so many public rows is held out."""
 
 
 @dataclass(frozen=True)
@@ -188,14 +195,73 @@ def fit_prediction(spec: PublicSpec, rows: Rows) -> tuple[tuple[float, ...], ...
     seen, done = _numbers(rows["observations"])[on], _numbers(rows["actions"])[on]
     change = _numbers(rows["next_observations"])[on] - seen
     x = _features(spec, seen, done)
-    weights = np.linalg.lstsq(x, change, rcond=None)[0]
+    scale = np.maximum(np.sqrt(np.square(x).mean(axis=0)), 1e-12)
+    x = x / scale  # the normal equations of few features of one size are quick and exact enough
+    weights = np.linalg.lstsq(x.T @ x, x.T @ change, rcond=FLAT)[0]
     for _ in range(ROUNDS):
         errors = np.abs(change - x @ weights)
         for j in range(change.shape[1]):
             near = errors[:, j] <= np.quantile(errors[:, j], TRIM)
-            weights[:, j] = np.linalg.lstsq(x[near], change[near, j], rcond=None)[0]
+            part = x[near]
+            weights[:, j] = np.linalg.lstsq(part.T @ part, part.T @ change[near, j], rcond=FLAT)[0]
     kept = [0.0 if labels else 1.0 for labels in spec.observation.categories]
-    return tuple(map(tuple, (weights * kept).tolist()))
+    return tuple(map(tuple, (weights / scale[:, None] * kept).tolist()))
+
+
+class PublicWorld:
+    """Public rows of one world as numbers and codes; of every four rows, one is held out and stands at the end.
+
+    Args:
+        table: the columns.
+        rows: of this world.
+        private: how many private rows there are, as the public expects.
+    """
+
+    def __init__(self, table: Table, rows: Rows, private: int) -> None:
+        held_out = np.arange(len(rows["rewards"])) % EVERY == EVERY - 1
+        order = np.argsort(held_out, kind="stable")
+        self.values = [column[order] for column in table.values(rows)]
+        self.count, self.kept = len(order), len(order) - int(held_out.sum())
+        self.scale = private / max(1, self.kept)
+        self._codes: dict[tuple[int, Bins, int], NDArray[np.int32]] = {}
+        self.shared: dict[tuple[tuple[tuple[int, Bins], ...], int], NDArray[np.int32]] = {}
+
+    def codes(self, column: int, bins: Bins, count: int) -> NDArray[np.int32]:
+        """Of a column in the first rows."""
+        key = (column, bins, count)
+        if key not in self._codes:
+            self._codes[key] = bins.encode(self.values[column][:count])
+        return self._codes[key]
+
+    def cells(self, axes: tuple[tuple[int, Bins], ...], count: int) -> NDArray[np.int32]:
+        """The joint code of columns in the first rows; what many have in common stays in `shared`."""
+        if len(axes) < 2:
+            return self.codes(*axes[0], count) if axes else np.zeros(count, np.int32)
+        before = (axes[:-1], count)
+        if before not in self.shared:
+            self.shared[before] = self.cells(*before)
+        column, bins = axes[-1]
+        return np.asarray(self.shared[before] * np.int32(bins.size) + self.codes(column, bins, count))
+
+
+def best_option(
+    now: Option,
+    options: Sequence[Option],
+    best: Floats,
+    screen: Callable[[Option], float],
+    score: Callable[[Option], Floats],
+) -> tuple[Floats, Option]:
+    """The option with the largest mean score, and its scores in each world, or what they refine with its own, `best`.
+
+    Few rows and no noise promise more than is gained in the end: an option that promises less than another one gains is
+    not tried.
+    """
+    found, least = [(best, now)], screen(now) if options else 0.0
+    promises = [(round(screen(one) - least, DIGITS), one) for one in options]  # rounded: no sum's order decides
+    for promise, one in sorted(promises, key=lambda pair: -pair[0])[:SCREENED]:
+        if len(found) == 1 or promise >= found[0][0].mean() - best.mean():
+            found = sorted([*found, (score(one), one)], key=lambda pair: -pair[0].mean())
+    return found[0]
 
 
 # -- bins --------------------------------------------------------------------------------------------------------------
@@ -265,16 +331,11 @@ def public_columns(spec: PublicSpec, rows: Rows) -> Table:
             columns.append(DrawnColumn("next", one.index, Bins(_error_edges(rest, low, high), tuple(atoms.tolist()))))
             continue
         quantiles = _mixed_edges(rest, low, high, OWN_QUANTILES)
-        ladders = [tuple(Bins(nice_edges(low, high, n)) for n in (*STEPS, 64))]
+        ladders = [tuple(dict.fromkeys(Bins(nice_edges(low, high, n)) for n in (*STEPS, 64)))]
         if len(rest) > OWN_QUANTILES:
             ladders.append(tuple(Bins(_mixed_edges(values, low, high, n)) for n in QUANTILES))
         columns.append(DrawnColumn(one.role, one.index, Bins(quantiles, tuple(atoms.tolist())), tuple(ladders)))
     return Table(spec, tuple(columns), table.prediction)
-
-
-def fine_bins(column: DrawnColumn) -> Bins:
-    """Even bins in place of a column's own."""
-    return Bins(nice_edges(column.own.edges[0], column.own.edges[-1], OWN_EVEN), column.own.atoms)
 
 
 def _mixed_edges(values: Floats, low: float, high: float, bins: int) -> tuple[float, ...]:

@@ -15,10 +15,14 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.methods.synthesis.structured.columns import Bins, Floats, Table
-
-Known = dict[tuple[int, ...], NDArray[np.int32]]
-"""Of a world and an axis, the codes of its rows; of a world alone, those of coarse bins."""
+from tacit.methods.synthesis.structured.columns import (
+    SCREENING_ROWS,
+    Bins,
+    Floats,
+    PublicWorld,
+    Table,
+    best_option,
+)
 
 GUIDE_BINS = (4, 12, 24)
 """Bins of an expected value as a parent, from coarse to fine."""
@@ -44,15 +48,18 @@ class Guide:
     coarse: Bins
     middles: tuple[float, ...]
 
+    def bins(self, table: Table) -> tuple[tuple[int, Bins], ...]:
+        """Column and bins of each axis."""
+        return tuple((i, table.columns[i].ladders[ladder][level]) for i, ladder, level in self.axes)
+
     def shape(self, table: Table) -> list[int]:
         """Bins of each axis."""
-        return [table.columns[i].ladders[ladder][level].size for i, ladder, level in self.axes]
+        return [bins.size for _, bins in self.bins(table)]
 
     def cells(self, table: Table, values: Sequence[Floats]) -> NDArray[np.int64]:
         """The cell [N] of rows."""
         cell = np.zeros(len(values[0]), np.int64)
-        for i, ladder, level in self.axes:
-            bins = table.columns[i].ladders[ladder][level]
+        for i, bins in self.bins(table):
             cell = cell * bins.size + bins.encode(values[i])
         return cell
 
@@ -86,13 +93,11 @@ def shrink_means(counts: Floats, middles: Floats, root: Floats, shape: Sequence[
     share = share / share.sum()
     within = float(share @ np.square(middles - share @ middles))
     top = math.ceil(math.log2(max(shape))) if shape and max(shape) > 1 else 0
-    places = np.stack(np.unravel_index(np.arange(len(root)), shape)) if shape else np.zeros((1, len(root)), int)
     found = np.zeros(len(root))
     for level in range(top, -1, -1):
-        code = np.zeros(len(root), np.int64)
-        for place, size in zip(places, shape, strict=False):
-            code = code * -(-size // 2**level) + place // 2**level
-        code = np.unique(code, return_inverse=True)[1]
+        code = np.array([0])
+        for size in shape:
+            code = (code[:, None] * -(-size // 2**level) + np.arange(size) // 2**level).ravel()
         cells = np.bincount(code)
         n, s, v = np.bincount(code, counted), np.bincount(code, above), np.bincount(code, noisy)
         sure = n > SURE * deviation * np.sqrt(PARTS * cells)
@@ -116,13 +121,11 @@ class GuideMeans:
     shape: tuple[int, ...]
 
     @classmethod
-    def of(cls, guide: Guide, table: Table, worlds: Sequence[Sequence[Floats]]) -> GuideMeans:
-        """Means over public worlds, each of which counts alike."""
+    def of(cls, guide: Guide, table: Table, worlds: Sequence[Floats]) -> GuideMeans:
+        """Means by the counts of public worlds (`count_parts`), each of which counts alike."""
         shape, middles = guide.shape(table), np.asarray(guide.middles)
-        most = max(len(values[0]) for values in worlds)
-        counts = np.zeros((math.prod(shape), PARTS))
-        for values in worlds:
-            counts += count_parts(guide, table, values) * (most / len(values[0]))
+        most = max(counts.sum() for counts in worlds)
+        counts = np.sum([counts * (most / counts.sum()) for counts in worlds], axis=0)
         start = np.full(len(counts), float(counts.sum(axis=0) @ middles / max(counts.sum(), 1)))
         return cls(guide, shrink_means(counts, middles, start, shape, 0.0), tuple(shape))
 
@@ -136,10 +139,10 @@ def fit_guide(
     table: Table,
     action: int,
     seen: Sequence[int],
-    worlds: Sequence[Sequence[Floats]],
+    worlds: Sequence[PublicWorld],
     rows: int,
     deviation: float,
-    rng: np.random.Generator,
+    noise: Floats,
 ) -> Guide:
     """The guide of an action whose cells explain most of its variance in held-out public rows, under noise.
 
@@ -147,25 +150,32 @@ def fit_guide(
         table: the columns.
         action: the number of its column.
         seen: numbers of the observation's columns.
-        worlds: all columns of each public world.
+        worlds: public ones.
         rows: private rows that are expected.
         deviation: of a private count's noise.
-        rng: of the simulated noise.
+        noise: simulated, of deviation 1, as much as the largest table needs.
     """
     own = table.columns[action].own
     coarse = Bins(tuple(np.linspace(own.edges[0], own.edges[-1], PARTS + 1).tolist()))
-    everything = np.concatenate([values[action] for values in worlds])
+    everything = np.concatenate([world.values[action] for world in worlds])
     parts = np.bincount(coarse.encode(everything), everything, PARTS)
     often = np.bincount(coarse.encode(everything), minlength=PARTS)
     middles = np.where(often > 0, parts / np.maximum(often, 1), coarse.middles)
-    guide, best = Guide(action, (), coarse, tuple(middles.tolist())), -np.inf
-    codes: Known = {}
+    guide, best = Guide(action, (), coarse, tuple(middles.tolist())), np.zeros(len(worlds))
     while True:
         options = [one for one in _finer(guide, table, seen) if one.size(table) <= MOST_GUIDE_CELLS]
-        scores = [(_explained(one, table, worlds, codes, rows, deviation, rng), one) for one in options]
-        if not scores or max(scores, key=lambda pair: pair[0])[0] < best + LEAST_GAIN:
+        reached, finer = best_option(
+            guide,
+            options,
+            best,
+            lambda one: _screen(one, table, worlds[0], rows, deviation),
+            lambda one: _explained(one, table, worlds, rows, deviation, noise),
+        )
+        for world in worlds:
+            world.shared.clear()
+        if reached.mean() < best.mean() + LEAST_GAIN:
             return guide
-        best, guide = max(scores, key=lambda pair: pair[0])
+        best, guide = reached, finer
 
 
 def _finer(guide: Guide, table: Table, seen: Sequence[int]) -> Iterator[Guide]:
@@ -183,53 +193,54 @@ def _finer(guide: Guide, table: Table, seen: Sequence[int]) -> Iterator[Guide]:
                 yield dataclasses.replace(guide, axes=(*guide.axes[:k], (i, other, m), *guide.axes[k + 1 :]))
 
 
+def _screen(guide: Guide, table: Table, world: PublicWorld, rows: int, deviation: float) -> float:
+    # the share of variance that cells explain in few rows, less what their number and noise take away
+    count = min(SCREENING_ROWS, world.kept)
+    cell, actions = world.cells(guide.bins(table), count), world.values[guide.column][:count]
+    often = np.bincount(cell)
+    sums = np.bincount(cell, actions - actions.mean())[often > 0]
+    often, variance = often[often > 0], max(float(actions.var()), 1e-12)
+    between = np.square(sums / often) - variance / often  # of means, beyond what few rows make of none
+    private = often * (rows / count)
+    own = variance / private + np.square(guide.middles).sum() * deviation**2 / private**2
+    share = max(float(often @ between), 0.0) / count
+    return float((often * (share / (share + own))).sum() / count * share / variance)
+
+
 def _explained(
-    guide: Guide,
-    table: Table,
-    worlds: Sequence[Sequence[Floats]],
-    known: Known,
-    rows: int,
-    deviation: float,
-    rng: np.random.Generator,
-) -> float:
-    """The share of the action's variance in held-out rows that noisy means of the others explain."""
-    total, middles, shape = 0.0, np.asarray(guide.middles), guide.shape(table)
-    for place, values in enumerate(worlds):
-        test = np.arange(len(values[0])) % 4 == 3
-        cell = np.zeros(len(values[0]), np.int32)
-        for axis in guide.axes:
-            bins = table.columns[axis[0]].ladders[axis[1]][axis[2]]
-            if (place, *axis) not in known:
-                known[place, *axis] = bins.encode(values[axis[0]])
-            cell = cell * bins.size + known[place, *axis]
-        if (place,) not in known:
-            known[place,] = guide.coarse.encode(values[guide.column])
-        part = known[place,]
-        counts = np.bincount((cell * PARTS + part)[~test], minlength=guide.size(table)) * (rows / (~test).sum())
-        noisy = (counts + rng.normal(0, deviation, len(counts))).reshape(-1, PARTS)
+    guide: Guide, table: Table, worlds: Sequence[PublicWorld], rows: int, deviation: float, noise: Floats
+) -> Floats:
+    """In each world, the share of the action's variance in held-out rows that noisy means of the others explain."""
+    found, middles, shape = list[float](), np.asarray(guide.middles), guide.shape(table)
+    for world in worlds:
+        cell = world.cells(guide.bins(table), world.count)
+        part = world.codes(guide.column, guide.coarse, world.count)[: world.kept]
+        counts = np.bincount(cell[: world.kept] * PARTS + part, minlength=guide.size(table)) * world.scale
+        noisy = (counts + deviation * noise[: len(counts)]).reshape(-1, PARTS)
         start = np.full(len(noisy), float(middles @ counts.reshape(-1, PARTS).sum(axis=0) / counts.sum()))
         means = shrink_means(noisy, middles, start, shape, deviation)
-        actions = values[guide.column][test]
-        total += 1 - np.square(actions - means[cell[test]]).mean() / max(actions.var(), 1e-12)
-    return total / len(worlds)
+        actions = world.values[guide.column][world.kept :]
+        found.append(1 - np.square(actions - means[cell[world.kept :]]).mean() / max(actions.var(), 1e-12))
+    return np.asarray(found)
 
 
 def guide_public_rows(
     guide: Guide,
     table: Table,
-    worlds: Sequence[Sequence[Floats]],
+    worlds: Sequence[PublicWorld],
     rows: int,
     deviation: float,
-    rng: np.random.Generator,
+    noise: Floats,
 ) -> list[Floats]:
     """The guide in the rows of each public world as if it were the private one, with means of the others to begin."""
     found = []
-    for i, values in enumerate(worlds):
-        others = [other for j, other in enumerate(worlds) if j != i] or [values]
-        counts = count_parts(guide, table, values) * (rows / len(values[0]))
-        noisy = counts + rng.normal(0, deviation, counts.shape)
+    counts = [count_parts(guide, table, world.values) for world in worlds]
+    for i, (world, own) in enumerate(zip(worlds, counts, strict=True)):
+        others = [other for j, other in enumerate(counts) if j != i] or [own]
+        noisy = own * (rows / world.count) + deviation * noise[: own.size].reshape(own.shape)
         means = GuideMeans.of(guide, table, others).means(noisy, deviation)
-        found.append(means[guide.cells(table, values)])
+        found.append(means[world.cells(guide.bins(table), world.count)])
+        world.shared.clear()
     return found
 
 

@@ -11,6 +11,7 @@ import dataclasses
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,29 +20,39 @@ from tacit.data.spec import PublicSpec
 from tacit.data.trajectories import Trajectories, owners_of
 from tacit.methods.synthesis.laws import estimate_laws
 from tacit.methods.synthesis.structured.columns import (
+    FITTED,
+    OWN_EVEN,
+    SCREENING_ROWS,
     Bins,
     DrawnColumn,
     Floats,
+    PublicWorld,
     Rows,
     Table,
+    best_option,
     default_columns,
-    fine_bins,
+    nice_edges,
     public_columns,
 )
-from tacit.methods.synthesis.structured.guides import GUIDE_BINS, Guide, GuideMeans, fit_guide, guide_public_rows
+from tacit.methods.synthesis.structured.guides import (
+    GUIDE_BINS,
+    MOST_GUIDE_CELLS,
+    PARTS,
+    Guide,
+    GuideMeans,
+    count_parts,
+    fit_guide,
+    guide_public_rows,
+)
 from tacit.validation import require_valid
-
-Codes = NDArray[np.int32]
 
 MOST_PARENTS = 4
 MOST_CELLS = 600_000
 """Of one table."""
 LEAST_GAIN = 0.003
 """Nats a row for which a table is made finer."""
-SCREENED, SCREENING_ROWS = 2, 60_000
-"""Refinements that are tried under noise, of all; the others are worse on so many rows without noise."""
-EVERY = 4
-"""One of so many public rows is held out."""
+HOPELESS = 0.02
+"""Nats a row by which a table is worse in the first world, so that others are not asked."""
 MIXED = 0.02
 """Share of even odds in a law that is tried on held-out rows: no row is impossible."""
 WORLDS = 2
@@ -185,8 +196,9 @@ def choose_structure(
         multiplier: of the whole release, its sigma.
         seed: of the simulated noise; public.
     """
-    rng = np.random.default_rng(seed)
-    pooled = {name: np.concatenate([np.asarray(world[name]) for world in worlds]) for name in worlds[0]}
+    noise = np.random.default_rng(seed).standard_normal(max(MOST_CELLS, MOST_GUIDE_CELLS * PARTS))  # the same for all
+    every = max(1, sum(len(world["rewards"]) for world in worlds) // FITTED)
+    pooled = {name: np.concatenate([np.asarray(world[name])[::every] for world in worlds]) for name in worlds[0]}
     table = public_columns(spec, pooled)
     sized = sorted(worlds, key=lambda world: -len(world["rewards"]))[:WORLDS]
     actions = [i for i, one in enumerate(table.columns) if one.role == "action" and not one.is_category]
@@ -195,17 +207,17 @@ def choose_structure(
     weight = 2 * len(actions) + len(table.columns) - errors + 0.1 * errors
     plain = multiplier * math.sqrt(weight)
     seen = [i for i, one in enumerate(table.columns) if one.role == "observation"]
-    training = [_World(table, world, rows) for world in sized]
+    training = [PublicWorld(table, world, rows) for world in sized]
     guides, guided = [], []
     for action in actions:
-        guide = fit_guide(table, action, seen, [world.values for world in training], rows, plain, rng)
+        guide = fit_guide(table, action, seen, training, rows, plain, noise)
         guides.append(guide)
-        guided.append(guide_public_rows(guide, table, [world.values for world in training], rows, plain, rng))
+        guided.append(guide_public_rows(guide, table, training, rows, plain, noise))
     for place, world in enumerate(training):
-        world.add_guides([values[place] for values in guided])
+        world.values += [values[place] for values in guided]
     structure = Structure(table, ((),) * len(table.columns), tuple(guides))
     for column in range(len(table.columns)):
-        structure = _choose_parents(structure, column, training, plain, rng)
+        structure = _choose_parents(structure, column, training, plain, noise)
     return _keep_used(structure)
 
 
@@ -221,7 +233,10 @@ def split_worlds(records: Trajectories) -> list[Rows]:
 def public_means(structure: Structure, worlds: Sequence[Rows]) -> tuple[GuideMeans, ...]:
     """What public rows say of the guides' cells, from which private means begin."""
     values = [structure.table.values(world) for world in worlds]
-    return tuple(GuideMeans.of(guide, structure.table, values) for guide in structure.guides)
+    table = structure.table
+    return tuple(
+        GuideMeans.of(guide, table, [count_parts(guide, table, one) for one in values]) for guide in structure.guides
+    )
 
 
 def _keep_used(structure: Structure) -> Structure:
@@ -251,71 +266,45 @@ def _keep_used(structure: Structure) -> Structure:
     return Structure(dataclasses.replace(structure.table, columns=slim), tuple(parents), tuple(found))
 
 
-class _World:  # public rows as codes
-    def __init__(self, table: Table, rows: Rows, private: int) -> None:
-        count = len(rows["rewards"])
-        held_out = np.arange(count) % EVERY == EVERY - 1
-        order = np.argsort(held_out, kind="stable")  # held-out rows last
-        self.values = table.values({name: np.asarray(column)[order] for name, column in rows.items()})
-        self.count, self.kept = count, count - int(held_out.sum())
-        self.scale = private / max(1, self.kept)
-        self._guides: list[Floats] = []
-        self._codes: dict[tuple[object, ...], Codes] = {}
-
-    def add_guides(self, values: list[Floats]) -> None:
-        self._guides = values
-
-    def codes(self, structure: Structure, parent: TableParent) -> Codes:
-        key = (parent.column, parent.ladder, parent.level, parent.guide)
-        if key not in self._codes:
-            values = self._guides[parent.column] if parent.guide else self.values[parent.column]
-            self._codes[key] = structure.bins(parent).encode(values)
-        return self._codes[key]
-
-    def own(self, column: DrawnColumn, place: int) -> Codes:
-        key = ("own", place, column.own.size)
-        if key not in self._codes:
-            self._codes[key] = column.own.encode(self.values[place])
-        return self._codes[key]
-
-
 def _choose_parents(
-    structure: Structure, place: int, worlds: Sequence[_World], deviation: float, rng: np.random.Generator
+    structure: Structure, place: int, worlds: Sequence[PublicWorld], deviation: float, noise: Floats
 ) -> Structure:
     column = structure.table.columns[place]
     small = column.role == "next" or place == 0
-    noise = deviation * (math.sqrt(10.0) if small else 1.0)
-    best, structure = _grow(structure, place, worlds, noise, rng)
+    deviation *= math.sqrt(10.0) if small else 1.0
+    best = _score(structure, place, worlds, deviation, noise)
+    best, structure = _grow(structure, place, worlds, deviation, noise, best)
     if column.is_category or column.role not in ("observation", "reward"):
         return structure
-    fine = dataclasses.replace(column, own=fine_bins(column))
+    own = column.own
+    fine = dataclasses.replace(column, own=Bins(nice_edges(own.edges[0], own.edges[-1], OWN_EVEN), own.atoms))
     columns = (*structure.table.columns[:place], fine, *structure.table.columns[place + 1 :])
     finer = dataclasses.replace(structure, table=dataclasses.replace(structure.table, columns=columns))
-    if finer.size(place) > MOST_CELLS or _score(finer, place, worlds, noise, rng) < best:
+    if finer.size(place) > MOST_CELLS:
         return structure
-    return _grow(finer, place, worlds, noise, rng)[1]
+    scores = _score(finer, place, worlds, deviation, noise)
+    return _grow(finer, place, worlds, deviation, noise, scores)[1] if scores.mean() >= best.mean() else structure
 
 
 def _grow(
-    structure: Structure, place: int, worlds: Sequence[_World], noise: float, rng: np.random.Generator
-) -> tuple[float, Structure]:
-    """More parents of one column, greedily, and the held-out log-density."""
-
-    def with_parents(parents: Sequence[TableParent]) -> Structure:
-        every = (*structure.parents[:place], tuple(parents), *structure.parents[place + 1 :])
-        return dataclasses.replace(structure, parents=every)
-
-    parents = structure.parents[place]
-    best = _score(with_parents(parents), place, worlds, noise, rng)
+    structure: Structure, place: int, worlds: Sequence[PublicWorld], deviation: float, noise: Floats, best: Floats
+) -> tuple[Floats, Structure]:
+    """More parents of one column, greedily, and their score in each world; `best` is that of the parents now."""
+    screen = partial(_screen, place=place, world=worlds[0], deviation=deviation)
+    score = partial(_score, place=place, worlds=worlds, deviation=deviation, noise=noise)
     while True:
+        every = structure.parents
         options = [
-            one for one in _refinements(structure, place, parents) if with_parents(one).size(place) <= MOST_CELLS
+            dataclasses.replace(structure, parents=(*every[:place], one, *every[place + 1 :]))
+            for one in _refinements(structure, place, every[place])
         ]
-        options.sort(key=lambda one: -_screen(with_parents(one), place, worlds, noise))
-        scores = [(_score(with_parents(one), place, worlds, noise, rng), one) for one in options[:SCREENED]]
-        if not scores or max(scores, key=lambda pair: pair[0])[0] < best + LEAST_GAIN:
-            return best, with_parents(parents)
-        best, parents = max(scores, key=lambda pair: pair[0])
+        options = [one for one in options if one.size(place) <= MOST_CELLS]
+        reached, finer = best_option(structure, options, best, screen, partial(score, now=best))
+        for world in worlds:
+            world.shared.clear()
+        if reached.mean() < best.mean() + LEAST_GAIN:
+            return best, structure
+        best, structure = reached, finer
 
 
 def _refinements(
@@ -344,45 +333,53 @@ def _refinements(
         yield from ((*parents[:i], one, *parents[i + 1 :]) for one in finer)
 
 
-def _joint_codes(structure: Structure, place: int, world: _World, count: int) -> NDArray[np.int64]:
-    cell, column = np.zeros(count, np.int64), structure.table.columns[place]
+def _joint_codes(structure: Structure, place: int, world: PublicWorld, count: int) -> NDArray[np.int32]:
+    columns, axes = structure.table.columns, []
     for parent in structure.parents[place]:
-        cell = cell * structure.bins(parent).size + world.codes(structure, parent)[:count]
-    return cell * column.own.size + world.own(column, place)[:count]
+        axes.append((parent.column + len(columns) * parent.guide, structure.bins(parent)))
+    own = columns[place].own
+    return np.asarray(world.cells(tuple(axes), count) * np.int32(own.size) + world.codes(place, own, count))
 
 
-def _screen(structure: Structure, place: int, worlds: Sequence[_World], noise: float) -> float:
+def _screen(structure: Structure, place: int, world: PublicWorld, deviation: float) -> float:
     """Mean log-likelihood of few rows, less what their number and the noise of so many cells take away."""
-    world, size = worlds[0], structure.table.columns[place].own.size
-    count = min(SCREENING_ROWS, world.count)
+    size, count = structure.table.columns[place].own.size, min(SCREENING_ROWS, world.count)
     joint = np.bincount(_joint_codes(structure, place, world, count), minlength=structure.size(place))
     rows = joint.reshape(-1, size).sum(axis=1)
     joint, rows = joint[joint > 0], rows[rows > 0]
     total = (joint @ np.log(joint) - rows @ np.log(rows)) / count
     spurious = (len(joint) - len(rows)) / (2 * count)
     private = world.scale * world.kept
-    return float(total - spurious - min(1.0, noise * math.sqrt(structure.size(place)) / private) * 2)
+    return float(total - spurious - min(1.0, deviation * math.sqrt(structure.size(place)) / private) * 2)
 
 
-def _score(structure: Structure, place: int, worlds: Sequence[_World], noise: float, rng: np.random.Generator) -> float:
-    """Mean log-density of held-out public rows under tables with the noise to come, scaled to the private rows.
+def _score(
+    structure: Structure,
+    place: int,
+    worlds: Sequence[PublicWorld],
+    deviation: float,
+    noise: Floats,
+    now: Floats | None = None,
+) -> Floats:
+    """In each world, mean log-density of held-out rows under tables with the noise to come, scaled to the private rows.
 
-    Public tables have sampling noise of their own. Where rows are fewer than the private ones, the score is carried on
-    along 1 / rows from all and from half of them.
+    With fewer rows than these, it is carried on along 1 / rows from all and half of them. Where the first world's is
+    much worse than `now`, no other is asked.
     """
     column = structure.table.columns[place]
     size, shape, ordinal = column.own.size, structure.shape(place), structure.ordinal(place)
-    widths, total = np.log(column.own.widths), 0.0
+    widths, scores = np.log(column.own.widths), list[float]()
     for world in worlds:
         joint = _joint_codes(structure, place, world, world.count)
         held_out, found = joint[world.kept :], []
         for part in (1, 2) if world.scale > 1.5 else (1,):
             counts = np.bincount(joint[: world.kept : part], minlength=structure.size(place)) * (world.scale * part)
-            law = estimate_laws(counts + rng.normal(0, noise, len(counts)), shape, noise, ordinal)
-            law = (1 - MIXED) * law + MIXED / size
-            found.append(float(np.log(law.ravel()[held_out]).mean()))
+            law = estimate_laws(counts + deviation * noise[: len(counts)], shape, deviation, ordinal).ravel()[held_out]
+            found.append(float(np.log((1 - MIXED) * law + MIXED / size).mean()))
         score = found[0]
         if len(found) == 2:
             score += max(0.0, found[0] - found[1]) * (1 - 1 / world.scale)
-        total += score - float(widths[held_out % size].mean())
-    return total / len(worlds)
+        scores.append(score - float(widths[held_out % size].mean()))
+        if now is not None and scores[0] < now[0] - HOPELESS:
+            return np.asarray(now + (scores[0] - now[0]))
+    return np.asarray(scores)

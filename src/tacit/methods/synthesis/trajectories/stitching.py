@@ -167,7 +167,11 @@ def stitch(
         time = time[going] + codec.horizon
         if progress is not None:
             progress(len(owners))
-    return _join_pieces(pieces, count)
+    columns = {name: np.concatenate([piece[name] for piece in pieces]) for name in pieces[0]}
+    order = np.argsort(columns["owner"], kind="stable")
+    columns = {name: column[order] for name, column in columns.items()}
+    episodes = np.append(0, np.cumsum(np.bincount(columns.pop("owner"), minlength=count)))
+    return Stitched(columns=columns, episodes=episodes, stitches=np.flatnonzero(columns.pop("stitch")))
 
 
 def _fragments(
@@ -204,14 +208,6 @@ def _piece(rows: dict[str, Tensor], flags: Tensor, owners: Tensor, time: Tensor)
     whole = {**rows, "terminations": terminated, "truncations": truncated, "stitch": stitch}
     whole["owner"] = owners[:, None].expand_as(there)
     return {name: column[there].cpu().numpy() for name, column in whole.items()}
-
-
-def _join_pieces(pieces: list[Columns], count: int) -> Stitched:
-    columns = {name: np.concatenate([piece[name] for piece in pieces]) for name in pieces[0]}
-    order = np.argsort(columns["owner"], kind="stable")
-    columns = {name: column[order] for name, column in columns.items()}
-    episodes = np.append(0, np.cumsum(np.bincount(columns.pop("owner"), minlength=count)))
-    return Stitched(columns=columns, episodes=episodes, stitches=np.flatnonzero(columns.pop("stitch")))
 
 
 STEPS = 300
