@@ -68,7 +68,7 @@ def test_a_clone_alone_trusts_no_model():
 def test_the_expected_half_width_is_that_of_the_noise():
     plan = plan_of().calibrate(unit=UNIT, epsilon=1.0, delta=1e-5)
     sigma = plan.parts()[-1].noise_multiplier
-    assert plan.half_width == pytest.approx(1.644854 * sigma / 5_000 / 0.55**0.5, rel=1e-5)
+    assert plan.half_width == pytest.approx(1.644854 * sigma / 5_000 / 0.8**0.5, rel=1e-5)
     assert "from noise alone" in str(plan)
     assert f"kappa {plan.kappa:.3g}" in str(plan)
 

@@ -102,7 +102,7 @@ class WeightedProducts:
     def __call__(self, rows: Arrays, state: tuple[Ends | None, Scales]) -> Float64:
         """Rows [U, L, ...] -> [U, n (n + 1) / 2], of norm at most 1."""
         (ends, scales), visits = state, LoggedVisits.of(rows, self.plan.problem, self.plan.memory)
-        features = phi(scales.standardise(visits.memories, self.plan.columns))
+        features = phi(scales.standardise(visits.memories, self.plan.columns), squares=self.plan.squares)
         i, j = np.triu_indices(features.shape[1])
         weight = unit_weights(self.plan, self.spec, visits, ends) / self._clip
         products = features[:, i] * features[:, j] * np.where(i == j, 1, math.sqrt(2))
@@ -140,7 +140,7 @@ class CloneGeometry:
     def curvature(self, theta: Float64) -> Float64:
         """Of the mean log-likelihood of softmax(z theta) at theta [n, A], [n A, n A]."""
         n, actions = theta.shape
-        z = phi(self.y) @ self.metric
+        z = phi(self.y, squares=len(self.metric) > 1 + self.y.shape[1]) @ self.metric
         p = softmax(z @ theta)
         result = np.zeros((n, actions, n, actions))
         for a in range(actions):
@@ -161,7 +161,7 @@ class CloneStep:
         """Rows [U, L, ...] -> [U, n A], of norm at most 1."""
         ends, scales, metric, theta = state
         visits = LoggedVisits.of(rows, self.plan.problem, self.plan.memory)
-        z = phi(scales.standardise(visits.memories, self.plan.columns)) @ metric
+        z = phi(scales.standardise(visits.memories, self.plan.columns), squares=self.plan.squares) @ metric
         surprise = -softmax(z @ theta)
         surprise[np.arange(len(surprise)), visits.actions] += 1
         gradient = visits.row_means((z[:, :, None] * surprise[:, None, :]).reshape(len(z), -1))
@@ -181,7 +181,7 @@ class CloneStep:
 def fit_clone(
     plan: ImprovementPlan, spec: PublicSpec, scales: Scales, vault: Vault, run: Run
 ) -> tuple[Float64, CloneGeometry]:
-    """Weights of phi [n, A] that give the clone's log-probabilities, and where its steps were taken."""
+    """Weights of phi with squares [1 + 2 d, A] that give the clone's log-probabilities, and where it took its steps."""
     tally, products, step = ReturnTally(plan, spec), WeightedProducts(plan, spec), CloneStep(plan, spec)
     ends = tally.read(vault.noisy_sum(run, TALLY, tally)[0], scales) if plan.teachers == "best" else None
     geometry = products.read(vault.noisy_sum(run, PRODUCTS, products, (ends, scales))[0], scales)
@@ -189,4 +189,5 @@ def fit_clone(
     for _ in range(STEPS):
         mean = vault.noisy_sum(run, STEP, step, (ends, scales, geometry.metric, thetas[-1]))[0]
         thetas.append(step.step(thetas[-1], mean, geometry))
-    return geometry.metric @ np.mean(thetas[-LAST:], axis=0), geometry
+    clone = geometry.metric @ np.mean(thetas[-LAST:], axis=0)
+    return np.pad(clone, ((0, 1 + 2 * len(plan.columns) - len(clone)), (0, 0))), geometry

@@ -196,9 +196,9 @@ class ScaleMoments:
         )
 
 
-def phi(y: Float64) -> Float64:
-    """Features of the policy, [T, 1 + 2 d] of y [T, d]."""
-    return np.concatenate([np.ones((len(y), 1)), y, (y**2 - 1) / math.sqrt(2)], axis=1)
+def phi(y: Float64, *, squares: bool = True) -> Float64:
+    """Features of the policy, [T, 1 + 2 d] of y [T, d]; [T, 1 + d] without squares."""
+    return np.concatenate([np.ones((len(y), 1)), y, *([(y**2 - 1) / math.sqrt(2)] if squares else [])], axis=1)
 
 
 def psi(y: Float64) -> Float64:
@@ -286,9 +286,9 @@ def find_points(products: Float64, columns: int, noise: float) -> tuple[Float64,
         noise: standard deviation of the noise in an entry.
     """
     y = np.clip(WIDTH * np.random.default_rng(0).standard_normal((POINTS, columns)), -FARTHEST, FARTHEST)
-    i, j = np.triu_indices(columns, 1)
-    statistics = np.concatenate([phi(y)[:, 1:], y[:, i] * y[:, j]], axis=1)
-    wanted = np.concatenate([products[0, 1:], products[1 + i, 1 + j]])
+    i, j = np.triu_indices(columns)
+    statistics = psi(y)[:, 1:]
+    wanted = np.concatenate([products[0, 1 : 1 + columns], products[1 + i, 1 + j] - (i == j)])
     ridge = noise**2 + RIDGE
     slopes = np.zeros(len(wanted))
     for _ in range(NEWTON):

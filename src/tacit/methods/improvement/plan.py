@@ -42,8 +42,10 @@ TALLIED, MULTIPLIED = 0.05, 0.17
 """Of the clone's budget: the tally, and the products; the steps get the rest."""
 STEPS = 20
 """Newton steps of the clone."""
+LEAST_SNR = 30.0
+"""Signal-to-noise ratio for each feature from which a clone alone has squares."""
 MOST_KAPPA = 50.0
-SCORES = (0.55, 0.12, 0.1, 0.15, 0.08)
+SCORES = (0.8, 0.06, 0.05, 0.06, 0.03)
 """Of the squared norm of a unit's statement vector: gain, return, presence, squared gain, squared return."""
 FIT = 1 - 2e-4
 """Vectors are made this much shorter than the clip, so that it never touches them."""
@@ -144,7 +146,13 @@ class ImprovementPlan(PrivatePlan):
     @property
     def features(self) -> int:
         """n, the number of features of the policy."""
-        return 1 + 2 * len(self.columns)
+        return 1 + (2 if self.squares else 1) * len(self.columns)
+
+    @property
+    def squares(self) -> bool:
+        """Whether the policy has squares of columns: a clone alone needs little noise for so many features."""
+        most = 1 + 2 * len(self.columns)
+        return self.advises or self.noise_multiplier is None or self.snr >= LEAST_SNR * most
 
     @property
     def has_next_states(self) -> bool:
