@@ -177,12 +177,15 @@ def report(release: Release[Improvement], spec: PublicSpec, title: str) -> Repor
     """The page."""
     from tacit.data.spec import Discrete
     from tacit.evaluation.report import Report, improvement
+    from tacit.methods.improvement.rules import describe_rule, find_rules
     from tacit.study.folder import VERIFY
 
     assert isinstance(spec.action, Discrete)
+    value = release.value
     labels = spec.action.columns[0].labels if spec.action.columns else ()
     actions, certificate = tuple(labels) or tuple(map(str, range(spec.action.n))), release.certificate.to_json()
-    sections = improvement.sections(certificate, release.value, actions)
+    rules = [(describe_rule(rule, spec, value.memory.rates), rule) for rule in find_rules(value, spec)]
+    sections = improvement.sections(certificate, value, actions, rules)
     return Report(title=title, certificate=certificate, sections=sections, verify=VERIFY)
 
 
