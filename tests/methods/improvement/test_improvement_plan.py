@@ -50,11 +50,19 @@ def test_a_return_of_one_decision_is_luck_so_that_all_teach_alike():
 
 
 @pytest.mark.parametrize(
-    ("population", "noise", "kappa"),
-    [(600, 1.0, 0.0), (1_200, 1.0, 1.0), (12_000, 4.0, 4.0), (20_000_000, 1.0, 50.0), (600, 0.0, 50.0)],
+    ("population", "noise", "beside_best", "beside_all"),
+    [
+        (600, 1.0, 0.0, 0.0),
+        (3_000, 1.0, 1.0, 4.0),
+        (12_000, 4.0, 1.0, 4.0),
+        (20_000_000, 1.0, 50.0, 50.0),
+        (600, 0.0, 50.0, 50.0),
+    ],
 )
-def test_trust_in_the_model_follows_from_public_numbers(population, noise, kappa):
-    plan = plan_of(noise_multiplier=noise * (0.92 * 0.7) ** 0.5, unit=Unit("patient", "add_or_remove", population))
+@pytest.mark.parametrize("teachers", ["best", "all"])
+def test_trust_in_the_model_follows_from_public_numbers(population, noise, beside_best, beside_all, teachers):
+    kappa, unit = beside_best if teachers == "best" else beside_all, Unit("patient", "add_or_remove", population)
+    plan = plan_of(noise_multiplier=noise * (0.92 * 0.7) ** 0.5, unit=unit, teachers=teachers)
     assert plan.kappa == pytest.approx(kappa)
 
 

@@ -45,6 +45,8 @@ STEPS = 20
 LEAST_SNR = 30.0
 """Signal-to-noise ratio for each feature from which a clone alone has squares."""
 MOST_KAPPA = 50.0
+BESIDE_THE_BEST, BESIDE_ALL = 4.0, 1.0
+"""Signal-to-noise ratio, in multiples of the scale, from which a model is trusted beside a clone of the best or of all."""
 SCORES = (0.8, 0.06, 0.05, 0.06, 0.03)
 """Of the squared norm of a unit's statement vector: gain, return, presence, squared gain, squared return."""
 FIT = 1 - 2e-4
@@ -203,7 +205,9 @@ class ImprovementPlan(PrivatePlan):
     @property
     def kappa(self) -> float:
         """How much the advice trusts the model beside the clone: 0 is the clone itself."""
-        return 0.0 if not self.advises else min(MOST_KAPPA, max(0.0, self.snr / self.snr_scale - 1))
+        # A clone of the best gains by itself, so that a model has to be better known before it departs from it.
+        doubt = BESIDE_THE_BEST if self.teachers == "best" else BESIDE_ALL
+        return 0.0 if not self.advises else min(MOST_KAPPA, max(0.0, self.snr / self.snr_scale - doubt))
 
     @property
     def half_width(self) -> float:
