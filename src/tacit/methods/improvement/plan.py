@@ -46,7 +46,7 @@ LEAST_SNR = 30.0
 """Signal-to-noise ratio for each feature from which a clone alone has squares."""
 MOST_KAPPA = 50.0
 BESIDE_THE_BEST, BESIDE_ALL = 4.0, 1.0
-"""Signal-to-noise ratio, in multiples of the scale, from which a model is trusted beside a clone of the best or of all."""
+"""Signal-to-noise ratio, in multiples of the scale, from which a model is trusted beside a clone of each kind."""
 SCORES = (0.8, 0.06, 0.05, 0.06, 0.03)
 """Of the squared norm of a unit's statement vector: gain, return, presence, squared gain, squared return."""
 FIT = 1 - 2e-4
