@@ -64,7 +64,7 @@ def test_a_clone_alone_has_squares_where_the_noise_is_small():
     plans = [
         plan_of(advises=advises, unit=unit, noise_multiplier=sigma) for advises, sigma in ((0, 1), (0, 30), (1, 30))
     ]
-    # 1,000 teach; .92 of the precision is the clone's: signal-to-noise 959 and 32 of 3 features, 30 each are asked for
+    # 1,000 teach; .92 of the precision is the clone's: signal-to-noise 959 and 32 of 3 features, 300 each are asked for
     assert [plan.squares for plan in plans] == [True, False, True]
     assert [plan.features for plan in plans] == [3, 2, 3]
 

@@ -42,7 +42,7 @@ TALLIED, MULTIPLIED = 0.05, 0.17
 """Of the clone's budget: the tally, and the products; the steps get the rest."""
 STEPS = 20
 """Newton steps of the clone."""
-LEAST_SNR = 30.0
+LEAST_SNR = 300.0
 """Signal-to-noise ratio for each feature from which a clone alone has squares."""
 MOST_KAPPA = 50.0
 BESIDE_THE_BEST, BESIDE_ALL = 4.0, 1.0
