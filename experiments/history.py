@@ -74,10 +74,11 @@ CHANGED_AFTER_EVALUATION: Mapping[str, tuple[str, ...]] = {
         "A doubt of one standard deviation, by which the advice had to beat the logged value, was taken out on 27 "
         "November 2026, after seven rows of 2,000 patients (clones alone, mean 30) and the shop's at epsilon "
         "0.5 had been seen. Those rows were made again with the same seeds.",
-        "A clone of the best by Newton steps came in the place of discriminants and of clones by regression on 29 November "
-        "2026, when all rows had been seen; statements got other shares. Who teaches, where a clone has squares and from "
-        "which noise a model is trusted were chosen on the clinics other-1 and other-2, HIV and CartPole with seeds from "
-        "71,001 on. All rows were made again, with other seeds; purchases, two clinics and rows without noise are new.",
+        "A clone of the best by Newton steps came in the place of discriminants and of clones by regression on 29 "
+        "November 2026, when all rows had been seen; statements got other shares. Who teaches, where a clone has "
+        "squares and from which noise a model is trusted were chosen on the clinics other-1 and other-2, HIV and "
+        "CartPole with seeds from 71,001 on. All rows were made again, with other seeds; purchases, two clinics and "
+        "rows without noise are new.",
     ),
     "dppg_audit": (
         "The bound of the figures on the power of the audit was lowered once, from 0.8 to 0.6, on 20 November 2026, "
