@@ -80,6 +80,11 @@ CHANGED_AFTER_EVALUATION: Mapping[str, tuple[str, ...]] = {
         "CartPole with seeds from 71,001 on. All rows were made again, with other seeds; purchases, two clinics and "
         "rows without noise are new.",
     ),
+    "improvement_null": (
+        "The clone that advice departs from and the statement's shares were changed on 29 November 2026, when 50 rows "
+        "had been seen. All rows were made again with the same seeds; data sets were cut from 1,000 to 200 a setting "
+        "for hours.",
+    ),
     "dppg_audit": (
         "The bound of the figures on the power of the audit was lowered once, from 0.8 to 0.6, on 20 November 2026, "
         "when a row of this experiment had an audited mu of 0.72.",
