@@ -89,7 +89,7 @@ def spec() -> PublicSpec:
     and by the moves of the truth, which have the mean chance over all patients who are treated and all treatments; a
     visit is one later.
     """
-    columns = tuple(Column(*column) for column in zip(COLUMNS, ["number"] * len(COLUMNS), LOW, HIGH, strict=True))
+    columns = tuple(Column(name, low=low, high=high) for name, low, high in zip(COLUMNS, LOW, HIGH, strict=True))
     treatment = Column("treatment", "category", labels=tuple(TREATMENTS))
     moves = 1.0 - np.array([SEVERITY[:, :, 1:CRISIS, ..., 1].mean(), 1.0, 1.0, BURDEN[..., 1].mean()])
     return PublicSpec(

@@ -6,7 +6,6 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Mapping, Sequence
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -86,15 +85,11 @@ def improve(
     if method not in (AUTO, *list_names("improve")):
         what, expected = f"there is no method {method!r}", f"{AUTO}, or one of {', '.join(list_names('improve'))}"
         raise PlanError(what, where="improve", expected=expected, remedy="name one")
-    plan = ImprovementPlan.of(spec, problem, memory=_memory(memory, spec), advises=method != ELITE, **settings)
-    plan.require(spec)
-    raw, promise = (
-        plan,
-        partial(ImprovementPlan.calibrate, unit=curator.unit, epsilon=epsilon, delta=curator.delta(delta)),
+    plan = ImprovementPlan.of(
+        spec, problem, memory=_memory(memory, spec), advises={ELITE: False, AUTO: None}.get(method, True), **settings
     )
-    plan = promise(raw)
-    if method == AUTO and not plan.kappa and plan.teachers == "best":
-        plan = promise(dataclasses.replace(raw, advises=False))
+    plan.require(spec)
+    plan = plan.calibrate(unit=curator.unit, epsilon=epsilon, delta=curator.delta(delta))
     notes = None if environment is None else {"environment": environment, "horizon": horizon, "repeat": 1}
 
     if out is not None:

@@ -62,7 +62,8 @@ def test_weights_rise_between_the_ends():
 def test_a_clone_alone_has_squares_where_the_noise_is_small():
     unit = Unit("patient", "add_or_remove", 2_000)
     plans = [
-        plan_of(advises=advises, unit=unit, noise_multiplier=sigma) for advises, sigma in ((0, 1), (0, 30), (1, 30))
+        plan_of(advises=advises, unit=unit, noise_multiplier=sigma)
+        for advises, sigma in ((False, 1), (False, 30), (True, 30))
     ]
     # 1,000 teach; .92 of the precision is the clone's: signal-to-noise 959 and 32 of 3 features, 300 each are asked for
     assert [plan.squares for plan in plans] == [True, False, True]

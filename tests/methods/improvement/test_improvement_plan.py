@@ -16,7 +16,7 @@ UNIT = Unit("patient", "add_or_remove", 10_000)
 
 
 def test_the_sums_of_each_half_are_one_gaussian():
-    plan = plan_of().calibrate(unit=UNIT, epsilon=1.0, delta=1e-5)
+    plan = plan_of(advises=True).calibrate(unit=UNIT, epsilon=1.0, delta=1e-5)
     assert plan.noise_multiplier == pytest.approx(3.7307, rel=1e-4)  # that of a single sum at this promise
     *learning, statement = plan.parts()
     assert [part.name for part in learning] == ["look", "tally", "products", "step", "moments"]
@@ -47,6 +47,24 @@ def test_a_return_of_one_decision_is_luck_so_that_all_teach_alike():
     assert ImprovementPlan.of(SPEC, Problem(gamma=1.0, horizon=1)).teachers == "all"
     assert ImprovementPlan.of(SPEC, Problem(gamma=1.0, horizon=2)).teachers == "best"
     assert ImprovementPlan.of(SPEC, Problem(gamma=1.0, horizon=1), teachers="best").teachers == "best"
+
+
+@pytest.mark.parametrize(
+    ("population", "settings", "advises"),
+    [
+        (600, {}, False),
+        (600, {"teachers": "all"}, True),
+        (600, {"advises": True}, True),
+        (600_000, {}, True),
+        (600_000, {"advises": False}, False),
+    ],
+)
+def test_the_noise_says_whether_a_model_departs_from_the_clone(population, settings, advises):
+    unit = Unit("patient", "add_or_remove", population)
+    calibrated = plan_of(**settings).calibrate(unit=unit, epsilon=1.0, delta=1e-7)
+    priced = plan_of(**settings, noise_multiplier=4.0).account(unit=unit, delta=1e-7)
+    assert (calibrated.advises, priced.advises) == (advises, advises)
+    assert calibrated.promise.epsilon <= 1.0
 
 
 @pytest.mark.parametrize(

@@ -29,8 +29,10 @@ from tacit.methods.off_policy_evaluation.problem import Problem
 from tacit.parameters import Option
 from tacit.privacy.mechanisms.sums import PoissonSum
 from tacit.privacy.sentences import Clause, Label, clause
+from tacit.privacy.vault import plan as plans
 from tacit.privacy.vault.origins import MOST_LEVEL
 from tacit.privacy.vault.plan import PrivatePlan
+from tacit.units import Unit
 from tacit.validation import require_positive, require_valid
 
 Teachers = Literal["best", "all"]
@@ -69,8 +71,9 @@ class ImprovementPlan(PrivatePlan):
     """columns of an observation that the policy looks at; more of them mean more noise in each."""
     value_columns: tuple[int, ...]
     """those of them that the value of a state depends on."""
-    advises: bool = True
-    """whether a model of values departs from the clone; else the clone is the policy."""
+    advises: bool | None = None
+    """whether a model of values departs from the clone; else the clone is the policy. None asks the noise: a plan that is
+    calibrated or priced advises where kappa is above 0, and beside a clone of all."""
     teachers: Option[Teachers] = "best"
     """whom the clone copies: the tenth of the units with the best returns, and less those just below, or all alike."""
     advice: Option[float] = 0.05
@@ -116,7 +119,7 @@ class ImprovementPlan(PrivatePlan):
         require_positive(change_weight=self.change_weight, reward_weight=self.reward_weight, clip=self.clip)
         require_positive(snr_scale=self.snr_scale)
         require_valid("teachers", self.teachers, self.teachers in get_args(Teachers), "best or all")
-        copies = self.advises or self.teachers == "best"
+        copies = self.advises is not False or self.teachers == "best"
         require_valid("teachers", self.teachers, copies, "best: a clone of everybody gains nothing by itself")
         require_valid("pessimism", self.pessimism, 0 <= self.pessimism < math.inf, "a finite number >= 0")
 
@@ -140,10 +143,27 @@ class ImprovementPlan(PrivatePlan):
         )
         return (*learning, self.problem.part(STATEMENT, sigma, fold=JUDGING))
 
+    def calibrate(self, *, unit: Unit, epsilon: float, delta: float) -> ImprovementPlan:
+        """The plan with the least noise that keeps (epsilon, delta) for this unit (`privacy.vault.plan.calibrate`)."""
+        plan = plans.calibrate(self, unit=unit, epsilon=epsilon, delta=delta)
+        return (
+            plan
+            if plan.advises is not None
+            else plans.calibrate(plan._decided(), unit=unit, epsilon=epsilon, delta=delta)
+        )
+
+    def account(self, *, unit: Unit, delta: float) -> ImprovementPlan:
+        """The plan at the noise multiplier it has, with the epsilon that this honestly costs (infinite without)."""
+        plan = plans.account(self, unit=unit, delta=delta)
+        return plan if plan.advises is not None else plans.account(plan._decided(), unit=unit, delta=delta)
+
+    def _decided(self) -> ImprovementPlan:
+        return dataclasses.replace(self, advises=self.kappa > 0 or self.teachers == "all")
+
     @property
     def moments_share(self) -> float:
         """Of the learning half's budget, for the model of values."""
-        return (1 - self.look_share) * (1 - self.clone_share) if self.advises else 0.0
+        return 0.0 if self.advises is False else (1 - self.look_share) * (1 - self.clone_share)
 
     @property
     def features(self) -> int:
@@ -154,7 +174,7 @@ class ImprovementPlan(PrivatePlan):
     def squares(self) -> bool:
         """Whether the policy has squares of columns: a clone alone needs little noise for so many features."""
         most = 1 + 2 * len(self.columns)
-        return self.advises or self.noise_multiplier is None or self.snr >= LEAST_SNR * most
+        return self.advises is not False or self.noise_multiplier is None or self.snr >= LEAST_SNR * most
 
     @property
     def has_next_states(self) -> bool:
@@ -207,7 +227,7 @@ class ImprovementPlan(PrivatePlan):
         """How much the advice trusts the model beside the clone: 0 is the clone itself."""
         # A clone of the best gains by itself, so that a model has to be better known before it departs from it.
         doubt = BESIDE_THE_BEST if self.teachers == "best" else BESIDE_ALL
-        return 0.0 if not self.advises else min(MOST_KAPPA, max(0.0, self.snr / self.snr_scale - doubt))
+        return 0.0 if self.advises is False else min(MOST_KAPPA, max(0.0, self.snr / self.snr_scale - doubt))
 
     @property
     def half_width(self) -> float:
