@@ -72,8 +72,8 @@ class ImprovementPlan(PrivatePlan):
     value_columns: tuple[int, ...]
     """those of them that the value of a state depends on."""
     advises: bool | None = None
-    """whether a model of values departs from the clone; else the clone is the policy. None asks the noise: a plan that is
-    calibrated or priced advises where kappa is above 0, and beside a clone of all."""
+    """whether a model of values departs from the clone; else the clone is the policy. None asks the noise: a plan that
+    is calibrated or priced advises where kappa is above 0, and beside a clone of all."""
     teachers: Option[Teachers] = "best"
     """whom the clone copies: the tenth of the units with the best returns, and less those just below, or all alike."""
     advice: Option[float] = 0.05
