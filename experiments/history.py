@@ -79,6 +79,10 @@ CHANGED_AFTER_EVALUATION: Mapping[str, tuple[str, ...]] = {
         "squares and from which noise a model is trusted were chosen on the clinics other-1 and other-2, HIV and "
         "CartPole with seeds from 71,001 on. All rows were made again, with other seeds; purchases, two clinics and "
         "rows without noise are new.",
+        "From which noise a model is trusted, and how much where nothing follows a decision, was chosen again on the "
+        "same day, when 270 rows had been seen: clicks returned 0.090 and the shop 54 to 80. It was chosen on another "
+        "shop and on clicks with other rates, with seeds from 71,001 on. Those rows are in the archive, and all were "
+        "made again, with other seeds.",
     ),
     "improvement_null": (
         "The clone that advice departs from and the statement's shares were changed on 29 November 2026, when 50 rows "

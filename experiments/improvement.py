@@ -59,8 +59,8 @@ from tacit.privacy.vault.vault import Vault
 from tacit.units import Unit
 
 NAME = "improvement"
-SEEDS = tuple(range(400, 410))
-MANY = tuple(range(400, 420))
+SEEDS = tuple(range(500, 510))
+MANY = tuple(range(500, 520))
 """Of the clinic with 10,000 patients and of clicks at epsilon 1."""
 PEOPLE = (2_000, 10_000)
 EPSILONS = (0.5, 1.0, 4.0, math.inf)

@@ -58,7 +58,7 @@ def _improved(
     )
     problem = Problem(gamma=1.0, horizon=1, return_range=(0.0, unit))
     protected = Unit("user", "add_or_remove", UNITS)
-    plan = ImprovementPlan.of(spec, problem, memory=Memory((1.0,)), snr_scale=60.0)
+    plan = ImprovementPlan.of(spec, problem, memory=Memory((1.0,)), snr_scale=20.0)
     plan = plan.calibrate(unit=protected, epsilon=epsilon, delta=1e-5)
     name = f"{epsilon}.{unit}.{flipped}.ledger"
     with Ledger(folder / name, protected, epsilon=20.0, delta=1e-4, composition=SUM) as ledger:

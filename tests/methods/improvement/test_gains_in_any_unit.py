@@ -76,7 +76,7 @@ def improved(folder, world, a=1.0, b=0.0, epsilon=8.0):
     assert problem.return_range is not None
     wide = tuple(a * end + b * problem.discounted_length for end in problem.return_range)
     spec = dataclasses.replace(spec, reward=Box((low,), (high,)))
-    plan = ImprovementPlan.of(spec, dataclasses.replace(problem, return_range=wide), memory=memory, snr_scale=60.0)
+    plan = ImprovementPlan.of(spec, dataclasses.replace(problem, return_range=wide), memory=memory, snr_scale=20.0)
     unit = Unit("patient", "add_or_remove", UNITS)
     plan = plan.calibrate(unit=unit, epsilon=epsilon, delta=1e-5)
     data = Trajectories.from_arrays(**table, spec=spec, simulated=True)

@@ -44,7 +44,9 @@ def test_what_is_not_asked_leaves_its_share_to_the_rest(settings, names):
 
 
 def test_a_return_of_one_decision_is_luck_so_that_all_teach_alike():
-    assert ImprovementPlan.of(SPEC, Problem(gamma=1.0, horizon=1)).teachers == "all"
+    luck = ImprovementPlan.of(SPEC, Problem(gamma=1.0, horizon=1))
+    assert (luck.teachers, luck.clone_share, luck.snr_scale) == ("all", 0.1, 3.3)
+    assert ImprovementPlan.of(SPEC, Problem(gamma=1.0, horizon=1), snr_scale=20.0).snr_scale == 20.0
     assert ImprovementPlan.of(SPEC, Problem(gamma=1.0, horizon=2)).teachers == "best"
     assert ImprovementPlan.of(SPEC, Problem(gamma=1.0, horizon=1), teachers="best").teachers == "best"
 
@@ -68,18 +70,12 @@ def test_the_noise_says_whether_a_model_departs_from_the_clone(population, setti
 
 
 @pytest.mark.parametrize(
-    ("population", "noise", "beside_best", "beside_all"),
-    [
-        (600, 1.0, 0.0, 0.0),
-        (3_000, 1.0, 1.0, 4.0),
-        (12_000, 4.0, 1.0, 4.0),
-        (20_000_000, 1.0, 50.0, 50.0),
-        (600, 0.0, 50.0, 50.0),
-    ],
+    ("population", "noise", "kappa"),
+    [(390, 1.0, 0.0), (594, 1.0, 2.0), (2_376, 4.0, 2.0), (20_000_000, 1.0, 50.0), (600, 0.0, 50.0)],
 )
 @pytest.mark.parametrize("teachers", ["best", "all"])
-def test_trust_in_the_model_follows_from_public_numbers(population, noise, beside_best, beside_all, teachers):
-    kappa, unit = beside_best if teachers == "best" else beside_all, Unit("patient", "add_or_remove", population)
+def test_trust_in_the_model_follows_from_public_numbers(population, noise, kappa, teachers):
+    unit = Unit("patient", "add_or_remove", population)  # 3 features, each of a scale of 33
     plan = plan_of(noise_multiplier=noise * (0.92 * 0.7) ** 0.5, unit=unit, teachers=teachers)
     assert plan.kappa == pytest.approx(kappa)
 

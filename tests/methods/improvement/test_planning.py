@@ -158,6 +158,28 @@ def test_where_the_model_sees_no_gain_the_clone_is_the_policy(teachers, sampled)
     np.testing.assert_array_equal(advised.advice, advised.clone)
 
 
+def test_a_gain_has_the_mean_and_the_spread_of_the_posterior():
+    y, weight = np.array([[0.5, 0.0], [-1.0, 2.0]]), np.array([0.25, 0.75])
+    generator = np.random.default_rng(5)
+    theta, roots = generator.normal(size=(5, 2)), generator.normal(size=(2, 5, 5))
+    covariances = roots @ roots.swapaxes(1, 2)
+    chances = np.array([[0.9, 0.1], [0.4, 0.6]])
+    scores = np.array([[0.0, 1.0], [2.0, 1.0]])  # the second action at the first point, the first one at the second
+    found = ValueModel(theta, covariances).gain(y, weight, scores, chances)
+    moved = 0.25 * 0.9 * phi(y)[0] - 0.75 * 0.6 * phi(y)[1]  # from the first action to the second
+    expected = moved @ (theta[:, 1] - theta[:, 0]), np.sqrt(moved @ covariances.sum(0) @ moved)
+    assert found == pytest.approx(expected)
+
+
+@pytest.mark.parametrize(("teachers", "noise", "kept"), [("all", 1.0, True), ("all", 1e4, False), ("best", 1e4, True)])
+def test_advice_beside_a_clone_of_all_has_to_be_above_its_own_noise(teachers, noise, kept):
+    y, actions = drawn()
+    found = moments(y, actions, y[:, 0] * np.where(actions == 1, 1.0, -1.0))
+    found = Moments(found.products, found.changes, found.rewards, (noise,) * 3, found.units)
+    advised = advise(found, scales_of(), CLONE, NOWHERE, plan(teachers=teachers), PLANE)
+    assert (not np.array_equal(advised.advice, advised.clone)) == kept
+
+
 def test_a_clone_alone_is_taken_at_its_word():
     geometry = CloneGeometry(np.eye(5), np.array([[1.0, 0.0], [-2.0, 0.0]]), np.array([0.25, 0.75]), 1.0)
     advised = advise(None, scales_of(), CLONE, geometry, plan(advises=False), PLANE)

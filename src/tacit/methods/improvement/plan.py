@@ -47,8 +47,8 @@ STEPS = 20
 LEAST_SNR = 300.0
 """Signal-to-noise ratio for each feature from which a clone alone has squares."""
 MOST_KAPPA = 50.0
-BESIDE_THE_BEST, BESIDE_ALL = 4.0, 1.0
-"""Signal-to-noise ratio, in multiples of the scale, from which a model is trusted beside a clone of each kind."""
+LEAST_RATIO = 2.0
+"""Signal-to-noise ratio for each feature, in multiples of its scale, from which a model is trusted."""
 SCORES = (0.8, 0.06, 0.05, 0.06, 0.03)
 """Of the squared norm of a unit's statement vector: gain, return, presence, squared gain, squared return."""
 FIT = 1 - 2e-4
@@ -94,8 +94,8 @@ class ImprovementPlan(PrivatePlan):
     """largest norm of a unit's moments, in multiples of its typical one."""
     pessimism: Option[float] = 0.25
     """standard deviations of the noise that are subtracted from an action's value while planning."""
-    snr_scale: float = 300.0
-    """signal-to-noise ratio of the moments from which the advice differs from what the records' policy would do."""
+    snr_scale: float = 33.0
+    """signal-to-noise ratio of the moments, a feature, that counts as one in kappa; 3.3 where all teach alike."""
     noise_multiplier: float | None = None
     """of the whole plan, seen as one Gaussian; None until calibrated."""
 
@@ -225,9 +225,8 @@ class ImprovementPlan(PrivatePlan):
     @property
     def kappa(self) -> float:
         """How much the advice trusts the model beside the clone: 0 is the clone itself."""
-        # A clone of the best gains by itself, so that a model has to be better known before it departs from it.
-        doubt = BESIDE_THE_BEST if self.teachers == "best" else BESIDE_ALL
-        return 0.0 if self.advises is False else min(MOST_KAPPA, max(0.0, self.snr / self.snr_scale - doubt))
+        ratio = self.snr / self.features / self.snr_scale
+        return 0.0 if self.advises is False or ratio < LEAST_RATIO else min(MOST_KAPPA, ratio - 1)
 
     @property
     def half_width(self) -> float:
@@ -299,7 +298,8 @@ class ImprovementPlan(PrivatePlan):
     def of(cls, spec: PublicSpec, problem: Problem, **settings: Any) -> ImprovementPlan:
         """With every column in both sets of features and no memory, unless the settings say otherwise.
 
-        Where nothing follows a decision, a return is one decision's luck: everybody teaches alike.
+        Where nothing follows a decision, a return is one decision's luck: everybody teaches alike. The advice then has
+        to gain by itself, and gets nearly all of the budget and ten times the trust.
 
         Raises:
             PlanError: the observations are discrete, or a setting is out of range.
@@ -310,4 +310,6 @@ class ImprovementPlan(PrivatePlan):
         every = tuple(range(spec.observation.size))
         fields: dict[str, Any] = {"memory": Memory((1.0,) * len(every)), "columns": every, **settings}
         plan = cls(problem=problem, **{"value_columns": fields["columns"], **fields})
-        return plan if plan.has_next_states or "teachers" in settings else dataclasses.replace(plan, teachers="all")
+        if plan.has_next_states or "teachers" in settings:
+            return plan
+        return dataclasses.replace(plan, **{"teachers": "all", "clone_share": 0.1, "snr_scale": 3.3, **settings})

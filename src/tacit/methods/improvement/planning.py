@@ -38,6 +38,8 @@ from tacit.methods.off_policy_evaluation.scores import limits
 Float64 = NDArray[np.float64]
 SWEEPS = 24
 """Rounds of value iteration."""
+DOUBT = 1.0
+"""Standard deviations by which the advice has to be above decisions that nobody chose for their returns."""
 CONSTANT, SLOPE = 4.0, 1.0
 """Prior variance of the constant of theta_a, and of its other entries, in variances of a reward."""
 
@@ -83,7 +85,10 @@ def advise(
         )
         model = ValueModel.of(moments, y, weight, StandardProblem.of(scales, plan, spec), plan)
         candidate = clone + plan.kappa * model.advantages(y, weight)
-        dropped = model.gain(y, weight, phi(y) @ candidate, softmax(phi(y) @ clone)) <= 0
+        gain, spread = model.gain(y, weight, phi(y) @ candidate, softmax(phi(y) @ clone))
+        # A clone of the best is safe to depart from. One of all draws its actions, and the advice takes one of them
+        # always: where noise decides, that is the most frequent one, which can be the worst.
+        dropped = gain <= (DOUBT * spread if plan.teachers == "all" else 0.0)
         scores, sampled = clone if dropped else candidate, dropped and plan.teachers == "all"
     actions = clone.shape[1]
     changes = np.zeros((actions, actions))
@@ -166,13 +171,15 @@ class ValueModel:
         cautious -= cautious.mean(axis=1, keepdims=True)
         return np.asarray(np.linalg.pinv(root * features, rcond=1e-6) @ (root * cautious))
 
-    def gain(self, y: Float64, weight: Float64, scores: Float64, probabilities: Float64) -> float:
+    def gain(self, y: Float64, weight: Float64, scores: Float64, probabilities: Float64) -> tuple[float, float]:
         """What the best action of scores [K, A] adds at a visit to actions of the probabilities likely [K, A].
 
-        In standard deviations of a reward: the posterior mean, which noise draws towards 0.
+        In standard deviations of a reward: the posterior mean, which noise draws towards 0, and standard deviation.
         """
         probability_change = np.eye(scores.shape[1])[scores.argmax(axis=1)] - probabilities
-        return float((((phi(y) * weight[:, None]).T @ probability_change) * self.theta).sum())
+        direction = (phi(y) * weight[:, None]).T @ probability_change
+        variance = np.einsum("na,anm,ma->", direction, self.covariances, direction)
+        return float((direction * self.theta).sum()), math.sqrt(max(float(variance), 0.0))
 
 
 def _deviation(features: Float64, covariances: Float64) -> Float64:
