@@ -80,7 +80,7 @@ CHANGED_AFTER_EVALUATION: Mapping[str, tuple[str, ...]] = {
         "CartPole with seeds from 71,001 on. All rows were made again, with other seeds; purchases, two clinics and "
         "rows without noise are new.",
         "From which noise a model is trusted, and how much where nothing follows a decision, was chosen again on the "
-        "same day, when 270 rows had been seen: clicks returned 0.090 and the shop 54 to 80. It was chosen on another "
+        "same day, when 393 rows had been seen: clicks returned 0.090 and the shop 54 to 80. It was chosen on another "
         "shop and on clicks with other rates, with seeds from 71,001 on. Those rows are in the archive, and all were "
         "made again, with other seeds.",
     ),
