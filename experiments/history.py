@@ -81,6 +81,20 @@ CHANGED_AFTER_EVALUATION: Mapping[str, tuple[str, ...]] = {
         "A doubt of one standard deviation, by which the advice had to beat the logged value, was taken out on 27 "
         "November 2026, after seven rows of 2,000 patients (clones alone, mean 30) and the shop's at epsilon "
         "0.5 had been seen. Those rows were made again with the same seeds.",
+        "A clone of the best by Newton steps came in the place of discriminants and of clones by regression on 29 "
+        "November 2026, when all rows had been seen; statements got other shares. Who teaches, where a clone has "
+        "squares and from which noise a model is trusted were chosen on the clinics other-1 and other-2, HIV and "
+        "CartPole with seeds from 71,001 on. All rows were made again, with other seeds; purchases, two clinics and "
+        "rows without noise are new.",
+        "From which noise a model is trusted, and how much where nothing follows a decision, was chosen again on the "
+        "same day, when 393 rows had been seen: clicks returned 0.090 and the shop 54 to 80. It was chosen on another "
+        "shop and on clicks with other rates, with seeds from 71,001 on. Those rows are in the archive, and all were "
+        "made again, with other seeds.",
+    ),
+    "improvement_null": (
+        "The clone that advice departs from and the statement's shares were changed on 29 November 2026, when 50 rows "
+        "had been seen. All rows were made again with the same seeds; data sets were cut from 1,000 to 200 a setting "
+        "for hours.",
     ),
     "dppg_audit": (
         "The bound of the figures on the power of the audit was lowered once, from 0.8 to 0.6, on 20 November 2026, "

@@ -1,8 +1,11 @@
-"""Logs beside the clinic's: clicks on three variants (a bandit, rewards 0 or 1) and the stock of a shop (money).
+"""Logs beside the clinic's: clicks on three variants (a bandit, rewards 0 or 1), purchases and the stock of a shop.
 
 Clicks: 30,000 users with one to five events each. A log has the device (a category), the hour and the age of the
 account; the variant was drawn with fixed, known chances. Whoever takes the better variant of each device has a click
 rate of 0.1002, and the logs one of 0.0627. A policy's rate is exact: true rates over every device, hour and 100 ages.
+
+Purchases: the same users, and whoever clicks pays an amount with heavy tails (lognormal, cut at 50). Amounts do not
+depend on variants, so that a policy's click rate says what it earns.
 
 Stock: a shop orders 0, 2, 4 or 6 boxes each week for 20 weeks, and sees its stock and a forecast of the demand, which
 is low, middling or high for some weeks. Sold boxes pay 30, boxes left over cost 4, ordered ones 8, and an order 20.
@@ -29,6 +32,8 @@ SHOWN = (0.5, 0.3, 0.2)
 """Chances of the variants in the logs."""
 DEVICES = (0.6, 0.3, 0.1)
 """Shares of mobile, desktop and tablet."""
+SPREAD, DEAREST = 1.5, 50.0
+"""Standard deviation of the logarithm of a purchase, whose median is 1, and the most that it can be."""
 OLDEST, MEAN_AGE, MOST_EVENTS, LATE = 3_650.0, 400.0, 5, 18
 DECLARED = 4_000.0
 """Days, the public bound of an age: a round number."""
@@ -58,8 +63,8 @@ def clicks_spec(scale: float = 1.0) -> PublicSpec:
     )
 
 
-def clicks(users: int, seed: int, scale: float = 1.0) -> Mapping[str, Array]:
-    """Columns of the log; every event is an episode of its user's. A click pays `scale`."""
+def clicks(users: int, seed: int, scale: float = 1.0, *, purchases: bool = False) -> Mapping[str, Array]:
+    """Columns of the log; every event is an episode of its user's. A click pays `scale`, or what its purchase costs."""
     generator = np.random.default_rng(seed)
     count = generator.integers(1, MOST_EVENTS + 1, users)
     user = np.repeat(np.arange(users), count)
@@ -69,12 +74,13 @@ def clicks(users: int, seed: int, scale: float = 1.0) -> Mapping[str, Array]:
     age = np.repeat(generator.exponential(MEAN_AGE, users).clip(0, OLDEST), count)
     variant = generator.choice(len(SHOWN), n, p=SHOWN)
     clicked = generator.random(n) < click_rates(device, hour)[np.arange(n), variant]
+    paid = np.minimum(np.exp(SPREAD * generator.standard_normal(n)), DEAREST) if purchases else scale
     seen = np.stack([device, hour, age], axis=1).astype(np.float32)
     return {
         "observations": seen,
         "next_observations": seen,
         "actions": variant,
-        "rewards": (scale * clicked).astype(np.float32),
+        "rewards": (paid * clicked).astype(np.float32),
         "terminations": np.zeros(n, bool),
         "truncations": np.ones(n, bool),
         "propensities": np.array(SHOWN, np.float32)[variant],

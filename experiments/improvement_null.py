@@ -39,7 +39,7 @@ from tacit.units import Unit
 NAME = "improvement_null"
 SETTINGS = ((5_000, 8.0), (5_000, 1.0), (20_000, 8.0))
 """People and epsilon."""
-SETS, BLOCK = 1_000, 25
+SETS, BLOCK = 200, 25
 """Data sets of a setting, and of a row."""
 COLUMNS, ACTIONS, HORIZON, ADVICE = 8, 4, 2, 0.1
 MOST = 0.065

@@ -62,7 +62,7 @@ from tacit_worlds import clinic
 NAME = "improvement_peers"
 PEOPLE = 10_000
 SEEDS = tuple(range(120, 130))
-PHYSICAL, ELSEWHERE = ("cart_pole/4000/1", *improvement.HIV), ("bc", "synthesis")
+PHYSICAL, ELSEWHERE = ("cart_pole/4000/1", "hiv/2000/1", "hiv/2000/4", "hiv/10000/1"), ("bc", "synthesis")
 
 
 @dataclass(frozen=True, kw_only=True)

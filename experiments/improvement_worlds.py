@@ -1,4 +1,4 @@
-"""Where `experiments.improvement` runs: the clinic, other clinics, clicks, a shop's stock, CartPole and HIV."""
+"""Where `experiments.improvement` runs: the clinics, clicks, purchases, a shop's stock, CartPole, HIV."""
 
 from __future__ import annotations
 
@@ -23,7 +23,6 @@ from tacit_worlds.clinic import Clinic
 
 EPISODES = 2_000
 """Fresh episodes on which a policy is judged."""
-PLAIN = Memory((1.0,) * 6)
 COURSE = Memory((0.7, 0.0, 0.0, 0.7, 1.0, 1.0))
 """Of the clinic: exponential means of symptoms and side effects, means of both markers."""
 
@@ -166,6 +165,17 @@ def of_clicks(scale: float = 1.0) -> World:
     return World(lambda users, seed: logs.clicks(users, seed, scale), None, spec, problem, {}, 1, judge=logs.click_rate)
 
 
+def of_purchases() -> World:
+    """Clicks that pay amounts with heavy tails."""
+    problem = Problem(gamma=1.0, horizon=1, episodes_per_unit=logs.MOST_EVENTS, return_range=(0.0, logs.DEAREST))
+    spec = logs.clicks_spec(logs.DEAREST)
+
+    def bought(users: int, seed: int) -> Mapping[str, Any]:
+        return logs.clicks(users, seed, purchases=True)
+
+    return World(bought, None, spec, problem, {}, 1, judge=logs.click_rate)
+
+
 def of_stock() -> World:
     """The shop's stock; every column as it comes."""
     problem = Problem(gamma=1.0, horizon=logs.WEEKS, return_range=(-1_000.0, 2_000.0))
@@ -205,14 +215,14 @@ def world(name: str) -> World:
         return other_clinic(int(name.removeprefix("other-")))
     worlds: Mapping[str, Callable[[], World]] = {
         "clinic": of_clinic,
-        "clinic-now": lambda: of_clinic(PLAIN),
-        "clinic-mean": lambda: of_clinic(Memory((1.0, 0.0, 0.0, 1.0, 1.0, 1.0))),
+        "clinic-untuned": lambda: dataclasses.replace(of_clinic(), settings={}),
         "clinic-narrow": lambda: of_clinic(COURSE, -5.0, 3.0),
         "clicks": of_clicks,
         "clicks-10": lambda: of_clicks(10.0),
         "clicks-100": lambda: of_clicks(100.0),
+        "purchases": of_purchases,
         "stock": of_stock,
-        "cart_pole": lambda: of_people("cart_pole", 200, (0.0, 200.0), imitate="linear"),
-        "hiv": lambda: of_people("hiv", 50, (0.0, 200.0), imitate="quadratic", favour=4.0, clip=0.1),
+        "cart_pole": lambda: of_people("cart_pole", 200, (0.0, 200.0), advises=False),
+        "hiv": lambda: of_people("hiv", 50, (0.0, 200.0), advises=False),
     }
     return worlds[name]()

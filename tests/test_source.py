@@ -85,6 +85,7 @@ def output(tree: ast.AST) -> Iterator[Finding]:
 DECISIONS = {"argmax", "argmin", "sign", "digitize", "bucketize", "heaviside"}
 DECIDED = {
     "methods/improvement/planning.py": "public points",
+    "methods/improvement/rules.py": "public points",
     "methods/mobility/baselines/models.py": "released counts",
     "methods/mobility/blocks.py": "a public ladder",
     "methods/mobility/pategail/critics.py": "slopes at a kink: a product of one shape for each person",

@@ -32,6 +32,7 @@ import numpy.typing as npt
 
 from tacit.agents.features import Scaled
 from tacit.agents.stacked import StackedPolicies
+from tacit.data.columns import Column
 from tacit.data.spec import Box, Discrete, PublicSpec
 from tacit.envs.rollouts import Array, FloatArray, Policy
 from tacit.envs.rollouts import collect as _collect
@@ -56,6 +57,7 @@ __all__ = [
     "unstack_policies",
 ]
 
+COLUMNS = ("symptoms", "first_marker", "second_marker", "side_effects", "addicted", "visit")
 LOW = (-2.5, -2.7, -3.0, -2.0, 0.0, 0.0)
 HIGH = (9.5, 3.2, 3.0, 6.0, 1.0, float(HORIZON))
 """Public bounds of an observation: no reading leaves them, since the noise is cut off."""
@@ -87,10 +89,12 @@ def spec() -> PublicSpec:
     and by the moves of the truth, which have the mean chance over all patients who are treated and all treatments; a
     visit is one later.
     """
+    columns = tuple(Column(name, low=low, high=high) for name, low, high in zip(COLUMNS, LOW, HIGH, strict=True))
+    treatment = Column("treatment", "category", labels=tuple(TREATMENTS))
     moves = 1.0 - np.array([SEVERITY[:, :, 1:CRISIS, ..., 1].mean(), 1.0, 1.0, BURDEN[..., 1].mean()])
     return PublicSpec(
-        observation=Box(LOW, HIGH),
-        action=Discrete(ACTIONS),
+        observation=Box(LOW, HIGH, columns),
+        action=Discrete(ACTIONS, (treatment,)),
         reward=Box((REWARD[0],), (REWARD[1],)),
         source="environment",
         difference=(*np.sqrt(2.0 * np.square(SPREAD) + moves).tolist(), CONSTANT, 1.0),

@@ -18,7 +18,7 @@ PROMISE = (
     *("--budget-epsilon", "20", "--budget-delta", "1e-3", "--budget-sampled", "1"),
     *(
         "--memory",
-        "observation_0:0.7",
+        "symptoms:0.7",
         "1:mean",
         "2:mean",
         "--columns",

@@ -53,7 +53,7 @@ def test_people_of_another_clinic_have_one_course_each() -> None:
 def test_a_table_names_what_is_missing(tmp_path: Path) -> None:
     results = improvement.store(tmp_path / "none.json")
     assert "not run" in improvement.scores(results)
-    assert improvement.statements(results).count("not run") == 15
+    assert improvement.statements(results).count("not run") == 24
     assert improvement.units(results) == "not run"
     assert improvement_null.table(improvement_null.store(tmp_path / "nothing.json")) == "not run"
     assert "not run" in improvement_peers.table(improvement_peers.store(tmp_path / "neither.json"))
@@ -61,8 +61,8 @@ def test_a_table_names_what_is_missing(tmp_path: Path) -> None:
 
 def test_every_row_of_a_setting_has_a_world() -> None:
     names = {key.split("/")[1] if key.startswith("coverage") else key.split("/")[0] for key in improvement.rows()}
-    clinics = {"clinic", "clinic-narrow", "other-5", "clinic-now", "clinic-mean"}
-    assert names == {*clinics, "clicks", "clicks-10", "clicks-100", "stock", "cart_pole", "hiv"}
+    clinics = {"clinic", "clinic-narrow", "other-5", "other-6", "clinic-untuned"}
+    assert names == {*clinics, "clicks", "clicks-10", "clicks-100", "purchases", "stock", "cart_pole", "hiv"}
     assert world("clinic-narrow").problem.return_range == (-5.0, 3.0)
 
 

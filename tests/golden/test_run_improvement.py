@@ -19,7 +19,7 @@ AREA = "improvement"
 
 def improved(folder: Path) -> Numbers:
     vault = open_vault(folder, units=3_000, seed=1, noise=SecretNoise.for_tests(1))
-    value = fit(plan_of().calibrate(unit=vault.unit, epsilon=4.0, delta=1e-5), vault).value
+    value = fit(plan_of(advises=True).calibrate(unit=vault.unit, epsilon=4.0, delta=1e-5), vault).value
     return {
         "noise_multipliers": [part.noise_multiplier for part in value.plan.parts()],
         "theta": runs.summary(value.theta),

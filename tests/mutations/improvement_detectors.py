@@ -14,6 +14,8 @@ from tacit.data.memory import Memory
 from tacit.data.spec import Box, Discrete, PublicSpec
 from tacit.data.trajectories import Trajectories
 from tacit.methods.improvement import Improvement, ImprovementPlan, Problem, fit
+from tacit.methods.improvement.cloning import CloneStep
+from tacit.methods.improvement.moments import Scales
 from tacit.methods.off_policy_evaluation.policies import Network
 from tacit.privacy.ledger.ledger import SUM, Ledger
 from tacit.privacy.noise.secret import SecretNoise
@@ -56,7 +58,7 @@ def _improved(
     )
     problem = Problem(gamma=1.0, horizon=1, return_range=(0.0, unit))
     protected = Unit("user", "add_or_remove", UNITS)
-    plan = ImprovementPlan.of(spec, problem, memory=Memory((1.0,)), snr_scale=60.0)
+    plan = ImprovementPlan.of(spec, problem, memory=Memory((1.0,)), snr_scale=20.0)
     plan = plan.calibrate(unit=protected, epsilon=epsilon, delta=1e-5)
     name = f"{epsilon}.{unit}.{flipped}.ledger"
     with Ledger(folder / name, protected, epsilon=20.0, delta=1e-4, composition=SUM) as ledger:
@@ -80,6 +82,45 @@ def policies_without_a_unit(folder: Path) -> None:
     assert np.allclose(own.theta, cents.theta, rtol=1e-2, atol=1e-2), "the policy depends on the unit of reward"
 
 
+def a_clone_weighs_units_by_themselves(folder: Path) -> None:
+    """What a unit adds to a step of the clone is the same alone and beside others."""
+    generator, units = np.random.default_rng(1), 8
+    spec = PublicSpec(
+        Box((-1.0,), (1.0,)), Discrete(2), Box((0.0,), (1.0,)), "declared", terminals=False, propensities=True
+    )
+    plan = ImprovementPlan.of(spec, Problem(gamma=1.0, horizon=2, return_range=(0.0, 2.0)), memory=Memory((1.0,)))
+    seen = generator.uniform(-1, 1, (units, 2, 1)).astype(np.float32)
+    rows = {
+        "observations": seen,
+        "next_observations": np.roll(seen, -1, axis=1),
+        "actions": generator.integers(0, 2, (units, 2)),
+        "rewards": np.linspace(0, 1, units, dtype=np.float32)[:, None].repeat(2, axis=1),
+        "terminations": np.zeros((units, 2), bool),
+        "mask": np.ones((units, 2), bool),
+        "starts": np.tile([True, False], (units, 1)),
+    }
+    scales = Scales(np.zeros(1), np.ones(1), 2.0, 0.5, 0.5, float(units))
+    state = ((0.5, 1.5), scales, np.eye(plan.features), np.zeros((plan.features, 2)))
+    step = CloneStep(plan, spec)
+    together = step(rows, state)
+    alone = [step({name: part[k : k + 1] for name, part in rows.items()}, state)[0] for k in range(units)]
+    assert np.allclose(together, alone), "a unit's part of a step depends on other units"
+
+
+def halves_spend_one_gaussian(folder: Path) -> None:
+    """What each half adds to, in squared sensitivities over noise, is that of the plan's one Gaussian."""
+    plan = ImprovementPlan.of(
+        PublicSpec(
+            Box((-1.0,), (1.0,)), Discrete(2), Box((0.0,), (1.0,)), "declared", terminals=False, propensities=True
+        ),
+        Problem(gamma=1.0, horizon=2, return_range=(0.0, 2.0)),
+        noise_multiplier=3.0,
+    )
+    for fold in (0, 1):
+        spent = sum(part.steps / part.noise_multiplier**2 for part in plan.parts() if part.fold == fold)
+        assert abs(spent - 1 / 3.0**2) < 1e-9, "a half spends another Gaussian than the plan says"
+
+
 def no_harm_without_advice(folder: Path) -> None:
     """Where the noise leaves no advice, the policy shows the worse variant no more often than the records did."""
     with pytest.MonkeyPatch.context() as patch:
@@ -91,4 +132,10 @@ def no_harm_without_advice(folder: Path) -> None:
     assert pays > logged - 0.1, f"the policy pays {pays:.2f}, where the records pay {logged:.2f}"
 
 
-IMPROVEMENT_DETECTORS = (judges_do_not_teach, policies_without_a_unit, no_harm_without_advice)
+IMPROVEMENT_DETECTORS = (
+    judges_do_not_teach,
+    policies_without_a_unit,
+    a_clone_weighs_units_by_themselves,
+    halves_spend_one_gaussian,
+    no_harm_without_advice,
+)

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tacit.methods.improvement import algorithm, moments
-from tacit.methods.improvement.plan import JUDGING, LEARNING, ImprovementPlan
+from tacit.methods.improvement import algorithm, cloning, moments
+from tacit.methods.improvement.plan import JUDGING, LEARNING, STEP, ImprovementPlan
 
 Plant = Callable[[pytest.MonkeyPatch], None]
 
@@ -53,10 +53,37 @@ def clone_by_its_best_action(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(algorithm, "advise", advise)
 
 
+def weights_by_rank(patch: pytest.MonkeyPatch) -> None:
+    """The best are those of the rows at hand, and not those above a noisy quantile."""
+
+    def weigh(plan: Any, spec: Any, visits: Any, ends: Any) -> np.ndarray:
+        returns = visits.unit_returns((-1e9, 1e9))
+        return (returns >= np.quantile(returns, 0.75)).astype(np.float64)
+
+    patch.setattr(cloning, "unit_weights", weigh)
+
+
+def noise_of_one_step(patch: pytest.MonkeyPatch) -> None:
+    """All steps of the clone are paid as one."""
+    real = ImprovementPlan.parts
+    patch.setattr(
+        ImprovementPlan,
+        "parts",
+        lambda plan: tuple(
+            dataclasses.replace(p, noise_multiplier=p.noise_multiplier and p.noise_multiplier / 20**0.5)
+            if p.name == STEP
+            else p
+            for p in real(plan)
+        ),
+    )
+
+
 IMPROVEMENTS: tuple[tuple[str, Plant, tuple[str, ...]], ...] = (
     ("statement on the learning half", statement_on_the_learning_half, ("judges_do_not_teach",)),
     ("moments on the judging half", moments_on_the_judging_half, ("judges_do_not_teach",)),
     ("everybody teaches and judges", everybody_teaches_and_judges, ("judges_do_not_teach",)),
     ("rewards in the user's unit", rewards_in_the_user_s_unit, ("policies_without_a_unit",)),
+    ("weights by rank", weights_by_rank, ("a_clone_weighs_units_by_themselves",)),
+    ("noise of one step", noise_of_one_step, ("halves_spend_one_gaussian",)),
     ("clone by its best action", clone_by_its_best_action, ("no_harm_without_advice",)),
 )

@@ -100,7 +100,8 @@ def test_records_in_memory_need_a_ledger_that_outlives_them(people: Trajectories
 def test_a_table_is_read_when_it_is_needed_and_its_ledger_lies_beside_it(people: Trajectories, tmp_path: Path) -> None:
     columns = clinic.collect(PATIENTS, seed=4)
     spec = clinic.spec()
-    frame = pd.DataFrame({"patient_id": columns["unit_ids"], "action": columns["actions"]})
+    treatments = np.array(clinic.TREATMENTS)[columns["actions"]]
+    frame = pd.DataFrame({"patient_id": columns["unit_ids"], "treatment": treatments})
     for field in ("observations", "next_observations"):
         for i, name in enumerate(spec.names(field)):
             frame[name] = np.asarray(columns[field])[:, i]

@@ -224,12 +224,12 @@ def _pack_improvement(value: Improvement) -> Packed:
     fields = {
         "policy": value.policy.to_json(),
         "scales": value.scales.to_json(),
-        "noise": list(value.moments.noise),
-        "units": value.moments.units,
+        "noise": [] if value.moments is None else list(value.moments.noise),
+        "units": value.scales.units,
         "statement": value.statement.to_json(),
         "sampled": value.sampled,
     }
-    arrays = {name: getattr(value.moments, field) for name, field in _MOMENTS.items()}
+    arrays = {} if value.moments is None else {name: getattr(value.moments, at) for name, at in _MOMENTS.items()}
     return fields, {"theta": value.theta, "clone": value.clone, "changes": value.changes, **arrays}
 
 
@@ -240,27 +240,29 @@ def _unpack_improvement(config: Fields, arrays: Arrays) -> Improvement:
     from tacit.methods.improvement.statement import Statement
 
     plan, policy = ImprovementPlan.from_json(config["plan"]), Policy.from_json(config["policy"])
-    actions, d = policy.head.outputs, len(plan.value_columns)
-    n = 1 + (1 if plan.imitate == "linear" else 2) * len(plan.columns)
-    shapes = {
+    actions, d, n = policy.head.outputs, len(plan.value_columns), plan.features
+    shapes: dict[str, tuple[int, ...]] = {
         "theta": (1, policy.parameters),
         "clone": (1, policy.parameters),
         "changes": (actions, actions),
-        "products": (actions, n, n),
-        "changes of values": (actions, n, 1 + d + d * (d + 1) // 2 if plan.has_next_states else 0),
-        "rewards": (actions, 0 if plan.imitates else n),
     }
+    if plan.advises:
+        m = 1 + d + d * (d + 1) // 2 if plan.has_next_states else 0
+        shapes |= {"products": (actions, n, n), "changes of values": (actions, n, m), "rewards": (actions, n)}
     _require_arrays(arrays, {name: (shape, arrays[name].dtype) for name, shape in shapes.items()})
     if not isinstance(config["sampled"], bool):
         raise ValueError("no word on how the policy acts")
-    first, second, third = (float(size) for size in config["noise"])
-    sums = {field: arrays[name] for name, field in _MOMENTS.items()}
+    moments = None
+    if plan.advises:
+        first, second, third = (float(size) for size in config["noise"])
+        sums = {field: arrays[name] for name, field in _MOMENTS.items()}
+        moments = Moments(**sums, noise=(first, second, third), units=float(config["units"]))
     return Improvement(
         plan=plan,
         policy=policy,
         **{name: arrays[name] for name in ("theta", "clone", "changes")},
         scales=Scales.from_json(config["scales"]),
-        moments=Moments(**sums, noise=(first, second, third), units=float(config["units"])),
+        moments=moments,
         statement=Statement.from_json(config["statement"]),
         sampled=config["sampled"],
     )

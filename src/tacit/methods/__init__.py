@@ -367,15 +367,22 @@ METHODS: tuple[Method, ...] = (
         words="beginnings of trajectories that many experts agree with, and noisy steps on their other episodes",
         audits={**_rate_audits("dp-sgd"), "consensus": f"{_DEFAULTS}:consensus"},
     ),
-    Method(
-        name="improve",
-        task="improve",
-        certified="improvement of logged decisions",
-        plan=".improvement.plan:ImprovementPlan",
-        fit=".improvement.algorithm:fit",
-        value=".improvement.algorithm:Improvement",
-        kind="improvement",
-        audits={"improvement": f"{_DEFAULTS}:improvement"},
+    *(
+        Method(
+            name=name,
+            task="improve",
+            certified="improvement of logged decisions",
+            plan=".improvement.plan:ImprovementPlan",
+            fit=".improvement.algorithm:fit",
+            value=".improvement.algorithm:Improvement",
+            kind="improvement",
+            words=words,
+            audits={audit: f"{_DEFAULTS}:improvement"},
+        )
+        for name, audit, words in (
+            ("advice", "improvement", "a clone of those who did well, and advice that departs from it"),
+            ("elite", "elite", "a clone of those who did well"),
+        )
     ),
     Method(
         name="by a reward",

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tacit.errors import PlanError
+from tacit.methods import list_names
 from tacit.study.verbs import Request, make_tracker
 
 if TYPE_CHECKING:
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from tacit.study.folder import RunFolder
 
 FOLDER = "policy"
+AUTO, ELITE = "auto", "elite"
 
 
 def improve(
@@ -32,6 +34,7 @@ def improve(
     epsilon: float,
     gamma: float,
     horizon: int,
+    method: str = AUTO,
     delta: float | None = None,
     range: tuple[float, float] | None = None,
     episodes_per_unit: int = 1,
@@ -51,6 +54,8 @@ def improve(
         epsilon: the promise to every unit, for all that this run releases.
         gamma: discount, from 0 to 1.
         horizon: steps of an episode that count.
+        method: "elite" clones those who did well; "advice" departs from this clone by a model of values. "auto" takes
+            the clone alone where the noise leaves nothing of a model to be trusted.
         delta: slack of the promise, below 1 / population; by default a tenth of that.
         range: public LOW HIGH of an episode's return; returns outside count as its ends. A narrow one proves more; by
             default the widest that the reward's bounds allow.
@@ -77,7 +82,12 @@ def improve(
     for name, words in (("columns", columns), ("value_columns", value_columns)):
         if words:
             settings[name] = tuple(_column(word, spec, name) for word in words)
-    plan = ImprovementPlan.of(spec, problem, memory=_memory(memory, spec), **settings)
+    if method not in (AUTO, *list_names("improve")):
+        what, expected = f"there is no method {method!r}", f"{AUTO}, or one of {', '.join(list_names('improve'))}"
+        raise PlanError(what, where="improve", expected=expected, remedy="name one")
+    plan = ImprovementPlan.of(
+        spec, problem, memory=_memory(memory, spec), advises={ELITE: False, AUTO: None}.get(method, True), **settings
+    )
     plan.require(spec)
     plan = plan.calibrate(unit=curator.unit, epsilon=epsilon, delta=curator.delta(delta))
     notes = None if environment is None else {"environment": environment, "horizon": horizon, "repeat": 1}
@@ -162,12 +172,15 @@ def report(release: Release[Improvement], spec: PublicSpec, title: str) -> Repor
     """The page."""
     from tacit.data.spec import Discrete
     from tacit.evaluation.report import Report, improvement
+    from tacit.methods.improvement.rules import describe_rule, find_rules
     from tacit.study.folder import VERIFY
 
     assert isinstance(spec.action, Discrete)
+    value = release.value
     labels = spec.action.columns[0].labels if spec.action.columns else ()
     actions, certificate = tuple(labels) or tuple(map(str, range(spec.action.n))), release.certificate.to_json()
-    sections = improvement.sections(certificate, release.value, actions)
+    rules = [(describe_rule(rule, spec, value.memory.rates), rule) for rule in find_rules(value, spec)]
+    sections = improvement.sections(certificate, value, actions, rules)
     return Report(title=title, certificate=certificate, sections=sections, verify=VERIFY)
 
 

@@ -16,35 +16,81 @@ UNIT = Unit("patient", "add_or_remove", 10_000)
 
 
 def test_the_sums_of_each_half_are_one_gaussian():
-    plan = plan_of().calibrate(unit=UNIT, epsilon=1.0, delta=1e-5)
+    plan = plan_of(advises=True).calibrate(unit=UNIT, epsilon=1.0, delta=1e-5)
     assert plan.noise_multiplier == pytest.approx(3.7307, rel=1e-4)  # that of a single sum at this promise
-    look, moments, statement = plan.parts()
-    assert (look.fold, moments.fold, statement.fold) == (0, 0, 1)  # nobody who teaches judges
-    precision = sum(1 / part.noise_multiplier**2 for part in (look, moments))
+    *learning, statement = plan.parts()
+    assert [part.name for part in learning] == ["look", "tally", "products", "step", "moments"]
+    assert ({part.fold for part in learning}, statement.fold) == ({0}, 1)  # nobody who teaches judges
+    precision = sum(part.steps / part.noise_multiplier**2 for part in learning)
     assert precision == pytest.approx(1 / plan.noise_multiplier**2)
+    look = learning[0]
     assert look.noise_multiplier == pytest.approx(plan.noise_multiplier / 0.08**0.5)
     assert statement.noise_multiplier == plan.noise_multiplier
     assert bounds.epsilon(event(plan), delta=1e-5, relation="add_or_remove").epsilon <= 1.0
-    assert all(part.steps == 1 and part.sampling_rate == 1.0 for part in plan.parts())
+    assert [part.steps for part in plan.parts()] == [1, 1, 1, 20, 1, 1]
+    assert all(part.sampling_rate == 1.0 for part in plan.parts())
+
+
+@pytest.mark.parametrize(
+    ("settings", "names"),
+    [({"advises": False}, ["tally", "products", "step"]), ({"teachers": "all"}, ["products", "step", "moments"])],
+)
+def test_what_is_not_asked_leaves_its_share_to_the_rest(settings, names):
+    plan = plan_of(noise_multiplier=2.0, unit=UNIT, **settings)
+    look, *learning = plan.parts()[:-1]
+    assert (look.name, [part.name for part in learning]) == ("look", names)
+    precision = sum(part.steps / part.noise_multiplier**2 for part in (look, *learning))
+    assert precision == pytest.approx(0.25)
+
+
+def test_a_return_of_one_decision_is_luck_so_that_all_teach_alike():
+    luck = ImprovementPlan.of(SPEC, Problem(gamma=1.0, horizon=1))
+    assert (luck.teachers, luck.clone_share, luck.snr_scale) == ("all", 0.1, 3.3)
+    assert ImprovementPlan.of(SPEC, Problem(gamma=1.0, horizon=1), snr_scale=20.0).snr_scale == 20.0
+    assert ImprovementPlan.of(SPEC, Problem(gamma=1.0, horizon=2)).teachers == "best"
+    assert ImprovementPlan.of(SPEC, Problem(gamma=1.0, horizon=1), teachers="best").teachers == "best"
+
+
+@pytest.mark.parametrize(
+    ("population", "settings", "advises"),
+    [
+        (600, {}, False),
+        (600, {"teachers": "all"}, True),
+        (600, {"advises": True}, True),
+        (600_000, {}, True),
+        (600_000, {"advises": False}, False),
+    ],
+)
+def test_the_noise_says_whether_a_model_departs_from_the_clone(population, settings, advises):
+    unit = Unit("patient", "add_or_remove", population)
+    calibrated = plan_of(**settings).calibrate(unit=unit, epsilon=1.0, delta=1e-7)
+    priced = plan_of(**settings, noise_multiplier=4.0).account(unit=unit, delta=1e-7)
+    assert (calibrated.advises, priced.advises) == (advises, advises)
+    assert calibrated.promise.epsilon <= 1.0
 
 
 @pytest.mark.parametrize(
     ("population", "noise", "kappa"),
-    [(600, 1.0, 0.0), (1_200, 1.0, 1.0), (12_000, 4.0, 4.0), (20_000_000, 1.0, 50.0), (600, 0.0, 50.0)],
+    [(390, 1.0, 0.0), (594, 1.0, 2.0), (2_376, 4.0, 2.0), (20_000_000, 1.0, 50.0), (600, 0.0, 50.0)],
 )
-def test_trust_in_the_model_follows_from_public_numbers(population, noise, kappa):
-    plan = plan_of(noise_multiplier=noise * 0.92**0.5, unit=Unit("patient", "add_or_remove", population))
+@pytest.mark.parametrize("teachers", ["best", "all"])
+def test_trust_in_the_model_follows_from_public_numbers(population, noise, kappa, teachers):
+    unit = Unit("patient", "add_or_remove", population)  # 3 features, each of a scale of 33
+    plan = plan_of(noise_multiplier=noise * (0.92 * 0.7) ** 0.5, unit=unit, teachers=teachers)
     assert plan.kappa == pytest.approx(kappa)
 
 
-def test_a_plan_that_imitates_trusts_no_model():
-    assert plan_of(noise_multiplier=0.0, unit=UNIT, imitate="linear").kappa == 0.0
+def test_a_clone_alone_trusts_no_model():
+    plan = plan_of(noise_multiplier=1.0, unit=UNIT, advises=False)
+    assert plan.kappa == 0.0
+    assert plan.snr == pytest.approx(5_000 * 0.92**0.5)
+    assert "the likeliest action of the private clone" in str(plan)
 
 
 def test_the_expected_half_width_is_that_of_the_noise():
     plan = plan_of().calibrate(unit=UNIT, epsilon=1.0, delta=1e-5)
-    sigma = plan.parts()[2].noise_multiplier
-    assert plan.half_width == pytest.approx(1.644854 * sigma / 5_000 / 0.55**0.5, rel=1e-5)
+    sigma = plan.parts()[-1].noise_multiplier
+    assert plan.half_width == pytest.approx(1.644854 * sigma / 5_000 / 0.8**0.5, rel=1e-5)
     assert "from noise alone" in str(plan)
     assert f"kappa {plan.kappa:.3g}" in str(plan)
 
@@ -71,8 +117,9 @@ def test_a_plan_without_a_unit_has_no_ratio():
         {"look_share": 1.0},
         {"clip": 0.0},
         {"pessimism": -1.0},
-        {"imitate": "cubic"},
-        {"favour": -1.0},
+        {"teachers": "worst"},
+        {"teachers": "all", "advises": False},
+        {"clone_share": 1.0},
         {"snr_scale": float("inf")},
     ],
 )

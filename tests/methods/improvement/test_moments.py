@@ -13,7 +13,6 @@ from tacit.units import Promise, Unit
 
 LISTED, CHANCES = courses()
 SCALES = Scales(np.array([0.4]), np.array([0.5]), 2.5, -0.5, 1.6, 30.0)
-STATE = SCALES.state
 
 
 def calibrated(**settings):
@@ -40,7 +39,7 @@ def by_hand(course, plan):
 
 def test_moments_are_those_of_a_sum_by_hand():
     plan = calibrated()
-    vectors = JointMoments(plan, SPEC)(padded(LISTED), STATE)
+    vectors = JointMoments(plan, SPEC)(padded(LISTED), SCALES)
     for course, vector in zip(LISTED, vectors, strict=True):
         np.testing.assert_allclose(vector, (1 - 2e-4) * by_hand(course, plan), atol=1e-6)
 
@@ -48,18 +47,18 @@ def test_moments_are_those_of_a_sum_by_hand():
 def test_no_vector_is_longer_than_1_and_the_clip_bites():
     rows = padded(LISTED)
     for vectors in (
-        JointMoments(calibrated(clip=0.01), SPEC)(rows, STATE),
+        JointMoments(calibrated(clip=0.01), SPEC)(rows, SCALES),
         ScaleMoments(calibrated(), SPEC)(rows, None),
     ):
         assert np.linalg.norm(vectors, axis=1).max() < 1
-    lengths = np.linalg.norm(JointMoments(calibrated(clip=0.01), SPEC)(rows, STATE), axis=1)
+    lengths = np.linalg.norm(JointMoments(calibrated(clip=0.01), SPEC)(rows, SCALES), axis=1)
     np.testing.assert_allclose(lengths, 1 - 2e-4)
 
 
 def test_sums_are_read_back():
     plan = calibrated(clip=10.0)
     joint = JointMoments(plan, SPEC)
-    vectors = joint(padded(LISTED), STATE)
+    vectors = joint(padded(LISTED), SCALES)
     read = joint.read(vectors.mean(axis=0), SCALES)
     visits = LoggedVisits.of(padded(LISTED), PROBLEM, MEMORY)
     features = phi(SCALES.standardise(visits.memories, (0,)))
@@ -72,7 +71,7 @@ def test_sums_are_read_back():
             rtol=1e-4,
             atol=1e-3,
         )
-    assert read.noise[0] == pytest.approx(joint.clip_norm(SCALES) / (1 - 2e-4) * 1e-9 / 0.92**0.5)
+    assert read.noise[0] == pytest.approx(joint.clip_norm(SCALES) / (1 - 2e-4) * 1e-9 / (0.92 * 0.7) ** 0.5)
     assert read.noise[1] == pytest.approx(read.noise[0] / 3)
     assert read.noise[2] == pytest.approx(read.noise[0] / 2)
     assert read.units == 30.0
@@ -85,35 +84,13 @@ def test_where_nothing_follows_a_decision_no_changes_are_asked_for(horizon, gamm
     plan = ImprovementPlan.of(SPEC, problem, noise_multiplier=1e-9, promise=Promise(unit, 1.0, 1e-4), clip=10.0)
     joint = JointMoments(plan, SPEC)
     rows = {name: column[:, :horizon] for name, column in padded(LISTED).items()}
-    vectors = joint(rows, STATE)
+    vectors = joint(rows, SCALES)
     assert vectors.shape == (len(LISTED), 2 * (6 + 3))
     read = joint.read(vectors.mean(axis=0), SCALES)
     assert read.changes.shape == (2, 3, 0)
     visits = LoggedVisits.of(rows, problem, plan.memory)
     paid = visits.rewards[visits.actions == 1]
     assert read.rewards[1, 0] == pytest.approx(((paid + 0.5) / 1.6).sum(), rel=1e-4)
-
-
-@pytest.mark.parametrize(("imitate", "n"), [("linear", 2), ("quadratic", 3)])
-def test_imitation_asks_for_products_alone(imitate, n):
-    joint = JointMoments(calibrated(clip=10.0, imitate=imitate), SPEC)
-    vectors = joint(padded(LISTED), STATE)
-    assert vectors.shape == (len(LISTED), 2 * n * (n + 1) // 2)
-    read = joint.read(vectors.mean(axis=0), SCALES)
-    visits = LoggedVisits.of(padded(LISTED), PROBLEM, MEMORY)
-    features = phi(SCALES.standardise(visits.memories, (0,)))[:, :n]
-    chosen = features[visits.actions == 1]
-    np.testing.assert_allclose(read.products[1], chosen.T @ chosen, rtol=1e-4, atol=1e-3)
-    assert read.changes.size == read.rewards.size == 0
-
-
-def test_favour_weighs_a_unit_by_its_return_in_the_public_range():
-    alike, favoured = (
-        JointMoments(calibrated(clip=100.0, favour=power), SPEC)(padded(LISTED), STATE) for power in (0.0, 2.0)
-    )
-    paid = {(0, 0): -1.0, (0, 1): 0.5, (1, 0): -4.0, (1, 1): 2.0}
-    good = np.array([(sum(paid[state, action] for state, action, _, _ in course) + 9) / 14 for course in LISTED])
-    np.testing.assert_allclose(favoured, alike * np.clip(good, 0, 1)[:, None] ** 2, rtol=1e-6, atol=1e-9)
 
 
 def test_a_look_finds_mean_spread_and_rows():

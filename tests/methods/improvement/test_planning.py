@@ -7,8 +7,9 @@ from small_clinic import SPEC, plan_of
 from tacit.data.memory import Memory
 from tacit.data.spec import Box, Discrete, PublicSpec
 from tacit.methods.improvement import ImprovementPlan, Problem
-from tacit.methods.improvement.moments import Moments, Scales, phi, psi
-from tacit.methods.improvement.planning import StandardProblem, ValueModel, advise, fit_clone, fit_probabilities, points
+from tacit.methods.improvement.cloning import CloneGeometry
+from tacit.methods.improvement.moments import Moments, Scales, find_points, phi, psi
+from tacit.methods.improvement.planning import StandardProblem, ValueModel, advise
 from tacit.units import Promise, Unit
 
 PLANE = PublicSpec(Box((-9.0,) * 3, (9.0,) * 3), Discrete(2), Box((-1.0,), (1.0,)), "declared", propensities=True)
@@ -35,8 +36,19 @@ def moments(y, actions, rewards, change=None):
     )
 
 
+def points(found):
+    total = found.products.sum(0)
+    return find_points(total / total[0, 0], 2, 0.0)
+
+
+CLONE = np.array([[0.0, 0.0], [-1.0, 1.0], [0.0, 0.0], [0.0, 0.0], [0.0, 0.0]])
+"""Of the actions that `drawn` gives: log odds 2 y."""
+NOWHERE = CloneGeometry(np.eye(5), np.zeros((1, 2)), np.ones(1), 1.0)
+"""Not looked at where there are moments."""
+
+
 def advantages(found, asked, standard=WIDE):
-    y, weight = points(found, 2)
+    y, weight = points(found)
     return ValueModel.of(found, y, weight, standard, asked).advantages(y, weight)
 
 
@@ -51,43 +63,10 @@ def drawn(seed=0):
     return y, actions
 
 
-def test_a_clone_is_the_linear_discriminant():
-    y, actions = drawn()
-    weights = fit_clone(moments(y, actions, np.zeros(len(y))), 2)
-    slopes, constant = weights[1:3, 1] - weights[1:3, 0], weights[0, 1] - weights[0, 0]
-    np.testing.assert_allclose(slopes, [2.0, 0.0], atol=0.05)  # log odds of N(1, 1) against N(-1, 1): 2 y
-    assert constant == pytest.approx(0.0, abs=0.05)
-    assert not weights[3:].any()
-
-
-@pytest.mark.parametrize("imitate", ["linear", "quadratic"])
-def test_imitation_is_the_regression_of_the_actions(imitate):
-    y, actions = drawn()
-    full = moments(y, actions, np.zeros(len(y)))
-    n = 3 if imitate == "linear" else 5
-    products = full.products[:, :n, :n]
-    found = Moments(products, np.zeros((2, n, 0)), np.zeros((2, 0)), full.noise, full.units)
-    weights = fit_probabilities(found, 2)
-    expected = np.linalg.lstsq(phi(y)[:, :n], (actions == 1).astype(float), rcond=None)[0]
-    np.testing.assert_allclose(weights[:n, 1], expected, atol=2e-3)
-    np.testing.assert_allclose(weights.sum(axis=1), [1.0, 0, 0, 0, 0], atol=1e-3)  # probabilities
-    assert not weights[n:].any()
-    advised = advise(found, scales_of(), plan(imitate=imitate), PLANE)
-    np.testing.assert_array_equal(advised.advice, advised.clone)
-    assert np.trace(advised.changes) == pytest.approx(1.0)
-
-
-def test_noise_draws_a_regression_of_actions_towards_their_shares():
-    y, actions = drawn()
-    found = moments(y, actions, np.zeros(len(y)))
-    loud = Moments(found.products, found.changes, found.rewards, (1e7, 1.0, 1.0), found.units)
-    np.testing.assert_allclose(fit_probabilities(loud, 2)[1:], 0.0, atol=0.01)
-
-
 def test_points_have_the_noisy_means():
     generator = np.random.default_rng(1)
     y = np.stack([generator.normal(0.3, 0.9, 40_000), generator.normal(-0.2, 1.05, 40_000)], axis=1)
-    found, weight = points(moments(y, np.arange(40_000) % 2, np.zeros(40_000)), 2)
+    found, weight = points(moments(y, np.arange(40_000) % 2, np.zeros(40_000)))
     assert weight.sum() == pytest.approx(1.0)
     np.testing.assert_allclose(weight @ phi(found), phi(y).mean(axis=0), atol=0.02)
 
@@ -129,10 +108,10 @@ def test_the_written_policy_is_the_one_that_was_planned(kappa_scale):
     found = moments(y, actions, y[:, 1] * np.where(actions == 1, 1.0, -1.0))
     scales = scales_of((1.0, -2.0), (2.0, 0.5))
     asked = plan(snr_scale=kappa_scale)
-    advised = advise(found, scales, asked, PLANE)
+    advised = advise(found, scales, CLONE, NOWHERE, asked, PLANE)
     seen = np.random.default_rng(3).uniform(-9, 9, (500, 3))
     features = phi(scales.standardise(seen, (0, 2)))
-    expected = fit_clone(found, 2)
+    expected = CLONE
     played = advised.policy.network.forward(advised.clone, advised.policy.features(seen[None].astype(np.float32)))[0][0]
     np.testing.assert_allclose(played, features @ expected, atol=1e-3)
     if kappa_scale == 1e12:
@@ -148,7 +127,7 @@ def test_the_written_policy_is_the_one_that_was_planned(kappa_scale):
 
 def test_columns_without_use_do_not_matter():
     y, actions = drawn()
-    advised = advise(moments(y, actions, y[:, 0]), scales_of(), plan(), PLANE)
+    advised = advise(moments(y, actions, y[:, 0]), scales_of(), CLONE, NOWHERE, plan(), PLANE)
     seen = np.zeros((2, 3), np.float32)
     seen[1, 1] = 8.0
     chosen = advised.policy.network.forward(advised.advice, advised.policy.features(seen[None]))[0][0]
@@ -163,6 +142,47 @@ def test_nothing_but_noise_gives_finite_parameters():
     )
     loud = Moments((loud.products + loud.products.swapaxes(1, 2)) / 2, loud.changes, loud.rewards, loud.noise, 50)
     asked = plan_of(noise_multiplier=1e-9, unit=Unit("patient", "add_or_remove", 50))
-    advised = advise(loud, Scales(np.zeros(1), np.ones(1), 2.0, 0.0, 1.0, 50.0), asked, SPEC)
+    scales = Scales(np.zeros(1), np.ones(1), 2.0, 0.0, 1.0, 50.0)
+    advised = advise(loud, scales, CLONE[:3], NOWHERE, asked, SPEC)
     assert np.isfinite(advised.advice).all()
     assert np.isfinite(advised.changes).all()
+
+
+@pytest.mark.parametrize(("teachers", "sampled"), [("all", True), ("best", False)])
+def test_where_the_model_sees_no_gain_the_clone_is_the_policy(teachers, sampled):
+    y, actions = drawn()
+    rewards = np.where(y[:, 0] > 0, 1.0, -1.0) * np.where(actions == 1, -1.0, 1.0)  # what most do is the worse
+    found = moments(y, actions, rewards)
+    advised = advise(found, scales_of(), CLONE, NOWHERE, plan(teachers=teachers, snr_scale=1e12), PLANE)
+    assert advised.sampled == sampled
+    np.testing.assert_array_equal(advised.advice, advised.clone)
+
+
+def test_a_gain_has_the_mean_and_the_spread_of_the_posterior():
+    y, weight = np.array([[0.5, 0.0], [-1.0, 2.0]]), np.array([0.25, 0.75])
+    generator = np.random.default_rng(5)
+    theta, roots = generator.normal(size=(5, 2)), generator.normal(size=(2, 5, 5))
+    covariances = roots @ roots.swapaxes(1, 2)
+    chances = np.array([[0.9, 0.1], [0.4, 0.6]])
+    scores = np.array([[0.0, 1.0], [2.0, 1.0]])  # the second action at the first point, the first one at the second
+    found = ValueModel(theta, covariances).gain(y, weight, scores, chances)
+    moved = 0.25 * 0.9 * phi(y)[0] - 0.75 * 0.6 * phi(y)[1]  # from the first action to the second
+    expected = moved @ (theta[:, 1] - theta[:, 0]), np.sqrt(moved @ covariances.sum(0) @ moved)
+    assert found == pytest.approx(expected)
+
+
+@pytest.mark.parametrize(("teachers", "noise", "kept"), [("all", 1.0, True), ("all", 1e4, False), ("best", 1e4, True)])
+def test_advice_beside_a_clone_of_all_has_to_be_above_its_own_noise(teachers, noise, kept):
+    y, actions = drawn()
+    found = moments(y, actions, y[:, 0] * np.where(actions == 1, 1.0, -1.0))
+    found = Moments(found.products, found.changes, found.rewards, (noise,) * 3, found.units)
+    advised = advise(found, scales_of(), CLONE, NOWHERE, plan(teachers=teachers), PLANE)
+    assert (not np.array_equal(advised.advice, advised.clone)) == kept
+
+
+def test_a_clone_alone_is_taken_at_its_word():
+    geometry = CloneGeometry(np.eye(5), np.array([[1.0, 0.0], [-2.0, 0.0]]), np.array([0.25, 0.75]), 1.0)
+    advised = advise(None, scales_of(), CLONE, geometry, plan(advises=False), PLANE)
+    np.testing.assert_array_equal(advised.advice, advised.clone)
+    assert advised.changes.tolist() == [[0.75, 0.0], [0.0, 0.25]]
+    assert not advised.sampled

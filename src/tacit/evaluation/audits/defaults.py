@@ -233,8 +233,8 @@ preferences = functools.partial(_sums_case, words="alignment of a language model
 
 
 def improvement(name: str) -> Case:
-    """Improvement of logged decisions."""
-    plan = functools.partial(ImprovementPlan.of, ROOM, PROBLEM)
+    """Improvement of logged decisions, by advice or by a clone of the best alone."""
+    plan = functools.partial(ImprovementPlan.of, ROOM, PROBLEM, advises=name != "elite")
     return _crowd_case(name, "improvement of logged decisions: noisy sums", PERSON, plan)
 
 

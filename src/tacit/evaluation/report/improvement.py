@@ -14,6 +14,7 @@ from tacit.methods.improvement.statement import Statement, Verdict
 
 if TYPE_CHECKING:
     from tacit.methods.improvement.algorithm import Improvement
+    from tacit.methods.improvement.rules import Rule
 
 _HEADLINES: dict[Verdict, str] = {
     "proven": "Following this advice gains, and the records prove it.",
@@ -25,16 +26,20 @@ MIN_SHARE = 0.005
 """Shares of visits below it are not listed."""
 
 
-def sections(certificate: Certified, value: Improvement, actions: Sequence[str]) -> tuple[Section, ...]:
+def sections(
+    certificate: Certified, value: Improvement, actions: Sequence[str], rules: Sequence[tuple[str, Rule]]
+) -> tuple[Section, ...]:
     """What the page of an improvement says besides the promise; it has no place for a record.
 
     Args:
         certificate: of the release.
         value: what was released.
         actions: their names.
+        rules: that say what the policy does, with their conditions in words.
     """
     return (
         _answer_section(value),
+        _rules_section(value, actions, rules),
         _differences_section(value, actions),
         blocks.settings_section(blocks.setting_pairs(certificate), before="a record was read"),
         blocks.limits_section(certificate),
@@ -76,6 +81,26 @@ def _returns_chart(statement: Statement, what: str) -> Chart:
     return Chart("Returns", note, drawn)
 
 
+def _rules_section(value: Improvement, actions: Sequence[str], rules: Sequence[tuple[str, Rule]]) -> Section:
+    rows = [
+        TableRow(
+            words,
+            {
+                "Action": actions[rule.action],
+                "Share of visits": f"{100 * rule.share:.0f} %",
+                "Right in": f"{100 * rule.agreement:.0f} %",
+            },
+        )
+        for words, rule in rules
+    ]
+    right = 100 * sum(rule.share * rule.agreement for _, rule in rules)
+    lead = (
+        f"These rules say what the policy {'mostly does' if value.sampled else 'does'} in {right:.0f} % of likely "
+        "visits, which are drawn from the noisy means and spreads of the columns. The policy itself is in the folder."
+    )
+    return Section("The policy in words", (Paragraphs([lead]), *make_table("Where", rows)), id="rules")
+
+
 def _differences_section(value: Improvement, actions: Sequence[str]) -> Section:
     changes = np.asarray(value.changes)
     moved = float(changes.sum() - np.trace(changes))
@@ -85,16 +110,18 @@ def _differences_section(value: Improvement, actions: Sequence[str]) -> Section:
         for a, b in places
         if a != b
     ]
-    lead = (
-        f"In {100 * moved:.0f} % of the likely visits the advice is another action than the clone's, which acts as the "
-        "records' own decisions mostly do. Both are computed from the noisy sums alone."
-        if not value.sampled
-        else "The policy is the clone of the records' own decisions, and draws its actions as they do: by the learning "
-        "half's own private estimate no advice is above them. (The most frequent action of all may be the worst one.)"
-    )
-    if not (value.sampled or value.plan.kappa):
+    of_whom = "those who did well" if value.plan.teachers == "best" else "the records' own decisions"
+    if value.sampled:
         lead = (
-            "The advice is the clone's most likely action: the noise leaves nothing to be trusted beside the records' "
-            "own decisions."
+            "The policy is the clone of the records' own decisions, and draws its actions as they do: by the learning "
+            "half's own private estimate no advice is above them. (The most frequent action of all may be the worst "
+            "one.)"
         )
+    elif value.plan.advises and moved:
+        lead = (
+            f"In {100 * moved:.0f} % of the likely visits the advice is another action than that of the clone of "
+            f"{of_whom}. Both are computed from the noisy sums alone."
+        )
+    else:
+        lead = f"The policy is the most likely action of a clone of {of_whom}: no model of values is trusted beside it."
     return Section("Where the advice differs", (Paragraphs([lead]), *make_table("Clone → advice", rows)), id="differs")

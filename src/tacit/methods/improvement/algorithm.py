@@ -2,11 +2,12 @@
 
 Input: records of discrete actions with propensities behind a vault, a calibrated plan
 1. look       learning half: noisy mean of columns, rewards, squares, rows of a unit -> scales         (moments.py)
-2. moments    learning half: noisy sums by action of features' products, changes and rewards           (moments.py)
-3. advice     clone, public points, regression under known noise, values, advice or clone              (planning.py)
+2. clone      learning half: tally of returns, products of features, 20 Newton steps                    (cloning.py)
+3. moments    learning half: noisy sums by action of features' products, changes and rewards           (moments.py)
+4. advice     public points, regression under known noise, values, advice or clone                     (planning.py)
               the ledger notes the policy before anybody of the judging half is read                   (vault.fix)
-4. statement  judging half: noisy mean of clipped weighted returns -> value, lower bound of the gain   (statement.py)
-5. release    the policy with its certificate: one Gaussian in all                                     (plan.label)
+5. statement  judging half: noisy mean of clipped weighted returns -> value, lower bound of the gain   (statement.py)
+6. release    the policy with its certificate: one Gaussian in all                                     (plan.label)
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from tacit.agents.policies import Float32, Policy, PolicyActor
 from tacit.agents.policy_files import FeedForward
 from tacit.data.memory import Memory
 from tacit.errors import PlanError
+from tacit.methods.improvement.cloning import fit_clone
 from tacit.methods.improvement.moments import JointMoments, Moments, ScaleMoments, Scales
 from tacit.methods.improvement.plan import JUDGING, LOOK, MOMENTS, STATEMENT, ImprovementPlan
 from tacit.methods.improvement.planning import advise
@@ -42,11 +44,11 @@ class Improvement:
         plan: under which it was learned.
         policy: what the parameters are of; it acts on memories.
         theta: parameters of the advice, [1, P]; those of the clone where the advice is dropped.
-        clone: parameters of the clone of the records' own decisions, [1, P].
+        clone: parameters of the clone, [1, P].
         changes: share of the likely visits where the clone would take a and the advice b, [A, A].
         sampled: whether the policy is the clone and draws its actions as the records do: by the learning half's own
             private estimate the advice is not above the records' decisions.
-        scales, moments: what the noisy sums said.
+        scales, moments: what the noisy sums said; no moments where the clone is the policy.
         statement: what the records prove.
     """
 
@@ -57,7 +59,7 @@ class Improvement:
     changes: NDArray[np.float64]
     sampled: bool
     scales: Scales
-    moments: Moments
+    moments: Moments | None
     statement: Statement
 
     replicates = 1
@@ -138,8 +140,11 @@ def fit(plan: ImprovementPlan, vault: Vault) -> Release[Improvement]:
     if vault.has_started(run):
         raise exhausted_error(run, LOOK)
     scales = scale_moments.read(vault.noisy_sum(run, LOOK, scale_moments)[0])
-    moments = joint_moments.read(vault.noisy_sum(run, MOMENTS, joint_moments, scales.state)[0], scales)
-    result = advise(moments, scales, plan, vault.spec)
+    clone, geometry = fit_clone(plan, vault.spec, scales, vault, run)
+    moments = None
+    if plan.advises:
+        moments = joint_moments.read(vault.noisy_sum(run, MOMENTS, joint_moments, scales)[0], scales)
+    result = advise(moments, scales, clone, geometry, plan, vault.spec)
     policy = FeedForward.of(result.policy, result.advice, greedy=not result.sampled)
     vault.record_policy(run, policy)  # before anybody judges
     scores = StatementScores.of(plan, vault.spec, result)

@@ -12,9 +12,6 @@ psi is small where psi itself is not, so that noise takes less of it. Where noth
 discount that ends there), there are no changes.
 
 No number of the user's unit of reward is left in x: r and a r + b are the same rewards.
-
-A plan that imitates asks for products alone, of phi or of (1, y_j). One that favours good returns multiplies a unit's
-vector by a power of its mean return, moved to [0, 1] by the public range.
 """
 
 from __future__ import annotations
@@ -33,7 +30,6 @@ from tacit.methods.off_policy_evaluation.intervals import unit_count
 from tacit.methods.off_policy_evaluation.logged import cut_episodes
 from tacit.methods.off_policy_evaluation.policies import Behaviour
 from tacit.methods.off_policy_evaluation.problem import Problem
-from tacit.methods.off_policy_evaluation.scores import limits
 from tacit.serialization import Json
 
 Float64 = NDArray[np.float64]
@@ -42,6 +38,10 @@ FARTHEST = 3.0
 """Standard deviations at which a column is cut."""
 LEAST_SPREAD = 0.01
 """The least standard deviation of a column or reward, in multiples of half its public range; noise may ask for more."""
+POINTS, WIDTH = 2_000, 1.1
+"""How many public points there are, and the standard deviation of their columns before they are weighted."""
+NEWTON, RIDGE = 30, 1e-3
+"""Rounds of Newton's method for the points' weights, and their ridge beside what the noise makes necessary."""
 SQUARES = 4.0
 """Weight of squared columns in the look."""
 
@@ -88,6 +88,14 @@ class LoggedVisits:
         """Each episode's discounted return [C], moved into these limits."""
         return np.clip(np.bincount(self.episode, self.discounts * self.rewards, len(self.episode_unit)), *limits)
 
+    def unit_returns(self, limits: tuple[float, float]) -> Float64:
+        """Each unit's mean return over its episodes, [U], within these limits; the lower one without any episode."""
+        return np.clip(self.means(self.returns(limits)[:, None])[:, 0], *limits)
+
+    def row_means(self, values: Float64) -> Float64:
+        """Each unit's mean of values [T, k] over its rows, [U, k]; 0 for a unit without any."""
+        return self.sums(values) / np.maximum(np.bincount(self.unit, minlength=self.units), 1)[:, None]
+
     def sums(self, values: Float64) -> Float64:
         """Each unit's sum of values [T, k], [U, k]."""
         return group_sums(self.unit, values, self.units)
@@ -126,11 +134,6 @@ class Scales(Json):
         """Rewards [T] -> x [T], without a unit."""
         return np.asarray((rewards - self.reward_centre) / self.reward_spread)
 
-    @property
-    def state(self) -> tuple[Float64, Float64, Float64]:
-        """What the contribution of the moments gets: centre and spread of the columns, and three numbers."""
-        return self.centre, self.spread, np.array([self.rows, self.reward_centre, self.reward_spread])
-
 
 @dataclass(frozen=True, eq=False)
 class ScaleMoments:
@@ -151,7 +154,7 @@ class ScaleMoments:
         count = total[:, -1:]
         mean = total[:, :-1] / np.maximum(count, 1)
         vector = np.concatenate([mean, count / self.plan.problem.rows_per_unit, np.ones((len(mean), 1))], axis=1)
-        return _clip_norms(vector / self._clip)
+        return clip_norms(vector / self._clip)
 
     @property
     def _clip(self) -> float:
@@ -194,7 +197,7 @@ class ScaleMoments:
 
 
 def phi(y: Float64, *, squares: bool = True) -> Float64:
-    """Features of the policy, [T, 1 + 2 d] of y [T, d], or [T, 1 + d] without squares."""
+    """Features of the policy, [T, 1 + 2 d] of y [T, d]; [T, 1 + d] without squares."""
     return np.concatenate([np.ones((len(y), 1)), y, *([(y**2 - 1) / math.sqrt(2)] if squares else [])], axis=1)
 
 
@@ -209,8 +212,8 @@ class Moments:
     """Noisy sums over all units, by action."""
 
     products: Float64  # sum phi phi^T, [A, n, n]
-    changes: Float64  # sum phi (gamma psi' - psi)^T, [A, n, m]; m is 0 where the plan imitates or nothing follows
-    rewards: Float64  # sum phi x, [A, n]; [A, 0] where the plan imitates
+    changes: Float64  # sum phi (gamma psi' - psi)^T, [A, n, m]; m is 0 where nothing follows a decision
+    rewards: Float64  # sum phi x, [A, n]
     # standard deviations of the noise in an entry of each of the three (off the diagonal of the first less)
     noise: tuple[float, float, float]
     units: float  # how many units the sums are over, as the noisy look says
@@ -218,18 +221,17 @@ class Moments:
 
 @dataclass(frozen=True, eq=False)
 class JointMoments:
-    """Each unit's joint moments; the state is that of the scales."""
+    """Each unit's joint moments; the state is the scales."""
 
     plan: ImprovementPlan  # columns, memory, problem, weights and clip
     spec: PublicSpec  # public bounds
 
-    def __call__(self, rows: Arrays, state: tuple[Float64, Float64, Float64]) -> Float64:
-        """Rows [U, L, ...] -> [U, A (n (n + 1) / 2 + n m + n)], or [U, A n (n + 1) / 2]; of norm at most 1."""
-        centre, spread, (each, reward_centre, reward_spread) = state
-        scales, plan = Scales(centre, spread, float(each), float(reward_centre), float(reward_spread), 0.0), self.plan
+    def __call__(self, rows: Arrays, state: Scales) -> Float64:
+        """Rows [U, L, ...] -> [U, A (n (n + 1) / 2 + n m + n)], of norm at most 1."""
+        plan, scales = self.plan, state
         visits = LoggedVisits.of(rows, plan.problem, plan.memory)
         y = scales.standardise(visits.memories, plan.columns)
-        features = phi(y, squares=self.squares)
+        features = phi(y)
         i, j = np.triu_indices(features.shape[1])
         blocks = [features[:, i] * features[:, j] * np.where(i == j, 1, math.sqrt(2))]
         if plan.has_next_states:
@@ -238,38 +240,20 @@ class JointMoments:
             discounts = plan.problem.gamma * ~visits.terminations
             change = discounts[:, None] * psi(next_columns[:, places]) - psi(y[:, places])
             blocks.append(plan.change_weight * (features[:, :, None] * change[:, None, :]).reshape(len(features), -1))
-        if not plan.imitates:
-            blocks.append(plan.reward_weight * features * scales.standardise_rewards(visits.rewards)[:, None])
+        blocks.append(plan.reward_weight * features * scales.standardise_rewards(visits.rewards)[:, None])
         actions = self.spec.action.size
         group = visits.unit * actions + visits.actions
         total = group_sums(group, np.concatenate(blocks, axis=1), visits.units * actions)
-        weight: float | Float64 = 1.0
-        if plan.favour:
-            low, high = limits(plan.problem, self.spec)
-            returns = visits.means((visits.returns((low, high))[:, None] - low) / (high - low))  # in [0, 1]
-            weight = returns**plan.favour
-        total = total.reshape(visits.units, -1)
-        total *= weight / self.clip_norm(scales)
-        return _clip_norms(total)
-
-    @property
-    def size(self) -> int:
-        """n, the number of features of the policy."""
-        return 1 + (2 if self.squares else 1) * len(self.plan.columns)
-
-    @property
-    def squares(self) -> bool:
-        """Whether squares are among the features of the policy."""
-        return self.plan.imitate != "linear"
+        return clip_norms(total.reshape(visits.units, -1) / self.clip_norm(scales))
 
     def clip_norm(self, scales: Scales) -> float:
         """Largest norm of a unit's moments: public. A row's products have a norm of about n."""
-        return self.plan.clip * scales.rows * self.size
+        return self.plan.clip * scales.rows * self.plan.features
 
     def read(self, mean: Float64, scales: Scales) -> Moments:
         """What a noisy sum of the vectors, over the public population, says (post-processing)."""
-        # mean: [A (n (n + 1) / 2 + n m + n)], or [A n (n + 1) / 2]
-        n, d = self.size, len(self.plan.value_columns)
+        # mean: [A (n (n + 1) / 2 + n m + n)]
+        n, d = self.plan.features, len(self.plan.value_columns)
         actions, m = self.spec.action.size, 1 + d + d * (d + 1) // 2 if self.plan.has_next_states else 0
         clip = self.clip_norm(scales) / FIT
         sums = (mean * self.plan.population * clip).reshape(actions, -1)
@@ -287,7 +271,36 @@ class JointMoments:
         )
 
 
-def _clip_norms(vectors: Float64) -> Float64:
+def softmax(logits: Float64) -> Float64:
+    """Probabilities [..., A] of logits [..., A]."""
+    odds = np.exp(logits - logits.max(axis=-1, keepdims=True))
+    return np.asarray(odds / odds.sum(axis=-1, keepdims=True))
+
+
+def find_points(products: Float64, columns: int, noise: float) -> tuple[Float64, Float64]:
+    """Public points y [K, d] and their weights [K], which sum to 1: of maximum entropy given noisy means.
+
+    Args:
+        products: noisy mean of phi phi^T over rows, [n, n].
+        columns: d.
+        noise: standard deviation of the noise in an entry.
+    """
+    y = np.clip(WIDTH * np.random.default_rng(0).standard_normal((POINTS, columns)), -FARTHEST, FARTHEST)
+    i, j = np.triu_indices(columns)
+    statistics = psi(y)[:, 1:]
+    wanted = np.concatenate([products[0, 1 : 1 + columns], products[1 + i, 1 + j] - (i == j)])
+    ridge = noise**2 + RIDGE
+    slopes = np.zeros(len(wanted))
+    for _ in range(NEWTON):
+        weight = softmax(statistics @ slopes)
+        mean = weight @ statistics
+        curvature = (statistics * weight[:, None]).T @ statistics - np.outer(mean, mean)
+        change = np.linalg.solve(curvature + ridge * np.eye(len(slopes)), wanted - mean - ridge * slopes)
+        slopes += change / max(1.0, float(np.linalg.norm(change)))
+    return y, softmax(statistics @ slopes)
+
+
+def clip_norms(vectors: Float64) -> Float64:
     """Vectors [U, k] cut to norm 1, and a little shorter; in place."""
     norm = np.sqrt(np.einsum("uk,uk->u", vectors, vectors))
     vectors *= (FIT / np.maximum(1, norm))[:, None]

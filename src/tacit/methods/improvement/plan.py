@@ -3,8 +3,11 @@
 The vault deals the units into two halves that share nobody. One teaches, and the other judges what was taught:
 
 1. look       learning half,   8 %  noisy means and spreads of columns and rewards, rows of a unit, and the half's size
-2. moments    learning half,  92 %  noisy sums of products of features, of changes of the value's features, of rewards
-3. statement  judging half,  100 %  what the records' decisions return, and what following the advice would add
+2. tally      learning half         how many units have which return
+3. products   learning half         noisy sum of products of features, of units that did well
+4. step       learning half         20 noisy gradients of the likelihood of what these did: the clone
+5. moments    learning half         noisy sums of products, of changes of the value's features, of rewards: the advice
+6. statement  judging half,  100 %  what the records' decisions return, and what following the policy would add
 
 Each half spends all of the budget, since nobody is in both: the plan is one Gaussian at its noise multiplier. What is
 stated is stated by people who did not help to choose what it is about. Everything between the sums is computed from
@@ -14,6 +17,7 @@ choosing it.
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, get_args
@@ -25,21 +29,31 @@ from tacit.methods.off_policy_evaluation.problem import Problem
 from tacit.parameters import Option
 from tacit.privacy.mechanisms.sums import PoissonSum
 from tacit.privacy.sentences import Clause, Label, clause
+from tacit.privacy.vault import plan as plans
 from tacit.privacy.vault.origins import MOST_LEVEL
 from tacit.privacy.vault.plan import PrivatePlan
+from tacit.units import Unit
 from tacit.validation import require_positive, require_valid
 
-Imitation = Literal["none", "linear", "quadratic"]
-LOOK, MOMENTS, STATEMENT = "look", "moments", "statement"
+Teachers = Literal["best", "all"]
+LOOK, TALLY, PRODUCTS, STEP, MOMENTS, STATEMENT = "look", "tally", "products", "step", "moments", "statement"
 LEARNING: Literal[0] = 0
 JUDGING: Literal[1] = 1
 """The halves of the units: of those that teach, and of those that judge."""
+TALLIED, MULTIPLIED = 0.05, 0.17
+"""Of the clone's budget: the tally, and the products; the steps get the rest."""
+STEPS = 20
+"""Newton steps of the clone."""
+LEAST_SNR = 300.0
+"""Signal-to-noise ratio for each feature from which a clone alone has squares."""
 MOST_KAPPA = 50.0
-SCORES = (0.55, 0.12, 0.1, 0.15, 0.08)
+LEAST_RATIO = 2.0
+"""Signal-to-noise ratio for each feature, in multiples of its scale, from which a model is trusted."""
+SCORES = (0.8, 0.06, 0.05, 0.06, 0.03)
 """Of the squared norm of a unit's statement vector: gain, return, presence, squared gain, squared return."""
 FIT = 1 - 2e-4
 """Vectors are made this much shorter than the clip, so that it never touches them."""
-DROPPED = "Where the learning half does not say that the advice gains, the clone is released, and draws its actions.\n"
+DROPPED = "Where the learning half does not say that the advice gains, the clone is released.\n"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,10 +71,11 @@ class ImprovementPlan(PrivatePlan):
     """columns of an observation that the policy looks at; more of them mean more noise in each."""
     value_columns: tuple[int, ...]
     """those of them that the value of a state depends on."""
-    imitate: Option[Imitation] = "none"
-    """clone only, by a regression of the actions on (1, y), or on squares too: the moments hold products alone."""
-    favour: Option[float] = 0.0
-    """power of a unit's return within its public range by which its moments are multiplied: 0 treats all alike."""
+    advises: bool | None = None
+    """whether a model of values departs from the clone; else the clone is the policy. None asks the noise: a plan that
+    is calibrated or priced advises where kappa is above 0, and beside a clone of all."""
+    teachers: Option[Teachers] = "best"
+    """whom the clone copies: the tenth of the units with the best returns, and less those just below, or all alike."""
     advice: Option[float] = 0.05
     """largest share of the visits in which the statement supposes that the advice is followed."""
     caution: Option[float] = 0.1
@@ -68,7 +83,9 @@ class ImprovementPlan(PrivatePlan):
     level: Option[float] = 0.95
     """nominal coverage of the statement's bounds."""
     look_share: Option[float] = 0.08
-    """of the learning half's budget (1 / sigma^2), for means and spreads; the moments get the rest."""
+    """of the learning half's budget (1 / sigma^2), for means and spreads."""
+    clone_share: Option[float] = 0.3
+    """of the rest, for the clone, where the moments get what is left; a clone alone gets all."""
     change_weight: float = 3.0
     """of changes of the value's features beside products of features, under one clip."""
     reward_weight: float = 2.0
@@ -77,8 +94,8 @@ class ImprovementPlan(PrivatePlan):
     """largest norm of a unit's moments, in multiples of its typical one."""
     pessimism: Option[float] = 0.25
     """standard deviations of the noise that are subtracted from an action's value while planning."""
-    snr_scale: float = 300.0
-    """signal-to-noise ratio of the moments from which the advice differs from what the records' policy would do."""
+    snr_scale: float = 33.0
+    """signal-to-noise ratio of the moments, a feature, that counts as one in kappa; 3.3 where all teach alike."""
     noise_multiplier: float | None = None
     """of the whole plan, seen as one Gaussian; None until calibrated."""
 
@@ -96,31 +113,73 @@ class ImprovementPlan(PrivatePlan):
         require_valid("caution", self.caution, 0 <= self.caution < 1, "a probability below 1, such as 0.1")
         require_valid("level", self.level, 0.5 <= self.level <= MOST_LEVEL, f"a number from 0.5 to {MOST_LEVEL}")
         valid = 0 < self.look_share < 1
-        require_valid("look_share", self.look_share, valid, "a share that leaves some for the moments")
+        require_valid("look_share", self.look_share, valid, "a share that leaves some for the clone")
+        valid = 0 < self.clone_share < 1
+        require_valid("clone_share", self.clone_share, valid, "a share that leaves some for the moments")
         require_positive(change_weight=self.change_weight, reward_weight=self.reward_weight, clip=self.clip)
         require_positive(snr_scale=self.snr_scale)
-        require_valid("imitate", self.imitate, self.imitate in get_args(Imitation), "none, linear or quadratic")
-        require_valid("favour", self.favour, 0 <= self.favour < math.inf, "a finite number >= 0")
+        require_valid("teachers", self.teachers, self.teachers in get_args(Teachers), "best or all")
+        copies = self.advises is not False or self.teachers == "best"
+        require_valid("teachers", self.teachers, copies, "best: a clone of everybody gains nothing by itself")
         require_valid("pessimism", self.pessimism, 0 <= self.pessimism < math.inf, "a finite number >= 0")
 
     def parts(self) -> tuple[PoissonSum, ...]:
         """Every touch of records that the plan allows."""
-        sigma = self.noise_multiplier
+        sigma, clone = self.noise_multiplier, 1 - self.look_share - self.moments_share
+        tallied = TALLIED if self.teachers == "best" else 0.0
+        shares = {
+            LOOK: self.look_share,
+            TALLY: clone * tallied,
+            PRODUCTS: clone * MULTIPLIED,
+            STEP: clone * (1 - tallied - MULTIPLIED) / STEPS,
+            MOMENTS: self.moments_share,
+        }
+        learning = (
+            self.problem.part(
+                name, sigma and sigma / math.sqrt(share), fold=LEARNING, steps=STEPS if name == STEP else 1
+            )
+            for name, share in shares.items()
+            if share
+        )
+        return (*learning, self.problem.part(STATEMENT, sigma, fold=JUDGING))
+
+    def calibrate(self, *, unit: Unit, epsilon: float, delta: float) -> ImprovementPlan:
+        """The plan with the least noise that keeps (epsilon, delta) for this unit (`privacy.vault.plan.calibrate`)."""
+        plan = plans.calibrate(self, unit=unit, epsilon=epsilon, delta=delta)
         return (
-            self.problem.part(LOOK, sigma and sigma / math.sqrt(self.look_share), fold=LEARNING),
-            self.problem.part(MOMENTS, sigma and sigma / math.sqrt(1 - self.look_share), fold=LEARNING),
-            self.problem.part(STATEMENT, sigma, fold=JUDGING),
+            plan
+            if plan.advises is not None
+            else plans.calibrate(plan._decided(), unit=unit, epsilon=epsilon, delta=delta)
         )
 
+    def account(self, *, unit: Unit, delta: float) -> ImprovementPlan:
+        """The plan at the noise multiplier it has, with the epsilon that this honestly costs (infinite without)."""
+        plan = plans.account(self, unit=unit, delta=delta)
+        return plan if plan.advises is not None else plans.account(plan._decided(), unit=unit, delta=delta)
+
+    def _decided(self) -> ImprovementPlan:
+        return dataclasses.replace(self, advises=self.kappa > 0 or self.teachers == "all")
+
     @property
-    def imitates(self) -> bool:
-        """Whether the policy is the clone, and nothing is asked about rewards but for the statement."""
-        return self.imitate != "none"
+    def moments_share(self) -> float:
+        """Of the learning half's budget, for the model of values."""
+        return 0.0 if self.advises is False else (1 - self.look_share) * (1 - self.clone_share)
+
+    @property
+    def features(self) -> int:
+        """n, the number of features of the policy."""
+        return 1 + (2 if self.squares else 1) * len(self.columns)
+
+    @property
+    def squares(self) -> bool:
+        """Whether the policy has squares of columns: a clone alone needs little noise for so many features."""
+        most = 1 + 2 * len(self.columns)
+        return self.advises is not False or self.noise_multiplier is None or self.snr >= LEAST_SNR * most
 
     @property
     def has_next_states(self) -> bool:
         """Whether something follows a decision within the problem, so that states have values to be planned with."""
-        return not self.imitates and self.problem.horizon > 1 and self.problem.gamma > 0
+        return self.problem.horizon > 1 and self.problem.gamma > 0
 
     @property
     def population(self) -> int:
@@ -155,18 +214,19 @@ class ImprovementPlan(PrivatePlan):
 
     @property
     def snr(self) -> float:
-        """How many units teach for one noise multiplier of the moments: infinite without noise.
+        """How many units teach for one noise multiplier of the moments, or of a clone alone: infinite without noise.
 
         Raises:
             PlanError: the plan is not calibrated.
         """
-        sigma = self.noise_std(MOMENTS)
+        sigma = self.noise_std(STATEMENT) / math.sqrt(self.moments_share or 1 - self.look_share)
         return self.expected_units / sigma if sigma else math.inf
 
     @property
     def kappa(self) -> float:
-        """How much the advice trusts the model beside the records' own policy: 0 is that policy itself."""
-        return 0.0 if self.imitates else min(MOST_KAPPA, max(0.0, self.snr / self.snr_scale - 1))
+        """How much the advice trusts the model beside the clone: 0 is the clone itself."""
+        ratio = self.snr / self.features / self.snr_scale
+        return 0.0 if self.advises is False or ratio < LEAST_RATIO else min(MOST_KAPPA, ratio - 1)
 
     @property
     def half_width(self) -> float:
@@ -181,11 +241,12 @@ class ImprovementPlan(PrivatePlan):
             return super().__str__()
         low, high = self.problem.return_range or (0.0, 0.0)
         width = f", {self.half_width * (high - low):.3g} of a return" if high > low else ""
+        trusted = f"the advice trusts the model with kappa {self.kappa:.3g}"
+        copied = "no model is trusted (kappa 0), so that the policy is the likeliest action of the private clone"
         return (
             f"{super().__str__()}\n"
-            f"Signal-to-noise ratio {self.snr:,.0f}: the advice trusts the model with kappa {self.kappa:.3g}"
-            f"{' (it is the most likely action of the private clone)' if not self.kappa else ''}.\n"
-            f"{'' if self.imitates else DROPPED}"
+            f"Signal-to-noise ratio {self.snr:,.0f}: {trusted if self.kappa else copied}.\n"
+            f"{DROPPED if self.kappa else ''}"
             f"Expected half-width of the gain: {self.half_width:.3g} of the range of returns{width}, from noise alone; "
             "sampling adds to it."
         )
@@ -237,6 +298,9 @@ class ImprovementPlan(PrivatePlan):
     def of(cls, spec: PublicSpec, problem: Problem, **settings: Any) -> ImprovementPlan:
         """With every column in both sets of features and no memory, unless the settings say otherwise.
 
+        Where nothing follows a decision, a return is one decision's luck: everybody teaches alike. The advice then has
+        to gain by itself, and gets nearly all of the budget and ten times the trust.
+
         Raises:
             PlanError: the observations are discrete, or a setting is out of range.
         """
@@ -245,4 +309,7 @@ class ImprovementPlan(PrivatePlan):
             raise PlanError(what, where="ImprovementPlan.of", expected=expected, remedy="describe a state by numbers")
         every = tuple(range(spec.observation.size))
         fields: dict[str, Any] = {"memory": Memory((1.0,) * len(every)), "columns": every, **settings}
-        return cls(problem=problem, **{"value_columns": fields["columns"], **fields})
+        plan = cls(problem=problem, **{"value_columns": fields["columns"], **fields})
+        if plan.has_next_states or "teachers" in settings:
+            return plan
+        return dataclasses.replace(plan, **{"teachers": "all", "clone_share": 0.1, "snr_scale": 3.3, **settings})

@@ -1,18 +1,17 @@
 """From noisy moments to a policy: post-processing, which costs no privacy however often it is done.
 
-1. Clone. Linear discriminants of the records' actions: log p(a|s) = y . W^-1 mu_a + const, mu_a the mean of y among
-   rows with action a and W the covariance within them, both from the noisy products. A plan that imitates has a
-   regression of 1[a] on its features under known noise instead, and stops here.
-2. Points. Public points y, weighted so that their means are the noisy ones (maximum entropy with a ridge of the noise).
-3. Regression. Q(s, a) = psi(s) . v + phi(s) . theta_a, where theta_a regresses x + gamma psi(s') . v - psi(s) . v on
+The clone of `cloning` gives log p(a|s), linear in phi. A plan that does not advise stops there.
+
+1. Points. Public points y, weighted so that their means are the noisy ones (maximum entropy with a ridge of the noise).
+2. Regression. Q(s, a) = psi(s) . v + phi(s) . theta_a, where theta_a regresses x + gamma psi(s') . v - psi(s) . v on
    phi. The noise of the sums is known, so theta_a moves from 0 by a Kalman gain, and has a covariance. x are rewards
    in their own standard deviations around their mean: the variance of a row is about 1 in any unit of reward.
-4. Values. v <- the least-squares fit of max_a (Q - pessimism sd) over the points, again and again.
-5. Advice. The best of log p(a|s) + kappa (Q - sd), Q - sd as the weighted points' linear function of phi.
-6. Judgement. The model's own estimate of what the advice adds at a visit, the mean over the points of
+3. Values. v <- the least-squares fit of max_a (Q - pessimism sd) over the points, again and again.
+4. Advice. The best of log p(a|s) + kappa (Q - sd), Q - sd as the weighted points' linear function of phi.
+5. Judgement. The model's own estimate of what the advice adds at a visit, the mean over the points of
    Q(s, advice) - sum_a p(a|s) Q(s, a). Where that is not above 0, nothing says that the advice is better than the
-   records' own decisions: it is dropped, and the clone is the policy, which draws its actions as the records do. (The
-   most frequent action of all can be the worst one.)
+   clone's decisions: it is dropped, and the clone is the policy. A clone of all units draws its actions as the records
+   do (the most frequent action of all can be the worst one); one of the best takes the likeliest.
 
 Both policies are linear in `agents.features.Quadratic` of the memories: they are played, saved, exported and evaluated
 as every other policy is.
@@ -31,25 +30,18 @@ from tacit.agents.heads import Categorical
 from tacit.agents.networks import Mlp
 from tacit.agents.policies import Policy
 from tacit.data.spec import Box, PublicSpec
-from tacit.methods.improvement.moments import FARTHEST, Moments, Scales, phi, psi
+from tacit.methods.improvement.cloning import CloneGeometry
+from tacit.methods.improvement.moments import FARTHEST, Moments, Scales, find_points, phi, psi, softmax
 from tacit.methods.improvement.plan import ImprovementPlan
 from tacit.methods.off_policy_evaluation.scores import limits
 
 Float64 = NDArray[np.float64]
-POINTS, WIDTH = 2_000, 1.1
-"""How many public points there are, and the standard deviation of their columns before they are weighted."""
-SWEEPS, NEWTON = 24, 30
-"""Rounds of value iteration, and of Newton's method for the weights of the points."""
-RIDGE = 1e-3
-"""Of the points' weights and of variances, beside what the noise makes necessary."""
-WITHIN = 2.0
-"""Standard deviations of the noise that the variance within the rows of an action has at least, in every direction."""
-SHRINKAGE = 2.0
-"""Standard deviations of the noise by which an action's count is raised before its mean is taken."""
+SWEEPS = 24
+"""Rounds of value iteration."""
+DOUBT = 1.0
+"""Standard deviations by which the advice has to be above decisions that nobody chose for their returns."""
 CONSTANT, SLOPE = 4.0, 1.0
 """Prior variance of the constant of theta_a, and of its other entries, in variances of a reward."""
-INDICATOR = 0.1
-"""Prior variance of the coefficients of an action's indicator, whose own variance is at most 1 / 4."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,82 +54,50 @@ class AdviceResult:
     clone: NDArray[np.float32]
     # share of the weighted points where the clone would take a and the advice b, [A, A]; they sum to 1
     changes: Float64
-    # whether the policy is the clone and draws its actions, since the model's own estimate of the advice is not above
-    # that of the records' decisions. A plan that imitates has no estimate, and takes the best action.
+    # whether the policy is the clone of all units and draws its actions, since the model's own estimate of the advice
+    # is not above that of the records' decisions
     sampled: bool
 
 
-def advise(moments: Moments, scales: Scales, plan: ImprovementPlan, spec: PublicSpec) -> AdviceResult:
-    """The advice and the clone of the noisy moments."""
-    y, weight = points(moments, len(plan.columns))
-    clone_weights = (fit_probabilities if plan.imitates else fit_clone)(moments, len(plan.columns))
-    scores, sampled, features = clone_weights, False, phi(y)
-    if not plan.imitates:
+def advise(
+    moments: Moments | None,
+    scales: Scales,
+    clone: Float64,
+    geometry: CloneGeometry,
+    plan: ImprovementPlan,
+    spec: PublicSpec,
+) -> AdviceResult:
+    """The advice that departs from a clone.
+
+    Args:
+        moments: noisy sums; None where the clone is the policy.
+        scales: of the look.
+        clone: weights of phi that give the clone's log-probabilities, [n, A].
+        geometry: of the clone.
+        plan, spec: columns, trust in the model, and public bounds.
+    """
+    y, weight, scores, sampled = geometry.y, geometry.weights, clone, False
+    if moments is not None:
+        total = moments.products.sum(0)
+        rows = max(float(total[0, 0]), moments.units)
+        y, weight = find_points(
+            total / rows, len(plan.columns), math.sqrt(len(moments.products)) * moments.noise[0] / rows
+        )
         model = ValueModel.of(moments, y, weight, StandardProblem.of(scales, plan, spec), plan)
-        candidate = clone_weights + plan.kappa * model.advantages(y, weight)
-        sampled = model.gain(y, weight, features @ candidate, _softmax(features @ clone_weights)) <= 0
-        scores = clone_weights if sampled else candidate
-    actions = clone_weights.shape[1]
+        candidate = clone + plan.kappa * model.advantages(y, weight)
+        gain, spread = model.gain(y, weight, phi(y) @ candidate, softmax(phi(y) @ clone))
+        # A clone of the best is safe to depart from. One of all draws its actions, and the advice takes one of them
+        # always: where noise decides, that is the most frequent one, which can be the worst.
+        dropped = gain <= (DOUBT * spread if plan.teachers == "all" else 0.0)
+        scores, sampled = clone if dropped else candidate, dropped and plan.teachers == "all"
+    actions = clone.shape[1]
     changes = np.zeros((actions, actions))
-    np.add.at(changes, ((features @ clone_weights).argmax(1), (features @ scores).argmax(1)), weight)
+    np.add.at(changes, ((phi(y) @ clone).argmax(1), (phi(y) @ scores).argmax(1)), weight)
     low, high = _bounds(scales, plan, spec)
     inputs = Quadratic(low, high)
     policy = Policy(inputs, Mlp((inputs.size, actions), gain=0.0), Categorical(actions))
-    dimensions = len(low)
-    parameters = [_parameters(weights, plan.columns, dimensions) for weights in (scores, clone_weights)]
+    parameters = [_parameters(weights, plan.columns, len(low)) for weights in (scores, clone)]
     return AdviceResult(policy, parameters[0], parameters[1], changes, sampled)
-
-
-def fit_clone(moments: Moments, columns: int) -> Float64:
-    """Linear discriminants of the actions as weights of phi, [n, A]; those of squares are 0."""
-    linear = slice(1, 1 + columns)
-    products, sigma = moments.products, moments.noise[0]
-    rows = max(products[:, 0, 0].sum(), moments.units)
-    count = np.maximum(products[:, 0, 0], SHRINKAGE * sigma + 1e-9)
-    mean = products[:, 0, linear] / (count + SHRINKAGE * sigma)[:, None]
-    within = (products[:, linear, linear].sum(0) - np.einsum("a,ai,aj->ij", count, mean, mean)) / rows
-    values, vectors = np.linalg.eigh(within)
-    min_variance = WITHIN * math.sqrt(len(products)) * sigma / rows + RIDGE
-    slopes = mean @ ((vectors / np.maximum(values, min_variance)) @ vectors.T)
-    weights = np.zeros((products.shape[1], len(products)))
-    weights[linear] = slopes.T
-    weights[0] = np.log(count / count.sum()) - (slopes * mean).sum(1) / 2
-    return weights
-
-
-def fit_probabilities(moments: Moments, columns: int) -> Float64:
-    """Probabilities of the actions as weights of phi, [n, A], regressed on the features that the products are of."""
-    actions, size, _ = moments.products.shape
-    products, total, sigma = moments.products, moments.products.sum(0), math.sqrt(actions) * moments.noise[0]
-    share = np.maximum(products[:, 0, 0], 1.0) / np.maximum(products[:, 0, 0], 1.0).sum()
-    regression = _Regression(_positive(total, sigma), sigma, INDICATOR * np.eye(size))
-    weights = np.zeros((1 + 2 * columns, actions))
-    for a in range(actions):
-        weights[:size, a], _ = regression(products[a, 0] - share[a] * total[0], moments.noise[0] ** 2)
-    weights[0] += share
-    return weights
-
-
-def points(moments: Moments, columns: int) -> tuple[Float64, Float64]:
-    """Public points y [K, d] and their weights [K], which sum to 1: of maximum entropy given the noisy means."""
-    y = np.clip(WIDTH * np.random.default_rng(0).standard_normal((POINTS, columns)), -FARTHEST, FARTHEST)
-    i, j = np.triu_indices(columns, 1)
-    statistics = np.concatenate([phi(y)[:, 1:], y[:, i] * y[:, j]], axis=1)
-    total = moments.products.sum(0)
-    rows = max(total[0, 0], moments.units)
-    means = total[0, 1:]
-    if len(means) == columns:  # of linear features: the means of squares are on the diagonal
-        means = np.concatenate([means, (np.diag(total)[1:] - total[0, 0]) / math.sqrt(2)])
-    wanted = np.concatenate([means, total[1 + i, 1 + j]]) / rows
-    ridge = len(moments.products) * (moments.noise[0] / rows) ** 2 + RIDGE
-    slopes = np.zeros(len(wanted))
-    for _ in range(NEWTON):
-        weight = _softmax(statistics @ slopes)
-        mean = weight @ statistics
-        curvature = (statistics * weight[:, None]).T @ statistics - np.outer(mean, mean)
-        change = np.linalg.solve(curvature + ridge * np.eye(len(slopes)), wanted - mean - ridge * slopes)
-        slopes += change / max(1.0, float(np.linalg.norm(change)))
-    return y, _softmax(statistics @ slopes)
 
 
 @dataclass(frozen=True)
@@ -211,13 +171,15 @@ class ValueModel:
         cautious -= cautious.mean(axis=1, keepdims=True)
         return np.asarray(np.linalg.pinv(root * features, rcond=1e-6) @ (root * cautious))
 
-    def gain(self, y: Float64, weight: Float64, scores: Float64, probabilities: Float64) -> float:
+    def gain(self, y: Float64, weight: Float64, scores: Float64, probabilities: Float64) -> tuple[float, float]:
         """What the best action of scores [K, A] adds at a visit to actions of the probabilities likely [K, A].
 
-        In standard deviations of a reward: the posterior mean, which noise draws towards 0.
+        In standard deviations of a reward: the posterior mean, which noise draws towards 0, and standard deviation.
         """
         probability_change = np.eye(scores.shape[1])[scores.argmax(axis=1)] - probabilities
-        return float((((phi(y) * weight[:, None]).T @ probability_change) * self.theta).sum())
+        direction = (phi(y) * weight[:, None]).T @ probability_change
+        variance = np.einsum("na,anm,ma->", direction, self.covariances, direction)
+        return float((direction * self.theta).sum()), math.sqrt(max(float(variance), 0.0))
 
 
 def _deviation(features: Float64, covariances: Float64) -> Float64:
@@ -273,8 +235,3 @@ def _parameters(weights: Float64, columns: tuple[int, ...], dimensions: int) -> 
     layer[diagonal[list(columns)]] = FARTHEST**2 * square
     layer[-1] = weights[0] - square.sum(0)
     return layer.reshape(1, -1).astype(np.float32)
-
-
-def _softmax(logits: Float64) -> Float64:
-    odds = np.exp(logits - logits.max(axis=-1, keepdims=True))
-    return np.asarray(odds / odds.sum(axis=-1, keepdims=True))

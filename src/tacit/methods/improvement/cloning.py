@@ -1,0 +1,193 @@
+"""A clone of those who did well: what a unit adds to its noisy sums, and the Newton steps that the sums allow.
+
+1. tally      one-hot of the unit's mean return in public bins     -> returns a < b
+2. products   w mean_t phi phi^T                                   -> a metric, and public points
+3. steps      w mean_t z (1[a_t] - p(.|s_t)), z = phi M            -> a Newton step each; M is the metric
+
+w = clip((R - a) / (b - a), 0, 1) is a unit's weight, R its return, and a and b the returns that 75 % and 90 % of all
+stay below. Everybody weighs 1 where returns are luck (`teachers` "all"). In the metric the features have the unit
+matrix as their products, so that one clip and one noise suit all of them. The curvature of a step is that of the public
+points: the noise enters the gradient alone. Features are those of `moments`, standardised by the noisy look.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from tacit.data.spec import PublicSpec
+from tacit.methods.improvement.moments import (
+    Arrays,
+    Float64,
+    LoggedVisits,
+    Scales,
+    clip_norms,
+    find_points,
+    phi,
+    softmax,
+)
+from tacit.methods.improvement.plan import FIT, PRODUCTS, STEP, STEPS, TALLY, ImprovementPlan
+from tacit.methods.off_policy_evaluation.scores import limits
+from tacit.privacy.vault.base import Run
+from tacit.privacy.vault.vault import Vault
+
+BINS = 20
+"""Public bins of equal width in which returns are counted."""
+FEWER, MOST = 0.75, 0.9
+"""Shares of the units that a and b have below them."""
+PRODUCTS_CLIP = 0.4
+"""Largest norm of a unit's products, in multiples of the number of features."""
+STEP_CLIP = 0.2
+"""Largest norm of what a unit adds to a step."""
+DAMPING = 0.3
+"""What is added to the curvature in every direction, beside what the noise makes necessary."""
+FLOOR = 1e-3
+"""Least eigenvalue of the products, likewise."""
+LONGEST = 3.0
+"""Largest entry of a step."""
+LAST = 3
+"""Steps whose mean is the clone."""
+LEAST_WEIGHT = 0.02
+"""Sum of weights below which noise alone is seen, as a share of the units."""
+
+Ends = tuple[float, float]
+"""a and b."""
+
+
+@dataclass(frozen=True, eq=False)
+class ReturnTally:
+    """In which public bin each unit's mean return lies."""
+
+    plan: ImprovementPlan  # problem and memory
+    spec: PublicSpec  # public bounds
+
+    def __call__(self, rows: Arrays, state: object) -> Float64:
+        """Rows [U, L, ...] -> [U, BINS], of norm at most 1."""
+        visits = LoggedVisits.of(rows, self.plan.problem, self.plan.memory)
+        low, high = limits(self.plan.problem, self.spec)
+        place = BINS * (visits.unit_returns((low, high)) - low) / (high - low)
+        # A return on an edge stays above it, whatever the unit of reward rounds.
+        return FIT * np.eye(BINS)[np.minimum((place + 1e-4).astype(np.int64), BINS - 1)]
+
+    def read(self, mean: Float64, scales: Scales) -> Ends:
+        """Where 75 % and 90 % of the units end, by a noisy sum [BINS] over the public population (post-processing)."""
+        low, high = limits(self.plan.problem, self.spec)
+        width = (high - low) / BINS
+        # Summed from the top, so that the fewest noisy numbers are in what matters; a share of units cannot fall.
+        above = np.maximum.accumulate(np.cumsum(mean[::-1])) * self.plan.population / FIT / scales.units
+        above = np.maximum(above, 0) + 1e-9 * np.arange(1, BINS + 1)
+        edges = high - width * np.arange(BINS + 1)
+        first, last = (float(np.interp(1 - share, np.append(0, above), edges)) for share in (FEWER, MOST))
+        first = min(first, high - width)
+        return first, min(max(last, first + width), high)
+
+
+def unit_weights(plan: ImprovementPlan, spec: PublicSpec, visits: LoggedVisits, ends: Ends | None) -> Float64:
+    """w [U] of the units, in [0, 1]; 1 where all teach alike."""
+    if ends is None:
+        return np.ones(visits.units)
+    first, last = ends
+    return np.clip((visits.unit_returns(limits(plan.problem, spec)) - first) / (last - first), 0, 1)
+
+
+@dataclass(frozen=True, eq=False)
+class WeightedProducts:
+    """Each unit's w mean_t phi phi^T, as a triangle whose entries off the diagonal are times sqrt 2."""
+
+    plan: ImprovementPlan  # columns, problem, memory
+    spec: PublicSpec  # public bounds
+
+    def __call__(self, rows: Arrays, state: tuple[Ends | None, Scales]) -> Float64:
+        """Rows [U, L, ...] -> [U, n (n + 1) / 2], of norm at most 1."""
+        (ends, scales), visits = state, LoggedVisits.of(rows, self.plan.problem, self.plan.memory)
+        features = phi(scales.standardise(visits.memories, self.plan.columns), squares=self.plan.squares)
+        i, j = np.triu_indices(features.shape[1])
+        weight = unit_weights(self.plan, self.spec, visits, ends) / self._clip
+        products = features[:, i] * features[:, j] * np.where(i == j, 1, math.sqrt(2))
+        return clip_norms(weight[:, None] * visits.row_means(products))
+
+    @property
+    def _clip(self) -> float:
+        return PRODUCTS_CLIP * self.plan.features
+
+    def read(self, mean: Float64, scales: Scales) -> CloneGeometry:
+        """What a noisy sum of the vectors, over the public population, says (post-processing)."""
+        n, d = self.plan.features, len(self.plan.columns)
+        i, j = np.triu_indices(n)
+        products = np.zeros((n, n))
+        products[i, j] = products[j, i] = (
+            mean * self.plan.population * self._clip / FIT / np.where(i == j, 1, math.sqrt(2))
+        )
+        noise = self.plan.noise_std(PRODUCTS) * self._clip / FIT
+        weight = max(float(products[0, 0]), LEAST_WEIGHT * scales.units)
+        values, vectors = np.linalg.eigh(products / weight)
+        metric = vectors / np.sqrt(np.maximum(values, FLOOR + noise * math.sqrt(n) / weight))
+        y, of_points = find_points(products / weight, d, noise / weight)
+        return CloneGeometry(metric, y, of_points, weight)
+
+
+@dataclass(frozen=True, eq=False)
+class CloneGeometry:
+    """Where the clone's steps are taken; all is public."""
+
+    metric: Float64  # M, [n, n]
+    y: Float64  # public points, [K, d]
+    weights: Float64  # theirs, [K]; they sum to 1
+    total: float  # sum of the units' weights
+
+    def curvature(self, theta: Float64) -> Float64:
+        """Of the mean log-likelihood of softmax(z theta) at theta [n, A], [n A, n A]."""
+        n, actions = theta.shape
+        z = phi(self.y, squares=len(self.metric) > 1 + self.y.shape[1]) @ self.metric
+        p = softmax(z @ theta)
+        result = np.zeros((n, actions, n, actions))
+        for a in range(actions):
+            for b in range(a, actions):
+                spread = self.weights * p[:, a] * ((a == b) - p[:, b])
+                result[:, a, :, b] = result[:, b, :, a] = (z * spread[:, None]).T @ z
+        return result.reshape(n * actions, n * actions)
+
+
+@dataclass(frozen=True, eq=False)
+class CloneStep:
+    """Each unit's w mean_t z (1[a_t] - p(.|s_t)): how the log-likelihood of its own actions rises."""
+
+    plan: ImprovementPlan  # columns, problem, memory
+    spec: PublicSpec  # public bounds
+
+    def __call__(self, rows: Arrays, state: tuple[Ends | None, Scales, Float64, Float64]) -> Float64:
+        """Rows [U, L, ...] -> [U, n A], of norm at most 1."""
+        ends, scales, metric, theta = state
+        visits = LoggedVisits.of(rows, self.plan.problem, self.plan.memory)
+        z = phi(scales.standardise(visits.memories, self.plan.columns), squares=self.plan.squares) @ metric
+        surprise = -softmax(z @ theta)
+        surprise[np.arange(len(surprise)), visits.actions] += 1
+        gradient = visits.row_means((z[:, :, None] * surprise[:, None, :]).reshape(len(z), -1))
+        weight = unit_weights(self.plan, self.spec, visits, ends) / STEP_CLIP
+        return clip_norms(weight[:, None] * gradient)
+
+    def step(self, theta: Float64, mean: Float64, geometry: CloneGeometry) -> Float64:
+        """theta [n, A] after the step that a noisy sum [n A], over the public population, says (post-processing)."""
+        gradient = mean * self.plan.population * STEP_CLIP / FIT / geometry.total
+        noise = self.plan.noise_std(STEP) * STEP_CLIP / FIT / geometry.total
+        damped = geometry.curvature(theta) + (DAMPING + noise) * np.eye(len(gradient))
+        change = np.linalg.solve(damped, gradient).reshape(theta.shape)
+        theta = theta + change * min(1.0, LONGEST / max(float(np.abs(change).max()), 1e-9))
+        return np.asarray(theta - theta.mean(axis=1, keepdims=True))
+
+
+def fit_clone(
+    plan: ImprovementPlan, spec: PublicSpec, scales: Scales, vault: Vault, run: Run
+) -> tuple[Float64, CloneGeometry]:
+    """Weights of phi with squares [1 + 2 d, A] that give the clone's log-probabilities, and where it took its steps."""
+    tally, products, step = ReturnTally(plan, spec), WeightedProducts(plan, spec), CloneStep(plan, spec)
+    ends = tally.read(vault.noisy_sum(run, TALLY, tally)[0], scales) if plan.teachers == "best" else None
+    geometry = products.read(vault.noisy_sum(run, PRODUCTS, products, (ends, scales))[0], scales)
+    thetas = [np.zeros((plan.features, spec.action.size))]
+    for _ in range(STEPS):
+        mean = vault.noisy_sum(run, STEP, step, (ends, scales, geometry.metric, thetas[-1]))[0]
+        thetas.append(step.step(thetas[-1], mean, geometry))
+    clone = geometry.metric @ np.mean(thetas[-LAST:], axis=0)
+    return np.pad(clone, ((0, 1 + 2 * len(plan.columns) - len(clone)), (0, 0))), geometry
