@@ -293,7 +293,7 @@ def _pack_movement(value: Simulator | BlockChain) -> Packed:
         "kind": "days",
         "grid": words["grid"],
         "invalid": value.invalid,
-        "gravity": value.gravity,
+        **({"gravity": True} if value.gravity else {}),
         "layout": words["policy"]["layout"],
         "starts": {name: words["starts"][name] for name in ("grid", "factor", "homes", "seed")},
         "space": {"grid": words["space"]["grid"]},
@@ -329,7 +329,7 @@ def _unpack_movement(config: Fields, arrays: Arrays) -> Simulator | BlockChain:
         starts=StartDistribution(*begin, homes=int(starts["homes"]), seed=int(starts["seed"])),
         space=JumpLaw(grid_from_json(space["grid"]), tuple(arrays[_EDGES].tolist()), tuple(arrays[_JUMPS].tolist())),
         invalid=fields["invalid"],
-        gravity=fields["gravity"],
+        gravity=fields.get("gravity", False),
     )
 
 

@@ -27,6 +27,7 @@ from tacit.privacy.vault import plan as plans
 from tacit.privacy.vault.base import Run, exhausted_error
 from tacit.privacy.vault.federated_vault import FederatedVault
 from tacit.privacy.vault.vault import Vault
+from tacit.serialization import OPTIONAL
 from tacit.units import Unit
 from tacit.validation import require_valid
 
@@ -150,7 +151,7 @@ class OneShotPlan(plans.PrivatePlan):
     """how the simulator is fitted to the release."""
     shares: Shares = field(default_factory=Shares)
     """of the budget."""
-    exploring: Exploring | None = None
+    exploring: Exploring | None = field(default=None, metadata=OPTIONAL)
     """in all directions alike ("even") or by gravity (`envs.spaces.GravityLaw`); None is by gravity from
     `GRAVITY_PEOPLE` people on, where homes are released. It costs nothing."""
     days: int = 100

@@ -206,7 +206,7 @@ class Simulator:
         return (
             values
             | {name: part.to_json() for name, part in parts.items()}
-            | {"invalid": self.invalid, "gravity": self.gravity}
+            | {"invalid": self.invalid, **({"gravity": True} if self.gravity else {})}
         )
 
     @classmethod
@@ -221,7 +221,7 @@ class Simulator:
         try:
             grid, invalid = grid_from_json(values["grid"]), values["invalid"]
             policy, starts = TablePolicy.from_json(values["policy"]), StartDistribution.from_json(values["starts"])
-            return cls(grid, policy, starts, JumpLaw.from_json(values["space"]), invalid, values["gravity"])
+            return cls(grid, policy, starts, JumpLaw.from_json(values["space"]), invalid, values.get("gravity", False))
         except (KeyError, TypeError) as error:
             raise _format_error("a field is missing", "Simulator.from_json") from error
 
