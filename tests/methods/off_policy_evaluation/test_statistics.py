@@ -8,7 +8,14 @@ from tacit.methods.off_policy_evaluation.features import Fourier, OneHot
 from tacit.methods.off_policy_evaluation.gpope import direction
 from tacit.methods.off_policy_evaluation.policies import Behaviour
 from tacit.methods.off_policy_evaluation.problem import Problem
-from tacit.methods.off_policy_evaluation.statistics import BellmanStatistics, apply, constant, gram_norm, upper_triangle
+from tacit.methods.off_policy_evaluation.statistics import (
+    BellmanStatistics,
+    apply,
+    constant,
+    gram_norm,
+    symmetric_matrix,
+    upper_triangle,
+)
 
 FOURIER = Fourier(order=2, low=(0.0,), high=(1.0,))
 TWO = Problem(gamma=0.9, horizon=4, episodes_per_unit=2)
@@ -164,6 +171,22 @@ def test_the_size_of_gram_matrices_is_known():
     assert np.linalg.norm(gram, axis=1) == pytest.approx(expected)
     assert max(expected) <= gram_norm(problem, features) == pytest.approx(np.sqrt(1 + np.log(30)))
     assert gram_norm(problem, OneHot(1)) == 1.0
+
+
+def test_visits_that_weigh_alike_have_grams_of_a_trace_of_at_most_one():
+    """Each visit has 1 / (horizon |phi|^2); a unit of two episodes has their mean."""
+    rows = some_rows()
+    stats = BellmanStatistics(TWO, TARGET, None, FOURIER, 1.0, True)(rows)
+    matrices = [symmetric_matrix(gram, FOURIER.size) for gram in stats["gram"]]
+    for unit, matrix in enumerate(matrices):
+        episodes = episodes_of(rows, unit)
+        visits = [np.array([state for state, *_ in steps]) for steps in episodes]
+        expected = np.zeros_like(matrix)
+        for phi in FOURIER(np.concatenate(visits)).astype(float):
+            expected += np.outer(phi, phi) / (phi @ phi) / (TWO.horizon * len(episodes))
+        assert matrix == pytest.approx(expected, abs=1e-6)
+        assert np.trace(matrix) <= 1 + 1e-6
+    assert gram_norm(TWO, FOURIER, alike=True) == 1.0
 
 
 def test_extreme_ratios_and_empty_units_stay_finite():

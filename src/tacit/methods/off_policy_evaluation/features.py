@@ -95,6 +95,12 @@ class Fourier:
         return frequencies(len(self._numbers), self.order, coupled=self.coupled)
 
     @property
+    def smoothness(self) -> np.ndarray:
+        """1 / max(1, |c|^2) of the numbers' features and 1 of the labels', [n]."""
+        waves = 1 / np.maximum(1, np.square(self.coefficients).sum(axis=1))
+        return np.concatenate([waves, np.ones(sum(self.labels or ()))])
+
+    @property
     def _numbers(self) -> list[int]:
         return [i for i in range(len(self.low)) if not (self.labels and self.labels[i])]
 
@@ -238,17 +244,18 @@ class Smoothness:
 
 
 def covariance(
-    features: Features, deviation: float, spec: PublicSpec, smoothness: Smoothness | None
+    features: Features, deviation: float, spec: PublicSpec, smoothness: Smoothness | None, *, falling: bool = False
 ) -> NDArray[np.float64]:
     """The prior covariance [n, n] under which V at a typical state has this standard deviation."""
-    # Tabular: of each state, with the smoothness' correlation. Otherwise all parameters are alike and independent, and
-    # typical states are uniform in the public bounds of observations.
+    # Tabular: of each state, with the smoothness' correlation. Otherwise parameters are independent, and alike unless
+    # they fall with the square of the frequency; typical states are uniform in the public bounds of observations.
     n = features.size
     if features.tabular:
         return deviation**2 * (np.eye(n) if smoothness is None else smoothness.correlation(n))
     observations = invented_rows(spec, 256, 1, seed=0)["observations"][:, 0]
-    typical = float(np.square(features(observations), dtype=np.float64).sum(axis=1).mean())
-    return np.asarray(deviation**2 / max(typical, 1e-12) * np.eye(n))
+    shares = features.smoothness if falling and isinstance(features, Fourier) else np.ones(n)
+    typical = float((np.square(features(observations), dtype=np.float64) @ shares).mean())
+    return np.asarray(deviation**2 / max(typical, 1e-12) * np.diag(shares))
 
 
 def _features_error(name: str, expected: str, remedy: str) -> PlanError:

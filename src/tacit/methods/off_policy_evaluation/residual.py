@@ -1,13 +1,16 @@
 """Residual return regression: a value function from clipped residual returns, without a step size.
 
 Input: units behind a vault, a calibrated plan (K rounds, the shares of the budget)
-1. centre    theta <- the constant V of the noisy mean return
+1. centre    theta <- the constant V of the noisy mean return; off-policy where nothing terminates, of a noisy pair
+             (mean residual at lambda 1, how much a level moves it)
 2. Gram      G <- noisy mean of the units' Gram matrices, of known size
 3. for k = 1 .. K:
 4.     h     <- min(h, multiplier * noisy mean of min(|x_i|, h)),  x_i = b_i - A_i theta
 5.     x     <- noisy mean of clip(x_i, h)
 6.     theta <- theta + gain x       (the Kalman gain of the known noise; see `statistics.update`)
-7. value     on-policy the noisy mean return of step 1, else what V says of the return over the horizon; with its
+7. level     off-policy theta <- theta + a constant, from such a pair again: one number bears a clip as wide as the
+             range, and so has the tail that a round's clip cuts off
+8. value     on-policy the noisy mean return of step 1, else what V says of the return over the horizon; with its
              interval (scores.py)
 
 A unit's x_i is the sum over its visits of phi(s_t) times the residual return e_t (`statistics.BellmanStatistics`).
@@ -56,6 +59,14 @@ LOW_BUDGET = 60.0
 """Below this many units per noise multiplier the centre gets more of the budget and the filter trusts it more."""
 INFLATION = 0.1
 """Share of the prior covariance that is added after every round: a clipped round is not as sure as it looks."""
+LEVEL_CLIP, LEVEL_WEIGHT = 0.5, 3.0
+"""Where a unit's part of a level and its weight are cut, in multiples of the range's width and of 1 without ratios."""
+LEVEL_TAU = 0.25
+"""Standard deviation of the level about the middle of the range, in multiples of the range, a public guess."""
+SHIFT_TAU = 0.05
+"""The same of what the rounds leave of it."""
+RETURN_TAU = 0.1
+"""The same about the mean return of the records, where that is the centre."""
 LEAST_SHRINKAGE = 0.02
 """A round divides the clip by 50 at most, or by as much as the noise can tell."""
 RANGES = 24
@@ -69,6 +80,7 @@ class ResidualShares:
     Args:
         scores: the returns' mean, second moment and count; on-policy also the centre.
         centre: the centre by itself, where it is one (off-policy, or with the range finder).
+        level: the level after the rounds, off-policy.
         gram: the Gram matrix.
         scale: the clips of all rounds.
         range: the range finder.
@@ -76,6 +88,7 @@ class ResidualShares:
 
     scores: float = 0.1
     centre: float = 0.1
+    level: float = 0.1
     gram: float = 0.2
     scale: float = 0.1
     range: float = 0.1
@@ -101,8 +114,8 @@ class ResidualRegression(GaussianEstimator):
     rounds: int = 12
     """K, how often the values are corrected."""
     multiplier: float | None = None
-    """clip of a round in multiples of the mean norm. None is 1.2 for tabular features on-policy, and 2 where residuals
-    have heavy tails: off-policy, or with other features."""
+    """clip of a round in multiples of the mean norm. None is 1.2 for tabular features on-policy, 2 where residuals
+    have heavy tails (off-policy, or with other features), and 4 where both holds."""
     tau: float | None = None
     """standard deviation of V about its mean in multiples of the range, a public guess. None is 0.25, or 0.1 where the
     calibrated budget is low."""
@@ -168,7 +181,9 @@ class ResidualRegression(GaussianEstimator):
 
     def estimate(self, vault: Vault, run: Run, target: Target, behaviour: DiscretePolicy | None) -> Evaluation:
         """V, the value and its interval; the diagnostics hold "centre" and "clips"."""
-        summary = ResidualStatistics(BellmanStatistics(self.problem, target, behaviour, self.features, self.trace))
+        alike = not (self.on_policy or self.features.tabular or vault.spec.terminals)
+        bellman = BellmanStatistics(self.problem, target, behaviour, self.features, self.trace, alike)
+        summary = ResidualStatistics(bellman)
         limits = _find_limits(self, vault, run, summary)
         middle, half = (limits[0] + limits[1]) / 2, (limits[1] - limits[0]) / 2
         vector = ScoreVector(self.problem, target, behaviour, vault.spec, 1.0)
@@ -177,9 +192,18 @@ class ResidualRegression(GaussianEstimator):
             value = centre = noisy_scores.value()
             theta, clips = _run_rounds(self, vault, run, summary, limits, centre)
         else:
-            noisy = float(scores.noisy_mean(vault, run, "centre", CentreScore(summary), limits)[0])
-            centre = middle + half * min(max(noisy, -1.0), 1.0)
+            level = LevelVector(summary, level_length(self.problem, terminals=vault.spec.terminals), 2 * half)
+            if level.length == 0 or self.on_policy or vault.spec.terminals:
+                noisy = float(scores.noisy_mean(vault, run, "centre", CentreScore(summary), limits)[0])
+                centre, doubt = middle + half * min(max(noisy, -1.0), 1.0), RETURN_TAU * 2 * half
+            else:
+                start = self.features.constant(middle)
+                shift, doubt = _find_level(vault, run, "centre", level, start, LEVEL_TAU * 2 * half)
+                centre = min(max(middle + shift, limits[0]), limits[1])
             theta, clips = _run_rounds(self, vault, run, summary, limits, centre)
+            if level.length > 0 and not self.on_policy:
+                shift, _ = _find_level(vault, run, "level", level, theta, math.hypot(doubt, SHIFT_TAU * 2 * half))
+                theta = theta + self.features.constant(shift)
             vector = dataclasses.replace(vector, point=StartValue(self.problem, self.features, limits))
             noisy_scores = scores.release(vault, run, vector, state=theta)
             assert noisy_scores.point is not None
@@ -199,6 +223,8 @@ class ResidualRegression(GaussianEstimator):
         fields = {"scores": shares.scores, "gram": shares.gram, "scale": shares.scale}
         if not self.shared_centre:
             fields["centre"] = shares.centre
+        if not self.on_policy:
+            fields["level"] = shares.level
         if self.finds_range:
             fields["range"] = shares.range
         return fields | {"round": 1 - sum(fields.values())}
@@ -236,11 +262,12 @@ def _run_rounds(
     centre: float,
 ) -> tuple[np.ndarray, list[float]]:
     n, tabular, width = plan.features.size, plan.features.tabular, limits[1] - limits[0]
-    norm = gram_norm(plan.problem, plan.features)
+    norm = gram_norm(plan.problem, plan.features, alike=summary.bellman.alike)
     released = norm * scores.noisy_mean(vault, run, "gram", GramVector(summary))
     gram = read_gram(released, norm * scores.noise(vault, run, "gram"), tabular=tabular, n=n)
-    multiplier = plan.multiplier or (1.2 if plan.on_policy and tabular else 2.0)
-    prior = covariance(plan.features, (plan.tau or 0.25) * width, vault.spec, plan.prior)
+    usual = 1.2 if plan.on_policy and tabular else 2.0 if plan.on_policy or tabular else 4.0
+    multiplier, tau = plan.multiplier or usual, plan.tau or 0.25
+    prior = covariance(plan.features, tau * width, vault.spec, plan.prior, falling=not plan.on_policy)
     size, residual = ResidualSize(summary), ResidualVector(summary)
     theta, spread, clip, clips = plan.features.constant(centre), prior, width / 2, []
     scale_noise, noise = scores.noise(vault, run, "scale"), scores.noise(vault, run, "round")
@@ -300,6 +327,43 @@ class CentreScore:
         return np.asarray(np.clip((2 * rows["returns"] - low - high) / (high - low), -1, 1)[:, None])
 
 
+def level_length(problem: Problem, *, terminals: bool) -> float:
+    """What a level weighs in the mean residual without ratios: the mean of 1 - gamma^(steps left); at most 1."""
+    return 1.0 if terminals else 1 - problem.gamma * problem.discounted_length / problem.horizon
+
+
+def _find_level(
+    vault: Vault, run: Run, part: str, vector: LevelVector, theta: np.ndarray, doubt: float
+) -> tuple[float, float]:
+    """The constant that the values lack, of this standard deviation before, and its standard deviation after."""
+    residual, weight = vector.scales * scores.noisy_mean(vault, run, part, vector, theta)
+    residual_noise, weight_noise = vector.scales * max(scores.noise(vault, run, part), 1e-9)
+    weight = max(weight, 0.0)
+    gain = doubt**2 * weight / (doubt**2 * (weight**2 + weight_noise**2) + residual_noise**2)
+    return float(gain * residual), doubt * math.sqrt(1 - gain * weight)
+
+
+@dataclass(frozen=True, eq=False)
+class LevelVector:
+    """The mean residual at lambda 1 for the state theta, and the weight of a level in it, in multiples of `scales`."""
+
+    summary: ResidualStatistics
+    length: float  # see `level_length`
+    width: float  # of the range
+
+    @property
+    def scales(self) -> np.ndarray:
+        """Where the two numbers are cut, times sqrt 2."""
+        return math.sqrt(2) * self.length * np.array([LEVEL_CLIP * self.width, LEVEL_WEIGHT])
+
+    def __call__(self, rows: Stats, state: np.ndarray) -> np.ndarray:
+        """[U, 2], of norm at most 1."""
+        slopes, constants = rows["level"][:, :-1].astype(np.float64), rows["level"][:, -1]
+        weights = slopes @ self.summary.bellman.features.constant(1.0)
+        pair = np.stack([constants - slopes @ state, weights], axis=1) / self.scales
+        return np.asarray(np.clip(pair, [-math.sqrt(0.5), 0.0], math.sqrt(0.5)))
+
+
 @dataclass(frozen=True, eq=False)
 class GramVector:
     """The Gram matrix in multiples of `statistics.gram_norm`."""
@@ -309,7 +373,7 @@ class GramVector:
     def __call__(self, rows: Stats, state: object) -> np.ndarray:
         """[U, n] or [U, n (n + 1) / 2]."""
         bellman = self.summary.bellman
-        return np.asarray(rows["gram"] / gram_norm(bellman.problem, bellman.features))
+        return np.asarray(rows["gram"] / gram_norm(bellman.problem, bellman.features, alike=bellman.alike))
 
 
 @dataclass(frozen=True, eq=False)

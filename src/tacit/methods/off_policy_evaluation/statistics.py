@@ -48,6 +48,7 @@ class BellmanStatistics:
     # "gtd" (the per-trajectory means of GTD2 and LSTD, also the second moment C: GPOPE, section 3, with one and the
     # same tau in all of them), or lambda in [0, 1]: residual returns, with the weights of `visited`
     trace: Trace = 1.0
+    alike: bool = False  # whether visits weigh alike, which favours no future where nothing terminates
 
     @property
     def dense(self) -> bool:
@@ -61,7 +62,8 @@ class BellmanStatistics:
         # "Z" and "D" [U, L, n], "r" [U, L]; with "gtd" also "phi" [U, L, n], scaled so that C = sum phi phi^T. With
         # lambda also "gram", sum_t v_t phi_t phi_t^T, the mean over the episodes: its diagonal [U, n] where the
         # features are tabular, else its upper triangle row by row with off-diagonal entries times sqrt 2, which keeps
-        # the norm, [U, n (n + 1) / 2].
+        # the norm, [U, n (n + 1) / 2]; and "level" [U, n + 1], the mean over the horizon's steps of a and b in
+        # e_t = b_t - a_t . theta at lambda 1.
         log = cut_episodes(rows, self.problem, self.policy, self.behaviour)
         phi, next_phi = encode_rows(log, self.features)
         gamma = self.problem.gamma
@@ -69,7 +71,8 @@ class BellmanStatistics:
             weight = log.alive / (log.lengths * log.episodes[:, None])
             lam, visits = 0.0, phi * weight[..., None]
         else:
-            weight = visit_weights(log, phi, self.features) / log.episodes[:, None]
+            horizon = self.problem.horizon if self.alike else None
+            weight = visit_weights(log, phi, self.features, horizon) / log.episodes[:, None]
             lam, visits = self.trace, phi * weight[..., None]
         Z = eligibility(log, visits, gamma * lam)
         D = (phi - gamma * next_phi).astype(np.float32)
@@ -84,6 +87,9 @@ class BellmanStatistics:
                 result["phi"] = phi * np.sqrt(weight)[..., None]
         if self.trace != "gtd":
             result["gram"] = unit_grams(weight, phi, self.features)
+            steps = log.alive[..., None] / (self.problem.horizon * log.episodes[:, None, None])
+            z = eligibility(log, steps, gamma)[..., 0]
+            result["level"] = np.concatenate([_sum(z, D), np.einsum("ul,ul->u", z, r)[:, None]], axis=1)
         return {name: value.astype(np.float32) for name, value in result.items()}
 
 
@@ -110,14 +116,17 @@ def encode_rows(log: LoggedEpisodes, features: Features) -> tuple[np.ndarray, np
     return encode(log.observations, log.alive), encode(log.next_observations, log.alive & ~log.terminations)
 
 
-def visit_weights(log: LoggedEpisodes, phi: np.ndarray, features: Features) -> np.ndarray:
+def visit_weights(log: LoggedEpisodes, phi: np.ndarray, features: Features, horizon: int | None = None) -> np.ndarray:
     """v [U, L], the weight of each visit, from the episode up to there alone, so that it does not favour any future."""
+    # With a horizon (not tabular): 1 / (horizon |phi_t|^2), all alike; the Gram matrix has a trace of at most 1.
     # Tabular: 1 / sqrt(k) at the first visit to the episode's k-th state, else 0. Otherwise: 1 / sum_{s <= t}
     # |phi_s|^2. Either way the Gram matrix of an episode, sum_t v_t phi_t phi_t^T, has a norm from 1 to about
     # `gram_norm`.
     result = np.zeros(log.alive.shape)
     if not features.tabular:
         sizes, total = np.einsum("uln,uln->ul", phi, phi, dtype=np.float64), np.zeros(len(phi))
+        if horizon is not None:
+            return np.asarray(log.alive / (horizon * np.maximum(sizes, 1e-12)))
         for t in range(phi.shape[1]):
             total = np.where(log.starts[:, t], 0.0, total) + sizes[:, t]
             result[:, t] = 1 / np.maximum(total, 1e-12)
@@ -133,8 +142,10 @@ def visit_weights(log: LoggedEpisodes, phi: np.ndarray, features: Features) -> n
     return result
 
 
-def gram_norm(problem: Problem, features: Features) -> float:
-    """A public size of "gram": at most this where the features are tabular, elsewhere about this."""
+def gram_norm(problem: Problem, features: Features, *, alike: bool = False) -> float:
+    """A public size of "gram": at most this where visits weigh alike or are of tables, elsewhere about this."""
+    if alike:
+        return 1.0
     # sqrt(1 + ln K), K the visits that can count in an episode; sum_{k <= K} 1 / k is at most 1 + ln K.
     visits = min(features.size, problem.horizon) if features.tabular else problem.horizon
     return float(np.sqrt(1 + np.log(visits)))
