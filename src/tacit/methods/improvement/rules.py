@@ -75,7 +75,7 @@ def _grow(
                 above = points[:, column] >= cut
                 if min(above.sum(), (~above).sum()) < LEAST_SHARE * all_points:
                     continue
-                saved = _entropy(actions) - _entropy(actions[above]) - _entropy(actions[~above])
+                saved = _total_bits(actions) - _total_bits(actions[above]) - _total_bits(actions[~above])
                 if saved > best:
                     best, split = saved, (column, float(cut))
     if split is None:
@@ -90,8 +90,7 @@ def _grow(
     return leaf if len({rule.action for rule in rules}) == 1 else rules
 
 
-def _entropy(actions: NDArray[np.int64]) -> float:
-    """Bits of all points together."""
+def _total_bits(actions: NDArray[np.int64]) -> float:
     counts = np.bincount(actions)
     counts = counts[counts > 0]
     return float(-(counts * np.log2(counts / counts.sum())).sum())

@@ -254,7 +254,7 @@ def covariance(
         return deviation**2 * (np.eye(n) if smoothness is None else smoothness.correlation(n))
     observations = invented_rows(spec, 256, 1, seed=0)["observations"][:, 0]
     shares = features.smoothness if falling and isinstance(features, Fourier) else np.ones(n)
-    typical = float((np.square(features(observations), dtype=np.float64) @ shares).mean())
+    typical = float((np.square(features(observations), dtype=np.float64) * shares).sum(axis=1).mean())
     return np.asarray(deviation**2 / max(typical, 1e-12) * np.diag(shares))
 
 
