@@ -69,6 +69,13 @@ def test_the_noise_says_whether_a_model_departs_from_the_clone(population, setti
     assert calibrated.promise.epsilon <= 1.0
 
 
+@pytest.mark.parametrize(("gamma", "horizon", "advises"), [(1.0, 24, True), (1.0, 25, False), (0.95, 500, True)])
+def test_no_model_departs_from_the_clone_where_more_visits_count_than_are_planned(gamma, horizon, advises):
+    problem = Problem(gamma=gamma, horizon=horizon, return_range=(-9.0, 5.0))
+    unit = Unit("patient", "add_or_remove", 600_000)
+    assert plan_of(problem=problem).calibrate(unit=unit, epsilon=1.0, delta=1e-7).advises == advises
+
+
 @pytest.mark.parametrize(
     ("population", "noise", "kappa"),
     [(390, 1.0, 0.0), (594, 1.0, 2.0), (2_376, 4.0, 2.0), (20_000_000, 1.0, 50.0), (600, 0.0, 50.0)],

@@ -47,6 +47,8 @@ STEPS = 20
 LEAST_SNR = 300.0
 """Signal-to-noise ratio for each feature from which a clone alone has squares."""
 MOST_KAPPA = 50.0
+SWEEPS = 24
+"""Rounds of value iteration: so many visits are planned ahead. Where more count, errors of the model add up."""
 LEAST_RATIO = 2.0
 """Signal-to-noise ratio for each feature, in multiples of its scale, from which a model is trusted."""
 SCORES = (0.8, 0.06, 0.05, 0.06, 0.03)
@@ -73,7 +75,7 @@ class ImprovementPlan(PrivatePlan):
     """those of them that the value of a state depends on."""
     advises: bool | None = None
     """whether a model of values departs from the clone; else the clone is the policy. None asks the noise: a plan that
-    is calibrated or priced advises where kappa is above 0, and beside a clone of all."""
+    is calibrated or priced advises where kappa is above 0 and at most 24 visits count, and beside a clone of all."""
     teachers: Option[Teachers] = "best"
     """whom the clone copies: the tenth of the units with the best returns, and less those just below, or all alike."""
     advice: Option[float] = 0.05
@@ -158,7 +160,8 @@ class ImprovementPlan(PrivatePlan):
         return plan if plan.advises is not None else plans.account(plan._decided(), unit=unit, delta=delta)
 
     def _decided(self) -> ImprovementPlan:
-        return dataclasses.replace(self, advises=self.kappa > 0 or self.teachers == "all")
+        planned = self.kappa > 0 and self.problem.discounted_length <= SWEEPS
+        return dataclasses.replace(self, advises=planned or self.teachers == "all")
 
     @property
     def moments_share(self) -> float:

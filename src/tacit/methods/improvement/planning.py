@@ -32,12 +32,10 @@ from tacit.agents.policies import Policy
 from tacit.data.spec import Box, PublicSpec
 from tacit.methods.improvement.cloning import CloneGeometry
 from tacit.methods.improvement.moments import FARTHEST, Moments, Scales, find_points, phi, psi, softmax
-from tacit.methods.improvement.plan import ImprovementPlan
+from tacit.methods.improvement.plan import SWEEPS, ImprovementPlan
 from tacit.methods.off_policy_evaluation.scores import limits
 
 Float64 = NDArray[np.float64]
-SWEEPS = 24
-"""Rounds of value iteration."""
 DOUBT = 1.0
 """Standard deviations by which the advice has to be above decisions that nobody chose for their returns."""
 CONSTANT, SLOPE = 4.0, 1.0
