@@ -142,20 +142,22 @@ def test_cells_have_fresh_seeds_and_configurations_of_their_own(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     keys = people_hospitals.rows()
-    assert len(keys) == len(set(keys)) == 5 * (6 * 6 + 4 * 2)  # real and shuffled rows have no epsilon
+    assert len(keys) == len(set(keys)) == 5 * (6 * 6 + 4 * 2) + 2 * 2  # real and shuffled rows have no epsilon
+    assert keys[-4:] == [f"{one}/20000/people/inf/{seed}" for one in ("linear", "nonlinear") for seed in (301, 302)]
     assert {key.split("/")[-1] for key in keys} == {"301", "302", "303", "304", "305"}
     assert keys[:2] == ["linear/20000/real/0/301", "linear/20000/people/2/301"]
     asked = [people_hospitals.configuration(key) for key in people_hospitals.rows([1])]
-    assert len({str(one) for one in asked}) == 44
+    assert len({str(one) for one in asked}) == 46
     monkeypatch.setattr(people_judge, "TRUTH", (1_000, 999))
     monkeypatch.setattr(people_judge, "PLAYED", (200, 99))
     people_judge.truth.cache_clear()
     results = people_hospitals.store(tmp_path / "rows.json")
-    for way, epsilon in (("privsyn_public", 2), ("noise", 2), ("trivial", 0)):
+    for way, epsilon in (("privsyn_public", 2), ("noise", 2), ("trivial", 0), ("people", "inf")):
         people_hospitals.run_row(f"linear/300/{way}/{epsilon}/1", results)
     people_judge.truth.cache_clear()
     assert results.has("linear/300/privsyn_public/2/1")
     assert set(results.values("linear/300/noise/2/1")["cpu_s"]) == {"table", "judge"}
+    assert results.values("linear/300/people/inf/1")["effects"] < results.values("linear/300/noise/2/1")["effects"]
     assert "visits" not in results.values("linear/300/privsyn_public/2/1")
 
 
