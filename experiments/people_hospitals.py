@@ -1,7 +1,7 @@
 """Whole people from structured tables, in two hospitals whose truth is known, beside AIM and PrivSyn.
 
     python -m experiments.people_hospitals                       # all cells, resumable
-    python -m experiments.people_hospitals "linear/20000/*/301"  # some cells
+    python -m experiments.people_hospitals "linear/20000/*/311"  # some cells
     python -m experiments.people_hospitals --table               # what there is; --plan: hours of what is missing
     python -m experiments.check people_hospitals
 
@@ -49,7 +49,7 @@ from tacit.privacy.ledger.ledger import SUM, Ledger
 from tacit.privacy.vault.vault import Vault
 from tacit.units import Unit
 
-NAME, SEEDS, DEVELOPMENT, DELTA = "people_hospitals", (301, 302, 303, 304, 305), (900,), 1e-6
+NAME, SEEDS, DEVELOPMENT, DELTA = "people_hospitals", (311, 312, 313, 314, 315), (900,), 1e-6
 MAIN = (("linear", 20_000, 2.0), ("nonlinear", 20_000, 2.0))
 OTHERS = (("linear", 5_000, 2.0), ("linear", 20_000, 1.0), ("linear", 20_000, 8.0), ("nonlinear", 5_000, 2.0))
 RIVALS, OPEN = ("aim", "privsyn", "aim_public", "privsyn_public"), ("real", "trivial")

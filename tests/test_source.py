@@ -220,7 +220,7 @@ def test_the_whole_source_was_read() -> None:
 
 MOST = {
     "files": 398,
-    "lines": 86_218,
+    "lines": 86_261,
     "functions": 5_009,
     "private functions of at most three lines used once": 17,
     "class names defined more than once": 1,
