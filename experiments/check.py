@@ -81,6 +81,7 @@ EXPERIMENTS = (
     "table6_shadows",
     "table7_nonprivate",
     "table11_cost",
+    "synthesis_scale",
     "table12_size",
     "table14_accounting",
     "figure9_learning",

@@ -1,7 +1,7 @@
 """Whole people from structured tables, in two hospitals whose truth is known, beside AIM and PrivSyn.
 
     python -m experiments.people_hospitals                       # all cells, resumable
-    python -m experiments.people_hospitals "linear/20000/*/301"  # some cells
+    python -m experiments.people_hospitals "linear/20000/*/311"  # some cells
     python -m experiments.people_hospitals --table               # what there is; --plan: hours of what is missing
     python -m experiments.check people_hospitals
 
@@ -13,14 +13,18 @@ privsyn  PrivSyn on the same rows
 *_public both with bins by visits of a third, public hospital, in place of those by the bounds; people has nothing such
 trivial  real visits, each column permuted by itself: no dependence, and no privacy
 noise    the method on a vault with one patient
+
+At epsilon inf nothing is promised and no noise is added: what the method loses by itself (`NOISELESS`, two seeds).
 """
 
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import fnmatch
 import functools
 import itertools
+import math
 import sys
 import tempfile
 from collections.abc import Sequence
@@ -45,12 +49,14 @@ from tacit.privacy.ledger.ledger import SUM, Ledger
 from tacit.privacy.vault.vault import Vault
 from tacit.units import Unit
 
-NAME, SEEDS, DEVELOPMENT, DELTA = "people_hospitals", (301, 302, 303, 304, 305), (900,), 1e-6
+NAME, SEEDS, DEVELOPMENT, DELTA = "people_hospitals", (311, 312, 313, 314, 315), (900,), 1e-6
 MAIN = (("linear", 20_000, 2.0), ("nonlinear", 20_000, 2.0))
 OTHERS = (("linear", 5_000, 2.0), ("linear", 20_000, 1.0), ("linear", 20_000, 8.0), ("nonlinear", 5_000, 2.0))
 RIVALS, OPEN = ("aim", "privsyn", "aim_public", "privsyn_public"), ("real", "trivial")
 """Ways that know steps alone; those that promise nothing, whose epsilon is 0."""
 WAYS = ("real", "people", *RIVALS, "trivial", "noise")
+NOISELESS, NOISELESS_WAYS = tuple((*at[:2], math.inf) for at in MAIN), ("people",)
+"""Without noise, of the first two seeds."""
 SECOND, STEPS, BINS, ROWS = 10_000, 5, 40, 32
 """Added to a seed for the second draw of patients. Of rivals: synthetic steps a patient, bins, steps of a patient."""
 PUBLIC, PUBLIC_DRAW = Linear(home=150.0, noise=7.0, starts=(155.0, 16.0), gaps=(2.0, 25.0)), (20_000, 77)
@@ -83,10 +89,15 @@ def table(hospital: Linear, patients: int, way: str, epsilon: float, seed: int) 
         Unit("patient", "add_or_remove", patients),
         {"aim": aim, "privsyn": privsyn}.get(way.split("_")[0], people),
     )
-    plan = planned(way).calibrate(unit=unit, epsilon=epsilon, delta=DELTA)
+    budget = epsilon if math.isfinite(epsilon) else 1.0  # which a plan without a promise makes void
+    plan = planned(way)
+    if math.isfinite(epsilon):
+        plan = plan.calibrate(unit=unit, epsilon=epsilon, delta=DELTA)
+    else:
+        plan = dataclasses.replace(plan, noise_multiplier=0.0).account(unit=unit, delta=DELTA)
     with (
         tempfile.TemporaryDirectory(dir=MEMORY) as folder,
-        Ledger(Path(folder) / "one.ledger", unit, epsilon=epsilon, delta=DELTA, composition=SUM) as ledger,
+        Ledger(Path(folder) / "one.ledger", unit, epsilon=budget, delta=DELTA, composition=SUM) as ledger,
     ):
         vault = Vault(to_records(visits, whole=way not in RIVALS), ledger)
         made = module.fit(plan, vault, seed=seed).value
@@ -116,7 +127,10 @@ def key(hospital: str, patients: int, way: str, epsilon: float, seed: int) -> st
 
 def rows(seeds: Sequence[int] = SEEDS) -> list[str]:
     """All keys: configuration by configuration and seed by seed."""
-    cells = itertools.product((*MAIN, *OTHERS), seeds, WAYS)
+    cells = [
+        *itertools.product((*MAIN, *OTHERS), seeds, WAYS),
+        *itertools.product(NOISELESS, seeds[:2], NOISELESS_WAYS),
+    ]
     return list(dict.fromkeys(key(name, count, way, epsilon, seed) for (name, count, epsilon), seed, way in cells))
 
 
@@ -126,7 +140,8 @@ def configuration(key: str) -> dict[str, Json]:
     public = describe([PUBLIC, PUBLIC_DRAW]) if way.endswith("_public") else None
     rival = {"discretisation": {"bins": BINS, "public": public}, "steps": STEPS}
     plan = {} if way in OPEN else describe(planned(way)) | (rival if way in RIVALS else {})
-    promise = None if way in OPEN else {"unit": "patient", "epsilon": float(epsilon), "delta": DELTA}
+    promised = float(epsilon) if math.isfinite(float(epsilon)) else epsilon
+    promise = None if way in OPEN else {"unit": "patient", "epsilon": promised, "delta": DELTA}
     return {
         "hospital": describe(HOSPITALS[name]),
         "patients": int(patients),
@@ -181,12 +196,12 @@ def ahead(found: Found, rival: str) -> tuple[int, int]:
 def words_of(results: Store, seeds: Sequence[int] = SEEDS) -> str:
     """Means over seeds with half of their 95 % intervals, and on how many measures people is ahead."""
     blocks = []
-    for at in (*MAIN, *OTHERS):
+    for at in (*MAIN, *OTHERS, *NOISELESS):
         found = columns(results, at, seeds)
         shown = {one: spread(values, 3) if len(values) > 1 else f"{values[0]:.3f}" for one, values in found.items()}
         lines = [[name, *(shown.get((way, name), BLANK) for way in WAYS)] for name in (*MEASURES, "share")]
         ends = ["{} on {} of {}".format(way, *ahead(found, way)) for way in RIVALS]
-        title = "{} hospital, {:,} patients, epsilon {:g}".format(*at)
+        title = "{} hospital, {:,} patients, epsilon {:g}".format(*at).replace("epsilon inf", "no noise and no promise")
         blocks += [title, markdown(WAYS, lines), f"people is ahead of {', '.join(ends)} measures"]
     return "\n\n".join(blocks)
 

@@ -206,7 +206,7 @@ def tables_of(tables: synthesis.TableMatching) -> dict[str, Json]:
 
 def guarantee(promise: Unit, epsilon: float, delta: float) -> Json:
     """What a plan is calibrated to."""
-    return {"unit": describe(promise), "epsilon": epsilon, "delta": delta}
+    return {"unit": describe(promise), "epsilon": epsilon if math.isfinite(epsilon) else "inf", "delta": delta}
 
 
 def pretrained(plan: synthesis.TransitionsPlan, here: Domain, seed: int) -> tuple[PretrainedDenoiser, Notes]:

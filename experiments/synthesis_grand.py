@@ -12,7 +12,8 @@ public mazes and of noise. Public are rows of sixteen other mazes, many of two, 
 Cells come seed by seed, large at epsilon 10 and at 1, then medium, so that a cut is the same for all ways. Then six
 tables teach a second group of eight agents (a last number in a key): the spread of the figure. A row of a second group
 counts only beside the very table that the first one had. IQL's single agents follow, and umaze is last: real rows stay
-below a straight run there, so that it measures how an agent stops. Unit: one transition; delta a tenth of one over N.
+below a straight run there, so that it measures how an agent stops. Last come tables without noise, epsilon inf.
+Unit: one transition; delta a tenth of one over N.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ import argparse
 import functools
 import hashlib
 import itertools
+import math
 import sys
 import time
 from collections.abc import Mapping, Sequence
@@ -55,6 +57,10 @@ DOMAINS = {name: Pooled(name) for name in ("large", "medium", "umaze")}
 WAYS = ("real", "structured", "raked", "aim_3", "privsyn", "mst", "noise_only")
 AGAIN = tuple(itertools.product(("large", "medium"), (("real", 0.0), ("aim_3", 10.0), ("privsyn", 10.0))))
 """Six tables of the first seed, for the spread."""
+NOISELESS = tuple(
+    Cell(domain, "grand", "structured", math.inf, seed) for seed in SEEDS[:2] for domain in ("large", "medium")
+)
+"""What noise costs: the tables of epsilon 10 without any."""
 
 
 def configuration(key: str, *, scale: fits.Scale = fits.FULL) -> dict[str, Json]:
@@ -93,7 +99,7 @@ def cells() -> list[Cell]:
         ]
 
     second = [Cell(domain, "grand", way, epsilon, SEEDS[0], 1) for domain, (way, epsilon) in AGAIN]
-    return [*of("grand", most), *second, *of("iql_long", most), *of("grand", last)]
+    return [*of("grand", most), *second, *of("iql_long", most), *of("grand", last), *NOISELESS]
 
 
 def rows() -> list[str]:
@@ -257,7 +263,8 @@ def _cell(values: Sequence[float], name: str) -> str:
 def table(results: Store) -> str:
     """Means over the seeds that there are, with half of their intervals; a share is that of the real rows' return."""
     blocks = []
-    for domain, epsilon in itertools.product(DOMAINS, EPSILONS):
+    silent = [(cell.domain, cell.epsilon) for cell in NOISELESS if results.has(cell.key)]
+    for domain, epsilon in dict.fromkeys([*itertools.product(DOMAINS, EPSILONS), *silent]):
         lines = []
         for way in WAYS:
             at = epsilon if ways.WAYS[way].private else 0.0
@@ -272,7 +279,8 @@ def table(results: Store) -> str:
                 lines.append([way, *(_cell(values[name], name) for name in SHOWN), str(len(there))])
         if not lines:
             continue
-        blocks.append(f"{domain}, epsilon {epsilon:g}\n\n{markdown((*SHOWN, 'seeds'), lines)}")
+        promise = f"epsilon {epsilon:g}" if math.isfinite(epsilon) else "no noise and no promise"
+        blocks.append(f"{domain}, {promise}\n\n{markdown((*SHOWN, 'seeds'), lines)}")
     try:
         words = f"{spread(*spreads(results).T):.1f}"
     except LookupError as missing:

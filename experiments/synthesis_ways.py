@@ -24,6 +24,7 @@ from __future__ import annotations
 
 import functools
 import importlib
+import math
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -95,8 +96,12 @@ class Marginals:
 
 @dataclass(frozen=True)
 class Structured:
-    """Structured tables that public rows choose, those of each public world apart where the domain keeps them apart."""
+    """Structured tables that public rows choose, those of each public world apart where the domain keeps them apart.
 
+    At an infinite epsilon no noise is added to the tables that are chosen for `like`: what the noise alone costs there.
+    """
+
+    like: float = 10.0
     private: bool = True
 
     def configuration(self, here: Domain, scale: Scale) -> Json:
@@ -107,11 +112,14 @@ class Structured:
         """Choose on public rows, fit through the doors, sample."""
         apart = getattr(here, "worlds", None)
         worlds = [here.public(seed)] if apart is None else apart(seed)
-        words = {"worlds": worlds, "provenance": here.provenance}
-        raw, chosen = metered(
-            lambda: structured.StructuredPlan.choose(here.spec, unit=unit(here), epsilon=epsilon, **words)
-        )
-        own = raw.calibrate(unit=unit(here), epsilon=epsilon, delta=here.delta)
+        words: dict[str, Any] = {"worlds": worlds, "provenance": here.provenance}
+        noisy = math.isfinite(epsilon)
+        words["epsilon"] = epsilon if noisy else self.like
+        raw, chosen = metered(lambda: structured.StructuredPlan.choose(here.spec, unit=unit(here), **words))
+        if noisy:
+            own = raw.calibrate(unit=unit(here), epsilon=epsilon, delta=here.delta)
+        else:
+            own = replace(raw, noise_multiplier=0.0).account(unit=unit(here), delta=here.delta)
         with vault(here, own, here.private(seed)) as doors:
             means = structured.public_means(own.structure, worlds)
             value, cost = metered(lambda: structured.fit(own, doors, means=means, seed=seed).value)

@@ -157,7 +157,7 @@ def described(name: str, epsilon: float, quick: bool) -> Json:
     raw = replace(planned(here, math.inf, quick), clip_norm=1.0, noise_multiplier=None)
     return {
         "plan": describe(replace(raw, promise=None)),
-        "guarantee": fits.guarantee(unit(here), describe(epsilon), here.delta),
+        "guarantee": fits.guarantee(unit(here), epsilon, here.delta),
     }
 
 

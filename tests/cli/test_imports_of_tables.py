@@ -91,6 +91,25 @@ def test_rows_are_chosen_and_last_ones_dropped(folder: Path) -> None:
     assert pulses(folder / "visits") == [[75], [80]]
 
 
+@pytest.mark.parametrize("words", [["--next", "keep"], ["--next=keep"]])
+def test_last_rows_are_kept_as_they_are_without_a_word(words: list[str], folder: Path) -> None:
+    pytest.importorskip("duckdb")
+    assert main(["data", "import", "days", *IMPORT, *ACTION, *words]) == 0
+    assert pulses(folder / "visits") == [[75, 80, 60, 220], [80, 80, 220, 220]]
+
+
+def test_next_without_a_word_is_refused_where_it_has_no_meaning(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["data", "import", "days.npz", *IMPORT[:6], "--next"]) == 2
+    assert "no --next for .npz" in capsys.readouterr().err
+
+
+def test_two_words_for_last_rows_are_refused(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["data", "import", "days", *IMPORT, *ACTION, "--next", "keep", "drop"]) == 2
+    assert "--next" in capsys.readouterr().err
+
+
 def test_a_query_s_certificate_will_say_so(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     pytest.importorskip("duckdb")
     with sqlite3.connect("hospital.sqlite") as connection:

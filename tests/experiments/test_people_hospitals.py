@@ -142,20 +142,22 @@ def test_cells_have_fresh_seeds_and_configurations_of_their_own(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     keys = people_hospitals.rows()
-    assert len(keys) == len(set(keys)) == 5 * (6 * 6 + 4 * 2)  # real and shuffled rows have no epsilon
-    assert {key.split("/")[-1] for key in keys} == {"301", "302", "303", "304", "305"}
-    assert keys[:2] == ["linear/20000/real/0/301", "linear/20000/people/2/301"]
+    assert len(keys) == len(set(keys)) == 5 * (6 * 6 + 4 * 2) + 2 * 2  # real and shuffled rows have no epsilon
+    assert keys[-4:] == [f"{one}/20000/people/inf/{seed}" for one in ("linear", "nonlinear") for seed in (311, 312)]
+    assert {key.split("/")[-1] for key in keys} == {"311", "312", "313", "314", "315"}
+    assert keys[:2] == ["linear/20000/real/0/311", "linear/20000/people/2/311"]
     asked = [people_hospitals.configuration(key) for key in people_hospitals.rows([1])]
-    assert len({str(one) for one in asked}) == 44
+    assert len({str(one) for one in asked}) == 46
     monkeypatch.setattr(people_judge, "TRUTH", (1_000, 999))
     monkeypatch.setattr(people_judge, "PLAYED", (200, 99))
     people_judge.truth.cache_clear()
     results = people_hospitals.store(tmp_path / "rows.json")
-    for way, epsilon in (("privsyn_public", 2), ("noise", 2), ("trivial", 0)):
+    for way, epsilon in (("privsyn_public", 2), ("noise", 2), ("trivial", 0), ("people", "inf")):
         people_hospitals.run_row(f"linear/300/{way}/{epsilon}/1", results)
     people_judge.truth.cache_clear()
     assert results.has("linear/300/privsyn_public/2/1")
     assert set(results.values("linear/300/noise/2/1")["cpu_s"]) == {"table", "judge"}
+    assert results.values("linear/300/people/inf/1")["effects"] < results.values("linear/300/noise/2/1")["effects"]
     assert "visits" not in results.values("linear/300/privsyn_public/2/1")
 
 
@@ -169,7 +171,7 @@ def test_the_table_says_on_how_many_measures_people_are_ahead(tmp_path: Path, mo
         for way, effects, lag, gain in (("real", 0.0, 0.0, 2.0), ("people", 0.1, 0.4, 1.5), ("aim", 0.2, 0.3, 1.0)):
             key = people_hospitals.key("linear", 20_000, way, 2.0, seed)
             results.rows[key] = values(effects=effects + seed / 1e3, lag_1=lag, gain=gain)
-    results.rows[people_hospitals.key("linear", 20_000, "people", 2.0, 301)]["values"]["lag_3"] = (
+    results.rows[people_hospitals.key("linear", 20_000, "people", 2.0, 311)]["values"]["lag_3"] = (
         0.1  # which no table of steps has
     )
     found = people_hospitals.columns(results, ("linear", 20_000, 2.0))
@@ -177,7 +179,7 @@ def test_the_table_says_on_how_many_measures_people_are_ahead(tmp_path: Path, mo
     assert people_hospitals.ahead(found, "aim") == (2, 3)
     text = people_hospitals.words_of(results)
     assert "people is ahead of aim on 2 of 3, privsyn on 0 of 0, " in text
-    assert "| effects | 0.303 ± 0.002 | 0.403 ± 0.002 | 0.503 ± 0.002 |  |  |  |  |  |" in text
+    assert "| effects | 0.313 ± 0.002 | 0.413 ± 0.002 | 0.513 ± 0.002 |  |  |  |  |  |" in text
     assert "| aim | 25 | 36.0 | 0.25 |" in people_hospitals.plan(results)
     monkeypatch.setattr(people_hospitals, "store", lambda: results)
     with pytest.raises(LookupError, match="privsyn"):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ from experiments.synthesis_domains import DOMAINS
 from experiments.synthesis_fits import QUICK
 from experiments.synthesis_mazes import Pooled
 from experiments.synthesis_returns import Cell, config
-from experiments.synthesis_ways import WAYS
+from experiments.synthesis_ways import WAYS, configuration
 from scipy import stats
 
 from experiments import synthesis_cache, synthesis_grand, table1_mazes
@@ -80,7 +81,7 @@ def test_seeds_are_fresh_and_cells_come_alike_for_all_ways() -> None:
         "medium/grand/structured/1/21",
         "large/grand/real/0/22",
     ]
-    assert len(groups) == 5 * 2 * 2 + 2 + 5 * 2 * 2 + 5 * 2
+    assert len(groups) == 5 * 2 * 2 + 2 + 5 * 2 * 2 + 5 * 2 + 2 * 2  # those without noise are last
     assert sum(cell.again for cell in synthesis_grand.cells()) == 6
     assert set(synthesis_grand.WAYS) <= set(WAYS)
 
@@ -97,6 +98,10 @@ def test_pooled_public_rows_have_a_configuration_of_their_own(tmp_path: Path, mo
     made = here.public(21)
     np.testing.assert_array_equal(made["observations"][:300], worlds[0]["observations"])
     assert not np.array_equal(worlds[1]["rewards"], worlds[2]["rewards"])
+    rows, notes = WAYS["structured"].table(here, math.inf, 21, QUICK)
+    assert (notes["epsilon"], notes["noise_multiplier"]) == ("inf", 0.0)
+    assert len(rows["rewards"]) == QUICK.rows
+    assert configuration(here, "structured", math.inf)["guarantee"]["epsilon"] == "inf"  # type: ignore[index, call-overload]
 
 
 def test_a_row_holds_returns_closeness_and_costs_and_its_second_group_needs_the_same_table(
@@ -141,9 +146,13 @@ def test_the_table_and_the_plan_say_what_there_is(tmp_path: Path, monkeypatch: p
     assert f"| privsyn | 50.0 ± 0.0 | 0.38 ± {half:.2f} | 50.0 ± 0.0 |  |  |  |  |  | 2 |" in lines
     known = [line for line in lines if line.startswith("Standard deviation of a grand return on the same rows: ")]
     assert "not known: " in known[0]
+    assert "large, no noise and no promise" not in lines
     plan = synthesis_grand.plan(results).splitlines()
-    assert "| grand, agents | 197 | 72 | 3.94 |" in plan
+    assert "| grand, agents | 201 | 72 | 4.02 |" in plan
     assert "| table, privsyn | 28 | 20 | 0.16 |" in plan
+    results.rows[synthesis_grand.NOISELESS[0].key] = {"values": values(150.0), "configuration": None}
+    silent = synthesis_grand.table(results).partition("large, no noise and no promise")[2]
+    assert "| structured | 150 | 1.5 | 50 |" in silent
 
 
 def test_real_rows_are_held_against_the_straight_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

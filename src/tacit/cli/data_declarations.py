@@ -144,7 +144,8 @@ class DataImport:
         encoding: of a CSV file that is not UTF-8: cp1252, latin-1, utf-16.
         missing: text in a CSV file that says that nothing is known, such as "n.a.", beside empty cells, NA and null.
         next: build the next observation from the next row of the episode, whose last row is truncated unless it
-            terminates; "drop" leaves such a truncated row out, which synthesis of single steps needs.
+            terminates. Without a word, or by "keep", such a row stays; "drop" leaves it out, which synthesis of single
+            steps needs.
         where: SQL expression that says which rows are read, such as "age >= 18"; windows see these alone.
         qualify: SQL expression that says which of these rows are kept once windows have seen them.
         reward: SQL expression of the reward, such as "-abs(pulse - 75) / 145".
@@ -179,7 +180,7 @@ class DataImport:
     decimal: str | None = None
     encoding: str | None = None
     missing: Annotated[tuple[str, ...], UseAppendAction] = ()
-    next: Annotated[tuple[Literal["drop"], ...] | None, arg(metavar="[drop]")] = None
+    next: Annotated[tuple[()] | tuple[Literal["keep", "drop"]] | None, arg(metavar="[keep|drop]")] = None
     where: str | None = None
     qualify: str | None = None
     reward: str | None = None

@@ -58,6 +58,7 @@ def import_(command: DataImport) -> None:
         PlanError: an option has no meaning for these files.
         FileError: a file is missing or damaged, or the folder exists.
     """
+    command = dataclasses.replace(command, next=("keep",)) if command.next == () else command
     study = None if command.into is None else StudyFile.read(command.into)
     command = command if study is None else _with_study(command, study)
     kind = _kind(command)
@@ -125,7 +126,7 @@ def _with_study(command: DataImport, study: StudyFile) -> DataImport:
         name: (value,) if name in lists and isinstance(value, str) else value for name, value in reading.items()
     }
     if "next" in settings:
-        settings["next"] = ("drop",) if settings["next"] == "drop" else ()
+        settings["next"] = (settings["next"],)
     for option, name in (("action", "actions"), ("column", "columns")):
         if name in study.reading:
             settings[option] = tuple(f"{column}={text}" for column, text in study.reading[name].items())
@@ -197,7 +198,7 @@ def _import_table(command: DataImport, spec: PublicSpec, fields: Fields) -> None
         unit=command.unit or "",
         episode=command.episode,
         time=command.time,
-        next=None if command.next is None else "drop" if command.next else "keep",
+        next=command.next[0] if command.next else None,
         where=command.where,
         qualify=command.qualify,
         reward=command.reward,

@@ -66,6 +66,7 @@ class SynthesisJob:
         device, seed, count, format, shape, world, holdout, resume, out, track: as of `synthesize`.
         look: whether the curator looks at the private records.
         compares: whether the report compares with the records, behind which nobody is.
+        warning: what the report says first of the rows' use: a heading and a sentence.
         of_folder: a word that has no meaning without a folder.
         watch: what phases are timed by.
         command: that the folder is of.
@@ -86,6 +87,7 @@ class SynthesisJob:
     holdout: Path | None = None
     diagnose: bool = False
     compares: bool
+    warning: tuple[str, str] | None = None
     resume: bool
     out: Path | None
     track: Path | None
@@ -196,7 +198,7 @@ def _contents(job: SynthesisJob, learned: Release[Any], drawn: Sequences, data: 
             **({"state": SYMPTOMS} if job.world == CLINIC else {}),
         )
         contents["whole_trajectories"], scores = whole["whole_trajectories"], scores + whole["scores"]
-    contents["scores"] = scores
+    contents |= {"scores": scores, "warning": job.warning}
     if real is None:
         return contents
     contents["embedding"] = tables.picture(real, synthetic, seed=seed)

@@ -149,8 +149,10 @@ def synthesize(
         unit_is_row=source.kind == "transition",
     )
     options.require_meaning()
+    warning = None
     if method == plans.PEOPLE and curator.unit.size * epsilon < FEW:
-        said += (f"Few {curator.unit.name}s for this epsilon: how actions change what follows will hardly be told.",)
+        warning = f"Few {curator.unit.name}s for this epsilon.", "How actions change what follows will hardly be told."
+        said += (" ".join(warning),)
     if source.copied_ends and method not in plans.WHOLE_METHODS:
         if source.open_steps is None:
             raise copied_ends_error(source.name)
@@ -211,6 +213,7 @@ def synthesize(
         holdout=holdout,
         diagnose=nonprivate_diagnostics and not source.simulated,
         compares=source.simulated and curator.lead.ranks is None,
+        warning=warning,
         resume=resume,
         out=out,
         track=track,

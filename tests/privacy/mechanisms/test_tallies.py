@@ -75,6 +75,15 @@ def test_one_of_many_rows_moves_their_sum_by_a_clip() -> None:
     assert 0.3 * (1 - 2 * SLACK) < whole - rest <= 0.3 * (1 - SLACK) * (1 + 5e-7)
 
 
+def test_what_the_sums_began_with_stays_where_no_row_is() -> None:
+    sums, lost = np.full((2, 70_003), 5.0), np.zeros((2, 70_003))
+    rows, owner = {"cells": np.array([[2, 9], [2, 69_999]])}, np.array([0, 1])
+    clipped_tallies(Given((3, 70_000)), rows, None, 10.0, owner, np.array([0, 1]), sums, lost)
+    expected = np.full((2, 70_003), 5.0)
+    expected[:, 2] = expected[0, 12] = expected[1, 70_002] = 6.0
+    np.testing.assert_array_equal(sums + lost, expected)
+
+
 def test_padded_units_have_the_same_vectors() -> None:
     mask = np.array([[True, True, False], [True, False, False], [False] * 3])
     cells = np.array([[[0, 1], [2, 1], [9, 9]], [[1, 0], [9, 9], [9, 9]], [[9, 9]] * 3])

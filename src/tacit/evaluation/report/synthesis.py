@@ -109,6 +109,7 @@ def sections(
     certificate: Certified,
     *,
     drawn: str = "",
+    warning: tuple[str, str] | None = None,
     reference: Reference | None = None,
     map: PlaneMap | None = None,
     scores: Sequence[Score] = (),
@@ -129,6 +130,7 @@ def sections(
     Args:
         certificate: of the release.
         drawn: what was drawn from the release, as "40,000 synthetic rows".
+        warning: what their use suffers from, if anything: a heading and a sentence.
         reference: where rows that are compared or drawn beside the synthetic ones come from: "simulated" (the
             protected rows are simulated: no person is in them), "public", or None if there are none. A report on
             private people's records has none: such figures would not be differentially private.
@@ -172,7 +174,7 @@ def sections(
     columns, legend = distribution_charts(marginals, name)
     closeness, world = ([score for score in scores if score.public is public] for public in (False, True))
     return (
-        _glance_section(certificate, drawn, returns, scores, unit),
+        _glance_section(certificate, drawn, warning, returns, scores, unit),
         Section("", () if reference else (_NO_RECORDS,)),
         _map_section(map),
         scores_section(closeness, title="How close it is", lead="Measures of the synthetic table.", id="closeness"),
@@ -189,7 +191,12 @@ def sections(
 
 
 def _glance_section(
-    certificate: Certified, drawn: str, returns: Sequence[Return], scores: Sequence[Score], measure: str
+    certificate: Certified,
+    drawn: str,
+    warning: tuple[str, str] | None,
+    returns: Sequence[Return],
+    scores: Sequence[Score],
+    measure: str,
 ) -> Section:
     if not drawn:
         return Section("", ())
@@ -202,8 +209,9 @@ def _glance_section(
         ("What is promised", f"ε = {epsilon}", f"and δ = {delta}, for every {unit['name']}"),
         ("What it is good for", *_usefulness_figure(returns, scores, measure)),
     ]
+    banners = () if warning is None else (Banner(*warning, "absent"),)
     share = Paragraphs([describe_weights(certificate.get("plan") or {})], "details")
-    return Section("At a glance", (Facts(facts), share), id="glance", before=True)
+    return Section("At a glance", (Facts(facts), *banners, share), id="glance", before=True)
 
 
 def _usefulness_figure(returns: Sequence[Return], scores: Sequence[Score], unit: str) -> tuple[str, str]:

@@ -90,8 +90,14 @@ def clipped_tallies(
     norms = np.sqrt(_squares(cells, tally.sizes, owner, count)) * shares
     weights = (clipping.coefficients(norms, clip) * shares)[owner]
     ends = np.searchsorted(replicate[owner], np.arange(len(sums) + 1))
-    columns = list(itertools.pairwise(np.cumsum([0, *tally.sizes])))
-    for total, residual, (start, end) in zip(sums, lost, itertools.pairwise(ends), strict=True):
+    # only cells that some row has: a block costs as much as there are of them, however many a table has
+    there = [np.bincount(cell, minlength=size) > 0 for cell, size in zip(cells, tally.sizes, strict=True)]
+    kept = [np.flatnonzero(some) for some in there]
+    cells = [(np.cumsum(some) - 1)[cell] for some, cell in zip(there, cells, strict=True)]
+    places = np.concatenate([some + begin for some, begin in zip(kept, np.cumsum([0, *tally.sizes]), strict=False)])
+    columns = list(itertools.pairwise(np.cumsum([0, *map(len, kept)])))
+    for r, (start, end) in enumerate(itertools.pairwise(ends)):
+        total, residual = sums[r, places], lost[r, places]
         for several in range(start, end, clipping.BLOCK**2):
             added = np.zeros_like(total)
             for first in range(several, min(several + clipping.BLOCK**2, end), clipping.BLOCK):
@@ -99,6 +105,7 @@ def clipped_tallies(
                 for cell, (a, b) in zip(cells, columns, strict=True):
                     added[a:b] += np.bincount(cell[block], weights[block], b - a)
             clipping.add_compensated(total, residual, added)
+        sums[r, places], lost[r, places] = total, residual
 
 
 def _squares(cells: Cells, sizes: tuple[int, ...], owner: Integers, count: Integers) -> Integers:

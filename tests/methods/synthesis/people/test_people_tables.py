@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from scipy.special import ndtr
 
 from tacit.methods.synthesis.laws import draw, estimate_laws, forget_tail, forget_unseen
 from tacit.methods.synthesis.people.densities import Cut, Density, Normal, fine_grid, quantile_cut
@@ -85,6 +86,37 @@ def test_a_density_of_noise_alone_is_even() -> None:
     density = Density.of(np.linspace(0, 64, 65), noise, 10.0)
     assert np.diff(density.cumulative).min() >= 0
     assert (density.cumulative[0], round(density.cumulative[-1], 9)) == (0, 1)
+
+
+def test_ends_that_noise_explains_hold_nobody_and_a_true_tail_stays() -> None:
+    edges = np.arange(20.0)
+    counts = np.array([2.0, -1, 5, 2, -2, 1, 1200, 400, 200, 100, 50, 20, 6, -3, 2, 4, -1, 7, -2])
+    shares = np.diff(Density.within_reach(edges, counts, 2.0).cumulative)
+    assert shares[[0, 1, 2, 15, 16, 17, 18]].tolist() == [0] * 7  # four cells beyond those that noise does not explain
+    assert shares[6:12] == pytest.approx(np.array([1200, 400, 200, 100, 50, 20]) / 1976, abs=5e-3)
+    counts[17] = 40.0  # more than noise: some have that value
+    assert np.diff(Density.within_reach(edges, counts, 2.0).cumulative)[17] == pytest.approx(40 / 2012, abs=2e-3)
+    alone = Density.within_reach(edges, np.append(300.0, 0 * counts[1:]), 2.0)
+    assert alone.cumulative[4:] == (1.0,) * 16
+    assert Density.within_reach(edges, 0 * counts, 2.0) == Density.of(edges, 0 * counts, 2.0)
+
+
+def test_noise_seldom_gives_anybody_a_value_that_nobody_is_near() -> None:
+    edges = np.linspace(-5, 11, 201)
+    clean = 20_000 * np.diff(ndtr(edges))
+    noisy = clean + np.random.default_rng(0).normal(0, 17, (200, 200))
+    within, without = (
+        np.array([np.interp(0.99, density(edges, one, 17.0).cumulative, edges) for one in noisy])
+        for density in (Density.within_reach, Density.of)
+    )
+    assert (within > 3.5).mean() < 0.04
+    assert (without > 3.5).mean() > 0.1
+    assert np.median(within) == pytest.approx(2.33, abs=0.06)
+    plateau = np.append(19_000.0, np.full(100, 10.0))  # each cell drowns in noise, and all together do not
+    wide = Density.within_reach(np.arange(102.0), plateau + noisy[0, :101] - clean[:101], 17.0)
+    assert wide.cumulative[51] == pytest.approx(19_500 / 20_000, abs=0.015)
+    exact = [density(edges, clean, 0.0).quantiles(4) for density in (Density.within_reach, Density.of)]
+    assert exact[0] == pytest.approx(exact[1])
 
 
 def test_codes_are_bins_and_atoms() -> None:

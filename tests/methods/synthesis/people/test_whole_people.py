@@ -15,7 +15,7 @@ from tacit.data.spec import space_of
 from tacit.errors import PlanError, PlanExhausted
 from tacit.methods.synthesis.people import PeoplePlan, fit
 from tacit.methods.synthesis.people.plan import HISTOGRAMS, REGRESSION, TABLES
-from tacit.methods.synthesis.people.scheme import Scheme
+from tacit.methods.synthesis.people.scheme import Scheme, default_nodes
 from tacit.methods.synthesis.people.sums import (
     ChangeMoments,
     NumberShares,
@@ -130,6 +130,12 @@ def test_no_vector_of_a_unit_is_longer_than_its_bound() -> None:
         norms = np.linalg.norm(vectors, axis=1)
         assert norms.max() <= bounds[name] * (1 + 1e-9)
         assert norms.max() > 0.5 * bounds[name]
+
+
+def test_without_noise_no_table_is_made_coarser() -> None:
+    scheme = released(padded(hospital(200, 0), 6), PeoplePlan(spec=SPEC, most=6))
+    assert scheme.with_nodes(10.0, 5.0, 0.0).nodes == tuple(default_nodes(scheme))
+    assert scheme.with_nodes(10.0, 5.0, 1.0).nodes != tuple(default_nodes(scheme))
 
 
 def test_a_unit_counts_once_what_it_has_once_however_many_visits_it_has() -> None:

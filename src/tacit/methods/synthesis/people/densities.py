@@ -14,6 +14,10 @@ CELLS = 192
 """Of a number's grid: half of them even, half geometric from the lower bound."""
 DISTINCT = 1.5
 """Standard deviations of noise beyond which a cell's two halves are told apart."""
+TOLD, LEFT = 4.0, 2.0
+"""Standard deviations of noise above which somebody lies beyond a cell; above which some are left beyond others."""
+REACH = 4
+"""Stretches that are kept beyond the last cell of which the noise tells, in each of which counts may halve."""
 
 
 def fine_grid(low: float, high: float, *, whole: bool) -> Floats:
@@ -70,6 +74,25 @@ class Density:
             smooth = PchipInterpolator(edges[at], cumulative[at])(edges)
             cumulative = np.clip(np.maximum.accumulate(smooth), 0, 1)
         return cls(tuple(edges.tolist()), tuple(cumulative.tolist()))
+
+    @classmethod
+    def within_reach(cls, edges: Floats, noisy: Floats, deviation: float) -> Density:
+        """As `of`, but for both ends of the grid, where the noise explains all counts: nobody is there."""
+        n, kept = len(noisy), list[int]()  # cells from either end of the grid on
+        for at, counts in ((edges, noisy), (-edges[::-1], noisy[::-1])):
+            end, beyond, noise = n, np.cumsum(counts[::-1])[::-1], deviation * np.sqrt(np.arange(n, 0, -1))
+            if len(told := np.flatnonzero(beyond > TOLD * noise)):
+                last = told[-1]
+                double = np.flatnonzero(beyond[:last] >= 2 * beyond[last])
+                reach = REACH * (at[last] - at[double[-1]] if len(double) else at[last + 1] - at[last])
+                while (end := int(np.searchsorted(at, at[last] + reach))) < n and beyond[end] > LEFT * noise[end]:
+                    reach *= 2
+            kept.append(min(end, n))
+        a, b = n - kept[1], kept[0]
+        if a >= b:
+            return cls.of(edges, noisy, deviation)
+        inner = cls.of(edges[a : b + 1], noisy[a:b], deviation).cumulative
+        return cls(tuple(edges.tolist()), (0.0,) * a + inner + (1.0,) * (n - b))
 
     def quantiles(self, parts: int) -> Floats:
         """The inner cuts into equally likely parts."""

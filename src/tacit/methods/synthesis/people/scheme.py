@@ -221,7 +221,7 @@ class Scheme:
         nodes = []
         for node in default_nodes(self):
             counts = units if node.role in ONCE else units * np.sqrt(visits)  # a unit's visits weigh sqrt(n) together
-            nodes.append(self._trim(node, counts / (TOLD * deviation)))
+            nodes.append(self._trim(node, counts / (TOLD * deviation) if deviation else np.inf))
         return dataclasses.replace(self, nodes=tuple(nodes))
 
     def _trim(self, node: Node, most_cells: float) -> Node:

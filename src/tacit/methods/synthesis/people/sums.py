@@ -33,6 +33,7 @@ LOOSE = 3.0
 """Squared norm that the tables of visits may have each, on average: a unit's visits lie in many cells."""
 AT_ONCE = 2**20
 """Products that are held at a time, at most."""
+MOVES: tuple[ParentKind, ParentKind] = ("now", "before")
 RIDGE = 0.6
 LEAST_SPREAD = 0.003
 """Of a residual's variance, as a share of the largest change's square."""
@@ -72,7 +73,7 @@ def read_densities(scheme: Scheme, sums: Floats, deviation: float) -> tuple[Sche
     for place, low, high, whole in scheme.numbers:
         edges = fine_grid(low, high, whole=whole)
         part = sums[begin : begin + len(edges) - 1]
-        found[place], begin = Density.of(edges, part, deviation), begin + len(part)
+        found[place], begin = Density.within_reach(edges, part, deviation), begin + len(part)
         if scheme.computes_reward or place == len(found) - 1:  # everybody has a reward, and few miss every number
             units = max(units, float(part.sum()))
     return dataclasses.replace(scheme, densities=tuple(found)), units
@@ -93,7 +94,8 @@ class ChangeMoments:
         for target in targets:
             here = changes_of(self.scheme, visits, known, target)
             part = {parent: values[here] for parent, values in known.items()}
-            change = _change(self.scheme, target, part) / self.scheme.change_scale(target)
+            now, before = (self.scheme.seen[target].straighten(part[Parent(kind, target)]) for kind in MOVES)
+            change = (now - before) / self.scheme.change_scale(target)
             z = np.stack([*features(self.scheme, target, part), np.clip(change, -1, 1)])
             i, j = np.triu_indices(len(z))
             rows_of = np.searchsorted(i, np.arange(len(z) + 1))
@@ -212,11 +214,6 @@ def changes_of(scheme: Scheme, visits: CutVisits, known: State, i: int) -> Integ
     return np.flatnonzero(~np.isnan(visits.seen[i]) & ~np.isnan(known[Parent("before", i)]))
 
 
-def _change(scheme: Scheme, i: int, known: State) -> Floats:
-    one = scheme.seen[i]
-    return one.straighten(known[Parent("now", i)]) - one.straighten(known[Parent("before", i)])
-
-
 def expected_change(scheme: Scheme, i: int, known: State) -> Floats:
     """The expected change of a straightened number."""
     regression = scheme.regressions[i]
@@ -258,7 +255,8 @@ def codes_of(scheme: Scheme, visits: CutVisits, known: State, node: Node) -> tup
         if scheme.regressions[i] is not None:
             part = {parent: value[here] for parent, value in known.items()}
             values = np.zeros(len(every))
-            values[here] = _change(scheme, i, part) - expected_change(scheme, i, part)
+            now, before = (scheme.seen[i].straighten(part[Parent(kind, i)]) for kind in MOVES)
+            values[here] = now - before - expected_change(scheme, i, part)
     else:
         here = np.flatnonzero(visits.acted)
         values = visits.reward if role == "reward" else visits.done[i]
