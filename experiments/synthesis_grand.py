@@ -26,7 +26,7 @@ import math
 import sys
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -55,8 +55,12 @@ from tacit_worlds.maze_evaluation import evaluate
 NAME, SEEDS, EPSILONS = "synthesis_grand", (21, 22, 23, 24, 25), (10.0, 1.0)
 DOMAINS = {name: Pooled(name) for name in ("large", "medium", "umaze")}
 WAYS = ("real", "structured", "raked", "aim_3", "privsyn", "mst", "noise_only")
-AGAIN = tuple(itertools.product(("large", "medium"), (("real", 0.0), ("aim_3", 10.0), ("privsyn", 10.0))))
-"""Six tables of the first seed, for the spread."""
+AGAIN = tuple(
+    Cell(domain, "grand", way, epsilon, seed, 1)
+    for domain, seed in (("large", SEEDS[0]), ("medium", SEEDS[-1]))
+    for way, epsilon in (("real", 0.0), ("aim_3", 10.0), ("privsyn", 10.0))
+)
+"""Second groups of six tables, for the spread: of the first seed, and of the last one."""
 NOISELESS = tuple(
     Cell(domain, "grand", "structured", math.inf, seed) for seed in SEEDS[:2] for domain in ("large", "medium")
 )
@@ -98,8 +102,7 @@ def cells() -> list[Cell]:
             if cell.epsilon or epsilon == EPSILONS[0]
         ]
 
-    second = [Cell(domain, "grand", way, epsilon, SEEDS[0], 1) for domain, (way, epsilon) in AGAIN]
-    return [*of("grand", most), *second, *of("iql_long", most), *of("grand", last), *NOISELESS]
+    return [*of("grand", most), *AGAIN, *of("iql_long", most), *of("grand", last), *NOISELESS]
 
 
 def rows() -> list[str]:
@@ -196,10 +199,10 @@ def spreads(results: Store) -> np.ndarray:
         LookupError: a row is missing, or two rows are not of one table.
     """
     pairs = []
-    for domain, (way, epsilon) in AGAIN:
-        first, again = (results.values(Cell(domain, "grand", way, epsilon, SEEDS[0], one).key) for one in (0, 1))
+    for cell in AGAIN:
+        first, again = (results.values(replace(cell, again=one).key) for one in (0, 1))
         if first["rows"] != again["rows"]:
-            raise LookupError(f"{NAME}: the two groups of {domain}/{way} learned from different tables")
+            raise LookupError(f"{NAME}: the two groups of {cell.domain}/{cell.way} learned from different tables")
         pairs.append((first["grand"], again["grand"]))
     return np.array(pairs)
 

@@ -108,7 +108,7 @@ def test_a_row_holds_returns_closeness_and_costs_and_its_second_group_needs_the_
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(synthesis_grand, "DOMAINS", {"umaze": Pooled("umaze", population=3_000)})
-    monkeypatch.setattr(synthesis_grand, "AGAIN", (("umaze", ("real", 0.0)),))
+    monkeypatch.setattr(synthesis_grand, "AGAIN", (synthesis_grand.Cell("umaze", "grand", "real", 0.0, 21, 1),))
     results = synthesis_grand.store(tmp_path / "rows.json", quick=True)
     keys = ["umaze/grand/real/0/21", "umaze/grand/real/0/21/1"]
     for key in keys:
