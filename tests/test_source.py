@@ -220,9 +220,9 @@ def test_the_whole_source_was_read() -> None:
 
 
 MOST = {
-    "files": 398,
-    "lines": 86_400,
-    "functions": 5_009,
+    "files": 400,
+    "lines": 86_922,
+    "functions": 5_032,
     "private functions of at most three lines used once": 17,
     "class names defined more than once": 1,
     "docstring lines on names that are not public": 666,
