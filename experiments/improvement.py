@@ -61,7 +61,9 @@ from tacit.units import Unit
 NAME = "improvement"
 SEEDS = tuple(range(500, 510))
 MANY = tuple(range(500, 520))
-"""Of the clinic with 10,000 patients and of clicks at epsilon 1."""
+"""Of clicks at epsilon 1."""
+PLANNED, LATER = ("clinic", "other-", "stock", "coverage"), 100
+"""Worlds with a model of values, whose seeds begin later; the clinic with 10,000 patients has 20, too."""
 PEOPLE = (2_000, 10_000)
 EPSILONS = (0.5, 1.0, 4.0, math.inf)
 LEAST = {
@@ -81,6 +83,8 @@ RATE, HARM = 0.095, 0.02
 """What the mean click rate has to be, and the most that a run may lose of the best gain that there is."""
 POOL, SETS, COVERED = 50_000, 2_000, 10_000
 """Patients whose scores are made once, data sets drawn from them, and patients of each."""
+COVERED_SEED = SEEDS[0] + LATER
+"""Of a row of coverage."""
 OTHERS = ("other-5", "other-6", "clinic-untuned")
 """Clinics beside the clinic, and the clinic without settings."""
 COVERAGE = {"clinic": 0.05, "clinic-narrow": 0.1, "other-5": 0.05}
@@ -99,23 +103,22 @@ NOISELESS = ("cart_pole/4000", "hiv/2000", f"clicks/{CLICKS}", f"purchases/{CLIC
 
 def rows() -> list[str]:
     """All keys, the promised ones first."""
-    keys = [f"{name}/{CLICKS}/1/{seed}" for seed in MANY for name in SCALES]
-    keys += [f"clinic/10000/{epsilon:g}/{seed}" for seed in MANY for epsilon in EPSILONS[:3]]
-    others = [("stock", SHOPS, epsilon) for epsilon in EPSILONS[:3]] + [("clicks", CLICKS, e) for e in (0.5, 4.0)]
-    others += [("purchases", CLICKS, epsilon) for epsilon in EPSILONS[:3]]
-    others += [("clinic", people, epsilon) for people in PEOPLE for epsilon in EPSILONS]
-    others += [(name, 10_000, epsilon) for name in OTHERS for epsilon in EPSILONS[:3]]
-    keys += [f"{name}/{people}/{epsilon:g}/{seed}" for name, people, epsilon in others for seed in SEEDS]
-    keys += [f"coverage/{name}/{epsilon:g}/{SEEDS[0]}" for name in COVERAGE for epsilon in EPSILONS[:3]]
-    keys = [f"{start}/{seed}" for start in PHYSICAL for seed in SEEDS] + keys
-    keys += [f"{start}/inf/{seed}" for start in NOISELESS for seed in SEEDS]
-    return list(dict.fromkeys(keys))
+    settings = [("stock", SHOPS, epsilon) for epsilon in EPSILONS[:3]] + [("clicks", CLICKS, e) for e in (0.5, 4.0)]
+    settings += [("purchases", CLICKS, epsilon) for epsilon in EPSILONS[:3]]
+    settings += [("clinic", people, epsilon) for people in reversed(PEOPLE) for epsilon in EPSILONS]
+    settings += [(name, 10_000, epsilon) for name in OTHERS for epsilon in EPSILONS[:3]]
+    starts = [*PHYSICAL, *(f"{name}/{CLICKS}/1" for name in SCALES)]
+    starts += [f"{name}/{people}/{epsilon:g}" for name, people, epsilon in settings]
+    starts += [f"{start}/inf" for start in NOISELESS]
+    keys = [f"{start}/{seed}" for start in starts for seed in seeds(start)]
+    return keys + [f"coverage/{name}/{epsilon:g}/{COVERED_SEED}" for name in COVERAGE for epsilon in EPSILONS[:3]]
 
 
 def seeds(start: str) -> tuple[int, ...]:
     """Of a setting WORLD/PEOPLE/EPSILON."""
     many = start.startswith("clinic/10000/") and not start.endswith("inf")
-    return MANY if many or start in {f"{name}/{CLICKS}/1" for name in SCALES} else SEEDS
+    chosen = MANY if many or start in {f"{name}/{CLICKS}/1" for name in SCALES} else SEEDS
+    return tuple(seed + LATER for seed in chosen) if start.startswith(PLANNED) else chosen
 
 
 def planned(here: World, **settings: Any) -> ImprovementPlan:
@@ -290,7 +293,7 @@ def figures() -> list[Figure]:
     found += _of_clicks(results)
     for name in COVERAGE:
         for epsilon in EPSILONS[:3]:
-            row = results.values(f"coverage/{name}/{epsilon:g}/{SEEDS[0]}")
+            row = results.values(f"coverage/{name}/{epsilon:g}/{COVERED_SEED}")
             found.append(Figure(f"{name}, epsilon {epsilon:g}: coverage, lower 99 % limit", row["least"], 0.935))
     for start, (bound, seconds) in PHYSICAL.items():
         found.append(Figure(f"{start}: mean return", float(np.mean(of_runs(results, start, "score"))), bound))
@@ -404,7 +407,7 @@ def covered(results: Store) -> str:
     lines = []
     for name, advice in COVERAGE.items():
         for epsilon in EPSILONS[:3]:
-            key = f"coverage/{name}/{epsilon:g}/{SEEDS[0]}"
+            key = f"coverage/{name}/{epsilon:g}/{COVERED_SEED}"
             if not results.has(key):
                 continue
             row = results.values(key)

@@ -171,8 +171,17 @@ def test_a_gain_has_the_mean_and_the_spread_of_the_posterior():
     assert found == pytest.approx(expected)
 
 
-@pytest.mark.parametrize(("teachers", "noise", "kept"), [("all", 1.0, True), ("all", 1e4, False), ("best", 1e4, True)])
-def test_advice_beside_a_clone_of_all_has_to_be_above_its_own_noise(teachers, noise, kept):
+@pytest.mark.parametrize(
+    ("teachers", "noise", "kept"),
+    [
+        ("all", 1.0, True),
+        ("all", 2e3, True),
+        ("all", 1e4, False),
+        ("best", 1.0, True),
+        ("best", 2e3, False),
+    ],
+)
+def test_advice_has_to_be_above_its_own_noise_and_more_so_beside_the_best(teachers, noise, kept):
     y, actions = drawn()
     found = moments(y, actions, y[:, 0] * np.where(actions == 1, 1.0, -1.0))
     found = Moments(found.products, found.changes, found.rewards, (noise,) * 3, found.units)

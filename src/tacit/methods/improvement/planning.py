@@ -9,9 +9,10 @@ The clone of `cloning` gives log p(a|s), linear in phi. A plan that does not adv
 3. Values. v <- the least-squares fit of max_a (Q - pessimism sd) over the points, again and again.
 4. Advice. The best of log p(a|s) + kappa (Q - sd), Q - sd as the weighted points' linear function of phi.
 5. Judgement. The model's own estimate of what the advice adds at a visit, the mean over the points of
-   Q(s, advice) - sum_a p(a|s) Q(s, a). Where that is not above 0, nothing says that the advice is better than the
-   clone's decisions: it is dropped, and the clone is the policy. A clone of all units draws its actions as the records
-   do (the most frequent action of all can be the worst one); one of the best takes the likeliest.
+   Q(s, advice) - sum_a p(a|s) Q(s, a). Where that is not above its own noise (`DOUBTS`), nothing says that the
+   advice is better than the clone's decisions: it is dropped, and the clone is the policy. A clone of all units draws
+   its actions as the records do (the most frequent action of all can be the worst one); one of the best takes the
+   likeliest.
 
 Both policies are linear in `agents.features.Quadratic` of the memories: they are played, saved, exported and evaluated
 as every other policy is.
@@ -20,6 +21,7 @@ as every other policy is.
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -32,12 +34,12 @@ from tacit.agents.policies import Policy
 from tacit.data.spec import Box, PublicSpec
 from tacit.methods.improvement.cloning import CloneGeometry
 from tacit.methods.improvement.moments import FARTHEST, Moments, Scales, find_points, phi, psi, softmax
-from tacit.methods.improvement.plan import SWEEPS, ImprovementPlan
+from tacit.methods.improvement.plan import SWEEPS, ImprovementPlan, Teachers
 from tacit.methods.off_policy_evaluation.scores import limits
 
 Float64 = NDArray[np.float64]
-DOUBT = 1.0
-"""Standard deviations by which the advice has to be above decisions that nobody chose for their returns."""
+DOUBTS: Mapping[Teachers, float] = {"best": 3.0, "all": 1.0}
+"""Standard deviations of the posterior by which the advice has to be above the clone's decisions, by who teaches."""
 CONSTANT, SLOPE = 4.0, 1.0
 """Prior variance of the constant of theta_a, and of its other entries, in variances of a reward."""
 
@@ -84,9 +86,9 @@ def advise(
         model = ValueModel.of(moments, y, weight, StandardProblem.of(scales, plan, spec), plan)
         candidate = clone + plan.kappa * model.advantages(y, weight)
         gain, spread = model.gain(y, weight, phi(y) @ candidate, softmax(phi(y) @ clone))
-        # A clone of the best is safe to depart from. One of all draws its actions, and the advice takes one of them
-        # always: where noise decides, that is the most frequent one, which can be the worst.
-        dropped = gain <= (DOUBT * spread if plan.teachers == "all" else 0.0)
+        # A clone of the best gains by itself, and what a quadratic model gets wrong is in no posterior. One of all draws
+        # its actions, and advice takes one always: where noise decides, the most frequent one, which can be the worst.
+        dropped = gain <= DOUBTS[plan.teachers] * spread
         scores, sampled = clone if dropped else candidate, dropped and plan.teachers == "all"
     actions = clone.shape[1]
     changes = np.zeros((actions, actions))
