@@ -103,7 +103,8 @@ CHANGED_AFTER_EVALUATION: Mapping[str, tuple[str, ...]] = {
     "improvement_null": (
         "The clone that advice departs from and the statement's shares were changed on 29 November 2026, when 50 rows "
         "had been seen. All rows were made again with the same seeds; data sets were cut from 1,000 to 200 a setting "
-        "for hours.",
+        "for hours. Three blocks were made before advice had to be above three standard deviations of the model's own "
+        "estimate, and again afterwards, with the same seeds.",
     ),
     "dppg_audit": (
         "The bound of the figures on the power of the audit was lowered once, from 0.8 to 0.6, on 20 November 2026, "
