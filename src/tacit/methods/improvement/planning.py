@@ -86,8 +86,8 @@ def advise(
         model = ValueModel.of(moments, y, weight, StandardProblem.of(scales, plan, spec), plan)
         candidate = clone + plan.kappa * model.advantages(y, weight)
         gain, spread = model.gain(y, weight, phi(y) @ candidate, softmax(phi(y) @ clone))
-        # A clone of the best gains by itself, and what a quadratic model gets wrong is in no posterior. One of all draws
-        # its actions, and advice takes one always: where noise decides, the commonest one, which can be the worst.
+        # A clone of the best gains by itself, and what a quadratic model gets wrong is in no posterior. One of all
+        # draws its actions, and advice takes one always: where noise decides, the commonest, which can be the worst.
         dropped = gain <= DOUBTS[plan.teachers] * spread
         scores, sampled = clone if dropped else candidate, dropped and plan.teachers == "all"
     actions = clone.shape[1]
