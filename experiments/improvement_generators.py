@@ -10,6 +10,7 @@ episodes where the real ones begin; ours begin in uniform public states, for not
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -165,7 +166,11 @@ def matching_plan(
     bins: int = 16, coarse: int = 6, spec: PublicSpec | None = None, rows: int = 32
 ) -> matching_alone.MatchingPlan:
     """Every column and pairs that matter, cut by the public bounds, over all rows that a unit may have."""
-    matching = TableMatching.of(spec or clinic.spec(), bins=bins, coarse=coarse, rows_per_unit=rows, pool=120_000)
+    named = spec or clinic.spec()
+    # Of columns without names, as the stored rows have them: what a column is called changes no table.
+    nameless = {part: dataclasses.replace(getattr(named, part), columns=None) for part in ("observation", "action")}
+    spec = dataclasses.replace(named, **nameless)
+    matching = TableMatching.of(spec, bins=bins, coarse=coarse, rows_per_unit=rows, pool=120_000)
     return matching_alone.MatchingPlan(matching=matching)
 
 
