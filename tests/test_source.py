@@ -221,7 +221,7 @@ def test_the_whole_source_was_read() -> None:
 
 MOST = {
     "files": 400,
-    "lines": 86_922,
+    "lines": 86_924,
     "functions": 5_032,
     "private functions of at most three lines used once": 17,
     "class names defined more than once": 1,
