@@ -99,7 +99,7 @@ class CanaryScorer:
         if isinstance(part, LaplaceSum):
             bounded = bound_numbers(part, vectors)
         else:
-            bounded = clipping.clip_rows(vectors, part.clip_norm)
+            bounded = part.clipped(vectors)
         self._observe(part, mean, bounded.reshape(replicates, units, -1))
 
     def observe_gradient(self, part: PoissonSum, models: list[nn.Module], objective: Objective, mean: Floats) -> None:
@@ -125,7 +125,7 @@ class CanaryScorer:
         vectors = np.zeros((len(mean), self.canaries, mean.shape[1]))
         if len(rows["replicate"]):
             asked = contribution_vectors(contribution, rows, state)
-            vectors = clipping.clip_rows(asked, part.clip_norm).reshape(vectors.shape)
+            vectors = part.clipped(asked).reshape(vectors.shape)
         rounds.residuals.append(mean * part.users)
         rounds.contributions.append(vectors)
 
