@@ -227,7 +227,8 @@ def _read_plain(hint: Any, origin: Any, inner: tuple[Any, ...], value: Any) -> A
 
 def _needed(hint: Any) -> set[str]:
     """The keys of a TypedDict that are not `NotRequired`, which it does not know itself of hints that are strings."""
-    return {name for name, one in get_type_hints(hint, include_extras=True).items() if get_origin(one) is not NotRequired}
+    hints = get_type_hints(hint, include_extras=True)
+    return {name for name, one in hints.items() if get_origin(one) is not NotRequired}
 
 
 def kinds_of(cls: Any) -> tuple[str, ...]:

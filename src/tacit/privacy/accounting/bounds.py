@@ -167,9 +167,8 @@ def calibrate(make_event: Callable[[float], Event], *, epsilon: float, delta: fl
         raise AccountingError(what, where="accounting.calibrate", expected=expected, remedy="choose another target")
 
     def excess(log_sigma: float, goal: float) -> float:
-        return math.log(
-            max(certified.check_epsilon(leaves_under(make_event(math.exp(log_sigma)), relation), relation, delta), 1e-9) / goal
-        )
+        leaves = leaves_under(make_event(math.exp(log_sigma)), relation)
+        return math.log(max(certified.check_epsilon(leaves, relation, delta), 1e-9) / goal)
 
     low = high = 0.0
     while excess(high, epsilon) > 0:

@@ -5,7 +5,7 @@ whatever else arrives, from a file or from a caller, is refused:
 
 | event | JSON `kind` | parameters |
 |---|---|---|
-| `GaussianEvent` | `gaussian` | `noise_multiplier`: noise standard deviation / clip of one unit's contribution; `diameter`, left out where it is 2 |
+| `GaussianEvent` | `gaussian` | `noise_multiplier`: noise standard deviation / clip; `diameter`, 2 if left out |
 | `PoissonSampledEvent` | `poisson_sampled` | `rate`, `event` |
 | `SampledWithoutReplacementEvent` | `sampled_without_replacement` | `population`, `batch`, `event` |
 | `SelfComposedEvent` | `self_composed` | `count`, `event` |

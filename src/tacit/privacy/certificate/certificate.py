@@ -243,8 +243,8 @@ class Certificate:
             ledger_head, dataset_id: of the ledger that was charged.
             simulated: whether the records were declared simulated.
             void_reason: why the ledger is void, or None.
-            releases: {plan_id, method, epsilon, delta, rdp, mu, fold, diameter} as charged, for every plan of the ledger; this
-                plan's own charge is added where it is missing.
+            releases: {plan_id, method, epsilon, delta, rdp, mu, fold, diameter} as charged, for every plan of the
+                ledger; this plan's own charge is added where it is missing.
             budget: the ledger's (epsilon, delta).
             covered, not_covered: data accesses that the promise covers, and that it does not.
             assumptions: beyond the standing ones and those of single parts, which are added.

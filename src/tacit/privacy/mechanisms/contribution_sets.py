@@ -1,4 +1,4 @@
-"""The set that a unit's contribution to a sum lies in, which the vault sees to, and how far apart two of its points are.
+"""The set in which the vault keeps what a unit adds to a sum, and how far apart two of its points are.
 
 A clip keeps every contribution in a ball, in which two of them may be two clips apart. Where more is known of what a
 unit adds, and the vault enforces it, they are closer: the *diameter* of the set is what one unit costs that replaces
@@ -10,8 +10,8 @@ squared clip, and a diameter of its own. Squares of diameters add up as the shar
 | `signed` | norm at most sqrt(w) | 4 w |
 | `positive` | numbers below 0 become 0; norm at most sqrt(w) | 2 w, w if it is one number |
 | `constant` | one number: sqrt(w) | 0 |
-| `squares` | sqrt(w) x^2 of each number sqrt(v) x of the block `of`, whose share is v | as `positive`; 0 of one signed number, if w <= 2 v |
-| `gram` | triangles of matrices that are no squares of real ones become 0; norm at most sqrt(w) | 2 w |
+| `squares` | sqrt(w) x^2 of each number sqrt(v) x of the block `of` | as `positive`; 0 of one signed number, w <= 2 v |
+| `gram` | 0 unless each triangle's matrix has no eigenvalue below 0; norm at most sqrt(w) | 2 w |
 | `votes` | see below | 2 w A / (A - 1) |
 
 Votes are vectors of A numbers of the sum 0, x = y - mean(y) with y >= 0: the vault takes y = x - min(x), cuts the norm
@@ -127,7 +127,7 @@ def move_inside(blocks: Blocks | None, vectors: npt.ArrayLike, clip: float, wher
     given = np.asarray(vectors, np.float64)
     if blocks is None or given.ndim != 2:
         return given
-    finite = np.isfinite(given).all(axis=1)
+    finite: npt.NDArray[np.bool_] = np.isfinite(given).all(axis=1)
     moved = np.where(finite[:, None], given, 0.0)
     places, fill = _places(blocks, moved.shape[1], where), (WITHIN if len(blocks) > 1 else 1 - SLACK) * clip
     for block, place in zip(blocks, places, strict=True):
@@ -187,7 +187,7 @@ def _are_grams(triangles: Float64, width: int) -> npt.NDArray[np.bool_]:
 
 def _have_roots(matrices: Float64) -> npt.NDArray[np.bool_]:
     """Whether each of some symmetric matrices has a Cholesky root; a zero matrix counts as one that has."""
-    good = ~matrices.any(axis=(1, 2))
+    good: npt.NDArray[np.bool_] = ~matrices.any(axis=(1, 2))
     left: Sequence[npt.NDArray[np.int64]] = [np.flatnonzero(~good)]
     while left:
         halves = []

@@ -248,9 +248,9 @@ class UserSum(Sum):
         return (
             f"{self.steps:,} noisy sum(s), each over all {unit.name}(s) that are met for it ({self.users:,} are "
             f"expected, however many come); one {unit.name} adds to at most {self.participations:,} of them, as a "
-            f"register of contributions keeps, a vector of norm at most {self.clip_norm:.6g}{describe_distance(self)} made from "
-            f"{describe_rows(self)} of that meeting, under {self.correlation} noise of a standard deviation of "
-            f"{sigma:.6g} times the largest norm of all it adds{matched}"
+            f"register of contributions keeps, a vector of norm at most {self.clip_norm:.6g}{describe_distance(self)} "
+            f"made from {describe_rows(self)} of that meeting, under {self.correlation} noise of a standard deviation "
+            f"of {sigma:.6g} times the largest norm of all it adds{matched}"
         )
 
 

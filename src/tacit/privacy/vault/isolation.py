@@ -14,9 +14,9 @@ import numpy as np
 from tacit.data.spec import PublicSpec
 from tacit.errors import MechanismError
 from tacit.privacy.mechanisms.base import Clone, Contribution, Objective, Public, Rows, Sum, Summary, Work
+from tacit.privacy.mechanisms.contribution_sets import POSITIVE
 from tacit.privacy.mechanisms.kinds import VisitorPart
 from tacit.privacy.mechanisms.responses import RandomizedResponses
-from tacit.privacy.mechanisms.contribution_sets import POSITIVE
 from tacit.privacy.mechanisms.tallies import Tally, contribution_vectors
 from tacit.privacy.vault import removal
 from tacit.privacy.vault.invented import invented_crowd

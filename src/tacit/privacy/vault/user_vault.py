@@ -28,10 +28,10 @@ from tacit.privacy.ledger.ledger import Ledger
 from tacit.privacy.ledger.register import Register
 from tacit.privacy.ledger.store import MUTEX
 from tacit.privacy.mechanisms.base import Contribution, Part, Plan, Sum
+from tacit.privacy.mechanisms.contribution_sets import move_inside
 from tacit.privacy.mechanisms.kinds import VisitorPart
 from tacit.privacy.mechanisms.responses import RandomizedResponses
 from tacit.privacy.mechanisms.sums import PoissonSum, UserSum
-from tacit.privacy.mechanisms.contribution_sets import move_inside
 from tacit.privacy.mechanisms.tallies import Tally, contribution_vectors
 from tacit.privacy.noise.correlated import CorrelatedNoise, sensitivity
 from tacit.privacy.noise.lattice import round_to_lattice
