@@ -211,6 +211,11 @@ def leaves_under(event: Event, relation: Relation) -> Leaves:
     return _with_gaussians(flatten(event), lambda leaf: GaussianEvent(leaf.noise_multiplier * factor(leaf)))
 
 
+def in_balls(leaves: Leaves) -> Leaves:
+    """The list as of contributions of which the clip alone is known: what older certificates state, and dearer."""
+    return _with_gaussians(leaves, lambda leaf: GaussianEvent(leaf.noise_multiplier))
+
+
 def _with_gaussians(leaves: Leaves, change: Callable[[GaussianEvent], GaussianEvent]) -> Leaves:
     """The list with its plain Gaussians changed."""
     changed = [(change(leaf) if isinstance(leaf, GaussianEvent) else leaf, count) for leaf, count in leaves]
@@ -343,7 +348,7 @@ def _selection(event: SelectionEvent) -> Leaf:
         if any(isinstance(leaf, NonPrivateEvent) for leaf, _ in leaves):
             return NonPrivateEvent()
         # the curves of a run are proved for the clip alone
-        candidates.add(_with_gaussians(leaves, lambda leaf: GaussianEvent(leaf.noise_multiplier)))
+        candidates.add(in_balls(leaves))
     return SelectionEvent(tuple(sorted(candidates, key=_list_key)), stop, event.law)
 
 

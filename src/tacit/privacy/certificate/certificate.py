@@ -365,7 +365,7 @@ class Certificate:
         Raises:
             CertificateError: something does not hold; the message names the field.
         """
-        from tacit.privacy.accounting.events import event_from_json, flatten
+        from tacit.privacy.accounting.events import event_from_json, flatten, in_balls
         from tacit.privacy.certificate import fields as derive
         from tacit.privacy.certificate import plan as planned
 
@@ -379,8 +379,8 @@ class Certificate:
             event = event_from_json(record["event"])
             leaves = flatten(event)
             derive.require_few_kinds(leaves)
-            composes = leaves == flatten(derive.parts_event(record["parts"]))
-            _require(composes, "parts", "do not compose to the event")
+            of_parts = flatten(derive.parts_event(record["parts"]))
+            _require(leaves in (of_parts, in_balls(of_parts)), "parts", "do not compose to the event")
         except (AccountingError, PlanError) as error:
             raise _edit_error("event", f"cannot be accounted for ({error.what})") from error
         try:

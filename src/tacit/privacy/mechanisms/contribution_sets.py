@@ -127,7 +127,7 @@ def move_inside(blocks: Blocks | None, vectors: npt.ArrayLike, clip: float, wher
     given = np.asarray(vectors, np.float64)
     if blocks is None or given.ndim != 2:
         return given
-    finite: npt.NDArray[np.bool_] = np.isfinite(given).all(axis=1)
+    finite = np.asarray(np.isfinite(given).all(axis=1))
     moved = np.where(finite[:, None], given, 0.0)
     places, fill = _places(blocks, moved.shape[1], where), (WITHIN if len(blocks) > 1 else 1 - SLACK) * clip
     for block, place in zip(blocks, places, strict=True):
@@ -187,7 +187,7 @@ def _are_grams(triangles: Float64, width: int) -> npt.NDArray[np.bool_]:
 
 def _have_roots(matrices: Float64) -> npt.NDArray[np.bool_]:
     """Whether each of some symmetric matrices has a Cholesky root; a zero matrix counts as one that has."""
-    good: npt.NDArray[np.bool_] = ~matrices.any(axis=(1, 2))
+    good = np.asarray(~matrices.any(axis=(1, 2)))
     left: Sequence[npt.NDArray[np.int64]] = [np.flatnonzero(~good)]
     while left:
         halves = []
