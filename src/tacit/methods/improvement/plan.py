@@ -27,6 +27,7 @@ from tacit.data.spec import Box, Discrete, PublicSpec
 from tacit.errors import PlanError
 from tacit.methods.off_policy_evaluation.problem import Problem
 from tacit.parameters import Option
+from tacit.privacy.mechanisms.contribution_sets import POSITIVE, Block, Blocks, grams
 from tacit.privacy.mechanisms.sums import PoissonSum
 from tacit.privacy.sentences import Clause, Label, clause
 from tacit.privacy.vault import plan as plans
@@ -53,6 +54,12 @@ LEAST_RATIO = 2.0
 """Signal-to-noise ratio for each feature, in multiples of its scale, from which a model is trusted."""
 SCORES = (0.8, 0.06, 0.05, 0.06, 0.03)
 """Of the squared norm of a unit's statement vector: gain, return, presence, squared gain, squared return."""
+SCORED: Blocks = (
+    *(Block(kind="signed", share=share, size=1) for share in SCORES[:2]),
+    Block(kind="constant", share=SCORES[2], size=1),
+    *(Block(kind="squares", share=share, size=1, of=i) for i, share in enumerate(SCORES[3:])),
+)
+"""Of what that vector consists."""
 FIT = 1 - 2e-4
 """Vectors are made this much shorter than the clip, so that it never touches them."""
 DROPPED = "Where the learning half does not say that the advice gains, the clone is released.\n"
@@ -136,14 +143,26 @@ class ImprovementPlan(PrivatePlan):
             STEP: clone * (1 - tallied - MULTIPLIED) / STEPS,
             MOMENTS: self.moments_share,
         }
-        learning = (
+        known: dict[str, Blocks] = {TALLY: POSITIVE, PRODUCTS: grams(self.features)}
+        learning = [
             self.problem.part(
-                name, sigma and sigma / math.sqrt(share), fold=LEARNING, steps=STEPS if name == STEP else 1
+                name,
+                sigma and sigma / math.sqrt(share),
+                fold=LEARNING,
+                steps=STEPS if name == STEP else 1,
+                blocks=known.get(name),
             )
             for name, share in shares.items()
             if share
-        )
-        return (*learning, self.problem.part(STATEMENT, sigma, fold=JUDGING))
+        ]
+        judging = self.problem.part(STATEMENT, sigma, fold=JUDGING, blocks=SCORED)
+        if sigma and self.promise is not None and self.unit.relation == "replace_one":
+            # Who is replaced by somebody of the same half may cost each half the same, who changes it no more.
+            apart = math.fsum(
+                part.steps * (sigma * part.diameter / float(part.noise_multiplier or 0)) ** 2 for part in learning
+            )
+            judging = dataclasses.replace(judging, noise_multiplier=sigma * judging.diameter / math.sqrt(apart))
+        return (*learning, judging)
 
     def calibrate(self, *, unit: Unit, epsilon: float, delta: float) -> ImprovementPlan:
         """The plan with the least noise that keeps (epsilon, delta) for this unit (`privacy.vault.plan.calibrate`)."""
@@ -222,7 +241,9 @@ class ImprovementPlan(PrivatePlan):
         Raises:
             PlanError: the plan is not calibrated.
         """
-        sigma = self.noise_std(STATEMENT) / math.sqrt(self.moments_share or 1 - self.look_share)
+        if self.noise_multiplier is None:
+            raise self._calibration_error()
+        sigma = self.noise_multiplier / math.sqrt(self.moments_share or 1 - self.look_share)
         return self.expected_units / sigma if sigma else math.inf
 
     @property

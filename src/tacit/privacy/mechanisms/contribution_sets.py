@@ -74,6 +74,16 @@ POSITIVE: Blocks = (Block(kind="positive"),)
 """Numbers that are not negative: counts, shares, tallies. Two of them are sqrt 2 clips apart at most."""
 
 
+def grams(order: int) -> Blocks:
+    """Upper triangles of matrices of so many rows, all of one unit's under one clip."""
+    return (Block(kind="gram", width=order * (order + 1) // 2),)
+
+
+def with_length(share: float) -> Blocks:
+    """Any vector, and behind it a number of this share that is not negative, such as its length."""
+    return Block(kind="signed", share=1 - share), Block(kind="positive", share=share, size=1)
+
+
 def require_blocks(blocks: Blocks, name: str) -> None:
     """Raise a PlanError unless the blocks are ones that the vault can keep, and the table has their diameter."""
     where, shares = f"{name}.blocks", math.fsum(block.share for block in blocks)
