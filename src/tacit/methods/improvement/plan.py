@@ -27,6 +27,7 @@ from tacit.data.spec import Box, Discrete, PublicSpec
 from tacit.errors import PlanError
 from tacit.methods.off_policy_evaluation.problem import Problem
 from tacit.parameters import Option
+from tacit.privacy.accounting.events import ComposedEvent, flatten, replaced_precision
 from tacit.privacy.mechanisms.contribution_sets import POSITIVE, Block, Blocks, grams
 from tacit.privacy.mechanisms.sums import PoissonSum
 from tacit.privacy.sentences import Clause, Label, clause
@@ -157,11 +158,9 @@ class ImprovementPlan(PrivatePlan):
         ]
         judging = self.problem.part(STATEMENT, sigma, fold=JUDGING, blocks=SCORED)
         if sigma and self.promise is not None and self.unit.relation == "replace_one":
-            # Who is replaced by somebody of the same half may cost each half the same, who changes it no more.
-            apart = math.fsum(
-                part.steps * (sigma * part.diameter / float(part.noise_multiplier or 0)) ** 2 for part in learning
-            )
-            judging = dataclasses.replace(judging, noise_multiplier=sigma * judging.diameter / math.sqrt(apart))
+            # Whoever is replaced within a half may cost either half the same; who changes the half, less.
+            apart = replaced_precision(flatten(ComposedEvent([part.event for part in learning])))
+            judging = dataclasses.replace(judging, noise_multiplier=judging.diameter / math.sqrt(apart))
         return (*learning, judging)
 
     def calibrate(self, *, unit: Unit, epsilon: float, delta: float) -> ImprovementPlan:

@@ -107,14 +107,19 @@ class Regression:
     ) -> tuple[PoissonSum, ...]:
         """The three parts; together they cost one Gaussian with this noise multiplier."""
         steps = {name: self.rounds if name == "residuals" else 1 for name in SHARES}
-        sigmas = {
-            name: noise_multiplier and noise_multiplier * math.sqrt(steps[name] / SHARES[name]) for name in SHARES
-        }
+        factors = {name: math.sqrt(steps[name] / share) for name, share in SHARES.items()}
         kinds: tuple[BlockKind, ...] = ("signed", "constant", "positive")
         centre = [Block(kind=kind, share=share, size=1) for kind, share in zip(kinds, CENTRE_SHARES, strict=True)]
         blocks = {"centre": tuple(centre), "gram": gram_blocks(features), "residuals": with_length(LENGTH_SHARE)}
         return tuple(
-            problem.part(name, sigmas[name], steps=steps[name], fold=fold, blocks=blocks[name]) for name in SHARES
+            problem.part(
+                name,
+                noise_multiplier and noise_multiplier * factors[name],
+                steps=steps[name],
+                fold=fold,
+                blocks=blocks[name],
+            )
+            for name in SHARES
         )
 
     def fit(self, vault: Vault, run: Run, problem: Problem, features: Features, policy: DiscretePolicy) -> QFunction:
