@@ -194,7 +194,7 @@ def width_of(blocks):
         require(block.get("of", -1) < i, "squares of no block before")
         share, size, root = block["share"], block.get("size"), blocks[block["of"]] if "of" in block else block
         if root is not block:
-            light = (root["kind"], size) == ("signed", 1) and share <= 2 * root["share"]
+            light = (root["kind"], size) == ("signed", 1) and share <= root["share"]
             require(root.get("size") == size and (light or root["kind"] == "positive"), "squares of other numbers")
         flat = block["kind"] == "constant" or (root is not block and root["kind"] == "signed")
         votes = 2 * block["width"] / (block["width"] - 1) if block["kind"] == "votes" else 2

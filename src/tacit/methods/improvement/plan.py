@@ -34,6 +34,7 @@ from tacit.privacy.sentences import Clause, Label, clause
 from tacit.privacy.vault import plan as plans
 from tacit.privacy.vault.origins import MOST_LEVEL
 from tacit.privacy.vault.plan import PrivatePlan
+from tacit.serialization import OPTIONAL
 from tacit.units import Unit
 from tacit.validation import require_positive, require_valid
 
@@ -108,6 +109,8 @@ class ImprovementPlan(PrivatePlan):
     """signal-to-noise ratio of the moments, a feature, that counts as one in kappa; 3.3 where all teach alike."""
     noise_multiplier: float | None = None
     """of the whole plan, seen as one Gaussian; None until calibrated."""
+    judging: float | None = dataclasses.field(default=None, metadata=OPTIONAL)
+    """of the statement's noise multiplier, in multiples of that; None is 1. Calibrating sets it."""
 
     def __post_init__(self) -> None:
         for name in ("columns", "value_columns"):
@@ -131,6 +134,8 @@ class ImprovementPlan(PrivatePlan):
         require_valid("teachers", self.teachers, self.teachers in get_args(Teachers), "best or all")
         copies = self.advises is not False or self.teachers == "best"
         require_valid("teachers", self.teachers, copies, "best: a clone of everybody gains nothing by itself")
+        valid = self.judging is None or 0 < self.judging <= 2
+        require_valid("judging", self.judging, valid, "None, or a number above 0")
         require_valid("pessimism", self.pessimism, 0 <= self.pessimism < math.inf, "a finite number >= 0")
 
     def parts(self) -> tuple[PoissonSum, ...]:
@@ -156,26 +161,28 @@ class ImprovementPlan(PrivatePlan):
             for name, share in shares.items()
             if share
         ]
-        judging = self.problem.part(STATEMENT, sigma, fold=JUDGING, blocks=SCORED)
-        if sigma and self.promise is not None and self.unit.relation == "replace_one":
-            # Whoever is replaced within a half may cost either half the same; who changes the half, less.
-            apart = replaced_precision(flatten(ComposedEvent([part.event for part in learning])))
-            judging = dataclasses.replace(judging, noise_multiplier=judging.diameter / math.sqrt(apart))
+        judging = self.problem.part(STATEMENT, sigma and sigma * (self.judging or 1.0), fold=JUDGING, blocks=SCORED)
         return (*learning, judging)
 
     def calibrate(self, *, unit: Unit, epsilon: float, delta: float) -> ImprovementPlan:
         """The plan with the least noise that keeps (epsilon, delta) for this unit (`privacy.vault.plan.calibrate`)."""
-        plan = plans.calibrate(self, unit=unit, epsilon=epsilon, delta=delta)
-        return (
-            plan
-            if plan.advises is not None
-            else plans.calibrate(plan._decided(), unit=unit, epsilon=epsilon, delta=delta)
-        )
+        plan = plans.calibrate(self._balanced(unit), unit=unit, epsilon=epsilon, delta=delta)
+        if plan.advises is not None:
+            return plan
+        return plans.calibrate(plan._decided()._balanced(unit), unit=unit, epsilon=epsilon, delta=delta)
 
     def account(self, *, unit: Unit, delta: float) -> ImprovementPlan:
         """The plan at the noise multiplier it has, with the epsilon that this honestly costs (infinite without)."""
         plan = plans.account(self, unit=unit, delta=delta)
         return plan if plan.advises is not None else plans.account(plan._decided(), unit=unit, delta=delta)
+
+    def _balanced(self, unit: Unit) -> ImprovementPlan:
+        """With as much noise in the judging half as makes both halves cost the same where one unit replaces another."""
+        if unit.relation != "replace_one":
+            return dataclasses.replace(self, judging=None)
+        *learning, judging = dataclasses.replace(self, noise_multiplier=1.0).parts()
+        apart = replaced_precision(flatten(ComposedEvent([part.event for part in learning])))
+        return dataclasses.replace(self, judging=judging.diameter / math.sqrt(apart))
 
     def _decided(self) -> ImprovementPlan:
         planned = self.kappa > 0 and self.problem.discounted_length <= SWEEPS

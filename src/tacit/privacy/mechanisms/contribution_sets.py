@@ -10,7 +10,7 @@ squared clip, and a diameter of its own. Squares of diameters add up as the shar
 | `signed` | norm at most sqrt(w) | 4 w |
 | `positive` | numbers below 0 become 0; norm at most sqrt(w) | 2 w, w if it is one number |
 | `constant` | one number: sqrt(w) | 0 |
-| `squares` | sqrt(w) x^2 of each number sqrt(v) x of the block `of` | as `positive`; 0 of one signed number, w <= 2 v |
+| `squares` | sqrt(w) x^2 of each number sqrt(v) x of the block `of` | as `positive`; 0 of one signed number, w <= v |
 | `gram` | 0 unless each triangle's matrix has no eigenvalue below 0; norm at most sqrt(w) | 2 w |
 | `votes` | see below | 2 w A / (A - 1) |
 
@@ -44,7 +44,7 @@ from tacit.validation import require_valid
 Float64 = npt.NDArray[np.float64]
 BlockKind = Literal["signed", "positive", "constant", "squares", "gram", "votes"]
 WITHIN = 1 - 2 * SLACK
-"""Of the clip, what the blocks of a contribution fill, so that the clip never touches one of several."""
+"""Where a constant is, of its share of the clip; other blocks may be as long as the clip leaves vectors."""
 TOLERANCE = SLACK / 2
 """How far an eigenvalue of a Gram matrix of n rows may be below 0, in n-ths of its trace: what float32 leaves."""
 
@@ -102,7 +102,7 @@ def require_blocks(blocks: Blocks, name: str) -> None:
         if valid and block.kind == "squares":
             valid = type(block.of) is int and 0 <= block.of < i and block.size is not None
             base = blocks[block.of or 0]
-            small = base.kind == "signed" and base.size == 1 and block.share <= 2 * base.share
+            small = base.kind == "signed" and base.size == 1 and block.share <= base.share
             valid = valid and block.size == base.size and (small or base.kind == "positive")
         require_valid(where, block, valid, "a block as the table of kinds has it")
 
@@ -139,14 +139,16 @@ def move_inside(blocks: Blocks | None, vectors: npt.ArrayLike, clip: float, wher
         return given
     finite = np.asarray(np.isfinite(given).all(axis=1))
     moved = np.where(finite[:, None], given, 0.0)
-    places, fill = _places(blocks, moved.shape[1], where), (WITHIN if len(blocks) > 1 else 1 - SLACK) * clip
+    places, fill = _places(blocks, moved.shape[1], where), WITHIN * clip
     for block, place in zip(blocks, places, strict=True):
-        part, longest = moved[:, place], fill * math.sqrt(block.share)
+        part, longest = moved[:, place], (1 - SLACK) * clip * math.sqrt(block.share)
         if block.kind == "constant":
-            part[:] = longest
+            part[:] = fill * math.sqrt(block.share)
         elif block.kind == "squares":
             base = blocks[block.of or 0]
-            part[:] = (moved[:, places[block.of or 0]] / (fill * math.sqrt(base.share))) ** 2 * longest
+            root = moved[:, places[block.of or 0]] / (fill * math.sqrt(base.share))
+            part[:] = fill * math.sqrt(block.share) * root**2
+            _shorten(part, longest)
         elif block.kind == "votes":
             votes = part.reshape(len(part), -1, block.width or 1)
             votes -= votes.min(axis=2, keepdims=True)
