@@ -26,6 +26,7 @@ from tacit.evaluation.audits.cases import Case, Columns, Floats, Present, device
 from tacit.evaluation.audits.mechanisms import Mechanisms, resize_part, with_noise
 from tacit.privacy.certificate.certificate import Certificate
 from tacit.privacy.mechanisms.base import Sum
+from tacit.privacy.mechanisms.contribution_sets import least_width
 from tacit.privacy.mechanisms.kinds import part_from_json
 from tacit.privacy.mechanisms.sums import PoissonSum
 from tacit.units import Unit
@@ -40,16 +41,22 @@ NAMES = PublicSpec(observation=Discrete(CROWD + 1), action=Discrete(2), reward=B
 
 @dataclass(frozen=True)
 class CanaryContribution:
-    """What a unit adds: far more than the clip, at the coordinate of its name (in all of them, of Laplace sums)."""
+    """What a unit adds: far more than the clip, at the coordinate of its name (in all of them, of Laplace sums).
+
+    Where the part has blocks, in which -1 may be no number, who has the sign -1 adds it at the next coordinate.
+    """
 
     size: int
     clip_norm: float
     everywhere: bool = False
+    blocks: bool = False
 
     def __call__(self, rows: Mapping[str, NDArray[Any]], state: Any) -> Floats:
         """[U, size]."""
         units = len(rows["mask"])
         name, sign = (rows[column][:, 0] for column in ("observations", "rewards"))
+        if self.blocks:
+            name, sign = name + (sign < 0), np.abs(sign)
         where = np.ones((units, self.size)) if self.everywhere else np.eye(self.size)[name % self.size]
         return np.asarray(1e3 * self.clip_norm * sign.astype(np.float64)[:, None] * where)
 
@@ -126,7 +133,8 @@ def case(sums: Sequence[Sum], unit: Unit, *, words: str) -> Case:
 
 
 def _canary_contribution(part: Sum, canaries: int) -> CanaryContribution:
-    return CanaryContribution(getattr(part, "size", max(2, canaries)), part.clip_norm, part.laplace)
+    size = getattr(part, "size", least_width(part.blocks, max(2, canaries)))
+    return CanaryContribution(size, part.clip_norm, part.laplace, part.blocks is not None)
 
 
 def _run_sums(plan: Mechanisms, vault: Any) -> Floats:

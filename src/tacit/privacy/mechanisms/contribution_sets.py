@@ -126,6 +126,15 @@ def diameter(blocks: Blocks | None) -> float:
     return min(BALL, max(1.0, math.sqrt(square)))
 
 
+def least_width(blocks: Blocks | None, least: int) -> int:
+    """The fewest numbers that a contribution in these blocks can have, of so many or more where that is open."""
+    if blocks is None:
+        return least
+    known = sum(block.size or 0 for block in blocks)
+    free = next((block.width or 1 for block in blocks if block.size is None), 0)
+    return known + free * max(1, -(-(least - known) // free)) if free else known
+
+
 def move_inside(blocks: Blocks | None, vectors: npt.ArrayLike, clip: float, where: str) -> Float64:
     """Each unit's vector [U, d] moved into the set, but for the norm of a single block, which the clip cuts.
 
