@@ -9,6 +9,7 @@ out: `audits.library` audits the methods themselves.
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import math
 from collections.abc import Mapping, Sequence
@@ -43,19 +44,19 @@ NAMES = PublicSpec(observation=Discrete(CROWD + 1), action=Discrete(2), reward=B
 class CanaryContribution:
     """What a unit adds: far more than the clip, at the coordinate of its name (in all of them, of Laplace sums).
 
-    Where the part has blocks, in which -1 may be no number, who has the sign -1 adds it at the next coordinate.
+    Where -1 is no number of the part's first block, who has the sign -1 adds 1 at the next coordinate.
     """
 
     size: int
     clip_norm: float
     everywhere: bool = False
-    blocks: bool = False
+    signed: bool = True
 
     def __call__(self, rows: Mapping[str, NDArray[Any]], state: Any) -> Floats:
         """[U, size]."""
         units = len(rows["mask"])
         name, sign = (rows[column][:, 0] for column in ("observations", "rewards"))
-        if self.blocks:
+        if not self.signed:
             name, sign = name + (sign < 0), np.abs(sign)
         where = np.ones((units, self.size)) if self.everywhere else np.eye(self.size)[name % self.size]
         return np.asarray(1e3 * self.clip_norm * sign.astype(np.float64)[:, None] * where)
@@ -78,6 +79,8 @@ def certificate_case(record: Mapping[str, Any]) -> tuple[Case, tuple[str, ...]]:
 
 def case(sums: Sequence[Sum], unit: Unit, *, words: str) -> Case:
     """Noisy sums as a case; its plan is priced at the noise that the sums have."""
+    if unit.relation == "add_or_remove":  # to which blocks mean nothing, and canaries need coordinates of their own
+        sums = [dataclasses.replace(part, blocks=None) if part.blocks else part for part in sums]  # type: ignore[type-var]
 
     def plan(epsilon: float, delta: float, canaries: int) -> Mechanisms:
         return Mechanisms(queries=tuple(sums)).account(unit=unit, delta=delta)
@@ -134,7 +137,8 @@ def case(sums: Sequence[Sum], unit: Unit, *, words: str) -> Case:
 
 def _canary_contribution(part: Sum, canaries: int) -> CanaryContribution:
     size = getattr(part, "size", least_width(part.blocks, max(2, canaries)))
-    return CanaryContribution(size, part.clip_norm, part.laplace, part.blocks is not None)
+    signed = part.blocks is None or part.blocks[0].kind == "signed"
+    return CanaryContribution(size, part.clip_norm, part.laplace, signed)
 
 
 def _run_sums(plan: Mechanisms, vault: Any) -> Floats:
