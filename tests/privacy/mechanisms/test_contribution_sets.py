@@ -1,4 +1,4 @@
-"""How far apart two units' contributions are: the stated diameter against the farthest pair, searched and integrated."""
+"""How far apart two units' contributions are: the diameter against the farthest pair, searched and integrated."""
 
 from __future__ import annotations
 
