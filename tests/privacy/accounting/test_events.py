@@ -119,8 +119,12 @@ def test_a_diameter_counts_where_a_unit_is_replaced_alone() -> None:
     assert in_balls(flatten(event)) == leaves_under(event, "add_or_remove")
     assert event_from_json(event_to_json(event)) == event
     assert "diameter" not in json.dumps(event_to_json(G(3.0)))
-    run = SelectionEvent((flatten(G(3.0, 1.5)),), 10, "geometric")
-    assert flatten(run) == flatten(SelectionEvent((flatten(G(3.0)),), 10, "geometric"))
+    run, plain, noisier = (SelectionEvent((flatten(one),), 10, "geometric") for one in (G(3.0, 1.5), G(3.0), G(4.0)))
+    assert [leaves_under(run, relation) for relation in ("add_or_remove", "replace_one")] == [
+        ((plain, 1),),
+        ((noisier, 1),),
+    ]
+    assert event_from_json(event_to_json(run)) == run
 
 
 def test_parallel_with_a_concentrated_event_is_the_largest_rho() -> None:

@@ -31,7 +31,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Any, Literal, get_args
 
 from tacit.errors import AccountingError
@@ -217,9 +217,14 @@ def in_balls(leaves: Leaves) -> Leaves:
 
 
 def _with_gaussians(leaves: Leaves, change: Callable[[GaussianEvent], GaussianEvent]) -> Leaves:
-    """The list with its plain Gaussians changed."""
-    changed = [(change(leaf) if isinstance(leaf, GaussianEvent) else leaf, count) for leaf, count in leaves]
-    return flatten(ComposedEvent([SelfComposedEvent(leaf, count) for leaf, count in changed]))
+    """The list with its plain Gaussians changed, those of a selection's candidates too."""
+
+    def changed(leaf: Leaf) -> Leaf:
+        if isinstance(leaf, SelectionEvent):
+            return replace(leaf, candidates=tuple(_with_gaussians(run, change) for run in leaf.candidates))
+        return change(leaf) if isinstance(leaf, GaussianEvent) else leaf
+
+    return flatten(_compose_leaves(tuple((changed(leaf), count) for leaf, count in leaves)))
 
 
 def replaced_precision(leaves: Leaves) -> float:
@@ -347,8 +352,7 @@ def _selection(event: SelectionEvent) -> Leaf:
             raise event_error("a selection among selections, or of nothing", "the events of single runs")
         if any(isinstance(leaf, NonPrivateEvent) for leaf, _ in leaves):
             return NonPrivateEvent()
-        # the curves of a run are proved for the clip alone
-        candidates.add(in_balls(leaves))
+        candidates.add(leaves)
     return SelectionEvent(tuple(sorted(candidates, key=_list_key)), stop, event.law)
 
 
