@@ -226,7 +226,7 @@ def _read_plain(hint: Any, origin: Any, inner: tuple[Any, ...], value: Any) -> A
 
 
 def _needed(hint: Any) -> set[str]:
-    """The keys of a TypedDict that are not `NotRequired`, which it does not know itself of hints that are strings."""
+    # of a TypedDict, which does not know itself what is `NotRequired` where its hints are strings
     hints = get_type_hints(hint, include_extras=True)
     return {name for name, one in hints.items() if get_origin(one) is not NotRequired}
 

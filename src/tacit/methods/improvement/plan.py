@@ -177,7 +177,7 @@ class ImprovementPlan(PrivatePlan):
         return plan if plan.advises is not None else plans.account(plan._decided(), unit=unit, delta=delta)
 
     def _balanced(self, unit: Unit) -> ImprovementPlan:
-        """With as much noise in the judging half as makes both halves cost the same where one unit replaces another."""
+        # with as much noise in the judging half as makes both cost the same where one unit replaces another
         if unit.relation != "replace_one":
             return dataclasses.replace(self, judging=None)
         *learning, judging = dataclasses.replace(self, noise_multiplier=1.0).parts()

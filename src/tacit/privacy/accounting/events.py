@@ -217,8 +217,6 @@ def in_balls(leaves: Leaves) -> Leaves:
 
 
 def _with_gaussians(leaves: Leaves, change: Callable[[GaussianEvent], GaussianEvent]) -> Leaves:
-    """The list with its plain Gaussians changed, those of a selection's candidates too."""
-
     def changed(leaf: Leaf) -> Leaf:
         if isinstance(leaf, SelectionEvent):
             return replace(leaf, candidates=tuple(_with_gaussians(run, change) for run in leaf.candidates))

@@ -117,7 +117,7 @@ def charge(unit: Unit, event: Event, delta: float, composition: Composition, fol
 
 
 def _fold_diameter(event: Event, relation: Relation, fold: Fold | None) -> float | None:
-    """By how much a plan on one fold is dearer for a unit that stays there than for one that comes, rounded down."""
+    # by how much a plan on one fold is dearer for a unit that stays there than for one that comes, rounded down
     leaves = flatten(event)
     if relation != "replace_one" or fold is None or not all(isinstance(leaf, GaussianEvent) for leaf, _ in leaves):
         return None

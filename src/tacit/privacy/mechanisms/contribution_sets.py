@@ -175,7 +175,6 @@ def move_inside(blocks: Blocks | None, vectors: npt.ArrayLike, clip: float, wher
 
 
 def _places(blocks: Blocks, width: int, where: str) -> list[slice]:
-    """Where each block lies in a vector."""
     free = width - sum(block.size or 0 for block in blocks)
     sizes = [free if block.size is None else block.size for block in blocks]
     whole = all(n >= 1 and n % (block.width or 1) == 0 for n, block in zip(sizes, blocks, strict=True))
@@ -191,13 +190,11 @@ def _shorten(part: Float64, longest: float) -> None:
 
 
 def _order(width: int) -> int:
-    """n of a triangle of n (n + 1) / 2 numbers; 0 of no triangle."""
     n = (math.isqrt(8 * width + 1) - 1) // 2
-    return n if n * (n + 1) // 2 == width else 0
+    return n if n * (n + 1) // 2 == width else 0  # rows of a triangle of so many numbers; of none 0
 
 
 def _are_grams(triangles: Float64, width: int) -> npt.NDArray[np.bool_]:
-    """Whether all matrices of a unit have no eigenvalue below 0, but for rounding, [U]."""
     n = _order(width)
     i, j = np.triu_indices(n)
     matrices = np.zeros((len(triangles) * (triangles.shape[1] // width), n, n))
@@ -207,7 +204,6 @@ def _are_grams(triangles: Float64, width: int) -> npt.NDArray[np.bool_]:
 
 
 def _have_roots(matrices: Float64) -> npt.NDArray[np.bool_]:
-    """Whether each of some symmetric matrices has a Cholesky root; a zero matrix counts as one that has."""
     good = np.asarray(~matrices.any(axis=(1, 2)))
     left: Sequence[npt.NDArray[np.int64]] = [np.flatnonzero(~good)]
     while left:
