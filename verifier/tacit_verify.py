@@ -81,7 +81,10 @@ Numbers = collections.namedtuple("Numbers", "least most", defaults=(0.0, 1e12)) 
 def fits(x, rule):
     """Whether a value is of a type, as a pattern or range says, one of a set, or as one of several rules says."""
     if isinstance(rule, dict):
-        return isinstance(x, dict) and x.keys() == rule.keys() and all(fits(x[name], rule[name]) for name in rule)
+        names = {name.rstrip("?"): name for name in rule}  # those with a mark may be missing
+        needed = {name for name, written in names.items() if name == written}
+        known = isinstance(x, dict) and needed <= x.keys() <= names.keys()
+        return known and all(fits(value, rule[names[name]]) for name, value in x.items())
     if isinstance(rule, list):
         return isinstance(x, list) and all(fits(one, rule[0]) for one in x)
     if isinstance(rule, Numbers):
@@ -102,6 +105,7 @@ def each(names, rule):
 ABOVE_0 = 5e-324  # the least number that is
 COUNT, WHOLE, UNITS = range(1, 10**12 + 1), range(10**12 + 1), range(2, 10**12 + 1)
 CLIP, SHARE, LOSS = Numbers(ABOVE_0), Numbers(ABOVE_0, 1), ({"inf"}, Numbers(0, 1e300))
+DIAMETER = Numbers(1, 2)
 RELATION, ROWS, FOLD = {"add_or_remove", "replace_one"}, {"drawn", "first"}, {None, 0, 1}
 RENYI, SHARE_OF = r"Renyi DP at order ([\d.e+]+)", r"of share ([\d.e-]+)"
 COMPOSED = re.compile(rf"sum|{RENYI}|one Gaussian(?: beside (?:a sum|{RENYI}) {SHARE_OF})?")
@@ -124,7 +128,7 @@ CERTIFICATE = {
     "releases": [
         each("plan_id method", str)
         | each("rdp mu", ({None}, Numbers()))
-        | {"epsilon": LOSS, "delta": Numbers(0, 1), "fold": FOLD}
+        | {"epsilon": LOSS, "delta": Numbers(0, 1), "fold": FOLD, "diameter?": DIAMETER}
     ],
     "unit": {"name": str, "relation": RELATION, "population": UNITS},
     "total": each("epsilon budget_epsilon ceiling_epsilon", LOSS)
@@ -138,10 +142,14 @@ CERTIFICATE = {
 
 READ = {"kind": str, "name": str, "noise_multiplier": Numbers(), "rows_per_unit": COUNT}
 SUM, CORRELATION = READ | {"steps": COUNT, "clip_norm": CLIP}, {"independent", "toeplitz", "tree"}
+KINDS_OF_BLOCKS = {"signed", "positive", "constant", "squares", "gram", "votes"}
+BLOCKS = {"blocks?": [each("size? width?", COUNT) | {"kind": KINDS_OF_BLOCKS, "share": SHARE, "of?": WHOLE}]}
 PARTS = {
-    "poisson_sum": SUM | {"sampling_rate": SHARE, "rows": ROWS, "horizon": COUNT, "fold": FOLD, "held_out": WHOLE},
+    "poisson_sum": (SUM | BLOCKS)
+    | {"sampling_rate": SHARE, "rows": ROWS, "horizon": COUNT, "fold": FOLD, "held_out": WHOLE},
     "fixed_size_sum": SUM | {"batch_size": COUNT, "population": UNITS, "rows": ROWS, "horizon": COUNT},
-    "user_sum": SUM | each("users participations", COUNT) | {"correlation": CORRELATION, "decay": [Numbers(0, 1)]},
+    "user_sum": (SUM | BLOCKS | each("users participations", COUNT))
+    | {"correlation": CORRELATION, "decay": [Numbers(0, 1)]},
     "device_sum": SUM | {"devices": COUNT, "noise": {"shared", "device"}, "floor": COUNT, "bits": range(8, 25)},
     "laplace_sum": READ | {"steps": COUNT, "size": COUNT, "bound": CLIP, "most": ({None}, COUNT)},
     "noisy_histogram": READ | {"axes": [{"column": str, "index": WHOLE, "bins": range(1, 2**20 + 1)}]},
@@ -152,7 +160,8 @@ EVENTS = {
     "self_composed": {"event": dict, "count": COUNT},
     "poisson_sampled": {"rate": SHARE, "event": dict},
     "sampled_without_replacement": {"batch": COUNT, "population": COUNT, "event": dict},
-    **each("gaussian laplace", {"noise_multiplier": Numbers()}),
+    "gaussian": {"noise_multiplier": Numbers(), "diameter?": DIAMETER},
+    "laplace": {"noise_multiplier": Numbers()},
     "zcdp": {"rho": Numbers()},
     "non_private": {},
 }
@@ -172,8 +181,26 @@ def check_shape(record):
 
 
 # From parts, and from the event, to the steps that they are: both have to be the same.
-Step = collections.namedtuple("Step", "kind rate noise")
-"""A query: its kind, the share of the units that it reads, and its noise over the clip (or rho, of zCDP)."""
+Step = collections.namedtuple("Step", "kind rate noise apart", defaults=(2.0,))
+"""A query: its kind, the share of the units that it reads, its noise over the clip (or rho, of zCDP), and how many
+clips apart two units' answers are, one of which replaces the other."""
+
+
+def width_of(blocks):
+    """How many clips two contributions are apart that lie in these blocks: squares of distances add up."""
+    require(blocks and sum(block["share"] for block in blocks) <= 1 + 1e-12, "blocks of more than the clip")
+    square = 0.0
+    for i, block in enumerate(blocks):
+        require(block.get("of", -1) < i, "squares of no block before")
+        share, size, root = block["share"], block.get("size"), blocks[block["of"]] if "of" in block else block
+        if root is not block:
+            light = (root["kind"], size) == ("signed", 1) and share <= root["share"]
+            require(root.get("size") == size and (light or root["kind"] == "positive"), "squares of other numbers")
+        flat = block["kind"] == "constant" or (root is not block and root["kind"] == "signed")
+        votes = 2 * block["width"] / (block["width"] - 1) if block["kind"] == "votes" else 2
+        known = {"signed": 4, "positive": 1 if size == 1 else 2}
+        square += 0.0 if flat else share * known.get(root["kind"], votes)
+    return min(2.0, max(1.0, math.sqrt(square)))
 
 
 def sampled(kind, rate, noise):
@@ -188,20 +215,23 @@ def steps_of_part(part):
         raise NotRecomputable(kind)
     require(fits(part, PARTS[kind]), f"the part {part.get('name')} has another field or value")
     noise, count = float(part["noise_multiplier"]), part.get("steps", 1)
+    apart = math.sqrt(2) if kind == "noisy_histogram" else width_of(part["blocks"]) if part.get("blocks") else 2.0
     if kind == "poisson_sum":
-        require(part["fold"] is None or part["sampling_rate"] == 1, "a fold is sampled")
-        return [(sampled("poisson_sampled", float(part["sampling_rate"]), noise), count)]
+        require(part["sampling_rate"] == 1 or (part["fold"] is None and "blocks" not in part), "a fold is sampled")
+        return [(sampled("poisson_sampled", float(part["sampling_rate"]), noise)._replace(apart=apart), count)]
     if kind == "fixed_size_sum":
         return [(sampled("sampled_without_replacement", part["batch_size"] / part["population"], noise), count)]
     if kind == "laplace_sum":
         return [(Step("laplace", 1.0, noise), count * (part["most"] or part["size"]))]
     require(part.get("correlation", "toeplitz") == "toeplitz" or part["decay"] == [1.0], "a decay without its noise")
     if kind == "user_sum":  # its noise is that of all sums together
-        return [(Step("gaussian", 1.0, noise), 1)]
+        alone = "blocks" not in part or (len(part["blocks"]) == part["blocks"][0]["share"] == 1 and apart > 1.4142)
+        require(alone, "people who are met have several blocks")
+        return [(Step("gaussian", 1.0, noise, apart), 1)]
     if kind == "device_sum" and part["noise"] == "shared":
         return [(Step("zcdp", 1.0, 0.5 / noise**2 if noise else 0.0), count)]
     require(kind != "device_sum" or (part["floor"], part["bits"]) == (1, 16), "a floor or a grid without shares")
-    return [(Step("gaussian", 1.0, noise), count)]
+    return [(Step("gaussian", 1.0, noise, apart), count)]
 
 
 def steps_of(event, count=1):  # as above
@@ -216,33 +246,41 @@ def steps_of(event, count=1):  # as above
     if kind in ("poisson_sampled", "sampled_without_replacement"):
         rate = float(event["rate"] if kind == "poisson_sampled" else event["batch"] / event["population"])
         ((inner, once),) = steps_of(event["event"])
-        require((inner.kind, once) == ("gaussian", 1), "a sampled step is no Gaussian one")
+        require((inner.kind, once, inner.apart) == ("gaussian", 1, 2.0), "a sampled step is no Gaussian one")
         return [(sampled(kind, rate, inner.noise), count)]
-    return [(Step(kind, 1.0, float(event.get("rho", event.get("noise_multiplier", 0.0)))), count)]
+    noise = float(event.get("rho", event.get("noise_multiplier", 0.0)))
+    return [(Step(kind, 1.0, noise, float(event.get("diameter", 2.0))), count)]
 
 
 def gaussians(steps):
-    """The precision (1 / noise^2) of all plain Gaussian steps together."""
-    return sum(count / step.noise**2 for step, count in steps if step.kind == "gaussian")
+    """The precision (1 / noise^2) of all plain Gaussian steps, and its product with the squared diameters."""
+    plain = [(step, count) for step, count in steps if step.kind == "gaussian"]
+    return sum(n / step.noise**2 for step, n in plain), sum(n * (step.apart / step.noise) ** 2 for step, n in plain)
+
+
+def one_gaussian(precision, moved):
+    return [(Step("gaussian", 1.0, precision**-0.5, min(2.0, (moved / precision) ** 0.5)), 1)] if precision else []
 
 
 def merged(steps):
     """The steps in one order, plain Gaussian ones as one, which is exact; None where a step has no noise."""
     if not all(step.noise for step, _ in steps):
         return None
-    precision = gaussians(steps)
-    one = [(Step("gaussian", 1.0, float(f"{precision**-0.5:.12g}")), 1)] if precision else []
+    one = [
+        (step._replace(noise=float(f"{step.noise:.12g}"), apart=float(f"{step.apart:.10g}")), count)
+        for step, count in one_gaussian(*gaussians(steps))
+    ]
     return sorted(one + [pair for pair in steps if pair[0].kind != "gaussian"])
 
 
 def steps_of_parts(parts):
-    """All steps; of two halves, which share no unit, the dearer one counts."""
+    """All steps; of two halves, which share no unit, the dearer one counts, or both where a unit changes its half."""
     steps = [(part.get("fold"), pair) for part in parts for pair in steps_of_part(part)]
     if not all(pair[0].noise for _, pair in steps):
         return None
-    dearer = max(gaussians([pair for fold, pair in steps if fold == half]) for half in (0, 1))
-    half = [(Step("gaussian", 1.0, dearer**-0.5), 1)] if dearer else []
-    return merged([pair for fold, pair in steps if fold is None] + half)
+    (p, moved), (q, also) = (gaussians([pair for fold, pair in steps if fold == half]) for half in (0, 1))
+    halves = one_gaussian(max(p, q), max(moved, also, p + q))
+    return merged([pair for fold, pair in steps if fold is None] + halves)
 
 
 # The numerics: from steps to epsilon and mu.
@@ -318,6 +356,9 @@ def gaussian(e, mu):
 def trade_off(steps, relation, delta):
     """epsilon -> a bound of delta, for deltas from the given one up."""
     far, kinds = 1.0 if relation == "add_or_remove" else 2.0, {step.kind for step, _ in steps}
+    if far == 2:  # as a step whose units are two clips apart, and that has more noise
+        nearer = lambda step: step.noise * 2 / step.apart if step.kind == "gaussian" else step.noise  # noqa: E731
+        steps = [(step._replace(noise=nearer(step)), count) for step, count in steps]
     if "zcdp" in kinds:
         if kinds - {"zcdp", "gaussian"}:
             raise NotRecomputable("zcdp beside other events")
@@ -407,7 +448,14 @@ def epsilon_of(row, order, delta):
     return max(0.0, row["rdp"] + math.log((order - 1) / order) - math.log(delta * order) / (order - 1))
 
 
-def spent(rows, total, relation, half):
+def moved(row):
+    """What a plan costs a unit that goes from one fold to the other: that of one that comes or goes, on a fold."""
+    d = 1.0 if row["fold"] is None else row.get("diameter", 2.0)
+    mu, rdp = row["mu"] and row["mu"] / d, row["rdp"] and row["rdp"] / d**2
+    return row | {"fold": None, "mu": mu, "rdp": rdp, "epsilon": row["epsilon"] / d if mu is rdp is None else 0.0}
+
+
+def spent(rows, total, half):
     """[share of the budget, epsilon, delta] that one fold paid as one Gaussian, and by all other plans."""
     (share, order), whole = rule_of(total["composition"]), total["budget_delta"]
     for row in rows:
@@ -427,11 +475,10 @@ def spent(rows, total, relation, half):
     )
     if order:
         return gauss, [share, epsilon_of(rest, order, share * whole), share * whole] if paid else [share, 0, 0]
-    both = others if relation == "replace_one" else paid  # who is exchanged for another may meet both folds
-    return gauss, [share, sum(row["epsilon"] for row in paid), sum(row["delta"] for row in both)]
+    return gauss, [share, sum(row["epsilon"] for row in paid), sum(row["delta"] for row in paid)]
 
 
-def check_ledger(record):
+def check_ledger(record, steps):
     """Its own charge once, as certified; other charges that a ledger admits; their total, within the budget."""
     total, rows, epsilon = record["total"], record["releases"], float(record["epsilon"])
     own = [row for row in rows if row["plan_id"] == record["plan_id"]]
@@ -450,7 +497,12 @@ def check_ledger(record):
         float(total["budget_epsilon"]) <= float(total["ceiling_epsilon"]) < math.inf,
         "the budget is above its ceiling, or has none",
     )
-    folds = [spent(finite, total, record["unit"]["relation"], half) for half in (0, 1)]
+    own_diameter = round(gaussians(steps or [])[1] ** 0.5 / max(gaussians(steps or [])[0], 1e-300) ** 0.5, 9)
+    due = own_diameter if record["unit"]["relation"] == "replace_one" and own[0]["fold"] is not None else 2.0
+    require(abs(own[0].get("diameter", 2.0) - due) < 1e-8 or steps is None, "its own diameter is another one")
+    folds = [spent(finite, total, half) for half in (0, 1)]
+    if record["unit"]["relation"] == "replace_one":  # who is exchanged for another may meet both folds
+        folds.append(spent([moved(row) for row in finite], total, None))
     for i, name, slack in ((1, "epsilon", 1.1e-5), (2, "delta", 1e-9)):
         dearer = math.inf if i == 1 and len(finite) < len(rows) else max(one[i] + other[i] for one, other in folds)
         require(math.isclose(float(total[name]), dearer, rel_tol=slack, abs_tol=1e-12), "the total is another")
@@ -530,10 +582,11 @@ def verify(record, key=None):
     check_values(record)
     check_shape(record)
     check_hashes(record)
-    steps = steps_of_parts(record["parts"])
-    require(steps == merged(steps_of(record["event"])), "the parts are not the event")
+    of_parts, steps = steps_of_parts(record["parts"]), merged(steps_of(record["event"]))
+    older = of_parts and [(step._replace(apart=2.0), n) for step, n in of_parts]  # which knew of no diameters
+    require(steps in (of_parts, older), "the parts are not the event")
     promise = check_promise(record, steps)
-    check_ledger(record)
+    check_ledger(record, steps)
     signer = check_signature(record, key)
     if steps is not None:
         check_numbers(record, steps)

@@ -11,6 +11,7 @@ from typing import (
     Annotated,
     Any,
     Literal,
+    NotRequired,
     Self,
     TypeVar,
     Union,
@@ -213,8 +214,8 @@ def _read_plain(hint: Any, origin: Any, inner: tuple[Any, ...], value: Any) -> A
             raise TypeError("a value of another type")
         return value
     if is_typeddict(hint):
-        hints = get_type_hints(hint)
-        if not isinstance(value, Mapping) or value.keys() != hints.keys():
+        hints, needed = get_type_hints(hint), _needed(hint)
+        if not isinstance(value, Mapping) or not needed <= value.keys() <= hints.keys():
             raise TypeError("unknown or missing fields")
         return {name: _value(hints[name], item) for name, item in value.items()}
     if isinstance(origin, type) and issubclass(origin, Mapping):
@@ -222,6 +223,12 @@ def _read_plain(hint: Any, origin: Any, inner: tuple[Any, ...], value: Any) -> A
     if isinstance(origin, type) and issubclass(origin, Sequence):
         return [_value(inner[0], item) for item in value]
     return _object(hint, value) if dataclasses.is_dataclass(hint) else value
+
+
+def _needed(hint: Any) -> set[str]:
+    # of a TypedDict, which does not know itself what is `NotRequired` where its hints are strings
+    hints = get_type_hints(hint, include_extras=True)
+    return {name for name, one in hints.items() if get_origin(one) is not NotRequired}
 
 
 def kinds_of(cls: Any) -> tuple[str, ...]:
@@ -277,7 +284,8 @@ def schema_of(hint: Any, defs: dict[str, Any]) -> dict[str, Any]:
         return {"$ref": f"#/$defs/{name}"}
     if is_typeddict(hint):
         hints = get_type_hints(hint)
-        return _object_schema({name: schema_of(one, defs) for name, one in hints.items()}, list(hints))
+        needed = [name for name in hints if name in _needed(hint)]
+        return _object_schema({name: schema_of(one, defs) for name, one in hints.items()}, needed)
     return {"type": "object"} if isinstance(origin, type) and issubclass(origin, Mapping) else {}
 
 

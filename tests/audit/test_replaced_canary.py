@@ -8,7 +8,11 @@ through the door. Noise is seeded, so that a test that passed cannot fail by cha
 
 from __future__ import annotations
 
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -16,9 +20,11 @@ from vault_cases import GivenParts, Rewards, open_vault, records, unit_of
 
 from tacit.evaluation.lower_bounds import LowerBounds, audit
 from tacit.methods.off_policy_evaluation.gpope import published_epsilon
+from tacit.methods.off_policy_evaluation.scores import score_blocks
 from tacit.privacy.accounting import bounds as accounting
 from tacit.privacy.ledger.ledger import SUM, Ledger
 from tacit.privacy.mechanisms.base import Part
+from tacit.privacy.mechanisms.contribution_sets import POSITIVE, Block, Blocks, grams
 from tacit.privacy.mechanisms.sums import FixedSizeSum, PoissonSum
 from tacit.privacy.noise.secret import SecretNoise
 from tacit.privacy.vault import plan as plans
@@ -65,6 +71,51 @@ def test_at_full_participation_the_bound_is_close_to_the_certificate(trials: int
     assert 0.7 * promised[TIGHT] <= found[TIGHT].gaussian_epsilon <= promised[TIGHT]
     assert share * promised[WIDE] <= found[WIDE].epsilon <= promised[WIDE]
     assert found[TIGHT].mu <= 1.0
+
+
+@dataclass(frozen=True)
+class OneOfTwo:
+    """A vector for units with low rewards, and one for those with high ones."""
+
+    low: tuple[float, ...]
+    high: tuple[float, ...]
+
+    def __call__(self, rows: Mapping[str, np.ndarray], state: Any) -> np.ndarray:
+        return np.where(rows["rewards"][:, :1] > 0, np.array(self.high), np.array(self.low))
+
+
+@pytest.mark.parametrize(
+    ("blocks", "low", "high"),
+    [
+        (POSITIVE, (9.0, -9.0), (-9.0, 9.0)),
+        (score_blocks(on_policy=False), (9.0, 0.0, 0.0, 0.0, 0.0), (-9.0, 9.0, 0.0, 9.0, 9.0)),
+        (score_blocks(on_policy=True), (9.0, 0.0, 0.0), (-9.0, 9.0, 9.0)),
+        ((Block(kind="votes", width=4),), (9.0, 0.0, 0.0, 0.0), (0.0, 9.0, 0.0, 0.0)),
+        (grams(2), (9.0, 0.0, 0.0), (0.0, 0.0, 9.0)),
+    ],
+    ids=["counts", "scores off-policy", "scores on-policy", "votes", "matrices"],
+)
+def test_the_farthest_units_are_told_apart_as_well_as_their_diameter_says(
+    blocks: Blocks, low: tuple[float, ...], high: tuple[float, ...], tmp_path: Path
+) -> None:
+    given = PoissonSum(name="sum", steps=250, sampling_rate=1.0, clip_norm=1.0, noise_multiplier=2.0, blocks=blocks)
+    worlds, contribution = [], OneOfTwo(low, high)
+    direction = (given.clipped(np.array([high])) - given.clipped(np.array([low])))[0]
+    for number, last in enumerate(([-10.0], [10.0])):
+        noise = SecretNoise.for_tests(50 + number)
+        vault = open_vault(folder=tmp_path, units=[[-10.0], last], noise=noise, unit=UNIT, name=f"{number}")
+        sums = []
+        for plan in range(8):
+            again = dataclasses.replace(given, clip_norm=1.0 + plan / 2**20)  # each plan is another plan
+            run = vault.reserve(plans.account(GivenParts((again,)), unit=UNIT, delta=1e-4))
+            sums += [vault.noisy_sum(run, "sum", contribution)[0] for _ in range(given.steps)]
+        worlds.append(np.stack(sums) @ direction)
+    found, once = audit(*worlds, delta=TIGHT, confidence=0.95), dataclasses.replace(given, steps=1)
+    promised = accounting.epsilon(once.event, delta=TIGHT, relation="replace_one").epsilon
+    assert 0.5 * promised <= found.gaussian_epsilon <= promised
+    spread = np.sqrt((worlds[0].var() + worlds[1].var()) / 2)
+    assert (worlds[1].mean() - worlds[0].mean()) / spread == pytest.approx(given.diameter / 2.0, abs=0.1)  # 3 errors
+    assert found.mu <= given.diameter / 2.0
 
 
 def test_a_sample_of_fixed_size_hides_the_canary_as_much_as_promised(tmp_path: Path) -> None:

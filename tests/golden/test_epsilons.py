@@ -30,6 +30,29 @@ def test_one_gaussian() -> None:
     assert round(bound.epsilon, 4) == round(bound.check_epsilon, 4) == 4.3772
 
 
+@pytest.mark.parametrize(
+    ("diameter", "epsilon"),
+    [
+        (1.0, 0.4687),
+        (1.5**0.5, 0.5847),
+        (2**0.5, 0.6841),
+        (8**0.5 / 3**0.5, 0.8009),
+        (2 * 0.86**0.5, 0.9207),
+        (2.0, 1.0),
+    ],
+)
+def test_diameters_at_the_noise_at_which_two_clips_cost_one(diameter: float, epsilon: float) -> None:
+    """Teachers, off-policy scores, counts, votes for four, an improvement's statement, anything: another's PLD."""
+    event = GaussianEvent(7.4613, diameter)
+    bound = accounting.epsilon(event, delta=1e-5, relation="replace_one")
+    assert bound.epsilon == pytest.approx(epsilon, abs=2e-4)
+    other = privacy_loss_distribution.from_gaussian_mechanism(
+        standard_deviation=7.4613, sensitivity=diameter, value_discretization_interval=1e-5
+    )
+    assert bound.epsilon == pytest.approx(other.get_epsilon_for_delta(1e-5), rel=1e-3)
+    assert round(accounting.epsilon(event, delta=1e-5, relation="add_or_remove").epsilon, 4) == 0.4687
+
+
 def test_ten_thousand_steps() -> None:
     """q = 0.01, sigma = 1, T = 10,000, delta = 1e-5: PLD 6.188 to 6.191, Renyi 6.713."""
     event = dp_sgd(0.01, 1.0, 10_000)

@@ -18,16 +18,18 @@ def charge_of_a_fold_forgotten(patch: pytest.MonkeyPatch) -> None:
     real = Balance._shares
 
     def shares(self: Balance, charge: Any, fold: Any) -> Any:
-        return (None, None) if fold == 1 else real(self, charge, fold)
+        return (None,) * len(self.totals) if fold == 1 else real(self, charge, fold)
 
     patch.setattr(Balance, "_shares", shares)
 
 
 def movers_deltas_forgotten(patch: pytest.MonkeyPatch) -> None:
     """Who is exchanged for somebody of the other fold is taken to meet the plans of one fold alone."""
+    real = Balance._shares
 
     def shares(self: Balance, charge: Any, fold: Any) -> Any:
-        return (charge, charge) if fold is None else (charge, None) if fold == 0 else (None, charge)
+        shares = real(self, charge, fold)
+        return shares if fold is None else (*shares[:2], *[None for _ in shares[2:]])
 
     patch.setattr(Balance, "_shares", shares)
 

@@ -304,7 +304,7 @@ def _plan(method: str, fields: dict[str, Any], spec: PublicSpec, features: str |
     if method in ("pdis", "wpdis"):
         if features is not None:
             raise no_effect_error("--features", "a method with a value function")
-        fields["weighting"] = method
+        fields |= {"weighting": method, "on_policy": on_policy}
     else:
         from tacit.study.policies import resolve_features
 

@@ -93,7 +93,9 @@ def test_calibration_is_that_of_the_gaussian_mechanism():
     plan = ON.calibrate(unit=PATIENTS, epsilon=1.0, delta=1e-5)
     assert plan.noise_multiplier == pytest.approx(3.7307, rel=1e-3)
     replaced = ON.calibrate(unit=Unit("patient", "replace_one", 1_000), epsilon=1.0, delta=1e-5)
-    assert replaced.noise_multiplier == pytest.approx(2 * 3.7307, rel=1e-3)
+    # shares times squared diameters: scores 2.6, Gram 2, scale 1, rounds 4
+    apart = np.sqrt(0.1 * 2.6 + 0.2 * 2 + 0.1 + 0.6 * 4)
+    assert replaced.noise_multiplier == pytest.approx(apart * 3.7307, rel=1e-3)
     assert "patient" in str(plan)
 
 

@@ -22,12 +22,15 @@ from tacit.privacy.accounting.events import (
     NonPrivateEvent,
     PoissonSampledEvent,
     SampledWithoutReplacementEvent,
+    SelectionEvent,
     SelfComposedEvent,
     ZcdpEvent,
     compose_parallel,
     event_from_json,
     event_to_json,
     flatten,
+    in_balls,
+    leaves_under,
 )
 
 G = GaussianEvent
@@ -92,6 +95,36 @@ def test_parallel_is_the_gaussian_of_the_largest_precision() -> None:
         assert isinstance(found, G)
         assert found.noise_multiplier == pytest.approx(math.sqrt(4 / 3), rel=1e-15)
     assert compose_parallel([G(2.0), G(0.0)]) == NonPrivateEvent()
+
+
+def test_in_parallel_a_replaced_unit_may_change_its_set() -> None:
+    """Precisions 1/4 and 1/9, diameters 1.2 and 2: 1.44 / 4 = .36 beside 4 / 9; with 1.2 twice the mover's 13 / 36."""
+    for events, squared in (
+        ([G(2.0, 1.2), G(3.0)], 4 / 9),
+        ([G(2.0, 1.2), G(3.0, 1.2)], 13 / 36),
+        ([G(2.0, 1.2)], 0.36),
+    ):
+        found = compose_parallel(events)
+        assert found.noise_multiplier == pytest.approx(2.0, rel=1e-15)
+        assert (found.diameter / found.noise_multiplier) ** 2 == pytest.approx(squared, rel=1e-12)
+    assert compose_parallel([G(2.0), G(2.0)]) == G(2.0)  # which older certificates state
+    assert compose_parallel([G(2.0, 1.2), ZcdpEvent(0.3)]) == ZcdpEvent(0.3)
+
+
+def test_a_diameter_counts_where_a_unit_is_replaced_alone() -> None:
+    event = ComposedEvent([G(3.0, 1.5), SelfComposedEvent(G(4.0), 2), PoissonSampledEvent(0.1, G(2.0))])
+    sampled = (PoissonSampledEvent(0.1, G(2.0)), 1)
+    assert leaves_under(event, "replace_one") == ((G(4.0), 3), sampled)
+    assert leaves_under(event, "add_or_remove") == ((G(3.0), 1), (G(4.0), 2), sampled)
+    assert in_balls(flatten(event)) == leaves_under(event, "add_or_remove")
+    assert event_from_json(event_to_json(event)) == event
+    assert "diameter" not in json.dumps(event_to_json(G(3.0)))
+    run, plain, noisier = (SelectionEvent((flatten(one),), 10, "geometric") for one in (G(3.0, 1.5), G(3.0), G(4.0)))
+    assert [leaves_under(run, relation) for relation in ("add_or_remove", "replace_one")] == [
+        ((plain, 1),),
+        ((noisier, 1),),
+    ]
+    assert event_from_json(event_to_json(run)) == run
 
 
 def test_parallel_with_a_concentrated_event_is_the_largest_rho() -> None:

@@ -120,11 +120,33 @@ def test_a_fold_pays_for_its_own_plans_alone(tmp_path: Path) -> None:
 def test_who_is_exchanged_may_meet_both_folds_so_deltas_add_up(tmp_path: Path) -> None:
     with ledger_of(tmp_path / "x.ledger", "replace_one") as ledger:
         reserve(ledger, "learn", [part(0)], 0.8, 6e-5)
-        assert [ledger.spent(fold) for fold in (0, 1)] == [(0.8, 6e-5), (0.0, 6e-5)]
+        assert [ledger.spent(fold) for fold in (0, 1)] == [(0.8, 6e-5), (0.0, 0.0)]
         with pytest.raises(BudgetExceeded):
             reserve(ledger, "judge", [part(1)], 0.8, 6e-5)
+        assert ledger.left() == pytest.approx((0.2, 4e-5))
         reserve(ledger, "judge", [part(1)], 0.8, 4e-5)
-        assert [ledger.spent(fold) for fold in (0, 1)] == [(0.8, 1e-4)] * 2
+        assert [ledger.spent(fold) for fold in (0, 1, None)] == [(0.8, 6e-5), (0.8, 4e-5), (0.8, 1e-4)]
+
+
+@pytest.mark.parametrize("diameter", [None, 2.0, math.sqrt(2), 1.2, 1.0])
+def test_who_is_exchanged_pays_a_clip_on_either_fold(tmp_path: Path, diameter: float | None) -> None:
+    with ledger_of(tmp_path / "x.ledger", "replace_one") as ledger:
+
+        def spend(name: str, fold: Fold, epsilon: float) -> None:
+            described = {"method": "m", "parts": [part(fold)]}
+            ledger.reserve(name, described, parts={"s": 3}, epsilon=epsilon, delta=1e-5, diameter=diameter)
+
+        spend("learn", 0, 0.8)
+        if (0.8 + 0.3) / (diameter or 2.0) > 1:
+            with pytest.raises(BudgetExceeded):
+                spend("judge", 1, 0.3)
+            spend("judge", 1, 0.2)
+        else:
+            spend("judge", 1, 0.3)
+        both = sum(plan.epsilon for plan in ledger.plans()) / (diameter or 2.0)
+        assert float(ledger._state.balance.totals[2].cost) == pytest.approx(both, rel=1e-15)
+        assert [plan.diameter for plan in ledger.plans()] == [diameter] * 2
+        ledger.verify()
 
 
 @pytest.mark.parametrize("relation", RELATIONS)
@@ -176,9 +198,13 @@ def test_the_balance_is_the_sum_over_the_plans_of_a_fold(
     finite = [plan for plan in plans if plan[0] < math.inf]
     for fold in FOLDS:
         own = [Fraction(repr(epsilon)) for epsilon, _, at in finite if at in (None, fold)]
-        deltas = [Fraction(repr(d)) for _, d, at in finite if at in (None, fold) or relation == "replace_one"]
+        deltas = [Fraction(repr(d)) for _, d, at in finite if at in (None, fold)]
         assert (balance.totals[fold].cost, balance.totals[fold].delta) == (sum(own), sum(deltas))
         assert balance.admits(1.0, 1e-4) <= (sum(own) <= 1 and sum(deltas) <= Fraction(1, 10**4))
+    if relation == "replace_one":
+        assert balance.totals[2].delta == sum(Fraction(repr(d)) for _, d, _ in finite)
+        halves = [Fraction(repr(epsilon)) / (1 if at is None else 2) for epsilon, _, at in finite]
+        assert sum(halves) <= balance.totals[2].cost <= sum(halves) * (1 + Fraction(1, 10**15))
     for epsilon, delta, at in plans:
         balance = balance.without_charge(Charge(epsilon, delta), at)
     assert balance == Balance.empty(relation, SUM)
@@ -194,36 +220,38 @@ def gaussian_delta(mu: float, epsilon: float) -> float:
     return float(norm.cdf(mu / 2 - epsilon / mu) - np.exp(epsilon + norm.logcdf(-mu / 2 - epsilon / mu)))
 
 
-def test_half_of_the_distance_costs_at_most_half_of_epsilon() -> None:
-    for m in np.geomspace(0.01, 12.0, 60):
-        for epsilon in np.geomspace(1e-3, 60.0, 60):
-            assert gaussian_delta(m, epsilon / 2) <= gaussian_delta(2 * m, epsilon) * (1 + 1e-9) + 1e-15
+@pytest.mark.parametrize("d", [2.0, math.sqrt(2), 1.1])
+def test_a_dth_of_the_distance_costs_at_most_a_dth_of_epsilon(d: float) -> None:
+    for m in np.geomspace(0.01, 12.0, 40):
+        for epsilon in np.geomspace(1e-3, 60.0, 40):
+            assert gaussian_delta(m, epsilon / d) <= gaussian_delta(d * m, epsilon) * (1 + 1e-9) + 1e-15
 
 
 @pytest.mark.parametrize("relation", RELATIONS)
 def test_a_full_balance_keeps_the_promise_to_whoever_comes_goes_or_moves(relation: Relation) -> None:
     """Random plans are admitted until no more fit; then the exact privacy of each person there can be is computed."""
     generator = np.random.default_rng(7)
-    far = 1.0 if relation == "add_or_remove" else 2.0
     for _ in range(60):
         budget, delta = float(generator.uniform(4.0, 20.0)), 1e-5
-        balance, plans = Balance.empty(relation, SUM), list[tuple[Any, float]]()
+        balance, plans = Balance.empty(relation, SUM), list[tuple[Any, float, float]]()
         for _ in range(20):
             reach = generator.choice([0, 1, 2, 3])
             m = np.where([reach in (0, 2), reach in (1, 2)], generator.uniform(0.02, 0.9, 2), 0.0)
             both = float(generator.uniform(0.02, 0.5)) if reach == 3 else 0.0
-            dearer, share = far * math.hypot(max(m), both), 1e-6
+            far = 1.0 if relation == "add_or_remove" else float(generator.choice([1.0, 1.2, math.sqrt(2), 2.0]))
+            halves = max(far * max(m), math.hypot(*m) if relation == "replace_one" else 0.0)
+            dearer, share = math.hypot(halves, far * both), 1e-6
             epsilon = brentq(lambda e, mu=dearer, d=share: gaussian_delta(mu, e) - d, 0.0, 80.0, xtol=1e-12)
             fold: Fold | None = {0: 0, 1: 1}.get(int(reach))  # type: ignore[assignment]
-            more = balance.with_charge(Charge(float(epsilon) + 1e-9, share), fold)
+            more = balance.with_charge(Charge(float(epsilon) + 1e-9, share, diameter=far), fold)
             if more.admits(budget, delta):
-                balance, plans = more, [*plans, (m, both)]
+                balance, plans = more, [*plans, (m, both, far)]
         assert plans
         if relation == "add_or_remove":  # in fold 0, or in fold 1
-            people = [[math.hypot(m[at], both) for m, both in plans] for at in (0, 1)]
+            people = [[math.hypot(m[at], both) for m, both, _ in plans] for at in (0, 1)]
         else:  # exchanged within fold 0, within fold 1, or for somebody of the other fold
-            people = [[2 * math.hypot(m[at], both) for m, both in plans] for at in (0, 1)]
-            people.append([math.hypot(*m, 2 * both) for m, both in plans])
+            people = [[far * math.hypot(m[at], both) for m, both, far in plans] for at in (0, 1)]
+            people.append([math.hypot(*m, far * both) for m, both, far in plans])
         for distances in people:
             assert gaussian_delta(math.hypot(*distances), budget) <= delta
 

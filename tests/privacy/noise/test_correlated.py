@@ -121,6 +121,9 @@ def test_one_who_leaves_and_one_who_comes_elsewhere_move_c_x_by_two_at_most(
         assert np.sqrt((squares + 2 * grams).max()) <= bound * (1 + 1e-12)  # against each other: -x leaves, x comes
         assert np.sqrt((squares - 2 * grams).max()) <= bound
         assert np.sqrt(squares.max()) <= bound
+        for least in (0.0, 1 / 9, 1 / 3, 1.0):  # of x y over the clips: counts, votes for ten and for four, anything
+            apart = math.sqrt(2 + 2 * least) * sensitivity(correlation, steps, most, decay)
+            assert np.sqrt((squares + 2 * least * grams).max()) <= apart * (1 + 1e-12)
     whole = dense(correlation, 9, decay)
     same = max(np.linalg.norm(2 * whole[:, j]) for j in range(9))
     assert same == pytest.approx(2 * sensitivity(correlation, 9, 1, decay))  # nothing less than two would do

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -49,7 +50,16 @@ def test_one_unit_moves_it_by_at_most_its_clip(tmp_path: Path) -> None:
         run = vault.reserve(priced(vault, noise_multiplier=1.0, once=(histogram(axes=axes, rows_per_unit=3),)))
         sums.append(vault.release_once(run, "bins")[0] * vault.unit.size)
     assert np.linalg.norm(sums[0] - sums[1]) <= np.sqrt(2)
-    assert histogram().event == GaussianEvent(1.0)
+    assert histogram().event == GaussianEvent(1.0, math.sqrt(2))
+
+
+def test_a_unit_in_the_place_of_another_moves_it_by_the_root_of_two_clips(tmp_path: Path) -> None:
+    axes, sums = (REWARD, Axis("rewards", 0, (-10.0, 2.0, 10.0))), []
+    for name, first in (("one", [9.0, 9.0]), ("other", [-9.0])):
+        vault = open_vault(tmp_path, [first, [2.0]], noise=Silent(), name=name)
+        run = vault.reserve(priced(vault, noise_multiplier=1.0, once=(histogram(axes=axes, rows_per_unit=3),)))
+        sums.append(vault.release_once(run, "bins")[0] * vault.unit.size)
+    assert np.linalg.norm(sums[0] - sums[1]) == pytest.approx(math.sqrt(2) * math.sqrt(2), rel=1e-2)
 
 
 def test_no_digits_of_the_sum_come_out_below_those_of_the_noise(tmp_path: Path) -> None:

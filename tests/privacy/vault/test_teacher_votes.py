@@ -109,7 +109,7 @@ def test_a_count_has_the_noise_of_all_queries(tmp_path: Path) -> None:
 
 
 def test_the_price_does_not_depend_on_data_or_queries() -> None:
-    assert flatten(part(queries=8).event) == flatten(part(queries=512).event) == ((GaussianEvent(2.0), 4),)
+    assert flatten(part(queries=8).event) == flatten(part(queries=512).event) == ((GaussianEvent(2.0, 1.0), 4),)
 
 
 def test_steps_end_and_another_process_cannot_go_on(tmp_path: Path) -> None:

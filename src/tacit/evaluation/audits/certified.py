@@ -9,6 +9,7 @@ out: `audits.library` audits the methods themselves.
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import math
 from collections.abc import Mapping, Sequence
@@ -26,6 +27,7 @@ from tacit.evaluation.audits.cases import Case, Columns, Floats, Present, device
 from tacit.evaluation.audits.mechanisms import Mechanisms, resize_part, with_noise
 from tacit.privacy.certificate.certificate import Certificate
 from tacit.privacy.mechanisms.base import Sum
+from tacit.privacy.mechanisms.contribution_sets import least_width
 from tacit.privacy.mechanisms.kinds import part_from_json
 from tacit.privacy.mechanisms.sums import PoissonSum
 from tacit.units import Unit
@@ -40,16 +42,22 @@ NAMES = PublicSpec(observation=Discrete(CROWD + 1), action=Discrete(2), reward=B
 
 @dataclass(frozen=True)
 class CanaryContribution:
-    """What a unit adds: far more than the clip, at the coordinate of its name (in all of them, of Laplace sums)."""
+    """What a unit adds: far more than the clip, at the coordinate of its name (in all of them, of Laplace sums).
+
+    Where -1 is no number of the part's first block, who has the sign -1 adds 1 at the next coordinate.
+    """
 
     size: int
     clip_norm: float
     everywhere: bool = False
+    signed: bool = True
 
     def __call__(self, rows: Mapping[str, NDArray[Any]], state: Any) -> Floats:
         """[U, size]."""
         units = len(rows["mask"])
         name, sign = (rows[column][:, 0] for column in ("observations", "rewards"))
+        if not self.signed:
+            name, sign = name + (sign < 0), np.abs(sign)
         where = np.ones((units, self.size)) if self.everywhere else np.eye(self.size)[name % self.size]
         return np.asarray(1e3 * self.clip_norm * sign.astype(np.float64)[:, None] * where)
 
@@ -71,6 +79,8 @@ def certificate_case(record: Mapping[str, Any]) -> tuple[Case, tuple[str, ...]]:
 
 def case(sums: Sequence[Sum], unit: Unit, *, words: str) -> Case:
     """Noisy sums as a case; its plan is priced at the noise that the sums have."""
+    if unit.relation == "add_or_remove":  # to which blocks mean nothing, and canaries need coordinates of their own
+        sums = [dataclasses.replace(part, blocks=None) if part.blocks else part for part in sums]  # type: ignore[type-var]
 
     def plan(epsilon: float, delta: float, canaries: int) -> Mechanisms:
         return Mechanisms(queries=tuple(sums)).account(unit=unit, delta=delta)
@@ -126,7 +136,9 @@ def case(sums: Sequence[Sum], unit: Unit, *, words: str) -> Case:
 
 
 def _canary_contribution(part: Sum, canaries: int) -> CanaryContribution:
-    return CanaryContribution(getattr(part, "size", max(2, canaries)), part.clip_norm, part.laplace)
+    size = getattr(part, "size", least_width(part.blocks, max(2, canaries)))
+    signed = part.blocks is None or part.blocks[0].kind == "signed"
+    return CanaryContribution(size, part.clip_norm, part.laplace, signed)
 
 
 def _run_sums(plan: Mechanisms, vault: Any) -> Floats:

@@ -59,11 +59,12 @@ def plan_mechanisms(plan: Any, change: Callable[[Any], Any] | None = None) -> Me
 
 def resize_part(part: Any, canaries: int) -> Any:
     """The part for canaries of one row each, of marginals with one column in which each of them has a bin."""
-    # What a part costs does not depend on rows or columns.
+    # What a part costs does not depend on rows or columns nor, where units come and go, on blocks.
     if isinstance(part, Marginals):
         bins = Axis("observations", 0, tuple((np.arange(canaries + 1) - 0.5).tolist()))
         return dataclasses.replace(part, axes=(bins,), rows_per_unit=1)
-    return dataclasses.replace(part, rows_per_unit=1, horizon=1)
+    blocks: dict[str, Any] = {"blocks": None} if getattr(part, "blocks", None) else {}
+    return dataclasses.replace(part, rows_per_unit=1, horizon=1, **blocks)
 
 
 def with_noise(plan: Mechanisms, factor: float) -> Mechanisms:

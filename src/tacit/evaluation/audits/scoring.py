@@ -24,7 +24,6 @@ from torch import Tensor, nn
 from tacit.data.spec import PublicSpec
 from tacit.data.trajectories import Trajectories
 from tacit.evaluation.canaries import COIN_VARIANCE, MIN_VARIANCE, UnitSampler
-from tacit.privacy.gradients import clipping
 from tacit.privacy.mechanisms.base import Contribution, Objective, Sum, Work
 from tacit.privacy.mechanisms.device_sums import LaplaceSum, bound_numbers
 from tacit.privacy.mechanisms.sums import PoissonSum, UserSum
@@ -96,10 +95,7 @@ class CanaryScorer:
         else:
             rows = self._reader.summaries(summary, units_asked, part.rows_per_unit)
         vectors = contribution_vectors(contribution, {**rows, "replicate": replicate}, state)
-        if isinstance(part, LaplaceSum):
-            bounded = bound_numbers(part, vectors)
-        else:
-            bounded = clipping.clip_rows(vectors, part.clip_norm)
+        bounded = bound_numbers(part, vectors) if isinstance(part, LaplaceSum) else part.clipped(vectors)
         self._observe(part, mean, bounded.reshape(replicates, units, -1))
 
     def observe_gradient(self, part: PoissonSum, models: list[nn.Module], objective: Objective, mean: Floats) -> None:
@@ -125,7 +121,7 @@ class CanaryScorer:
         vectors = np.zeros((len(mean), self.canaries, mean.shape[1]))
         if len(rows["replicate"]):
             asked = contribution_vectors(contribution, rows, state)
-            vectors = clipping.clip_rows(asked, part.clip_norm).reshape(vectors.shape)
+            vectors = part.clipped(asked).reshape(vectors.shape)
         rounds.residuals.append(mean * part.users)
         rounds.contributions.append(vectors)
 

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -34,6 +34,7 @@ from tacit.parameters import Option
 from tacit.privacy.certificate.certificate import Release
 from tacit.privacy.gradients import clipping
 from tacit.privacy.mechanisms.base import Summary
+from tacit.privacy.mechanisms.contribution_sets import Block, Blocks, grams
 from tacit.privacy.mechanisms.sums import PoissonSum
 from tacit.privacy.sentences import Label, clause
 from tacit.privacy.vault import plan as plans
@@ -168,7 +169,7 @@ class ReturnWeighted(plans.PrivatePlan):
     def parts(self) -> tuple[PoissonSum, ...]:
         """The only touch of records: noisy sums over all experts, whose precisions add up to 1 / noise_multiplier^2."""
 
-        def part(name: str, steps: int, clip: float, share: float) -> PoissonSum:
+        def part(name: str, steps: int, clip: float, share: float, blocks: Blocks | None = None) -> PoissonSum:
             sigma = None if self.noise_multiplier is None else self.noise_multiplier * math.sqrt(steps / share)
             return PoissonSum(
                 name=name,
@@ -178,10 +179,13 @@ class ReturnWeighted(plans.PrivatePlan):
                 noise_multiplier=sigma,
                 rows_per_unit=self.rows,
                 rows="first",
+                blocks=blocks,
             )
 
         steps = part(POLICY, self.steps, self.clip_norm, 1 - self.share)
-        return (part(INPUTS, 1, 1.0, self.share), steps) if self.share else (steps,)
+        (directions,) = grams(self.policy.features.size)
+        inputs = (Block(kind="positive", share=0.5, size=1), replace(directions, share=0.5))
+        return (part(INPUTS, 1, 1.0, self.share, inputs), steps) if self.share else (steps,)
 
     def label(self) -> Label:
         """The certificate's statements."""

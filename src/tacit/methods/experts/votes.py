@@ -32,6 +32,7 @@ from tacit.methods.experts.learned import Agreement, LearnedPolicies, ReturnWeig
 from tacit.parameters import Option
 from tacit.privacy.certificate.certificate import Release
 from tacit.privacy.mechanisms.base import EpisodeSimulator
+from tacit.privacy.mechanisms.contribution_sets import Block
 from tacit.privacy.mechanisms.sums import PoissonSum
 from tacit.privacy.sentences import Label, clause
 from tacit.privacy.vault import plan as plans
@@ -97,6 +98,7 @@ class Votes(plans.PrivatePlan):
             noise_multiplier=self.noise_multiplier,
             rows_per_unit=self.rows,
             rows="first",
+            blocks=(Block(kind="votes", width=self.clone.actions),),
         )
         return (part,)
 

@@ -27,11 +27,14 @@ from tacit.data.spec import Box, Discrete, PublicSpec
 from tacit.errors import PlanError
 from tacit.methods.off_policy_evaluation.problem import Problem
 from tacit.parameters import Option
+from tacit.privacy.accounting.events import ComposedEvent, flatten, replaced_precision
+from tacit.privacy.mechanisms.contribution_sets import POSITIVE, Block, Blocks, grams
 from tacit.privacy.mechanisms.sums import PoissonSum
 from tacit.privacy.sentences import Clause, Label, clause
 from tacit.privacy.vault import plan as plans
 from tacit.privacy.vault.origins import MOST_LEVEL
 from tacit.privacy.vault.plan import PrivatePlan
+from tacit.serialization import OPTIONAL
 from tacit.units import Unit
 from tacit.validation import require_positive, require_valid
 
@@ -53,6 +56,12 @@ LEAST_RATIO = 2.0
 """Signal-to-noise ratio for each feature, in multiples of its scale, from which a model is trusted."""
 SCORES = (0.8, 0.06, 0.05, 0.06, 0.03)
 """Of the squared norm of a unit's statement vector: gain, return, presence, squared gain, squared return."""
+SCORED: Blocks = (
+    *(Block(kind="signed", share=share, size=1) for share in SCORES[:2]),
+    Block(kind="constant", share=SCORES[2], size=1),
+    *(Block(kind="squares", share=share, size=1, of=i) for i, share in enumerate(SCORES[3:])),
+)
+"""Of what that vector consists."""
 FIT = 1 - 2e-4
 """Vectors are made this much shorter than the clip, so that it never touches them."""
 DROPPED = "Where the learning half does not say that the advice gains, the clone is released.\n"
@@ -100,6 +109,8 @@ class ImprovementPlan(PrivatePlan):
     """signal-to-noise ratio of the moments, a feature, that counts as one in kappa; 3.3 where all teach alike."""
     noise_multiplier: float | None = None
     """of the whole plan, seen as one Gaussian; None until calibrated."""
+    judging: float | None = dataclasses.field(default=None, metadata=OPTIONAL)
+    """of the statement's noise multiplier, in multiples of that; None is 1. Calibrating sets it."""
 
     def __post_init__(self) -> None:
         for name in ("columns", "value_columns"):
@@ -123,6 +134,8 @@ class ImprovementPlan(PrivatePlan):
         require_valid("teachers", self.teachers, self.teachers in get_args(Teachers), "best or all")
         copies = self.advises is not False or self.teachers == "best"
         require_valid("teachers", self.teachers, copies, "best: a clone of everybody gains nothing by itself")
+        valid = self.judging is None or 0 < self.judging <= 2
+        require_valid("judging", self.judging, valid, "None, or a number above 0")
         require_valid("pessimism", self.pessimism, 0 <= self.pessimism < math.inf, "a finite number >= 0")
 
     def parts(self) -> tuple[PoissonSum, ...]:
@@ -136,28 +149,40 @@ class ImprovementPlan(PrivatePlan):
             STEP: clone * (1 - tallied - MULTIPLIED) / STEPS,
             MOMENTS: self.moments_share,
         }
-        learning = (
+        known: dict[str, Blocks] = {TALLY: POSITIVE, PRODUCTS: grams(self.features)}
+        learning = [
             self.problem.part(
-                name, sigma and sigma / math.sqrt(share), fold=LEARNING, steps=STEPS if name == STEP else 1
+                name,
+                sigma and sigma / math.sqrt(share),
+                fold=LEARNING,
+                steps=STEPS if name == STEP else 1,
+                blocks=known.get(name),
             )
             for name, share in shares.items()
             if share
-        )
-        return (*learning, self.problem.part(STATEMENT, sigma, fold=JUDGING))
+        ]
+        judging = self.problem.part(STATEMENT, sigma and sigma * (self.judging or 1.0), fold=JUDGING, blocks=SCORED)
+        return (*learning, judging)
 
     def calibrate(self, *, unit: Unit, epsilon: float, delta: float) -> ImprovementPlan:
         """The plan with the least noise that keeps (epsilon, delta) for this unit (`privacy.vault.plan.calibrate`)."""
-        plan = plans.calibrate(self, unit=unit, epsilon=epsilon, delta=delta)
-        return (
-            plan
-            if plan.advises is not None
-            else plans.calibrate(plan._decided(), unit=unit, epsilon=epsilon, delta=delta)
-        )
+        plan = plans.calibrate(self._balanced(unit), unit=unit, epsilon=epsilon, delta=delta)
+        if plan.advises is not None:
+            return plan
+        return plans.calibrate(plan._decided()._balanced(unit), unit=unit, epsilon=epsilon, delta=delta)
 
     def account(self, *, unit: Unit, delta: float) -> ImprovementPlan:
         """The plan at the noise multiplier it has, with the epsilon that this honestly costs (infinite without)."""
         plan = plans.account(self, unit=unit, delta=delta)
         return plan if plan.advises is not None else plans.account(plan._decided(), unit=unit, delta=delta)
+
+    def _balanced(self, unit: Unit) -> ImprovementPlan:
+        # with as much noise in the judging half as makes both cost the same where one unit replaces another
+        if unit.relation != "replace_one":
+            return dataclasses.replace(self, judging=None)
+        *learning, judging = dataclasses.replace(self, noise_multiplier=1.0).parts()
+        apart = replaced_precision(flatten(ComposedEvent([part.event for part in learning])))
+        return dataclasses.replace(self, judging=judging.diameter / math.sqrt(apart))
 
     def _decided(self) -> ImprovementPlan:
         planned = self.kappa > 0 and self.problem.discounted_length <= SWEEPS
@@ -222,7 +247,9 @@ class ImprovementPlan(PrivatePlan):
         Raises:
             PlanError: the plan is not calibrated.
         """
-        sigma = self.noise_std(STATEMENT) / math.sqrt(self.moments_share or 1 - self.look_share)
+        if self.noise_multiplier is None:
+            raise self._calibration_error()
+        sigma = self.noise_multiplier / math.sqrt(self.moments_share or 1 - self.look_share)
         return self.expected_units / sigma if sigma else math.inf
 
     @property

@@ -27,12 +27,13 @@ import numpy as np
 
 from tacit import rowwise
 from tacit.data.spec import Discrete, PublicSpec
-from tacit.methods.off_policy_evaluation.features import AnyFeatures, Features, Fourier, OneHot, covariance
+from tacit.methods.off_policy_evaluation.features import AnyFeatures, Features, Fourier, OneHot, covariance, gram_blocks
 from tacit.methods.off_policy_evaluation.logged import cut_episodes
 from tacit.methods.off_policy_evaluation.policies import Behaviour, DiscretePolicy, LinearQ, ModelledPolicy
 from tacit.methods.off_policy_evaluation.problem import Problem
 from tacit.methods.off_policy_evaluation.scores import FIT, noise, noisy_mean
 from tacit.methods.off_policy_evaluation.statistics import encode_rows, read_gram, unit_grams, update
+from tacit.privacy.mechanisms.contribution_sets import with_length
 from tacit.privacy.mechanisms.sums import PoissonSum
 from tacit.privacy.sentences import Clause, clause
 from tacit.privacy.vault.base import Run
@@ -110,8 +111,13 @@ class BehaviourModel:
         """
         sigma = noise_multiplier
         return (
-            problem.part(GRAM, sigma and sigma / math.sqrt(GRAM_SHARE)),
-            problem.part(LOGITS, sigma and sigma * math.sqrt(self.rounds / (1 - GRAM_SHARE)), steps=self.rounds),
+            problem.part(GRAM, sigma and sigma / math.sqrt(GRAM_SHARE), blocks=gram_blocks(self.features)),
+            problem.part(
+                LOGITS,
+                sigma and sigma * math.sqrt(self.rounds / (1 - GRAM_SHARE)),
+                steps=self.rounds,
+                blocks=with_length(LENGTH_SHARE),
+            ),
         )
 
     def fit(self, vault: Vault, run: Run, problem: Problem) -> np.ndarray:

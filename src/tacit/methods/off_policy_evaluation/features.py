@@ -15,6 +15,7 @@ from tacit.agents.features import fourier, frequencies
 from tacit.data.spec import Discrete, PublicSpec
 from tacit.errors import PlanError
 from tacit.methods.off_policy_evaluation.policies import import_function, try_function, unfit_error
+from tacit.privacy.mechanisms.contribution_sets import POSITIVE, Blocks, grams
 from tacit.privacy.vault.invented import invented_rows
 from tacit.serialization import OPTIONAL, Kinds
 from tacit.units import Unit
@@ -241,6 +242,11 @@ class Smoothness:
         """[n, n]."""
         states = np.arange(n)
         return np.asarray(np.exp(-np.abs(states[:, None] - states) / self.length))
+
+
+def gram_blocks(features: Features) -> Blocks:
+    """Of one unit's Gram matrices, as `statistics.unit_grams` gives them."""
+    return POSITIVE if features.tabular else grams(features.size)
 
 
 def covariance(

@@ -37,7 +37,7 @@ import numpy as np
 
 from tacit.data.spec import PublicSpec
 from tacit.methods.off_policy_evaluation import scores
-from tacit.methods.off_policy_evaluation.features import AnyFeatures, Features, covariance
+from tacit.methods.off_policy_evaluation.features import AnyFeatures, Features, covariance, gram_blocks
 from tacit.methods.off_policy_evaluation.importance import ScoreEstimator
 from tacit.methods.off_policy_evaluation.intervals import unit_count
 from tacit.methods.off_policy_evaluation.logged import LoggedEpisodes, cut_episodes, horizon_values
@@ -56,6 +56,7 @@ from tacit.methods.off_policy_evaluation.scores import (
 )
 from tacit.methods.off_policy_evaluation.statistics import Gram, encode_rows, read_gram, update, upper_triangle
 from tacit.methods.off_policy_evaluation.targets import BehaviourPolicy, require_probabilities
+from tacit.privacy.mechanisms.contribution_sets import Block, BlockKind, with_length
 from tacit.privacy.mechanisms.sums import PoissonSum
 from tacit.privacy.sentences import Clause, clause
 from tacit.privacy.vault.base import Run
@@ -98,13 +99,26 @@ class Regression:
         require_valid("prior", self.prior, math.isfinite(self.prior) and self.prior > 0, "a finite number > 0")
 
     def parts(
-        self, problem: Problem, noise_multiplier: float | None, fold: Literal[0, 1] | None = None
+        self,
+        problem: Problem,
+        features: Features,
+        noise_multiplier: float | None,
+        fold: Literal[0, 1] | None = None,
     ) -> tuple[PoissonSum, ...]:
         """The three parts; together they cost one Gaussian with this noise multiplier."""
         steps = {name: self.rounds if name == "residuals" else 1 for name in SHARES}
         factors = {name: math.sqrt(steps[name] / share) for name, share in SHARES.items()}
+        kinds: tuple[BlockKind, ...] = ("signed", "constant", "positive")
+        centre = [Block(kind=kind, share=share, size=1) for kind, share in zip(kinds, CENTRE_SHARES, strict=True)]
+        blocks = {"centre": tuple(centre), "gram": gram_blocks(features), "residuals": with_length(LENGTH_SHARE)}
         return tuple(
-            problem.part(name, noise_multiplier and noise_multiplier * factors[name], steps=steps[name], fold=fold)
+            problem.part(
+                name,
+                noise_multiplier and noise_multiplier * factors[name],
+                steps=steps[name],
+                fold=fold,
+                blocks=blocks[name],
+            )
             for name in SHARES
         )
 
@@ -361,7 +375,7 @@ class FittedQ(QEstimator):
         """The mean return, the Gram matrix, the rounds of residuals, the scores."""
         sigma = self.own_noise
         first, last = (sigma and sigma / math.sqrt(share) for share in (self.share, 1 - self.share))
-        return (*self.regression.parts(self.problem, first), self.problem.part(scores.NAME, last))
+        return (*self.regression.parts(self.problem, self.features, first), self.problem.part(scores.NAME, last))
 
     def estimate(self, vault: Vault, run: Run, target: Target, behaviour: DiscretePolicy | None) -> Evaluation:
         """As for every method that fits Q; the value alone where nothing tells the probabilities of logged actions."""
@@ -425,7 +439,7 @@ class DoublyRobust(QEstimator):
 
     def sums(self) -> tuple[PoissonSum, ...]:
         """The Gram matrix and the rounds of residuals on the first half, the scores on the second."""
-        first = self.regression.parts(self.problem, self.own_noise, 0)
+        first = self.regression.parts(self.problem, self.features, self.own_noise, 0)
         return (*first, self.problem.part(scores.NAME, self.own_noise, fold=1))
 
     def half_width(self, spec: PublicSpec) -> float:

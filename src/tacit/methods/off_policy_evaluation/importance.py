@@ -14,7 +14,7 @@ import itertools
 import math
 from abc import ABC
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, ClassVar, Self, get_args
 
 import numpy as np
@@ -24,16 +24,18 @@ from tacit.methods.off_policy_evaluation import scores
 from tacit.methods.off_policy_evaluation.algorithm import GaussianEstimator
 from tacit.methods.off_policy_evaluation.intervals import Sides, unit_count
 from tacit.methods.off_policy_evaluation.logged import cut_episodes
-from tacit.methods.off_policy_evaluation.policies import DiscretePolicy, Target
+from tacit.methods.off_policy_evaluation.policies import Behaviour, DiscretePolicy, Target
 from tacit.methods.off_policy_evaluation.problem import Evaluation, Problem
 from tacit.methods.off_policy_evaluation.scores import FIT, ScoreVector, Weighting, expected_units, noisy_mean, weights
 from tacit.methods.off_policy_evaluation.targets import BehaviourPolicy, require_probabilities
 from tacit.parameters import Option
 from tacit.privacy.ledger.folds import Fold
+from tacit.privacy.mechanisms.contribution_sets import Block
 from tacit.privacy.mechanisms.sums import PoissonSum
 from tacit.privacy.sentences import Clause, clause
 from tacit.privacy.vault.base import Run
 from tacit.privacy.vault.vault import Vault
+from tacit.serialization import OPTIONAL
 from tacit.units import Unit
 from tacit.validation import require_valid
 
@@ -95,15 +97,25 @@ class ImportanceSampling(ScoreEstimator):
     by the clip). The interval is the same."""
     sides: Sides = "both"
     """`both` ends of an interval, or the `lower` one alone, which is then higher."""
+    on_policy: bool | None = field(default=None, metadata=OPTIONAL)
+    """whether the policy that made the records is evaluated (`Behaviour()`); None where that is still open, which
+    costs more where one unit replaces another."""
 
     def __post_init__(self) -> None:
         require_valid("weighting", self.weighting, self.weighting in get_args(Weighting), "pdis or wpdis")
         require_valid("sides", self.sides, self.sides in get_args(Sides), "both or lower")
         super().__post_init__()
 
+    def require(self, target: Target, behaviour: BehaviourPolicy | None, spec: PublicSpec) -> None:
+        """Refuse a policy that is not of the kind that the plan is for, and a range that rewards cannot reach."""
+        fits = self.on_policy in (None, isinstance(target, Behaviour))
+        require_valid("on_policy", self.on_policy, fits, "whether the policy is the one that made the records")
+        super().require(target, behaviour, spec)
+
     def sums(self) -> tuple[PoissonSum, ...]:
         """One noisy sum."""
-        return (self.problem.part(scores.NAME, self.own_noise),)
+        blocks = None if self.on_policy is None else scores.score_blocks(on_policy=self.on_policy)
+        return (self.problem.part(scores.NAME, self.own_noise, blocks=blocks),)
 
     def estimate(self, vault: Vault, run: Run, target: Target, behaviour: DiscretePolicy | None) -> Evaluation:
         """The value and its interval."""
@@ -154,7 +166,12 @@ class OverlapPlan(GaussianEstimator):
 
     def sums(self) -> tuple[PoissonSum, ...]:
         """One noisy sum."""
-        return (self.problem.part(OVERLAP, self.own_noise),)
+        sizes = {"bins": len(self.edges) - 1}
+        blocks = [
+            Block(kind="constant" if name == "present" else "positive", share=share, size=sizes.get(name, 1))
+            for name, share in OVERLAP_SHARES.items()
+        ]
+        return (self.problem.part(OVERLAP, self.own_noise, blocks=tuple(blocks)),)
 
     def require(self, target: Target, behaviour: BehaviourPolicy | None, spec: PublicSpec) -> None:
         """Refuse a policy without probabilities."""

@@ -12,6 +12,7 @@ import numpy as np
 from tacit.data.spec import PublicSpec
 from tacit.errors import PlanError
 from tacit.methods.off_policy_evaluation.features import AnyFeatures
+from tacit.privacy.mechanisms.contribution_sets import Blocks
 from tacit.privacy.mechanisms.sums import PoissonSum
 from tacit.serialization import OPTIONAL, Json
 from tacit.validation import require_valid, require_whole
@@ -82,7 +83,13 @@ class Problem:
         return (low, high) if self.horizon == 1 else (min(0.0, low), max(0.0, high))
 
     def part(
-        self, name: str, noise_multiplier: float | None, *, steps: int = 1, fold: Literal[0, 1] | None = None
+        self,
+        name: str,
+        noise_multiplier: float | None,
+        *,
+        steps: int = 1,
+        fold: Literal[0, 1] | None = None,
+        blocks: Blocks | None = None,
     ) -> PoissonSum:
         """The part of a plan for noisy sums over every unit (or every one of a fold), of vectors of norm at most 1."""
         return PoissonSum(
@@ -94,6 +101,7 @@ class Problem:
             rows_per_unit=self.rows_per_unit,
             rows="first",
             fold=fold,
+            blocks=blocks,
         )
 
 

@@ -32,7 +32,7 @@ import numpy as np
 from tacit.data.spec import PublicSpec
 from tacit.methods.off_policy_evaluation import scores
 from tacit.methods.off_policy_evaluation.algorithm import GaussianEstimator
-from tacit.methods.off_policy_evaluation.features import AnyFeatures, Features, Smoothness, covariance
+from tacit.methods.off_policy_evaluation.features import AnyFeatures, Features, Smoothness, covariance, gram_blocks
 from tacit.methods.off_policy_evaluation.logged import LoggedEpisodes, cut_episodes, horizon_values
 from tacit.methods.off_policy_evaluation.policies import Behaviour, DiscretePolicy, Target
 from tacit.methods.off_policy_evaluation.problem import Evaluation, Problem
@@ -47,6 +47,7 @@ from tacit.methods.off_policy_evaluation.statistics import (
     update,
 )
 from tacit.methods.off_policy_evaluation.targets import BehaviourPolicy
+from tacit.privacy.mechanisms.contribution_sets import POSITIVE, Block, Blocks
 from tacit.privacy.mechanisms.sums import PoissonSum
 from tacit.privacy.sentences import Clause, clause
 from tacit.privacy.vault import plan as plans
@@ -147,9 +148,16 @@ class ResidualRegression(GaussianEstimator):
 
     def sums(self) -> tuple[PoissonSum, ...]:
         """Noisy sums over all units, whose precisions add up to 1 / noise_multiplier^2."""
-        fields = self._split()
+        fields, level = self._split(), [Block(kind=kind, share=0.5, size=1) for kind in ("signed", "positive")]
+        blocks: dict[str, Blocks] = {
+            "scores": scores.score_blocks(on_policy=self.on_policy, with_point=not self.shared_centre),
+            "gram": gram_blocks(self.features),
+            "scale": (Block(kind="positive", size=1),),
+            "level": tuple(level),
+            "range": POSITIVE,
+        }
         return tuple(
-            self.problem.part(name, self._sigma(fields[name] / steps), steps=steps)
+            self.problem.part(name, self._sigma(fields[name] / steps), steps=steps, blocks=blocks.get(name))
             for name, steps in ((name, self.rounds if name in ("scale", "round") else 1) for name in fields)
         )
 

@@ -28,6 +28,7 @@ from tacit.methods.off_policy_evaluation.intervals import NoisySums, Sides, boun
 from tacit.methods.off_policy_evaluation.logged import LoggedEpisodes, cut_episodes
 from tacit.methods.off_policy_evaluation.policies import Behaviour, DiscretePolicy, ModelledPolicy, Target
 from tacit.methods.off_policy_evaluation.problem import Interval, Kind, Problem
+from tacit.privacy.mechanisms.contribution_sets import Block, Blocks
 from tacit.privacy.vault.base import Run
 from tacit.privacy.vault.vault import Vault
 from tacit.validation import require_valid
@@ -57,6 +58,19 @@ class Point(Protocol):
 
     def __call__(self, log: LoggedEpisodes, state: Any) -> np.ndarray:
         """Numbers [U]; they are clipped to [-1, 1]."""
+
+
+def score_blocks(*, on_policy: bool, with_point: bool = False) -> Blocks:
+    """Of what the vectors of a `ScoreVector` consist."""
+    share, squares, present = SHARES[0], SHARES[2], SHARES[1]
+    rest, size = 1 - POINT_SHARE if with_point else 1.0, 1 if on_policy else 2
+    point = (Block(kind="signed", share=POINT_SHARE, size=1),) if with_point else ()
+    return (
+        *point,
+        Block(kind="signed" if on_policy else "positive", share=rest * share, size=size),
+        Block(kind="constant", share=rest * present, size=1),
+        Block(kind="squares", share=rest * squares, size=size, of=len(point)),
+    )
 
 
 @dataclass(frozen=True, eq=False)

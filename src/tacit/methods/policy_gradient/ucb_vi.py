@@ -30,6 +30,7 @@ from tacit.data.spec import Discrete
 from tacit.errors import PlanError
 from tacit.privacy.certificate.certificate import Release
 from tacit.privacy.mechanisms.base import Rows
+from tacit.privacy.mechanisms.contribution_sets import POSITIVE
 from tacit.privacy.mechanisms.sums import UserSum
 from tacit.privacy.noise.correlated import Correlation
 from tacit.privacy.sentences import Label, clause
@@ -93,6 +94,7 @@ class UcbVi(plans.PrivatePlan):
                 noise_multiplier=self.noise_multiplier,
                 rows_per_unit=self.horizon,
                 correlation=self.correlation,
+                blocks=POSITIVE,
             ),
         )
 

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from tacit.data.spec import Box, PublicSpec
 from tacit.errors import PlanError
 from tacit.methods.synthesis.discretisation import Discretisation
+from tacit.privacy.mechanisms.contribution_sets import POSITIVE
 from tacit.privacy.mechanisms.marginals import DIFFERENCES
 from tacit.privacy.mechanisms.releases import Axis
 from tacit.privacy.mechanisms.sums import PoissonSum
@@ -306,6 +307,7 @@ class TableMatching:
             clip_norm=self.clip_norm * math.sqrt(len(self.tables)),
             noise_multiplier=noise_multiplier,
             rows_per_unit=self.rows_per_unit,
+            blocks=POSITIVE if self.sampling_rate == 1 else None,
         )
 
     def tied_part(self, gradients: PoissonSum) -> PoissonSum:

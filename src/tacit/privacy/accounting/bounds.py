@@ -26,7 +26,7 @@ from decimal import ROUND_CEILING, Decimal
 
 from tacit.errors import AccountingError
 from tacit.privacy.accounting.events import MAX_EPSILON as MAX_EPSILON
-from tacit.privacy.accounting.events import Event, flatten
+from tacit.privacy.accounting.events import Event, leaves_under
 from tacit.units import Relation
 
 # `certified` is imported where something is priced: it loads `dp_accounting` and SciPy, which takes a second.
@@ -51,7 +51,7 @@ def epsilon(event: Event, *, delta: float, relation: Relation) -> Bound:
     Args:
         event: a whitelisted event (see `tacit.privacy.accounting.events`).
         delta: in (0, 1).
-        relation: `add_or_remove` or `replace_one`; for the latter a Gaussian's neighbours are two clips apart.
+        relation: `add_or_remove` or `replace_one`; for the latter a Gaussian's neighbours are its diameter apart.
 
     Raises:
         AccountingError: the event or the pair is unknown, delta is out of range or too small to be resolved, epsilon
@@ -59,7 +59,7 @@ def epsilon(event: Event, *, delta: float, relation: Relation) -> Bound:
     """
     from tacit.privacy.accounting import certified
 
-    return Bound(*certified.epsilon(flatten(event), relation, delta))
+    return Bound(*certified.epsilon(leaves_under(event, relation), relation, delta))
 
 
 def delta(event: Event, *, epsilon: float, relation: Relation) -> float:
@@ -75,7 +75,7 @@ def delta(event: Event, *, epsilon: float, relation: Relation) -> float:
     """
     from tacit.privacy.accounting import certified
 
-    return certified.delta(flatten(event), relation, epsilon)
+    return certified.delta(leaves_under(event, relation), relation, epsilon)
 
 
 def profile(event: Event, relation: Relation) -> tuple[tuple[float, float], ...]:
@@ -86,7 +86,7 @@ def profile(event: Event, relation: Relation) -> tuple[tuple[float, float], ...]
     """
     from tacit.privacy.accounting import certified
 
-    leaves = flatten(event)
+    leaves = leaves_under(event, relation)
     smallest = certified.smallest_certified_delta(leaves, relation)
     return tuple((d, certified.epsilon(leaves, relation, d)[0]) for d in PROFILE_DELTAS if smallest <= d)
 
@@ -107,7 +107,7 @@ def mu_gdp(event: Event, relation: Relation, *, delta: float = 0.0) -> float:
     """
     from tacit.privacy.accounting import certified
 
-    return certified.mu(flatten(event), relation, delta)
+    return certified.mu(leaves_under(event, relation), relation, delta)
 
 
 def additive_mu(event: Event, relation: Relation, *, delta: float) -> float | None:
@@ -124,7 +124,7 @@ def additive_mu(event: Event, relation: Relation, *, delta: float) -> float | No
     """
     from tacit.privacy.accounting import certified
 
-    found = certified.additive_mu(flatten(event), relation, delta)
+    found = certified.additive_mu(leaves_under(event, relation), relation, delta)
     return None if found is None else round_up(found, 12)
 
 
@@ -140,7 +140,7 @@ def renyi(event: Event, *, order: float, relation: Relation) -> float:
     """
     from tacit.privacy.accounting import certified
 
-    return certified.renyi(flatten(event), relation, order)
+    return certified.renyi(leaves_under(event, relation), relation, order)
 
 
 def calibrate(make_event: Callable[[float], Event], *, epsilon: float, delta: float, relation: Relation) -> float:
@@ -167,9 +167,8 @@ def calibrate(make_event: Callable[[float], Event], *, epsilon: float, delta: fl
         raise AccountingError(what, where="accounting.calibrate", expected=expected, remedy="choose another target")
 
     def excess(log_sigma: float, goal: float) -> float:
-        return math.log(
-            max(certified.check_epsilon(flatten(make_event(math.exp(log_sigma))), relation, delta), 1e-9) / goal
-        )
+        leaves = leaves_under(make_event(math.exp(log_sigma)), relation)
+        return math.log(max(certified.check_epsilon(leaves, relation, delta), 1e-9) / goal)
 
     low = high = 0.0
     while excess(high, epsilon) > 0:
@@ -184,7 +183,7 @@ def calibrate(make_event: Callable[[float], Event], *, epsilon: float, delta: fl
     while True:  # the check guides the search, the certified bound decides
         log_sigma = brentq(excess, low, high, args=(goal,), xtol=5e-6)
         sigma = round_up(math.exp(log_sigma), 5)
-        bound = certified.epsilon(flatten(make_event(sigma)), relation, delta)[0]
+        bound = certified.epsilon(leaves_under(make_event(sigma), relation), relation, delta)[0]
         if bound <= epsilon:
             return sigma
         goal *= (1 - 1e-5) * epsilon / bound

@@ -5,7 +5,7 @@ whatever else arrives, from a file or from a caller, is refused:
 
 | event | JSON `kind` | parameters |
 |---|---|---|
-| `GaussianEvent` | `gaussian` | `noise_multiplier`: noise standard deviation / clip of one unit's contribution |
+| `GaussianEvent` | `gaussian` | `noise_multiplier`: noise standard deviation / clip; `diameter`, 2 if left out |
 | `PoissonSampledEvent` | `poisson_sampled` | `rate`, `event` |
 | `SampledWithoutReplacementEvent` | `sampled_without_replacement` | `population`, `batch`, `event` |
 | `SelfComposedEvent` | `self_composed` | `count`, `event` |
@@ -17,8 +17,8 @@ whatever else arrives, from a file or from a caller, is refused:
 | `SelectionEvent` | `selection` | `candidates`: their events; `stop`, `law`: how often one of them is run |
 
 One Laplace event is one number; a vector is as many as it has coordinates. Under `replace_one` neighbours are two clips
-apart: the Laplace mechanism is then 2 / noise_multiplier-DP, and the rho of a `ZcdpEvent` counts four times, as that of
-noise whose Renyi divergence grows with the square of the shift.
+apart, or a Gaussian's `diameter` of them: the Laplace mechanism is then 2 / noise_multiplier-DP, and the rho of a
+`ZcdpEvent` counts four times, as that of noise whose Renyi divergence grows with the square of the shift.
 
 A sample without replacement is of exactly `batch` out of `population` slots, uniformly; its noise multiplier is, as
 everywhere in this library, the standard deviation over the clip of one unit's contribution.
@@ -30,17 +30,20 @@ import of `dp_accounting` takes longer than everything else that a plan needs.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
 from typing import Any, Literal, get_args
 
 from tacit.errors import AccountingError
+from tacit.units import Relation
 
 MAX_DEPTH = 16
 MAX_NODES = 4096
 MAX_COUNT = 10**7
 MIN_NOISE, MAX_NOISE = 1e-3, 1e9
 MIN_RATE = 1e-12
+BALL = 2.0
+"""Diameter, in clips, of a contribution of which the clip alone is known."""
 MAX_POPULATION = 10**12
 MIN_EPSILON, MAX_EPSILON = 1e-6, 500.0
 MIN_RHO, MAX_RHO = 0.5 / MAX_NOISE**2, 0.5 / MIN_NOISE**2
@@ -57,9 +60,15 @@ class NonPrivateEvent:
 
 @dataclass(frozen=True)
 class GaussianEvent:
-    """One sum over every unit, with Gaussian noise."""
+    """One sum over every unit, with Gaussian noise.
+
+    Args:
+        noise_multiplier: the noise's standard deviation over the clip, which bounds what one unit adds.
+        diameter: the largest distance of what two units may add, in clips, from 1 to 2. A sampled step has 2.
+    """
 
     noise_multiplier: float
+    diameter: float = BALL
 
 
 @dataclass(frozen=True)
@@ -192,12 +201,43 @@ def flatten(event: Event) -> Leaves:
     return tuple(sorted(counts.items(), key=lambda item: _sort_key(item[0])))
 
 
+def leaves_under(event: Event, relation: Relation) -> Leaves:
+    """The canonical list as accountants take it, for which replaced units are two clips apart.
+
+    A Gaussian of multiplier s and diameter d is, under `replace_one`, one of multiplier 2 s / d and diameter 2: in
+    both, neighbours are d / s standard deviations apart. To add or remove a unit, the diameter says nothing.
+    """
+    factor = (lambda leaf: 1.0) if relation == "add_or_remove" else lambda leaf: BALL / leaf.diameter
+    return _with_gaussians(flatten(event), lambda leaf: GaussianEvent(leaf.noise_multiplier * factor(leaf)))
+
+
+def in_balls(leaves: Leaves) -> Leaves:
+    """The list as of contributions of which the clip alone is known: what older certificates state, and dearer."""
+    return _with_gaussians(leaves, lambda leaf: GaussianEvent(leaf.noise_multiplier))
+
+
+def _with_gaussians(leaves: Leaves, change: Callable[[GaussianEvent], GaussianEvent]) -> Leaves:
+    def changed(leaf: Leaf) -> Leaf:
+        if isinstance(leaf, SelectionEvent):
+            return replace(leaf, candidates=tuple(_with_gaussians(run, change) for run in leaf.candidates))
+        return change(leaf) if isinstance(leaf, GaussianEvent) else leaf
+
+    return flatten(_compose_leaves(tuple((changed(leaf), count) for leaf, count in leaves)))
+
+
+def replaced_precision(leaves: Leaves) -> float:
+    """Squared distance of plain Gaussians and `ZcdpEvent`s, in standard deviations, where one unit replaces another."""
+    diameters = ((leaf.diameter if isinstance(leaf, GaussianEvent) else BALL, leaf, count) for leaf, count in leaves)
+    return math.fsum(count * 2 * rho(leaf) * diameter**2 for diameter, leaf, count in diameters)
+
+
 def compose_parallel(events: Sequence[Event]) -> Event:
     """One Gaussian that dominates each of several events that are run on disjoint sets of units (parallel composition).
 
-    Guarantee: for both relations, and also where the set that a replaced unit falls into depends on its own records:
-    then each of two sets sees one unit come or go, one clip apart rather than two, and with s the noise multipliers
-    sqrt(1/s_A^2 + 1/s_B^2) <= 2 max(1/s_A, 1/s_B) (`proofs/fixed_size_sampling.md`). The events may be run adaptively
+    Guarantee: for both relations, and also where the set that a replaced unit falls into depends on its own records.
+    With p_A the sum of 1 / s^2 over the steps on a set, and D_A that of d^2 / s^2, a unit that comes or goes moves the
+    steps by max(p_A, p_B), squared; one that is replaced by max(D_A, D_B), or by p_A + p_B where the set changes, since
+    each of two sets then sees one unit come or go (`proofs/fixed_size_sampling.md`). The events may be run adaptively
     and interleaved. With a `ZcdpEvent` among them it is a `ZcdpEvent`, by rho_A + rho_B <= 4 max(rho_A, rho_B).
 
     Args:
@@ -206,7 +246,7 @@ def compose_parallel(events: Sequence[Event]) -> Event:
     Raises:
         AccountingError: there are no events, or one holds a step that is sampled or of another kind.
     """
-    precisions, gaussian = [], True
+    precisions, replaced, gaussian = list[float](), list[float](), True
     for event in events:
         leaves = flatten(event)
         if any(isinstance(leaf, NonPrivateEvent) for leaf, _ in leaves):
@@ -216,10 +256,12 @@ def compose_parallel(events: Sequence[Event]) -> Event:
             raise event_error(what, "Gaussian steps in every set")
         gaussian = gaussian and all(isinstance(leaf, GaussianEvent) for leaf, _ in leaves)
         precisions.append(math.fsum(count * 2 * rho(leaf) for leaf, count in leaves))
+        replaced.append(replaced_precision(leaves))
     if not precisions:
         raise event_error("a parallel composition of nothing", "at least one event")
-    largest = max(precisions)
-    return GaussianEvent(1 / math.sqrt(largest)) if gaussian else ZcdpEvent(largest / 2)
+    largest, apart = max(precisions), max(*replaced, math.fsum(sorted(precisions)[-2:]))
+    diameter = min(BALL, math.sqrt(apart / largest))  # which rounding alone can bring above
+    return GaussianEvent(1 / math.sqrt(largest), diameter) if gaussian else ZcdpEvent(largest / 2)
 
 
 def rho(leaf: Leaf) -> float:
@@ -244,7 +286,7 @@ def _sort_key(leaf: Leaf) -> tuple[float, ...]:
     if isinstance(leaf, PoissonSampledEvent):
         return (1, leaf.rate, leaf.event.noise_multiplier)
     if isinstance(leaf, GaussianEvent):
-        return (0, 1, leaf.noise_multiplier)
+        return (0, 1, leaf.noise_multiplier, leaf.diameter)
     return (2, 0, 0)
 
 
@@ -268,8 +310,9 @@ def _leaf(event: Leaf) -> Leaf:
     match event:
         case NonPrivateEvent():
             return event
-        case GaussianEvent(sigma):
-            return GaussianEvent(require_noise(sigma)) if require_noise(sigma) else NonPrivateEvent()
+        case GaussianEvent(sigma, diameter):
+            apart = require_real(diameter, "diameter", 1.0, BALL)
+            return GaussianEvent(require_noise(sigma), apart) if require_noise(sigma) else NonPrivateEvent()
         case LaplaceEvent(scale):
             return LaplaceEvent(require_noise(scale)) if require_noise(scale) else NonPrivateEvent()
         case ZcdpEvent(rho):
@@ -278,15 +321,21 @@ def _leaf(event: Leaf) -> Leaf:
             return EpsilonDeltaEvent(*require_epsilon_delta(epsilon, delta))
         case PoissonSampledEvent(rate, GaussianEvent() as gaussian):
             rate, inner = require_real(rate, "rate", MIN_RATE, 1.0), _leaf(gaussian)
-            return PoissonSampledEvent(rate, inner) if rate < 1 and isinstance(inner, GaussianEvent) else inner
+            return PoissonSampledEvent(rate, _ball(inner)) if rate < 1 and isinstance(inner, GaussianEvent) else inner
         case SampledWithoutReplacementEvent(population, batch, GaussianEvent() as gaussian):
             population, inner = require_whole(population, "population", MAX_POPULATION), _leaf(gaussian)
             if require_whole(batch, "batch", population) < population and isinstance(inner, GaussianEvent):
-                return SampledWithoutReplacementEvent(population, batch, inner)
+                return SampledWithoutReplacementEvent(population, batch, _ball(inner))
             return inner
         case SelectionEvent():
             return _selection(event)
     raise event_error(f"an event of the unknown kind {type(event).__name__}", "one of " + ", ".join(KINDS))
+
+
+def _ball(sampled: GaussianEvent) -> GaussianEvent:
+    if sampled.diameter != BALL:
+        raise event_error("a sampled step of a diameter below 2", "2, for which alone samples have a proof")
+    return sampled
 
 
 def _selection(event: SelectionEvent) -> Leaf:
@@ -366,8 +415,9 @@ def event_from_json(value: object) -> Event:
 
 def _encode(event: Event) -> dict[str, Any]:
     match event:
-        case GaussianEvent(sigma):
-            return {"kind": "gaussian", "noise_multiplier": float(sigma)}
+        case GaussianEvent(sigma, diameter):
+            apart = {} if diameter == BALL else {"diameter": float(diameter)}
+            return {"kind": "gaussian", "noise_multiplier": float(sigma), **apart}
         case PoissonSampledEvent(rate, inner):
             return {"kind": "poisson_sampled", "rate": float(rate), "event": _encode(inner)}
         case SampledWithoutReplacementEvent(population, batch, inner):
@@ -402,9 +452,9 @@ def _decode(value: object, depth: int, nodes: list[int]) -> Event:
     if not isinstance(kind, str) or kind not in _KINDS:
         raise event_error("an event of an unknown kind", "one of " + ", ".join(KINDS))
     keys = {field.name for field in fields(_KINDS[kind])} | {"kind"}
-    if set(value) != keys:
+    if set(value) not in (keys, keys - {"diameter"}):
         raise event_error(f"a {kind} event with missing or unknown keys", f"exactly {sorted(keys)}")
-    members: dict[str, Any] = {name: value[name] for name in keys - {"kind"}}
+    members: dict[str, Any] = {name: value[name] for name in set(value) - {"kind"}}
     if "event" in members:
         members["event"] = _decode(members["event"], depth + 1, nodes)
     for several in {"events", "candidates"} & set(members):

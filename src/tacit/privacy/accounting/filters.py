@@ -113,16 +113,19 @@ class Charge:
             is 0 where a plan costs a fold its delta alone.
         rdp: the plan's certified Rényi divergence bound at the ledger's order (no delta), or None.
         mu: the plan is mu-GDP, at every epsilon; None where no mu is known that is worth adding up.
+        diameter: of a plan of plain Gaussians, how much farther apart two neighbours are whose unit was replaced than
+            two of which one has a unit more, from 1 to 2; None is 2. It counts for plans on one fold.
 
     Raises:
-        PlanError: epsilon is below 0, delta is outside [0, 1), rdp is negative or not a number, or mu is negative or
-            not finite.
+        PlanError: epsilon is below 0, delta is outside [0, 1), rdp is negative or not a number, mu is negative or not
+            finite, or the diameter is not from 1 to 2.
     """
 
     epsilon: float
     delta: float
     rdp: float | None = None
     mu: float | None = None
+    diameter: float | None = None
 
     def __post_init__(self) -> None:
         if not self.epsilon >= 0:
@@ -133,9 +136,23 @@ class Charge:
             raise _bad_charge("rdp is negative or not a number", "rdp >= 0, the Rényi bound at the ledger's order")
         if self.mu is not None and not 0 <= self.mu < math.inf:
             raise _bad_charge("mu is negative or not a finite number", "a mu for which the plan is mu-GDP, or None")
-        for name in ("epsilon", "delta", "rdp", "mu"):
+        if self.diameter is not None and not 1 <= self.diameter <= 2:
+            raise _bad_charge("the diameter is out of its range", "a number from 1 to 2, or None")
+        for name in ("epsilon", "delta", "rdp", "mu", "diameter"):
             if getattr(self, name) is not None:
                 object.__setattr__(self, name, float(getattr(self, name)))
+
+    @property
+    def moved(self) -> Charge:
+        """What the plan costs a replaced unit that was on its fold, or is now, where the other version is on the other.
+
+        Each of its Gaussians then sees one unit come or go: it is displaced by its share 1 / d of what was charged for,
+        so that mu and, by a lemma in `proofs/ledger.md`, epsilon are divided by d, and a Rényi bound by d^2.
+        """
+        d = exact_decimal(self.diameter or 2.0)
+        rdp, mu = (None if x is None else exact_decimal(x) / k for x, k in ((self.rdp, d * d), (self.mu, d)))
+        rounded = (None if x is None else _round_up(x) for x in (rdp, mu))
+        return Charge(_round_up(exact_decimal(self.epsilon) / d), self.delta, *rounded)
 
     @property
     def finite(self) -> bool:

@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Generic, Literal, TypedDict, TypeVar, get_type_hints
+from typing import Any, Generic, Literal, NotRequired, TypedDict, TypeVar, get_type_hints
 
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
@@ -94,7 +94,10 @@ class Accountant(TypedDict):
 
 
 class ChargeEntry(TypedDict):
-    """What a ledger was charged for a plan, by its Rényi bound or mu where it has one; to `fold` alone, likewise."""
+    """What a ledger was charged for a plan, by its Rényi bound or mu where it has one; to `fold` alone, likewise.
+
+    `diameter` is that of a plan on one fold (`filters.Charge`), and stands there where it is below 2.
+    """
 
     plan_id: str
     method: str
@@ -103,6 +106,7 @@ class ChargeEntry(TypedDict):
     rdp: float | None
     mu: float | None
     fold: Literal[0, 1] | None
+    diameter: NotRequired[float]
 
 
 class ChargeTotal(TypedDict):
@@ -239,8 +243,8 @@ class Certificate:
             ledger_head, dataset_id: of the ledger that was charged.
             simulated: whether the records were declared simulated.
             void_reason: why the ledger is void, or None.
-            releases: {plan_id, method, epsilon, delta, rdp, mu, fold} as charged, for every plan of the ledger; this
-                plan's own charge is added where it is missing.
+            releases: {plan_id, method, epsilon, delta, rdp, mu, fold, diameter} as charged, for every plan of the
+                ledger; this plan's own charge is added where it is missing.
             budget: the ledger's (epsilon, delta).
             covered, not_covered: data accesses that the promise covers, and that it does not.
             assumptions: beyond the standing ones and those of single parts, which are added.
@@ -297,8 +301,10 @@ class Certificate:
             "signature": None,
         }
         if all(row["plan_id"] != plan_id for row in releases):
-            charge = asdict(derive.charge(unit, event, float(delta), composition))
-            own = {"plan_id": plan_id, "method": method, **charge, "fold": single_fold(plan_folds(parts))}
+            fold = single_fold(plan_folds(parts))
+            charge = asdict(derive.charge(unit, event, float(delta), composition, fold))
+            charge = {name: value for name, value in charge.items() if value is not None or name != "diameter"}
+            own = {"plan_id": plan_id, "method": method, **charge, "fold": fold}
             primary["releases"] = canonical.to_plain([*releases, own])
         derived = derive.numbers(unit, event, float(delta), primary)
         derived["total"] = primary["total"] | derived["total"]
@@ -359,7 +365,7 @@ class Certificate:
         Raises:
             CertificateError: something does not hold; the message names the field.
         """
-        from tacit.privacy.accounting.events import event_from_json, flatten
+        from tacit.privacy.accounting.events import event_from_json, flatten, in_balls
         from tacit.privacy.certificate import fields as derive
         from tacit.privacy.certificate import plan as planned
 
@@ -373,8 +379,8 @@ class Certificate:
             event = event_from_json(record["event"])
             leaves = flatten(event)
             derive.require_few_kinds(leaves)
-            composes = leaves == flatten(derive.parts_event(record["parts"]))
-            _require(composes, "parts", "do not compose to the event")
+            of_parts = flatten(derive.parts_event(record["parts"]))
+            _require(leaves in (of_parts, in_balls(of_parts)), "parts", "do not compose to the event")
         except (AccountingError, PlanError) as error:
             raise _edit_error("event", f"cannot be accounted for ({error.what})") from error
         try:

@@ -23,6 +23,8 @@ from tacit.privacy.accounting.events import (
     SampledWithoutReplacementEvent,
     ZcdpEvent,
     flatten,
+    replaced_precision,
+    rho,
 )
 from tacit.privacy.accounting.filters import (
     Charge,
@@ -32,7 +34,7 @@ from tacit.privacy.accounting.filters import (
     rdp_to_epsilon,
 )
 from tacit.privacy.certificate import canonical
-from tacit.privacy.ledger.folds import Balance, plan_folds, single_fold
+from tacit.privacy.ledger.folds import Balance, Fold, plan_folds, single_fold
 from tacit.privacy.ledger.state import fits_gaussian
 from tacit.privacy.mechanisms.base import Part, compose_parts
 from tacit.privacy.mechanisms.kinds import part_from_json
@@ -103,15 +105,25 @@ def require_epsilon(unit: Unit, event: Event, fields: Fields) -> None:
         raise CertificateError(what, where="Certificate.verify", expected=expected, remedy=remedy)
 
 
-def charge(unit: Unit, event: Event, delta: float, composition: Composition) -> Charge:
-    """What a ledger of this composition is charged for an event: a public function of both.
+def charge(unit: Unit, event: Event, delta: float, composition: Composition, fold: Fold | None) -> Charge:
+    """What a ledger of this composition is charged for an event on a fold: a public function of all three.
 
     Raises:
         AccountingError: the ledger would add the event's Rényi bound up, and there is none.
     """
     epsilon = accounting.epsilon(event, delta=delta, relation=unit.relation).epsilon
     rdp, mu = _added_up(event, unit.relation, delta, composition) if math.isfinite(epsilon) else (None, None)
-    return Charge(max(epsilon, LEAST_CHARGE), delta, rdp, mu)
+    return Charge(max(epsilon, LEAST_CHARGE), delta, rdp, mu, _fold_diameter(event, unit.relation, fold))
+
+
+def _fold_diameter(event: Event, relation: Relation, fold: Fold | None) -> float | None:
+    # by how much a plan on one fold is dearer for a unit that stays there than for one that comes, rounded down
+    leaves = flatten(event)
+    if relation != "replace_one" or fold is None or not all(isinstance(leaf, GaussianEvent) for leaf, _ in leaves):
+        return None
+    squares = replaced_precision(leaves) / math.fsum(count * 2 * rho(leaf) for leaf, count in leaves)
+    found = max(1.0, math.floor(math.sqrt(squares) * 1e12 - 1) / 1e12)
+    return None if squares > 4 * (1 - 1e-11) else found
 
 
 def _added_up(
@@ -136,7 +148,7 @@ def _balance(record: Fields) -> Balance:
 
 
 def _charge_of(row: Fields) -> Charge:
-    bounds = (None if row[name] is None else float(row[name]) for name in ("rdp", "mu"))
+    bounds = (None if row.get(name) is None else float(row[name]) for name in ("rdp", "mu", "diameter"))
     return Charge(float(row["epsilon"]), float(row["delta"]), *bounds)
 
 
@@ -232,6 +244,8 @@ def contradictions(record: Fields, event: Event) -> Iterator[tuple[str, str]]:
             yield "releases.epsilon", "charges another epsilon"
         if row["delta"] != delta:
             yield "releases.delta", "charges another delta"
+        if row.get("diameter") != _fold_diameter(event, record["unit"]["relation"], row["fold"]):
+            yield "releases.diameter", "charges another one"
     if len({row["plan_id"] for row in record["releases"]}) != len(record["releases"]):
         yield "releases", "charges a plan twice"
     for row in record["releases"]:

@@ -64,38 +64,36 @@ def judged_folds(folds: frozenset[Fold] | None, *, evaluates: bool) -> tuple[Fol
 
 @dataclass(frozen=True)
 class Balance:
-    """What the plans of a ledger cost the units of either fold.
+    """What the plans of a ledger cost a unit of either fold, and one that goes from one to the other.
 
     Args:
         relation: of the ledger's unit.
-        totals: of fold 0 and of fold 1.
+        totals: of fold 0, of fold 1 and, where units are replaced, of a unit whose two versions are on different folds.
 
     Guarantee:
-        If both totals stay within a budget, so does everything that the plans release (`proofs/ledger.md`).
+        If all totals stay within a budget, so does everything that the plans release (`proofs/ledger.md`).
     """
 
     relation: Relation
-    totals: tuple[Total, Total]
+    totals: tuple[Total, ...]
 
     @classmethod
     def empty(cls, relation: Relation, composition: Composition) -> Balance:
         """That of no plan."""
-        return cls(relation, (Total(composition), Total(composition)))
+        return cls(relation, (Total(composition),) * (3 if relation == "replace_one" else 2))
 
     def with_charge(self, charge: Charge, fold: Fold | None) -> Balance:
         """The balance with one plan more, which one fold pays or (None) both do."""
         pairs = zip(self.totals, self._shares(charge, fold), strict=True)
-        a, b = (total if share is None else total.with_charge(share) for total, share in pairs)
-        return replace(self, totals=(a, b))
+        return replace(self, totals=tuple(old if share is None else old.with_charge(share) for old, share in pairs))
 
     def without_charge(self, charge: Charge, fold: Fold | None) -> Balance:
         """The balance without one of its plans."""
         pairs = zip(self.totals, self._shares(charge, fold), strict=True)
-        a, b = (total if share is None else total.without_charge(share) for total, share in pairs)
-        return replace(self, totals=(a, b))
+        return replace(self, totals=tuple(old if share is None else old.without_charge(share) for old, share in pairs))
 
     def admits(self, epsilon: float, delta: float) -> bool:
-        """Whether either fold stays within the budget (see `filters.admits`)."""
+        """Whether every total stays within the budget (see `filters.admits`)."""
         return all(admits(total, epsilon, delta) for total in self.totals)
 
     def room(self, charge: Charge, fold: Fold | None, epsilon: float, delta: float) -> int:
@@ -104,23 +102,19 @@ class Balance:
         return min(room(total, share, epsilon, delta) for total, share in each if share is not None)
 
     def left(self, epsilon: float, delta: float, *, gaussian: bool) -> tuple[float, float]:
-        """(epsilon, delta) of the largest plan that both folds still cover (see `filters.left`)."""
-        return min(left(total, epsilon, delta, gaussian=gaussian) for total in self.totals)
+        """(epsilon, delta) of the largest plan that all totals still cover (see `filters.left`)."""
+        each = [left(total, epsilon, delta, gaussian=gaussian) for total in self.totals]
+        return min(one for one, _ in each), min(one for _, one in each)
 
     def spent(self, delta: float, fold: Fold | None = None) -> tuple[float, float]:
-        """Total (epsilon, delta) of one fold, or (None) the larger of each, rounded up (see `filters.spent`)."""
+        """Total (epsilon, delta) of one fold, or (None) the largest of each, rounded up (see `filters.spent`)."""
         each = [spent(total, delta) for total in (self.totals if fold is None else (self.totals[fold],))]
         return max(epsilon for epsilon, _ in each), max(delta for _, delta in each)
 
-    def _shares(self, charge: Charge, fold: Fold | None) -> tuple[Charge | None, Charge | None]:
-        """What either fold is charged."""
+    def _shares(self, charge: Charge, fold: Fold | None) -> tuple[Charge | None, ...]:
+        """What each total is charged."""
         # A unit that is exchanged for another may leave one fold and enter the other, and so meets the plans of both.
-        # Each that lies on one fold then costs it at most half of that epsilon, and all of that delta: the other fold
-        # is charged the delta too, so that these add up. Renyi bounds and squared mus have no delta, and cost it a
-        # quarter.
         if fold is None or not charge.finite:
-            return charge, charge
-        rule = self.totals[0].composition
-        delta_adds_up = self.relation == "replace_one" and rule.order is None and not rule.takes_mu(charge)
-        other = replace(charge, epsilon=0.0) if delta_adds_up else None
-        return (charge, other) if fold == 0 else (other, charge)
+            return (charge,) * len(self.totals)
+        own: tuple[Charge | None, Charge | None] = (charge, None) if fold == 0 else (None, charge)
+        return (*own, charge.moved) if self.relation == "replace_one" else own

@@ -176,6 +176,7 @@ class Ledger:
         delta: float,
         rdp: float | None = None,
         mu: float | None = None,
+        diameter: float | None = None,
     ) -> None:
         """Charge a whole plan before its first step; the same plan again costs nothing.
 
@@ -187,6 +188,7 @@ class Ledger:
             epsilon, delta: the certified cost of all parts together. Infinite epsilon voids the ledger.
             rdp: the certified Rényi bound at the ledger's order, if it has one; charged to plans without a mu.
             mu: the plan is mu-GDP at every epsilon, where such a mu is known; charged where it adds up.
+            diameter: of a plan on one fold (`filters.Charge`); None is 2.
 
         Raises:
             BudgetExceeded: the plan does not fit; nothing was charged.
@@ -197,7 +199,7 @@ class Ledger:
             A fully adaptive filter: sums of (epsilon, delta) (arXiv:1605.08294), of Rényi bounds at one order
             (arXiv:2008.11193) or of squared mus (arXiv:2210.17520), also while plans interleave (arXiv:2309.05901).
         """
-        charge = self.composition.charged(Charge(epsilon, delta, rdp, mu))
+        charge = self.composition.charged(Charge(epsilon, delta, rdp, mu, diameter))
         try:
             described = json.loads(canonical_json(dict(description)))
             payload = {
@@ -208,6 +210,7 @@ class Ledger:
                 "delta": repr(charge.delta),
                 "rdp": None if charge.rdp is None else repr(charge.rdp),
                 "mu": None if charge.mu is None else repr(charge.mu),
+                **({} if charge.diameter is None else {"diameter": repr(charge.diameter)}),
             }
         except (TypeError, ValueError) as error:
             what = "the plan's description or parts are not plain JSON values"
@@ -414,6 +417,7 @@ class Ledger:
 def _costs_more(new: Charge, old: Charge) -> bool:
     pairs = [(new.epsilon, old.epsilon), (new.delta, old.delta)]
     pairs += [(new.rdp or 0.0, old.rdp or 0.0), (new.mu or 0.0, old.mu or 0.0)]
+    pairs += [(old.diameter or 2.0, new.diameter or 2.0)]  # a smaller one costs more where the fold changes
     return any(mine > theirs * (1 + _ROUNDING) for mine, theirs in pairs)
 
 

@@ -100,7 +100,7 @@ class PlanSummary:
         judges: the folds on which it may say how good a policy is.
         policies: digest of each policy that it fixed or released -> the folds whose sums it had begun by then.
         began, ended: the entries that took its first and its newest steps, 0 where none were.
-        rdp, mu: as it was charged (`filters.Charge`).
+        rdp, mu, diameter: as it was charged (`filters.Charge`).
     """
 
     id: str
@@ -117,6 +117,7 @@ class PlanSummary:
     ended: int = 0
     rdp: float | None = None
     mu: float | None = None
+    diameter: float | None = None
 
     @property
     def payer_text(self) -> str:
@@ -276,6 +277,7 @@ class LedgerState:
                 ended=plan.ended,
                 rdp=plan.charge.rdp,
                 mu=plan.charge.mu,
+                diameter=plan.charge.diameter,
             )
             for name, plan in sorted(self.plans.items(), key=lambda item: item[1].seq)
         ]
@@ -358,8 +360,12 @@ class LedgerState:
     def _reserve(self, payload: Mapping[str, Any]) -> LedgerState:
         plan_id, parts, terms = payload["plan"], dict(payload["parts"]), self.bound_terms
         # An entry that says no mu is charged by its epsilon and delta, which holds for every plan.
-        rdp, mu = (None if (number := payload.get(name)) is None else float(number) for name in ("rdp", "mu"))
-        charge = Charge(float(payload["epsilon"]), float(payload["delta"]), rdp, mu)
+        known = (payload.get(name) for name in ("rdp", "mu", "diameter"))
+        charge = Charge(
+            float(payload["epsilon"]),
+            float(payload["delta"]),
+            *(None if number is None else float(number) for number in known),
+        )
         if not plan_id or not isinstance(plan_id, str):
             raise _bad_plan("the plan has no id", "a non-empty text")
         if not charge.epsilon > 0:

@@ -16,7 +16,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacit.errors import PlanError
-from tacit.privacy.accounting.events import ComposedEvent, EpsilonDeltaEvent, Event, compose_parallel
+from tacit.privacy.accounting.events import BALL, ComposedEvent, EpsilonDeltaEvent, Event, compose_parallel
+from tacit.privacy.gradients import clipping
+from tacit.privacy.mechanisms.contribution_sets import Blocks, diameter, move_inside
 from tacit.privacy.sentences import Clause
 from tacit.serialization import to_json
 from tacit.units import Promise, Relation, Unit
@@ -52,7 +54,7 @@ class Part(ABC):
     relations: ClassVar[tuple[Relation, ...]] = EVERY_RELATION
     """Relations between neighbours under which the part has a proof."""
     sharp: ClassVar[bool] = True
-    """Whether a unit that replaces another may move an answer by twice its bound, as the accountants assume."""
+    """Whether a unit that replaces another may move an answer by its diameter, as the accountants assume."""
     held_by: ClassVar[HeldBy] = "curator"
     """Which vault serves the part."""
     in_selection: ClassVar[bool] = False
@@ -88,6 +90,11 @@ class Part(ABC):
     @abstractmethod
     def describe(self, unit: Unit) -> str:
         """What is released, and what one unit adds to it, in one sentence that holds every number of the part."""
+
+    @property
+    def diameter(self) -> float:
+        """How far a unit that replaces another moves an answer at most, in units of one that comes or goes: 1 to 2."""
+        return BALL
 
     @property
     def fold(self) -> Literal[0, 1] | None:
@@ -149,6 +156,20 @@ class Sum(Part):
     def participation(self) -> float:
         """How probable it is that a unit takes part in one sum; 1/2 in one of two halves, nobody knows which."""
         return 1.0
+
+    @property
+    def blocks(self) -> Blocks | None:
+        """Of what a contribution consists, which the vault sees to; None where the clip alone bounds it."""
+        return None
+
+    @property
+    def diameter(self) -> float:
+        """See `Part`."""
+        return diameter(self.blocks)
+
+    def clipped(self, vectors: np.ndarray) -> np.ndarray:
+        """What units with vectors [U, d] add to a sum: each moved into its blocks, and clipped."""
+        return clipping.clip_rows(move_inside(self.blocks, vectors, self.clip_norm, self.name), self.clip_norm)
 
     @property
     def noise_scale(self) -> float:
@@ -303,6 +324,11 @@ def require_noise(part: Any) -> None:
     sigma = part.noise_multiplier
     valid = sigma is None or (math.isfinite(sigma) and sigma >= 0)
     require_valid(f"{part.name}.noise_multiplier", sigma, valid, "a finite number >= 0, or None until calibrated")
+
+
+def describe_distance(part: Part) -> str:
+    """How far two units' vectors are apart, where it is less than two clips."""
+    return f", two of which are at most {part.diameter:.6g} times as far apart," if part.diameter < BALL else ""
 
 
 def describe_rows(part: Part) -> str:

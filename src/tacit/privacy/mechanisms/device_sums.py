@@ -315,9 +315,9 @@ def answers(part: FederatedSum, vectors: npt.ArrayLike, noise: SecretNoise) -> n
         return _bound_to_grid(part, np.asarray(vectors, np.float64))
     d = np.shape(vectors)[-1]
     room = 0.5 * math.sqrt(d) / 2.0**part.bits if isinstance(part, DeviceSum) and part.shared else 0.0
-    clipped = clip_rows(vectors, part.clip_norm * (1.0 - room))
     if isinstance(part, PoissonSum):
-        return clipped
+        return part.clipped(np.asarray(vectors))
+    clipped = clip_rows(vectors, part.clip_norm * (1.0 - room))
     sigma = require_calibrated(part.noise_multiplier, part.name)
     if part.noise == "device":
         scale = sigma * part.clip_norm

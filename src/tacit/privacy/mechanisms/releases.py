@@ -86,7 +86,8 @@ class NoisyHistogram(SingleRelease):
     """For every axis, the share of units in each bin, with Gaussian noise; shape [sum of bins].
 
     A unit's contribution is, per axis, the mean one-hot vector of its (at most `rows_per_unit`) rows: it has L1 norm 1
-    and so L2 norm at most 1; over A axes the L2 norm is at most sqrt(A), which is the clip.
+    and so L2 norm at most 1; over A axes the L2 norm is at most sqrt(A), which is the clip. No number is negative, so
+    two contributions are at most sqrt(2) clips apart.
 
     Guarantee: a Gaussian mechanism with this `noise_multiplier` for one unit's contribution; the sum over units gets
     N(0, (noise_multiplier sqrt(A))^2) a bin and is divided by the public population.
@@ -100,6 +101,7 @@ class NoisyHistogram(SingleRelease):
     noise_multiplier: float
     rows_per_unit: int = 1
     rows: ClassVar[RowsOf] = "drawn"
+    diameter: ClassVar[float] = math.sqrt(2)
 
     def __post_init__(self) -> None:
         base.require_whole(self, "rows_per_unit")
@@ -119,15 +121,15 @@ class NoisyHistogram(SingleRelease):
     @property
     def event(self) -> Event:
         """One Gaussian event."""
-        return GaussianEvent(self.noise_multiplier)
+        return GaussianEvent(self.noise_multiplier, self.diameter)
 
     def describe(self, unit: Unit) -> str:
         """See `Part`."""
         scale = self.noise_multiplier * self.clip_norm
         return (
             f"one noisy histogram over every {unit.name}, of {self.size:,} bins; one {unit.name} adds to it a vector "
-            f"of norm at most {self.clip_norm:.6g} made from {describe_rows(self)}, under noise of standard deviation "
-            f"{scale:.6g} a bin"
+            f"of norm at most {self.clip_norm:.6g}{base.describe_distance(self)} made from {describe_rows(self)}, "
+            f"under noise of standard deviation {scale:.6g} a bin"
         )
 
     def certificate_form(self) -> NoisyHistogram:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import math
+from dataclasses import dataclass, field
 from typing import ClassVar, Literal, get_args
 
 from tacit.privacy.accounting.events import (
@@ -12,8 +13,18 @@ from tacit.privacy.accounting.events import (
     SampledWithoutReplacementEvent,
     SelfComposedEvent,
 )
-from tacit.privacy.mechanisms.base import HeldBy, RowsOf, Sum, describe_rows, kind_field, require_calibrated
+from tacit.privacy.mechanisms.base import (
+    HeldBy,
+    RowsOf,
+    Sum,
+    describe_distance,
+    describe_rows,
+    kind_field,
+    require_calibrated,
+)
+from tacit.privacy.mechanisms.contribution_sets import Blocks, require_blocks
 from tacit.privacy.noise.correlated import Correlation
+from tacit.serialization import OPTIONAL
 from tacit.units import Unit
 from tacit.validation import require_valid
 
@@ -36,6 +47,8 @@ class PoissonSum(Sum):
             hash of its id (or rows, where it has none): the halves share no unit and cost no more than the dearer one.
         held_out: how many of a unit's episodes are left out, because the same data serve an `AboveThreshold` release
             with that hold-out; a unit that has no others contributes nothing.
+        blocks: of what a contribution consists, which the vault sees to: where one unit replaces another, two of them
+            are less than two clips apart (`contribution_sets`). For sums over every unit.
 
     Raises:
         PlanError: a parameter is outside its range.
@@ -52,6 +65,7 @@ class PoissonSum(Sum):
     horizon: int = 1
     fold: Literal[0, 1] | None = None
     held_out: int = 0
+    blocks: Blocks | None = field(default=None, metadata=OPTIONAL)
     shared: ClassVar[bool] = False
     in_selection: ClassVar[bool] = True
 
@@ -63,12 +77,15 @@ class PoissonSum(Sum):
         held = self.held_out
         whole = type(held) is int and held >= 0 and (self.fold is None or not held)
         require_valid(f"{self.name}.held_out", held, whole, "a whole number >= 0, and 0 with a fold")
+        if self.blocks is not None:
+            require_valid(f"{self.name}.blocks", self.blocks, rate == 1, "None, or blocks with sampling_rate 1")
+            require_blocks(self.blocks, self.name)
         self.require()
 
     @property
     def event(self) -> Event:
         """The part as an event (Poisson-sampled Gaussian, composed T times)."""
-        gaussian = GaussianEvent(require_calibrated(self.noise_multiplier, self.name))
+        gaussian = GaussianEvent(require_calibrated(self.noise_multiplier, self.name), self.diameter)
         step = gaussian if self.sampling_rate == 1 else PoissonSampledEvent(self.sampling_rate, gaussian)
         return SelfComposedEvent(step, self.steps)
 
@@ -177,6 +194,8 @@ class UserSum(Sum):
         correlation: of the noise of successive sums (see `privacy.noise.correlated`).
         decay: rates of the workload that "toeplitz" noise is matched to: (1.0,) for sums that add up, (1.0, beta) with
             momentum beta, (rho,) where earlier sums fade at the rate rho.
+        blocks: of what a contribution consists, as for `PoissonSum`: one block, since two people who replace each other
+            may be met in different sums (`proofs/correlated_noise.md`).
 
     Raises:
         PlanError: a parameter is outside its range.
@@ -192,6 +211,7 @@ class UserSum(Sum):
     participations: int = 1
     correlation: Correlation = "toeplitz"
     decay: tuple[float, ...] = (1.0,)
+    blocks: Blocks | None = field(default=None, metadata=OPTIONAL)
     rows: ClassVar[RowsOf] = "first"
     horizon: ClassVar[int] = 1
     held_by: ClassVar[HeldBy] = "visitors"
@@ -205,12 +225,16 @@ class UserSum(Sum):
         rates = plain and len(decay) >= 1 and all(0 <= rate <= 1 for rate in decay)
         expected = 'rates in [0, 1]; (1.0,) unless the correlation is "toeplitz"'
         require_valid(f"{self.name}.decay", decay, rates, expected)
+        if self.blocks is not None:
+            alone = len(self.blocks) == 1 and self.blocks[0].share == 1 and self.diameter >= math.sqrt(2)
+            require_valid(f"{self.name}.blocks", self.blocks, alone, "None, or one block of several numbers")
+            require_blocks(self.blocks, self.name)
         self.require()
 
     @property
     def event(self) -> Event:
         """The part as an event: one Gaussian, however many sums there are."""
-        return GaussianEvent(require_calibrated(self.noise_multiplier, self.name))
+        return GaussianEvent(require_calibrated(self.noise_multiplier, self.name), self.diameter)
 
     def divisor(self, unit: Unit) -> float:
         """How many people are expected for one sum: what it is divided by."""
@@ -224,9 +248,9 @@ class UserSum(Sum):
         return (
             f"{self.steps:,} noisy sum(s), each over all {unit.name}(s) that are met for it ({self.users:,} are "
             f"expected, however many come); one {unit.name} adds to at most {self.participations:,} of them, as a "
-            f"register of contributions keeps, a vector of norm at most {self.clip_norm:.6g} made from "
-            f"{describe_rows(self)} of that meeting, under {self.correlation} noise of a standard deviation of "
-            f"{sigma:.6g} times the largest norm of all it adds{matched}"
+            f"register of contributions keeps, a vector of norm at most {self.clip_norm:.6g}{describe_distance(self)} "
+            f"made from {describe_rows(self)} of that meeting, under {self.correlation} noise of a standard deviation "
+            f"of {sigma:.6g} times the largest norm of all it adds{matched}"
         )
 
 
@@ -235,5 +259,6 @@ def describe_sum(part: Sum, unit: Unit, sample: str) -> str:
     scale = require_calibrated(part.noise_multiplier, part.name) * part.clip_norm
     return (
         f"{part.steps:,} noisy sum(s) over {sample}; one {unit.name} adds to one sum a vector of norm at most "
-        f"{part.clip_norm:.6g} made from {describe_rows(part)}, under noise of standard deviation {scale:.6g} a number"
+        f"{part.clip_norm:.6g}{describe_distance(part)} made from {describe_rows(part)}, under noise of standard "
+        f"deviation {scale:.6g} a number"
     )

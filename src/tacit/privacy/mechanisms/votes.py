@@ -51,7 +51,7 @@ class TeacherVotes(Part):
     rows_per_unit: ClassVar[int] = 1
     rows: ClassVar[RowsOf] = "drawn"
     horizon: ClassVar[int] = 1
-    sharp: ClassVar[bool] = False
+    diameter: ClassVar[float] = 1.0  # a unit that replaces another teaches the same teacher
     in_selection: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
@@ -63,7 +63,8 @@ class TeacherVotes(Part):
     @property
     def event(self) -> Event:
         """The part as an event: a Gaussian a batch, data-independent."""
-        return SelfComposedEvent(GaussianEvent(require_calibrated(self.noise_multiplier, self.name)), self.steps)
+        sigma = require_calibrated(self.noise_multiplier, self.name)
+        return SelfComposedEvent(GaussianEvent(sigma, self.diameter), self.steps)
 
     def describe(self, unit: Unit) -> str:
         """See `Part`."""

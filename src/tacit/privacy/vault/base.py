@@ -200,6 +200,7 @@ class BaseVault:
                 delta=charge.delta,
                 rdp=charge.rdp,
                 mu=charge.mu,
+                diameter=charge.diameter,
             )
         self._admitted |= {(identity, part.name): part for part in parts}
         if self._tracker is not None:
@@ -354,6 +355,7 @@ def certify(
             "rdp": one.rdp,
             "mu": one.mu,
             "fold": one.fold,
+            **({} if one.diameter is None else {"diameter": one.diameter}),
         }
         for one in ledger.plans()
     ]

@@ -14,6 +14,7 @@ import numpy as np
 from tacit.data.spec import PublicSpec
 from tacit.errors import MechanismError
 from tacit.privacy.mechanisms.base import Clone, Contribution, Objective, Public, Rows, Sum, Summary, Work
+from tacit.privacy.mechanisms.contribution_sets import POSITIVE
 from tacit.privacy.mechanisms.kinds import VisitorPart
 from tacit.privacy.mechanisms.responses import RandomizedResponses
 from tacit.privacy.mechanisms.tallies import Tally, contribution_vectors
@@ -89,7 +90,10 @@ class IsolationChecks:
             what, expected = "rows of fragments would be counted", "a part with horizon=1"
             raise MechanismError(what, where=part.name, expected=expected, remedy="declare it in the plan")
         places = part.users if isinstance(part, VisitorPart) else None
-        clip = getattr(part, "clip_norm", None)
+        clip, blocks = getattr(part, "clip_norm", None), getattr(part, "blocks", None)
+        if tallied and blocks not in (None, POSITIVE):
+            what, expected = "rows are counted in blocks that are no counts", "no blocks, or contribution_sets.POSITIVE"
+            raise MechanismError(what, where=part.name, expected=expected, remedy="declare it in the plan")
 
         def vectors(rows: Rows, units: np.ndarray) -> UnitContributions:
             seen = rows if summary is None else summary(rows)
@@ -100,7 +104,7 @@ class IsolationChecks:
             if result.ndim != 2:
                 what, expected = f"shape {result.shape}", "[units, d]"
                 raise MechanismError(what, where=part.name, expected=expected, remedy="return a vector a unit")
-            return VectorViews.clipped(result, clip)
+            return VectorViews.clipped(result, clip, blocks)
 
         return self._try_callback(part, contribution, vectors, state, part.horizon, summary)
 
@@ -118,8 +122,9 @@ class IsolationChecks:
             if np.ndim(first) != 2 or np.shape(first) != np.shape(second):
                 what, expected = f"answers of shapes {np.shape(first)} and {np.shape(second)}", "[units, d] every time"
                 raise MechanismError(what, where=part.name, expected=expected, remedy="return a vector a person")
-            clip = getattr(part, "clip_norm", None)
-            both = [VectorViews.clipped(np.asarray(answer, np.float64), clip).views for answer in (first, second)]
+            clip, blocks = getattr(part, "clip_norm", None), part.blocks
+            arrays = [np.asarray(answer, np.float64) for answer in (first, second)]
+            both = [VectorViews.clipped(answer, clip, blocks).views for answer in arrays]
             return VectorViews([*both[0], *both[1]])
 
         return self._try_callback(part, work, vectors, public)
@@ -196,7 +201,13 @@ class IsolationChecks:
         """Try the objective: each unit's clipped gradient stays, whoever leaves, and no statistic is kept.
 
         A model that book-keeping cannot follow goes on through `torch.func`.
+
+        Raises:
+            MechanismError: the part has blocks, which gradients are not moved into.
         """
+        if part.blocks is not None:
+            what, expected = "gradients would have to lie in blocks", "a part without blocks"
+            raise MechanismError(what, where=part.name, expected=expected, remedy="declare it in the plan")
         import torch
 
         from tacit.privacy.gradients.bookkeeping import BookkeepingError

@@ -25,6 +25,7 @@ from tacit.privacy.certificate import canonical as certificate_json
 from tacit.privacy.certificate.fields import charge, figures, require_few_kinds
 from tacit.privacy.certificate.markdown import attack
 from tacit.privacy.certificate.plan import certified_names, name_problem, place_of_plan, registry_problem
+from tacit.privacy.ledger.folds import plan_folds, single_fold
 from tacit.privacy.ledger.ledger import Ledger
 from tacit.privacy.mechanisms.above_threshold import AboveThreshold
 from tacit.privacy.mechanisms.base import Part, Plan, any_publishes_logs, certificate_parts, compose_parts
@@ -242,7 +243,8 @@ def price(plan: Plan, composition: Composition, parts: Sequence[Part] | None = N
     """What a ledger of this composition is charged for a plan; errors as in `certificate.fields.charge`."""
     parts = plan.parts() if parts is None else parts
     certified_bound(plan, parts)
-    return charge(plan.unit, compose_parts(parts), plan.delta, composition)
+    fold = single_fold(plan_folds(certificate_parts(parts)))
+    return charge(plan.unit, compose_parts(parts), plan.delta, composition, fold)
 
 
 def _require_proof(plan: Plan, unit: Unit, parts: Sequence[Part]) -> None:

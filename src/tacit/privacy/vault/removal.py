@@ -24,6 +24,7 @@ from tacit.data.spec import PublicSpec
 from tacit.errors import MechanismError
 from tacit.privacy.gradients import clipping
 from tacit.privacy.mechanisms.base import Rows, RowsOf
+from tacit.privacy.mechanisms.contribution_sets import Blocks, move_inside
 from tacit.privacy.mechanisms.tallies import Tally
 from tacit.privacy.vault.invented import Columns, Kind, edge_rows, invented_crowd
 from tacit.privacy.vault.silence import silence_warnings
@@ -88,9 +89,11 @@ class VectorViews:
     views: Sequence[Vectors]
 
     @classmethod
-    def clipped(cls, vectors: Vectors, clip: float | None) -> VectorViews:
-        """Vectors [U, d], and these clipped."""
-        return cls((vectors,) if clip is None else (vectors, clipping.clip_rows(vectors, clip)))
+    def clipped(cls, vectors: Vectors, clip: float | None, blocks: Blocks | None = None) -> VectorViews:
+        """Vectors [U, d], and these moved into their blocks and clipped."""
+        if clip is None:
+            return cls((vectors,))
+        return cls((vectors, clipping.clip_rows(move_inside(blocks, vectors, clip, "a trial"), clip)))
 
     @property
     def units(self) -> int:

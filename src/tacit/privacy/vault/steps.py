@@ -17,6 +17,7 @@ import numpy.typing as npt
 
 from tacit.privacy.gradients import clipping
 from tacit.privacy.mechanisms.base import Contribution, Objective, Sum
+from tacit.privacy.mechanisms.contribution_sets import move_inside
 from tacit.privacy.mechanisms.tallies import Tally, clipped_tallies
 from tacit.privacy.noise.lattice import Float64, add_noise
 from tacit.privacy.noise.secret import SecretNoise
@@ -58,6 +59,7 @@ class VectorStep:
             vectors = np.asarray(self.work(rows, self.state), np.float64)
             if vectors.shape != (len(rows["replicate"]), self.size):
                 raise ValueError("not one vector a unit")
+            vectors = move_inside(self.part.blocks, vectors, clip, self.part.name)
             clipping.clipped_sums(vectors, clip, rows["replicate"], replicates, totals, residuals)
         return np.add(totals, residuals, out=totals)
 

@@ -28,6 +28,7 @@ from tacit.privacy.ledger.ledger import Ledger
 from tacit.privacy.ledger.register import Register
 from tacit.privacy.ledger.store import MUTEX
 from tacit.privacy.mechanisms.base import Contribution, Part, Plan, Sum
+from tacit.privacy.mechanisms.contribution_sets import move_inside
 from tacit.privacy.mechanisms.kinds import VisitorPart
 from tacit.privacy.mechanisms.responses import RandomizedResponses
 from tacit.privacy.mechanisms.sums import PoissonSum, UserSum
@@ -257,6 +258,7 @@ class UserVault(BaseVault):
         def step() -> npt.NDArray[np.float64]:
             rows = {name: column.copy() for name, column in batch.rows.items()}  # into which a callback may write
             vectors = _vectors(self._checks.limit_units(spec, contribution), rows, state, d)
+            vectors = move_inside(spec.blocks, vectors, spec.clip_norm, part)
             return clipping.clipped_sums(vectors, spec.clip_norm, replicate, self.replicates)
 
         assert spec.noise_multiplier is not None

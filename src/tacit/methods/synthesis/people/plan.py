@@ -8,10 +8,11 @@ from typing import ClassVar
 
 from tacit.data.spec import PublicSpec
 from tacit.methods.synthesis.people.scheme import ONCE, Scheme, default_nodes
-from tacit.methods.synthesis.people.sums import LOOSE
+from tacit.methods.synthesis.people.sums import LOOSE, count_features
 from tacit.methods.synthesis.people.visits import list_variables
 from tacit.methods.synthesis.plan import SynthesisPlan, label
 from tacit.parameters import Option
+from tacit.privacy.mechanisms.contribution_sets import POSITIVE, Block
 from tacit.privacy.mechanisms.sums import PoissonSum
 from tacit.privacy.sentences import Label, clause
 from tacit.validation import require_positive, require_valid
@@ -69,6 +70,9 @@ class PeoplePlan(SynthesisPlan):
         squares = {HISTOGRAMS: len(scheme.numbers), REGRESSION: len(scheme.changing), TABLES: once + LOOSE * others}
         shares = {name: share for name, share in zip(squares, self.shares, strict=True) if squares[name]}
         whole, sigma = sum(shares.values()), self.noise_multiplier
+        widths = [count_features(scheme, target) + 1 for target in scheme.changing]
+        triangles = [width * (width + 1) // 2 for width in widths]
+        products = [Block(kind="gram", share=1 / len(widths), size=size, width=size) for size in triangles]
         return tuple(
             PoissonSum(
                 name=name,
@@ -78,6 +82,7 @@ class PeoplePlan(SynthesisPlan):
                 noise_multiplier=None if sigma is None else sigma * (whole / share) ** 0.5,
                 rows_per_unit=self.most,
                 rows="first",
+                blocks=tuple(products) if name == REGRESSION else POSITIVE,
             )
             for name, share in shares.items()
         )

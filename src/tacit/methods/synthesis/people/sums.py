@@ -224,7 +224,9 @@ def expected_change(scheme: Scheme, i: int, known: State) -> Floats:
 
 
 def count_features(scheme: Scheme, target: int) -> int:
-    """How many numbers a change is regressed from."""
+    """How many numbers a change is regressed from, of any densities."""
+    flat = (None if one.labels else Density((one.low, one.high), (0.0, 1.0)) for one in scheme.seen)
+    scheme = dataclasses.replace(scheme, densities=tuple(flat))
     kinds: tuple[ParentKind, ...] = ("now", "before", "earlier", "static")
     parents = [Parent(kind, i) for i in range(len(scheme.seen)) for kind in kinds]
     nothing = dict.fromkeys([*parents, Parent("last", 0)], np.zeros(1))

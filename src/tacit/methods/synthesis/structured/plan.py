@@ -12,6 +12,7 @@ from tacit.methods.synthesis.plan import SynthesisPlan, label, require_provenanc
 from tacit.methods.synthesis.structured.columns import Rows
 from tacit.methods.synthesis.structured.structure import Structure, choose_structure, default_structure
 from tacit.parameters import Option
+from tacit.privacy.mechanisms.contribution_sets import POSITIVE
 from tacit.privacy.mechanisms.sums import PoissonSum
 from tacit.privacy.sentences import Label, clause
 from tacit.units import Unit
@@ -104,6 +105,7 @@ class StructuredPlan(SynthesisPlan):
                 clip_norm=self.clip_norm * math.sqrt(count),
                 noise_multiplier=None if sigma is None else sigma * math.sqrt(whole / (WEIGHTS[name] * count)),
                 rows_per_unit=self.rows_per_unit,
+                blocks=POSITIVE,
             )
             for name, count in named.items()
         )
