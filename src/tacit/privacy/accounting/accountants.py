@@ -4,7 +4,8 @@
 takes the canonical `(event, count)` leaves of `events.flatten` (no `NonPrivateEvent` among them) and a relation.
 A step over a Poisson sample, or over everyone, is in `poisson.py`, one over a fixed-size sample without replacement in
 `fixed_size.py`, one with Laplace noise in `laplace.py`;
-`EpsilonDeltaEvent`, which only `pessimistic_pld` and the Renyi bounds take, in `approximate.py`; `ZcdpEvent`, of which
+`EpsilonDeltaEvent` and `RandomizedResponseEvent`, which only `pessimistic_pld` and the Renyi bounds take, in
+`approximate.py`; `ZcdpEvent`, of which
 only the Renyi bound at one order is here, in `concentrated.py`.
 
 Dominating pairs. Let one unit's contribution have norm at most 1 and the noise standard deviation sigma. With
@@ -70,7 +71,7 @@ def mu(leaves: Leaves, relation: Relation) -> float:
     """A mu for which the composition is mu-GDP at every epsilon, all sampling ignored; inf where there is none."""
     # Exact for plain Gaussians. For a `ZcdpEvent` or a selection none is known: Renyi curves say too little of the
     # smallest epsilons.
-    epsilon_deltas, rest = approximate.split(leaves)
+    epsilon_deltas, rest = approximate.split(leaves, relation)
     if any(isinstance(leaf, ZcdpEvent | SelectionEvent) for leaf, _ in rest):
         return math.inf
     gaussians = tuple(item for item in rest if not isinstance(item[0], LaplaceEvent))
@@ -133,7 +134,7 @@ def pessimistic_pld(leaves: Leaves, relation: Relation, *, spread: float) -> Any
 
 @lru_cache(maxsize=8)
 def _pessimistic_pld(leaves: Leaves, relation: Relation, spread: float) -> Any:
-    epsilon_deltas, gaussians = approximate.split(leaves)
+    epsilon_deltas, gaussians = approximate.split(leaves, relation)
     variance = approximate.variance(epsilon_deltas) + sum(
         count * loss_std(leaf, relation) ** 2 for leaf, count in gaussians
     )
@@ -175,16 +176,16 @@ def _step_pld(leaf: Leaf, relation: Relation, interval: float) -> Any:
 
 def renyi_epsilon(leaves: Leaves, relation: Relation, delta: float) -> float:
     """A looser upper bound by Renyi DP, as a ceiling over the certified one; inf where none is implemented."""
-    epsilon_deltas, gaussians = approximate.split(leaves)
+    epsilon_deltas, gaussians = approximate.split(leaves, relation)
     losses = _renyi_curve(gaussians, epsilon_deltas, relation, tuple(_ORDERS))
     if losses is None:
         return math.inf
-    return float(compute_epsilon(_ORDERS, losses, approximate.compose(epsilon_deltas).conditional_delta(delta))[0])
+    return float(compute_epsilon(_ORDERS, losses, approximate.compose(epsilon_deltas)[0].conditional_delta(delta))[0])
 
 
 def renyi_curve(leaves: Leaves, relation: Relation, orders: tuple[float, ...]) -> Array:
     """Upper bounds on the Renyi divergences of these orders (> 1); inf where none is implemented."""
-    epsilon_deltas, gaussians = approximate.split(leaves)
+    epsilon_deltas, gaussians = approximate.split(leaves, relation)
     bounded = approximate.delta_floor(epsilon_deltas) <= 0
     losses = _renyi_curve(gaussians, epsilon_deltas, relation, orders) if bounded else None
     return np.full(len(orders), math.inf) if losses is None else losses

@@ -46,7 +46,7 @@ def epsilon(leaves: Leaves, relation: Relation, delta: float) -> tuple[float, st
     rule = find_row(leaves, relation)
     if rule.family == "own":
         approximate.require(smallest_certified_delta(leaves, relation), delta)
-        certified = approximate.epsilon(approximate.epsilon_delta_leaves(leaves), delta)
+        certified = approximate.epsilon(approximate.split(leaves, relation)[0], delta)
         check = rule.check(leaves, relation, delta)
     elif rule.family in _CURVES:
         certified, check = _CURVES[rule.family].epsilon(leaves, relation, delta), rule.check(leaves, relation, delta)
@@ -73,10 +73,10 @@ def delta(leaves: Leaves, relation: Relation, epsilon: float) -> float:
     if rule is None:
         return 1.0
     if rule.family == "own":
-        certified = float(approximate.delta(approximate.epsilon_delta_leaves(leaves), epsilon))
-        least = smallest_certified_delta(leaves, relation)
+        own, _ = approximate.split(leaves, relation)
+        certified, least = float(approximate.delta(own, epsilon)), smallest_certified_delta(leaves, relation)
         if certified >= least:
-            top = float(approximate.compose(approximate.epsilon_delta_leaves(leaves)).losses[-1])
+            top = max(float(responses.losses[-1]) for responses in approximate.compose(own))
             require_agreement(min(epsilon, top), rule.check(leaves, relation, certified), math.inf)
         return max(certified, least)
     if rule.family in _CURVES:
@@ -117,7 +117,7 @@ def mu(leaves: Leaves, relation: Relation, delta: float) -> float:
     end = epsilon(leaves, relation, delta)[0]
     grid = np.linspace(0.0, end, 2049) if end > 0 else np.zeros(2)
     if family == "own":
-        target_deltas = approximate.delta(approximate.epsilon_delta_leaves(leaves), grid[:-1])
+        target_deltas = approximate.delta(approximate.split(leaves, relation)[0], grid[:-1])
     elif family in _CURVES:
         target_deltas = _CURVES[family].delta(leaves, relation, grid[:-1])
         if family == "selection":

@@ -183,7 +183,7 @@ def _leaf(leaf: Leaf, relation: Relation, order: float) -> float:
         return shift**2 * rho(leaf) * order
     if isinstance(leaf, PoissonSampledEvent) and relation == "add_or_remove":
         return _sampled_renyi(*parameters(leaf), order)
-    epsilon_deltas, rest = approximate.split(((leaf, 1),))
+    epsilon_deltas, rest = approximate.split(((leaf, 1),), relation)
     return math.inf if rest or approximate.delta_floor(epsilon_deltas) > 0 else approximate.renyi(epsilon_deltas, order)
 
 

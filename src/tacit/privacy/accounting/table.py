@@ -20,6 +20,7 @@ from tacit.privacy.accounting.events import (
     LaplaceEvent,
     Leaves,
     PoissonSampledEvent,
+    RandomizedResponseEvent,
     SampledWithoutReplacementEvent,
     SelectionEvent,
     ZcdpEvent,
@@ -41,7 +42,7 @@ def fourier(leaves: Leaves, relation: Relation, delta: float) -> float:
 
 def response(leaves: Leaves, relation: Relation, delta: float) -> float:
     """Mechanisms with proofs of their own: the privacy loss distribution of their dominating pair."""
-    epsilon_deltas = approximate.epsilon_delta_leaves(leaves)
+    epsilon_deltas, _ = approximate.split(leaves, relation)
     distribution = approximate.pessimistic_pld(epsilon_deltas, approximate.grid_interval(epsilon_deltas))
     return max(0.0, float(distribution.get_epsilon_for_delta(delta)))
 
@@ -49,20 +50,25 @@ def response(leaves: Leaves, relation: Relation, delta: float) -> float:
 def mixed_epsilon(leaves: Leaves, relation: Relation, delta: float) -> float:
     """Gaussians next to mechanisms with proofs of their own: `approximate`'s formula, the answers conditioned on."""
     # The Gaussians' profile is the exact one where none is sampled, else that of centred quadrature.
-    epsilon_deltas, gaussians = approximate.split(leaves)
-    responses = approximate.compose(epsilon_deltas)
-    share, top = responses.conditional_delta(delta), float(responses.losses[-1])
+    epsilon_deltas, gaussians = approximate.split(leaves, relation)
+    directions = approximate.compose(epsilon_deltas)
+    share = directions[0].conditional_delta(delta)
     if all(isinstance(leaf, GaussianEvent) for leaf, _ in gaussians):
         mu = accountants.gaussian_mu(gaussians, relation)
-        high = top + accountants.gaussian_epsilon(share / 2, mu)
-        return _solve(responses, lambda epsilon: accountants.gaussian_delta(epsilon, mu), share, high)
+        high = accountants.gaussian_epsilon(share / 2, mu)
+        return max(
+            _solve(one, lambda epsilon: accountants.gaussian_delta(epsilon, mu), share, high) for one in directions
+        )
     grids = quadrature.estimate(gaussians, relation)
-    return max(_solve(responses, grid.profile, share, top + max(float(grid.losses[-1]), 0.0)) for grid in grids)
+    pairs = zip(directions * (3 - len(directions)), grids * (3 - len(grids)), strict=True)  # of one, both are alike
+    return max(_solve(one, grid.profile, share, max(float(grid.losses[-1]), 0.0)) for one, grid in pairs)
 
 
 def _solve(responses: approximate.Responses, profile: Callable[[Array], Array], share: float, high: float) -> float:
     """Where the formula's falling sum reaches the share; 0 where it is below already there, inf where it never is."""
-    # beside: D of the formula, at several epsilons; share: of delta, given that no bit is revealed
+    # profile: D of the formula, at several epsilons; share: of delta, given that no bit is revealed; high: where D is
+    # small enough
+    high = high + float(responses.losses[-1])
 
     def excess(epsilon: float) -> float:
         return float(responses.masses @ profile(epsilon - responses.losses)) - share
@@ -176,10 +182,12 @@ def event_kind(leaves: Leaves) -> str:
             ("selection", SelectionEvent),
             ("zcdp", ZcdpEvent),
             ("epsilon_delta", EpsilonDeltaEvent),
+            ("epsilon_delta", RandomizedResponseEvent),
             ("laplace", LaplaceEvent),
         )
         if event in kinds
     ]
+    names = list(dict.fromkeys(names))  # an answer that is turned round is no kind of its own
     if SampledWithoutReplacementEvent in kinds:
         names.append("fixed_size_gaussian")
     elif PoissonSampledEvent in kinds:

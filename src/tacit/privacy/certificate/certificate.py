@@ -373,7 +373,8 @@ class Certificate:
             event = event_from_json(record["event"])
             leaves = flatten(event)
             derive.require_few_kinds(leaves)
-            composes = leaves == flatten(derive.parts_event(record["parts"]))
+            composed = (derive.parts_event(record["parts"], former=former) for former in (False, True))
+            composes = leaves in map(flatten, composed)
             _require(composes, "parts", "do not compose to the event")
         except (AccountingError, PlanError) as error:
             raise _edit_error("event", f"cannot be accounted for ({error.what})") from error

@@ -20,6 +20,7 @@ from tacit.privacy.accounting.events import (
     Leaves,
     NonPrivateEvent,
     PoissonSampledEvent,
+    RandomizedResponseEvent,
     SampledWithoutReplacementEvent,
     ZcdpEvent,
     flatten,
@@ -186,10 +187,10 @@ def parts_from_json(stated: Sequence[Fields]) -> list[Part]:
     return parts
 
 
-def parts_event(stated: Sequence[Fields]) -> Event:
+def parts_event(stated: Sequence[Fields], *, former: bool = False) -> Event:
     """The event that the parts, as the certificate states them, compose to; no noise multiplier is no noise."""
     # Parts with a "fold" run on one of two halves that share no unit, so the dearer half is what both cost.
-    return compose_parts(parts_from_json(stated))
+    return compose_parts(parts_from_json(stated), former=former)
 
 
 def differences(stated: Any, derived: Any, path: str) -> Iterator[str]:
@@ -328,7 +329,7 @@ def _mu_range(event: Event, epsilon: float, *, sharp: bool) -> MuRange:
     leaves = [leaf for leaf, _ in flatten(event)]
     if all(isinstance(leaf, GaussianEvent) for leaf in leaves):
         return "exact" if sharp else "upper_bound"
-    pure = all(isinstance(leaf, EpsilonDeltaEvent) and leaf.delta == 0 for leaf in leaves)
+    pure = all(isinstance(leaf, EpsilonDeltaEvent | RandomizedResponseEvent) and leaf.delta == 0 for leaf in leaves)
     return "upper_bound" if pure else "up_to_epsilon"
 
 
