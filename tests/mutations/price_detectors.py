@@ -10,7 +10,7 @@ from scipy import stats
 
 from tacit.privacy.accounting import accountants, approximate, certified, quadrature
 from tacit.privacy.accounting import bounds as accounting
-from tacit.privacy.accounting.events import Event
+from tacit.privacy.accounting.events import EpsilonDeltaEvent, Event, SelectionEvent, flatten
 from tacit.privacy.mechanisms.responses import RandomizedResponses
 from tacit.units import Relation
 
@@ -46,4 +46,25 @@ def price_of_answers(folder: Path) -> None:
         assert found >= exact * (1 - 1e-9), f"delta at {epsilon} is {exact:.3g}, and not {found:.3g}"
 
 
-PRICE_DETECTORS = (price_of_answers,)
+def price_of_a_selection(folder: Path) -> None:
+    """Runs that are (1, 0)-private and say low, middle or high: middle is likelier by e, all above it less likely by e.
+
+    Among many runs the best is seldom low or middle, and middle by nearly e^3 times as often.
+    """
+    run = EpsilonDeltaEvent(1.0, 0.0)
+    told, other = np.array([0.0, 0.005 * math.e, 0.05]), np.array([0.0, 0.005, 0.05 * math.e])
+    for stop, law, epsilon in ((1_000, "geometric", 2.5), (1_000, "logarithmic", 1.6)):
+        event = SelectionEvent((flatten(run),), stop, law)  # type: ignore[arg-type]
+        below = (1 - np.cumsum(some[::-1])[::-1] for some in (told, other))
+        best = [np.diff(_generating(np.append(one, 1.0), stop, law), prepend=0.0) for one in below]
+        exact, found = hockey_stick(best[0], best[1], epsilon), fresh_delta(event, epsilon)
+        assert exact > 1e-6
+        assert found >= exact, f"delta at {epsilon} is {exact:.3g}, and not {found:.3g}"
+
+
+def _generating(z: np.ndarray, stop: int, law: str) -> np.ndarray:
+    rest = 1 - 1 / stop
+    return z / stop / (1 - rest * z) if law == "geometric" else np.log1p(-rest * z) / math.log(1 / stop)
+
+
+PRICE_DETECTORS = (price_of_answers, price_of_a_selection)

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from tacit.privacy.accounting import approximate
+from tacit.privacy.accounting import approximate, selection
 
 Plant = Callable[[pytest.MonkeyPatch], None]
 
@@ -17,6 +17,12 @@ def one_direction_of_a_coin(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(approximate, "_answers", lambda leaf, swapped: real(leaf, False))
 
 
+def runs_ranked_once(patch: pytest.MonkeyPatch) -> None:
+    """What the ranking of runs may tell is counted once, and not by the power that the law of their number has."""
+    patch.setattr(selection, "_POWERS", {"logarithmic": 1, "geometric": 1})
+
+
 PRICES: tuple[tuple[str, Plant, tuple[str, ...]], ...] = (
+    ("runs ranked once", runs_ranked_once, ("price_of_a_selection",)),
     ("one direction of a coin", one_direction_of_a_coin, ("price_of_answers",)),
 )

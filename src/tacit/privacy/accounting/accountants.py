@@ -32,13 +32,16 @@ from scipy.optimize import brentq
 from scipy.special import log_ndtr, ndtr
 
 from tacit.privacy.accounting import approximate, fixed_size, laplace, poisson
+from tacit.privacy.accounting.concentrated import ROUNDING
 from tacit.privacy.accounting.events import (
+    GaussianEvent,
     LaplaceEvent,
     Leaf,
     Leaves,
     SampledWithoutReplacementEvent,
     SelectionEvent,
     ZcdpEvent,
+    rho,
 )
 from tacit.privacy.accounting.steps import (
     MAX_GRID,
@@ -183,17 +186,31 @@ def renyi_epsilon(leaves: Leaves, relation: Relation, delta: float) -> float:
     return float(compute_epsilon(_ORDERS, losses, approximate.compose(epsilon_deltas)[0].conditional_delta(delta))[0])
 
 
-def renyi_curve(leaves: Leaves, relation: Relation, orders: tuple[float, ...]) -> Array:
-    """Upper bounds on the Renyi divergences of these orders (> 1); inf where none is implemented."""
-    epsilon_deltas, gaussians = approximate.split(leaves, relation)
-    bounded = approximate.delta_floor(epsilon_deltas) <= 0
-    losses = _renyi_curve(gaussians, epsilon_deltas, relation, orders) if bounded else None
-    return np.full(len(orders), math.inf) if losses is None else losses
-
-
 def renyi(leaves: Leaves, relation: Relation, order: float) -> float:
-    """An upper bound on the Renyi divergence of this order; inf where none is implemented."""
-    return float(renyi_curve(leaves, relation, (order,))[0])
+    """An upper bound on the Renyi divergence of this order; inf where none is known."""
+    own, rest = approximate.split(leaves, relation)
+    if approximate.delta_floor(own) > 0:
+        return math.inf
+    exact = math.fsum(count * _step_renyi(leaf, relation, order) for leaf, count in rest)
+    return (exact + approximate.renyi(own, order)) * (1 + ROUNDING)
+
+
+def renyi_series(leaves: Leaves, relation: Relation, order: float) -> float:
+    """The bound of `dp_accounting`'s series: exact at whole orders of Poisson samples; inf where it has none."""
+    own, rest = approximate.split(leaves, relation)
+    losses = _renyi_curve(rest, own, relation, (order,))
+    return math.inf if losses is None or math.isnan(losses[0]) else float(losses[0])
+
+
+@lru_cache(maxsize=16384)
+def _step_renyi(leaf: Leaf, relation: Relation, order: float) -> float:
+    if isinstance(leaf, LaplaceEvent):
+        return float(laplace.renyi(pure_epsilon(leaf, relation), order))
+    if isinstance(leaf, ZcdpEvent | GaussianEvent):
+        return sensitivity(relation) ** 2 * rho(leaf) * order
+    if isinstance(leaf, SampledWithoutReplacementEvent):
+        return fixed_size.renyi(*parameters(leaf), order) if relation == "replace_one" else math.inf
+    return poisson.renyi(*parameters(leaf), relation, order)
 
 
 def _renyi_curve(

@@ -78,6 +78,15 @@ def _solve(responses: approximate.Responses, profile: Callable[[Array], Array], 
     return 0.0 if excess(0.0) <= 0 else float(brentq(excess, 0.0, high, xtol=1e-9))
 
 
+def selected(leaves: Leaves, relation: Relation, delta: float) -> float:
+    """The best of several runs: what the checks of its candidates make of it."""
+
+    def run(candidate: Leaves, at: float) -> float:
+        return find_row(candidate, relation).check(candidate, relation, at)
+
+    return selection_accounting.epsilon(leaves, delta, run)
+
+
 Kind = Literal[
     "gaussian",
     "poisson_gaussian",
@@ -97,8 +106,8 @@ Kind = Literal[
 ]
 
 Family = Literal["losses", "own", "curve", "selection"]
-"""Where certified figures come from: a privacy loss distribution, mechanisms' own proofs, a Renyi curve, or that of a
-selection."""
+"""Where certified figures come from: a privacy loss distribution, mechanisms' own proofs, a Renyi curve, or what is
+certified of the runs of a selection."""
 
 MAX_LAPLACE_EPSILON = 6_000.0
 PLD = "privacy loss distribution, pessimistic (dp-accounting)"
@@ -110,8 +119,8 @@ MIXED = "closed form of randomised response over the other steps' profile (tacit
 CONVERSION = "conversion of the Renyi curve at the best of many orders (dp-accounting)"
 SOLVED = "delta of the Renyi curve, solved for epsilon (tacit)"
 
-SELECTED = "Renyi curve of repeated selection, candidates' curves by quadrature (tacit)"
-SELECTED_SOLVED = "the same at searched orders, candidates' curves compared with dp-accounting's"
+SELECTED = "profile of repeated selection, over certified epsilons of a run (tacit)"
+SELECTED_CHECKED = "the same, over the figures that check those"
 
 _ACCOUNTANTS: Mapping[Family, str] = {"losses": PLD, "own": OWN_PROOF, "curve": CONVERSION, "selection": SELECTED}
 
@@ -139,7 +148,7 @@ _OWN = AccountingRule(RESPONSE, response, "own")
 _MIXED = AccountingRule(MIXED, mixed_epsilon)
 _LAPLACE = AccountingRule(FOURIER, fourier, largest_epsilon=MAX_LAPLACE_EPSILON)
 _CURVE = AccountingRule(SOLVED, concentrated.solve_epsilon, "curve")
-_SELECTION = AccountingRule(SELECTED_SOLVED, selection_accounting.solve_epsilon, "selection")
+_SELECTION = AccountingRule(SELECTED_CHECKED, selected, "selection")
 
 TABLE: Mapping[tuple[Kind, Relation], AccountingRule] = {
     ("gaussian", "add_or_remove"): _EXACT,
@@ -179,7 +188,7 @@ def event_kind(leaves: Leaves) -> str:
     names = [
         name
         for name, event in (
-            ("selection", SelectionEvent),
+            ("selection" if sum(count for _, count in leaves) == 1 else "several_selections", SelectionEvent),
             ("zcdp", ZcdpEvent),
             ("epsilon_delta", EpsilonDeltaEvent),
             ("epsilon_delta", RandomizedResponseEvent),
