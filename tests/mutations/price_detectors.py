@@ -11,6 +11,7 @@ from scipy import stats
 from tacit.privacy.accounting import accountants, approximate, certified, quadrature
 from tacit.privacy.accounting import bounds as accounting
 from tacit.privacy.accounting.events import EpsilonDeltaEvent, Event, SelectionEvent, flatten
+from tacit.privacy.mechanisms.device_sums import DeviceSum
 from tacit.privacy.mechanisms.responses import RandomizedResponses
 from tacit.units import Relation
 
@@ -67,4 +68,17 @@ def _generating(z: np.ndarray, stop: int, law: str) -> np.ndarray:
     return z / stop / (1 - rest * z) if law == "geometric" else np.log1p(-rest * z) / math.log(1 / stop)
 
 
-PRICE_DETECTORS = (price_of_answers, price_of_a_selection)
+def price_of_shared_noise(folder: Path) -> None:
+    """The coarsest noise that devices may share: the exact law of one number on the grid."""
+    part = DeviceSum(
+        name="a", steps=1, devices=2, clip_norm=1.0, noise="shared", noise_multiplier=1 / 16, floor=1, bits=8
+    )
+    weights = np.exp(-(np.arange(-900, 901.0) ** 2) / (2 * part.variance))
+    told, other = (np.pad(weights / weights.sum(), ends) for ends in ((256, 0), (0, 256)))
+    mu = accountants.gaussian_mu(flatten(part.event), "add_or_remove")
+    for epsilon in np.arange(0.5, 200):  # between the losses, which are whole numbers here
+        exact, found = hockey_stick(told, other, epsilon), float(accountants.gaussian_delta(epsilon, mu))
+        assert found >= exact * (1 - 1e-9) - 1e-15, f"delta at {epsilon:g} is {exact:.6g}, and not {found:.6g}"
+
+
+PRICE_DETECTORS = (price_of_answers, price_of_a_selection, price_of_shared_noise)

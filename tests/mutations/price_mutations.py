@@ -7,6 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from tacit.privacy.accounting import approximate, selection
+from tacit.privacy.mechanisms import device_sums
 
 Plant = Callable[[pytest.MonkeyPatch], None]
 
@@ -22,7 +23,13 @@ def runs_ranked_once(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(selection, "_POWERS", {"logarithmic": 1, "geometric": 1})
 
 
+def discrete_noise_for_gaussian(patch: pytest.MonkeyPatch) -> None:
+    """Discrete noise is priced as Gaussian noise of the same variance."""
+    patch.setattr(device_sums, "ROUNDED", 0.0)
+
+
 PRICES: tuple[tuple[str, Plant, tuple[str, ...]], ...] = (
     ("runs ranked once", runs_ranked_once, ("price_of_a_selection",)),
+    ("discrete noise for Gaussian", discrete_noise_for_gaussian, ("price_of_shared_noise",)),
     ("one direction of a coin", one_direction_of_a_coin, ("price_of_answers",)),
 )

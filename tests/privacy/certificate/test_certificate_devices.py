@@ -77,7 +77,7 @@ def test_parts_and_certificate_account_for_the_same_event_under_both_relations(n
 def test_the_accountants_are_those_of_the_noise() -> None:
     names = {name: [row["name"] for row in build(parts=stated(name), **people()).accountants] for name in SETS}
     assert names["laplace"] == names["laplace and starts"] == [accounting_table.PLD, accounting_table.FOURIER]
-    assert names["shared"] == names["shared and starts"] == [accounting_table.CONVERSION, accounting_table.SOLVED]
+    assert names["shared"] == names["shared and starts"] == [accounting_table.PLD, accounting_table.CLOSED_FORM]
     assert names["each device"] == [accounting_table.PLD, accounting_table.CLOSED_FORM]
 
 
