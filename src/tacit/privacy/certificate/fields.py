@@ -148,12 +148,12 @@ def _total(record: Fields) -> dict[str, Any]:
 
 
 def _relations(unit: Unit, event: Event, delta: float) -> list[dict[str, Any]]:
-    """Epsilon under the unit's own relation and, where every step is noise on a bounded sum, under the other too."""
+    """Epsilon under the unit's own relation and, where every step is proved for both, under the other too."""
     rows = []
-    sums = GaussianEvent | LaplaceEvent | ZcdpEvent | NonPrivateEvent
-    all_sums = all(isinstance(leaf, sums) for leaf, _ in flatten(event))
+    either = GaussianEvent | LaplaceEvent | ZcdpEvent | NonPrivateEvent | RandomizedResponseEvent
+    all_either = all(isinstance(leaf, either) for leaf, _ in flatten(event))
     for relation in get_args(Relation):
-        if all_sums or relation == unit.relation:
+        if all_either or relation == unit.relation:
             try:
                 value = accounting.epsilon(event, delta=delta, relation=relation).epsilon
             except AccountingError:
