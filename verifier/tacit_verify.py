@@ -436,7 +436,8 @@ def check_promise(record, steps):
     require(record["private"] is private, "private contradicts the rest")
     kinds = {step.kind for step, _ in steps or ()}
     known = {"gaussian": "exact", "randomized_response": "upper_bound"}.get("".join(kinds), "up_to_epsilon")
-    known = "none" if steps is None else known
+    rounded = known == "exact" and any(part.get("noise") == "shared" for part in record["parts"])
+    known = "none" if steps is None else "upper_bound" if rounded else known
     require(record["mu_range"] == known, "mu holds for another range")
     if not private:
         why = "no finite epsilon" if steps is None else f"the ledger is void: {record['void_reason']}"

@@ -52,6 +52,7 @@ def test_a_certificate_from_before_a_sharper_lemma_is_true_and_one_that_states_l
     now = build(parts=certificate_parts([part]), **(people() | {"event": part.event}))
     assert former.verify().private
     assert former.epsilon > 1.05 * now.epsilon
+    assert now.to_json()["mu_range"] == "upper_bound"
     less = GaussianEvent(40.0) if part is SHARED else SelfComposedEvent(RandomizedResponseEvent(1.0), 5)
     with pytest.raises(CertificateError, match="compose"):
         build(parts=certificate_parts([part]), **(people() | {"event": less})).verify()

@@ -74,7 +74,7 @@ def renyi(leaves: Leaves, relation: Relation, order: float) -> float:
             total += count * (float(logsumexp((order - 1) * losses, b=masses)) - _ROUNDING)
         return total / (order - 1)
 
-    return max(one(False), one(True))
+    return one(False) if relation == "replace_one" else max(one(False), one(True))
 
 
 @lru_cache(maxsize=8)

@@ -167,7 +167,10 @@ def _relations(unit: Unit, event: Event, delta: float) -> list[dict[str, Any]]:
 def derive_status(unit: Unit, event: Event, fields: Fields) -> dict[str, Any]:
     """Whether a certificate may call itself private, and for which epsilons its mu holds."""
     epsilon = float(fields["epsilon"])
-    sharp = unit.relation == "add_or_remove" or all(part.sharp for part in parts_from_json(fields["parts"]))
+    parts = parts_from_json(fields["parts"])
+    sharp = unit.relation == "add_or_remove" or all(part.sharp for part in parts)
+    # Noise that devices share is a little better than the Gaussian that prices it.
+    sharp = sharp and not any(part.trust == "Federated" for part in parts)
     return {
         "private": math.isfinite(epsilon) and fields["void_reason"] is None,
         "mu_range": _mu_range(event, epsilon, sharp=sharp),
@@ -284,8 +287,10 @@ def _budget_violations(record: Fields, event: Event) -> Iterator[tuple[str, str]
         row_charge = _charge_of(row)
         if row_charge != composition.charged(row_charge):
             yield "releases", "charges a release by what the ledger does not add up"
-        for name, value in zip(("rdp", "mu"), due, strict=True) if row["plan_id"] == record["plan_id"] else ():
-            # A sharper accountant finds less than what an older one charged.
+        # A sharper proof finds less than what was charged, or a mu of what was charged by its epsilon.
+        by_epsilon = row["rdp"] is row["mu"] is None and composition.order is None
+        own = row["plan_id"] == record["plan_id"] and not by_epsilon
+        for name, value in zip(("rdp", "mu"), due, strict=True) if own else ():
             if (row[name] is None) != (value is None) or (row[name] or 0) < (value or 0) * (1 - 1e-9):
                 yield f"releases.{name}", "charges another one"
         if not _covers(row_charge, composition.order):
