@@ -14,7 +14,9 @@ What is judged is the last policy (`last`) and the mean of the last half (`avera
 steps. One rule for all rows: `REPORTED` is what the tables show.
 
     votes       `recipes.VOTED` at a level of epsilon; "inf" is without noise
-    randomized  the same with every vote turned round by itself
+    randomized  the same with every vote turned round by itself, at the noise that an answer against the other answer
+                costs: rows of before an answer was priced against a coin, which a missing person leaves
+    coins       the same as it is priced since, on seeds 330 to 339
     noise       the same at epsilon 8 with votes that do not count
     ars         plain random search of the same policy without privacy: differences of returns in place of their signs
     ppo, a2c    without privacy, a million steps: shared critic, normalisation by everybody's records
@@ -52,6 +54,7 @@ from tacit_worlds.agents.ppo import PpoConfig
 
 NAME = "dppg_votes"
 SEEDS = tuple(range(320, 330))
+COIN_SEEDS = tuple(range(330, 340))
 EPISODES = 8
 REPORTED = "last"
 ROBOTS: dict[str, locomotion.Name] = {"HalfCheetah": "HalfCheetah-v5", "Hopper": "Hopper-v5"}
@@ -66,7 +69,7 @@ CHANGES: dict[tuple[str, str], dict[str, int]] = {
     ("Hopper", "1"): {"users": 110},
 }
 """What a level has instead of the recipe's own settings."""
-RANDOMIZED: dict[str, dict[str, int]] = {"2": {"directions": 1}}
+RANDOMIZED: dict[str, dict[str, int]] = {"2": {"directions": 1}, "1": {"directions": 1}}
 """What a level of randomised votes has instead of these: votes of one person share the epsilon."""
 LEVELS = ("8", "inf", "2", "1")
 QUICK: dict[str, Any] = {"rounds": 2, "episode_length": 5}
@@ -100,7 +103,7 @@ def recipe(robot: str, arm: str, level: str, seed: int, *, quick: bool = False) 
     """The recipe of a row, its plan not calibrated."""
     found = recipes.VOTED[ROBOTS[robot]]()
     plan = replace(found.plan, seed=seed, **CHANGES.get((robot, level), {}))
-    if arm == "randomized":
+    if arm in ("randomized", "coins"):
         plan = replace(plan, answers="randomized", **RANDOMIZED.get(level, {}))
     if arm == "noise":
         plan = replace(plan, counted=False, episode_length=1)
@@ -114,7 +117,9 @@ def rows() -> list[str]:
     arms = [("votes", "8"), ("randomized", "8"), ("noise", "8"), ("votes", "2"), ("randomized", "2"), ("votes", "inf")]
     arms += [("votes", "1")]
     arms += [(peer, "inf") for peer in ("ars", *PEERS)]
-    return [f"{robot}/{arm}/{level}/{seed}" for arm, level in arms for robot in ROBOTS for seed in SEEDS]
+    made = [f"{robot}/{arm}/{level}/{seed}" for arm, level in arms for robot in ROBOTS for seed in SEEDS]
+    coins = ("coins/8", "coins/2", "coins/1")
+    return made + [f"{robot}/{arm}/{seed}" for seed in COIN_SEEDS for arm in coins for robot in ROBOTS]
 
 
 def configuration(key: str, *, quick: bool = False) -> Json:
@@ -212,7 +217,7 @@ def run_row(key: str, results: Store, *, quick: bool = False) -> None:
 
 def returns(results: Store, robot: str, arm: str, level: str, column: str = REPORTED) -> list[float]:
     """Of the seeds whose rows are there."""
-    keys = (f"{robot}/{arm}/{level}/{seed}" for seed in SEEDS)
+    keys = (f"{robot}/{arm}/{level}/{seed}" for seed in (COIN_SEEDS if arm == "coins" else SEEDS))
     return [results.values(key)[column] for key in keys if results.has(key)]
 
 
@@ -221,7 +226,7 @@ def table(results: Store) -> str:
     lines = ["| robot | arm | epsilon | last (worst) | average (worst) | runs |", "|---" * 6 + "|"]
     for robot, arm, level in dict.fromkeys(tuple(key.split("/")[:3]) for key in rows()):
         cells = []
-        for column in ("last", "average") if arm in ("votes", "randomized", "noise") else ("last",):
+        for column in ("last", "average") if arm in ("votes", "randomized", "coins", "noise") else ("last",):
             found = returns(results, robot, arm, level, column)
             cells.append(f"{np.mean(found):.0f} ({min(found):.0f})" if found else "")
         runs = len(returns(results, robot, arm, level))

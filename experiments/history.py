@@ -64,6 +64,8 @@ CHANGED_AFTER_EVALUATION: Mapping[str, tuple[str, ...]] = {
         "2 existed; they have the same settings, but one vote a person at epsilon 2, and the same seeds.",
         "Four finished rows of randomised votes on Hopper at epsilon 2 were made again on the same seeds; the first "
         "ones are in the archive. Their mean was 890; that of all fourteen is 942, of those shown 963.",
+        "On 29 November 2026 an answer was priced against a coin, which a missing person leaves, and no longer against "
+        "the other answer. The rows of that price, `coins`, have the settings of `randomized` and new seeds.",
     ),
     "dppg_fair": (
         "The paper's recipe got standardised advantages on Acrobot, as printed, and rewards times 0.01 on CartPole, on "

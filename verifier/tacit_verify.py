@@ -4,8 +4,8 @@
 Exit codes: 0 recomputed, 1 refused, 2 not recomputable (KIND), 3 void: nothing is promised.
 Epsilon and mu come from the event, and the event from the parts, never from a printed figure. Losses of dominating
 pairs (arXiv 1805.06530, 2106.08567) are put on a grid (connect the dots, arXiv 2207.04380) and composed by Fourier
-transform; those beyond the window (Chernoff) count as infinite. Discrete noise has Renyi curves alone (arXiv
-2004.00010, Prop. 12). What is printed as declared is not recomputed: a signature alone protects it from an edit.
+transform; those beyond the window (Chernoff) count as infinite. Noise that is stated as zCDP has a Renyi curve alone
+(arXiv 2004.00010, Prop. 12). What is printed as declared is not recomputed: a signature alone protects it from an edit.
 `tacit certificate verify` recomputes more of it.
 """
 
@@ -19,7 +19,7 @@ import sys
 
 import numpy as np
 from scipy.optimize import brentq
-from scipy.special import log_ndtr, logsumexp, ndtr
+from scipy.special import expit, log_ndtr, logsumexp, ndtr, ndtri
 
 DECLARED = (
     "format, method, source, plan and target_epsilon; covered, not_covered, not_protected and assumptions; of "
@@ -144,6 +144,7 @@ READ = {"kind": str, "name": str, "noise_multiplier": Numbers(), "rows_per_unit"
 SUM, CORRELATION = READ | {"steps": COUNT, "clip_norm": CLIP}, {"independent", "toeplitz", "tree"}
 KINDS_OF_BLOCKS = {"signed", "positive", "constant", "squares", "gram", "votes"}
 BLOCKS = {"blocks?": [each("size? width?", COUNT) | {"kind": KINDS_OF_BLOCKS, "share": SHARE, "of?": WHOLE}]}
+SELECTED, STATED = {"stop": range(2, 10**4 + 1), "law": {"geometric", "logarithmic"}}, {"method": str, "stated": [dict]}
 PARTS = {
     "poisson_sum": (SUM | BLOCKS)
     | {"sampling_rate": SHARE, "rows": ROWS, "horizon": COUNT, "fold": FOLD, "held_out": WHOLE},
@@ -151,6 +152,8 @@ PARTS = {
     "user_sum": (SUM | BLOCKS | each("users participations", COUNT))
     | {"correlation": CORRELATION, "decay": [Numbers(0, 1)]},
     "device_sum": SUM | {"devices": COUNT, "noise": {"shared", "device"}, "floor": COUNT, "bits": range(8, 25)},
+    "randomized_responses": READ | each("steps users answers participations", COUNT),
+    "selection": each("kind name", str) | SELECTED | {"judge": ({None}, STATED), "candidates": [STATED]},
     "laplace_sum": READ | {"steps": COUNT, "size": COUNT, "bound": CLIP, "most": ({None}, COUNT)},
     "noisy_histogram": READ | {"axes": [{"column": str, "index": WHOLE, "bins": range(1, 2**20 + 1)}]},
 }
@@ -163,7 +166,9 @@ EVENTS = {
     "gaussian": {"noise_multiplier": Numbers(), "diameter?": DIAMETER},
     "laplace": {"noise_multiplier": Numbers()},
     "zcdp": {"rho": Numbers()},
+    "randomized_response": {"epsilon": Numbers()},
     "non_private": {},
+    "selection": SELECTED | {"candidates": [dict]},
 }
 
 
@@ -182,8 +187,11 @@ def check_shape(record):
 
 # From parts, and from the event, to the steps that they are: both have to be the same.
 Step = collections.namedtuple("Step", "kind rate noise apart", defaults=(2.0,))
-"""A query: its kind, the share of the units that it reads, its noise over the clip (or rho, of zCDP), and how many
-clips apart two units' answers are, one of which replaces the other."""
+"""A query: its kind, the share of the units that it reads, its noise over the clip (or rho, or epsilon), and how many
+clips apart two units' answers are, one of which replaces the other.
+
+Of a selection: its stop and law in place of the share, and the steps of its candidates in place of the noise.
+"""
 
 
 def width_of(blocks):
@@ -208,12 +216,15 @@ def sampled(kind, rate, noise):
     return Step("gaussian", 1.0, noise) if rate == 1 else Step(kind, rate, noise)
 
 
-def steps_of_part(part):
-    """The steps of a part: [(Step, how often)]."""
+def steps_of_part(part, former):
+    """The steps of a part: [(Step, how often)]; as certificates stated them formerly, if asked."""
     kind = part.get("kind")
     if kind not in PARTS:
         raise NotRecomputable(kind)
     require(fits(part, PARTS[kind]), f"the part {part.get('name')} has another field or value")
+    if kind == "selection":
+        judged = part["judge"]["stated"] if part["judge"] else []
+        return selected([steps_of_parts(run["stated"] + judged, former) for run in part["candidates"]], part)
     noise, count = float(part["noise_multiplier"]), part.get("steps", 1)
     apart = math.sqrt(2) if kind == "noisy_histogram" else width_of(part["blocks"]) if part.get("blocks") else 2.0
     if kind == "poisson_sum":
@@ -228,10 +239,28 @@ def steps_of_part(part):
         alone = "blocks" not in part or (len(part["blocks"]) == part["blocks"][0]["share"] == 1 and apart > 1.4142)
         require(alone, "people who are met have several blocks")
         return [(Step("gaussian", 1.0, noise, apart), 1)]
-    if kind == "device_sum" and part["noise"] == "shared":
-        return [(Step("zcdp", 1.0, 0.5 / noise**2 if noise else 0.0), count)]
+    if kind == "device_sum" and part["noise"] == "shared":  # Gaussian noise, rounded at random with variance 4
+        exact = noise**2 - 4 / 4.0 ** part["bits"] if noise else 0.0
+        require(exact >= 0, "a share of noise is too small")
+        return [(Step("zcdp", 1.0, 0.5 / noise**2) if former and noise else Step("gaussian", 1.0, exact**0.5), count)]
+    if kind == "randomized_responses":
+        epsilon = 1 / noise if noise else 0.0
+        return [(Step("randomized_response", 1.0, epsilon), part["answers"] * part["participations"])]
     require(kind != "device_sum" or (part["floor"], part["bits"]) == (1, 16), "a floor or a grid without shares")
     return [(Step("gaussian", 1.0, noise, apart), count)]
+
+
+def selected(candidates, stated):
+    """The selection of candidates, each its steps, or None without noise."""
+    runs = () if None in candidates else tuple(sorted({tuple(steps) for steps in candidates}))
+    return [(Step("selection", (stated["stop"], stated["law"]), runs), 1)]
+
+
+def in_balls(steps):
+    """The steps of older certificates, which knew of no diameters."""
+    runs = lambda step: tuple(sorted({tuple(in_balls(run)) for run in step.noise}))  # noqa: E731
+    inner = lambda step: runs(step) if step.kind == "selection" else step.noise  # noqa: E731
+    return [(step._replace(apart=2.0, noise=inner(step)), count) for step, count in steps]
 
 
 def steps_of(event, count=1):  # as above
@@ -243,12 +272,15 @@ def steps_of(event, count=1):  # as above
         return [step for inner in event["events"] for step in steps_of(inner, count)]
     if kind == "self_composed":
         return steps_of(event["event"], count * event["count"])
+    if kind == "selection":
+        require(count == 1 and event["candidates"], "it selects several times, or nothing")
+        return selected([merged(steps_of(one)) for one in event["candidates"]], event)
     if kind in ("poisson_sampled", "sampled_without_replacement"):
         rate = float(event["rate"] if kind == "poisson_sampled" else event["batch"] / event["population"])
         ((inner, once),) = steps_of(event["event"])
         require((inner.kind, once, inner.apart) == ("gaussian", 1, 2.0), "a sampled step is no Gaussian one")
         return [(sampled(kind, rate, inner.noise), count)]
-    noise = float(event.get("rho", event.get("noise_multiplier", 0.0)))
+    noise = float(next((event[name] for name in EVENTS[kind] if not name.endswith("?")), 0.0))
     return [(Step(kind, 1.0, noise, float(event.get("diameter", 2.0))), count)]
 
 
@@ -273,9 +305,9 @@ def merged(steps):
     return sorted(one + [pair for pair in steps if pair[0].kind != "gaussian"])
 
 
-def steps_of_parts(parts):
+def steps_of_parts(parts, former):
     """All steps; of two halves, which share no unit, the dearer one counts, or both where a unit changes its half."""
-    steps = [(part.get("fold"), pair) for part in parts for pair in steps_of_part(part)]
+    steps = [(part.get("fold"), pair) for part in parts for pair in steps_of_part(part, former)]
     if not all(pair[0].noise for _, pair in steps):
         return None
     (p, moved), (q, also) = (gaussians([pair for fold, pair in steps if fold == half]) for half in (0, 1))
@@ -288,6 +320,12 @@ def losses(step, far, swapped):
     """Privacy losses of the dominating pair of a step, and their probabilities, at points closer than any grid."""
     # far: how many clips one unit moves a sum by: 1 if it is added or removed, 2 if it is replaced
     q, sigma = step.rate, step.noise
+    if step.kind == "randomized_response":  # against the other answer, or a coin against it, or it against a coin
+        yes = np.array([1.0, -1.0]) * sigma
+        p = np.exp(-np.logaddexp(0.0, -yes))
+        if far == 2:
+            return yes, p
+        return (-np.log(2 * p), np.array([0.5, 0.5])) if swapped else (np.log(2 * p), p)
     if step.kind == "laplace":
         e = far / sigma
         inside = (np.arange(2000) - 999.5) / 1000 * e
@@ -353,9 +391,26 @@ def gaussian(e, mu):
     return float(ndtr(mu / 2 - e / mu) - math.exp(min(0.0, e + float(log_ndtr(-mu / 2 - e / mu)))))
 
 
+def best_of(step, relation, delta):
+    """The profile of the best of a secret number of runs, from that of one (arXiv 2402.06701)."""
+    (stop, law), candidates = step.rate, step.noise
+    power, mean = (2, float(stop)) if law == "geometric" else (1, (stop - 1) / math.log(stop))
+    curves = [trade_off(list(steps), relation, delta / mean) for steps in candidates]
+    worst = functools.cache(lambda e: max(curve(e) for curve in curves))
+    shift = power * brentq(lambda h: (stop - 1) * worst(h) - math.expm1(h), 0.0, math.log(stop))
+    at = lambda e: min(1.0, mean * worst(e - shift)) if e >= shift else 1.0  # noqa: E731
+    beyond = shift + np.linspace(0.0, epsilon_at(worst, 1e-3 / mean), 400)
+    corner, end = max(((1 - at(e)) / (1 + math.exp(e)), e) for e in beyond)  # bounds smaller epsilons, by two lines
+    return lambda e: min(at(e), 1 - corner * (1 + math.exp(e))) if e < end else at(e)
+
+
 def trade_off(steps, relation, delta):
     """epsilon -> a bound of delta, for deltas from the given one up."""
     far, kinds = 1.0 if relation == "add_or_remove" else 2.0, {step.kind for step, _ in steps}
+    if "selection" in kinds:
+        if len(steps) > 1:
+            raise NotRecomputable("a selection beside other events")
+        return best_of(steps[0][0], relation, delta)
     if far == 2:  # as a step whose units are two clips apart, and that has more noise
         nearer = lambda step: step.noise * 2 / step.apart if step.kind == "gaussian" else step.noise  # noqa: E731
         steps = [(step._replace(noise=nearer(step)), count) for step, count in steps]
@@ -382,6 +437,12 @@ def mu_of(curve, largest):
     return max(brentq(lambda mu, e=e, at=at: gaussian(e, mu) - at, 1e-6, 100.0, rtol=1e-6) for e, at in pairs)
 
 
+def mu_of_answers(steps, relation):
+    """The mu of all answers together: that of the Gaussian at the one corner of an answer's curve; a coin is half."""
+    far = 1.0 if relation == "add_or_remove" else 2.0
+    return far * sum(n * ndtri(expit(step.noise)) ** 2 for step, n in steps) ** 0.5
+
+
 def check_numbers(record, steps):
     """Epsilon in all its places, and mu."""
     epsilon, relation, delta = record["epsilon"], record["unit"]["relation"], record["delta"]
@@ -396,7 +457,7 @@ def check_numbers(record, steps):
             math.isclose(float(value), found, rel_tol=TOLERANCE, abs_tol=1e-5),
             f"epsilon at {at:g} recomputes to {found:.6g}",
         )
-    plain = not any("sampled" in step.kind for step, _ in steps)
+    plain = not any("sampled" in step.kind or step.kind == "selection" for step, _ in steps)
     finite = [one for one in ("add_or_remove", "replace_one") if plain and epsilon_at(curves(one), delta) <= 500]
     priced = finite if relation in finite else [relation]
     require([row["relation"] for row in record["relations"]] == priced, "other relations are priced")
@@ -407,7 +468,8 @@ def check_numbers(record, steps):
         math.isclose(float(check["epsilon"]), float(epsilon), rel_tol=6e-3, abs_tol=1e-5),
         "the second accountant has another epsilon",
     )
-    mu, curve = mu_of(curves(relation), float(epsilon)), curves(relation)
+    curve, answers = curves(relation), {step.kind for step, _ in steps} == {"randomized_response"}
+    mu = mu_of(curve, float(epsilon)) if not answers else mu_of_answers(steps, relation)
     most = mu * (1 + 5 * TOLERANCE) if curve(0.0) < 0.99 else math.inf
     require(mu * (1 - TOLERANCE) <= float(record["mu"]) <= most, f"mu recomputes to {mu:.6g}")
 
@@ -420,7 +482,10 @@ def check_promise(record, steps):
     require(steps is not None or (math.isinf(epsilon) and record["mu"] == "inf"), "nothing is promised without noise")
     private = steps is not None and record["void_reason"] is None
     require(record["private"] is private, "private contradicts the rest")
-    known = "none" if steps is None else "exact" if {s.kind for s, _ in steps} == {"gaussian"} else "up_to_epsilon"
+    kinds = {step.kind for step, _ in steps or ()}
+    known = {"gaussian": "exact", "randomized_response": "upper_bound"}.get("".join(kinds), "up_to_epsilon")
+    rounded = known == "exact" and any(part.get("noise") == "shared" for part in record["parts"])
+    known = "none" if steps is None else "upper_bound" if rounded else known
     require(record["mu_range"] == known, "mu holds for another range")
     if not private:
         why = "no finite epsilon" if steps is None else f"the ledger is void: {record['void_reason']}"
@@ -582,9 +647,9 @@ def verify(record, key=None):
     check_values(record)
     check_shape(record)
     check_hashes(record)
-    of_parts, steps = steps_of_parts(record["parts"]), merged(steps_of(record["event"]))
-    older = of_parts and [(step._replace(apart=2.0), n) for step, n in of_parts]  # which knew of no diameters
-    require(steps in (of_parts, older), "the parts are not the event")
+    of_parts = steps_of_parts(record["parts"], former="'zcdp'" in str(record["event"]))
+    steps = merged(steps_of(record["event"]))
+    require(steps in (of_parts, of_parts and in_balls(of_parts)), "the parts are not the event")
     promise = check_promise(record, steps)
     check_ledger(record, steps)
     signer = check_signature(record, key)

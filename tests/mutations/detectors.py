@@ -28,6 +28,7 @@ from ledger_detectors import LEDGER_DETECTORS
 from online_detectors import correlated_noise_law, neighbours_of_meetings
 from paper_detectors import PAPER_DETECTORS
 from people_detectors import PEOPLE_DETECTORS
+from price_detectors import PRICE_DETECTORS
 from removal_detectors import REMOVAL_DETECTORS
 from round_detectors import ROUND_DETECTORS
 from scipy import stats
@@ -390,5 +391,6 @@ DETECTORS: Sequence[Callable[[Path], None]] = (
     *SELECTION_DETECTORS,
     *SHARD_DETECTORS,
     *VOTE_DETECTORS,
+    *PRICE_DETECTORS,
     *IMPROVEMENT_DETECTORS,
 )

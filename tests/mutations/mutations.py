@@ -20,6 +20,7 @@ import numpy as np
 import online_mutations
 import paper_mutations
 import people_mutations
+import price_mutations
 import pytest
 import removal_mutations
 import round_mutations
@@ -375,6 +376,7 @@ MUTATIONS = (
         for mutation in (
             *shard_mutations.SHARDS,
             *vote_mutations.VOTES,
+            *price_mutations.PRICES,
             *tie_mutations.TIES,
         )
     ),

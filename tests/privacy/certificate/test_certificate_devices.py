@@ -11,11 +11,12 @@ from test_certificate import build, edits, leaves, put, redigested, verify
 from tacit.errors import CertificateError
 from tacit.privacy.accounting import bounds as accounting
 from tacit.privacy.accounting import table as accounting_table
-from tacit.privacy.accounting.events import flatten
+from tacit.privacy.accounting.events import GaussianEvent, RandomizedResponseEvent, SelfComposedEvent, flatten
 from tacit.privacy.certificate import fields as certificate_fields
 from tacit.privacy.certificate.certificate import schema
-from tacit.privacy.mechanisms.base import certificate_parts
+from tacit.privacy.mechanisms.base import Part, certificate_parts
 from tacit.privacy.mechanisms.device_sums import DeviceSum, LaplaceSum
+from tacit.privacy.mechanisms.responses import RandomizedResponses
 from tacit.privacy.mechanisms.sums import PoissonSum
 from tacit.units import Relation, Unit
 
@@ -40,6 +41,21 @@ def stated(name: str) -> list[dict[str, Any]]:
 
 def people(relation: Relation = "add_or_remove") -> dict[str, Any]:
     return {"unit": Unit("person", relation, 5_000), "epsilon_target": None, "audit": None, "budget": (50.0, 1e-3)}
+
+
+ANSWERS = RandomizedResponses(name="votes", steps=9, users=9, answers=5, noise_multiplier=0.625)
+
+
+@pytest.mark.parametrize("part", [SHARED, ANSWERS], ids=lambda part: part.name)
+def test_a_certificate_from_before_a_sharper_lemma_is_true_and_one_that_states_less_is_refused(part: Part) -> None:
+    former = build(parts=certificate_parts([part]), **(people() | {"event": part.former_event}))
+    now = build(parts=certificate_parts([part]), **(people() | {"event": part.event}))
+    assert former.verify().private
+    assert former.epsilon > 1.05 * now.epsilon
+    assert now.to_json()["mu_range"] == "upper_bound"
+    less = GaussianEvent(40.0) if part is SHARED else SelfComposedEvent(RandomizedResponseEvent(1.0), 5)
+    with pytest.raises(CertificateError, match="compose"):
+        build(parts=certificate_parts([part]), **(people() | {"event": less})).verify()
 
 
 @pytest.mark.parametrize("name", SETS)
@@ -77,7 +93,7 @@ def test_parts_and_certificate_account_for_the_same_event_under_both_relations(n
 def test_the_accountants_are_those_of_the_noise() -> None:
     names = {name: [row["name"] for row in build(parts=stated(name), **people()).accountants] for name in SETS}
     assert names["laplace"] == names["laplace and starts"] == [accounting_table.PLD, accounting_table.FOURIER]
-    assert names["shared"] == names["shared and starts"] == [accounting_table.CONVERSION, accounting_table.SOLVED]
+    assert names["shared"] == names["shared and starts"] == [accounting_table.PLD, accounting_table.CLOSED_FORM]
     assert names["each device"] == [accounting_table.PLD, accounting_table.CLOSED_FORM]
 
 

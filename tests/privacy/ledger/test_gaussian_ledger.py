@@ -177,3 +177,19 @@ def test_the_room_and_what_is_left_are_those_of_the_fuller_fold(relation: Relati
     epsilon, delta = balance.left(1.0, 1e-5, gaussian=True)
     assert float(rest) * (1 - 3e-8) < epsilon < float(rest)
     assert delta == 8e-6
+
+
+def test_a_plan_that_was_charged_by_epsilon_goes_on_when_a_mu_of_it_is_found(tmp_path: Path) -> None:
+    """Sharper proofs come between two processes: what was charged stays, and bounds what runs."""
+    with ledger_of(tmp_path / "x.ledger") as ledger:
+        reserve(ledger, "devices", None, epsilon=0.1, delta=1e-6)
+        before = ledger.spent()
+        reserve(ledger, "devices", None, epsilon=0.09, delta=1e-6, mu=0.02)
+        assert ledger.spent() == before
+        for dearer in ({"epsilon": 0.11, "delta": 1e-6}, {"epsilon": 0.09, "delta": 2e-6, "mu": 0.02}):
+            with pytest.raises(PlanError, match="not the one"):
+                reserve(ledger, "devices", None, **dearer)
+        reserve(ledger, "sums", None, mu=0.1)
+        for other in (0.11, None):
+            with pytest.raises(PlanError, match="not the one"):
+                reserve(ledger, "sums", None, mu=other)

@@ -4,7 +4,8 @@
 takes the canonical `(event, count)` leaves of `events.flatten` (no `NonPrivateEvent` among them) and a relation.
 A step over a Poisson sample, or over everyone, is in `poisson.py`, one over a fixed-size sample without replacement in
 `fixed_size.py`, one with Laplace noise in `laplace.py`;
-`EpsilonDeltaEvent`, which only `pessimistic_pld` and the Renyi bounds take, in `approximate.py`; `ZcdpEvent`, of which
+`EpsilonDeltaEvent` and `RandomizedResponseEvent`, which only `pessimistic_pld` and the Renyi bounds take, in
+`approximate.py`; `ZcdpEvent`, of which
 only the Renyi bound at one order is here, in `concentrated.py`.
 
 Dominating pairs. Let one unit's contribution have norm at most 1 and the noise standard deviation sigma. With
@@ -31,13 +32,16 @@ from scipy.optimize import brentq
 from scipy.special import log_ndtr, ndtr
 
 from tacit.privacy.accounting import approximate, fixed_size, laplace, poisson
+from tacit.privacy.accounting.concentrated import ROUNDING
 from tacit.privacy.accounting.events import (
+    GaussianEvent,
     LaplaceEvent,
     Leaf,
     Leaves,
     SampledWithoutReplacementEvent,
     SelectionEvent,
     ZcdpEvent,
+    rho,
 )
 from tacit.privacy.accounting.steps import (
     MAX_GRID,
@@ -70,7 +74,7 @@ def mu(leaves: Leaves, relation: Relation) -> float:
     """A mu for which the composition is mu-GDP at every epsilon, all sampling ignored; inf where there is none."""
     # Exact for plain Gaussians. For a `ZcdpEvent` or a selection none is known: Renyi curves say too little of the
     # smallest epsilons.
-    epsilon_deltas, rest = approximate.split(leaves)
+    epsilon_deltas, rest = approximate.split(leaves, relation)
     if any(isinstance(leaf, ZcdpEvent | SelectionEvent) for leaf, _ in rest):
         return math.inf
     gaussians = tuple(item for item in rest if not isinstance(item[0], LaplaceEvent))
@@ -133,7 +137,7 @@ def pessimistic_pld(leaves: Leaves, relation: Relation, *, spread: float) -> Any
 
 @lru_cache(maxsize=8)
 def _pessimistic_pld(leaves: Leaves, relation: Relation, spread: float) -> Any:
-    epsilon_deltas, gaussians = approximate.split(leaves)
+    epsilon_deltas, gaussians = approximate.split(leaves, relation)
     variance = approximate.variance(epsilon_deltas) + sum(
         count * loss_std(leaf, relation) ** 2 for leaf, count in gaussians
     )
@@ -175,24 +179,38 @@ def _step_pld(leaf: Leaf, relation: Relation, interval: float) -> Any:
 
 def renyi_epsilon(leaves: Leaves, relation: Relation, delta: float) -> float:
     """A looser upper bound by Renyi DP, as a ceiling over the certified one; inf where none is implemented."""
-    epsilon_deltas, gaussians = approximate.split(leaves)
+    epsilon_deltas, gaussians = approximate.split(leaves, relation)
     losses = _renyi_curve(gaussians, epsilon_deltas, relation, tuple(_ORDERS))
     if losses is None:
         return math.inf
-    return float(compute_epsilon(_ORDERS, losses, approximate.compose(epsilon_deltas).conditional_delta(delta))[0])
-
-
-def renyi_curve(leaves: Leaves, relation: Relation, orders: tuple[float, ...]) -> Array:
-    """Upper bounds on the Renyi divergences of these orders (> 1); inf where none is implemented."""
-    epsilon_deltas, gaussians = approximate.split(leaves)
-    bounded = approximate.delta_floor(epsilon_deltas) <= 0
-    losses = _renyi_curve(gaussians, epsilon_deltas, relation, orders) if bounded else None
-    return np.full(len(orders), math.inf) if losses is None else losses
+    return float(compute_epsilon(_ORDERS, losses, approximate.compose(epsilon_deltas)[0].conditional_delta(delta))[0])
 
 
 def renyi(leaves: Leaves, relation: Relation, order: float) -> float:
-    """An upper bound on the Renyi divergence of this order; inf where none is implemented."""
-    return float(renyi_curve(leaves, relation, (order,))[0])
+    """An upper bound on the Renyi divergence of this order; inf where none is known."""
+    own, rest = approximate.split(leaves, relation)
+    if approximate.delta_floor(own) > 0:
+        return math.inf
+    exact = math.fsum(count * _step_renyi(leaf, relation, order) for leaf, count in rest)
+    return (exact + approximate.renyi(own, order)) * (1 + ROUNDING)
+
+
+def renyi_series(leaves: Leaves, relation: Relation, order: float) -> float:
+    """The bound of `dp_accounting`'s series: exact at whole orders of Poisson samples; inf where it has none."""
+    own, rest = approximate.split(leaves, relation)
+    losses = _renyi_curve(rest, own, relation, (order,))
+    return math.inf if losses is None or math.isnan(losses[0]) else float(losses[0])
+
+
+@lru_cache(maxsize=16384)
+def _step_renyi(leaf: Leaf, relation: Relation, order: float) -> float:
+    if isinstance(leaf, LaplaceEvent):
+        return float(laplace.renyi(pure_epsilon(leaf, relation), order))
+    if isinstance(leaf, ZcdpEvent | GaussianEvent):
+        return sensitivity(relation) ** 2 * rho(leaf) * order
+    if isinstance(leaf, SampledWithoutReplacementEvent):
+        return fixed_size.renyi(*parameters(leaf), order) if relation == "replace_one" else math.inf
+    return poisson.renyi(*parameters(leaf), relation, order)
 
 
 def _renyi_curve(

@@ -1,4 +1,4 @@
-"""Mechanisms of which only (epsilon, delta) is known, and their composition: closed forms, and a pessimistic grid.
+"""Mechanisms of which only (epsilon, delta) is known, and answers that are turned round: closed forms, and a grid.
 
 Every (epsilon, delta)-DP mechanism is dominated by the one that reveals a bit with probability delta and answers by
 randomised response otherwise (Kairouz, Oh & Viswanath, arXiv 1311.0776, Theorem 3.1); dominating pairs compose
@@ -12,6 +12,10 @@ the binomial probabilities with rates 1 / (1 + exp(-epsilon_i)). Proof: unless a
 probability r under both neighbours, the answers and the rest are independent, the loss is the sum of theirs, and
 E[(1 - exp(e - l - L))+] given l is D(e - l). With nothing beside them D(x) = (1 - exp(x))+, and for one kind this is
 the optimal composition of Kairouz, Oh & Viswanath (Theorem 3.3): no better bound follows from the (epsilon, delta).
+
+A `RandomizedResponseEvent` is that pair with delta 0 where a unit is replaced. Where it is left out a fair coin stands
+in its place: with p = 1 / (1 + exp(-epsilon)) the losses are log(2 p) and log(2 (1 - p)), with probabilities p and
+1 - p, and in the other direction their negatives, with 1/2 each. The directions are composed one by one.
 """
 
 from __future__ import annotations
@@ -22,22 +26,25 @@ from functools import lru_cache
 from typing import Any
 
 import numpy as np
+from dp_accounting.pld.pld_pmf import create_pmf
 from dp_accounting.pld.privacy_loss_distribution import PrivacyLossDistribution
 from numpy.typing import NDArray
-from scipy.special import expit, gammaln, log_expit, ndtri
+from scipy.special import expit, gammaln, log_expit, logsumexp, ndtri
 
 from tacit.errors import AccountingError
-from tacit.privacy.accounting.events import EpsilonDeltaEvent, Leaves
+from tacit.privacy.accounting.events import EpsilonDeltaEvent, Leaves, RandomizedResponseEvent
+from tacit.units import Relation
 
 Array = NDArray[np.float64]
 
 MAX_ATOMS = 2**16
-EpsilonDeltas = tuple[tuple[EpsilonDeltaEvent, int], ...]
+EpsilonDeltas = tuple[tuple[EpsilonDeltaEvent | RandomizedResponseEvent, int], ...]
+"""Mechanisms with proofs of their own, under one relation: an answer that is turned round is one against a coin."""
 
 
 @dataclass(frozen=True)
 class Responses:
-    """The losses of composed randomised responses under the distribution that is sampled from."""
+    """The losses of composed answers, in one direction, under the distribution that is sampled from."""
 
     revealed: float  # r, the probability that a bit is revealed; nothing is promised below it
     losses: Array  # [J], rising; of the answers
@@ -56,34 +63,52 @@ class Responses:
         return (delta - self.revealed) / (1 - self.revealed)
 
 
-def epsilon_delta_leaves(leaves: Leaves) -> EpsilonDeltas:
-    """The mechanisms with a proof of their own."""
-    return tuple((leaf, count) for leaf, count in leaves if isinstance(leaf, EpsilonDeltaEvent))
-
-
-def split(leaves: Leaves) -> tuple[EpsilonDeltas, Leaves]:
+def split(leaves: Leaves, relation: Relation) -> tuple[EpsilonDeltas, Leaves]:
     """(the mechanisms with a proof of their own, the others)."""
-    return epsilon_delta_leaves(leaves), tuple(item for item in leaves if not isinstance(item[0], EpsilonDeltaEvent))
+    kinds = EpsilonDeltaEvent | RandomizedResponseEvent
+    own = [(leaf, count) for leaf, count in leaves if isinstance(leaf, kinds)]
+    if relation == "replace_one":  # then an answer is exchanged for the other one
+        own = [(EpsilonDeltaEvent(leaf.epsilon, leaf.delta), count) for leaf, count in own]
+    return tuple(own), tuple(item for item in leaves if not isinstance(item[0], kinds))
+
+
+def compose(leaves: EpsilonDeltas) -> tuple[Responses, ...]:
+    """The composition in each direction, in which what is left out is there and is not; one where both are the same."""
+    coins = any(isinstance(leaf, RandomizedResponseEvent) for leaf, _ in leaves)
+    return tuple(_compose(leaves, swapped) for swapped in ((False, True) if coins else (False,)))
+
+
+def _answers(
+    leaf: EpsilonDeltaEvent | RandomizedResponseEvent, swapped: bool
+) -> tuple[tuple[float, float], tuple[float, float]]:
+    # (loss, logarithm of its probability) of both answers, the larger loss first, given that no bit is revealed
+    yes, no = float(log_expit(leaf.epsilon)), float(log_expit(-leaf.epsilon))
+    if isinstance(leaf, EpsilonDeltaEvent):
+        return (leaf.epsilon, yes), (-leaf.epsilon, no)
+    half = -math.log(2)
+    return ((half - no, half), (half - yes, half)) if swapped else ((yes - half, yes), (no - half, no))
 
 
 @lru_cache(maxsize=64)
-def compose(leaves: EpsilonDeltas) -> Responses:
-    """The composition of mechanisms with (epsilon, delta) proofs of their own; that of none has the loss 0."""
-    steps: dict[float, int] = {}
+def _compose(leaves: EpsilonDeltas, swapped: bool) -> Responses:
+    # that of none has the loss 0
+    steps: dict[tuple[tuple[float, float], tuple[float, float]], int] = {}
     for leaf, count in leaves:
         if leaf.epsilon > 0:
-            steps[leaf.epsilon] = steps.get(leaf.epsilon, 0) + count
+            answers = _answers(leaf, swapped)
+            steps[answers] = steps.get(answers, 0) + count
     if math.prod(count + 1 for count in steps.values()) > MAX_ATOMS:
         what = "too many mechanisms with proofs of their own are composed"
         expected = f"at most {MAX_ATOMS:,} different sums of their losses"
         remedy = "give them fewer steps or fewer different epsilons"
         raise AccountingError(what, where="accounting", expected=expected, remedy=remedy)
     losses, logs = np.zeros(1), np.zeros(1)
-    for epsilon, count in steps.items():
+    for ((more, log_more), (less, log_less)), count in steps.items():
         true = np.arange(count + 1, dtype=np.float64)
         ways = gammaln(count + 1) - gammaln(true + 1) - gammaln(count - true + 1)
-        log_masses = ways + true * log_expit(epsilon) + (count - true) * log_expit(-epsilon)
-        losses = np.add.outer(losses, (2 * true - count) * epsilon).ravel()
+        log_masses = ways + true * log_more + (count - true) * log_less
+        each = count * (more + less) / 2 + (2 * true - count) * (more - less) / 2
+        losses = np.add.outer(losses, each).ravel()
         logs = np.add.outer(logs, log_masses).ravel()
     order = np.argsort(losses, kind="stable")
     losses, logs = losses[order], logs[order]
@@ -91,23 +116,23 @@ def compose(leaves: EpsilonDeltas) -> Responses:
     above = np.append(np.cumsum(masses[::-1])[::-1], 0.0)
     log_below = np.append(np.logaddexp.accumulate((logs - losses)[::-1])[::-1], -np.inf)
     rounding = 1e-14 * sum(count for _, count in leaves)
-    return Responses(_delta_floor(leaves), losses, masses, above, log_below, rounding)
+    return Responses(delta_floor(leaves), losses, masses, above, log_below, rounding)
 
 
-def delta_floor(leaves: Leaves) -> float:
+def delta_floor(leaves: Leaves | EpsilonDeltas) -> float:
     """r, below which nothing is promised; 0 where no mechanism has a proof of its own with a delta."""
-    return _delta_floor(epsilon_delta_leaves(leaves))
-
-
-def _delta_floor(leaves: EpsilonDeltas) -> float:
-    if len(leaves) == 1 and leaves[0][1] == 1:
-        return float(leaves[0][0].delta)
-    return -math.expm1(math.fsum(count * math.log1p(-leaf.delta) for leaf, count in leaves))
+    deltas = [(leaf.delta, count) for leaf, count in leaves if isinstance(leaf, EpsilonDeltaEvent)]
+    if len(deltas) == 1 and deltas[0][1] == 1:
+        return float(deltas[0][0])
+    return -math.expm1(math.fsum(count * math.log1p(-delta) for delta, count in deltas))
 
 
 def epsilon(leaves: EpsilonDeltas, delta: float) -> float:
     """The smallest epsilon >= 0 that holds at delta, for these mechanisms alone: exactly one end of a linear piece."""
-    responses = compose(leaves)
+    return max(_epsilon(responses, delta) for responses in compose(leaves))
+
+
+def _epsilon(responses: Responses, delta: float) -> float:
     require(responses.revealed, delta)
     share = responses.conditional_delta(delta)
     if share <= 0:
@@ -121,9 +146,9 @@ def epsilon(leaves: EpsilonDeltas, delta: float) -> float:
 
 def delta(leaves: EpsilonDeltas, epsilon: float | Array) -> Array:
     """The smallest delta that holds at each epsilon >= 0, for these mechanisms alone: at least their own."""
-    responses = compose(leaves)
-    hidden = 1 - responses.revealed
-    return np.asarray(responses.revealed + hidden * (1 + responses.rounding) * responses.profile(epsilon))
+    hidden = 1 - delta_floor(leaves)
+    profiles = [(1 + responses.rounding) * responses.profile(epsilon) for responses in compose(leaves)]
+    return np.asarray(delta_floor(leaves) + hidden * np.max(profiles, axis=0))
 
 
 def require(least: float, delta: float) -> None:
@@ -141,35 +166,45 @@ def pessimistic_pld(leaves: EpsilonDeltas, interval: float) -> Any:
     # the true one where epsilon is a multiple of the interval.
     total = None
     for leaf, count in leaves:
-        cells: dict[int, float] = {}
-        for loss, mass in ((leaf.epsilon, expit(leaf.epsilon)), (-leaf.epsilon, expit(-leaf.epsilon))):
-            left = math.floor(loss / interval)
-            right_mass = mass * min(max(math.expm1(left * interval - loss) / math.expm1(-interval), 0.0), 1.0)
-            for cell, part in ((left, mass - right_mass), (left + 1, right_mass)):
-                if part > 0:
-                    cells[cell] = cells.get(cell, 0.0) + (1 - leaf.delta) * part
-        distribution = PrivacyLossDistribution.create_from_rounded_probability(cells, leaf.delta, interval)
+        directions = (False, True)[: 1 + isinstance(leaf, RandomizedResponseEvent)]
+        pmfs = [create_pmf(_cells(leaf, swapped, interval), interval, leaf.delta, True) for swapped in directions]
+        distribution = PrivacyLossDistribution(*pmfs)
         composed = distribution.self_compose(count) if count > 1 else distribution
         total = composed if total is None else total.compose(composed)
     return total
 
 
+def _cells(leaf: EpsilonDeltaEvent | RandomizedResponseEvent, swapped: bool, interval: float) -> dict[int, float]:
+    cells: dict[int, float] = {}
+    for loss, log_mass in _answers(leaf, swapped):
+        left, mass = math.floor(loss / interval), math.exp(log_mass)
+        right_mass = mass * min(max(math.expm1(left * interval - loss) / math.expm1(-interval), 0.0), 1.0)
+        for cell, part in ((left, mass - right_mass), (left + 1, right_mass)):
+            if part > 0:
+                cells[cell] = cells.get(cell, 0.0) + (1 - leaf.delta) * part
+    return cells
+
+
 def variance(leaves: EpsilonDeltas) -> float:
-    """Variance of the sum of the answers' losses."""
-    return float(
-        sum(count * 4 * leaf.epsilon**2 * expit(leaf.epsilon) * expit(-leaf.epsilon) for leaf, count in leaves)
-    )
+    """Variance of the sum of the answers' losses, in the direction in which it is larger."""
+
+    def one(swapped: bool) -> float:
+        pairs = [(count, *_answers(leaf, swapped)) for leaf, count in leaves]
+        return math.fsum(n * (a[0] - b[0]) ** 2 * math.exp(a[1] + b[1]) for n, a, b in pairs)
+
+    return max(one(False), one(True))
 
 
 def width(leaves: EpsilonDeltas) -> float:
     """Distance of the largest sum of the answers' losses from the smallest."""
-    return math.fsum(2 * count * leaf.epsilon for leaf, count in leaves)
+    ends = [(count, *_answers(leaf, False)) for leaf, count in leaves]
+    return math.fsum(count * (more[0] - less[0]) for count, more, less in ends)
 
 
 def grid_interval(leaves: EpsilonDeltas) -> float:
     """A grid for these mechanisms alone: epsilon itself for one kind, which is exact, else fine beside the spread."""
     kinds = {leaf.epsilon for leaf, _ in leaves if leaf.epsilon > 0}
-    if len(kinds) <= 1:
+    if len(kinds) <= 1 and all(isinstance(leaf, EpsilonDeltaEvent) for leaf, _ in leaves):
         return float(next(iter(kinds), 1.0))
     steps = sum(count for _, count in leaves)
     fine = min(math.sqrt(1.2e-3 / steps), 1e-4) * math.sqrt(variance(leaves))
@@ -180,17 +215,22 @@ def mu(leaves: EpsilonDeltas) -> float:
     """The mu for which they compose to no less than mu-GDP at every epsilon; inf unless all of their deltas are 0."""
     # Exact for one: the trade-off curve of randomised response has its corner at p = 1 / (1 + e^epsilon), where the
     # Gaussian's with mu = -2 Phi^-1(p) passes, and a convex curve lies below its chords. Gaussian privacy composes by
-    # sqrt(sum mu^2) (Dong, Roth & Su, arXiv 1905.02383, Corollary 3.3).
+    # sqrt(sum mu^2) (Dong, Roth & Su, arXiv 1905.02383, Corollary 3.3). Against a coin the corner is at (p, 1/2) or
+    # (1/2, p), where the Gaussian's with half of that mu passes.
     if any(leaf.delta > 0 for leaf, _ in leaves):
         return math.inf
-    return 2 * math.sqrt(math.fsum(count * float(ndtri(expit(-leaf.epsilon))) ** 2 for leaf, count in leaves))
+    squares = (
+        count * ((1 + isinstance(leaf, EpsilonDeltaEvent)) * float(ndtri(expit(-leaf.epsilon)))) ** 2
+        for leaf, count in leaves
+    )
+    return math.sqrt(math.fsum(squares))
 
 
 def renyi(leaves: EpsilonDeltas, order: float) -> float:
     """The Renyi divergence of their answers, given that no bit is revealed; that of the whole is inf with a delta."""
-    total = 0.0
-    for leaf, count in leaves:
-        yes, no = float(log_expit(leaf.epsilon)), float(log_expit(-leaf.epsilon))
-        log_moment = np.logaddexp(order * yes + (1 - order) * no, order * no + (1 - order) * yes)
-        total += count * max(float(log_moment), 0.0) / (order - 1)
-    return total
+
+    def log_moment(answers: tuple[tuple[float, float], ...]) -> float:
+        return max(float(logsumexp([(order - 1) * loss + log_mass for loss, log_mass in answers])), 0.0)
+
+    both = ([(count, log_moment(_answers(leaf, swapped))) for leaf, count in leaves] for swapped in (False, True))
+    return max(math.fsum(count * moment for count, moment in one) for one in both) / (order - 1)

@@ -3,9 +3,9 @@
 Guarantee: whatever `epsilon`, `delta`, `profile` and `mu_gdp` return is an upper bound for every pair of neighbours and
 every adaptively chosen sequence of the event's steps. It comes from a pessimistic privacy loss distribution, but for
 mechanisms with proofs of their own, `EpsilonDeltaEvent`, and nothing else, from the closed form of `approximate`, for
-all that holds a `ZcdpEvent` from the Renyi curve of the whole, in `concentrated`, and for a selection from its own, in
-`selection_accounting`. It is returned only when an independent computation agrees within 0.5 % and no looser theory
-contradicts it; anything else raises `AccountingError`.
+all that holds a `ZcdpEvent` from the Renyi curve of the whole, in `concentrated`, and for a selection from the profiles
+of its runs, in `selection`. It is returned only when an independent computation agrees within 0.5 % and no looser
+theory contradicts it; anything else raises `AccountingError`.
 
 | edge case | result |
 |---|---|
@@ -131,12 +131,14 @@ def additive_mu(event: Event, relation: Relation, *, delta: float) -> float | No
 def renyi(event: Event, *, order: float, relation: Relation) -> float:
     """An upper bound on the event's Renyi divergence at one order, for ledgers whose composition has that order.
 
-    Closed form for Gaussians, Laplace noise, `ZcdpEvent` and pure differential privacy, `dp_accounting`'s series for
-    Poisson sampling (Mironov et al., arXiv:1908.10530) and for fixed-size samples (Wang, Balle & Kasiviswanathan,
-    arXiv:1808.00087, Theorem 27).
+    Closed form for Gaussians, Laplace noise, `ZcdpEvent` and pure differential privacy; quadrature of the dominating
+    pair for Poisson samples, under both relations, and for fixed-size ones (`proofs/fixed_size_sampling.md`), to 1e-9
+    of itself. `dp_accounting`'s series are above it between whole orders (Mironov et al., arXiv:1908.10530), and for
+    fixed-size samples everywhere (Wang, Balle & Kasiviswanathan, arXiv:1808.00087, Theorem 27).
 
     Raises:
-        AccountingError: no bound is implemented for this event under this relation, or it is not finite.
+        AccountingError: no bound is implemented for this event under this relation, it is not finite, or it is below
+            what the cells of `quadrature` say.
     """
     from tacit.privacy.accounting import certified
 

@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import lru_cache
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tacit.errors import AccountingError
-from tacit.privacy.accounting import accountants, approximate, concentrated
+from tacit.privacy.accounting import accountants, approximate, concentrated, quadrature
 from tacit.privacy.accounting import selection as selection_accounting
-from tacit.privacy.accounting.events import GaussianEvent, Leaves, NonPrivateEvent, SelectionEvent
-from tacit.privacy.accounting.table import MAX_LAPLACE_EPSILON, Family, find_row
+from tacit.privacy.accounting.events import (
+    GaussianEvent,
+    Leaves,
+    NonPrivateEvent,
+    SelectionEvent,
+    expected_runs,
+)
+from tacit.privacy.accounting.table import MAX_LAPLACE_EPSILON, find_row
 from tacit.units import Relation
 
 DEAR = 1.25
@@ -22,19 +28,6 @@ DEAR = 1.25
 
 _ENOUGH = 100.0  # a mu whose delta at the largest epsilon is 1
 DEFINITION = "definition of a non-private event (tacit)"
-
-
-class _CurveAccountant(Protocol):
-    """A module that accounts for events by their Renyi curves."""
-
-    def epsilon(self, leaves: Leaves, relation: Relation, delta: float) -> float: ...
-
-    def delta(self, leaves: Leaves, relation: Relation, epsilon: NDArray[np.float64]) -> NDArray[np.float64]: ...
-
-    def ceiling(self, leaves: Leaves, relation: Relation, delta: float) -> float: ...
-
-
-_CURVES: Mapping[Family, _CurveAccountant] = {"curve": concentrated, "selection": selection_accounting}
 
 
 @lru_cache(maxsize=512)
@@ -46,10 +39,13 @@ def epsilon(leaves: Leaves, relation: Relation, delta: float) -> tuple[float, st
     rule = find_row(leaves, relation)
     if rule.family == "own":
         approximate.require(smallest_certified_delta(leaves, relation), delta)
-        certified = approximate.epsilon(approximate.epsilon_delta_leaves(leaves), delta)
+        certified = approximate.epsilon(approximate.split(leaves, relation)[0], delta)
         check = rule.check(leaves, relation, delta)
-    elif rule.family in _CURVES:
-        certified, check = _CURVES[rule.family].epsilon(leaves, relation, delta), rule.check(leaves, relation, delta)
+    elif rule.family == "curve":
+        certified, check = concentrated.epsilon(leaves, relation, delta), rule.check(leaves, relation, delta)
+    elif rule.family == "selection":
+        certified = selection_accounting.epsilon(leaves, delta, _run_epsilon(relation))
+        check = rule.check(leaves, relation, delta)
     else:
         certified, check, _ = _certify_losses(leaves, relation, delta)
     if certified > rule.largest_epsilon:
@@ -57,8 +53,8 @@ def epsilon(leaves: Leaves, relation: Relation, delta: float) -> tuple[float, st
         expected, remedy = f"epsilon <= {rule.largest_epsilon:g}", "add noise, or plan the mechanism as non-private"
         raise AccountingError(what, where="accounting.epsilon", expected=expected, remedy=remedy)
     with np.errstate(all="ignore"):
-        looser = _CURVES[rule.family].ceiling if rule.family in _CURVES else accountants.renyi_epsilon
-        ceiling = looser(leaves, relation, delta)
+        looser = concentrated.ceiling if rule.family == "curve" else accountants.renyi_epsilon
+        ceiling = math.inf if rule.family == "selection" else looser(leaves, relation, delta)
     require_agreement(certified, check, ceiling)
     return certified, rule.accountant, check, rule.check_accountant
 
@@ -73,15 +69,15 @@ def delta(leaves: Leaves, relation: Relation, epsilon: float) -> float:
     if rule is None:
         return 1.0
     if rule.family == "own":
-        certified = float(approximate.delta(approximate.epsilon_delta_leaves(leaves), epsilon))
-        least = smallest_certified_delta(leaves, relation)
+        own, _ = approximate.split(leaves, relation)
+        certified, least = float(approximate.delta(own, epsilon)), smallest_certified_delta(leaves, relation)
         if certified >= least:
-            top = float(approximate.compose(approximate.epsilon_delta_leaves(leaves)).losses[-1])
+            top = max(float(responses.losses[-1]) for responses in approximate.compose(own))
             require_agreement(min(epsilon, top), rule.check(leaves, relation, certified), math.inf)
         return max(certified, least)
-    if rule.family in _CURVES:
-        certified = float(_CURVES[rule.family].delta(leaves, relation, np.array([epsilon]))[0])
-        if epsilon > 0 and 0 < certified < 1:
+    if rule.family in ("curve", "selection"):
+        certified = float(_deltas(leaves, relation, None, np.array([epsilon]))[0])
+        if epsilon > 0 and smallest_certified_delta(leaves, relation) * (1 + 1e-9) < certified < 1:
             require_agreement(epsilon, rule.check(leaves, relation, certified), math.inf)
         return certified
     return refined_delta(leaves, relation, epsilon, lambda delta: rule.check(leaves, relation, delta))
@@ -90,14 +86,25 @@ def delta(leaves: Leaves, relation: Relation, epsilon: float) -> float:
 def renyi(leaves: Leaves, relation: Relation, order: float) -> float:
     """A finite bound on the Renyi divergence of one order."""
     value = math.inf
-    if _is_private(leaves):
-        selected = any(isinstance(leaf, SelectionEvent) for leaf, _ in leaves)
-        value = (selection_accounting if selected else accountants).renyi(leaves, relation, order)
+    if _is_private(leaves) and any(isinstance(leaf, SelectionEvent) for leaf, _ in leaves):
+        value = selection_accounting.renyi(leaves, relation, order)
+    elif _is_private(leaves):
+        value = accountants.renyi(leaves, relation, order)
+        with np.errstate(all="ignore"):
+            least = quadrature.renyi(leaves, relation, order) if math.isfinite(value) else 0.0
+            if math.isfinite(value) and order == int(order):
+                # The series that ledgers charged by before is exact there, without allowance: they go on as they began.
+                series = accountants.renyi_series(leaves, relation, order)
+                value = series if math.isclose(series, value, rel_tol=2e-9) else value
+        if value < least * (1 - 1e-3):
+            what = f"the accountants disagree on a Renyi bound ({value:.5g}, at least {least:.5g})"
+            expected, remedy = "bounds that agree", "use another order: no figure is certified here"
+            raise AccountingError(what, where="accounting.renyi", expected=expected, remedy=remedy)
     if not math.isfinite(value):
         raise AccountingError(
             "no finite Renyi bound exists for this event and relation",
             where=f"accounting.renyi(order={order:g})",
-            expected="Gaussians, Poisson samples under add_or_remove, fixed-size ones under replace_one, "
+            expected="Gaussians, Poisson samples, fixed-size ones under replace_one, "
             "Laplace noise, concentrated or pure DP",
             remedy="use a ledger whose composition has no order",
         )
@@ -116,18 +123,35 @@ def mu(leaves: Leaves, relation: Relation, delta: float) -> float:
         return everywhere
     end = epsilon(leaves, relation, delta)[0]
     grid = np.linspace(0.0, end, 2049) if end > 0 else np.zeros(2)
-    if family == "own":
-        target_deltas = approximate.delta(approximate.epsilon_delta_leaves(leaves), grid[:-1])
-    elif family in _CURVES:
-        target_deltas = _CURVES[family].delta(leaves, relation, grid[:-1])
-        if family == "selection":
-            target_deltas = selection_accounting.tighten(grid[:-1], target_deltas)
-    else:
-        *_, distribution = _certify_losses(leaves, relation, delta)
-        with np.errstate(all="ignore"):
-            target_deltas = accountants.deltas(distribution, grid[:-1]) + accountants.float_slack(leaves)
+    target_deltas = _deltas(leaves, relation, delta, grid[:-1])
     upper = everywhere * 1.01 if math.isfinite(everywhere) else _ENOUGH
     return min(accountants.smallest_mu(grid, target_deltas, upper), everywhere)
+
+
+def _deltas(leaves: Leaves, relation: Relation, at: float | None, grid: NDArray[np.float64]) -> NDArray[np.float64]:
+    # Certified deltas at rising epsilons: where a grid of losses is needed, on that which is fine enough for the delta
+    # `at`; None asks for each epsilon by itself.
+    family = find_row(leaves, relation).family
+    if family == "own":
+        return approximate.delta(approximate.split(leaves, relation)[0], grid)
+    if family == "curve":
+        return concentrated.delta(leaves, relation, grid)
+    if family == "losses":
+        if at is None:
+            return np.array([delta(leaves, relation, float(epsilon)) for epsilon in grid])
+        *_, distribution = _certify_losses(leaves, relation, at)
+        with np.errstate(all="ignore"):
+            return np.asarray(accountants.deltas(distribution, grid) + accountants.float_slack(leaves))
+    selection = selection_accounting.selection_of(leaves)
+    mean, run = expected_runs(selection.stop, selection.law), _run_epsilon(relation)
+    moved = grid - max(selection_accounting.shift(leaves, run, candidate) for candidate in selection.candidates)
+    within = None if at is None else at / mean
+    single = np.max([_deltas(one, relation, within, moved.clip(min=0.0)) for one in selection.candidates], axis=0)
+    return selection_accounting.tighten(grid, np.where(moved < 0, 1.0, np.minimum(mean * single, 1.0)))
+
+
+def _run_epsilon(relation: Relation) -> selection_accounting.Run:
+    return lambda candidate, delta: epsilon(candidate, relation, delta)[0]
 
 
 def additive_mu(leaves: Leaves, relation: Relation, delta: float) -> float | None:
@@ -161,8 +185,12 @@ def smallest_certified_delta(leaves: Leaves, relation: Relation) -> float:
     if not _is_private(leaves):
         return 0.0
     family = find_row(leaves, relation).family
-    if family in _CURVES:
+    if family == "curve":
         return 0.0
+    if family == "selection":
+        selection = selection_accounting.selection_of(leaves)
+        least = max(smallest_certified_delta(candidate, relation) for candidate in selection.candidates)
+        return least * expected_runs(selection.stop, selection.law)
     if family == "own" and sum(count for _, count in leaves) == 1:
         return approximate.delta_floor(leaves)
     return smallest_delta(leaves)

@@ -9,9 +9,10 @@ whatever else arrives, from a file or from a caller, is refused:
 | `PoissonSampledEvent` | `poisson_sampled` | `rate`, `event` |
 | `SampledWithoutReplacementEvent` | `sampled_without_replacement` | `population`, `batch`, `event` |
 | `SelfComposedEvent` | `self_composed` | `count`, `event` |
-| `ComposedEvent` | `compose_parts` | `events` |
+| `ComposedEvent` | `composed` | `events` |
 | `NonPrivateEvent` | `non_private` | none |
-| `EpsilonDeltaEvent` | `require_epsilon_delta` | `epsilon`, `delta` |
+| `EpsilonDeltaEvent` | `epsilon_delta` | `epsilon`, `delta` |
+| `RandomizedResponseEvent` | `randomized_response` | `epsilon`: log((1 - q) / q), q the chance to turn it round |
 | `LaplaceEvent` | `laplace` | `noise_multiplier`: scale of the noise / largest absolute value of one unit's number |
 | `ZcdpEvent` | `zcdp` | `rho`: Renyi divergence / order, for neighbours that are one clip apart |
 | `SelectionEvent` | `selection` | `candidates`: their events; `stop`, `law`: how often one of them is run |
@@ -32,7 +33,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
-from typing import Any, Literal, get_args
+from typing import Any, ClassVar, Literal, get_args
 
 from tacit.errors import AccountingError
 from tacit.units import Relation
@@ -102,6 +103,18 @@ class EpsilonDeltaEvent:
 
 
 @dataclass(frozen=True)
+class RandomizedResponseEvent:
+    """One answer of two, turned round with probability 1 / (1 + e^epsilon); who is left out leaves a fair coin.
+
+    Guarantee: under `replace_one` that of an (epsilon, 0)-private mechanism, under `add_or_remove` that of the answer
+    against the coin and of the coin against the answer (`proofs/policy_gradient.md`).
+    """
+
+    epsilon: float
+    delta: ClassVar[float] = 0.0
+
+
+@dataclass(frozen=True)
 class PoissonSampledEvent:
     """A Gaussian sum over a sample of units, each of which is in it independently with probability `rate`."""
 
@@ -156,6 +169,7 @@ Leaf = (
     | LaplaceEvent
     | ZcdpEvent
     | EpsilonDeltaEvent
+    | RandomizedResponseEvent
     | PoissonSampledEvent
     | SampledWithoutReplacementEvent
     | SelectionEvent
@@ -172,6 +186,7 @@ _KINDS: Mapping[str, type[Event]] = {
     "composed": ComposedEvent,
     "non_private": NonPrivateEvent,
     "epsilon_delta": EpsilonDeltaEvent,
+    "randomized_response": RandomizedResponseEvent,
     "laplace": LaplaceEvent,
     "zcdp": ZcdpEvent,
     "selection": SelectionEvent,
@@ -281,8 +296,10 @@ def _sort_key(leaf: Leaf) -> tuple[float, ...]:
         return (5, leaf.noise_multiplier)
     if isinstance(leaf, ZcdpEvent):
         return (6, leaf.rho)
+    if isinstance(leaf, RandomizedResponseEvent):
+        return (7, leaf.epsilon)
     if isinstance(leaf, SelectionEvent):
-        return (7, leaf.stop, leaf.law == "geometric", *(x for run in leaf.candidates for x in _list_key(run)))
+        return (8, leaf.stop, leaf.law == "geometric", *(x for run in leaf.candidates for x in _list_key(run)))
     if isinstance(leaf, PoissonSampledEvent):
         return (1, leaf.rate, leaf.event.noise_multiplier)
     if isinstance(leaf, GaussianEvent):
@@ -319,6 +336,8 @@ def _leaf(event: Leaf) -> Leaf:
             return ZcdpEvent(require_real(rho, "rho", MIN_RHO, MAX_RHO))
         case EpsilonDeltaEvent(epsilon, delta):
             return EpsilonDeltaEvent(*require_epsilon_delta(epsilon, delta))
+        case RandomizedResponseEvent(epsilon):
+            return RandomizedResponseEvent(require_real(epsilon, "epsilon", MIN_EPSILON, MAX_EPSILON))
         case PoissonSampledEvent(rate, GaussianEvent() as gaussian):
             rate, inner = require_real(rate, "rate", MIN_RATE, 1.0), _leaf(gaussian)
             return PoissonSampledEvent(rate, _ball(inner)) if rate < 1 and isinstance(inner, GaussianEvent) else inner
@@ -425,6 +444,8 @@ def _encode(event: Event) -> dict[str, Any]:
             return {"kind": "sampled_without_replacement", **sampled}
         case EpsilonDeltaEvent(epsilon, delta):
             return {"kind": "epsilon_delta", "epsilon": float(epsilon), "delta": float(delta)}
+        case RandomizedResponseEvent(epsilon):
+            return {"kind": "randomized_response", "epsilon": float(epsilon)}
         case LaplaceEvent(scale):
             return {"kind": "laplace", "noise_multiplier": float(scale)}
         case ZcdpEvent(rho):

@@ -9,15 +9,25 @@ from functools import cache, cached_property, lru_cache
 import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import brentq
+from scipy.special import logsumexp
 
 from tacit.privacy.accounting import fixed_size, laplace, poisson
-from tacit.privacy.accounting.events import LaplaceEvent, Leaf, Leaves, SampledWithoutReplacementEvent
+from tacit.privacy.accounting.events import (
+    EpsilonDeltaEvent,
+    LaplaceEvent,
+    Leaf,
+    Leaves,
+    RandomizedResponseEvent,
+    SampledWithoutReplacementEvent,
+    ZcdpEvent,
+)
 from tacit.privacy.accounting.steps import MAX_GRID, merge_gaussians, parameters, pure_epsilon, spacing
 from tacit.units import Relation
 
 Array = NDArray[np.float64]
 
 _MOST = 700.0  # exp of it is a float64
+_ROUNDING = 1e-12  # of the logarithm of a moment
 
 
 @dataclass(frozen=True)
@@ -50,6 +60,21 @@ class LossGrid:
         if self.delta(0.0) <= delta:
             return 0.0
         return float(brentq(lambda e: self.delta(e) - delta, 0.0, float(self.losses[-1]), xtol=1e-9))
+
+
+def renyi(leaves: Leaves, relation: Relation, order: float) -> float:
+    """The Renyi divergence of the same cells, without tails: an estimate from below, to about 1e-6 of itself."""
+
+    def one(swapped: bool) -> float:
+        total = 0.0
+        for leaf, count in leaves:
+            if isinstance(leaf, EpsilonDeltaEvent | RandomizedResponseEvent | ZcdpEvent):
+                continue  # closed forms, without cells
+            losses, masses = _step(leaf, relation, swapped)
+            total += count * (float(logsumexp((order - 1) * losses, b=masses)) - _ROUNDING)
+        return total / (order - 1)
+
+    return one(False) if relation == "replace_one" else max(one(False), one(True))
 
 
 @lru_cache(maxsize=8)

@@ -20,6 +20,7 @@ from tacit.privacy.accounting.events import (
     LaplaceEvent,
     Leaves,
     PoissonSampledEvent,
+    RandomizedResponseEvent,
     SampledWithoutReplacementEvent,
     SelectionEvent,
     ZcdpEvent,
@@ -41,7 +42,7 @@ def fourier(leaves: Leaves, relation: Relation, delta: float) -> float:
 
 def response(leaves: Leaves, relation: Relation, delta: float) -> float:
     """Mechanisms with proofs of their own: the privacy loss distribution of their dominating pair."""
-    epsilon_deltas = approximate.epsilon_delta_leaves(leaves)
+    epsilon_deltas, _ = approximate.split(leaves, relation)
     distribution = approximate.pessimistic_pld(epsilon_deltas, approximate.grid_interval(epsilon_deltas))
     return max(0.0, float(distribution.get_epsilon_for_delta(delta)))
 
@@ -49,20 +50,25 @@ def response(leaves: Leaves, relation: Relation, delta: float) -> float:
 def mixed_epsilon(leaves: Leaves, relation: Relation, delta: float) -> float:
     """Gaussians next to mechanisms with proofs of their own: `approximate`'s formula, the answers conditioned on."""
     # The Gaussians' profile is the exact one where none is sampled, else that of centred quadrature.
-    epsilon_deltas, gaussians = approximate.split(leaves)
-    responses = approximate.compose(epsilon_deltas)
-    share, top = responses.conditional_delta(delta), float(responses.losses[-1])
+    epsilon_deltas, gaussians = approximate.split(leaves, relation)
+    directions = approximate.compose(epsilon_deltas)
+    share = directions[0].conditional_delta(delta)
     if all(isinstance(leaf, GaussianEvent) for leaf, _ in gaussians):
         mu = accountants.gaussian_mu(gaussians, relation)
-        high = top + accountants.gaussian_epsilon(share / 2, mu)
-        return _solve(responses, lambda epsilon: accountants.gaussian_delta(epsilon, mu), share, high)
+        high = accountants.gaussian_epsilon(share / 2, mu)
+        return max(
+            _solve(one, lambda epsilon: accountants.gaussian_delta(epsilon, mu), share, high) for one in directions
+        )
     grids = quadrature.estimate(gaussians, relation)
-    return max(_solve(responses, grid.profile, share, top + max(float(grid.losses[-1]), 0.0)) for grid in grids)
+    pairs = zip(directions * (3 - len(directions)), grids * (3 - len(grids)), strict=True)  # of one, both are alike
+    return max(_solve(one, grid.profile, share, max(float(grid.losses[-1]), 0.0)) for one, grid in pairs)
 
 
 def _solve(responses: approximate.Responses, profile: Callable[[Array], Array], share: float, high: float) -> float:
     """Where the formula's falling sum reaches the share; 0 where it is below already there, inf where it never is."""
-    # beside: D of the formula, at several epsilons; share: of delta, given that no bit is revealed
+    # profile: D of the formula, at several epsilons; share: of delta, given that no bit is revealed; high: where D is
+    # small enough
+    high = high + float(responses.losses[-1])
 
     def excess(epsilon: float) -> float:
         return float(responses.masses @ profile(epsilon - responses.losses)) - share
@@ -70,6 +76,15 @@ def _solve(responses: approximate.Responses, profile: Callable[[Array], Array], 
     if share <= 0 or excess(high) > 0:
         return math.inf
     return 0.0 if excess(0.0) <= 0 else float(brentq(excess, 0.0, high, xtol=1e-9))
+
+
+def selected(leaves: Leaves, relation: Relation, delta: float) -> float:
+    """The best of several runs: what the checks of its candidates make of it."""
+
+    def run(candidate: Leaves, at: float) -> float:
+        return find_row(candidate, relation).check(candidate, relation, at)
+
+    return selection_accounting.epsilon(leaves, delta, run)
 
 
 Kind = Literal[
@@ -91,8 +106,8 @@ Kind = Literal[
 ]
 
 Family = Literal["losses", "own", "curve", "selection"]
-"""Where certified figures come from: a privacy loss distribution, mechanisms' own proofs, a Renyi curve, or that of a
-selection."""
+"""Where certified figures come from: a privacy loss distribution, mechanisms' own proofs, a Renyi curve, or what is
+certified of the runs of a selection."""
 
 MAX_LAPLACE_EPSILON = 6_000.0
 PLD = "privacy loss distribution, pessimistic (dp-accounting)"
@@ -104,8 +119,8 @@ MIXED = "closed form of randomised response over the other steps' profile (tacit
 CONVERSION = "conversion of the Renyi curve at the best of many orders (dp-accounting)"
 SOLVED = "delta of the Renyi curve, solved for epsilon (tacit)"
 
-SELECTED = "Renyi curve of repeated selection, candidates' curves by quadrature (tacit)"
-SELECTED_SOLVED = "the same at searched orders, candidates' curves compared with dp-accounting's"
+SELECTED = "profile of repeated selection, over certified epsilons of a run (tacit)"
+SELECTED_CHECKED = "the same, over the figures that check those"
 
 _ACCOUNTANTS: Mapping[Family, str] = {"losses": PLD, "own": OWN_PROOF, "curve": CONVERSION, "selection": SELECTED}
 
@@ -133,7 +148,7 @@ _OWN = AccountingRule(RESPONSE, response, "own")
 _MIXED = AccountingRule(MIXED, mixed_epsilon)
 _LAPLACE = AccountingRule(FOURIER, fourier, largest_epsilon=MAX_LAPLACE_EPSILON)
 _CURVE = AccountingRule(SOLVED, concentrated.solve_epsilon, "curve")
-_SELECTION = AccountingRule(SELECTED_SOLVED, selection_accounting.solve_epsilon, "selection")
+_SELECTION = AccountingRule(SELECTED_CHECKED, selected, "selection")
 
 TABLE: Mapping[tuple[Kind, Relation], AccountingRule] = {
     ("gaussian", "add_or_remove"): _EXACT,
@@ -173,13 +188,15 @@ def event_kind(leaves: Leaves) -> str:
     names = [
         name
         for name, event in (
-            ("selection", SelectionEvent),
+            ("selection" if sum(count for _, count in leaves) == 1 else "several_selections", SelectionEvent),
             ("zcdp", ZcdpEvent),
             ("epsilon_delta", EpsilonDeltaEvent),
+            ("epsilon_delta", RandomizedResponseEvent),
             ("laplace", LaplaceEvent),
         )
         if event in kinds
     ]
+    names = list(dict.fromkeys(names))  # an answer that is turned round is no kind of its own
     if SampledWithoutReplacementEvent in kinds:
         names.append("fixed_size_gaussian")
     elif PoissonSampledEvent in kinds:

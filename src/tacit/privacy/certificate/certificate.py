@@ -379,8 +379,9 @@ class Certificate:
             event = event_from_json(record["event"])
             leaves = flatten(event)
             derive.require_few_kinds(leaves)
-            of_parts = flatten(derive.parts_event(record["parts"]))
-            _require(leaves in (of_parts, in_balls(of_parts)), "parts", "do not compose to the event")
+            composed = [flatten(derive.parts_event(record["parts"], former=former)) for former in (False, True)]
+            composes = leaves in composed or leaves in map(in_balls, composed)  # as older certificates have it
+            _require(composes, "parts", "do not compose to the event")
         except (AccountingError, PlanError) as error:
             raise _edit_error("event", f"cannot be accounted for ({error.what})") from error
         try:

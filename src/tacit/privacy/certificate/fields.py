@@ -20,6 +20,7 @@ from tacit.privacy.accounting.events import (
     Leaves,
     NonPrivateEvent,
     PoissonSampledEvent,
+    RandomizedResponseEvent,
     SampledWithoutReplacementEvent,
     ZcdpEvent,
     flatten,
@@ -159,12 +160,12 @@ def _total(record: Fields) -> dict[str, Any]:
 
 
 def _relations(unit: Unit, event: Event, delta: float) -> list[dict[str, Any]]:
-    """Epsilon under the unit's own relation and, where every step is noise on a bounded sum, under the other too."""
+    """Epsilon under the unit's own relation and, where every step is proved for both, under the other too."""
     rows = []
-    sums = GaussianEvent | LaplaceEvent | ZcdpEvent | NonPrivateEvent
-    all_sums = all(isinstance(leaf, sums) for leaf, _ in flatten(event))
+    either = GaussianEvent | LaplaceEvent | ZcdpEvent | NonPrivateEvent | RandomizedResponseEvent
+    all_either = all(isinstance(leaf, either) for leaf, _ in flatten(event))
     for relation in get_args(Relation):
-        if all_sums or relation == unit.relation:
+        if all_either or relation == unit.relation:
             try:
                 value = accounting.epsilon(event, delta=delta, relation=relation).epsilon
             except AccountingError:
@@ -178,7 +179,10 @@ def _relations(unit: Unit, event: Event, delta: float) -> list[dict[str, Any]]:
 def derive_status(unit: Unit, event: Event, fields: Fields) -> dict[str, Any]:
     """Whether a certificate may call itself private, and for which epsilons its mu holds."""
     epsilon = float(fields["epsilon"])
-    sharp = unit.relation == "add_or_remove" or all(part.sharp for part in parts_from_json(fields["parts"]))
+    parts = parts_from_json(fields["parts"])
+    sharp = unit.relation == "add_or_remove" or all(part.sharp for part in parts)
+    # Noise that devices share is a little better than the Gaussian that prices it.
+    sharp = sharp and not any(part.trust == "Federated" for part in parts)
     return {
         "private": math.isfinite(epsilon) and fields["void_reason"] is None,
         "mu_range": _mu_range(event, epsilon, sharp=sharp),
@@ -198,10 +202,10 @@ def parts_from_json(stated: Sequence[Fields]) -> list[Part]:
     return parts
 
 
-def parts_event(stated: Sequence[Fields]) -> Event:
+def parts_event(stated: Sequence[Fields], *, former: bool = False) -> Event:
     """The event that the parts, as the certificate states them, compose to; no noise multiplier is no noise."""
     # Parts with a "fold" run on one of two halves that share no unit, so the dearer half is what both cost.
-    return compose_parts(parts_from_json(stated))
+    return compose_parts(parts_from_json(stated), former=former)
 
 
 def differences(stated: Any, derived: Any, path: str) -> Iterator[str]:
@@ -297,8 +301,11 @@ def _budget_violations(record: Fields, event: Event) -> Iterator[tuple[str, str]
         row_charge = _charge_of(row)
         if row_charge != composition.charged(row_charge):
             yield "releases", "charges a release by what the ledger does not add up"
-        for name, value in zip(("rdp", "mu"), due, strict=True) if row["plan_id"] == record["plan_id"] else ():
-            if (row[name] is None) != (value is None) or not math.isclose(row[name] or 0, value or 0):
+        # A sharper proof finds less than what was charged, or a mu of what was charged by its epsilon.
+        by_epsilon = row["rdp"] is row["mu"] is None and composition.order is None
+        own = row["plan_id"] == record["plan_id"] and not by_epsilon
+        for name, value in zip(("rdp", "mu"), due, strict=True) if own else ():
+            if (row[name] is None) != (value is None) or (row[name] or 0) < (value or 0) * (1 - 1e-9):
                 yield f"releases.{name}", "charges another one"
         if not _covers(row_charge, composition.order):
             yield "releases", "charges a release by less than its own epsilon"
@@ -342,7 +349,7 @@ def _mu_range(event: Event, epsilon: float, *, sharp: bool) -> MuRange:
     leaves = [leaf for leaf, _ in flatten(event)]
     if all(isinstance(leaf, GaussianEvent) for leaf in leaves):
         return "exact" if sharp else "upper_bound"
-    pure = all(isinstance(leaf, EpsilonDeltaEvent) and leaf.delta == 0 for leaf in leaves)
+    pure = all(isinstance(leaf, EpsilonDeltaEvent | RandomizedResponseEvent) and leaf.delta == 0 for leaf in leaves)
     return "upper_bound" if pure else "up_to_epsilon"
 
 

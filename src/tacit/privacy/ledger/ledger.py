@@ -415,8 +415,10 @@ class Ledger:
 
 
 def _costs_more(new: Charge, old: Charge) -> bool:
+    # What was charged stays. A plan of which a sharper proof has since found a mu is as private as its epsilon says.
+    known = ((new.rdp, old.rdp), (new.mu, old.mu))
     pairs = [(new.epsilon, old.epsilon), (new.delta, old.delta)]
-    pairs += [(new.rdp or 0.0, old.rdp or 0.0), (new.mu or 0.0, old.mu or 0.0)]
+    pairs += [(math.inf if mine is None else mine, theirs) for mine, theirs in known if theirs is not None]
     pairs += [(old.diameter or 2.0, new.diameter or 2.0)]  # a smaller one costs more where the fold changes
     return any(mine > theirs * (1 + _ROUNDING) for mine, theirs in pairs)
 

@@ -87,6 +87,11 @@ class Part(ABC):
     def event(self) -> Event:
         """The part as an event."""
 
+    @property
+    def former_event(self) -> Event:
+        """What older certificates state in place of `event`, and what is still true: it promises less."""
+        return self.event
+
     @abstractmethod
     def describe(self, unit: Unit) -> str:
         """What is released, and what one unit adds to it, in one sentence that holds every number of the part."""
@@ -289,10 +294,11 @@ class Plan(Protocol):
         """Every touch of records that the plan allows, in any order; charged as a whole."""
 
 
-def compose_parts(parts: Sequence[Part]) -> Event:
-    """All parts as one event: composed, those of the two halves in parallel."""
-    events = [part.event for part in parts if part.fold is None]
-    halves = [[part.event for part in parts if part.fold == fold] for fold in (0, 1)]
+def compose_parts(parts: Sequence[Part], *, former: bool = False) -> Event:
+    """All parts as one event: composed, those of the two halves in parallel; of their `former_event`s if asked."""
+    stated = [(part.fold, part.former_event if former else part.event) for part in parts]
+    events = [event for fold, event in stated if fold is None]
+    halves = [[event for fold, event in stated if fold == half] for half in (0, 1)]
     if any(halves):
         events.append(compose_parallel([ComposedEvent(half) for half in halves if half]))
     return ComposedEvent(events)

@@ -44,6 +44,10 @@ LEAST_SHARE = 16.0
 """Smallest standard deviation of one device's share, in steps of the grid: then sums of shares are, to 2^-200, as good
 as one discrete Gaussian (Kairouz, Liu and Steinke, arXiv:2102.06387, the tau of their Proposition 14)."""
 
+ROUNDED = 4.0
+"""Variance of the rounding, in squared steps of the grid, that makes discrete Gaussian noise of Gaussian noise, up to
+a factor of 1 + 2 exp(-2 pi^2 4) = 1 + 1.1e-34 (`proofs/federated_sums.md`)."""
+
 MODULUS_BITS = 32
 
 
@@ -121,12 +125,17 @@ class DeviceSum(Sum):
 
     @property
     def event(self) -> Event:
-        """The part as an event: zCDP for shared noise, a Gaussian for each device's own."""
+        """The part as an event: a Gaussian, for shared noise less the variance that rounding makes up for."""
         sigma = require_calibrated(self.noise_multiplier, self.name)
-        if sigma == 0:
-            return NonPrivateEvent()
-        step = ZcdpEvent(0.5 / sigma**2) if self.shared else GaussianEvent(sigma)
-        return SelfComposedEvent(step, self.steps)
+        if self.shared and sigma:
+            sigma = math.sqrt(sigma**2 - ROUNDED / 4.0**self.bits)
+        return SelfComposedEvent(GaussianEvent(sigma), self.steps) if sigma else NonPrivateEvent()
+
+    @property
+    def former_event(self) -> Event:
+        """See `Part`: the concentrated privacy of shared noise."""
+        sigma = require_calibrated(self.noise_multiplier, self.name)
+        return SelfComposedEvent(ZcdpEvent(0.5 / sigma**2), self.steps) if self.shared and sigma else self.event
 
     @property
     def trust(self) -> Trust:

@@ -16,7 +16,13 @@ from typing import ClassVar, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.privacy.accounting.events import EpsilonDeltaEvent, Event, NonPrivateEvent, SelfComposedEvent
+from tacit.privacy.accounting.events import (
+    EpsilonDeltaEvent,
+    Event,
+    NonPrivateEvent,
+    RandomizedResponseEvent,
+    SelfComposedEvent,
+)
 from tacit.privacy.mechanisms import base
 from tacit.privacy.mechanisms.base import HeldBy, Part, RowsOf, describe_rows, kind_field, require_calibrated
 from tacit.privacy.noise.secret import SecretNoise
@@ -73,11 +79,17 @@ class RandomizedResponses(Part):
 
     @property
     def event(self) -> Event:
-        """The part as an event: k p answers that are (1/m, 0)-private, however many rounds there are."""
+        """The part as an event: k p answers, each turned round, however many rounds there are."""
         m = require_calibrated(self.noise_multiplier, self.name)
-        if m == 0:
-            return NonPrivateEvent()
-        return SelfComposedEvent(EpsilonDeltaEvent(1 / m, 0.0), self.answers * self.participations)
+        answer = RandomizedResponseEvent(1 / m) if m else NonPrivateEvent()
+        return SelfComposedEvent(answer, self.answers * self.participations)
+
+    @property
+    def former_event(self) -> Event:
+        """See `Part`: each answer against the other one, under both relations."""
+        m = require_calibrated(self.noise_multiplier, self.name)
+        answer = EpsilonDeltaEvent(1 / m, 0.0) if m else NonPrivateEvent()
+        return SelfComposedEvent(answer, self.answers * self.participations)
 
     @property
     def flip_probability(self) -> float:

@@ -1,7 +1,7 @@
 """Private selection: the best of a random number of runs, each a whole plan of its own (arXiv 2110.03620).
 
 A candidate is drawn, run and judged, again and again; how often is drawn from a law that depends on nothing, and stays
-secret. Only the best run leaves, so the price is that of about two runs, not of all (`accounting/selection.py`).
+secret. Only the best run leaves, so the price is that of less than two runs (`accounting/selection.py`).
 
 Proof page: `proofs/selection.md`.
 """
