@@ -147,8 +147,8 @@ def standing_clauses(name: str, parts: Sequence[Part]) -> list[Clause]:
 
 def _plan_contradictions(record: Fields, plan: LabelledPlan) -> Iterator[tuple[str, str]]:
     derived = certificate_parts(plan.parts())
-    if not any("blocks" in part for part in record["parts"]):  # as older versions had them, at a dearer price
-        derived = [{name: value for name, value in part.items() if name != "blocks"} for part in derived]
+    if record["parts"] == _without_blocks(record["parts"]):  # as older versions had them, at a dearer price
+        derived = _without_blocks(derived)
     if [part["kind"] for part in record["parts"]] != [part["kind"] for part in derived]:
         yield "parts", "are not those of the plan"
     else:
@@ -167,6 +167,14 @@ def _plan_contradictions(record: Fields, plan: LabelledPlan) -> Iterator[tuple[s
         yield "target_epsilon", "is not that of the plan"
     if record["source"] != plan.source:
         yield "source", "is not that of the plan"
+
+
+def _without_blocks(value: Any) -> Any:
+    if isinstance(value, list | tuple):
+        return [_without_blocks(item) for item in value]
+    if not isinstance(value, dict):
+        return value
+    return {name: _without_blocks(item) for name, item in value.items() if name != "blocks"}
 
 
 def _rebuild_nested(value: Any) -> Any:
