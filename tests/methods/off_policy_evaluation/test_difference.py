@@ -164,6 +164,11 @@ def test_a_plan_gives_value_and_difference_within_one_budget(tmp_path, plan):
     assert {"code": "difference_sum", "extent": "in 20 % of the visits"} in release.certificate.to_json()["covered"]
 
 
+def test_two_units_are_less_than_two_clips_apart():
+    plan = ImportanceSampling(problem=PROBLEM, following=Following())
+    assert {part.name: part.diameter for part in plan.parts()}["difference"] == pytest.approx(3.48**0.5)
+
+
 def test_who_judges_the_value_judges_the_difference(tmp_path):
     robust = DoublyRobust(problem=PROBLEM, features=OneHot(2), following=Following())
     assert {part.name: part.fold for part in robust.parts()}["difference"] == 1

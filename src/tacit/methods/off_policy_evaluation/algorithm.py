@@ -26,8 +26,8 @@ import numpy as np
 from tacit.data.spec import PublicSpec
 from tacit.errors import PlanError
 from tacit.methods.off_policy_evaluation.behaviour_model import BehaviourModel
+from tacit.methods.off_policy_evaluation.difference import BLOCKS, Following
 from tacit.methods.off_policy_evaluation.difference import PART as DIFFERENCE
-from tacit.methods.off_policy_evaluation.difference import Following
 from tacit.methods.off_policy_evaluation.features import CustomFeatures, Features, require_memory, try_features
 from tacit.methods.off_policy_evaluation.policies import Behaviour, DiscretePolicy, Target
 from tacit.methods.off_policy_evaluation.problem import Evaluation, Problem
@@ -169,7 +169,7 @@ class GaussianEstimator(Estimator, ABC):
         if self.following is not None:  # who judges the value judges the difference
             fold = next((part.fold for part in parts if part.name == SCORES), None)
             noise = sigma and sigma / math.sqrt(self.following.budget)
-            parts = (self.problem.part(DIFFERENCE, noise, fold=fold), *parts)
+            parts = (self.problem.part(DIFFERENCE, noise, fold=fold, blocks=BLOCKS), *parts)
         if self.behaviour_model is not None:
             share = self.behaviour_model.share
             parts = (*self.behaviour_model.parts(self.problem, sigma and sigma / math.sqrt(share)), *parts)

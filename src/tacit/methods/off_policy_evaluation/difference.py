@@ -31,6 +31,7 @@ from tacit.methods.off_policy_evaluation.logged import LoggedEpisodes, cut_episo
 from tacit.methods.off_policy_evaluation.policies import DiscretePolicy
 from tacit.methods.off_policy_evaluation.problem import Difference, Interval, Problem
 from tacit.methods.off_policy_evaluation.scores import FIT, clip_for, limits
+from tacit.privacy.mechanisms.contribution_sets import Block
 from tacit.privacy.sentences import Clause, clause
 from tacit.privacy.vault.base import Run
 from tacit.privacy.vault.vault import Vault
@@ -40,6 +41,12 @@ Float64 = NDArray[np.float64]
 PART = "difference"
 SHARES = (0.8, 0.06, 0.14)
 """Of the squared norm of a unit's vector: its pair of scores, its presence, its squared scores."""
+BLOCKS = (
+    Block(kind="signed", share=SHARES[0], size=2),
+    Block(kind="constant", share=SHARES[1], size=1),
+    Block(kind="positive", share=SHARES[2], size=2),
+)
+"""Of what a unit's vector consists."""
 DEVIATIONS = 3.0
 """The clip: so many standard deviations that W has where practice takes all actions alike."""
 LARGEST_LOG = 50.0
