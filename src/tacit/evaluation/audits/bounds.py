@@ -13,7 +13,6 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from dp_accounting.pld import privacy_loss_distribution
 from numpy.typing import NDArray
 from scipy import special
 
@@ -30,6 +29,7 @@ from tacit.privacy.accounting.events import (
     flatten,
     rho,
 )
+from tacit.privacy.accounting.peer import privacy_loss_distribution
 from tacit.privacy.accounting.steps import merge_gaussians, parameters
 from tacit.units import Relation
 

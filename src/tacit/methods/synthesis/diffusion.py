@@ -281,7 +281,7 @@ def sample_encoded(
     sizes = [min(batch, count - first) for first in range(0, count, batch)] or [0]
 
     def denoise(noisy: Tensor, sigma: Tensor) -> Tensor:
-        pieces = noisy.split(PIECE) if device.type == "cpu" else (noisy,)
+        pieces = torch.split(noisy, PIECE) if device.type == "cpu" else (noisy,)
         return torch.cat([model(piece, sigma) for piece in pieces])
 
     return torch.cat([chains(denoise, (size, model.encoder.size), sampler, generator, device) for size in sizes])

@@ -24,9 +24,6 @@ from functools import lru_cache
 from typing import Any
 
 import numpy as np
-from dp_accounting import dp_event
-from dp_accounting.privacy_accountant import NeighboringRelation
-from dp_accounting.rdp import RdpAccountant, compute_epsilon
 from numpy.typing import NDArray
 from scipy.optimize import brentq
 from scipy.special import log_ndtr, ndtr
@@ -43,6 +40,7 @@ from tacit.privacy.accounting.events import (
     ZcdpEvent,
     rho,
 )
+from tacit.privacy.accounting.peer import NeighboringRelation, RdpAccountant, compute_epsilon, dp_event
 from tacit.privacy.accounting.steps import (
     MAX_GRID,
     loss_std,

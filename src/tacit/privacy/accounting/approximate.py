@@ -26,13 +26,12 @@ from functools import lru_cache
 from typing import Any
 
 import numpy as np
-from dp_accounting.pld.pld_pmf import create_pmf
-from dp_accounting.pld.privacy_loss_distribution import PrivacyLossDistribution
 from numpy.typing import NDArray
 from scipy.special import expit, gammaln, log_expit, logsumexp, ndtri
 
 from tacit.errors import AccountingError
 from tacit.privacy.accounting.events import EpsilonDeltaEvent, Leaves, RandomizedResponseEvent
+from tacit.privacy.accounting.peer import PrivacyLossDistribution, create_pmf
 from tacit.units import Relation
 
 Array = NDArray[np.float64]

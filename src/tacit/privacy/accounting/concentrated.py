@@ -17,13 +17,12 @@ import math
 from functools import lru_cache
 
 import numpy as np
-from dp_accounting import dp_event
-from dp_accounting.rdp import RdpAccountant
 from numpy.typing import NDArray
 from scipy.optimize import brentq, minimize_scalar
 
 from tacit.privacy.accounting import laplace
 from tacit.privacy.accounting.events import LaplaceEvent, Leaves, rho
+from tacit.privacy.accounting.peer import RdpAccountant, dp_event
 from tacit.units import Relation
 
 Array = NDArray[np.float64]

@@ -18,12 +18,11 @@ import math
 from typing import Any
 
 import numpy as np
-from dp_accounting.pld.pld_pmf import DensePLDPmf
-from dp_accounting.pld.privacy_loss_distribution import PrivacyLossDistribution
 from numpy.typing import NDArray
 from scipy.special import ndtr
 
 from tacit.privacy.accounting import poisson
+from tacit.privacy.accounting.peer import DensePLDPmf, PrivacyLossDistribution
 
 Array = NDArray[np.float64]
 

@@ -11,9 +11,10 @@ import math
 from typing import Any
 
 import numpy as np
-from dp_accounting.pld import privacy_loss_distribution
 from numpy.typing import NDArray
 from scipy.special import ndtri
+
+from tacit.privacy.accounting.peer import privacy_loss_distribution
 
 Array = NDArray[np.float64]
 

@@ -18,12 +18,16 @@ import math
 from typing import Any
 
 import numpy as np
-from dp_accounting.pld.pld_pmf import PLDPmf, create_pmf_pessimistic_connect_dots_fixed_gap
-from dp_accounting.pld.privacy_loss_distribution import PrivacyLossDistribution
-from dp_accounting.pld.privacy_loss_mechanism import AdjacencyType, GaussianPrivacyLoss
 from numpy.typing import NDArray
 from scipy.special import logsumexp, ndtr
 
+from tacit.privacy.accounting.peer import (
+    AdjacencyType,
+    GaussianPrivacyLoss,
+    PLDPmf,
+    PrivacyLossDistribution,
+    create_pmf_pessimistic_connect_dots_fixed_gap,
+)
 from tacit.units import Relation
 
 Array = NDArray[np.float64]
