@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.certificate_edits import forged, outcomes, redigested, same, sampled, unimplied
+from tests.certificate_edits import forged, identified, outcomes, put, redigested, same, sampled, unimplied
 
 import tacit
 from tacit import off_policy_evaluation as ope
@@ -205,11 +205,9 @@ def test_what_is_no_certificate_is_refused_in_one_sentence(
     assert verifier.main([str(tmp_path / "none.json")]) == 1
 
 
-@pytest.mark.parametrize("relation", ["add_or_remove", "replace_one"])
-def test_releases_of_two_folds_add_up_by_fold(verifier: Any, relation: Any, tmp_path: Path) -> None:
-    unit, n = tacit.Unit("person", relation, 1_000), 40
+def decisions(n: int = 40) -> tacit.Trajectories:
     every = np.zeros(n, int)
-    data = tacit.Trajectories.from_arrays(
+    return tacit.Trajectories.from_arrays(
         observations=every,
         actions=np.arange(n) % 2,
         rewards=np.arange(n) % 3 / 2,
@@ -221,6 +219,11 @@ def test_releases_of_two_folds_add_up_by_fold(verifier: Any, relation: Any, tmp_
         spec=tacit.PublicSpec(Discrete(2), Discrete(2), Box((0.0,), (1.0,)), "declared", propensities=True),
         simulated=True,
     )
+
+
+@pytest.mark.parametrize("relation", ["add_or_remove", "replace_one"])
+def test_releases_of_two_folds_add_up_by_fold(verifier: Any, relation: Any, tmp_path: Path) -> None:
+    unit, data = tacit.Unit("person", relation, 1_000), decisions()
     with tacit.Ledger(tmp_path / "ledger", unit, epsilon=2.0, delta=1e-4, composition=tacit.Composition(1.0)) as ledger:
         vault = tacit.Vault(data, ledger)
         for fold, epsilon in ((0, 1.25), (1, 1.5), (None, 0.5)):
@@ -241,3 +244,39 @@ def test_releases_of_two_folds_add_up_by_fold(verifier: Any, relation: Any, tmp_
             verifier.verify(redigested(other))
         with pytest.raises(CertificateError):
             Certificate.from_json(redigested(other)).verify()
+
+
+@pytest.mark.parametrize("sampled", [0.0, 1.0])
+def test_diameters_are_recomputed_and_no_other_is_believed(verifier: Any, sampled: float, tmp_path: Path) -> None:
+    """Of scores of the records' own policy on either fold: 2 sqrt(.65) clips, and a clip in each for who moves."""
+    unit, rule = tacit.Unit("person", "replace_one", 1_000), tacit.Composition(sampled)
+    with tacit.Ledger(tmp_path / "ledger", unit, epsilon=2.0, delta=1e-4, composition=rule) as ledger:
+        vault = tacit.Vault(decisions(), ledger)
+        for fold, epsilon in ((0, 1.25), (1, 1.5)):
+            plan = ope.ImportanceSampling(problem=ope.Problem(gamma=1.0, horizon=1), fold=fold, on_policy=True)
+            plan = plan.calibrate(unit=unit, epsilon=epsilon, delta=1e-5)
+            record = ope.fit(plan, vault, ope.Behaviour()).certificate.to_json()
+            assert verifier.verify(record)[0] == 0
+    far = 2 * 0.65**0.5
+    assert [row["diameter"] for row in record["releases"]] == pytest.approx([far, far], rel=1e-9)
+    assert record["event"]["events"][0]["diameter"] == pytest.approx(far)
+    if sampled:
+        moved = (1.25 + 1.5) / far
+        assert record["total"]["epsilon"] == pytest.approx(moved, rel=1e-4)
+        assert record["total"]["delta"] == pytest.approx(2e-5)
+    for path, value in (
+        (("releases", 1, "diameter"), 1.9),
+        (("releases", 1, "diameter"), 1.2),
+        (("event", "events", 0, "diameter"), 1.2),
+        (("event", "events", 0, "diameter"), 0.9),
+        (("parts", 0, "blocks", 0, "share"), 0.5),
+        (("parts", 0, "blocks", 1, "share"), 0.6),
+        (("parts", 0, "blocks", 0, "kind"), "positive"),
+        (("parts", 0, "blocks", 2, "of"), 1),
+    ):
+        other = copy.deepcopy(record)
+        put(other, path, value)
+        with pytest.raises(verifier.Refused):
+            verifier.verify(redigested(identified(other)))
+        with pytest.raises(CertificateError):
+            Certificate.from_json(redigested(identified(other))).verify()

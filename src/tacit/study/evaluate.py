@@ -119,7 +119,7 @@ def evaluate(
     Raises:
         TacitError: a word is wrong, or the ledger does not pay; nothing is spent before the evaluation begins.
     """
-    from tacit.methods.off_policy_evaluation import Problem
+    from tacit.methods.off_policy_evaluation import Behaviour, Problem
     from tacit.methods.off_policy_evaluation.features import require_memory
     from tacit.study.account import VerbPhrases
     from tacit.study.folder import require_free
@@ -128,7 +128,7 @@ def evaluate(
         raise option_error(f"there is no method {method!r}", f"one of {', '.join(list_names('evaluate'))}", "name one")
     spec, promise = curator.source.spec, {"unit": curator.unit}
     problem = Problem(gamma=gamma, horizon=horizon, episodes_per_unit=episodes_per_unit, return_range=range)
-    on_policy = isinstance(policy, str) and policy == "behaviour"
+    on_policy = policy == "behaviour" if isinstance(policy, str) else isinstance(policy, Behaviour)
     has_model = isinstance(behaviour, str) and behaviour == MODEL and not on_policy
     _require_complete(method, settings, on_policy=on_policy, known=behaviour, source=behaviour_source)
     slack = curator.delta(delta)
