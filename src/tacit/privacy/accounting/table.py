@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
+import numpy as np
 from scipy.optimize import brentq
 
 from tacit.errors import AccountingError
@@ -44,7 +45,8 @@ def response(leaves: Leaves, relation: Relation, delta: float) -> float:
     """Mechanisms with proofs of their own: the privacy loss distribution of their dominating pair."""
     epsilon_deltas, _ = approximate.split(leaves, relation)
     distribution = approximate.pessimistic_pld(epsilon_deltas, approximate.grid_interval(epsilon_deltas))
-    return max(0.0, float(distribution.get_epsilon_for_delta(delta)))
+    with np.errstate(all="ignore"):
+        return max(0.0, float(distribution.get_epsilon_for_delta(delta)))
 
 
 def mixed_epsilon(leaves: Leaves, relation: Relation, delta: float) -> float:
