@@ -36,6 +36,10 @@ CONSTANTS: dict[str, tuple[str, ...]] = {
 """For a class of tacit the constants of its module that shape its results: they stand beside its fields."""
 
 
+LATER = frozenset({"ImportanceSampling.on_policy", "ImprovementPlan.judging"})
+"""Fields that plans got after rows were made: they are left out while they are None, which is what these rows had."""
+
+
 def describe(value: Any) -> Json:
     """A value as JSON. A dataclass becomes its class's name (`type`) and all its fields, defaults included, with the
     `CONSTANTS` of its module; an object without any attribute becomes its class's name.
@@ -61,7 +65,7 @@ def describe(value: Any) -> Json:
             one = getattr(value, field.name)
             if INLINE in field.metadata:  # as in plans' JSON, where unit, epsilon and delta stand among its own fields
                 fields |= {name: describe(getattr(one, name, None)) for name in ("unit", "epsilon", "delta")}
-            else:
+            elif one is not None or f"{type(value).__name__}.{field.name}" not in LATER:
                 fields[field.name] = describe(one)
         return {"type": type(value).__name__, **fields, **constants(type(value))}
     if isinstance(value, Mapping):

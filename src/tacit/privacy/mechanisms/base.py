@@ -332,9 +332,10 @@ def require_noise(part: Any) -> None:
     require_valid(f"{part.name}.noise_multiplier", sigma, valid, "a finite number >= 0, or None until calibrated")
 
 
-def describe_distance(part: Part) -> str:
-    """How far two units' vectors are apart, where it is less than two clips."""
-    return f", two of which are at most {part.diameter:.6g} times as far apart," if part.diameter < BALL else ""
+def describe_distance(part: Part, unit: Unit) -> str:
+    """How far two units' vectors are apart, where one unit replaces another and it is less than two clips."""
+    closer = unit.relation == "replace_one" and part.diameter < BALL
+    return f", two of which are at most {part.diameter:.6g} such norms apart," if closer else ""
 
 
 def describe_rows(part: Part) -> str:

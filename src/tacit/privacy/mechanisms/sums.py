@@ -244,11 +244,12 @@ class UserSum(Sum):
         """See `Part`."""
         sigma = require_calibrated(self.noise_multiplier, self.name)
         rates = ", ".join(f"{rate:g}" for rate in self.decay)
+        apart = describe_distance(self, unit)
         matched = "" if self.decay == (1.0,) else f", matched to sums that fade at {rates}"
         return (
             f"{self.steps:,} noisy sum(s), each over all {unit.name}(s) that are met for it ({self.users:,} are "
             f"expected, however many come); one {unit.name} adds to at most {self.participations:,} of them, as a "
-            f"register of contributions keeps, a vector of norm at most {self.clip_norm:.6g}{describe_distance(self)} "
+            f"register of contributions keeps, a vector of norm at most {self.clip_norm:.6g}{apart} "
             f"made from {describe_rows(self)} of that meeting, under {self.correlation} noise of a standard deviation "
             f"of {sigma:.6g} times the largest norm of all it adds{matched}"
         )
@@ -259,6 +260,6 @@ def describe_sum(part: Sum, unit: Unit, sample: str) -> str:
     scale = require_calibrated(part.noise_multiplier, part.name) * part.clip_norm
     return (
         f"{part.steps:,} noisy sum(s) over {sample}; one {unit.name} adds to one sum a vector of norm at most "
-        f"{part.clip_norm:.6g}{describe_distance(part)} made from {describe_rows(part)}, under noise of standard "
+        f"{part.clip_norm:.6g}{describe_distance(part, unit)} made from {describe_rows(part)}, under noise of standard "
         f"deviation {scale:.6g} a number"
     )
