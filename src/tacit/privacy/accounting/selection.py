@@ -19,10 +19,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from contextlib import suppress
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.optimize import brentq
 
 from tacit.errors import AccountingError
 from tacit.privacy.accounting import accountants
@@ -40,7 +40,7 @@ _ORDERS = tuple(
     float(order)
     for order in (*(1 + np.geomspace(0.01, 0.98, 60)), *np.arange(2, 16, 0.1), *np.geomspace(16, 1024, 160))
 )
-_HALVINGS, _LEAST = 24, math.log(1e-9)
+_LEAST, _STEP, _UNKNOWN = math.log(1e-9), 1e-6, 1e3
 
 
 def epsilon(leaves: Leaves, delta: float, run: Run) -> float:
@@ -53,17 +53,24 @@ def epsilon(leaves: Leaves, delta: float, run: Run) -> float:
 
 
 def shift(leaves: Leaves, run: Run, candidate: Leaves) -> float:
-    """(1 + n) h for one candidate, h the smallest that a bisection over delta finds."""
+    """(1 + n) h for one candidate, h as small as a search over delta finds."""
     # With delta = (exp(h) - 1) / (stop - 1) the condition is: epsilon of the run at delta is at most h. It holds at 1.
     selection = selection_of(leaves)
-    low, high = _LEAST, 0.0
-    for _ in range(_HALVINGS):
-        middle = (low + high) / 2
-        enough = False
-        with suppress(AccountingError):  # no epsilon is known there, so that the condition is not known to hold
-            enough = run(candidate, math.exp(middle)) <= math.log1p((selection.stop - 1) * math.exp(middle))
-        low, high = (low, middle) if enough else (middle, high)
-    return _POWERS[selection.law] * math.log1p((selection.stop - 1) * math.exp(high)) * (1 + ROUNDING)
+
+    def excess(log_delta: float) -> float:
+        if log_delta >= 0:
+            return -math.log(selection.stop)
+        try:
+            return run(candidate, math.exp(log_delta)) - math.log1p((selection.stop - 1) * math.exp(log_delta))
+        except AccountingError:  # no epsilon is known there, so that the condition is not known to hold
+            return _UNKNOWN
+
+    found, step = _LEAST, _STEP
+    if excess(_LEAST) > 0:
+        found = float(brentq(excess, _LEAST, 0.0, xtol=_STEP))
+    while excess(found) > 0:
+        found, step = min(found + step, 0.0), 2 * step
+    return _POWERS[selection.law] * math.log1p((selection.stop - 1) * math.exp(found)) * (1 + ROUNDING)
 
 
 def tighten(epsilon: Array, delta: Array) -> Array:

@@ -22,6 +22,7 @@ from tacit.privacy.accounting.events import (
     PoissonSampledEvent,
     RandomizedResponseEvent,
     SampledWithoutReplacementEvent,
+    SelectionEvent,
     ZcdpEvent,
     flatten,
     replaced_precision,
@@ -89,6 +90,9 @@ def numbers(unit: Unit, event: Event, delta: float, fields: Fields) -> dict[str,
 
 def require_few_kinds(leaves: Leaves) -> None:
     """Refuse an event that whoever verifies its certificate could not price in seconds."""
+    for leaf, _ in leaves:
+        for run in leaf.candidates if isinstance(leaf, SelectionEvent) else ():
+            require_few_kinds(run)
     dear = [leaf for leaf, _ in leaves if isinstance(leaf, _DEAR)]
     if len(leaves) > MOST_KINDS or len(dear) > MOST_DEAR:
         what = f"an event with {len(dear)} kinds of sampled or Laplace steps, and {len(leaves)} in all"
