@@ -25,7 +25,7 @@ from experiments import ope_baselines
 from experiments.check import Figure
 from experiments.configuration import Json, calls, describe
 from experiments.ope_baselines import NOT_PRIVATE, PRIVATE, REPLACE_ONE, RIVALS, Pool, ahead, mean
-from experiments.ope_methods import Columns, Domain, Setting, Yardstick, named
+from experiments.ope_methods import HARDLY_ANY_NOISE, Columns, Domain, Setting, Yardstick, named
 from experiments.ope_plots import IMAGES, draw, over_units
 from experiments.store import RESULTS, ROOT, Store
 from tacit import off_policy_evaluation as ope
@@ -33,6 +33,8 @@ from tacit_worlds import hiv
 
 QUICK_POOL, QUICK_TRIALS = 400, 2
 POOL, STATES, ROLLOUTS = 4_000, 100, 200
+FRESH = 7_200_000
+"""The seed of the pool and of the data sets, for all methods; no method was chosen or seen on it."""
 VISITED = 200
 """Patients whose states V is judged at, and whose rewards are averaged."""
 AVERAGE = "hiv/average_reward"
@@ -48,8 +50,16 @@ def store(path: Path = RESULTS / "gpope_hiv.json", *, quick: bool = False) -> St
 
 
 def target(observations: np.ndarray) -> np.ndarray:
-    """Probabilities of the evaluated policy."""
-    return hiv.target_policy()(observations)
+    """Probabilities of the evaluated policy, [N, A]."""
+    if len(observations) > 1:
+        return hiv.target_policy()(observations)
+    return _alone(observations.tobytes(), observations.dtype.str)
+
+
+@functools.lru_cache(maxsize=1_000_000)
+def _alone(row: bytes, dtype: str) -> np.ndarray:
+    """The vault asks for one observation at a time, and every epsilon for the same ones."""
+    return hiv.target_policy()(np.frombuffer(row, dtype)[None])
 
 
 def collect(units: int, seed: int) -> Columns:
@@ -114,12 +124,13 @@ def pool_size(quick: bool) -> int:
 @functools.lru_cache(maxsize=1)
 def pool(quick: bool) -> Pool:
     """The simulated units."""
-    return Pool(domain(), pool_size(quick))
+    return Pool(domain(), pool_size(quick), seed=FRESH)
 
 
 def settings() -> list[Setting]:
-    """Both epsilons at every size; for the paper's sampler, which needs it, replace-one at m = 1,000 too."""
+    """Both epsilons at every size; at m = 1,000 hardly any noise too, and replace-one for the paper's sampler."""
     sizes = [Setting(m, e, "add_or_remove") for m in UNITS for e in EPSILONS]
+    sizes.append(Setting(1_000, HARDLY_ANY_NOISE))
     return sizes + [Setting(1_000, e, "replace_one") for e in EPSILONS]
 
 

@@ -13,14 +13,24 @@ from typing import Any
 
 import numpy as np
 
-from experiments import gpope_chain, gpope_chain_baselines, gpope_hiv, gpope_mountain_car, gpope_schedules, ope_judges
+from experiments import (
+    gpope_chain,
+    gpope_chain_baselines,
+    gpope_hiv,
+    gpope_mountain_car,
+    gpope_schedules,
+    ope_estimators,
+    ope_judges,
+    ope_random_mdp,
+)
 from experiments.dppg_tables import NONE, markdown
-from experiments.ope_methods import Setting
+from experiments.ope_methods import HARDLY_ANY_NOISE, Setting
 from experiments.ope_plots import IMAGES, Curve, Panel, draw
 from experiments.store import Store
 
 METHODS = {
     "residual": "residual return regression",
+    "residual_noise_only": "the same on one trajectory: noise alone",
     "residual_smooth": "with smooth values as public prior",
     "gpope": "GPOPE, full batch",
     "gpope_poisson": "GPOPE, Poisson samples (20 data sets)",
@@ -30,7 +40,7 @@ METHODS = {
     "dp_lstd": "DP-LSTD",
     "dp_lsw": "DP-LSW",
     "dp_lsl": "DP-LSL",
-    "best_constant": "best constant, which nobody knows",
+    "best_constant": "the constant that knows the answer",
     "zero": "zero",
     "lstd": "LSTD, not private",
 }
@@ -42,7 +52,13 @@ CHAIN = (
     Setting(1_000, 0.1, "replace_one"),
     Setting(10_000, 0.1, "add_or_remove"),
 )
-OTHERS = (Setting(1_000, 1.0, "add_or_remove"), Setting(1_000, 0.1, "add_or_remove"))
+ESTIMATORS = {
+    "residual": "residual return regression",
+    "fitted_q": "fitted Q",
+    "doubly_robust": "doubly robust",
+    "wpdis": "weighted importance sampling",
+}
+OTHERS = tuple(Setting(1_000, epsilon) for epsilon in (1.0, 0.1, HARDLY_ANY_NOISE))
 DOMAINS = {
     "mountain car, on-policy": (gpope_mountain_car, gpope_mountain_car.ON),
     "mountain car, off-policy": (gpope_mountain_car, gpope_mountain_car.OFF),
@@ -64,6 +80,12 @@ def errors(stores: Sequence[Store], domain: str, method: str, setting: Setting) 
     return f"{rmse} ({mspbe} / {_short(min(grid))})" if len(grid) > 1 else f"{rmse} ({mspbe})"
 
 
+def _head(one: Setting) -> str:
+    if one.epsilon == HARDLY_ANY_NOISE:
+        return f"m = {one.units:,}, nearly no noise (epsilon {one.epsilon:g})"
+    return f"m = {one.units:,}, epsilon {one.epsilon:g}, {one.relation.replace('_', '-')}"
+
+
 def _short(value: float) -> str:
     return f"{float(f'{value:.2g}'):g}"
 
@@ -71,8 +93,7 @@ def _short(value: float) -> str:
 def values(stores: Sequence[Store], domain: str, settings: Sequence[Setting]) -> str:
     """All methods at some settings."""
     rows = [[words, *(errors(stores, domain, name, one) for one in settings)] for name, words in METHODS.items()]
-    heads = [f"m = {one.units:,}, epsilon {one.epsilon:g}, {one.relation.replace('_', '-')}" for one in settings]
-    return markdown(heads, [row for row in rows if set(row[1:]) != {NONE}])
+    return markdown([_head(one) for one in settings], [row for row in rows if set(row[1:]) != {NONE}])
 
 
 def chain() -> str:
@@ -81,8 +102,18 @@ def chain() -> str:
 
 
 def others() -> str:
-    """Mountain car and HIV treatment."""
-    return "\n\n".join(f"{title}\n\n{values((m.store(),), name, OTHERS)}" for title, (m, name) in DOMAINS.items())
+    """Mountain car, HIV treatment and the random process."""
+    places = DOMAINS | {"random process, off-policy": (ope_random_mdp, "random_mdp")}
+    return "\n\n".join(f"{title}\n\n{values((m.store(),), name, OTHERS)}" for title, (m, name) in places.items())
+
+
+def whole_policies() -> str:
+    """RMSE of the value of a policy on the random process."""
+    results, rows = ope_estimators.store(), []
+    for method, words in ESTIMATORS.items():
+        found = (results.values(f"random_mdp/{method}/{promise}") for promise in ope_estimators.EPSILONS)
+        rows.append([words, *(f"{ope_estimators.rmse(one):.2g}" for one in found)])
+    return markdown(("epsilon 1", "epsilon 0.1", "nearly no noise", "noise alone, epsilon 1"), rows)
 
 
 def steps() -> str:
@@ -155,6 +186,7 @@ def _shown(value: float | None) -> str:
 PAGES: dict[str, Callable[[], str]] = {
     "gpope_chain_values": chain,
     "gpope_other_values": others,
+    "ope_values": whole_policies,
     "gpope_steps": steps,
     "gpope_schedules": schedules,
     "ope_judges": lambda: ope_judges.table(ope_judges.store()),
