@@ -42,10 +42,10 @@ from typing import Any
 import numpy as np
 from scipy.stats import beta
 
+from experiments import gpope_hiv
 from experiments.check import Figure
 from experiments.configuration import Json, calls, describe
 from experiments.envs import mountain_car, random_mdp
-from experiments.gpope_hiv import target
 from experiments.ope_methods import HARDLY_ANY_NOISE
 from experiments.ope_random_mdp import FRESH, PROCESS
 from experiments.store import RESULTS, ROOT, Store
@@ -118,22 +118,6 @@ class Domain:
         return {**own, "unit_ids": ids, "episode_ids": ids}
 
 
-@dataclass(frozen=True)
-class Linear:
-    """A simulator's policy as one that can be evaluated: public, and fixed without the records."""
-
-    name: str
-
-    @property
-    def actions(self) -> int:
-        """Four treatments."""
-        return hiv.ACTIONS
-
-    def probabilities(self, observations: np.ndarray) -> np.ndarray:
-        """Of the HIV target."""
-        return np.asarray(target(observations), np.float64)
-
-
 def mean_return(columns: Columns, gamma: float) -> float:
     """The mean discounted return of episodes, one a unit."""
     ids = columns["unit_ids"]
@@ -204,9 +188,6 @@ def make_hiv() -> Domain:
     """On- and off-policy; rewards of both signs and heavy-tailed returns."""
     problem = ope.Problem(gamma=hiv.GAMMA, horizon=hiv.HORIZON)
 
-    def collect(units: int, seed: int) -> Columns:
-        return hiv.collect(hiv.behaviour_policy(), units, seed=seed)
-
     def value() -> float:
         return mean_return(hiv.collect(hiv.target_policy(), FEW_PATIENTS, seed=1), problem.gamma)
 
@@ -218,8 +199,13 @@ def make_hiv() -> Domain:
         "learned": calls(hiv, "learned_q", "uniform_policy", "collect", "fit", "epsilon_greedy"),
         "target": {"greedy": hiv.GREEDY_SHARE},
     }
-    features, target = ope.Fourier(5, hiv.FEATURE_LOW, hiv.FEATURE_HIGH, coupled=False), Linear("target")
-    return Domain(hiv.spec(), problem, features, 500, FEW_PATIENTS, collect, (target, value), simulator, slow=True)
+    features, target = (
+        ope.Fourier(5, hiv.FEATURE_LOW, hiv.FEATURE_HIGH, coupled=False),
+        ope.Callable("experiments.gpope_hiv:target", hiv.ACTIONS),
+    )
+    return Domain(
+        hiv.spec(), problem, features, 500, FEW_PATIENTS, gpope_hiv.collect, (target, value), simulator, slow=True
+    )
 
 
 DOMAINS: dict[str, Callable[[], Domain]] = {
