@@ -48,8 +48,8 @@ CHANGED_AFTER_EVALUATION: Mapping[str, tuple[str, ...]] = {
     "audits": (
         "The auditors of trajectories and of federated movement were changed four times, on 23 November 2026, after "
         "weaker bounds had been seen: more runs, other draws, fewer devices, and parts that are not looked at.",
-        "The audit of values by residual returns is off-policy since 29 November 2026, so that the sums of a level take "
-        "part. Its three rows were made again; the first ones are in the archive.",
+        "The audit of values by residual returns is off-policy since 29 November 2026, so that the sums of a level "
+        "take part. Its three rows were made again; the first ones are in the archive.",
     ),
     "ope_estimators": (
         "What the methods estimate was changed once, on 20 November 2026, when rows of this experiment existed: the "
