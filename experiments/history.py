@@ -54,14 +54,13 @@ CHANGED_AFTER_EVALUATION: Mapping[str, tuple[str, ...]] = {
     "ope_estimators": (
         "What the methods estimate was changed once, on 20 November 2026, when rows of this experiment existed: the "
         "value is that of the horizon everywhere; all rows were made again, with the same data sets.",
-        LEVEL + "Its rows off-policy, and all of the random process, were made again on data sets of other seeds; the "
-        "first ones are in the archive.",
+        LEVEL + "Its rows were made again on data sets of other seeds; the first ones are in the archive.",
     ),
     **dict.fromkeys(
         ("gpope_hiv", "gpope_mountain_car", "ope_random_mdp"),
         (
-            LEVEL + "Off-policy rows of all methods were made again on data sets of another seed; the first ones are "
-            "in the archive.",
+            LEVEL + "Its rows off-policy were made again on data sets of other seeds; the first ones are in the "
+            "archive.",
         ),
     ),
     "ope_open_bandit": (
