@@ -25,7 +25,7 @@ from experiments import ope_baselines
 from experiments.check import Figure
 from experiments.configuration import Json, calls, describe
 from experiments.ope_baselines import NOT_PRIVATE, PRIVATE, REPLACE_ONE, RIVALS, SEED, Pool, ahead, mean
-from experiments.ope_methods import HARDLY_ANY_NOISE, Columns, Domain, Setting, Yardstick, named
+from experiments.ope_methods import HARDLY_ANY_NOISE, Columns, Domain, Setting, Yardstick, is_replaced, named
 from experiments.ope_plots import IMAGES, draw, over_units
 from experiments.store import RESULTS, ROOT, Store
 from tacit import off_policy_evaluation as ope
@@ -114,11 +114,11 @@ def configuration(key: str, quick: bool = False) -> Json:
 
 
 def rows() -> list[str]:
-    """The keys of all rows, in the order in which they are made."""
+    """The keys of all rows, in the order in which they are made: those of replace-one come last."""
     jobs = [(name, Setting(m)) for m in UNITS for name in NOT_PRIVATE]
     jobs += [(name, setting) for setting in settings() for name in methods(setting)]
     jobs.append(("residual", Setting(1_000, HARDLY_ANY_NOISE)))
-    return [AVERAGE, *(setting.key("hiv", name) for name, setting in jobs)]
+    return [AVERAGE, *sorted((setting.key("hiv", name) for name, setting in jobs), key=is_replaced)]
 
 
 def pool_size(quick: bool) -> int:

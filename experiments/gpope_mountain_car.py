@@ -25,7 +25,7 @@ from experiments.check import Figure
 from experiments.configuration import Json, calls
 from experiments.envs import mountain_car
 from experiments.ope_baselines import NOT_PRIVATE, ON_POLICY, PRIVATE, REPLACE_ONE, RIVALS, SEED, Pool, ahead, mean
-from experiments.ope_methods import HARDLY_ANY_NOISE, Columns, Domain, Setting, Yardstick, named
+from experiments.ope_methods import HARDLY_ANY_NOISE, Columns, Domain, Setting, Yardstick, is_replaced, named
 from experiments.ope_plots import IMAGES, draw, over_units
 from experiments.store import RESULTS, ROOT, Store
 from tacit import off_policy_evaluation as ope
@@ -90,12 +90,12 @@ def configuration(key: str, quick: bool = False) -> Json:
 
 
 def rows() -> list[str]:
-    """The keys of all rows, in the order in which they are made."""
+    """The keys of all rows, in the order in which they are made: those of replace-one come last."""
     keys = []
     for name in (ON, OFF):
         keys += [Setting(m).key(name, method) for m in UNITS for method in NOT_PRIVATE]
         keys += [setting.key(name, method) for setting in settings() for method in methods(setting, name)]
-    return [*keys, Setting(1_000, HARDLY_ANY_NOISE).key(OFF, "residual")]
+    return sorted([*keys, Setting(1_000, HARDLY_ANY_NOISE).key(OFF, "residual")], key=is_replaced)
 
 
 def pool_size(quick: bool) -> int:
