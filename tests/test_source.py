@@ -220,9 +220,9 @@ def test_the_whole_source_was_read() -> None:
 
 
 MOST = {
-    "files": 400,
-    "lines": 86_924,
-    "functions": 5_032,
+    "files": 401,
+    "lines": 87_238,
+    "functions": 5_046,
     "private functions of at most three lines used once": 17,
     "class names defined more than once": 1,
     "docstring lines on names that are not public": 666,

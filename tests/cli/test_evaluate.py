@@ -392,6 +392,33 @@ def test_a_network_and_a_declared_behaviour_policy(chain: Path, tmp_path: Path) 
     assert any("the behaviour policy is a public Uniform policy" in line for line in certificate.lines("assumptions"))
 
 
+@pytest.mark.parametrize(
+    ("words", "extent"),
+    [
+        ((), "in 5 % of the visits"),
+        (("--follow", "0.2", "--method", "wpdis"), "in 20 % of the visits"),
+        (("--follow-visits", "2"), "in the first 2 visits"),
+        (("--follow", "0"), None),
+        (("--method", "gpope"), None),
+    ],
+)
+def test_another_policy_is_compared_with_practice(
+    words: tuple[str, ...], extent: str | None, chain: Path, here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    capsys.readouterr()
+    assert evaluate(chain, here, "--policy", "walkers:likes_one", *words) == 0
+    said, found = capsys.readouterr().out, Evaluation.from_json(json.loads((here / "run/evaluation.json").read_text()))
+    page = (here / "run" / "report.html").read_text()
+    if extent is None:
+        assert found.difference is None
+        assert "Practice" not in said
+        assert "Difference to today" not in page
+    else:
+        assert found.difference.extent == extent
+        assert f"Practice following it {extent} changes an episode by" in said
+        assert "Difference to today" in page
+
+
 def test_private_records_leave_nothing_private_behind(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     visits = imported(tmp_path)
     words = ["evaluate", str(visits), "--out", str(tmp_path / "run"), "--unit", "patient"]
@@ -483,6 +510,10 @@ def test_diagnostics_without_privacy_stay_with_the_curator(
         (("--behaviour", "uniform"), "--behaviour has no meaning here"),
         (("--behaviour-source", "physics"), "--behaviour-source has no meaning here"),
         (("--policy", "uniform", "--behaviour", "uniform"), "--behaviour-source is missing"),
+        (("--follow", "0.1"), "--follow or --follow-visits has no meaning here"),
+        (("--policy", "uniform", "--follow", "1.5"), "share is 1.5; expected a number in (0, 1]"),
+        (("--policy", "uniform", "--follow", "0", "--follow-visits", "2"), "--follow-visits has no meaning here"),
+        (("--policy", "uniform", "--behaviour", "model", "--follow", "0.1"), "--follow-visits has no meaning here"),
     ],
 )
 def test_bad_input_costs_nothing(

@@ -8,7 +8,12 @@ from pathlib import Path
 import numpy as np
 from experiments.ope_rare_scores import LAWS, SHARES, coverage
 
+from tacit import off_policy_evaluation as ope
+from tacit.data.spec import Box, Discrete, PublicSpec
 from tacit.evaluation.audits.bounds import least_epsilon
+from tacit.methods.off_policy_evaluation.difference import SHARES as SCORE_SHARES
+from tacit.methods.off_policy_evaluation.difference import DifferenceScores
+from tacit.methods.off_policy_evaluation.scores import FIT
 from tacit.privacy.accounting import bounds as accounting
 from tacit.privacy.accounting.events import GaussianEvent, PoissonSampledEvent, SelfComposedEvent
 from tacit.privacy.certificate import fields, markdown
@@ -46,4 +51,33 @@ def long_sums_lose_nothing(folder: Path) -> None:
     assert abs(kept - 20) < 1e-9, f"of 20 clips {kept:.4g} are in the sum"
 
 
-FIGURE_DETECTORS = (long_sums_lose_nothing, rare_scores_are_covered, figures_of_sampled_plans)
+def cut_differences_only_fall(folder: Path) -> None:
+    """Ten decisions of a fair coin; only heads, which pay 0 in the first two and 1 in the other three, are followed."""
+    rewards, actions = np.array([0.0, 0, 1, 1, 1, 1, 1, 0, 0, 0]), np.repeat([1, 0], 5)
+    rows = {
+        "observations": np.zeros((10, 1), np.int64),
+        "next_observations": np.zeros((10, 1), np.int64),
+        "actions": actions[:, None],
+        "rewards": rewards[:, None],
+        "terminations": np.ones((10, 1), bool),
+        "propensities": np.full((10, 1), 0.5),
+        "mask": np.ones((10, 1), bool),
+        "starts": np.ones((10, 1), bool),
+    }
+    spec = PublicSpec(Discrete(2), Discrete(2), Box((0.0,), (1.0,)), "declared", propensities=True)
+    problem, following = ope.Problem(gamma=1.0, horizon=1), ope.Following(share=1.0)
+    for most in (1.0, 10.0):
+        clip = following.clip(spec, problem, most)
+        heads = ope.Tabular(np.array([[0.0, 1.0]] * 2))
+        vector = DifferenceScores(problem, heads, None, following, (0.0, 1.0), clip)(rows, None)
+        gain, loss = clip * vector[:, :2].mean(axis=0) / (FIT * math.sqrt(SCORE_SHARES[0]))
+        assert gain <= 0.1 + 1e-9, f"heads gain .1, and their scores {gain:.3g}"
+        assert loss <= -0.1 + 1e-3, f"heads lose -.1, and their scores {loss:.3g}"
+
+
+FIGURE_DETECTORS = (
+    cut_differences_only_fall,
+    long_sums_lose_nothing,
+    rare_scores_are_covered,
+    figures_of_sampled_plans,
+)

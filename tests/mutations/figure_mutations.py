@@ -10,6 +10,7 @@ import pytest
 from dp_accounting.pld import privacy_loss_distribution
 
 from tacit.methods.off_policy_evaluation import intervals
+from tacit.methods.off_policy_evaluation.difference import Following
 from tacit.privacy.accounting.events import Event
 from tacit.privacy.certificate import markdown
 from tacit.privacy.gradients import clipping
@@ -62,9 +63,15 @@ def sums_in_one_level(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(clipping, "add_compensated", add_to)
 
 
+def differences_cut_below_too(patch: pytest.MonkeyPatch) -> None:
+    """A cut so small that it takes away what episodes of small weight speak against the policy."""
+    patch.setattr(Following, "clip", lambda self, spec, problem, most: 0.3)
+
+
 FIGURES: tuple[tuple[str, Plant, tuple[str, ...]], ...] = (
     ("normal tail for rare scores", normal_tail, ("rare_scores_are_covered",)),
     ("sums in one level", sums_in_one_level, ("long_sums_lose_nothing",)),
     ("power of any mechanism", loose_power, ("figures_of_sampled_plans",)),
+    ("differences cut below too", differences_cut_below_too, ("cut_differences_only_fall",)),
     ("upper bound as a lower one", upper_as_lower, ("figures_of_sampled_plans",)),
 )

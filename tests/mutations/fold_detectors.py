@@ -99,6 +99,12 @@ def judged_by_others(folder: Path) -> None:
         own = evaluated(taught[0]).value.interval
         assert own is not None, "a policy that fold 0 taught cannot be judged by fold 1"
         assert evaluated(taught[None]).value.interval is None, "who taught it judges it"
+        little: dict[str, Any] = {**ONE, "following": ope.Following()}
+        asked = evaluated(taught[None], plan=ope.ImportanceSampling(**little))
+        assert asked.value.difference.interval is None, "who taught it judges the difference"
+        parts = ope.DoublyRobust(**little, features=ope.OneHot(2)).parts()
+        judges = {part.fold for part in parts if part.name in ("scores", "difference")}
+        assert judges == {1}, "others judge the difference than the value"
         made = ope.Origin.made_from(taught[None])
         assert evaluated(next(policies), origin=made).value.interval is None, "who taught it judges it"
         assert evaluated(next(policies)).value.interval is None, "a policy of unknown origin has an interval"

@@ -98,6 +98,30 @@ def classes_by_their_names(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(targets, "has_digest", lambda value: True)
 
 
+def difference_whoever_judges(patch: pytest.MonkeyPatch) -> None:
+    """The difference has its interval where the value has none."""
+    from tacit.methods.off_policy_evaluation.difference import Following
+
+    real = Following.estimate
+    patch.setattr(
+        Following, "estimate", lambda self, *about, level: real(self, *about, level=0.95 if level is None else level)
+    )
+
+
+def difference_by_everybody(patch: pytest.MonkeyPatch) -> None:
+    """The difference is summed over all, whoever judges the value."""
+    from tacit.methods.off_policy_evaluation import DoublyRobust
+
+    real = DoublyRobust.parts
+    patch.setattr(
+        DoublyRobust,
+        "parts",
+        lambda plan: tuple(
+            dataclasses.replace(part, fold=None) if part.name == "difference" else part for part in real(plan)
+        ),
+    )
+
+
 FOLDS = (
     ("a fold's charge forgotten", charge_of_a_fold_forgotten, ("budget_of_folds",)),
     ("movers' deltas forgotten", movers_deltas_forgotten, ("budget_of_folds",)),
@@ -105,6 +129,8 @@ FOLDS = (
     ("order taken for granted", order_taken_for_granted, ("teachers_of_both_folds",)),
     ("certificates believed", certificates_believed, ("teachers_of_both_folds",)),
     ("teachers judge", teachers_judge, ("judged_by_others",)),
+    ("difference whoever judges", difference_whoever_judges, ("judged_by_others",)),
+    ("difference by everybody", difference_by_everybody, ("judged_by_others",)),
     ("undeclared is public", undeclared_is_public, ("judged_by_others",)),
     ("evaluations by their own word", evaluations_by_their_own_word, ("judged_by_others",)),
     ("evaluations not counted", evaluations_not_counted, ("judged_by_others",)),

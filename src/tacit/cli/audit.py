@@ -14,8 +14,6 @@ from tacit.cli.console import progress, require_new, say
 from tacit.cli.declarations import AuditCommand
 from tacit.errors import CertificateError, FileError
 from tacit.evaluation import audits
-from tacit.evaluation.audits.running import CASES
-from tacit.evaluation.report import Report, render
 from tacit.privacy.certificate.certificate import Certificate
 from tacit.study.folder import CERTIFICATE, RunFolder
 from tacit.study.words import option_error
@@ -35,6 +33,8 @@ def audit(command: AuditCommand) -> None:
         CertificateError: the certificate does not hold or has nothing to audit; or a bound is above what was certified.
         FileError: the run is no run, or the file for the findings exists.
     """
+    from tacit.evaluation.audits.running import CASES  # it loads PyTorch, which `tacit report` needs not
+
     names = list(CASES) if command.all else list(dict.fromkeys(command.methods))
     if (command.run is not None) + command.all + bool(command.methods) != 1:
         what = "nothing is" if command.run is None and not names else "several things are"
@@ -142,6 +142,8 @@ def report(command: declarations.ReportCommand) -> None:
         again = f"{verb} again into another folder, within the ledger's budget"
         remedy = again if verb in ("evaluate", "learn") else remedy
         raise FileError(what, where=str(run.path), expected=expected, remedy=remedy)
+    from tacit.evaluation.report import Report, render  # the refusal above does not wait for charts
+
     certificate = Certificate.load(run.resolve("certificate.json"))
     certificate.verify()
     shown = Report.from_json(stored["report"], certificate.to_json())

@@ -156,6 +156,8 @@ SENTENCES: Mapping[str, str] = {
     "vouch for",
     # evaluation of policies, and advice
     "scores_sum": "one noisy sum of clipped returns, of their squares and of the number of units",
+    "difference_sum": "one noisy sum of clipped differences that following the policy {extent} makes, of their squares "
+    "and of the number of units",
     "overlap_sum": "one noisy sum of binned and clipped weights",
     "smooth_release": "one release of {words} with noise of smooth sensitivity",
     "lstd_sum": "one noisy sum of clipped LSTD statistics",

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
         DiscretePolicy,
         Estimator,
         Evaluation,
+        Following,
         Origin,
         Problem,
     )
@@ -38,6 +39,8 @@ REASON = "diagnostics of an evaluation"
 MODEL = "model"
 """The word for a private model of the behaviour policy."""
 _ON_POLICY, _OFF_POLICY = ("lsw", "lsl"), ("fqe", "dr")
+_WITH_DIFFERENCE = ("residual", "pdis", "wpdis", *_OFF_POLICY)
+"""Methods that compare the policy with practice by default; others are there to be compared with."""
 option_error, no_effect_error = partial(words.option_error, "evaluate"), partial(words.no_effect_error, "evaluate")
 
 
@@ -62,6 +65,8 @@ def evaluate(
     behaviour_features: str | None = None,
     behaviour_source: Literal["environment", "physics", "declared", "public_data"] | None = None,
     level: float = 0.95,
+    follow: float | None = None,
+    follow_visits: int | None = None,
     overlap: float | None = None,
     nonprivate_diagnostics: bool = False,
     out: Path | None = None,
@@ -101,6 +106,9 @@ def evaluate(
             each dimension.
         behaviour_source: how it is known: environment, physics, declared or public_data.
         level: nominal coverage of the interval; it gets wider where evaluations came before the policy.
+        follow: share of the visits in which the policy is followed a little, to be compared with today's practice: the
+            difference gets a quarter of the budget. By default 0.05 where records have propensities; 0 asks for none.
+        follow_visits: only the first so many visits of an episode are followed; then --follow is 1 by default.
         overlap: share of epsilon and delta for a second release: how alike behaviour and evaluated policy are.
         nonprivate_diagnostics: also compute figures WITHOUT privacy for the curator, under OUT/private/.
         out: folder of the run; it will hold nothing private but what lies under OUT/private/.
@@ -141,6 +149,10 @@ def evaluate(
         fields |= {"on_policy": on_policy, "range_finder": find_range}
     if model is not None:
         fields["behaviour_model"] = model
+    known = spec.propensities or (behaviour is not None and not has_model)
+    following = _following(method, follow, follow_visits, possible=known and not on_policy and not has_model)
+    if following is not None:
+        fields["following"] = following
     plan = _plan(method, fields, spec, features, on_policy=on_policy)
     # Rounding must not lift the sum of both shares above the budget.
     share = 1.0 if overlap is None else (1 - overlap) * (1 - 1e-12)
@@ -300,6 +312,17 @@ def _plan(method: str, fields: dict[str, Any], spec: PublicSpec, features: str |
     return load(find_method("evaluate", method).plan)(**fields)
 
 
+def _following(method: str, share: float | None, visits: int | None, *, possible: bool) -> Following | None:
+    from tacit.methods.off_policy_evaluation import Following
+
+    if visits is None and (share == 0 or (share is None and not (possible and method in _WITH_DIFFERENCE))):
+        return None
+    if not possible or share == 0:
+        ratios = "another --policy than behaviour, and propensities or a known --behaviour"
+        raise no_effect_error("--follow or --follow-visits", ratios)
+    return Following(share=share or (Following.share if visits is None else 1.0), visits=visits)
+
+
 def _model(spec: PublicSpec, features: str | None, share: float | None) -> BehaviourModel:
     from tacit.methods.off_policy_evaluation import BehaviourModel
     from tacit.study.policies import resolve_features
@@ -429,6 +452,11 @@ def _tell(curator: Curator, release: Release[Evaluation], run: RunFolder | None,
     if interval is not None:
         ends = {"two_sided": f"{low} to {high}", "lower": f"at least {low}", "upper": f"at most {high}"}
         say(f"         {100 * interval.level:g} % interval: {ends[interval.kind]}; {interval.words}")
+    if evaluation.difference is not None:
+        change, least, most = page.format_estimate(evaluation.difference.value, evaluation.difference.interval)
+        within = "" if evaluation.difference.interval is None else f" ({least} to {most})"
+        say(f"Practice following it {evaluation.difference.extent} changes an episode by {change}{within}")
+        say(f"         {evaluation.difference}")
     fold = certificate["plan"].get("fold")
     if fold is not None:
         say(f"Judged   by fold {fold} of the {certificate['unit']['name']}s, who taught nothing of the policy")

@@ -128,6 +128,9 @@ def _answer_section(certificate: Certified, evaluation: Evaluation, policy: str)
         headline = f"An episode under this policy is worth at least {low}."
     elif interval is not None and interval.kind == "upper":
         headline = f"An episode under this policy is worth at most {high}."
+    difference = evaluation.difference
+    if difference is not None and difference.interval is not None and _fills_range(evaluation):
+        headline = str(difference)  # the value is not known, and this is
     problem, method = certificate["plan"]["problem"], str(certificate["method"])
     worth = f"the expected sum of rewards over the first {problem['horizon']:,} steps"
     if problem["gamma"] != 1:
@@ -143,6 +146,12 @@ def _answer_section(certificate: Certified, evaluation: Evaluation, policy: str)
         ends = {"two_sided": f"{low} to {high}", "lower": f"from {low}", "upper": f"up to {high}"}
         kind = "both ends are bounds" if interval.kind == "two_sided" else f"a {interval.kind} bound, on one side"
         figures.append((f"{100 * interval.level:g} % interval", ends[interval.kind], kind))
+    verdict = list[Block]()
+    if difference is not None:
+        change, least, most = format_estimate(difference.value, difference.interval)
+        note = "" if difference.interval is None else f"{least} to {most} at {100 * difference.interval.level:g} %"
+        figures.append(("Difference to today's practice", change, f"following it {difference.extent}; {note}"))
+        verdict = [] if headline == str(difference) else [Paragraphs([str(difference)], "lead")]
     private = _is_private(certificate["plan"])
     lowest, highest = (number(end) for end in _value_range(evaluation))
     how = "of values, found privately" if private else "of values, declared without the records"
@@ -150,7 +159,7 @@ def _answer_section(certificate: Certified, evaluation: Evaluation, policy: str)
     figures.append(("Method", method.partition("(")[2].rstrip(")") or method, str(certificate["source"])))
     lines = cautions(certificate, evaluation)
     caution = [Paragraphs(lines, "lead caution")] if lines else []
-    content: list[Block] = [Paragraphs([question]), *caution, Facts(figures)]
+    content: list[Block] = [Paragraphs([question]), *verdict, *caution, Facts(figures)]
     return blocks.opening_section(headline, content, eyebrow="What the policy is worth", hero="The estimate")
 
 
@@ -191,8 +200,9 @@ def cautions(certificate: Certified, evaluation: Evaluation) -> list[str]:
     """What to think of before the answer is believed, in sentences; mostly there is nothing."""
     (low, high), interval, plan = _value_range(evaluation), evaluation.interval, certificate["plan"]
     value, lines = evaluation.value, []
-    if interval is not None and interval.high - interval.low >= _WIDE_INTERVAL * (high - low):
-        lines.append("The interval fills the range, or nearly so: these records do not tell at this epsilon.")
+    if _fills_range(evaluation):
+        what = "interval" if evaluation.difference is None else "value's interval"
+        lines.append(f"The {what} fills the range, or nearly so: these records do not tell at this epsilon.")
     if _has_model(certificate):
         share = number(100 * plan["behaviour_model"]["share"])
         lines.append(
@@ -209,6 +219,11 @@ def cautions(certificate: Certified, evaluation: Evaluation) -> list[str]:
             kind = "range that was found" if _is_private(plan) else "range that the reward's declared bounds allow"
         lines.append(f"The estimate is at an end of the range: the {kind} may be too narrow.")
     return lines
+
+
+def _fills_range(evaluation: Evaluation) -> bool:
+    (low, high), interval = _value_range(evaluation), evaluation.interval
+    return interval is not None and interval.high - interval.low >= _WIDE_INTERVAL * (high - low)
 
 
 def _is_private(plan: Mapping[str, Any]) -> bool:

@@ -234,9 +234,9 @@ class ImprovementPlan(PrivatePlan):
     @property
     def half_width(self) -> float:
         """What the noise alone takes from the gain's lower bound, in multiples of the range of returns."""
-        from scipy.stats import norm
+        from scipy.special import ndtri
 
-        return float(norm.ppf(self.level)) * self.noise_std(STATEMENT) / math.sqrt(SCORES[0]) / self.expected_units
+        return float(ndtri(self.level)) * self.noise_std(STATEMENT) / math.sqrt(SCORES[0]) / self.expected_units
 
     def __str__(self) -> str:
         """The promise in plain words, and what can come of it."""

@@ -206,12 +206,12 @@ class _Regression:
 
 def _positive(products: Float64, sigma: float) -> Float64:
     """Products [..., n, n] with eigenvalues that can be: posterior means under a flat prior on [0, inf)."""
-    from scipy.stats import norm
+    from scipy.special import log_ndtr
 
     values, vectors = np.linalg.eigh(products)
     if sigma:
         z = values / sigma
-        values = values + sigma * np.exp(norm.logpdf(z) - norm.logcdf(z))
+        values = values + sigma * np.exp(-(z**2) / 2 - math.log(2 * math.pi) / 2 - log_ndtr(z))
     return np.asarray((vectors * np.maximum(values, 1e-6)[..., None, :]) @ vectors.swapaxes(-1, -2))
 
 

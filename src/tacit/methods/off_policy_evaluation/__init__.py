@@ -11,6 +11,7 @@ from tacit.methods.off_policy_evaluation import selection
 from tacit.methods.off_policy_evaluation.algorithm import Estimator, fit
 from tacit.methods.off_policy_evaluation.baselines import Lsl, Lsw, SufficientStatistics
 from tacit.methods.off_policy_evaluation.behaviour_model import BehaviourModel
+from tacit.methods.off_policy_evaluation.difference import Following
 from tacit.methods.off_policy_evaluation.features import CustomFeatures, Features, Fourier, OneHot, Smoothness
 from tacit.methods.off_policy_evaluation.fitted_q import DoublyRobust, FittedQ
 from tacit.methods.off_policy_evaluation.gpope import Gpope
@@ -24,7 +25,7 @@ from tacit.methods.off_policy_evaluation.policies import (
     Tabular,
     Uniform,
 )
-from tacit.methods.off_policy_evaluation.problem import Evaluation, Interval, Problem
+from tacit.methods.off_policy_evaluation.problem import Difference, Evaluation, Interval, Problem
 from tacit.methods.off_policy_evaluation.residual import ResidualRegression, ResidualShares
 from tacit.methods.off_policy_evaluation.selection import Candidate, ChosenCandidate, PolicySelection
 from tacit.methods.off_policy_evaluation.targets import BehaviourPolicy
@@ -38,12 +39,14 @@ __all__ = [
     "Candidate",
     "ChosenCandidate",
     "CustomFeatures",
+    "Difference",
     "DiscretePolicy",
     "DoublyRobust",
     "Estimator",
     "Evaluation",
     "Features",
     "FittedQ",
+    "Following",
     "Fourier",
     "Gpope",
     "ImportanceSampling",

@@ -7,6 +7,7 @@ Input: records behind a vault, a calibrated plan, the evaluated policy, the beha
    reserve the plan for this very policy: the ledger pays for all of its parts
 4. a private model of the behaviour policy, if the plan has one                       (behaviour_model.py)
 5. noisy sums over the units, and what follows from them: V, the value, its interval  (plan.estimate)
+   what following the policy a little would change, if the plan asks for it           (difference.py)
 6. move the value into its interval, and release it with a certificate                (label)
 """
 
@@ -25,6 +26,8 @@ import numpy as np
 from tacit.data.spec import PublicSpec
 from tacit.errors import PlanError
 from tacit.methods.off_policy_evaluation.behaviour_model import BehaviourModel
+from tacit.methods.off_policy_evaluation.difference import PART as DIFFERENCE
+from tacit.methods.off_policy_evaluation.difference import Following
 from tacit.methods.off_policy_evaluation.features import CustomFeatures, Features, require_memory, try_features
 from tacit.methods.off_policy_evaluation.policies import Behaviour, DiscretePolicy, Target
 from tacit.methods.off_policy_evaluation.problem import Evaluation, Problem
@@ -32,6 +35,7 @@ from tacit.methods.off_policy_evaluation.targets import (
     BehaviourPolicy,
     describe_policy,
     earlier_origins,
+    require_probabilities,
     resolve,
     resolve_behaviour,
     resolve_origin,
@@ -114,6 +118,11 @@ class Estimator(plans.PrivatePlan, ABC):
         return None
 
     @property
+    def compared(self) -> Following | None:
+        """How much following of the policy is compared with today's practice, if the plan asks for it."""
+        return None
+
+    @property
     def basis(self) -> Features | None:
         """The features of V or Q; None where the method has none."""
         return getattr(self, "features", None)
@@ -134,6 +143,8 @@ class GaussianEstimator(Estimator, ABC):
     the other one."""
     behaviour_model: BehaviourModel | None = field(default=None, metadata=OPTIONAL)
     """a private model of the behaviour policy in place of logged propensities, within the plan's own budget."""
+    following: Following | None = field(default=None, metadata=OPTIONAL)
+    """what following the policy a little would change, within the plan's own budget; None does not ask for it."""
     target: str | None = None
     """a digest of the evaluated policy and the known behaviour, filled in by `fit`."""
     origin: Origin | None = field(default=None, metadata=OPTIONAL)
@@ -144,16 +155,24 @@ class GaussianEstimator(Estimator, ABC):
     def __post_init__(self) -> None:
         require_valid("level", self.level, 0.5 <= self.level <= MOST_LEVEL, f"a number from 0.5 to {MOST_LEVEL}")
         require_valid("fold", self.fold, self.fold in (None, *FOLDS), "None, 0 or 1")
+        # the bounds of a difference rest on weights of mean 1, which a fitted model's need not have
+        alone = self.following is None or self.behaviour_model is None
+        require_valid("following", self.following, alone, "None beside a model of the behaviour policy")
 
     @abstractmethod
     def sums(self) -> tuple[Part, ...]:
         """Every touch of records by the method itself, at its `own_noise`."""
 
     def parts(self) -> tuple[Part, ...]:
-        """The model's sums, if there is one, and the method's own: together one Gaussian at the noise multiplier."""
-        model, sigma, parts = self.behaviour_model, self.noise_multiplier, self.sums()
-        if model is not None:
-            parts = (*model.parts(self.problem, sigma and sigma / math.sqrt(model.share)), *parts)
+        """The sums of a model and a difference, if they are asked for, and the method's own: together one Gaussian."""
+        sigma, parts = self.noise_multiplier, self.sums()
+        if self.following is not None:  # who judges the value judges the difference
+            fold = next((part.fold for part in parts if part.name == SCORES), None)
+            noise = sigma and sigma / math.sqrt(self.following.budget)
+            parts = (self.problem.part(DIFFERENCE, noise, fold=fold), *parts)
+        if self.behaviour_model is not None:
+            share = self.behaviour_model.share
+            parts = (*self.behaviour_model.parts(self.problem, sigma and sigma / math.sqrt(share)), *parts)
         return parts if self.fold is None else tuple(self._part_on_fold(part) for part in parts)
 
     def _part_on_fold(self, part: Part) -> Part:
@@ -171,18 +190,29 @@ class GaussianEstimator(Estimator, ABC):
 
     @property
     def own_noise(self) -> float | None:
-        """The noise multiplier of the method's own sums, with what the model leaves of the budget."""
-        sigma, share = self.noise_multiplier, self.behaviour_model.share if self.behaviour_model else 0.0
-        return sigma and sigma / math.sqrt(1 - share)
+        """The noise multiplier of the method's own sums, with what model and difference leave of the budget."""
+        model, following = self.behaviour_model, self.following
+        spent = (model.share if model else 0.0) + (following.budget if following else 0.0)
+        return self.noise_multiplier and self.noise_multiplier / math.sqrt(1 - spent)
 
     @property
     def private_behaviour(self) -> BehaviourModel | None:
         """See `Estimator`."""
         return self.behaviour_model
 
+    @property
+    def compared(self) -> Following | None:
+        """See `Estimator`."""
+        return self.following
+
     def label(self, circumstances: Sequence[Clause] = ()) -> Label:
-        """See `Estimator`; with a model, what it adds to the sums and takes from the interval."""
-        own, model = super().label(circumstances), self.behaviour_model
+        """See `Estimator`; with what a model adds to the sums and takes from the interval, and a difference adds."""
+        own, model, following = super().label(circumstances), self.behaviour_model, self.following
+        if following is not None:
+            several = (clause("courses_apart"),) if self.problem.episodes_per_unit > 1 else ()
+            own = dataclasses.replace(
+                own, covered=(*following.covered_clauses, *own.covered), assumptions=(*own.assumptions, *several)
+            )
         if model is None:
             return own
         return dataclasses.replace(
@@ -190,9 +220,8 @@ class GaussianEstimator(Estimator, ABC):
         )
 
     def __str__(self) -> str:
-        """The promise in plain words, and what a model of the behaviour policy gets."""
-        model = self.behaviour_model
-        return super().__str__() if model is None else f"{super().__str__()}\n{model.words}"
+        """The promise in plain words, and what a model of the behaviour policy and a difference get."""
+        return "\n".join([super().__str__(), *(each.words for each in (self.behaviour_model, self.following) if each)])
 
     def with_target(
         self, target: Target, behaviour: DiscretePolicy | None = None, origin: Origin | None = None
@@ -241,7 +270,9 @@ def fit(
     model = plan.private_behaviour
     if model is not None:
         _require_use(model, target, behaviour, vault.spec)
-    behaviour_policy = resolve_behaviour(target, behaviour, vault, needed=plan.needs_propensities and model is None)
+    following, followed = plan.compared, None if plan.compared is None else require_probabilities(target)
+    needed = (plan.needs_propensities and model is None) or following is not None
+    behaviour_policy = resolve_behaviour(target, behaviour, vault, needed=needed)
     plan, allowed = assign_judges(plan, vault.ledger, policy, target, behaviour_policy, behaviour, origin)
     run = vault.reserve(plan)
     if vault.has_started(run):
@@ -252,6 +283,10 @@ def fit(
         behaviour_policy, found = model.policy(weights), {WEIGHTS: weights.tolist()}
     evaluation = plan.estimate(vault, run, target, behaviour_policy)
     evaluation = dataclasses.replace(evaluation, diagnostics={**evaluation.diagnostics, **found})
+    if following is not None and followed is not None:
+        level = allowed.level if allowed.words else getattr(plan, "level", None)
+        difference = following.estimate(vault, run, plan.problem, followed, behaviour_policy, level=level)
+        evaluation = dataclasses.replace(evaluation, difference=difference)
     if evaluation.interval is not None and allowed.words:
         interval = None if allowed.level is None else evaluation.interval
         evaluation = dataclasses.replace(evaluation, interval=interval, standing=allowed.words)

@@ -90,8 +90,9 @@ class Gpope(GaussianEstimator):
         fits = self.schedule in ("constant", "diminishing")
         require_valid("schedule", self.schedule, fits, "constant or diminishing")
         require_whole(batch_size=self.batch_size)
-        sampled = self.mode != "full_batch" and self.behaviour_model is not None
-        require_valid("behaviour_model", self.mode, not sampled, "none in a sampled mode")
+        for name in ("behaviour_model", "following"):
+            sampled = self.mode != "full_batch" and getattr(self, name) is not None
+            require_valid(name, self.mode, not sampled, "none in a sampled mode")
         require_valid("tail", self.tail, 0 < self.tail <= 1, "a number in (0, 1]")
         require_fraction(value_share=self.value_share)
         super().__post_init__()

@@ -237,9 +237,9 @@ def _effective_size(
     total: float, squares: float, noise: Mapping[str, float], level: float, units: float
 ) -> dict[str, float]:
     """(sum w)^2 / sum w^2, between its values at the ends of both sums' intervals at half of 1 - level each."""
-    from scipy.stats import norm
+    from scipy.special import ndtri
 
-    z = float(norm.ppf((3 + level) / 4))
+    z = float(ndtri((3 + level) / 4))
 
     def size(weight: float, square: float) -> float:
         weight = max(weight, 0.0)
@@ -254,9 +254,9 @@ def _effective_size(
 
 def _mean_ratio(total: float, steps: float, noise: Mapping[str, float], plan: OverlapPlan) -> dict[str, float]:
     """The mean ratio of a step, with Fieller's interval of a quotient of noisy sums, within [0, largest_ratio]."""
-    from scipy.stats import norm
+    from scipy.special import ndtri
 
-    z, largest = float(norm.ppf((1 + plan.level) / 2)), plan.largest_ratio
+    z, largest = float(ndtri((1 + plan.level) / 2)), plan.largest_ratio
     a = steps**2 - (z * noise["steps"]) ** 2
     root = (total * steps) ** 2 - a * (total**2 - (z * noise["ratios"]) ** 2)
     low, high = 0.0, 1.0

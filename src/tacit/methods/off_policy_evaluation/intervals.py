@@ -123,10 +123,10 @@ def bounds(sums: NoisySums, *, level: float, sides: Sides) -> tuple[float, float
 
 
 def _quantile(level: float, sides: Sides) -> float:
-    from scipy.stats import norm
+    from scipy.special import ndtri
 
     require_valid("level", level, 0.5 <= level <= 0.999, "a number from 0.5 to 0.999")
-    return float(norm.ppf(level if sides == "lower" else (1 + level) / 2))
+    return float(ndtri(level if sides == "lower" else (1 + level) / 2))
 
 
 def _hull(excess: Callable[[Float64], Float64], floor: float, estimate: float, sides: Sides) -> tuple[float, float]:

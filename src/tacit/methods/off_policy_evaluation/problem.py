@@ -126,6 +126,33 @@ class Interval:
         return min(max(value, self.low), self.high)
 
 
+@dataclass(frozen=True, kw_only=True)
+class Difference(Json):
+    """What following a policy a little would change of an episode's return; all is public.
+
+    Args:
+        extent: in which visits, in words after "following the policy".
+        value: the estimate, within the interval.
+        interval: about it; None where those who would judge the policy taught it.
+    """
+
+    extent: str
+    value: float
+    interval: Interval | None
+
+    def __str__(self) -> str:
+        """The verdict in a sentence."""
+        following = f"following it {self.extent}"
+        if self.interval is None:
+            return f"{following[0].upper()}{following[1:]} has no interval: who would judge it taught it."
+        level = f"{100 * self.interval.level:.3g} % confidence"
+        if self.interval.low > 0:
+            return f"Better than today's practice: {following} gains, at {level}."
+        if self.interval.high < 0:
+            return f"Worse than today's practice: {following} loses, at {level}."
+        return f"These records do not tell, at {level}, whether {following} gains or loses."
+
+
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Evaluation(Json):
     """The result of off-policy evaluation.
@@ -139,6 +166,7 @@ class Evaluation(Json):
         limits: the public range that values are clipped to.
         diagnostics: further public numbers by name (post-processing of what the mechanisms gave).
         standing: why there is no interval, or why it is at another level than was asked for; None where neither is so.
+        difference: what following the policy a little would change, where the plan asks for it.
     """
 
     method: str
@@ -149,6 +177,7 @@ class Evaluation(Json):
     limits: tuple[float, float] | None = None
     diagnostics: Mapping[str, Any] = field(default_factory=dict)
     standing: str | None = field(default=None, metadata=OPTIONAL)
+    difference: Difference | None = field(default=None, metadata=OPTIONAL)
 
     def values(self, observations: np.ndarray) -> np.ndarray:
         """V at observations [N, d], or [N] of a discrete space -> [N], within the limits.

@@ -215,10 +215,10 @@ def read_gram(released: np.ndarray, noise: float, *, tabular: bool, n: int) -> G
 
 def truncated_moments(values: Float64, noise: float) -> tuple[Float64, Float64]:
     """Mean and variance of numbers >= 0 (flat prior) that were seen with Gaussian noise: a truncated normal's."""
-    from scipy.stats import norm
+    from scipy.special import log_ndtr
 
     z = np.maximum(values / noise, -30.0)  # below, the mean would be noise / |z|, lost in rounding
-    hazard = np.exp(norm.logpdf(z) - norm.logcdf(z))
+    hazard = np.exp(-(z**2) / 2 - math.log(2 * math.pi) / 2 - log_ndtr(z))
     return noise * np.maximum(z + hazard, 0.0), noise**2 * np.clip(1 - hazard * (hazard + z), 0.0, 1.0)
 
 

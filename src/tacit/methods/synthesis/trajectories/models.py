@@ -63,7 +63,7 @@ class FragmentDenoiser(nn.Module):
         def denoise(x: Tensor, sigma: Tensor) -> Tensor:
             noisy = x.view(shape)
             c_skip, c_out, _, _ = (c[:, None, None] for c in preconditioning(sigma))
-            return (c_skip * noisy + c_out * self._raw(noisy, sigma, condition, flags)).flatten(1)
+            return (c_skip * noisy + c_out * self._raw(noisy, sigma.expand(len(x)), condition, flags)).flatten(1)
 
         return chains(denoise, (shape[0], shape[1] * shape[2]), sampler, generator, condition.first.device).view(shape)
 
