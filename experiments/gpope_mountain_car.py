@@ -25,7 +25,7 @@ from experiments.check import Figure
 from experiments.configuration import Json, calls
 from experiments.envs import mountain_car
 from experiments.ope_baselines import NOT_PRIVATE, ON_POLICY, PRIVATE, REPLACE_ONE, RIVALS, SEED, Pool, ahead, mean
-from experiments.ope_methods import HARDLY_ANY_NOISE, Columns, Domain, Setting, Yardstick, is_replaced, named
+from experiments.ope_methods import HARDLY_ANY_NOISE, Columns, Domain, Setting, Yardstick, named
 from experiments.ope_plots import IMAGES, draw, over_units
 from experiments.store import RESULTS, ROOT, Store
 from tacit import off_policy_evaluation as ope
@@ -85,17 +85,18 @@ def domain(name: str) -> Domain:
 def configuration(key: str, quick: bool = False) -> Json:
     """What a row was made with."""
     name, method, setting = named(key)
-    count = trials(method, setting.units, quick)
+    count = trials(name, method, setting.units, quick)
     return ope_baselines.asked(domain(name), CELLS, pool_size(quick), method, setting, count)
 
 
 def rows() -> list[str]:
-    """The keys of all rows, in the order in which they are made: those of replace-one come last."""
+    """The keys of all rows, in the order in which they are made, the smaller ones first."""
     keys = []
     for name in (ON, OFF):
         keys += [Setting(m).key(name, method) for m in UNITS for method in NOT_PRIVATE]
         keys += [setting.key(name, method) for setting in settings() for method in methods(setting, name)]
-    return sorted([*keys, Setting(1_000, HARDLY_ANY_NOISE).key(OFF, "residual")], key=is_replaced)
+    keys.append(Setting(1_000, HARDLY_ANY_NOISE).key(OFF, "residual"))
+    return sorted(keys, key=lambda key: named(key)[2].units)
 
 
 def pool_size(quick: bool) -> int:
@@ -118,15 +119,16 @@ def settings() -> list[Setting]:
 def methods(setting: Setting, name: str) -> list[str]:
     """The methods that can keep this promise."""
     paper = REPLACE_ONE if setting.relation == "replace_one" else ()
-    return ["residual", *PRIVATE, *(ON_POLICY if name == ON else ()), *paper]
+    own = ["residual"] if name == ON or setting.relation == "add_or_remove" else []
+    return [*own, *PRIVATE, *(ON_POLICY if name == ON else ()), *paper]
 
 
-def trials(name: str, units: int, quick: bool) -> int:
+def trials(domain: str, name: str, units: int, quick: bool) -> int:
     """How many data sets: 100 where that is a matter of seconds."""
     if quick:
         return QUICK_TRIALS
     if name == "residual":
-        return 20 if units <= 1_000 else 10
+        return (20 if units <= 1_000 else 10) // (1 if domain == ON else 2)
     return 100 if units <= 1_000 and not name.startswith("gpope") else 20
 
 
@@ -134,7 +136,7 @@ def figures() -> list[Figure]:
     """That residual return regression has the smaller RMSE everywhere."""
     results, found = store(), []
     for name in (ON, OFF):
-        for setting in settings():
+        for setting in (one for one in settings() if "residual" in methods(one, name)):
             own = mean(results, name, "residual", setting)
             found += ahead(own, results, name, setting, [n for n in RIVALS if n in methods(setting, name)])
     return found
@@ -154,7 +156,7 @@ def run_row(key: str, results: Store, *, quick: bool = False) -> None:
     """Make one row at full size (unless it is to be quick)."""
     name, method, setting = named(key)
     seed = FRESH if (name, method) == (OFF, "residual") else SEED
-    ope_baselines.run(pool(name, seed, quick), method, setting, trials(method, setting.units, quick), results)
+    ope_baselines.run(pool(name, seed, quick), method, setting, trials(name, method, setting.units, quick), results)
 
 
 def main(arguments: list[str]) -> None:
@@ -172,6 +174,7 @@ def main(arguments: list[str]) -> None:
         for name in (ON, OFF):
             keys += [Setting(200).key(name, method) for method in NOT_PRIVATE]
             keys += [private.key(name, method) for method in methods(private, name)]
+        keys.append(Setting(200, 1.0).key(OFF, "residual"))
     for key in keys:
         if not results.has(key):
             run_row(key, results, quick=options.quick)

@@ -115,11 +115,6 @@ def named(key: str) -> tuple[str, str, Setting]:
     return domain, method, Setting(m, float(epsilon.removeprefix("epsilon=")), cast(Relation, relation))
 
 
-def is_replaced(key: str) -> bool:
-    """Whether a row's promise is about replacing one unit."""
-    return named(key)[2].relation == "replace_one"
-
-
 def unit_of(setting: Setting) -> Unit:
     """One trajectory."""
     return Unit("trajectory", setting.relation, setting.units)
