@@ -90,13 +90,13 @@ def configuration(key: str, quick: bool = False) -> Json:
 
 
 def rows() -> list[str]:
-    """The keys of all rows, in the order in which they are made, the smaller ones first."""
+    """The keys of all rows, in the order in which they are made; those of tables come first."""
     keys = []
     for name in (ON, OFF):
         keys += [Setting(m).key(name, method) for m in UNITS for method in NOT_PRIVATE]
         keys += [setting.key(name, method) for setting in settings() for method in methods(setting, name)]
     keys.append(Setting(1_000, HARDLY_ANY_NOISE).key(OFF, "residual"))
-    return sorted(keys, key=lambda key: named(key)[2].units)
+    return sorted(keys, key=lambda key: named(key)[2].units != 1_000)
 
 
 def pool_size(quick: bool) -> int:
