@@ -39,8 +39,6 @@ FRESH = 5_200_000
 UNITS, EPSILONS = (300, 1_000, 3_000), (1.0, 0.1)
 CELLS = cells(mountain_car.LOW, mountain_car.HIGH, 10)
 ON, OFF = "mountain_car_on", "mountain_car_off"
-SIZES = {ON: UNITS, OFF: (1_000,)}
-"""Numbers of trajectories."""
 
 
 def store(path: Path = RESULTS / "gpope_mountain_car.json", *, quick: bool = False) -> Store:
@@ -92,12 +90,13 @@ def configuration(key: str, quick: bool = False) -> Json:
 
 
 def rows() -> list[str]:
-    """The keys of all rows, in the order in which they are made."""
+    """The keys of all rows, in the order in which they are made; those of tables come first."""
     keys = []
     for name in (ON, OFF):
-        keys += [Setting(m).key(name, method) for m in SIZES[name] for method in NOT_PRIVATE]
-        keys += [setting.key(name, method) for setting in settings(name) for method in methods(setting, name)]
-    return [*keys, Setting(1_000, HARDLY_ANY_NOISE).key(OFF, "residual")]
+        keys += [Setting(m).key(name, method) for m in UNITS for method in NOT_PRIVATE]
+        keys += [setting.key(name, method) for setting in settings() for method in methods(setting, name)]
+    keys.append(Setting(1_000, HARDLY_ANY_NOISE).key(OFF, "residual"))
+    return sorted(keys, key=lambda key: named(key)[2].units != 1_000)
 
 
 def pool_size(quick: bool) -> int:
@@ -111,9 +110,9 @@ def pool(name: str, seed: int, quick: bool) -> Pool:
     return Pool(domain(name), pool_size(quick), seed=seed, cells=CELLS)
 
 
-def settings(name: str) -> list[Setting]:
+def settings() -> list[Setting]:
     """Both epsilons at every size; for the paper's sampler, which needs it, replace-one at m = 1,000 too."""
-    sizes = [Setting(m, e, "add_or_remove") for m in SIZES[name] for e in EPSILONS]
+    sizes = [Setting(m, e, "add_or_remove") for m in UNITS for e in EPSILONS]
     return sizes + [Setting(1_000, e, "replace_one") for e in EPSILONS]
 
 
@@ -137,7 +136,7 @@ def figures() -> list[Figure]:
     """That residual return regression has the smaller RMSE everywhere."""
     results, found = store(), []
     for name in (ON, OFF):
-        for setting in (one for one in settings(name) if "residual" in methods(one, name)):
+        for setting in (one for one in settings() if "residual" in methods(one, name)):
             own = mean(results, name, "residual", setting)
             found += ahead(own, results, name, setting, [n for n in RIVALS if n in methods(setting, name)])
     return found
@@ -146,8 +145,10 @@ def figures() -> list[Figure]:
 def plot() -> None:
     """Write docs/images/gpope_mountain_car.svg: RMSE over m."""
     picture = []
-    for epsilon in EPSILONS:
-        picture.append(over_units((store(),), ON, epsilon, UNITS, column="rmse", title="RMSE of V, on-policy"))
+    for domain_name, kind in ((ON, "on-policy"), (OFF, "off-policy")):
+        for epsilon in EPSILONS:
+            title = f"RMSE of V, {kind}"
+            picture.append(over_units((store(),), domain_name, epsilon, UNITS, column="rmse", title=title))
     draw(picture, "Private values of mountain car by method", IMAGES / "gpope_mountain_car.svg")
 
 
