@@ -56,12 +56,12 @@ class Pool:
     Args:
         domain: see `ope_methods.Domain`.
         units: how many are simulated.
-        seed: theirs.
+        seed: theirs, and that of the trials on subsets of them.
         cells: see `Cells`.
     """
 
     def __init__(self, domain: Domain, units: int, *, seed: int = SEED, cells: Cells = None) -> None:
-        self.domain, self.units, self.cells = domain, units, cells
+        self.domain, self.units, self.seed, self.cells = domain, units, seed, cells
         self.columns = domain.collect(units, seed)
         data = Trajectories.from_arrays(**self.columns, spec=domain.spec, simulated=True)  # type: ignore[arg-type]
         self.rows = unit_rows(data, domain.problem)
@@ -92,7 +92,7 @@ class Pool:
 def draws(pool: Pool, setting: Setting, trials: int) -> Iterator[tuple[np.ndarray, np.random.Generator]]:
     """(units of the trial's data set, its generator)."""
     for trial in range(trials):
-        generator = np.random.default_rng((SEED, setting.units, trial))
+        generator = np.random.default_rng((pool.seed, setting.units, trial))
         yield generator.choice(pool.units, setting.units, replace=False), generator
 
 
@@ -124,7 +124,7 @@ def gpope(pool: Pool, setting: Setting, trials: int, **fields: Any) -> Values:
     domain, plan = pool.domain, gpope_plan(pool.domain, **fields)
     plan = plan.calibrate(unit=unit_of(setting), epsilon=setting.epsilon, delta=DELTA)
     grid = plan.resolve_step_size(domain.spec) * np.array(STEP_FACTORS)
-    found = compare(pool.stats, plan, grid.tolist(), clip=plan.resolve_clip(domain.spec), trials=trials, seed=SEED)
+    found = compare(pool.stats, plan, grid.tolist(), clip=plan.resolve_clip(domain.spec), trials=trials, seed=pool.seed)
     return curve(pool, found.theta, grid, default=STEP_FACTORS.index(1.0)) | {"sigma": plan.sigma}
 
 
@@ -145,7 +145,7 @@ def gpope_published(pool: Pool, setting: Setting, trials: int) -> Values:
     """The paper's sampler with the published noise, and what that costs."""
     domain, plan = pool.domain, published_plan(pool.domain, setting).account(unit=unit_of(setting), delta=DELTA)
     grid = plan.resolve_step_size(domain.spec) * np.array(STEP_FACTORS)
-    found = compare(pool.stats, plan, grid.tolist(), clip=plan.resolve_clip(domain.spec), trials=trials, seed=SEED)
+    found = compare(pool.stats, plan, grid.tolist(), clip=plan.resolve_clip(domain.spec), trials=trials, seed=pool.seed)
     values = curve(pool, found.theta, grid, default=STEP_FACTORS.index(1.0))
     return values | {"sigma": plan.sigma, "true_epsilon": plan.epsilon}
 
@@ -158,7 +158,7 @@ def dp_lstd(pool: Pool, setting: Setting, trials: int, *, share: float = 0.0) ->
     sigma = {part.name: float(part.noise_multiplier or 0.0) for part in plain.parts()}
     widest = scores.clip_for(setting.units, sigma.get(scores.NAME, 0.0))
     vector = ScoreVector(domain.problem, domain.policy, None, domain.spec, widest)
-    points = chunked(lambda rows: vector(rows, None), pool.rows)
+    points = chunked(lambda rows: vector(rows, None), pool.rows) if share else np.zeros((pool.units, 0))
     stacked = baselines.LstdVector(BellmanStatistics(domain.problem, domain.policy, None, domain.features, "gtd"), 1.0)
     zero, n = np.zeros(domain.features.size), domain.features.size
     every = chunked(lambda stats: stacked(stats, zero), pool.stats).astype(np.float32)
@@ -363,7 +363,7 @@ def run(pool: Pool, name: str, setting: Setting, trials: int, results: Store) ->
     key, began = setting.key(pool.domain.name, name), time.process_time()
     values = rounded(METHODS[name].trials(pool, setting, trials))
     dataset = f"simulated {pool.domain.name}, {setting.units} trajectories a trial from a pool of {pool.units}"
-    results.put(key, dataset=dataset, seed=SEED, values=values)
+    results.put(key, dataset=dataset, seed=pool.seed, values=values)
     shown = " ".join(f"{column}={np.mean(values[column]):.3g}" for column in ("rmse", "mspbe"))
     print(f"{key}: {shown} ({time.process_time() - began:.0f} CPU s)", flush=True)
 

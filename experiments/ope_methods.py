@@ -21,6 +21,8 @@ from tacit.privacy.vault.vault import Vault
 from tacit.units import Relation, Unit
 
 DELTA = 1e-5
+HARDLY_ANY_NOISE = 100.0
+"""An epsilon that shows what a method errs by itself; no promise."""
 Columns = Mapping[str, np.ndarray]
 
 

@@ -13,14 +13,25 @@ from typing import Any
 
 import numpy as np
 
-from experiments import gpope_chain, gpope_chain_baselines, gpope_hiv, gpope_mountain_car, gpope_schedules, ope_judges
+from experiments import (
+    gpope_chain,
+    gpope_chain_baselines,
+    gpope_hiv,
+    gpope_mountain_car,
+    gpope_schedules,
+    ope_estimators,
+    ope_judges,
+    ope_random_mdp,
+)
 from experiments.dppg_tables import NONE, markdown
-from experiments.ope_methods import Setting
+from experiments.ope_methods import HARDLY_ANY_NOISE, Setting
 from experiments.ope_plots import IMAGES, Curve, Panel, draw
 from experiments.store import Store
 
 METHODS = {
     "residual": "residual return regression",
+    "hardly_any_noise": "the same with nearly no noise (epsilon 100)",
+    "residual_noise_only": "the same on one trajectory: noise alone",
     "residual_smooth": "with smooth values as public prior",
     "gpope": "GPOPE, full batch",
     "gpope_poisson": "GPOPE, Poisson samples (20 data sets)",
@@ -30,7 +41,7 @@ METHODS = {
     "dp_lstd": "DP-LSTD",
     "dp_lsw": "DP-LSW",
     "dp_lsl": "DP-LSL",
-    "best_constant": "best constant, which nobody knows",
+    "best_constant": "the constant that knows the answer",
     "zero": "zero",
     "lstd": "LSTD, not private",
 }
@@ -42,7 +53,13 @@ CHAIN = (
     Setting(1_000, 0.1, "replace_one"),
     Setting(10_000, 0.1, "add_or_remove"),
 )
-OTHERS = (Setting(1_000, 1.0, "add_or_remove"), Setting(1_000, 0.1, "add_or_remove"))
+ESTIMATORS = {
+    "residual": "residual return regression",
+    "fitted_q": "fitted Q",
+    "doubly_robust": "doubly robust",
+    "wpdis": "weighted importance sampling",
+}
+OTHERS = tuple(Setting(1_000, epsilon) for epsilon in (1.0, 0.1))
 DOMAINS = {
     "mountain car, on-policy": (gpope_mountain_car, gpope_mountain_car.ON),
     "mountain car, off-policy": (gpope_mountain_car, gpope_mountain_car.OFF),
@@ -56,6 +73,8 @@ LARGEST = 1e6
 def errors(stores: Sequence[Store], domain: str, method: str, setting: Setting) -> str:
     """A cell: RMSE (MSPBE there / least MSPBE); a dash where the method is not run."""
     key = (Setting(setting.units) if method in NOT_PRIVATE else setting).key(domain, method)
+    if method == "hardly_any_noise":
+        key = Setting(setting.units, HARDLY_ANY_NOISE).key(domain, "residual")
     found = next((store.values(key) for store in stores if key in store.rows), None)
     if found is None:
         return NONE
@@ -81,8 +100,18 @@ def chain() -> str:
 
 
 def others() -> str:
-    """Mountain car and HIV treatment."""
-    return "\n\n".join(f"{title}\n\n{values((m.store(),), name, OTHERS)}" for title, (m, name) in DOMAINS.items())
+    """Mountain car, HIV treatment and the random process."""
+    places = DOMAINS | {"random process, off-policy": (ope_random_mdp, "random_mdp")}
+    return "\n\n".join(f"{title}\n\n{values((m.store(),), name, OTHERS)}" for title, (m, name) in places.items())
+
+
+def whole_policies() -> str:
+    """RMSE of the value of a policy on the random process."""
+    results, rows = ope_estimators.store(), []
+    for method, words in ESTIMATORS.items():
+        found = (results.values(f"random_mdp/{method}/{promise}") for promise in ope_estimators.EPSILONS)
+        rows.append([words, *(f"{ope_estimators.rmse(one):.2g}" for one in found)])
+    return markdown(("epsilon 1", "epsilon 0.1", "nearly no noise", "noise alone, epsilon 1"), rows)
 
 
 def steps() -> str:
@@ -155,6 +184,7 @@ def _shown(value: float | None) -> str:
 PAGES: dict[str, Callable[[], str]] = {
     "gpope_chain_values": chain,
     "gpope_other_values": others,
+    "ope_values": whole_policies,
     "gpope_steps": steps,
     "gpope_schedules": schedules,
     "ope_judges": lambda: ope_judges.table(ope_judges.store()),

@@ -10,6 +10,7 @@ from experiments.ope_methods import Domain, Method, Setting
 from experiments.store import Store
 
 FIRST_SEED = 5_000_000
+"""Of data sets, unless an experiment has its own."""
 TRIALS, QUICK_TRIALS = 100, 3
 
 
@@ -18,10 +19,19 @@ def trials_of(quick: bool) -> int:
     return QUICK_TRIALS if quick else TRIALS
 
 
-def run(domain: Domain, name: str, method: Method, setting: Setting, results: Store, *, quick: bool = False) -> None:
+def run(
+    domain: Domain,
+    name: str,
+    method: Method,
+    setting: Setting,
+    results: Store,
+    *,
+    first: int = FIRST_SEED,
+    quick: bool = False,
+) -> None:
     """One row with a trial for every seed, each on data of its own."""
     key, began = setting.key(domain.name, name), time.process_time()
-    seeds = range(FIRST_SEED, FIRST_SEED + trials_of(quick))
+    seeds = range(first, first + trials_of(quick))
     rows = [method.trial(domain, domain.collect(setting.units, seed), setting) for seed in seeds]
     values = {column: [row[column] for row in rows] for column in rows[0]}
     dataset = f"simulated {domain.name}, {setting.units} trajectories a trial, seeds {seeds[0]} to {seeds[-1]}"

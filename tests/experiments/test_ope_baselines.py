@@ -163,7 +163,7 @@ def later_lstd(domain: ope_methods.Domain, clip: float, share: float) -> Any:
         ),
         (
             gpope_hiv,
-            "hiv/residual/m=1000/epsilon=1/replace_one",
+            "hiv/residual/m=1000/epsilon=1/add_or_remove",
             gpope_hiv,
             "POOL",
             2_000,

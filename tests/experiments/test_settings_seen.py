@@ -93,7 +93,7 @@ def changed(setting: str, value: Any) -> Callable[[Any], Any]:
 
 EXPERTS, PREFIXES, JOINT = "hiv/good/consensus_only/100", "m=3000/n=25/epsilon=5", "joint"
 RIVER, FRONTIER = "recipe/last=0.6/epsilon=1", "cart_pole/local/toeplitz/epsilon=1.0"
-HIV, CAR = "hiv/residual/m=1000/epsilon=1/replace_one", "mountain_car_on/dp_lstd/m=300/epsilon=1/add_or_remove"
+HIV, CAR = "hiv/residual/m=1000/epsilon=1/add_or_remove", "mountain_car_on/dp_lstd/m=300/epsilon=1/add_or_remove"
 PERSON = "person"
 CONTROLS = dppg_table1.CONTROLS
 

@@ -25,6 +25,7 @@ from identity_detectors import IDENTITY_DETECTORS
 from improvement_detectors import IMPROVEMENT_DETECTORS
 from learning_detectors import LEARNING_DETECTORS
 from ledger_detectors import LEDGER_DETECTORS
+from level_detectors import LEVEL_DETECTORS
 from online_detectors import correlated_noise_law, neighbours_of_meetings
 from paper_detectors import PAPER_DETECTORS
 from people_detectors import PEOPLE_DETECTORS
@@ -393,4 +394,5 @@ DETECTORS: Sequence[Callable[[Path], None]] = (
     *VOTE_DETECTORS,
     *PRICE_DETECTORS,
     *IMPROVEMENT_DETECTORS,
+    *LEVEL_DETECTORS,
 )

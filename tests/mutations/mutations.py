@@ -16,6 +16,7 @@ import identity_mutations
 import improvement_mutations
 import learning_mutations
 import ledger_mutations
+import level_mutations
 import numpy as np
 import online_mutations
 import paper_mutations
@@ -381,7 +382,7 @@ MUTATIONS = (
         )
     ),
     *(Mutation(*mutation) for mutation in round_mutations.ROUNDS),
-    *(Mutation(*mutation) for mutation in improvement_mutations.IMPROVEMENTS),
+    *(Mutation(*mutation) for mutation in (*improvement_mutations.IMPROVEMENTS, *level_mutations.LEVELS)),
     *(
         Mutation(*mutation)
         for mutation in (

@@ -166,6 +166,7 @@ SENTENCES: Mapping[str, str] = {
     "gtd_sums": "{steps:,} noisy sums of clipped GTD2 directions",
     "residual_sums": "noisy sums over all units: the returns, one Gram matrix and {rounds:,} rounds of residual "
     "returns",
+    "level_sums": "two noisy sums over all units for the level of the values, before and after the rounds",
     "behaviour_sums": "{sums:,} noisy sums for the model of the behaviour policy: a Gram matrix, gradients of logits",
     "one_choice": "one choice among {candidates:,} candidates by their summed clipped returns",
     "from_evaluation": "everything computed from the evaluation: its value, interval, value function and report",

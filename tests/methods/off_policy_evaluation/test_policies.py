@@ -131,6 +131,22 @@ class Foreign:
         return by_batch(observations)
 
 
+def uneven(observations):
+    """Nearly normalised: rows are divided by sums of nine numbers of all sizes; the first is no distribution."""
+    chances = np.exp(4 * observations[:, :9].astype(np.float64))
+    return np.where(observations[:, 9:] > 3, np.nan, (1 + 1e-6) * chances / chances.sum(axis=1, keepdims=True))
+
+
+def test_checks_of_all_rows_at_once_are_those_of_each():
+    rows = np.random.default_rng(3).normal(size=(99, 10)).astype(np.float32)
+    rows[0, 9] = 9.0
+    whole = row_probabilities(Callable(f"{HERE}:uneven", 9), rows)
+    assert whole[0].tolist() == [1 / 9] * 9
+    assert whole.sum(axis=1) == pytest.approx(np.ones(99), abs=1e-12)
+    for i in range(99):
+        assert np.array_equal(whole[i : i + 1], Callable(f"{HERE}:uneven", 9).probabilities(rows[i : i + 1]))
+
+
 def by_batch(observations):
     return np.eye(6)[np.full(len(observations), 5 * (len(observations) % 2))]
 

@@ -85,6 +85,8 @@ def test_which_parts_there_are():
     assert names(ON) == {"scores", "gram", "scale", "round"}
     assert names(OFF) == {"scores", "gram", "scale", "round", "centre", "level"}
     assert names(FINDER) == {"scores", "gram", "scale", "round", "centre", "range"}
+    assert [said["code"] for said in ON.covered_clauses] == ["residual_sums"]
+    assert [said["code"] for said in OFF.covered_clauses] == ["residual_sums", "level_sums"]
     known = dataclasses.replace(FINDER, problem=dataclasses.replace(PROBLEM, return_range=(-2.0, 2.0)))
     assert names(known) == names(ON)
 
@@ -188,6 +190,29 @@ def test_a_level_moves_the_mean_residual_by_its_weight():
     assert found[:, 0] == pytest.approx(expected[0])
     assert found[:, 1] == pytest.approx(expected[0] - expected[1])
     assert np.linalg.norm(vector(summary()(rows()), np.full(2, 1e9)), axis=1).max() <= 1 + 1e-12
+
+
+@pytest.mark.parametrize("features", [OneHot(2), Fourier(1, 0.0, 1.0)], ids=["tabular", "features"])
+@pytest.mark.parametrize("sign", [-1.0, 1.0])
+def test_no_unit_adds_more_than_one_to_a_level(features, sign):
+    """Ratios of 1e15 at every step, of any theta, rewards of both signs; an empty unit; weights below 0."""
+    longer = Problem(gamma=1.0, horizon=200)
+    steps = [[(t % 2, 1, 1 - t % 2, False) for t in range(count)] for count in (200, 200, 1, 0)]
+    rows = padded(steps, longer)
+    rows["propensities"][[0, 2]] = 0.8e-15
+    rows["rewards"] = np.where(np.arange(200) % 2, sign, -1e3 * sign).astype(np.float32) * np.ones((4, 1))
+    summary = ResidualStatistics(BellmanStatistics(longer, TARGET, None, features, alike=not features.tabular))
+    stats, vector = summary(rows), LevelVector(summary, 1.0, 40.0)
+    for theta in (0.0, 40.0, -1e9, 1e30):
+        pairs = vector(stats, np.full(features.size, theta))
+        assert np.isfinite(pairs).all()
+        assert (np.abs(pairs) <= math.sqrt(0.5)).all()
+        assert (pairs[:, 1] >= 0).all()
+        assert np.linalg.norm(pairs, axis=1).max() <= 1 + 1e-12
+        assert pairs[3].tolist() == [0.0, 0.0]
+    against = {"level": np.array([[-3.0, -5.0, 1e15], [1e15, -1e15, -1e15]], np.float32)}
+    found = LevelVector(ResidualStatistics(BellmanStatistics(longer, TARGET, None, OneHot(2))), 1.0, 40.0)
+    assert found(against, np.ones(2)).tolist() == [[math.sqrt(0.5), 0.0], [-math.sqrt(0.5), 0.0]]
 
 
 @pytest.mark.parametrize("gamma", [0.5, 1.0])

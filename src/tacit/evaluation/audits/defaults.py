@@ -160,7 +160,7 @@ def _evaluation_case(name: str, method: str, **fields: Any) -> Case:
     return _crowd_case(name, f"off-policy evaluation ({method}): noisy sums", PERSON, plan)
 
 
-residual = functools.partial(_evaluation_case, method="residual returns", features=FEATURES, on_policy=True)
+residual = functools.partial(_evaluation_case, method="residual returns", features=FEATURES, on_policy=False)
 importance = functools.partial(_evaluation_case, method="importance sampling")
 fqe = functools.partial(_evaluation_case, method="fitted Q", features=FEATURES)
 dr = functools.partial(_evaluation_case, method="doubly robust", features=FEATURES)

@@ -158,19 +158,21 @@ def gpope(name: str) -> Case:
 
 
 def evaluation(name: str) -> Case:
-    """Off-policy evaluation by residual return regression, the default."""
+    """Off-policy evaluation by residual return regression, the default: others take the first action half as often."""
     unit = Unit("person", "add_or_remove", POPULATION)
     problem = off_policy_evaluation.Problem(gamma=0.9, horizon=DECISIONS, return_range=(0.0, 1.0))
     features = off_policy_evaluation.OneHot(STATES)
+    target = off_policy_evaluation.Tabular(np.tile([1.0, 0.0], (STATES, 1)))
+    behaviour = off_policy_evaluation.BehaviourPolicy(off_policy_evaluation.Uniform(2), source="declared")
 
     def plan(epsilon: float, delta: float, canaries: int) -> off_policy_evaluation.ResidualRegression:
         small = off_policy_evaluation.ResidualRegression(
-            problem=problem, features=features, on_policy=True, rounds=3, multiplier=1e-3
+            problem=problem, features=features, on_policy=False, rounds=3, multiplier=1e-3
         )
         return small.calibrate(unit=unit, epsilon=epsilon, delta=delta)
 
     def run_method(plan: off_policy_evaluation.ResidualRegression, vault: ScoredVault) -> Floats:
-        value = off_policy_evaluation.fit(plan, vault, off_policy_evaluation.Behaviour()).value
+        value = off_policy_evaluation.fit(plan, vault, target, behaviour=behaviour).value
         assert value.theta is not None
         assert value.value is not None
         return np.append(value.theta, value.value)[None]

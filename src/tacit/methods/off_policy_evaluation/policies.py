@@ -280,9 +280,11 @@ class Callable:
         Raises:
             PlanError: the shape is not [N, A]. Wrong values raise nothing: an error could tell about a record.
         """
-        values, valid = self._evaluate_rows(observations)
-        values = np.where(valid[:, None], values, 1 / self.actions)
-        return np.asarray(values / values.sum(axis=1, keepdims=True))
+        return self._normalise([observations])
+
+    def row_probabilities(self, observations: np.ndarray) -> Float64:
+        """The same of observations that the function meets one at a time: what it says depends on no other row."""
+        return self._normalise([observations[i : i + 1] for i in range(len(observations))])
 
     def require_distributions(self, observations: np.ndarray) -> None:
         """Try the function on public observations, before any record is read.
@@ -290,16 +292,26 @@ class Callable:
         Raises:
             PlanError: it does not return distributions.
         """
-        if not self._evaluate_rows(observations)[1].all():
+        if not self._evaluate([observations])[1].all():
             raise self._distribution_error()
 
-    def _evaluate_rows(self, observations: np.ndarray) -> tuple[Float64, NDArray[np.bool_]]:
-        """The values [N, A] and which rows of them are distributions [N]."""
-        values = np.asarray(import_function(self.function)(observations), np.float64)
-        if values.shape != (len(observations), self.actions):
-            raise self._distribution_error()
-        valid = np.isfinite(values).all(axis=1) & (values >= 0).all(axis=1)
-        return values, np.asarray(valid & (np.abs(values.sum(axis=1) - 1) <= 1e-4))
+    def _normalise(self, batches: list[np.ndarray]) -> Float64:
+        values, valid, total = self._evaluate(batches)
+        return np.asarray(np.where(valid[:, None], values / np.where(valid, total, 1.0)[:, None], 1 / self.actions))
+
+    def _evaluate(self, batches: list[np.ndarray]) -> tuple[Float64, NDArray[np.bool_], Float64]:
+        """The values [N, A], which rows of them are distributions [N], and their sums [N] in the order of actions."""
+        function, found = import_function(self.function), [np.zeros((0, self.actions))]
+        for batch in batches:
+            found.append(np.asarray(function(batch), np.float64))
+            if found[-1].shape != (len(batch), self.actions):
+                raise self._distribution_error()
+        values = np.concatenate(found)
+        total = values[:, 0].copy()  # by itself, as `rowwise.softmax` does: NumPy may add up a batch in another order
+        for action in range(1, self.actions):
+            total += values[:, action]
+        valid = np.isfinite(values).all(axis=1) & (values >= 0).all(axis=1) & (np.abs(total - 1) <= 1e-4)
+        return values, np.asarray(valid), total
 
     def _distribution_error(self) -> PlanError:
         what = "the policy does not return distributions over the actions"
@@ -337,6 +349,8 @@ def row_probabilities(policy: DiscretePolicy, observations: np.ndarray) -> Float
     # may be rounded by who else is in it, and a tie decided by that; so they meet one observation at a time.
     if _is_rowwise(policy):
         return policy.probabilities(observations)
+    if type(policy) is Callable:
+        return policy.row_probabilities(observations)
     rows = [policy.probabilities(observations[i : i + 1]) for i in range(len(observations))]
     return np.concatenate([np.zeros((0, policy.actions)), *rows])
 

@@ -179,7 +179,8 @@ class ResidualRegression(GaussianEstimator):
     @property
     def covered_clauses(self) -> tuple[Clause, ...]:
         """All of its noisy sums."""
-        return (clause("residual_sums", rounds=self.rounds),)
+        levels = () if self.on_policy else (clause("level_sums"),)
+        return (clause("residual_sums", rounds=self.rounds), *levels)
 
     def require(self, target: Target, behaviour: BehaviourPolicy | None, spec: PublicSpec) -> None:
         """Refuse a policy that is not of the kind that the plan is for."""
