@@ -70,11 +70,11 @@ def test_where_noise_hides_nobody_laws_tell_who_is_in(way: str, monkeypatch: pyt
     monkeypatch.setattr(synthesis_cache, "kept", lambda name, configuration, make: make())
     monkeypatch.setattr("experiments.synthesis_mazes.kept", lambda name, configuration, make: make())
     monkeypatch.setattr(table6, "POPULATION", 1_000)
-    monkeypatch.setattr(table6, "CANARIES", 16)
+    monkeypatch.setattr(table6, "CANARIES", 64)
     monkeypatch.setattr(tabled, "PEOPLE", 60)
     values = table6.run(Cell("umaze", way, tabled.SURE), fits.QUICK)
     told, present = np.array(values["scores"]["loss"]), np.array([bit == "1" for bit in values["present"]])
-    assert (told[present][:, None] > told[~present]).mean() > 0.9
+    assert (told[present][:, None] > told[~present]).mean() > 0.7  # .5 by chance, give or take .07
     hits = table6.rates(values)[0.1][0]
     assert 0 <= hits.low <= hits.value <= hits.high <= 1
     assert table6.configuration(f"umaze/{way}/400/0")["delta"] == values["delta"]
