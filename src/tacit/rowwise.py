@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -25,6 +26,7 @@ Float64 = NDArray[np.float64]
 
 _SIGNIFICAND = 53
 _LARGEST_SHIFT = 1000  # powers of two far beyond it are no float64
+_REMEMBERED = 1 << 20  # bytes of weights whose parts are kept
 _NUMBERS = 8_192  # of a block of rows: it stays in the processor's caches
 
 
@@ -48,7 +50,8 @@ def product(x: NDArray[Any], w: NDArray[Any]) -> Float64:
     weights, rows = np.asarray(w, np.float64), np.asarray(x, np.float64)
     if weights.ndim == 2:
         weights, rows = weights[None], rows.reshape(1, math.prod(x.shape[:-1]), k)
-    w1, w2, columns = (np.ascontiguousarray(part.swapaxes(1, 2)) for part in _split(weights.swapaxes(1, 2), bits))
+    split = _split_weights if weights.nbytes <= _REMEMBERED else _split_weights.__wrapped__
+    w1, w2, columns = split(weights.tobytes(), weights.shape, bits)
     result = np.empty((*rows.shape[:2], m))
     size = max(1, _NUMBERS // max(k, m))
     together = max(1, size // max(1, rows.shape[1]))
@@ -89,10 +92,18 @@ def one_hot(values: NDArray[Any]) -> Float64:
     return np.asarray(argmax(values)[..., None] == np.arange(values.shape[-1]), np.float64)
 
 
+@lru_cache(maxsize=8)
+def _split_weights(numbers: bytes, shape: tuple[int, ...], bits: int) -> tuple[Float64, ...]:
+    """Of weights [G, k, m], the same in thousands of products of few rows: parts [G, k, m] twice, and [G, 1, m]."""
+    weights = np.frombuffer(numbers).reshape(shape)
+    return tuple(np.ascontiguousarray(part.swapaxes(1, 2)) for part in _split(weights.swapaxes(1, 2), bits))
+
+
 def _split(x: Float64, bits: int) -> tuple[Float64, Float64, Float64]:
     """(x1, x2, 2^e) of rows [..., k], as `product` says: [..., k] twice, and [..., 1]."""
     high = np.abs(x, order="C")
-    exponent = np.frexp(high.max(axis=-1, keepdims=True, initial=0.0))[1].clip(-_LARGEST_SHIFT, _LARGEST_SHIFT)
+    largest = np.maximum.reduce(high, axis=-1, keepdims=True, initial=0.0)
+    exponent = np.minimum(np.maximum(np.frexp(largest)[1], -_LARGEST_SHIFT), _LARGEST_SHIFT)
     rest = np.multiply(x, np.ldexp(1.0, -exponent), order="C")  # exact, and so are the differences below
     first, second = (1.5 * 2.0 ** (_SIGNIFICAND - 1 - grid) for grid in (bits, 2 * bits))
     np.add(rest, first, out=high)  # of this size every number is a whole multiple of 2^-bits

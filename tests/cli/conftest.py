@@ -31,7 +31,7 @@ POLE = ("train", "CartPole-v1", *TINY, "--policy", "4", "--horizon", "20")
 def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of a tiny `tacit train` with one further epsilon and scalars; copy it before changing anything."""
     folder = tmp_path_factory.mktemp("train") / "run"
-    assert main([*POLE, "--out", str(folder), "--compare", "8", "--tensorboard"]) == 0
+    assert main([*POLE, "--out", str(folder), "--compare", "8", "--ceiling", "--tensorboard"]) == 0
     return folder
 
 

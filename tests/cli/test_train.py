@@ -182,7 +182,7 @@ def test_a_report_that_failed_is_made_again_with_other_options(tmp_path: Path, m
         assert run(*words, "--compare", "8") == 1
     weights = (tmp_path / "run" / "policy" / "model.safetensors").read_bytes()
     shutil.rmtree(tmp_path / "run" / "private")  # nobody is met any more
-    assert run(*words, "--compare", "4", "--runs", "1", "--resume") == 0
+    assert run(*words, "--compare", "4", "--ceiling", "--runs", "1", "--resume") == 0
     assert list(table(tmp_path / "run", "learning"))[1] == "epsilon 4"
     assert (tmp_path / "run" / "policy" / "model.safetensors").read_bytes() == weights
 
@@ -235,7 +235,7 @@ def test_votes_are_played_in_short_episodes_and_released_with_their_promise(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     words = ("train", "CartPole-v1", *TINY, "--method", "votes", "--directions", "2", "--episode-length", "10")
-    assert run(*words, "--radius", "0.3", "--out", str(tmp_path / "run")) == 0
+    assert run(*words, "--radius", "0.3", "--ceiling", "--out", str(tmp_path / "run")) == 0
     assert (
         "a vector of norm at most 1.41421 made from its first 40 rows in order of time of that meeting"
         in capsys.readouterr().out
@@ -255,7 +255,7 @@ def test_votes_are_turned_round_by_themselves_where_that_is_asked_for(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     words = ("train", "CartPole-v1", *TINY, "--method", "votes", "--directions", "2", "--episode-length", "10")
-    assert run(*words, "--answers", "randomized", "--out", str(tmp_path / "run")) == 0
+    assert run(*words, "--answers", "randomized", "--ceiling", "--out", str(tmp_path / "run")) == 0
     assert "of the votes are turned round." in capsys.readouterr().out
     certificate = Certificate.load(tmp_path / "run" / "certificate.json")
     assert certificate.verify().private
@@ -267,7 +267,7 @@ def test_votes_are_turned_round_by_themselves_where_that_is_asked_for(
 
 
 def test_the_published_recipe_is_labelled(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    words = ("train", "CartPole-v1", *TINY, "--paper", "--policy", "4", "--out", str(tmp_path / "run"))
+    words = ("train", "CartPole-v1", *TINY, "--paper", "--policy", "4", "--ceiling", "--out", str(tmp_path / "run"))
     assert run(*words) == 0
     out = capsys.readouterr().out
     assert "promises NOTHING to any person" in out

@@ -14,7 +14,7 @@ from tacit.data.memory import Memory
 from tacit.data.spec import Box, Discrete, PublicSpec
 from tacit.data.trajectories import Trajectories
 from tacit.methods.improvement import Improvement, ImprovementPlan, Problem, fit
-from tacit.methods.improvement.cloning import CloneStep
+from tacit.methods.improvement.cloning import CloneStep, TeacherVisits
 from tacit.methods.improvement.moments import Scales
 from tacit.methods.off_policy_evaluation.policies import Network
 from tacit.privacy.ledger.ledger import SUM, Ledger
@@ -101,9 +101,10 @@ def a_clone_weighs_units_by_themselves(folder: Path) -> None:
     }
     scales = Scales(np.zeros(1), np.ones(1), 2.0, 0.5, 0.5, float(units))
     state = ((0.5, 1.5), scales, np.eye(plan.features), np.zeros((plan.features, 2)))
-    step = CloneStep(plan, spec)
-    together = step(rows, state)
-    alone = [step({name: part[k : k + 1] for name, part in rows.items()}, state)[0] for k in range(units)]
+    step = CloneStep(plan, TeacherVisits(plan, spec))
+    together = step(step.summary(rows), state)
+    single = [{name: part[k : k + 1] for name, part in rows.items()} for k in range(units)]
+    alone = [step(step.summary(each), state)[0] for each in single]
     assert np.allclose(together, alone), "a unit's part of a step depends on other units"
 
 

@@ -41,14 +41,12 @@ class EnrolledPeople:
         domain: many copies of it at once.
         spec: public bounds of its rows.
         recipe: the plan, not calibrated, the policy, the horizon and the repeat.
-        fast: whether comparisons take seconds.
     """
 
     name: str
     domain: Domain
     spec: PublicSpec
     recipe: Recipe
-    fast: bool
 
     def users(
         self, plan: AnyPlan, *, seed: int, population: int, rounds: int = 0, replicates: int = 1

@@ -38,7 +38,7 @@ PROMISES_NOTHING = (
 )
 FRESH = 1_000_000
 """How far seeds lie apart: those of the training's people, of comparisons' and of those who are only played with."""
-REPORTS = ("compare", "runs", "evaluate", "tensorboard")
+REPORTS = ("compare", "ceiling", "runs", "evaluate", "tensorboard")
 """Words that concern the report alone: a run can be resumed with others."""
 PAPERS = (64, 64)
 """Hidden layers of the paper's networks."""
@@ -72,6 +72,7 @@ def train(
     seed: int = 0,
     paper: bool = False,
     compare: tuple[float, ...] = (),
+    ceiling: bool = False,
     runs: int = 3,
     evaluate: int = 200,
     tensorboard: bool = False,
@@ -116,11 +117,13 @@ def train(
         paper: the published recipe, with a critic that is shared without noise: it has no guarantee, and its
             certificate says so.
         compare: further epsilons to train at, for the report.
+        ceiling: also train without noise (the ceiling) and from noise alone (the floor), for the report: it takes two
+            to three times as long.
         runs: how many runs of each of these, and of the ceiling and the floor.
         evaluate: on how many fresh simulated people returns are measured.
         tensorboard: also write released values as TensorBoard scalars, under OUT/tensorboard/.
-        resume: go on with a run that was interrupted; give the same options (compare, runs, evaluate and tensorboard,
-            which concern the report alone, may be others).
+        resume: go on with a run that was interrupted; give the same options (compare, ceiling, runs, evaluate and
+            tensorboard, which concern the report alone, may be others).
         out: folder of the run; the key of its register of contributions lies beside it (OUT.key).
         track: file for the length of every value that leaves a mechanism, one JSON object a step; this costs no
             privacy.
@@ -253,7 +256,7 @@ def _open_people(environment: str | Any, arguments: Mapping[str, Any]) -> Enroll
         raise option_error(f"--repeat is {arguments['repeat']}", expected, "give a smaller --repeat")
     recipe = _recipe(name if builtin is not None else None, spec, horizon, arguments)
     recipe.policy.require_fit(spec)
-    return EnrolledPeople(name, domain, spec, recipe, fast=builtin is not None and name not in envs.ROBOTS)
+    return EnrolledPeople(name, domain, spec, recipe)
 
 
 def _recipe(name: str | None, spec: Any, horizon: int, arguments: Mapping[str, Any]) -> Recipe:
@@ -342,7 +345,7 @@ def _report_plans(
         plan = _plan(people, {**guarded, "epsilon": other}, settings)
         private.append((other, f"{of}{', ' if of else ''}epsilon {other:g}", "compared", plan))
     rows: list[ReportRow] = [(label, role, plan) for _, label, role, plan in sorted(private, key=lambda row: -row[0])]
-    if not people.fast:
+    if "ceiling" not in arguments:
         return rows
     plan = _plan(people, guarded, settings) if paper else released
     ceiling: ReportRow = (f"{of or 'the same'} without noise", "ceiling", noiseless_plan(plan))

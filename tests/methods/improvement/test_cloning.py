@@ -5,7 +5,14 @@ import pytest
 from scipy.optimize import minimize
 from small_clinic import MEMORY, PROBLEM, SPEC, courses, padded, plan_of
 
-from tacit.methods.improvement.cloning import CloneGeometry, CloneStep, ReturnTally, WeightedProducts, unit_weights
+from tacit.methods.improvement.cloning import (
+    CloneGeometry,
+    CloneStep,
+    ReturnTally,
+    TeacherVisits,
+    WeightedProducts,
+    unit_weights,
+)
 from tacit.methods.improvement.moments import LoggedVisits, Scales, phi, softmax
 from tacit.units import Unit
 
@@ -15,6 +22,7 @@ VISITS = LoggedVisits.of(ROWS, PROBLEM, MEMORY)
 SCALES = Scales(np.array([0.4]), np.array([0.5]), 2.5, -0.5, 1.6, float(len(LISTED)))
 ENDS = (-4.0, 1.0)
 PLAN = plan_of(noise_multiplier=1e-9, unit=Unit("patient", "add_or_remove", len(LISTED)))
+SEEN = TeacherVisits(PLAN, SPEC)
 
 
 def paid(course):
@@ -55,8 +63,9 @@ def test_noise_in_a_tally_cannot_make_shares_fall():
 
 
 def test_weights_rise_between_the_ends():
-    np.testing.assert_allclose(unit_weights(PLAN, SPEC, VISITS, ENDS), WEIGHTS, atol=1e-6)
-    assert unit_weights(PLAN, SPEC, VISITS, None).tolist() == [1.0] * len(LISTED)
+    returns = VISITS.unit_returns(PROBLEM.return_range)
+    np.testing.assert_allclose(unit_weights(returns, ENDS), WEIGHTS, atol=1e-6)
+    assert unit_weights(returns, None).tolist() == [1.0] * len(LISTED)
 
 
 def test_a_clone_alone_has_squares_where_the_noise_is_small():
@@ -92,7 +101,7 @@ def test_products_are_those_of_the_weighted_units():
 def test_a_step_is_the_gradient_of_the_units_own_likelihood():
     theta = np.array([[0.3, -0.3], [-0.2, 0.2], [0.1, -0.1]])
     metric = np.diag([1.0, 0.5, 2.0])
-    vectors = CloneStep(PLAN, SPEC)(ROWS, (ENDS, SCALES, metric, theta))
+    vectors = CloneStep(PLAN, SEEN)(SEEN(ROWS), (ENDS, SCALES, metric, theta))
     for unit, weight in enumerate(WEIGHTS):
         z, taken = features_of(unit) @ metric, VISITS.actions[VISITS.unit == unit]
         gradient = sum(
@@ -122,11 +131,11 @@ def test_the_curvature_is_the_second_derivative_at_the_points():
 
 def test_steps_reach_the_most_likely_clone():
     """Against SciPy, where no clip bites: units of one row each, and the maximum of the penalised likelihood."""
-    theta, step = np.zeros((3, 2)), CloneStep(PLAN, SPEC)
+    theta, step = np.zeros((3, 2)), CloneStep(PLAN, SEEN)
     products = WeightedProducts(PLAN, SPEC)
     geometry = products.read(products(ROWS, (ENDS, SCALES)).mean(axis=0), SCALES)
     for _ in range(60):
-        vectors = step(ROWS, (ENDS, SCALES, geometry.metric, theta))
+        vectors = step(SEEN(ROWS), (ENDS, SCALES, geometry.metric, theta))
         theta = step.step(theta, vectors.mean(axis=0), geometry)
     z = phi(SCALES.standardise(VISITS.memories, (0,))) @ geometry.metric
     found = softmax(z @ theta)[:, 1]
@@ -149,4 +158,4 @@ def test_noise_draws_the_steps_to_nothing():
     geometry = CloneGeometry(np.eye(3), np.zeros((5, 1)), np.full(5, 0.2), 10.0)
     gradient = np.full(6, 1e-3)
     gradient[1::2] *= -1
-    assert np.abs(CloneStep(loud, SPEC).step(np.zeros((3, 2)), gradient, geometry)).max() < 1e-6
+    assert np.abs(CloneStep(loud, SEEN).step(np.zeros((3, 2)), gradient, geometry)).max() < 1e-6

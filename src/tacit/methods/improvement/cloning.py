@@ -14,8 +14,10 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from tacit.data.spec import PublicSpec
 from tacit.methods.improvement.moments import (
@@ -84,12 +86,9 @@ class ReturnTally:
         return first, min(max(last, first + width), high)
 
 
-def unit_weights(plan: ImprovementPlan, spec: PublicSpec, visits: LoggedVisits, ends: Ends | None) -> Float64:
-    """w [U] of the units, in [0, 1]; 1 where all teach alike."""
-    if ends is None:
-        return np.ones(visits.units)
-    first, last = ends
-    return np.clip((visits.unit_returns(limits(plan.problem, spec)) - first) / (last - first), 0, 1)
+def unit_weights(returns: Float64, ends: Ends | None) -> Float64:
+    """w [U] of units with these returns, in [0, 1]; 1 where all teach alike."""
+    return np.ones(len(returns)) if ends is None else np.clip((returns - ends[0]) / (ends[1] - ends[0]), 0, 1)
 
 
 @dataclass(frozen=True, eq=False)
@@ -104,7 +103,7 @@ class WeightedProducts:
         (ends, scales), visits = state, LoggedVisits.of(rows, self.plan.problem, self.plan.memory)
         features = phi(scales.standardise(visits.memories, self.plan.columns), squares=self.plan.squares)
         i, j = np.triu_indices(features.shape[1])
-        weight = unit_weights(self.plan, self.spec, visits, ends) / self._clip
+        weight = unit_weights(visits.unit_returns(limits(self.plan.problem, self.spec)), ends) / self._clip
         products = features[:, i] * features[:, j] * np.where(i == j, 1, math.sqrt(2))
         return clip_norms(weight[:, None] * visits.row_means(products))
 
@@ -151,21 +150,43 @@ class CloneGeometry:
 
 
 @dataclass(frozen=True, eq=False)
-class CloneStep:
-    """Each unit's w mean_t z (1[a_t] - p(.|s_t)): how the log-likelihood of its own actions rises."""
+class TeacherVisits:
+    """What the steps look at, of each unit's visits side by side; all steps ask for the same."""
 
     plan: ImprovementPlan  # columns, problem, memory
     spec: PublicSpec  # public bounds
 
+    def __call__(self, rows: Arrays) -> dict[str, NDArray[Any]]:
+        """Rows [U, L, ...] -> "memories" [U, L, d] and "actions" [U, L], "visits" [U] of them, and "returns" [U]."""
+        found = LoggedVisits.of(rows, self.plan.problem, self.plan.memory)
+        longest = rows["mask"].shape[1]
+        return {
+            "memories": found.side_by_side(found.memories[:, self.plan.columns].astype(np.float32), longest),
+            "actions": found.side_by_side(found.actions[:, None], longest)[:, :, 0],
+            "visits": np.bincount(found.unit, minlength=found.units),
+            "returns": found.unit_returns(limits(self.plan.problem, self.spec)),
+        }
+
+
+@dataclass(frozen=True, eq=False)
+class CloneStep:
+    """Each unit's w mean_t z (1[a_t] - p(.|s_t)): how the log-likelihood of its own actions rises."""
+
+    plan: ImprovementPlan
+    summary: TeacherVisits
+
     def __call__(self, rows: Arrays, state: tuple[Ends | None, Scales, Float64, Float64]) -> Float64:
-        """Rows [U, L, ...] -> [U, n A], of norm at most 1."""
+        """What the summary says of U units -> [U, n A], of norm at most 1."""
         ends, scales, metric, theta = state
-        visits = LoggedVisits.of(rows, self.plan.problem, self.plan.memory)
-        z = phi(scales.standardise(visits.memories, self.plan.columns), squares=self.plan.squares) @ metric
-        surprise = -softmax(z @ theta)
-        surprise[np.arange(len(surprise)), visits.actions] += 1
-        gradient = visits.row_means((z[:, :, None] * surprise[:, None, :]).reshape(len(z), -1))
-        weight = unit_weights(self.plan, self.spec, visits, ends) / STEP_CLIP
+        units, longest = rows["actions"].shape
+        there = np.arange(longest) < rows["visits"][:, None]
+        z, surprise = (np.zeros((units, longest, width)) for width in theta.shape)
+        y = scales.standardise_columns(rows["memories"][there])
+        z[there] = seen = phi(y, squares=self.plan.squares) @ metric
+        taken = rows["actions"][there][:, None] == np.arange(theta.shape[1])
+        surprise[there] = taken - softmax(seen @ theta)
+        gradient = np.matmul(z.transpose(0, 2, 1), surprise).reshape(units, -1)
+        weight = unit_weights(rows["returns"], ends) / STEP_CLIP / np.maximum(rows["visits"], 1)
         return clip_norms(weight[:, None] * gradient)
 
     def step(self, theta: Float64, mean: Float64, geometry: CloneGeometry) -> Float64:
@@ -182,7 +203,8 @@ def fit_clone(
     plan: ImprovementPlan, spec: PublicSpec, scales: Scales, vault: Vault, run: Run
 ) -> tuple[Float64, CloneGeometry]:
     """Weights of phi with squares [1 + 2 d, A] that give the clone's log-probabilities, and where it took its steps."""
-    tally, products, step = ReturnTally(plan, spec), WeightedProducts(plan, spec), CloneStep(plan, spec)
+    tally, products = ReturnTally(plan, spec), WeightedProducts(plan, spec)
+    step = CloneStep(plan, TeacherVisits(plan, spec))
     ends = tally.read(vault.noisy_sum(run, TALLY, tally)[0], scales) if plan.teachers == "best" else None
     geometry = products.read(vault.noisy_sum(run, PRODUCTS, products, (ends, scales))[0], scales)
     thetas = [np.zeros((plan.features, spec.action.size))]

@@ -19,6 +19,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -92,6 +93,12 @@ class LoggedVisits:
         """Each unit's mean return over its episodes, [U], within these limits; the lower one without any episode."""
         return np.clip(self.means(self.returns(limits)[:, None])[:, 0], *limits)
 
+    def side_by_side(self, values: NDArray[Any], longest: int) -> NDArray[Any]:
+        """Each unit's values [T, k] as [U, longest, k]; 0 beside its last row."""
+        result = np.zeros((self.units, longest, values.shape[1]), values.dtype)
+        result[np.arange(longest) < np.bincount(self.unit, minlength=self.units)[:, None]] = values
+        return result
+
     def row_means(self, values: Float64) -> Float64:
         """Each unit's mean of values [T, k] over its rows, [U, k]; 0 for a unit without any."""
         return self.sums(values) / np.maximum(np.bincount(self.unit, minlength=self.units), 1)[:, None]
@@ -128,7 +135,11 @@ class Scales(Json):
 
     def standardise(self, memories: Float64, columns: tuple[int, ...]) -> Float64:
         """Memories [T, D] -> y [T, d], cut at `FARTHEST`."""
-        return np.asarray(np.clip((memories[:, columns] - self.centre) / self.spread, -FARTHEST, FARTHEST))
+        return self.standardise_columns(memories[:, columns])
+
+    def standardise_columns(self, memories: NDArray[np.floating[Any]]) -> Float64:
+        """Memories of the policy's columns alone, [T, d] -> y [T, d]."""
+        return np.asarray(np.clip((memories - self.centre) / self.spread, -FARTHEST, FARTHEST))
 
     def standardise_rewards(self, rewards: Float64) -> Float64:
         """Rewards [T] -> x [T], without a unit."""
@@ -231,20 +242,24 @@ class JointMoments:
         plan, scales = self.plan, state
         visits = LoggedVisits.of(rows, plan.problem, plan.memory)
         y = scales.standardise(visits.memories, plan.columns)
-        features = phi(y)
-        i, j = np.triu_indices(features.shape[1])
-        blocks = [features[:, i] * features[:, j] * np.where(i == j, 1, math.sqrt(2))]
+        right = [phi(y)]
         if plan.has_next_states:
             places = [plan.columns.index(column) for column in plan.value_columns]
             next_columns = scales.standardise(visits.next_memories, plan.columns)
             discounts = plan.problem.gamma * ~visits.terminations
-            change = discounts[:, None] * psi(next_columns[:, places]) - psi(y[:, places])
-            blocks.append(plan.change_weight * (features[:, :, None] * change[:, None, :]).reshape(len(features), -1))
-        blocks.append(plan.reward_weight * features * scales.standardise_rewards(visits.rewards)[:, None])
-        actions = self.spec.action.size
-        group = visits.unit * actions + visits.actions
-        total = group_sums(group, np.concatenate(blocks, axis=1), visits.units * actions)
-        return clip_norms(total.reshape(visits.units, -1) / self.clip_norm(scales))
+            right.append(discounts[:, None] * psi(next_columns[:, places]) - psi(y[:, places]))
+        right.append(scales.standardise_rewards(visits.rewards)[:, None])
+        side_by_side, n = visits.side_by_side(np.concatenate(right, axis=1), rows["mask"].shape[1]), plan.features
+        taken = visits.side_by_side(visits.actions[:, None] + 1, rows["mask"].shape[1]) - 1  # -1 beside the last visit
+        by_action = [side_by_side[:, :, :n] * (taken == action) for action in range(self.spec.action.size)]
+        sums = np.stack([np.matmul(left.transpose(0, 2, 1), side_by_side) for left in by_action], axis=1)
+        i, j = np.triu_indices(n)
+        blocks = [
+            sums[:, :, i, j] * np.where(i == j, 1, math.sqrt(2)),
+            plan.change_weight * sums[:, :, :, n:-1].reshape(*sums.shape[:2], -1),
+            plan.reward_weight * sums[:, :, :, -1],
+        ]
+        return clip_norms(np.concatenate(blocks, axis=2).reshape(visits.units, -1) / self.clip_norm(scales))
 
     def clip_norm(self, scales: Scales) -> float:
         """Largest norm of a unit's moments: public. A row's products have a norm of about n."""
