@@ -8,8 +8,8 @@ Unit: one patient of 200 steps; delta 1e-5. Records: `hiv.behaviour`, with prope
 Features: the Fourier basis of order 5 without products. RMSE is of V within the public range at 100 states that other
 simulated patients visit, against Monte Carlo truth; MSPBE is over the pool. The paper divides MSPBE by the evaluated
 policy's mean reward, which is the row `hiv/average_reward`. Data sets are subsets of a pool of 4,000 simulated
-patients. Methods: see `experiments.ope_baselines`; DP-LSW and DP-LSL evaluate only the policy that made the records,
-and are left out.
+patients; of another one for residual return regression, whose default has changed. Methods: see
+`experiments.ope_baselines`; DP-LSW and DP-LSL evaluate only the policy that made the records, and are left out.
 """
 
 from __future__ import annotations

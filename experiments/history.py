@@ -54,7 +54,7 @@ CHANGED_AFTER_EVALUATION: Mapping[str, tuple[str, ...]] = {
     "ope_estimators": (
         "What the methods estimate was changed once, on 20 November 2026, when rows of this experiment existed: the "
         "value is that of the horizon everywhere; all rows were made again, with the same data sets.",
-        LEVEL + "Its rows were made again on data sets of other seeds; the first ones are in the archive.",
+        LEVEL + "Its rows off-policy are in the archive; those of `ope_random_mdp` take their place.",
     ),
     "gpope_mountain_car": (LEVEL + "Its rows off-policy are in the archive, and were not made again.",),
     **dict.fromkeys(

@@ -107,9 +107,16 @@ def others() -> str:
 
 def whole_policies() -> str:
     """RMSE of the value of a policy on the random process."""
-    results, rows = ope_estimators.store(), []
+    results, own, rows = ope_estimators.store(), ope_random_mdp.store(), []
+    truth = results.values("random_mdp/wpdis/floor")["truth"]
     for method, words in ESTIMATORS.items():
-        found = (results.values(f"random_mdp/{method}/{promise}") for promise in ope_estimators.EPSILONS)
+        if method == "residual":
+            epsilons = [*ope_estimators.PROMISES.values(), HARDLY_ANY_NOISE]
+            keys = [Setting(1_000, epsilon).key("random_mdp", method) for epsilon in epsilons]
+            keys.append(Setting(1_000, 1.0).key("random_mdp", "residual_noise_only"))
+            found = [own.values(key) | {"truth": truth} for key in keys]
+        else:
+            found = [results.values(f"random_mdp/{method}/{promise}") for promise in ope_estimators.EPSILONS]
         rows.append([words, *(f"{ope_estimators.rmse(one):.2g}" for one in found)])
     return markdown(("epsilon 1", "epsilon 0.1", "nearly no noise", "noise alone, epsilon 1"), rows)
 
