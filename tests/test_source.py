@@ -220,12 +220,12 @@ def test_the_whole_source_was_read() -> None:
 
 
 MOST = {
-    "files": 401,
-    "lines": 87_238,
-    "functions": 5_046,
-    "private functions of at most three lines used once": 17,
+    "files": 403,
+    "lines": 88_140,
+    "functions": 5_103,
+    "private functions of at most three lines used once": 15,
     "class names defined more than once": 1,
-    "docstring lines on names that are not public": 666,
+    "docstring lines on names that are not public": 664,
     "errors of more than two lines": 57,
     "lines of these errors": 319,
 }
