@@ -75,7 +75,7 @@ code = main(sys.argv[1:])
 print(*sorted(set({HEAVY!r}) & set(sys.modules) - {{"tyro"}}), file=sys.stderr)
 sys.exit(code)
 """
-PRICED = ["dp_accounting", "numpy", "scipy", "scipy.stats"]
+PRICED = ["dp_accounting", "numpy", "scipy"]
 PLANS = sorted({f"tacit.methods{method.plan.partition(':')[0]}" for method in METHODS})
 LANGUAGE = "tacit.methods.alignment."
 """Plans of language models still load PyTorch, with the model that they are made for."""

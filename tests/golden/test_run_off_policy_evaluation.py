@@ -71,6 +71,9 @@ def numbers(found: ope.Evaluation) -> Numbers:
         result["interval"] = [found.interval.low, found.interval.high]
     if found.theta is not None:
         result["theta"] = found.theta.tolist()
+    if found.difference is not None and found.difference.interval is not None:
+        ends = found.difference.interval
+        result["difference"] = [found.difference.value, ends.low, ends.high]
     for name, value in found.diagnostics.items():
         result[f"diagnostics {name}"] = _flat(value)
     return result
@@ -182,6 +185,9 @@ RUNS = {
     "GPOPE's published formula": Run(of_the_paper, lambda: ()),
     "importance sampling": evaluation(ope.ImportanceSampling(problem=PROBLEM), defaults=True),
     "importance sampling, lower bound": evaluation(ope.ImportanceSampling(problem=PROBLEM, sides="lower")),
+    "importance sampling, a difference": evaluation(
+        ope.ImportanceSampling(problem=PROBLEM, following=ope.Following(share=0.2, visits=3))
+    ),
     "fitted Q": evaluation(ope.FittedQ(**BASE), defaults=True),
     "doubly robust": evaluation(ope.DoublyRobust(**BASE), defaults=True),
     "overlap": evaluation(ope.OverlapPlan(problem=PROBLEM), defaults=True),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
 from typing import Any
 
@@ -16,6 +17,10 @@ Plant = Callable[[pytest.MonkeyPatch], None]
 
 def pair_without_its_clip(patch: pytest.MonkeyPatch) -> None:
     """The two numbers of a unit have no bounds of their own, so that the sum's clip leaves one of them alone."""
+    sums = ResidualRegression.sums
+    patch.setattr(
+        ResidualRegression, "sums", lambda plan: tuple(dataclasses.replace(part, blocks=None) for part in sums(plan))
+    )
 
     def unclipped(self: LevelVector, rows: Any, state: np.ndarray) -> np.ndarray:
         slopes, constants = rows["level"][:, :-1].astype(np.float64), rows["level"][:, -1]
