@@ -58,7 +58,7 @@ CHANGED_AFTER_EVALUATION: Mapping[str, tuple[str, ...]] = {
     ),
     "gpope_chain": (
         "Since 29 November 2026 a unit that replaces another costs the diameter of what units add, and no longer two "
-        "clips: less noise at the same epsilon. The rows under replace-one were made again on data sets of other seeds.",
+        "clips: less noise at the same epsilon. Rows under replace-one were made again on data sets of other seeds.",
     ),
     "gpope_mountain_car": (LEVEL + "Its rows off-policy are in the archive, and were not made again.",),
     **dict.fromkeys(
