@@ -227,7 +227,7 @@ def test_bins_are_chosen_by_public_records(folders: Path) -> None:
 @contextmanager
 def shortened() -> Iterator[None]:
     """Public pre-training of a GAN in two steps."""
-    home = importlib.import_module("tacit.methods.synthesis.baselines.pate_gan")
+    home = importlib.import_module("tacit.methods.synthesis.baselines.pate_gan_plan")
     whole = home.GanPretraining
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(home, "GanPretraining", lambda provenance: whole(provenance=provenance, steps=2, batch=8))
