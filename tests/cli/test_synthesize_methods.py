@@ -7,6 +7,7 @@ import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -18,6 +19,7 @@ from tacit import hub
 from tacit.cli import main
 from tacit.data.trajectories import Trajectories
 from tacit.methods import list_baselines, list_names
+from tacit.methods.synthesis.baselines.pate_gan_plan import GanPretraining
 from tacit.privacy.certificate.certificate import Certificate
 from tacit.privacy.ledger.ledger import Ledger
 from tacit.study.account import LOOK
@@ -227,10 +229,13 @@ def test_bins_are_chosen_by_public_records(folders: Path) -> None:
 @contextmanager
 def shortened() -> Iterator[None]:
     """Public pre-training of a GAN in two steps."""
-    home = importlib.import_module("tacit.methods.synthesis.baselines.pate_gan_plan")
-    whole = home.GanPretraining
+    whole = GanPretraining.__init__
+
+    def brief(self: GanPretraining, **fields: Any) -> None:
+        whole(self, **{"steps": 2, "batch": 8, **fields})
+
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(home, "GanPretraining", lambda provenance: whole(provenance=provenance, steps=2, batch=8))
+        patch.setattr(GanPretraining, "__init__", brief)
         yield
 
 
