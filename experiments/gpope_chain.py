@@ -88,7 +88,8 @@ def rows() -> list[str]:
     smallest = [Setting(min(UNITS), e, r) for e in EPSILONS for r in RELATIONS]
     jobs = [(name, Setting(m)) for m in UNITS for name in NOT_PRIVATE]
     jobs += [(name, setting) for setting in [*promised, *smallest] for name in METHODS]
-    jobs += [("residual", Setting(m, e, r)) for m in UNITS for e in EPSILONS for r in RELATIONS]
+    jobs += [("residual", Setting(m, e, "add_or_remove")) for m in UNITS for e in EPSILONS]
+    jobs += [("residual", Setting(m, e, "replace_one")) for m in UNITS if m <= 1_000 for e in EPSILONS]
     return [setting.key("chain", name) for name, setting in dict.fromkeys(jobs)]
 
 
