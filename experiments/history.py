@@ -60,9 +60,8 @@ CHANGED_AFTER_EVALUATION: Mapping[str, tuple[str, ...]] = {
         "Since 29 November 2026 a unit that replaces another costs the diameter of what units add, and no longer two "
         "clips: less noise at the same epsilon. Rows under replace-one were made again on data sets of other seeds.",
     ),
-    "gpope_mountain_car": (LEVEL + "Its rows off-policy are in the archive, and were not made again.",),
     **dict.fromkeys(
-        ("gpope_hiv", "ope_random_mdp"),
+        ("gpope_hiv", "gpope_mountain_car", "ope_random_mdp"),
         (
             LEVEL + "Its rows off-policy were made again on data sets of other seeds; the first ones are in the "
             "archive.",
