@@ -221,7 +221,7 @@ def test_the_whole_source_was_read() -> None:
 
 MOST = {
     "files": 403,
-    "lines": 88_140,
+    "lines": 88_139,
     "functions": 5_103,
     "private functions of at most three lines used once": 15,
     "class names defined more than once": 1,

@@ -34,6 +34,7 @@ from tacit.data.spec import PublicSpec
 from tacit.methods.improvement.moments import LoggedVisits
 from tacit.methods.improvement.plan import FIT, SCORES, STATEMENT, ImprovementPlan
 from tacit.methods.improvement.planning import AdviceResult
+from tacit.methods.off_policy_evaluation.difference import LARGEST_LOG
 from tacit.methods.off_policy_evaluation.intervals import NoisySums, bounds, unit_count
 from tacit.methods.off_policy_evaluation.policies import Network
 from tacit.methods.off_policy_evaluation.problem import Interval, Problem
@@ -44,8 +45,6 @@ Float64 = NDArray[np.float64]
 Verdict = Literal["proven", "not shown", "too few people", "clone"]
 COUNTED = "the sampling of units and the noise are both counted, in a normal approximation with room for skewness"
 """What an interval says."""
-LARGEST_LOG = 50.0
-"""Weights are cut at its exponential: they are far above every clip there."""
 HIDDEN = 0.1
 """Too few people: the noise alone hides so many ranges of returns for each visit with advice."""
 WORDS: Mapping[Verdict, str] = {

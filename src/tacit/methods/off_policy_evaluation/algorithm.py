@@ -164,7 +164,7 @@ class GaussianEstimator(Estimator, ABC):
         """Every touch of records by the method itself, at its `own_noise`."""
 
     def parts(self) -> tuple[Part, ...]:
-        """The sums of a model and a difference, if they are asked for, and the method's own: together one Gaussian."""
+        """The sums of a model or a difference, if one is asked for, and the method's own: together one Gaussian."""
         sigma, parts = self.noise_multiplier, self.sums()
         if self.following is not None:  # who judges the value judges the difference
             fold = next((part.fold for part in parts if part.name == SCORES), None)
@@ -190,9 +190,8 @@ class GaussianEstimator(Estimator, ABC):
 
     @property
     def own_noise(self) -> float | None:
-        """The noise multiplier of the method's own sums, with what model and difference leave of the budget."""
-        model, following = self.behaviour_model, self.following
-        spent = (model.share if model else 0.0) + (following.budget if following else 0.0)
+        """The noise multiplier of the method's own sums, with what a model or a difference leaves of the budget."""
+        spent = self.behaviour_model.share if self.behaviour_model else self.following.budget if self.following else 0.0
         return self.noise_multiplier and self.noise_multiplier / math.sqrt(1 - spent)
 
     @property

@@ -94,6 +94,7 @@ def _import_light(name: str) -> ModuleType:
 
 _import_light("dp_accounting")
 
+# Behind the call, which they would else forestall: the first import of the package has to be the light one.
 from dp_accounting import dp_event  # noqa: E402
 from dp_accounting.pld import privacy_loss_distribution  # noqa: E402
 from dp_accounting.pld.pld_pmf import (  # noqa: E402
