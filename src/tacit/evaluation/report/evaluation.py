@@ -149,8 +149,8 @@ def _answer_section(certificate: Certified, evaluation: Evaluation, policy: str)
     verdict = list[Block]()
     if difference is not None:
         change, least, most = format_estimate(difference.value, difference.interval)
-        ends = "" if difference.interval is None else f"; {least} to {most} at {100 * difference.interval.level:g} %"
-        figures.append(("Difference to today's practice", change, f"following it {difference.extent}{ends}"))
+        said = "" if difference.interval is None else f"; {least} to {most} at {100 * difference.interval.level:g} %"
+        figures.append(("Difference to today's practice", change, f"following it {difference.extent}{said}"))
         verdict = [] if headline == str(difference) else [Paragraphs([str(difference)], "lead")]
     private = _is_private(certificate["plan"])
     lowest, highest = (number(end) for end in _value_range(evaluation))
