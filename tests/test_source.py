@@ -220,9 +220,9 @@ def test_the_whole_source_was_read() -> None:
 
 
 MOST = {
-    "files": 403,
-    "lines": 88_236,
-    "functions": 5_110,
+    "files": 404,
+    "lines": 88_284,
+    "functions": 5_111,
     "private functions of at most three lines used once": 15,
     "class names defined more than once": 1,
     "docstring lines on names that are not public": 665,
