@@ -38,7 +38,7 @@ from tacit.data.mobility.days import SLOTS
 from tacit.methods.mobility.pategail import critics
 from tacit.methods.mobility.pategail.critics import Critic, CriticArrays, Embedding, adam
 from tacit.methods.mobility.pategail.rewards import CHUNK, LocalCritics, pair_codes
-from tacit.privacy.ledger.ledger import Ledger
+from tacit.privacy.ledger.ledger import SUM, Ledger
 from tacit.privacy.mechanisms.base import Part
 from tacit.privacy.mechanisms.device_sums import sum_over_all
 from tacit.privacy.vault import plan as plans
@@ -171,7 +171,7 @@ def rounds(people: int) -> dict[str, float]:
     public |= {"query": np.arange(len(codes)), "weights": np.ones(len(codes))}
     unit = Unit("person", "add_or_remove", people)
     with tempfile.TemporaryDirectory() as folder:
-        ledger = Ledger(Path(folder, "ledger"), unit, epsilon=EPSILON, delta=DELTA)
+        ledger = Ledger(Path(folder, "ledger"), unit, epsilon=EPSILON, delta=DELTA, composition=SUM)
         vault = FederatedVault(StackedDevices(world.trajectories(simulated=True)), ledger)
         del world
         run = vault.reserve(plans.calibrate(Rounds(people=people), unit=unit, epsilon=EPSILON, delta=DELTA))

@@ -47,7 +47,7 @@ from tacit.data.trajectories import Trajectories
 from tacit.methods import experts, mobility
 from tacit.methods.synthesis import TableMatching
 from tacit.methods.synthesis.table_matching import release_histograms
-from tacit.privacy.ledger.ledger import Ledger
+from tacit.privacy.ledger.ledger import SUM, Ledger
 from tacit.privacy.mechanisms.sums import PoissonSum
 from tacit.privacy.noise.secret import SecretNoise, poisson_sample
 from tacit.privacy.vault.base import Run
@@ -197,7 +197,7 @@ class OnePart:
 def begun(part: PoissonSum, size: int, folder: Path) -> tuple[Vault, Run]:
     """A vault of so many units, and a run of the part."""
     plan = OnePart(part=part, unit=Unit("person", "add_or_remove", size))
-    ledger = Ledger(folder / f"{size}.ledger", plan.unit, epsilon=plan.epsilon, delta=plan.delta)
+    ledger = Ledger(folder / f"{size}.ledger", plan.unit, epsilon=plan.epsilon, delta=plan.delta, composition=SUM)
     vault = Vault(records(size), ledger)
     return vault, vault.reserve(plan)
 
@@ -206,7 +206,10 @@ def imitation(size: int, folder: Path) -> Callable[[], object]:
     """Imitation of movement with the default plan."""
     days, unit, delta = city(size, DAYS).days, Unit("person", "add_or_remove", size), 0.1 / size
     plan = mobility.OneShotPlan().calibrate(unit=unit, epsilon=2.0, delta=delta)
-    vault = Vault(days.trajectories(simulated=True), Ledger(folder / f"{size}.ledger", unit, epsilon=2.0, delta=delta))
+    vault = Vault(
+        days.trajectories(simulated=True),
+        Ledger(folder / f"{size}.ledger", unit, epsilon=2.0, delta=delta, composition=SUM),
+    )
     return lambda: mobility.fit(plan, vault, grid=days.grid)
 
 
@@ -224,7 +227,7 @@ def votes(size: int, folder: Path) -> Callable[[], object]:
         world, populations.population(world, "good", size, seed=0), EPISODES, HORIZON, seed=0
     )
     data = Trajectories.from_blocks(played, spec=world.spec, simulated=True, store=folder / f"{size}")
-    vault = Vault(data, Ledger(folder / f"{size}.ledger", unit, epsilon=2.0, delta=delta))
+    vault = Vault(data, Ledger(folder / f"{size}.ledger", unit, epsilon=2.0, delta=delta, composition=SUM))
     return lambda: experts.fit(plan, vault)
 
 
