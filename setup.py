@@ -1,4 +1,4 @@
-"""The optional compiled kernels of decisions, noise and the HIV simulator: without a compiler the build goes on without.
+"""The optional compiled kernels of decisions, noise and the HIV simulator: without a compiler the build goes on.
 
 TACIT_PURE=1 leaves them out, for the wheel of every platform. Everything else about the package is in pyproject.toml.
 """
