@@ -84,7 +84,7 @@ def rank(folder: Path, units: int) -> dict[str, float]:
     unit, matching = Unit("person", "add_or_remove", units), TableMatching.of(SPEC, steps=1)
     sums = PoissonSum(name="sums", steps=1, sampling_rate=RATE, clip_norm=1.0, noise_multiplier=1.0)
     projected = Projected(tuple(map(tuple, np.random.default_rng(1).normal(size=(2, NUMBERS)).tolist())))
-    plans = [OnePart(part=part, unit=unit, delta=0.1 / units) for part in (sums, matching.part(1.0))]
+    plans = [OnePart(part=part).account(unit=unit, delta=0.1 / units) for part in (sums, matching.part(1.0))]
     with (
         Ledger(folder / "one.ledger", unit, epsilon=3e6, delta=0.5 / units, composition=SUM) as ledger,
         ShardedVault(data, ledger, ranks=ranks) as vault,
