@@ -50,6 +50,19 @@ def small_crowds(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
         monkeypatch.setattr("tacit.privacy.vault.removal.CROWDS", (1, 2, 5, 33) if tested else (1, 2, 5))
 
 
+@pytest.fixture(autouse=True)
+def small_tables(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Commands, studies and pages move PrivSyn's records in 6 rounds and not in 60, and 5,000 of them, not 200,000."""
+    if {"cli", "study", "docs"} & set(request.path.parts):
+        from tacit.methods.synthesis.baselines.privsyn import PrivSynPlan
+
+        defaults = PrivSynPlan.__init__.__kwdefaults__
+        assert defaults is not None
+        assert (defaults["records"], defaults["rounds"]) == (200_000, 60)
+        monkeypatch.setitem(defaults, "records", 5_000)
+        monkeypatch.setitem(defaults, "rounds", 6)
+
+
 @pytest.fixture
 def own_callbacks(monkeypatch: pytest.MonkeyPatch) -> None:
     """The tests' callbacks count as tacit's own, tried once: for tests of thousands of steps, not of the trials."""
