@@ -221,7 +221,7 @@ def test_the_whole_source_was_read() -> None:
 
 MOST = {
     "files": 404,
-    "lines": 88_359,
+    "lines": 88_347,
     "functions": 5_116,
     "private functions of at most three lines used once": 15,
     "class names defined more than once": 1,
