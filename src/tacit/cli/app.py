@@ -79,6 +79,7 @@ FUNCTIONS: dict[type, str] = {
     declarations.Export: "policies.export",
     declarations.Sample: "sample.sample",
     declarations.ReportCommand: "audit.report",
+    declarations.LetterCommand: "certificate.letter",
     declarations.AuditCommand: "audit.audit",
     declarations.CertificateShow: "certificate.show",
     declarations.CertificateVerify: "certificate.verify",
