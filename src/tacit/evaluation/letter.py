@@ -29,7 +29,7 @@ _Words: TypeAlias = tuple[str, str]
 _LONGEST_WORDS, _LONGEST_LIST, _MOST_GROUPS = 64, 190, 7
 """Characters of a user's own words, and of all of them in one place; and sentences there: a letter has one side."""
 
-_DENSE = 4_200
+_DENSE = 4_000
 """Characters of a page, marks included, above which its print is small."""
 
 _LEAVES: Mapping[str | None, _Words] = {
@@ -180,7 +180,7 @@ _RESTS: tuple[tuple[str, _Words], ...] = (
         ),
     ),
     (
-        "coming pool_secret meetings_apart valued_by_model valued_by_feedback",
+        "coming own_critic pool_secret meetings_apart valued_by_model valued_by_feedback",
         (
             "who comes, and what they say, depends on another {unit} only through what was released",
             "wer kommt und was er sagt, hängt von anderen Einheiten nur über das Veröffentlichte ab",
@@ -350,7 +350,7 @@ border-bottom:1px solid #17202a}
 .sign{margin-top:1.1rem}code{font-size:.92em}.digest{font-size:.8em}
 @media(max-width:34rem){dl>div{grid-template-columns:1fr}body{padding:1rem}}
 @page{size:A4;margin:13mm 16mm 12mm}
-@media print{body{font-size:9.8pt;line-height:1.3;max-width:none;padding:0}
+@media print{body{font-size:9.4pt;line-height:1.27;max-width:none;padding:0}
 .dense{font-size:8.3pt;line-height:1.22}
 nav{display:none}h1{font-size:15pt}
 dl>div{grid-template-columns:33mm 1fr;gap:0 3mm;padding:.9mm 0}th{width:36mm}.fill{min-height:6mm}.sign{margin-top:3mm}}
@@ -414,14 +414,15 @@ class _Writer:
         tasks = {entry.certified: entry.task for entry in METHODS}
         task, logs = tasks.get(record["method"]), sentences.publishes_logs(record)
         leaves = self._pick(_LEAVES[task]) + (f" {say('no_record')}" if self._private and task and not logs else "")
-        method = say("method", method=self._short(record["method"]), source=self._short(record["source"]))
+        named = {name: html.escape(_trim(record[name], 2 * _LONGEST_WORDS)) for name in ("method", "source")}
+        method = say("method", **named)
         yield say("leaves"), f"{leaves} {method}"
         records = say("records", population=self._number(self._unit["population"]))
         trust = self._pick(_TRUST[markdown.trust_model(record["parts"])])
-        named = list(dict.fromkeys(_column_names(record["plan"])))
-        shown, left = _fit(named)
+        columns = list(dict.fromkeys(_column_names(record["plan"])))
+        shown, left = _fit(columns)
         others = f" {say('others', count=self._number(left))}" if left else ""
-        fields = say("fields", fields=html.escape(", ".join(shown)) + others) if named else self._fill("no_fields")
+        fields = say("fields", fields=html.escape(", ".join(shown)) + others) if columns else self._fill("no_fields")
         yield say("from"), f"{records} {trust} {fields}"
         made = say("made", date=record["date"][:10], version=self._short(record["tacit_version"]))
         yield say("who"), f"{made}{self._fill('responsible')}{self._fill('by_hand')}"
@@ -551,9 +552,9 @@ def largest_left(record: Mapping[str, Any]) -> float:
     return math.floor(1e3 * epsilon) / 1e3
 
 
-def _trim(words: str) -> str:
+def _trim(words: str, most: int = _LONGEST_WORDS) -> str:
     plain = " ".join(escape(words).split())
-    return plain if len(plain) <= _LONGEST_WORDS else f"{plain[: _LONGEST_WORDS - 1]}…"
+    return plain if len(plain) <= most else f"{plain[: most - 1]}…"
 
 
 def _fit(words: Sequence[str]) -> tuple[list[str], int]:
