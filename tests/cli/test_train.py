@@ -48,7 +48,7 @@ def test_a_run_releases_a_policy_and_keeps_the_register_apart(trained: Path) -> 
         *(
             "certificate.json",
             "certificate.md",
-            *FILES.values(),
+            *sorted(FILES.values()),
             "policy",
             "private",
             "report.html",
