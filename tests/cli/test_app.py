@@ -51,7 +51,6 @@ def test_what_may_be_left_out_is_told_in_the_words_of_what_it_takes(capsys: pyte
 @pytest.mark.parametrize(
     "words",
     [
-        [],
         ["nothing"],
         ["demo"],
         ["demo", "--out", "x", "--epsilon", "much"],
