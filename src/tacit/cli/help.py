@@ -212,7 +212,7 @@ def _unknown(what: str, where: str, expected: str, near: Sequence[str]) -> PlanE
 
 def _flags(kind: type) -> set[str]:
     """The options of a command, as they are written; flags can be taken back by --no-FLAG."""
-    flags = {option_flag(field.name) for field in dataclasses.fields(kind)}
+    flags = {option.words.split()[0] for option in shown_options(kind) if option.words.startswith("--")}
     return {*flags, *(f"--no-{flag.removeprefix('--')}" for flag in flags), *SHORT, LONG}
 
 
@@ -261,7 +261,8 @@ def _example_lines(command: str) -> list[str]:
     return [line.replace("\0", " ") + (" \\" if line is not lines[-1] else "") for line in lines]
 
 
-def shown_options(kind: type) -> list[ShownOption]:
+@cache
+def shown_options(kind: type) -> tuple[ShownOption, ...]:
     """The options of a command, in the order of its class."""
     meanings: dict[str, str] = {}
     for base in reversed(kind.__mro__):
@@ -273,17 +274,27 @@ def shown_options(kind: type) -> list[ShownOption]:
         while get_origin(inner) is Annotated:
             inner, *more = get_args(inner)
             extras += more
-        helps = [extra.help for extra in extras if getattr(extra, "help", None)]
-        meaning = " ".join((helps[0] if helps else meanings.get(field.name, "")).split())
+        said = {
+            key: value
+            for extra in extras
+            for key in ("help", "name", "metavar", "help_behavior_hint")
+            if (value := getattr(extra, key, None))
+        }
+        meaning = " ".join(said.get("help", meanings.get(field.name, "")).split())
+        meaning = (
+            " ".join([meaning.rstrip("."), said["help_behavior_hint"]]) if "help_behavior_hint" in said else meaning
+        )
         metavar, choices = _metavar(inner)
         required = field.default is dataclasses.MISSING
         if marker in extras:
-            words = field.name.upper() if required else f"[{field.name.upper()}]"
+            several = f"{field.name.upper()}{' ...' if get_origin(inner) is tuple else ''}"
+            words = said.get("metavar", several if required else f"[{several}]")
         else:
-            words = option_flag(field.name) + ("" if inner is bool else f" {metavar}")
+            words = option_flag(said.get("name", field.name))
+            words += "" if inner is bool else f" {said.get('metavar', metavar)}"
         default, told = _default_words(kind, field.name, field.default, meaning)
         shown.append(ShownOption(field.name, words, meaning, "required" if required else default, told, choices))
-    return shown
+    return tuple(shown)
 
 
 def _metavar(kind: Any) -> tuple[str, tuple[str, ...]]:
