@@ -190,4 +190,6 @@ def test_known_words_are_never_refused() -> None:
     for path, (kind, _) in commands().items():
         if kind is not None:
             own = [option.words.split()[0] for option in shown_options(kind) if option.words.startswith("--")]
-            help.require_known([*path, *own, *(f"{flag}=1" for flag in own), *(f"--{flag[2:].replace('-', '_')}" for flag in own)])
+            help.require_known(
+                [*path, *own, *(f"{flag}=1" for flag in own), *(f"--{flag[2:].replace('-', '_')}" for flag in own)]
+            )
