@@ -114,6 +114,18 @@ def test_hostile_names_stay_text_and_short() -> None:
     assert len(page) < 9_000
 
 
+def test_both_languages_say_the_same_values() -> None:
+    table = letters.sentences_table()
+    pairs = [
+        *table["limits"],
+        *table["rests"],
+        *(each for name in ("leaves", "trust", "text") for each in table[name].values()),
+    ]
+    filled = [[set(re.findall(r"\{(\w+)\}", pair[language])) - {"unit"} for language in LANGUAGES] for pair in pairs]
+    assert [pair for pair, (english, german) in zip(pairs, filled, strict=True) if english != german] == []
+    assert len(pairs) > 90
+
+
 def test_copied_logs_are_no_protection() -> None:
     english, german = (letter(KEPT["consensus_prefixes"], language) for language in LANGUAGES)
     assert "Whoever is in these logs is not protected" in english
@@ -123,7 +135,8 @@ def test_copied_logs_are_no_protection() -> None:
 
 def test_what_is_said_of_codes_covers_all_that_is_not_covered_or_assumed() -> None:
     """What is left out says what the promise covers, and stands in the certificate alone."""
-    said = {code for table in (letters._LIMITS, letters._RESTS) for names, _ in table for code in names.split()}
+    table = letters.sentences_table()
+    said = {code for name in ("limits", "rests") for group in table[name] for code in group["codes"]}
     assert said < set(SENTENCES)
     for folder, codes in method_codes().items():
         assert codes - said <= {"own_words"}, folder
