@@ -6,7 +6,6 @@ Who takes one away, or changes a default, says so in CHANGELOG.md and runs `pyth
 from __future__ import annotations
 
 import json
-from pathlib import Path
 
 import pytest
 from tests.net.inventory import FILE, Inventory, build
