@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -21,6 +22,12 @@ RECORDS = {"_columns", "_unit_rows", "_records", "_order", "_offsets", "_episode
 SECRETS = {"_data", "_noise", "_stream"}  # of a vault: its records and its source of noise
 
 Finding = tuple[int, str]
+
+
+@functools.cache
+def tree_of(path: Path) -> ast.AST:
+    """Every rule walks the same trees."""
+    return ast.parse(path.read_text(encoding="utf-8"))
 
 
 def name_of(node: ast.AST) -> str:
@@ -186,7 +193,7 @@ def test_no_file_breaks_the_rule(rule: Callable[[ast.AST], Iterator[Finding]], a
         f"{path.relative_to(SOURCE.parent)}:{line} {what}"
         for path in FILES
         if applies(path)
-        for line, what in rule(ast.parse(path.read_text(encoding="utf-8")))
+        for line, what in rule(tree_of(path))
     ]
     assert found == []
 
@@ -274,7 +281,7 @@ def circles(graph: dict[str, set[str]]) -> set[frozenset[str]]:
 def test_no_import_circle() -> None:
     modules = {module_of(path): path for path in FILES}
     graph = {
-        name: {other for other in imports(ast.parse(path.read_text()), set(modules)) if other in modules} - {name}
+        name: {other for other in imports(tree_of(path), set(modules)) if other in modules} - {name}
         for name, path in modules.items()
     }
     assert circles(graph) == set()
