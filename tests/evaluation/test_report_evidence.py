@@ -12,13 +12,23 @@ import numpy as np
 import pytest
 from test_report import CERTIFICATE, HOSTILE, NEEDS_CHROMIUM, Page, full_fields, private_report, require_fit
 
+from tacit.data.columns import Column
+from tacit.data.spec import Box, PublicSpec, space_of
 from tacit.errors import DataError
 from tacit.evaluation.lower_bounds import Rate
 from tacit.evaluation.membership import Hits
 from tacit.evaluation.neighbours import NearestRecords
 from tacit.evaluation.one_run import OneRunBound
-from tacit.evaluation.report import Report, render
-from tacit.evaluation.report.evidence import AttackHits, Cost, PlantedAudit, Points, Score
+from tacit.evaluation.report import Report, render, tables
+from tacit.evaluation.report.evidence import (
+    AttackHits,
+    Cost,
+    PlantedAudit,
+    Points,
+    Score,
+    distribution_charts,
+    whole_bins,
+)
 from tacit.evaluation.report.synthesis import Curve, Return
 
 
@@ -178,3 +188,29 @@ def test_every_new_chart_has_a_text_alternative_and_finite_numbers() -> None:
 @pytest.mark.parametrize("text", ["Synthetic rows", "unbreakable" * 30])
 def test_the_grown_page_fits_in_a_browser(tmp_path: Path, width: int, text: str) -> None:
     require_fit(render(evidence(text)), tmp_path, width)
+
+
+def test_whole_numbers_share_bins_evenly() -> None:
+    assert whole_bins(18.0, 110.0) == ((17.5, 110.5), 31)  # 93 years, three a bin
+    assert whole_bins(0.0, 3.0) == ((-0.5, 3.5), 4)
+    assert whole_bins(1.0, 64.0) == ((0.5, 64.5), 32)
+
+
+def test_declared_columns_are_shown_once_without_missing_cells_and_by_name() -> None:
+    drugs = Column("drug", "category", labels=("none", "ACE inhibitor", "beta blocker"))
+    observation = space_of(Column("pressure", low=60.0, high=250.0, missing="flag", step=10.0))
+    spec = PublicSpec(observation, space_of(drugs), Box((0.0,), (1.0,)), "declared", difference=(10.0, 1.0))
+    states = np.array([[60.0, 1.0], [120.0, 0.0], [130.0, 0.0], [140.0, 0.0]], np.float32)
+    rows = {
+        "observations": states,
+        "actions": np.array([0, 1, 1, 2]),
+        "rewards": np.zeros(4),
+        "next_observations": states,
+    }
+    shown = {item.column: item for item in tables.marginals(spec, rows, None)}
+    assert set(shown) == {"pressure", "drug", "reward"}
+    assert shown["pressure"].note == "25.0 % of the cells are missing"
+    assert shown["pressure"].synthetic[0] == 0.0  # the lowest value stood for the cell that is missing
+    assert shown["pressure"].synthetic.sum() == pytest.approx(1.0)
+    (chart, *_), _ = distribution_charts([shown["drug"]], "Others")
+    assert all(f">{name}</text>" in chart.drawing for name in ("none", "ACE inhibitor", "beta blocker"))

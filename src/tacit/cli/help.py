@@ -29,6 +29,7 @@ SHORT, LONG = ("-h", "--help"), "--help-all"
 LONGEST = 45
 """Lines of the help of a verb, on a terminal of 80 columns."""
 _INDENT = 26
+_ABOUT = "Differentially private reinforcement learning, with guarantees that anyone can recompute."
 _STUDY, _BUDGET = ("data", "unit", "population"), ("budget_epsilon", "budget_sampled")
 _PROMISE, _RUN = ("epsilon", "delta"), ("out", "dry_run")
 Groups = Mapping[str, tuple[str, ...]]
@@ -170,12 +171,10 @@ def find_help(words: Sequence[str]) -> str | None:
     if words and not {*SHORT, LONG} & set(words):
         return None
     name = _command_words(words)
-    if not name:
-        return _overview()
-    kind, text = commands()[name]
+    kind = commands()[name][0] if name else None
     if kind is None:
-        return _group_help(name, text)
-    return command_help(name, kind, every=LONG in words or name[0] not in COMMON)
+        return _list_commands(name)
+    return _command_help(name, kind, every=LONG in words or name[0] not in COMMON)
 
 
 def require_known(words: Sequence[str]) -> None:
@@ -211,13 +210,11 @@ def _unknown(what: str, where: str, expected: str, near: Sequence[str]) -> PlanE
 
 
 def _flags(kind: type) -> set[str]:
-    """The options of a command, as they are written; flags can be taken back by --no-FLAG."""
     flags = {option.words.split()[0] for option in shown_options(kind) if option.words.startswith("--")}
     return {*flags, *(f"--no-{flag.removeprefix('--')}" for flag in flags), *SHORT, LONG}
 
 
 def _command_words(words: Sequence[str]) -> tuple[str, ...]:
-    """The first words, as far as they are a command."""
     name: tuple[str, ...] = ()
     for word in words:
         if (*name, word) not in commands():
@@ -226,14 +223,7 @@ def _command_words(words: Sequence[str]) -> tuple[str, ...]:
     return name
 
 
-def command_help(name: tuple[str, ...], kind: type, *, every: bool) -> str:
-    """The help of a command: what it does, its options and, of a verb, two examples.
-
-    Args:
-        name: its words.
-        kind: its class.
-        every: whether all options are shown, with all that is to be said of them; else the common ones, in short.
-    """
+def _command_help(name: tuple[str, ...], kind: type, *, every: bool) -> str:
     options = {option.name: option for option in shown_options(kind)}
     text = commands()[name][1]
     verb = name[0] if name[0] in COMMON else None
@@ -249,16 +239,12 @@ def command_help(name: tuple[str, ...], kind: type, *, every: bool) -> str:
         for each in names:
             lines += _option_lines(options[each], every=every)
     if verb is not None:
-        lines += ["Examples:", *(line for each in EXAMPLES[verb] for line in _example_lines(each))]
+        lines.append("Examples:")
+        for example in EXAMPLES[verb]:  # in lines that a shell takes as one; an option stands with its value
+            *before, last = _wrap(re.sub(r"(?<!^)(?<!^tacit) (?!--)", "\0", example), "  ", more="    ", margin=2)
+            lines += [line.replace("\0", " ") for line in (*(f"{line} \\" for line in before), last)]
         lines += [] if every else [f"All {len(options)} options: tacit {verb} {LONG}"]
     return "\n".join(lines)
-
-
-def _example_lines(command: str) -> list[str]:
-    """A command in lines that a shell takes as one; an option stands with its value."""
-    joined = re.sub(r" (?!--)", "\0", command.replace("tacit ", "tacit\0"))
-    lines = _wrap(joined, "  ", more="    ", margin=2)
-    return [line.replace("\0", " ") + (" \\" if line is not lines[-1] else "") for line in lines]
 
 
 @cache
@@ -298,7 +284,6 @@ def shown_options(kind: type) -> tuple[ShownOption, ...]:
 
 
 def _metavar(kind: Any) -> tuple[str, tuple[str, ...]]:
-    """What stands for a value of this type, and the choices that are too many to stand there."""
     if get_origin(kind) in (Union, UnionType):
         kinds = [_metavar(each) for each in get_args(kind) if each is not NoneType]
         joined = "|".join(dict.fromkeys(metavar for metavar, _ in kinds if metavar))
@@ -317,7 +302,6 @@ def _metavar(kind: Any) -> tuple[str, tuple[str, ...]]:
 
 
 def _default_words(kind: type, name: str, default: Any, meaning: str) -> tuple[str, bool]:
-    """What holds without an option, and whether its meaning says so: its default, or that of the plan it changes."""
     if isinstance(default, tuple | list):
         return " ".join(map(str, default)), False
     if default is not None:
@@ -349,7 +333,9 @@ def _plain(value: Any) -> str:
 
 
 def _option_lines(option: ShownOption, *, every: bool) -> list[str]:
-    meaning = option.meaning.rstrip(".") if every else _brief(option.meaning)
+    meaning = option.meaning.rstrip(".")
+    if not every:  # the first clause; of what methods mean by an option, the first method's
+        meaning = re.split(", by default", _first_clause(re.sub(r"^(?:[a-z-]+, )*[a-z-]+: ", "", meaning)))[0]
     if option.choices and (not every or option.choices[0] not in meaning):
         choices = f"one of {', '.join(option.choices)}"
         meaning = f"{meaning}; {choices}" if every else choices
@@ -362,11 +348,9 @@ def _option_lines(option: ShownOption, *, every: bool) -> list[str]:
     return [words.ljust(_INDENT) + first.lstrip(), *rest] if len(words) < _INDENT else [words, first, *rest]
 
 
-def _brief(text: str) -> str:
-    """The first clause; of what methods mean by an option, the first method's."""
-    text = re.sub(r"^(?:[a-z-]+, )*[a-z-]+: ", "", text)
-    clause = re.match(r"(?:\([^()]*\)|[.;:](?! )|[^.;:])*", text)
-    return re.split(", by default", clause[0] if clause else text)[0].rstrip(".")
+def _first_clause(text: str) -> str:
+    clause = re.match(r"(?:\([^()]*\)|[.;:](?! |$)|[^.;:(]|\()*", text)
+    return text if clause is None else clause[0]
 
 
 def _wrap(text: str, indent: str, *, more: str | None = None, margin: int = 0) -> list[str]:
@@ -386,24 +370,20 @@ def _wrap(text: str, indent: str, *, more: str | None = None, margin: int = 0) -
     return lines or [indent]
 
 
-def _group_help(name: tuple[str, ...], text: str) -> str:
-    inner = [path for path in commands() if path[:-1] == name]
-    lines = [f"usage: tacit {' '.join(name)} COMMAND", "", *_wrap(text, ""), ""]
-    return "\n".join([*lines, *(line for path in inner for line in _command_lines(path))])
-
-
-def _overview() -> str:
-    lines = ["usage: tacit COMMAND", "", *_wrap(_ABOUT, ""), ""]
-    for heading, names in _BEGIN.items():
-        lines += [f"{heading}:", *(line for each in names for line in _command_lines((each,)))]
+def _list_commands(name: tuple[str, ...]) -> str:
+    groups = {"Commands": tuple(path[-1] for path in commands() if path[:-1] == name)} if name else _BEGIN
+    lines = [
+        f"usage: {' '.join(('tacit', *name))} COMMAND",
+        "",
+        *_wrap(commands()[name][1] if name else _ABOUT, ""),
+        "",
+    ]
+    for heading, names in groups.items():
+        lines += [f"{heading}:", *(line for each in names for line in _command_lines((*name, each)))]
     return "\n".join([*lines, "", "tacit COMMAND --help explains a command, and --help-all every option of it."])
-
-
-_ABOUT = "Differentially private reinforcement learning, with guarantees that anyone can recompute."
 
 
 def _command_lines(path: tuple[str, ...]) -> list[str]:
     text = " ".join(commands()[path][1].partition("\n\n")[0].split())
-    brief = re.split(r"(?<=\w)[:;] ", text)[0].rstrip(".")
-    first, *rest = _wrap(brief, " " * 15)
+    first, *rest = _wrap(_first_clause(text), " " * 15)
     return [f"  {path[-1]}".ljust(15) + first.lstrip(), *rest]

@@ -339,7 +339,42 @@ def estimate_chart(value: float, ends: tuple[float, float], written: Sequence[st
     return markup(svg)
 
 
-_FEW = 5
+_MOST_BARS = 16
+
+
+def category_chart(
+    labels: Sequence[str], reference: Array | None, synthetic: Array, *, title: str, x_label: str
+) -> str:
+    """A bar for each category, its name beside it: the reference filled, the synthetic as an outline above it.
+
+    Args:
+        labels: of the categories, of which the 16 with the largest synthetic shares are shown.
+        reference, synthetic: [B] shares.
+    """
+    shown = np.sort(np.argsort(-synthetic, kind="stable")[:_MOST_BARS])
+    shares = [
+        (part[shown], kind)
+        for part, kind in ((reference, "area reference"), (synthetic, "line synthetic"))
+        if part is not None
+    ]
+    if reference is None:
+        shares.insert(0, (synthetic[shown], "band synthetic"))
+    names = [shorten(labels[i], 18) for i in shown.tolist()]
+    left, side, top = 14.0 + 7.0 * max(map(len, names)), 24.0, 6.0
+    svg = canvas(title, top + side * len(names) + 40.0)
+    largest = max(float(part.max()) for part, _ in shares)
+    x = ChartAxis(x_label, 0.0, 105.0 * largest if largest > 0 else 1.0)
+    plot = Plot(x, ChartAxis("", 0.0, 1.0), left, top, WIDTH - left - 20.0, side * len(names))
+    for i, name in enumerate(names):
+        draw_text(svg, left - 7.0, top + side * (i + 0.5) + 4.0, name, anchor="end")
+    for part, kind in shares:
+        bars = (
+            f"M{fmt(left)} {fmt(top + side * i + 4.0)}H{fmt(plot.x_position(share))}v{fmt(side - 8.0)}H{fmt(left)}Z"
+            for i, share in enumerate((100.0 * part).tolist())
+        )
+        SubElement(svg, "path", {"class": kind, "d": "".join(bars)})
+    draw_ruler(svg, plot)
+    return markup(svg)
 
 
 def histogram_chart(
@@ -350,18 +385,15 @@ def histogram_chart(
     title: str,
     x_label: str,
     y_label: str = "rows, %",
-    labels: Sequence[str] = (),
 ) -> str:
     """Histograms over shared bins: the reference as a filled shape, the synthetic as an outline above it.
 
     Args:
         edges: [B + 1] increasing.
         reference, synthetic: [B] shares per bin.
-        labels: of the bins of a category.
     """
     top = max(float(np.max(part)) for part in (reference, synthetic) if part is not None)
-    few = tuple(labels) if len(labels) <= _FEW else ()
-    x = ChartAxis(x_label, float(edges[0]), float(edges[-1]), marks=tuple(map(float, range(len(few)))), names=few)
+    x = ChartAxis(x_label, float(edges[0]), float(edges[-1]))
     svg, plot = frame(title, x, ChartAxis(y_label, 0.0, 105.0 * top if top > 0 else 1.0), height=190.0)
     steps_x = np.repeat(edges, 2)
     filled = (synthetic, "band synthetic") if reference is None else (reference, "area reference")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
@@ -44,6 +45,14 @@ class Histogram:
     reference: Array | None = None  # [B] shares of the reference rows, or None
     similarity: float | None = None  # 1 - KS of the column, or None
     labels: tuple[str, ...] = ()  # of the bins of a category
+    note: str = ""  # what was left out
+
+
+def whole_bins(low: float, high: float, most: int = 40) -> tuple[tuple[float, float], int]:
+    """Ends and number of equal bins, at most so many, that hold equally many of the whole numbers from low to high."""
+    width = math.ceil((high - low + 1) / most)
+    bins = math.ceil((high - low + 1) / width)
+    return (low - 0.5, low - 0.5 + bins * width), bins
 
 
 def histogram(
@@ -55,6 +64,7 @@ def histogram(
     *,
     bins: int = 40,
     labels: tuple[str, ...] = (),
+    note: str = "",
 ) -> Histogram:
     """A `Histogram` of rows [T] (and reference rows [R]) over equal bins inside public bounds."""
     edges = np.linspace(*bounds, bins + 1)
@@ -64,9 +74,9 @@ def histogram(
         return counts / max(1, len(values))
 
     if reference is None:
-        return Histogram(column, unit, edges, shares(synthetic), labels=labels)
+        return Histogram(column, unit, edges, shares(synthetic), labels=labels, note=note)
     similarity = 1.0 - kolmogorov_smirnov(np.asarray(reference, np.float32), np.asarray(synthetic, np.float32))
-    return Histogram(column, unit, edges, shares(synthetic), shares(reference), similarity, labels)
+    return Histogram(column, unit, edges, shares(synthetic), shares(reference), similarity, labels, note)
 
 
 @dataclass(frozen=True)
@@ -125,16 +135,16 @@ def distribution_charts(
 
 def _distribution(item: Histogram, counted: str) -> Chart:
     similarity = "" if item.similarity is None else f"1 − KS = {item.similarity:.3f}"
-    drawn = charts.histogram_chart(
-        item.edges,
-        item.reference,
-        item.synthetic,
-        title=f"Distribution of {item.column}" + (f", {similarity}" if similarity else ""),
-        x_label=f"{item.column}, {item.unit}" if item.unit else item.column,
-        y_label=f"{counted}, %",
-        labels=item.labels,
-    )
-    return Chart(item.column, similarity, drawn)
+    note = ", ".join(each for each in (similarity, item.note) if each)
+    title, counts = f"Distribution of {item.column}" + (f", {note}" if note else ""), f"{counted}, %"
+    if item.labels:
+        drawn = charts.category_chart(item.labels, item.reference, item.synthetic, title=title, x_label=counts)
+    else:
+        label = f"{item.column}, {item.unit}" if item.unit else item.column
+        drawn = charts.histogram_chart(
+            item.edges, item.reference, item.synthetic, title=title, x_label=label, y_label=counts
+        )
+    return Chart(item.column, note, drawn)
 
 
 def scores_section(scores: Sequence[Score], *, title: str, lead: str, id: str) -> Section:

@@ -27,7 +27,7 @@ from tacit.evaluation.fidelity import (
 )
 from tacit.evaluation.neighbours import nearest_records
 from tacit.evaluation.report.charts import ChartAxis, Kind
-from tacit.evaluation.report.evidence import Histogram, Points, Score, histogram
+from tacit.evaluation.report.evidence import Histogram, Points, Score, histogram, whole_bins
 from tacit.evaluation.report.synthesis import Correlation, Curve, PlaneMap, Return
 from tacit.evaluation.report.whole_trajectories import (
     Drawing,
@@ -109,13 +109,24 @@ def marginals(
     """
     columns = flatten(synthetic, spec)
     real = None if reference is None else flatten(reference, spec)
+    declared = [column for space in spec.spaces.values() for column in space.columns or ()]
+    flags = {column.name: column.flag.name for column in declared if column.flag is not None}
+    # what is declared of a column holds a visit later, too, and its flag is told beside it
+    untold = {*flags.values(), *(spec.names("next_observations") if spec.observation.columns else ())}
+
+    def present(table: Table, field: str) -> NDArray[np.float64]:
+        values = np.asarray(table[field], np.float64)
+        return values[np.asarray(table[flags[field]]) == 0] if field in flags else values
+
     histograms = []
-    for (field, values), (name, unit), (bounds, bins), labels in zip(
-        columns.items(), names or _names(spec), _bins(spec), _labels(spec), strict=True
+    for field, (name, unit), (bounds, bins), labels in zip(
+        columns, names or _names(spec), _bins(spec), _labels(spec), strict=True
     ):
-        other = None if real is None else np.asarray(real[field], np.float64)
-        own = np.asarray(values, np.float64)
-        histograms.append(histogram(name, unit, bounds, own, other, bins=bins, labels=labels))
+        if field not in untold:
+            own, other = present(columns, field), None if real is None else present(real, field)
+            missing = 1.0 - len(own) / len(columns[field])
+            note = f"{100 * missing:.1f} % of the cells are missing" if field in flags else ""
+            histograms.append(histogram(name, unit, bounds, own, other, bins=bins, labels=labels, note=note))
     return tuple(histograms)
 
 
@@ -299,11 +310,10 @@ def _bins(spec: PublicSpec) -> list[tuple[tuple[float, float], int]]:
     for field in FIELDS:
         space = spec.spaces[field]
         if isinstance(space, Discrete):
-            bins.append(((-0.5, space.n - 0.5), min(space.n, _BINS)))
+            bins.append(whole_bins(0.0, space.n - 1.0, _BINS))
             continue
         for low, high, whole in zip(space.low, space.high, space.whole, strict=True):
-            few = whole and high - low < _BINS
-            bins.append(((low - 0.5, high + 0.5), round(high - low) + 1) if few else ((low, high), _BINS))
+            bins.append(whole_bins(low, high, _BINS) if whole else ((low, high), _BINS))
     return bins
 
 
@@ -359,7 +369,7 @@ def whole_trajectories(
     longest: int,
     seed: int,
     world: PlaneWorld | None = None,
-    state: tuple[int, str] = (0, "observation_0"),
+    state: tuple[int, str] | None = None,
 ) -> dict[str, Any]:
     """A report's fields on trajectories as wholes: `whole_trajectories` and `scores`.
 
@@ -371,7 +381,7 @@ def whole_trajectories(
         longest: public number of steps of the longest trajectory.
         seed: of what is chosen to be drawn, and of TrajScore.
         world: whose plane they are paths through; without one, trajectories with discrete actions are time lines.
-        state: column of the observation in time lines, and its name.
+        state: column of the observation in time lines, and its name; by default the first number that changes.
     """
     errors = None if world is None else simulator_errors(world, synthetic)
     close = None
@@ -380,7 +390,11 @@ def whole_trajectories(
     total = trajectory_statistics(synthetic).returns
     room = 0.05 * float(np.ptp(total)) or 1.0
     returns = float(total.min()) - room, float(total.max()) + room  # of released trajectories, and so public
-    box, column = spec.observation, state[0]
+    box = spec.observation
+    parts = list(enumerate(dimensions(box.columns))) if box.columns else []
+    moving = [(i, part.name) for i, part in parts if part.kind in ("number", "integer") and not part.static]
+    state = state or next(iter(moving), (0, spec.names("observations")[0]))
+    column = state[0]
     lines = world is None and isinstance(spec.action, Discrete) and isinstance(box, Box)
     sources: list[tuple[str, Kind, Sequences]] = [(SYNTHETIC, "synthetic", synthetic)]
     if reference is not None:

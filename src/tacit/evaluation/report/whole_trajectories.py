@@ -32,7 +32,7 @@ from tacit.evaluation.report.charts import (
     number,
     shorten,
 )
-from tacit.evaluation.report.evidence import Histogram, Score, distribution_charts, histogram
+from tacit.evaluation.report.evidence import Histogram, Score, distribution_charts, histogram, whole_bins
 from tacit.evaluation.sequences import Sequences, trajectory_statistics
 
 if TYPE_CHECKING:
@@ -96,11 +96,14 @@ def trajectory_histograms(
         returns: public range of the sum of rewards.
     """
     measured, other = trajectory_statistics(synthetic), None if reference is None else trajectory_statistics(reference)
+    reach = min(longest, max(int(part.lengths.max()) for part in (measured, other) if part is not None))
     return tuple(
-        histogram(name, unit, bounds, getattr(measured, field), None if other is None else getattr(other, field))
-        for name, unit, field, bounds in (
-            ("Length", "steps", "lengths", (0.0, float(longest))),
-            ("Return", "sum of rewards", "returns", returns),
+        histogram(
+            name, unit, ends, getattr(measured, field), None if other is None else getattr(other, field), bins=bins
+        )
+        for name, unit, field, (ends, bins) in (
+            ("Length", "steps", "lengths", whole_bins(1.0, float(reach))),
+            ("Return", "sum of rewards", "returns", (returns, 40)),
         )
     )
 
