@@ -1,0 +1,130 @@
+"""The settings of CQL, the ceiling of `experts_table`, on tuning seeds: `python -m experiments.experts.tune_cql`.
+
+    python -m experiments.experts.tune_cql          # all rows of the search; resumable
+    python -m experiments.experts.tune_cql --table  # what there is, a line a setting
+
+A row is CQL without privacy on the logs of one population: of a world, a kind of experts and a seed of 0 to 7, none of
+which the table uses. `former` is what the table had. Chosen is, for each world, the setting with the best mean over
+both kinds of experts.
+
+Writes `experiments/results/tuning_cql.json`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import sys
+import time
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import cast, get_args
+
+from experiments.experts.experts_recipes import Ceiling, recipes
+from experiments.experts.experts_runs import Field, physics
+from experiments.experts.experts_table import Run
+from experiments.lib.check import Figure
+from experiments.lib.configuration import Json, describe
+from experiments.lib.store import RESULTS, Store
+from tacit_worlds.populations import Kind, Name
+
+NAME, SEED = "tuning_cql", 0
+WORLDS = get_args(Name)
+SEARCH = ("former", *(f"alpha={alpha} steps={steps}" for steps in (4_000, 16_000) for alpha in (0.3, 0.1, 0.03, 0.01)))
+EXPERTS = 1_000
+"""A third of the table's: logs of the slow world take long to make."""
+
+
+def rows() -> list[str]:
+    """All keys, in the order in which they are run."""
+    return [f"{world}/{kind}/{setting}" for world in WORLDS for kind in get_args(Kind) for setting in SEARCH]
+
+
+def ceiling(world: Name, setting: str) -> Ceiling:
+    """The former settings with changes (`alpha=0.1 steps=16000`)."""
+    former = recipes(world).ceiling
+    words = (word.split("=") for word in setting.split() if word != "former")
+    changes = {name: ast.literal_eval(value) for name, value in words}
+    learner = replace(former.learner, alpha=changes.pop("alpha", former.learner.alpha))
+    return replace(former, learner=learner, **changes)
+
+
+def field(world: Name, kind: Kind) -> Field:
+    """The population and its logs."""
+    here = replace(Field.of(world, kind, SEED), experts=EXPERTS)
+    return replace(here, size=replace(here.size, shared=False, kept=True))
+
+
+def configuration(key: str) -> Json:
+    """Everything that decides a row."""
+    world, kind, setting = key.split("/")
+    here = field(cast(Name, world), cast(Kind, kind))
+    return {"field": describe(here) | {"world": physics(here.name)}, "ceiling": describe(ceiling(here.name, setting))}
+
+
+def store(path: Path = RESULTS / f"{NAME}.json") -> Store:
+    """The result file."""
+    return Store(path, configuration, hyperparameters="each row's name holds its settings")
+
+
+def run_row(key: str, results: Store) -> None:
+    """Train and judge."""
+    world, kind, setting = key.split("/")
+    here = field(cast(Name, world), cast(Kind, kind))
+    ways = replace(recipes(here.name), ceiling=ceiling(here.name, setting))
+    with here.logs() as logs:
+        began = time.process_time()
+        values = Run(here, logs, ways).cql()
+        values["cpu_s"] = round(time.process_time() - began, 1)
+    results.put(key, dataset=here.words, seed=SEED, values=values)
+    print(f"{key}: {values}", flush=True)
+
+
+def table(results: Store) -> str:
+    """Returns by world and kind, and the mean of both kinds, a line a setting."""
+    found: dict[str, dict[str, float]] = defaultdict(dict)
+    for key, row in results.rows.items():
+        world, kind, setting = key.split("/")
+        found[setting][f"{world} {kind}"] = row["values"]["return"]
+    heads = [f"{world} {kind}" for world in WORLDS for kind in get_args(Kind)]
+    lines = [f"| | {' | '.join(heads)} |", "|---" * (len(heads) + 1) + "|"]
+    for setting in SEARCH:
+        cells = [f"{found[setting][head]:.1f}" if head in found[setting] else "" for head in heads]
+        lines.append(f"| {setting} | {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+def figures() -> list[Figure]:
+    """Recomputed from the raw rows: what the best setting of every world returns more than the former one.
+
+    Raises:
+        LookupError: a row is missing or has another configuration.
+    """
+    results, found = store(), []
+    for world in WORLDS:
+        means = {
+            setting: sum(results.values(f"{world}/{kind}/{setting}")["return"] for kind in get_args(Kind)) / 2
+            for setting in SEARCH
+        }
+        words = f"{world}: mean return of good and mixed experts' CQL with the best setting less that of the former one"
+        found.append(Figure(words, max(means.values()) - means["former"], 0.0))
+    return found
+
+
+def main(arguments: Sequence[str]) -> None:
+    """Run what is missing."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--table", action="store_true", help="print what there is and run nothing")
+    parser.add_argument("--worlds", nargs="+", default=list(WORLDS), choices=list(WORLDS))
+    options = parser.parse_args(arguments)
+    results = store()
+    for key in () if options.table else rows():
+        if key.split("/")[0] in options.worlds and not results.has(key):
+            run_row(key, results)
+    print(table(results))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,156 @@
+"""How a round's budget is split among rewards, at equal rho: PateGAIL++ on Geolife's 83 people.
+
+    python -m experiments.pategail.mobility_allocation          # resumable; a quarter of an hour of CPU
+    python -m experiments.pategail.mobility_allocation --quick  # two rules at epsilon 10, one seed; under runs/quick/
+    python -m experiments.lib.check mobility_allocation         # recompute the promised figures from the raw rows
+
+Every rule costs the same, whatever it does: answers are bounded after they are weighted. Rows, all else as in the
+recipe for rewards of samples:
+
+- `uniform`: every reward gets the same noise;
+- `paper`: less noise for what looked generated in the round before (weights 1 - R + .05), as PateGAIL++ asks; the
+  rewards of the round before are its pilot, which costs nothing;
+- `mirrored`: the other way round, more noise for what looked generated: what the paper's direction is worth;
+- `utility`: noise by how often a pair is played, which makes the error of the policy's gradient least;
+- `noise`: rewards are noise alone, split evenly.
+
+A cell is one (rule, epsilon, seed): five training seeds with noise of their own, the last averaged policy, none picked.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from experiments.lib.check import Figure
+from experiments.lib.configuration import Json
+from experiments.lib.store import RESULTS, ROOT, Store
+from experiments.pategail.mobility_runs import GEOLIFE, described, generated, unit, world
+from experiments.pategail.mobility_ways import calibrated, guaranteed
+from tacit.evaluation.statistics import t_interval
+from tacit.methods.mobility import pategail
+
+EPSILONS = (2.0, 10.0)
+SEEDS = tuple(range(5))
+RULES = ("uniform", "paper", "mirrored", "utility", "noise")
+LEAST = 0.05
+"""The weight of a reward of 0 under the rule `mirrored`."""
+
+
+def plan(rule: str) -> pategail.PateGailPlan:
+    """The recipe with this rule."""
+    recipe = pategail.recipe("samples", GEOLIFE)
+    if rule == "noise":
+        return replace(recipe, allocation="uniform", zero_contribution=True)
+    allocation: Any = "own" if rule == "mirrored" else rule
+    return replace(recipe, allocation=allocation)
+
+
+def mirrored(pilot: np.ndarray, share: np.ndarray) -> np.ndarray:
+    """Weights of rewards R in [0, 1]: R + `LEAST`."""
+    return np.asarray(np.clip(pilot + 0.5, 0.0, 1.0) + LEAST)
+
+
+def key(rule: str, epsilon: float, seed: int) -> str:
+    """Of a cell."""
+    return f"{rule}/{epsilon:g}/{seed}"
+
+
+def store(path: Path = RESULTS / "mobility_allocation.json") -> Store:
+    """The result file."""
+    return Store(path, configuration, hyperparameters="the recipe of PateGAIL++ for 83 people, chosen on the city")
+
+
+def configuration(key: str) -> Json:
+    """What a row was made with, its seed aside."""
+    rule, epsilon, _ = key.split("/")
+    weights = {"weights": {"rule": "R + least", "least": LEAST}} if rule == "mirrored" else {}
+    return {"data": described(GEOLIFE), **weights, **guaranteed(plan(rule), unit(GEOLIFE), float(epsilon))}
+
+
+def rows() -> list[str]:
+    """The keys of all rows, in the order in which they are made."""
+    return [key(rule, epsilon, seed) for seed, epsilon, rule in itertools.product(SEEDS, EPSILONS, RULES)]
+
+
+def values(rule: str, epsilon: float, seed: int) -> dict[str, Any]:
+    """One run and its measures."""
+    began, here = time.process_time(), world(GEOLIFE)
+    calibrated_plan = calibrated(plan(rule), here, epsilon)
+    allocate = mirrored if rule == "mirrored" else None
+    with here.devices() as vault:
+        simulator = pategail.fit(calibrated_plan, vault, grid=here.days.grid, allocate=allocate, seed=seed).value
+    (measured,) = here.measured([generated(simulator, here, seed)])
+    return {"certified": calibrated_plan.epsilon, **measured, "seconds": round(time.process_time() - began, 2)}
+
+
+def column(results: Store, rule: str, epsilon: float, metrics: str = "sequence", name: str = "SEQ") -> np.ndarray:
+    """One measure for every seed.
+
+    Raises:
+        LookupError: a row is missing or has another configuration.
+    """
+    return np.array([results.values(key(rule, epsilon, seed))[metrics][name] for seed in SEEDS])
+
+
+def figures() -> list[Figure]:
+    """Every promised figure, recomputed from the raw rows."""
+    results, out = store(), []
+    for epsilon in EPSILONS:
+        certified = [results.values(key(rule, epsilon, seed))["certified"] for rule in RULES for seed in SEEDS]
+        out.append(Figure(f"epsilon {epsilon:g}: largest certified epsilon", max(certified), epsilon, at_least=False))
+        even = column(results, "uniform", epsilon).mean()
+        for rule in ("paper", "mirrored", "utility"):
+            low = float((column(results, rule, epsilon) / even).mean())
+            words = f"epsilon {epsilon:g}: SEQ of {rule} over that of uniform (no rule halves it)"
+            out.append(Figure(words, low, 0.5))
+    return out
+
+
+def table(results: Store) -> str:
+    """Mean and 95 % interval over seeds, in Markdown."""
+    names = (("sequence", "SEQ"), ("reference", "DailyLoc"), ("reference", "I-rank"), ("sequence", "Motif"))
+    lines = [f"| rule | epsilon | {' | '.join(name for _, name in names)} |", "|---" * (len(names) + 2) + "|"]
+    for epsilon, rule in itertools.product(EPSILONS, RULES):
+        row = []
+        for metrics, name in names:
+            mean, low, _ = t_interval(column(results, rule, epsilon, metrics, name))
+            row.append(f"{mean:.4f} ± {mean - low:.4f}")
+        lines.append(f"| {rule} | {epsilon:g} | {' | '.join(row)} |")
+    return "\n".join(lines)
+
+
+def run_row(name: str, results: Store) -> None:
+    """Make one row at full size."""
+    rule, epsilon, seed = name.split("/")
+    made = values(rule, float(epsilon), int(seed))
+    results.put(name, dataset=world(GEOLIFE).words, seed=int(seed), values=made)
+    print(f"{name}: SEQ {made['sequence']['SEQ']:.4f} ({made['seconds']} CPU s)", flush=True)
+
+
+QUICK = (key("uniform", 10.0, 0), key("paper", 10.0, 0))
+
+
+def main(arguments: Sequence[str]) -> None:
+    """Run what is missing."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--quick", action="store_true")
+    options = parser.parse_args(arguments)
+    results = store((ROOT / "runs" / "quick" if options.quick else RESULTS) / "mobility_allocation.json")
+    for name in QUICK if options.quick else rows():
+        if not results.has(name):
+            run_row(name, results)
+    if not options.quick:
+        print(table(results))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,99 @@
+"""Table XI of PrivORL: what every synthesizer costs, in time and memory.
+
+    python -m experiments.privorl.table11_cost  # reads the notes of tables that are kept, makes those that are not
+    python -m experiments.privorl.table11_cost --quick  # one small table a method; under runs/quick/
+    python -m experiments.lib.check table11_cost
+    python -m experiments.privorl.parts.synthesis_pages table11_cost
+
+Every method on umaze's million rows at epsilon 10, three seeds: CPU seconds of one thread of public pre-training, of
+fitting behind the doors and of sampling 100,000 rows, and the MiB that the process's memory rose by at most in each
+(the private rows themselves, 44 MiB, were there before; the most over seeds, as a process that has made a table holds
+memory for the next). Whatever else ran on the machine is in the seconds too.
+"""
+
+from __future__ import annotations
+
+import argparse
+import functools
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from experiments.lib.check import Figure
+from experiments.lib.configuration import Json
+from experiments.lib.store import Store
+from experiments.privorl import table1_transitions as table1
+from experiments.privorl.parts import synthesis_fits as fits
+from experiments.privorl.parts import synthesis_ways as ways
+from experiments.privorl.parts.synthesis_domains import DOMAINS
+from experiments.privorl.parts.synthesis_returns import WORDS, folder
+
+NAME, DOMAIN, EPSILON, SEEDS = "table11_cost", "umaze", 10.0, (0, 1, 2)
+METHODS = (table1.OWN, "tacit", *table1.BASELINES)
+STAGES = ("pretrain", "fit", "sample")
+
+
+def configuration(key: str, *, scale: fits.Scale = fits.FULL) -> dict[str, Json]:
+    """Everything that decides the table whose cost is noted, but its seed."""
+    domain, way, epsilon, _ = key.split("/")
+    return ways.configuration(DOMAINS[domain], way, float(epsilon), scale)
+
+
+def store(path: Path | None = None, *, quick: bool = False) -> Store:
+    """The result file."""
+    asked = functools.partial(configuration, scale=fits.QUICK if quick else fits.FULL)
+    return Store(path or folder(quick=quick) / f"{NAME}.json", asked, hyperparameters=WORDS)
+
+
+def rows() -> list[str]:
+    """All keys, in the order in which they are run."""
+    return [ways.key(DOMAIN, way, EPSILON, seed) for seed in SEEDS for way in METHODS]
+
+
+def run_row(key: str, results: Store, scale: fits.Scale = fits.FULL) -> None:
+    """Note what one table cost."""
+    domain, way, epsilon, seed = key.split("/")
+    _, notes = ways.table(DOMAINS[domain], way, float(epsilon), int(seed), scale)
+    values = {stage: notes[stage] for stage in STAGES if stage in notes}
+    results.put(key, dataset=DOMAINS[domain].words(int(seed)), seed=int(seed), values=values)
+    print(f"{key}: {values}", flush=True)
+
+
+def column(results: Store, way: str, stage: str, measure: str) -> np.ndarray:
+    """CPU seconds (`cpu_s`) of one stage over seeds, or the most MiB (`peak_mib`); zeros where there is no such stage.
+
+    Raises:
+        LookupError: a cell is missing or has another configuration.
+    """
+    cells = [results.values(ways.key(DOMAIN, way, EPSILON, seed)) for seed in SEEDS]
+    found = np.array([cell.get(stage, {}).get(measure, 0.0) for cell in cells])
+    return found.max(keepdims=True) if measure == "peak_mib" else found
+
+
+def figures() -> list[Figure]:
+    """Recomputed from the raw rows."""
+    results, found = store(), []
+    for way in METHODS:
+        spent = sum(column(results, way, stage, "cpu_s") for stage in STAGES)
+        found.append(Figure(f"{way}: CPU minutes a synthesizer", float(np.mean(spent)) / 60, 10.0, at_least=False))
+    peak = max(column(results, table1.OWN, stage, "peak_mib").max() for stage in STAGES)
+    return [*found, Figure("tacit: GiB beside the private rows", peak / 1024, 2.0, at_least=False)]
+
+
+def main(arguments: Sequence[str]) -> None:
+    """Note what is missing."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--quick", action="store_true")
+    quick = parser.parse_args(arguments).quick
+    torch.set_num_threads(1)
+    results = store(quick=quick)
+    for key in rows()[: len(METHODS)] if quick else rows():
+        if not results.has(key):
+            run_row(key, results, fits.QUICK if quick else fits.FULL)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

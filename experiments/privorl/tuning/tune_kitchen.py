@@ -1,0 +1,129 @@
+"""Which agent learns most from demonstrations in the kitchen: chosen on public people, judged by the public tasks.
+
+    python -m experiments.privorl.tuning.tune_kitchen          # all rows; resumable; minutes
+    python -m experiments.privorl.tuning.tune_kitchen --table  # what there is
+
+A row is one agent that learned from the public demonstrations as `table1_kitchen` sees them. It is judged by the
+tasks that these people do (`kitchen_demonstrations.OTHER`). Private demonstrations and their tasks are never used.
+`imitation` is TD3+BC whose weight of the value is next to nothing.
+"""
+
+from __future__ import annotations
+
+import argparse
+import functools
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from experiments.lib.check import Figure
+from experiments.lib.configuration import Json, describe
+from experiments.lib.store import RESULTS, ROOT, Store
+from experiments.lib.table_cache import Columns
+from experiments.lib.tables import markdown
+from experiments.privorl.envs import kitchen, kitchen_demonstrations
+from experiments.privorl.parts.synthesis_agents import KITCHEN
+from experiments.privorl.table1_kitchen import DOMAINS, Glance, Glancing
+from tacit_worlds.agents.offline import train_tables
+
+NAME, SEEDS, EPISODES, WANTED = "tune_kitchen", (1_010,), 5, 50.0
+"""`WANTED`: what public rows have to teach of the public tasks."""
+
+
+def rows() -> list[str]:
+    """All keys, in the order in which they are run."""
+    return [f"{agent}/{seed}" for seed in SEEDS for agent in KITCHEN]
+
+
+def configuration(key: str, *, quick: bool = False) -> Json:
+    """Everything that decides a row, but its seed."""
+    config = KITCHEN[key.split("/")[0]]
+    return {
+        "rows": DOMAINS[Glance.name].rows,
+        "agent": describe(replace(config, steps=100) if quick else config),
+        "judge": {"tasks": describe(kitchen_demonstrations.OTHER.order), "episodes": 1 if quick else EPISODES},
+    }
+
+
+def store(path: Path | None = None, *, quick: bool = False) -> Store:
+    """The result file."""
+    folder = ROOT / "runs" / "quick" if quick else RESULTS
+    asked = functools.partial(configuration, quick=quick)
+    return Store(path or folder / f"{NAME}.json", asked, hyperparameters="each row's name holds its settings")
+
+
+def run_row(key: str, results: Store, *, quick: bool = False) -> None:
+    """Make one row."""
+    torch.set_num_threads(1)
+    agent, word = key.split("/")
+    seed, began = int(word), time.process_time()
+    table: Columns = DOMAINS[Glance.name].public(seed)
+    config = replace(KITCHEN[agent], steps=100) if quick else KITCHEN[agent]
+    policy = train_tables([table], config, seeds=[seed])[0]
+    spent = round(time.process_time() - began, 1)
+    asked = {"tasks": kitchen_demonstrations.OTHER.order, "episodes": 1 if quick else EPISODES}
+    found = float(kitchen.evaluate(Glancing(policy), seed=seed, **asked)[0])
+    values = {"return": round(found, 1), "agent_cpu_s": spent}
+    results.put(key, dataset=f"public demonstrations, {len(table['rewards'])} transitions", seed=seed, values=values)
+    print(f"{key}: {values}", flush=True)
+
+
+def scores(results: Store) -> dict[str, float]:
+    """By agent the mean return over seeds.
+
+    Raises:
+        LookupError: a row is missing or has another configuration.
+    """
+    return {agent: float(np.mean([results.values(f"{agent}/{seed}")["return"] for seed in SEEDS])) for agent in KITCHEN}
+
+
+def chosen(results: Store) -> str:
+    """The agent of the highest mean return.
+
+    Raises:
+        LookupError: a row is missing or has another configuration.
+    """
+    found = scores(results)
+    return max(found, key=lambda agent: found[agent])
+
+
+def figures() -> list[Figure]:
+    """Recomputed from the raw rows: whether the best agent does what is wanted.
+
+    Raises:
+        LookupError: a row is missing or has another configuration.
+    """
+    results = store()
+    best = chosen(results)
+    return [Figure(f"public tasks, {best}: return of public rows", scores(results)[best], WANTED)]
+
+
+def table(results: Store) -> str:
+    """A line an agent, a column a seed."""
+    lines: list[list[Any]] = []
+    for agent in KITCHEN:
+        found = [f"{agent}/{seed}" for seed in SEEDS]
+        lines.append([agent, *(f"{results.values(key)['return']:.1f}" if results.has(key) else "" for key in found)])
+    return markdown([f"seed {seed:,}" for seed in SEEDS], lines)
+
+
+def main(arguments: list[str]) -> None:
+    """Run what is missing, or print what there is."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--quick", action="store_true", help="one small row, under runs/quick/")
+    parser.add_argument("--table", action="store_true", help="print what there is and run nothing")
+    options = parser.parse_args(arguments)
+    results = store(quick=options.quick)
+    for key in rows()[:1] if options.quick else () if options.table else rows():
+        if not results.has(key):
+            run_row(key, results, quick=options.quick)
+    print(table(results), flush=True)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
