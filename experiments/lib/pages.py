@@ -6,7 +6,8 @@ and in docs/scale.md.
 
 A place is `<!-- results: NAME -->`, up to `<!-- end -->` if there is one. Besides tables there are `rows of NAME ...`,
 where the rows of some experiments come from, `changes of NAME ...`, whether a method was changed after its
-evaluation rows had been seen, and `tests of NAME`, where tacit is below and above its rivals. Nothing is run.
+evaluation rows had been seen, `tests of NAME`, where tacit is below and above its rivals, and `coverage of PAPER`, what
+of a paper was run. Nothing is run.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ from experiments.dppg import (
 )
 from experiments.experts import experts_table, experts_tables
 from experiments.gpope import ope_pages
-from experiments.lib import comparisons
+from experiments.lib import comparisons, coverage
 from experiments.lib.history import CHANGED_AFTER_EVALUATION
 from experiments.lib.store import ROOT, experiment
 from experiments.lib.tables import markdown
@@ -142,6 +143,8 @@ def table(name: str) -> str | None:
     kind, _, names = name.partition(" of ")
     if names and kind in ("rows", "changes"):
         return origin(names.split()) if kind == "rows" else changes(names.split())
+    if names and kind == "coverage":
+        return coverage.table(names)
     if names and kind == "tests":
         return "\n\n".join(comparisons.table(name, RIVALS) for name in names.split())
     if name not in TABLES:
