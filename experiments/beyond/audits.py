@@ -1,10 +1,5 @@
 """What epsilon must at least be: audits of whole methods, over a grid of certified epsilons.
 
-    python -m experiments.beyond.audits          # resumable, a method and epsilon a cell; half an hour of CPU
-    python -m experiments.beyond.audits --quick  # epsilon 8 and no more; under runs/quick/
-    python -m experiments.beyond.audits --plot   # the figure of docs/audits.md
-    python -m experiments.lib.check audits       # recompute the promised figures from the raw rows
-
 A cell holds what `tacit.evaluation.audits.audit` found of one method (a small plan at delta 1e-5, canaries made for it,
 the real doors): the certified epsilon, and lower bounds at 95 % confidence by one canary and everything that left the
 doors, by one canary and the release alone after shadow runs, and by many canaries in one run. Noise is the library's
@@ -13,13 +8,10 @@ own: a second run finds other figures of about the same size.
 
 from __future__ import annotations
 
-import argparse
 import dataclasses
 import functools
 import os
-import sys
 import time
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -27,7 +19,8 @@ from typing import Any
 from experiments.lib.check import Figure
 from experiments.lib.configuration import Json, describe
 from experiments.lib.plots import IMAGES, Curve, Panel, draw
-from experiments.lib.store import RESULTS, ROOT, Store
+from experiments.lib.queue import command_line
+from experiments.lib.store import RESULTS, Store
 from tacit.evaluation.audits import Effort, audit, library
 from tacit.evaluation.audits.running import CASES
 from tacit.evaluation.report.charts import ChartAxis
@@ -164,27 +157,5 @@ def run_row(key: str, results: Store, jobs: int | None = None) -> None:
     results.put(key, dataset="invented canaries", seed=0, values=made)
 
 
-def main(arguments: Sequence[str]) -> None:
-    """Run what is missing."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--quick", action="store_true")
-    parser.add_argument("--plot", action="store_true")
-    parser.add_argument("--methods", nargs="+", choices=list(METHODS), default=list(METHODS))
-    parser.add_argument("--jobs", type=int, default=len(os.sched_getaffinity(0)))
-    options = parser.parse_args(arguments)
-    results = store((ROOT / "runs" / "quick" if options.quick else RESULTS) / "audits.json")
-    if options.plot:
-        return plot(results)
-    print("| method | certified | gaussian | canary | one run | release | seconds |\n" + "|---" * 7 + "|")
-    for cell in cells(options.quick):
-        if cell.method not in options.methods:
-            continue
-        if not results.has(cell.key):
-            run_row(cell.key, results, options.jobs)
-        row = results.values(cell.key)
-        found = [f"{row['bounds'][way]:.2f}" if way in row["bounds"] else "-" for way in list(WAYS)[1:]]
-        print(f"| {cell.method} | {row['certified']:.3g} | {' | '.join(found)} | {row['seconds']} |", flush=True)
-
-
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    command_line(__file__)

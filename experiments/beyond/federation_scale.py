@@ -1,9 +1,5 @@
 """A million devices: what a tree of secure sums costs, how many of them may drop out, and what the noise then is.
 
-    python -m experiments.beyond.federation_scale          # ten CPU minutes
-    python -m experiments.beyond.federation_scale --quick  # 2,000 devices; written under runs/quick/
-    python -m experiments.lib.check federation_scale       # recompute the promised figures from the raw rows
-
 Devices form cohorts of 100, a hundred cohorts a region, a hundred regions the whole. A cohort sums in secret (SecAgg+,
 modulo 2^32), regions and the root add up what came out of that. The noise of one release keeps epsilon 2 at delta 1e-7.
 It is shared among the floor of one `level`: its sums are private, no matter who reads them. Rows:
@@ -25,7 +21,6 @@ from __future__ import annotations
 
 import functools
 import math
-import sys
 import tempfile
 import time
 from collections.abc import Callable, Mapping
@@ -403,4 +398,4 @@ def table(results: Store) -> str:
 
 
 if __name__ == "__main__":
-    command_line(sys.argv[1:], sys.modules[__name__], quick="2,000 devices in the trees", table=table)
+    command_line(__file__)

@@ -1,9 +1,5 @@
 """A better policy from private logs, with a stated gain: clinics, clicks, stock, CartPole, HIV, coverage.
 
-    python -m experiments.beyond.improvement               # all rows; resumable
-    python -m experiments.beyond.improvement clinic/10000  # rows whose keys begin so
-    python -m experiments.lib.check improvement            # recompute the promised figures from the raw rows
-
 A run's key is WORLD/PEOPLE/EPSILON/SEED: fresh people, fresh noise, one plan, whose whole budget includes the
 statement. "score" is the released policy on fresh people (in the clinic normalised: 0 is a random treatment, 46 the
 doctors, 84 the best that sees the visit), "clone" that of the private clone, which draws its actions. Delta is
@@ -24,9 +20,7 @@ data set teaches its own policy.
 
 from __future__ import annotations
 
-import argparse
 import math
-import sys
 import tempfile
 import time
 from collections.abc import Mapping
@@ -34,7 +28,6 @@ from contextlib import nullcontext
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 from unittest import mock
 
@@ -45,6 +38,7 @@ from experiments.beyond import improvement_logs as logs
 from experiments.beyond.improvement_worlds import EPISODES, World, world
 from experiments.lib.check import Figure
 from experiments.lib.configuration import Json, describe
+from experiments.lib.queue import command_line
 from experiments.lib.store import RESULTS, Store
 from experiments.lib.tables import markdown
 from tacit.methods.improvement import Improvement, ImprovementPlan, fit
@@ -418,16 +412,5 @@ def covered(results: Store) -> str:
     return markdown(heads, lines)
 
 
-def main(arguments: list[str], module: ModuleType = sys.modules[__name__]) -> None:
-    """Make missing rows of this experiment, or of another one."""
-    parser = argparse.ArgumentParser(description=module.__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("prefixes", nargs="*", help="beginnings of keys; all by default")
-    options = parser.parse_args(arguments)
-    results = module.store()
-    for key in module.rows():
-        if key.startswith(tuple(options.prefixes) or "") and not results.has(key):
-            module.run_row(key, results)
-
-
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    command_line(__file__)

@@ -1,9 +1,5 @@
 """A world where nothing can be gained: how often `tacit improve` says that a gain is proven.
 
-    python -m experiments.beyond.improvement_null         # all rows; resumable
-    python -m experiments.beyond.improvement_null 5000/8  # rows whose keys begin so
-    python -m experiments.lib.check improvement_null      # recompute the promised figures from the raw rows
-
 Eight columns of noise, four actions that were drawn at random, two visits, and one outcome of 0 or 1 at the end that no
 action touches: the gain of any advice is exactly 0. A row's key is PEOPLE/EPSILON/BLOCK: 25 data sets, each with fresh
 people, fresh noise and a ledger of its own, through the real vault. Advice is followed in 10 % of the visits.
@@ -11,7 +7,6 @@ people, fresh noise and a ledger of its own, through the real vault. Advice is f
 
 from __future__ import annotations
 
-import sys
 import tempfile
 import time
 from collections.abc import Mapping
@@ -22,9 +17,9 @@ from typing import Any
 import numpy as np
 from scipy.stats import beta
 
-from experiments.beyond.improvement import main
 from experiments.lib.check import Figure
 from experiments.lib.configuration import Json, describe
+from experiments.lib.queue import command_line
 from experiments.lib.store import RESULTS, Store
 from experiments.lib.tables import markdown
 from tacit.data.memory import Memory
@@ -181,4 +176,4 @@ def table(results: Store) -> str:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:], sys.modules[__name__])
+    command_line(__file__)

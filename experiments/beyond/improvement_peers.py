@@ -1,8 +1,5 @@
 """Other private ways from the same logs, memory and budget to a policy, beside `improvement`.
 
-    python -m experiments.beyond.improvement_peers         # all rows; resumable
-    python -m experiments.beyond.improvement_peers bc cql  # rows whose keys begin so
-
 A key is WAY/PEOPLE/EPSILON/SEED, in the clinic, with the seeds, people and evaluation of `improvement`;
 cloning and synthesis have rows in CartPole and HIV too, whose keys begin with the world.
 No peer spends anything on a statement: the whole budget goes into its policy.
@@ -22,7 +19,6 @@ from __future__ import annotations
 
 import dataclasses
 import math
-import sys
 import tempfile
 import time
 from collections.abc import Mapping
@@ -39,6 +35,7 @@ from experiments.beyond.improvement_generators import EnsemblePlan
 from experiments.beyond.improvement_worlds import COURSE, EPISODES, World, of_clinic, world
 from experiments.lib.check import Figure
 from experiments.lib.configuration import Json, describe
+from experiments.lib.queue import command_line
 from experiments.lib.store import RESULTS, Store
 from experiments.lib.tables import markdown
 from tacit import experts as learning
@@ -326,10 +323,5 @@ def _mean(results: Store, keys: list[str]) -> str:
     return improvement.mean([results.values(key)["score"] for key in keys if results.has(key)])
 
 
-def main(arguments: list[str]) -> None:
-    """Make missing rows."""
-    improvement.main(arguments, sys.modules[__name__])
-
-
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    command_line(__file__)

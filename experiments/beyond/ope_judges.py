@@ -1,9 +1,6 @@
 """Who may judge a policy: a world in which no decision matters, and policies that were learned from its records.
 
     nice -n 19 python -m experiments.beyond.ope_judges            # all rows; about ten minutes of CPU on one core
-    python -m experiments.beyond.ope_judges --quick  # few data sets a row; written under runs/quick/
-    python -m experiments.beyond.ope_judges --table  # what there is
-    python -m experiments.lib.check ope_judges       # recompute the promised figures from the raw rows
 
 Contexts and actions are uniform, and the reward is a fair coin whatever is done: every policy is worth exactly 0.5. The
 policy takes, in each context, the action with the largest noisy sum of rewards, as a private method would release it.
@@ -20,7 +17,6 @@ Nothing was tuned.
 
 from __future__ import annotations
 
-import sys
 import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -347,4 +343,4 @@ def table(results: Store) -> str:
 
 
 if __name__ == "__main__":
-    command_line(sys.argv[1:], sys.modules[__name__], quick="a fiftieth of the data sets", table=table)
+    command_line(__file__)

@@ -1,9 +1,5 @@
 """What Thompson sampling is worth, from the logs of a uniformly random recommender: real clicks, real propensities.
 
-    python -m experiments.beyond.ope_open_bandit          # 10 seeds; five minutes of CPU on one core
-    python -m experiments.beyond.ope_open_bandit --quick  # one campaign, one seed, seconds; written under runs/quick/
-    python -m experiments.lib.check ope_open_bandit       # recompute the promised figures from the raw rows
-
 Needs the sample of the Open Bandit Dataset (`pip install --no-deps obp==0.4.1`): for each of three campaigns 10,000
 impressions of the policy `random` and 10,000 of `bts` (Bernoulli Thompson sampling).
 
@@ -25,7 +21,6 @@ larger. The regressions clip lower and stay too low. The intervals are valid all
 
 from __future__ import annotations
 
-import argparse
 import tempfile
 import time
 from collections.abc import Mapping
@@ -36,7 +31,8 @@ import numpy as np
 
 from experiments.lib.check import Figure
 from experiments.lib.configuration import Json, describe
-from experiments.lib.store import RESULTS, ROOT, Store
+from experiments.lib.queue import command_line
+from experiments.lib.store import RESULTS, Store
 from tacit.data.sources import open_bandit
 from tacit.data.trajectories import Trajectories
 from tacit.methods import off_policy_evaluation as ope
@@ -233,18 +229,5 @@ def table(results: Store) -> str:
     return "\n".join(lines)
 
 
-def main(arguments: list[str] | None = None) -> None:
-    """Run what is missing, and print the table."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--quick", action="store_true", help="one campaign, one seed; results under runs/quick/")
-    quick = parser.parse_args(arguments).quick
-    results = store(ROOT / "runs" / "quick" / "ope_open_bandit.json") if quick else store()
-    for key in keys("men", range(1)) if quick else rows():
-        if not results.has(key):
-            run_row(key, results)
-    if not quick:
-        print(table(results))
-
-
 if __name__ == "__main__":
-    main()
+    command_line(__file__)

@@ -11,9 +11,7 @@ Prints one line a row and writes `experiments/results/ope_rare_scores.json`; `--
 
 from __future__ import annotations
 
-import argparse
 import math
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +23,8 @@ from scipy.stats import binom, norm
 
 from experiments.lib.check import Figure
 from experiments.lib.configuration import Json
-from experiments.lib.store import RESULTS, ROOT, Store
+from experiments.lib.queue import command_line
+from experiments.lib.store import RESULTS, Store
 from tacit.methods.off_policy_evaluation import intervals
 from tacit.methods.off_policy_evaluation.intervals import Sides
 from tacit.methods.off_policy_evaluation.scores import SHARES
@@ -159,16 +158,5 @@ def figures() -> list[Figure]:
     ]
 
 
-def main(arguments: list[str]) -> None:
-    """Compute what is missing."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--quick", action="store_true")
-    quick = parser.parse_args(arguments).quick
-    results = store((ROOT / "runs" / "quick" if quick else RESULTS) / "ope_rare_scores.json")
-    for name in rows()[:2] if quick else rows():
-        if not results.has(name):
-            run_row(name, results)
-
-
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    command_line(__file__)

@@ -1,9 +1,6 @@
 """Whole people from structured tables, in two hospitals whose truth is known, beside AIM and PrivSyn.
 
-    python -m experiments.beyond.people_hospitals                       # all cells, resumable
     python -m experiments.beyond.people_hospitals "linear/20000/*/311"  # some cells
-    python -m experiments.beyond.people_hospitals --table  # what there is; --plan: hours of what is missing
-    python -m experiments.lib.check people_hospitals
 
 A cell is HOSPITAL/PATIENTS/WAY/EPSILON/SEED, and `people_judge` says what its table keeps. Ways:
 real     a second draw of patients: what no method can undercut
@@ -19,13 +16,10 @@ At epsilon inf nothing is promised and no noise is added: what the method loses 
 
 from __future__ import annotations
 
-import argparse
 import dataclasses
-import fnmatch
 import functools
 import itertools
 import math
-import sys
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
@@ -37,6 +31,7 @@ from experiments.beyond.hospitals import HOSPITALS, SPEC, Linear, to_records
 from experiments.beyond.people_judge import EDGES, LEARNED, LEVELS, MEASURES, PLAYED, SWEEPS, TRUTH, Table, judge
 from experiments.lib.check import Figure
 from experiments.lib.configuration import Json, describe
+from experiments.lib.queue import command_line
 from experiments.lib.store import RESULTS, ROOT, Store
 from experiments.lib.table_cache import metered
 from experiments.lib.tables import BLANK, markdown, spread
@@ -49,7 +44,7 @@ from tacit.privacy.ledger.ledger import SUM, Ledger
 from tacit.privacy.vault.vault import Vault
 from tacit.units import Unit
 
-NAME, SEEDS, DEVELOPMENT, DELTA = "people_hospitals", (311, 312, 313, 314, 315), (900,), 1e-6
+NAME, SEEDS, DELTA = "people_hospitals", (311, 312, 313, 314, 315), 1e-6
 MAIN = (("linear", 20_000, 2.0), ("nonlinear", 20_000, 2.0))
 OTHERS = (("linear", 5_000, 2.0), ("linear", 20_000, 1.0), ("linear", 20_000, 8.0), ("nonlinear", 5_000, 2.0))
 RIVALS, OPEN = ("aim", "privsyn", "aim_public", "privsyn_public"), ("real", "trivial")
@@ -193,11 +188,11 @@ def ahead(found: Found, rival: str) -> tuple[int, int]:
     return sum(bool(-gap > 0 if one == "share" else gap > 0) for one, gap in better.items()), len(shared)
 
 
-def words_of(results: Store, seeds: Sequence[int] = SEEDS) -> str:
+def words_of(results: Store) -> str:
     """Means over seeds with half of their 95 % intervals, and on how many measures people is ahead."""
     blocks = []
     for at in (*MAIN, *OTHERS, *NOISELESS):
-        found = columns(results, at, seeds)
+        found = columns(results, at)
         shown = {one: spread(values, 3) if len(values) > 1 else f"{values[0]:.3f}" for one, values in found.items()}
         lines = [[name, *(shown.get((way, name), BLANK) for way in WAYS)] for name in (*MEASURES, "share")]
         ends = ["{} on {} of {}".format(way, *ahead(found, way)) for way in RIVALS]
@@ -206,7 +201,7 @@ def words_of(results: Store, seeds: Sequence[int] = SEEDS) -> str:
     return "\n\n".join(blocks)
 
 
-def plan(results: Store) -> str:
+def costs(results: Store) -> str:
     """CPU hours of what is missing, by the mean of a way's cells."""
     lines = []
     for way in WAYS:
@@ -236,22 +231,5 @@ def figures() -> list[Figure]:
     return found
 
 
-def main(arguments: Sequence[str]) -> None:
-    """Run what is missing, or print what there is or what it would cost."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("keys", nargs="*", default=["*"], help="patterns of keys; all by default")
-    parser.add_argument("--table", action="store_true")
-    parser.add_argument("--plan", action="store_true")
-    parser.add_argument("--quick", action="store_true", help="a development seed; under runs/quick/")
-    options = parser.parse_args(arguments)
-    results, seeds = store(quick=options.quick), DEVELOPMENT if options.quick else SEEDS
-    if options.table or options.plan:
-        print(words_of(results, seeds) if options.table else plan(results))
-        return
-    for one in rows(seeds):
-        if any(fnmatch.fnmatchcase(one, pattern) for pattern in options.keys) and not results.has(one):
-            run_row(one, results)
-
-
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    command_line(__file__)

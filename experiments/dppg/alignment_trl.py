@@ -1,8 +1,5 @@
 """TRL's GRPO in the world of `alignment`, without privacy: `python -m experiments.dppg.alignment_trl`.
 
-    python -m experiments.dppg.alignment_trl          # all rows; resumable
-    python -m experiments.dppg.alignment_trl --table  # what there is
-
 A yardstick: the same model, public reward, people and prompts, 4 completions of 16 tokens a prompt, temperature 1, one
 pass. "lora/SEED" trains LoRA on all matrices of the layers with 768 people, and "third/SEED" with 256, 16 a step.
 "tune/lora/RATE/BETA" is a try on public prompts, judged on others; "untrained/0" goes the same way without a step. What
@@ -23,7 +20,6 @@ from __future__ import annotations
 
 import math
 import resource
-import sys
 import tempfile
 import time
 from collections.abc import Sequence
@@ -394,4 +390,4 @@ def figures() -> list[Figure]:
 
 
 if __name__ == "__main__":
-    command_line(sys.argv[1:], sys.modules[__name__], quick="two steps", table=table)
+    command_line(__file__)

@@ -17,10 +17,8 @@ Resumable; writes `experiments/results/dppg_audit.json`. `--quick` has few runs,
 
 from __future__ import annotations
 
-import argparse
 import functools
 import os
-import sys
 import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -31,7 +29,8 @@ import numpy as np
 
 from experiments.lib.check import Figure
 from experiments.lib.configuration import Json, describe
-from experiments.lib.store import RESULTS, ROOT, Store
+from experiments.lib.queue import command_line
+from experiments.lib.store import RESULTS, Store
 from tacit.agents.features import Scaled
 from tacit.agents.networks import Mlp
 from tacit.agents.policies import Policy, ValueFunction
@@ -326,23 +325,5 @@ def figures() -> list[Figure]:
     return out
 
 
-def main(arguments: list[str]) -> None:
-    """Run what is missing."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--quick", action="store_true")
-    options = parser.parse_args(arguments)
-    runs = 100 if options.quick else RUNS
-    results = store((ROOT / "runs" / "quick" if options.quick else RESULTS) / "dppg_audit.json", runs=runs)
-    for cell in CELLS:
-        if not results.has(cell.key):
-            run_row(cell.key, results, runs=runs)
-        values = results.values(cell.key)
-        lower = found(values)
-        print(
-            f"{cell.key:32} claimed {values['claimed']:.3f}, audited {lower.epsilon:.3f}; "
-            f"mu {1 / cell.sigma:.2f}, audited {lower.mu:.3f}"
-        )
-
-
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    command_line(__file__)

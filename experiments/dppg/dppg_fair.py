@@ -1,9 +1,6 @@
 """A fair table: the paper's recipe as it learns, the same with a guarantee, and ours, at equal numbers of steps.
 
-    python -m experiments.dppg.dppg_fair                            # all rows, some CPU hours; resumable
     python -m experiments.dppg.dppg_fair "CartPole/reproduced/inf"  # these rows
-    python -m experiments.dppg.dppg_fair --table                    # what there is
-    python -m experiments.lib.check dppg_fair                       # recompute the promised figures from the raw rows
 
 A row is ten replicates of seed 311 (Dosing 310), each with people, first parameters, ledger and noise of its own, and
 at most 500,000 steps of the simulator; delta 1e-5. Recipes were chosen on seeds 0 to 7. Levels are the paper's: for the
@@ -28,9 +25,7 @@ from __future__ import annotations
 
 import functools
 import math
-import sys
 import time
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -311,10 +306,5 @@ def figures() -> list[Figure]:
     ]
 
 
-def main(arguments: Sequence[str]) -> None:
-    """Run what is missing."""
-    command_line(arguments, sys.modules[__name__], quick="a few rounds of two runs", table=table)
-
-
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    command_line(__file__)

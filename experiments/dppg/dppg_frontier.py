@@ -1,9 +1,5 @@
 """Return against epsilon: CartPole and Acrobot learnt from people who are met once.
 
-    python -m experiments.dppg.dppg_frontier          # resumable; an hour of CPU on one core
-    python -m experiments.dppg.dppg_frontier --quick  # 2 replicates, fewer people; written under runs/quick/
-    python -m experiments.lib.check dppg_frontier     # recompute the promised figures from the raw rows
-
 Unit: one person (zero-out), met once for at most 500 steps of the simulator; 1,600 people; delta 1e-5. A cell is 16
 independent replicates of seed 100, each with people, first parameters, ledger and noise of its own; the recipes were
 chosen on eight replicates of seed 0. After the last round the policy meets 50 fresh people, once with random actions
@@ -19,9 +15,7 @@ steps with further episodes. "linear" and "small" are the recipe with a log-line
 
 from __future__ import annotations
 
-import argparse
 import functools
-import sys
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -31,7 +25,8 @@ import numpy as np
 from experiments.dppg.dppg_runs import Task, calibrated, guarantee, judged, learned
 from experiments.lib.check import Figure
 from experiments.lib.configuration import Json, describe
-from experiments.lib.store import RESULTS, ROOT, Store
+from experiments.lib.queue import command_line
+from experiments.lib.store import RESULTS, Store
 from tacit import policy_gradient as pg
 from tacit.methods.policy_gradient import recipes
 from tacit.methods.policy_gradient.recipes import Recipe
@@ -200,18 +195,5 @@ def figures() -> list[Figure]:
     return out
 
 
-def main(arguments: list[str]) -> None:
-    """Run what is missing."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--quick", action="store_true")
-    options = parser.parse_args(arguments)
-    replicates, people = (2, 160) if options.quick else (REPLICATES, PEOPLE)
-    folder = ROOT / "runs" / "quick" if options.quick else RESULTS
-    results = store(folder / "dppg_frontier.json", replicates=replicates, people=people)
-    for cell in grid():
-        if not options.quick or cell.epsilon in (1.0, None):
-            run(cell, replicates=replicates, people=people, results=results)
-
-
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    command_line(__file__)

@@ -1,9 +1,5 @@
 """RiverSwim learnt in private: ours, the paper's two trust regions, and UCB-VI with and without a correct promise.
 
-    python -m experiments.dppg.dppg_riverswim          # half an hour of CPU on one core
-    python -m experiments.dppg.dppg_riverswim --quick  # three replicates of each method at epsilon 1; under runs/quick/
-    python -m experiments.lib.check dppg_riverswim     # recompute the promised figures from the raw rows
-
 Twenty steps, six places, a small reward at the left bank and a large one at the right (`tacit_worlds.river_swim`), with
 both probabilities of staying at the right bank; V* is 3.397 and 5.195. Unit: one person with a whole episode, met once;
 delta 1e-5, add or remove (a contribution set to zero). A cell holds 20 replicates, each with its own people, ledger and
@@ -34,9 +30,7 @@ replicates here are of seed 100. `unrepeated` was chosen on seed 0 when `repeat_
 
 from __future__ import annotations
 
-import argparse
 import functools
-import sys
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -47,7 +41,8 @@ import numpy as np
 from experiments.dppg.dppg_runs import Task, calibrated, guarantee, learned, vault
 from experiments.lib.check import Figure
 from experiments.lib.configuration import Json, describe
-from experiments.lib.store import RESULTS, ROOT, Store
+from experiments.lib.queue import command_line
+from experiments.lib.store import RESULTS, Store
 from tacit import policy_gradient as pg
 from tacit.agents.networks import Mlp
 from tacit.envs.rollouts import TimedDomain
@@ -309,24 +304,5 @@ def figures() -> list[Figure]:
     return out
 
 
-def main(arguments: list[str]) -> None:
-    """Run what is missing."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--quick", action="store_true")
-    parser.add_argument("--only", nargs="+", default=None, help="beginnings of names of methods")
-    options = parser.parse_args(arguments)
-    cells, replicates, seed = grid(), REPLICATES, None
-    if options.quick:
-        names = ("recipe", "dppg_l2", "dppg_kl", "ucb_mf_1600")
-        cells, replicates, seed = [(name, 0.6, 1.0) for name in names], 3, 0
-    folder = ROOT / "runs" / "quick" if options.quick else RESULTS
-    results = store(folder / "dppg_riverswim.json", replicates=replicates)
-    for name, last, epsilon in cells:
-        label = key(name, last, epsilon)
-        if results.has(label) or (options.only and not name.startswith(tuple(options.only))):
-            continue
-        run_row(label, results, replicates=replicates, seed=seed)
-
-
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    command_line(__file__)

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
-import numpy.typing as npt
 
 from experiments.lib.configuration import Json
 from tacit import policy_gradient as pg
@@ -27,7 +26,6 @@ from tacit.units import Unit
 
 DELTA = 1e-5
 MEMORY = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None  # ledgers of simulated people need no disk
-FloatArray = npt.NDArray[np.float64]
 P = TypeVar("P", pg.PolicyGradientPlan, pg.VotesPlan)
 
 

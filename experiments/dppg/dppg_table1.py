@@ -1,10 +1,5 @@
 """Table 1 of the paper on private policy gradients: six tasks at two levels of privacy, beside PPO and A2C.
 
-    python -m experiments.dppg.dppg_table1          # resumable, cell by cell; about an hour of CPU on one core
-    python -m experiments.dppg.dppg_table1 --quick  # a few updates of everything; written under runs/quick/
-    python -m experiments.dppg.dppg_table1 --table  # the table, from the raw rows
-    python -m experiments.lib.check dppg_table1     # recompute the promised figures from the raw rows
-
 Unit: one person, met once (add or remove, which here is to zero out); delta 1e-5. Control and dosing have epsilon 1 and
 4 and 10 runs a cell; MuJoCo has epsilon 8 and 20, as the paper turns to weaker levels there (without saying which), and
 3 runs. Runs are replicates of one seed, 100, each with people, first parameters, ledger and noise of its own; recipes
@@ -25,10 +20,8 @@ action (`greedy`), and that of the mean of the last half of the parameters (`ave
 
 from __future__ import annotations
 
-import argparse
 import functools
 import math
-import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -41,7 +34,8 @@ import numpy.typing as npt
 from experiments.dppg.dppg_runs import Task, calibrated, guarantee, judged, learned
 from experiments.lib.check import Figure
 from experiments.lib.configuration import Json, describe
-from experiments.lib.store import RESULTS, ROOT, Store
+from experiments.lib.queue import command_line
+from experiments.lib.store import RESULTS, Store
 from tacit import policy_gradient as pg
 from tacit.agents import heads
 from tacit.agents.networks import Mlp
@@ -312,52 +306,5 @@ def figures() -> list[Figure]:
     return out
 
 
-def table() -> str:
-    """The table in Markdown: means of `last`, with the standard error of the mean over runs."""
-    results = store()
-    lines_ = lines()
-    methods = list(dict.fromkeys(method for line in lines_ for method, _ in line.cells))
-    head = "| | " + " | ".join(line.task.name for line in lines_) + " |\n" + "|---" * (len(lines_) + 1) + "|"
-    out = [head]
-    for method in methods:
-        for place in (
-            (0, 1) if any(m == method and e is not None for line in lines_ for m, e in line.cells) else (None,)
-        ):
-            cells = []
-            for line in lines_:
-                level = None if place is None else line.epsilons[place]
-                key = line.key(method, level)
-                if (method, level) not in line.cells or not results.has(key):
-                    cells.append("")
-                    continue
-                values = np.array(results.values(key)["last"])
-                cells.append(f"{values.mean():.1f} ± {values.std(ddof=1) / len(values) ** 0.5:.1f}")
-            words = method if place is None else f"{method}, {('stronger', 'weaker')[place]} level"
-            out.append(f"| {words} | " + " | ".join(cells) + " |")
-    return "\n".join(out)
-
-
-def main(arguments: list[str]) -> None:
-    """Run what is missing."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--quick", action="store_true")
-    parser.add_argument("--table", action="store_true")
-    parser.add_argument("--tasks", nargs="+", choices=[line.task.name for line in lines()])
-    parser.add_argument("--methods", nargs="+")
-    options = parser.parse_args(arguments)
-    if options.table:
-        print(table())
-        return
-    folder = ROOT / "runs" / "quick" if options.quick else RESULTS
-    results = store(folder / "dppg_table1.json", quick=options.quick)
-    for line in lines():
-        if options.tasks and line.task.name not in options.tasks:
-            continue
-        for method, level in line.cells:
-            key = line.key(method, level)
-            if not results.has(key) and (not options.methods or method in options.methods):
-                run_row(key, results, quick=options.quick)
-
-
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    command_line(__file__)

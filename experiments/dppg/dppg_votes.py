@@ -1,9 +1,6 @@
 """Robots by votes: HalfCheetah and Hopper learnt from people's votes along public directions, beside peers.
 
-    python -m experiments.dppg.dppg_votes                            # all rows, a few CPU hours; resumable
     python -m experiments.dppg.dppg_votes "HalfCheetah/votes/8/320"  # these rows
-    python -m experiments.dppg.dppg_votes --table                    # what there is
-    python -m experiments.lib.check dppg_votes                       # recompute the promised figures from the raw rows
 
 Unit: one person, met once (add or remove, which here is to zero out); delta 1e-5. A row is one run of one seed, 320 to
 329, with people, directions, ledger and noise of its own. Settings were fixed on seeds 0 to 3, which no row uses: those
@@ -27,9 +24,7 @@ Writes `experiments/results/dppg_votes.json`.
 from __future__ import annotations
 
 import functools
-import sys
 import time
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -71,7 +66,6 @@ CHANGES: dict[tuple[str, str], dict[str, int]] = {
 """What a level has instead of the recipe's own settings."""
 RANDOMIZED: dict[str, dict[str, int]] = {"2": {"directions": 1}, "1": {"directions": 1}}
 """What a level of randomised votes has instead of these: votes of one person share the epsilon."""
-LEVELS = ("8", "inf", "2", "1")
 QUICK: dict[str, Any] = {"rounds": 2, "episode_length": 5}
 
 
@@ -257,10 +251,5 @@ def figures() -> list[Figure]:
     return found
 
 
-def main(arguments: Sequence[str]) -> None:
-    """Run what is missing."""
-    command_line(arguments, sys.modules[__name__], quick="two short rounds", table=table)
-
-
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    command_line(__file__)

@@ -1,9 +1,5 @@
 """Epsilon against the noise multiplier: the paper's rule and the exact one (figure 3 of arXiv:2501.19080).
 
-    python -m experiments.dppg.figure3_budget          # seconds; writes docs/images/figure3_budget.svg, too
-    python -m experiments.dppg.figure3_budget --quick  # three noise multipliers; written under runs/quick/
-    python -m experiments.lib.check figure3_budget     # recompute the promised figures from the raw rows
-
 One Gaussian release of a person's clipped contribution, at delta 1e-5 and 1e-6 (the text does not say which it used).
 
 - `published`: the classical formula where it gives less than 1, else that of Zhao et al. (arXiv:1911.12060);
@@ -17,8 +13,6 @@ A row `noise` has the multiplier that an epsilon needs, by the paper's rule and 
 
 from __future__ import annotations
 
-import argparse
-import sys
 from pathlib import Path
 
 from scipy.optimize import brentq
@@ -27,7 +21,8 @@ from experiments.dppg.dppg_paper import classical_epsilon, published_epsilon, zh
 from experiments.lib.check import Figure
 from experiments.lib.configuration import Json
 from experiments.lib.plots import IMAGES, Curve, Panel, draw
-from experiments.lib.store import RESULTS, ROOT, Store
+from experiments.lib.queue import command_line
+from experiments.lib.store import RESULTS, Store
 from tacit.privacy.accounting import bounds as accounting
 from tacit.privacy.accounting.events import Event, GaussianEvent, PoissonSampledEvent, SelfComposedEvent
 from tacit.units import Relation
@@ -161,18 +156,5 @@ def run_row(key: str, results: Store) -> None:
     print(key, " ".join(f"{n}={v:.4g}" for n, v in values.items()), flush=True)
 
 
-def main(arguments: list[str]) -> None:
-    """Compute what is missing."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--quick", action="store_true")
-    quick = parser.parse_args(arguments).quick
-    results = store((ROOT / "runs" / "quick" if quick else RESULTS) / "figure3_budget.json")
-    for name in [key(sigma, delta) for delta in DELTAS for sigma in SIGMAS[3:6]] if quick else rows():
-        if not results.has(name):
-            run_row(name, results)
-    if not quick:
-        plot(results)
-
-
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    command_line(__file__)

@@ -1,9 +1,5 @@
 """How often a private step stays inside its trust region, and how far the objective falls behind.
 
-    python -m experiments.dppg.trust_region_coverage          # two minutes of CPU on one core
-    python -m experiments.dppg.trust_region_coverage --quick  # two cases; written under runs/quick/
-    python -m experiments.lib.check trust_region_coverage     # recompute the promised figures from the raw rows
-
 A step is drawn many times with the clipping norm of each proposition, and with everybody's contribution at the full
 norm along one direction: the first axis for the region in the parameters, the Fisher information's largest eigenvalue
 for the one in the policy (its worst case, and `other`, a random direction, where more steps must stay inside).
@@ -23,8 +19,6 @@ over 50 steps, with the clip for that step's public standard deviation.
 
 from __future__ import annotations
 
-import argparse
-import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -33,7 +27,8 @@ import numpy as np
 from experiments.dppg import dppg_paper
 from experiments.lib.check import Figure
 from experiments.lib.configuration import Json, describe
-from experiments.lib.store import RESULTS, ROOT, Store
+from experiments.lib.queue import command_line
+from experiments.lib.store import RESULTS, Store
 from tacit.agents.features import OneHot, Scaled
 from tacit.agents.heads import Categorical
 from tacit.agents.networks import Mlp
@@ -228,17 +223,5 @@ def figures() -> list[Figure]:
     ]
 
 
-def main(arguments: list[str]) -> None:
-    """Compute what is missing."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--quick", action="store_true")
-    quick = parser.parse_args(arguments).quick
-    results = store((ROOT / "runs" / "quick" if quick else RESULTS) / "trust_region_coverage.json")
-    few = [key(case, many[0], SIGMAS[1]) for case, (_, many) in CASES.items() if case != "network"]
-    for name in few if quick else rows():
-        if not results.has(name):
-            run_row(name, results)
-
-
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    command_line(__file__)

@@ -1,8 +1,5 @@
 """Clip and step of `alignment`, chosen on public prompts: `python -m experiments.dppg.tune_alignment`.
 
-    python -m experiments.dppg.tune_alignment          # all rows; resumable
-    python -m experiments.dppg.tune_alignment --table  # what there is
-
 768 public prompts stand in for people, and other public prompts measure. A row is a step of four rounds at epsilon 4,
 "four/STEP"; chosen is the one with the largest reward when it is shrunk.
 
@@ -16,7 +13,6 @@ Writes `experiments/results/tuning_alignment.json`.
 
 from __future__ import annotations
 
-import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -155,4 +151,4 @@ def figures() -> list[Figure]:
 
 
 if __name__ == "__main__":
-    command_line(sys.argv[1:], sys.modules[__name__], quick="24 prompts", table=table)
+    command_line(__file__)

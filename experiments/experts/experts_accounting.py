@@ -1,9 +1,5 @@
 """Expert-level privacy: what is claimed and what holds, for the paper's own settings (arXiv:2411.13598).
 
-    python -m experiments.experts.experts_accounting          # minutes: compositions of millions of steps
-    python -m experiments.experts.experts_accounting --quick  # a few small cells; written under runs/quick/
-    python -m experiments.lib.check experts_accounting        # recompute the promised figures from the raw rows
-
 3,000 experts, batches of 256, delta 1 / 6,000 for each stage (the paper's 1 / 3,000, halved). Cells:
 
 - `training/p=.../sigma=...`: training that goes on until the published accountant says 5. `steps` and `noisy` steps,
@@ -20,9 +16,7 @@
 
 from __future__ import annotations
 
-import argparse
 import functools
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -30,7 +24,8 @@ from dp_accounting.pld import privacy_loss_distribution
 
 from experiments.lib.check import Figure
 from experiments.lib.configuration import Json, describe
-from experiments.lib.store import RESULTS, ROOT, Store
+from experiments.lib.queue import command_line
+from experiments.lib.store import RESULTS, Store
 from tacit.methods.experts.published import MixedTraining, published_setting, published_total
 from tacit.privacy.accounting import bounds as accounting
 from tacit.privacy.accounting.events import ComposedEvent, EpsilonDeltaEvent, Event, SelfComposedEvent
@@ -227,17 +222,5 @@ def _steps(sigma: float, delta: float) -> str:
     return f"steps/delta={delta:.3g}/sigma={sigma:g}"
 
 
-def main(arguments: list[str]) -> None:
-    """Compute what is missing."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--quick", action="store_true")
-    quick = parser.parse_args(arguments).quick
-    results = store((ROOT / "runs" / "quick" if quick else RESULTS) / "experts_accounting.json")
-    few = ["joint", *(_steps(sigma, delta) for delta in DELTAS for sigma in SIGMAS[:2])]
-    for key in few if quick else rows():
-        if not results.has(key):
-            run_row(key, results)
-
-
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    command_line(__file__)

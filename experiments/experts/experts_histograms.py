@@ -1,10 +1,5 @@
 """What the experts are worth in the default worlds, as figure 2 of the paper shows it (Sharma et al.).
 
-    python -m experiments.experts.experts_histograms          # some ten minutes on one core, most of them LunarLander
-    python -m experiments.experts.experts_histograms --quick  # 60 experts a population; under runs/quick/
-    python -m experiments.experts.experts_histograms --draw   # docs/images/experts_histograms.svg, nothing is run
-    python -m experiments.lib.check experts_histograms
-
 A cell is a population of 3,000 parametric experts (`tacit_worlds.populations`): the mean return of each when it plays
 greedily to the evaluation horizon (`greedy`), and when it logs with its floor of 0.02 to the horizon of the logs
 (`logged`). Experts are those of seed 0, which the other experiments learn from; the episodes are of seeds that nothing
@@ -13,9 +8,7 @@ else uses.
 
 from __future__ import annotations
 
-import argparse
 import functools
-import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, get_args
@@ -26,7 +19,8 @@ from experiments.experts.experts_runs import physics
 from experiments.lib.check import Figure
 from experiments.lib.configuration import Json
 from experiments.lib.plots import IMAGES, Curve, Panel, draw
-from experiments.lib.store import RESULTS, ROOT, Store
+from experiments.lib.queue import command_line
+from experiments.lib.store import RESULTS, Store
 from tacit.evaluation.report.charts import ChartAxis
 from tacit_worlds.populations import ExpertActor, Kind, Name, population, returns, world
 
@@ -121,6 +115,12 @@ def _share(paid: np.ndarray, least: float) -> float:
     return float(np.mean(paid >= least))
 
 
+def plot(results: Store) -> None:
+    """Write docs/images/experts_histograms.svg."""
+    title = "Returns of the experts in the default worlds"
+    draw([panel(results, name) for name in SHOWN], title, IMAGES / "experts_histograms.svg")
+
+
 def panel(results: Store, name: Name) -> Panel:
     """Both populations of a world as the outlines of histograms."""
     title, low, high = SHOWN[name]
@@ -134,21 +134,5 @@ def panel(results: Store, name: Name) -> Panel:
     return Panel(title, across.label, curves, (across, up))
 
 
-def main(arguments: list[str]) -> None:
-    """Run what is missing, and draw."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--quick", action="store_true")
-    parser.add_argument("--draw", action="store_true")
-    options = parser.parse_args(arguments)
-    folder = ROOT / "runs" / "quick" if options.quick else RESULTS
-    results = store(folder / "experts_histograms.json", quick=options.quick)
-    for label in () if options.draw else rows():
-        if not results.has(label):
-            run_row(label, results, quick=options.quick)
-    images = folder if options.quick else IMAGES
-    title = "Returns of the experts in the default worlds"
-    draw([panel(results, name) for name in SHOWN], title, images / "experts_histograms.svg")
-
-
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    command_line(__file__)

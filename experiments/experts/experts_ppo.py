@@ -1,8 +1,5 @@
 """CartPole with the paper's experts, smaller: does consensus fail, or do the stand-ins for its experts?
 
-    python -m experiments.experts.experts_ppo  # train 1,000 experts, then learn from them; resumable
-    python -m experiments.lib.check experts_ppo
-
 The paper trains six agents by PPO on every one of 1,000 variations of CartPole (gravity, force, mass), networks of 512,
 256 and 64 units, and keeps the best three (appendix B.1). Here one agent a variation learns, with 100,000 steps and
 networks of 64 and 64 units: 1,000 experts, delta 1/2,000. The same methods, recipes and seeds learn from as many
@@ -12,8 +9,6 @@ stand-ins, good and mixed, of `experts_table`, which are parametric controllers.
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -28,6 +23,7 @@ from experiments.experts.experts_table import Run, Values
 from experiments.experts.paper_experts import Trained, Training, choose, train
 from experiments.lib.check import Figure
 from experiments.lib.configuration import Json, describe
+from experiments.lib.queue import command_line
 from experiments.lib.store import RESULTS, Store
 from tacit.agents.stacked import StackedPolicies
 from tacit_worlds.populations import Kind, Name
@@ -135,13 +131,5 @@ def figures() -> list[Figure]:
     return [Figure("mean return of the experts on their variations, of at most 1,000", float(np.mean(worth)), 900.0)]
 
 
-def main(arguments: Sequence[str]) -> None:
-    """Run what is missing."""
-    results = store()
-    for key in rows():
-        if not results.has(key):
-            run_row(key, results)
-
-
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    command_line(__file__)

@@ -1,9 +1,5 @@
 """How long consensus prefixes can be: threshold and length against epsilon, experts and floor, before any data.
 
-    python -m experiments.experts.experts_prefixes          # seconds; writes docs/images/experts_prefixes.svg, too
-    python -m experiments.experts.experts_prefixes --quick  # one cell; written under runs/quick/
-    python -m experiments.lib.check experts_prefixes        # recompute the promised figures from the raw rows
-
 No record is read and nothing is drawn: the figures are those that a plan prints. A cell has m experts, n_r released
 prefixes and the epsilon that all of them may cost at delta 1 / (2 m), half of it for the prefixes' own deltas:
 `trajectory`, epsilon of one by the optimal composition, and `basic`, by dividing; the `reserve` of each expert's
@@ -20,8 +16,6 @@ Where the threshold is above m no plan exists, and the floor is left out.
 
 from __future__ import annotations
 
-import argparse
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +24,8 @@ from scipy.optimize import brentq
 from experiments.lib.check import Figure
 from experiments.lib.configuration import Json, describe
 from experiments.lib.plots import IMAGES, Curve, Panel, draw
-from experiments.lib.store import RESULTS, ROOT, Store
+from experiments.lib.queue import command_line
+from experiments.lib.store import RESULTS, Store
 from tacit.errors import PlanError
 from tacit.privacy.accounting import bounds as accounting
 from tacit.privacy.accounting.events import EpsilonDeltaEvent, SelfComposedEvent
@@ -226,21 +221,12 @@ def plot(results: Store, path: Path = IMAGES / "experts_prefixes.svg") -> None:
         Panel("expected steps, epsilon 5", "experts", curves(experts, "expected")),
         Panel("expected steps, 3,000 experts, epsilon 5", "p_min or kappa", by_floor),
     ]
-    draw(panels, "Consensus prefixes: threshold and length against epsilon, experts and floor", path)
-
-
-def main(arguments: list[str]) -> None:
-    """Compute what is missing."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--quick", action="store_true")
-    quick = parser.parse_args(arguments).quick
-    results = store((ROOT / "runs" / "quick" if quick else RESULTS) / "experts_prefixes.json")
-    for name in [key(3_000, 25, 5.0)] if quick else rows():
-        if not results.has(name):
-            run_row(name, results)
-    if not quick:
-        plot(results)
+    draw(
+        panels,
+        "Consensus prefixes: threshold and length against epsilon, experts and floor",
+        path,
+    )
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    command_line(__file__)

@@ -1,10 +1,5 @@
 """Learning from 3,000 experts: four worlds, two populations, what each method returns at each epsilon.
 
-    python -m experiments.experts.experts_table          # resumable; --worlds to share the work between processes
-    python -m experiments.experts.experts_table --quick  # 300 experts, few steps; written under runs/quick/
-    python -m experiments.lib.check experts_table        # recompute the promised figures from the raw rows
-    python -m experiments.experts.experts_tables         # tables and picture from the raw rows
-
 Unit: one expert, added or removed; 3,000 of them; delta 1/6,000. A cell is one method on one population's logs, at all
 epsilons, for one seed, of which experts, logs, noise and the episodes of the judgement are new (populations of the slow
 worlds are fewer than seeds: `experts_runs.SIZES`). Judged is the most probable action of the last policy in the default
@@ -16,7 +11,7 @@ consensus_dpsgd    the paper's method as it can be proved: prefixes of the exper
                    between noisy steps on the rest, one composition for both
 consensus_only     the same without noisy steps, for several numbers of prefixes; every one is kept
 clones_consensus   the same with clones played in a public simulator, so that logs are protected as well; an extra,
-                   of some seeds only (--methods leaves it out), which no table shows
+                   of some seeds only, which no table shows
 dpsgd_alone        the noisy steps alone, with all of epsilon
 cql, imitation     without privacy: CQL on all rows; return-weighted imitation without noise
 noise              votes that count for nothing: the learner of `votes`, given noise of epsilon 1 alone
@@ -27,12 +22,9 @@ Where no number of experts that is sure to be there reaches the threshold, a cel
 
 from __future__ import annotations
 
-import argparse
 import functools
-import itertools
-import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, get_args
@@ -44,7 +36,8 @@ from experiments.experts.experts_recipes import EPSILONS, Recipes, recipes
 from experiments.experts.experts_runs import SIZES, Field, Plan, physics
 from experiments.lib.check import Figure
 from experiments.lib.configuration import Json, describe
-from experiments.lib.store import RESULTS, ROOT, Store
+from experiments.lib.queue import command_line, grouped
+from experiments.lib.store import RESULTS, Store
 from tacit import experts as learning
 from tacit.agents.policies import PolicyActor
 from tacit.data.trajectories import Trajectories
@@ -245,12 +238,22 @@ def rows() -> list[str]:
     ]
 
 
-def run_row(label: str, results: Store) -> None:
-    """Make one row."""
-    name, kind, method, seed = label.split("/")
+def together(keys: Sequence[str]) -> list[list[str]]:
+    """Methods that learn from the same logs."""
+    return grouped(keys, lambda key: (*key.split("/")[:2], key.split("/")[3]))
+
+
+def run_rows(keys: Sequence[str], results: Store) -> None:
+    """Rows that are made together, at full size."""
+    name, kind, _, seed = keys[0].split("/")
     run = run_of(name, kind, int(seed), Path(), False)  # type: ignore[arg-type]
     with run.here.logs() as logs:
-        fill(replace(run, logs=logs), [method], results)
+        fill(replace(run, logs=logs), [key.split("/")[2] for key in keys], results)
+
+
+def run_row(label: str, results: Store) -> None:
+    """Make one row."""
+    run_rows([label], results)
 
 
 def returns(results: Store, name: str, kind: str, method: str, epsilon: float | None = None) -> list[float]:
@@ -329,25 +332,6 @@ def quick(run: Run) -> Run:
     return replace(run, ways=small, epsilons=(10.0, 1.0))
 
 
-def main(arguments: list[str]) -> None:
-    """Run what is missing."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--quick", action="store_true")
-    parser.add_argument("--worlds", nargs="+", choices=get_args(Name), default=list(SIZES))
-    parser.add_argument("--methods", nargs="+", choices=METHODS, default=list(METHODS))
-    parser.add_argument("--seeds", nargs="+", type=int, choices=SEEDS, default=list(SEEDS))
-    options = parser.parse_args(arguments)
-    folder = ROOT / "runs" / "quick" if options.quick else RESULTS
-    results = store(folder / "experts_table.json", small=options.quick)
-    seeds = options.seeds[:1] if options.quick else options.seeds
-    for seed, name, kind in itertools.product(seeds, options.worlds, get_args(Kind)):
-        missing = [one for one in options.methods if not results.has(key(name, kind, one, seed))]
-        run = run_of(name, kind, seed, Path(), options.quick)
-        if missing:
-            with run.here.logs() as logs:
-                fill(replace(run, logs=logs), missing, results)
-
-
 def fill(run: Run, methods: list[str], results: Store) -> None:
     """Put the cells of these methods."""
     here = run.here
@@ -360,4 +344,4 @@ def fill(run: Run, methods: list[str], results: Store) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    command_line(__file__)

@@ -1,8 +1,5 @@
 """The settings of CQL, the ceiling of `experts_table`, on tuning seeds: `python -m experiments.experts.tune_cql`.
 
-    python -m experiments.experts.tune_cql          # all rows of the search; resumable
-    python -m experiments.experts.tune_cql --table  # what there is, a line a setting
-
 A row is CQL without privacy on the logs of one population: of a world, a kind of experts and a seed of 0 to 7, none of
 which the table uses. `former` is what the table had. Chosen is, for each world, the setting with the best mean over
 both kinds of experts.
@@ -12,12 +9,9 @@ Writes `experiments/results/tuning_cql.json`.
 
 from __future__ import annotations
 
-import argparse
 import ast
-import sys
 import time
 from collections import defaultdict
-from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import cast, get_args
@@ -27,6 +21,7 @@ from experiments.experts.experts_runs import Field, physics
 from experiments.experts.experts_table import Run
 from experiments.lib.check import Figure
 from experiments.lib.configuration import Json, describe
+from experiments.lib.queue import command_line
 from experiments.lib.store import RESULTS, Store
 from tacit_worlds.populations import Kind, Name
 
@@ -113,18 +108,5 @@ def figures() -> list[Figure]:
     return found
 
 
-def main(arguments: Sequence[str]) -> None:
-    """Run what is missing."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--table", action="store_true", help="print what there is and run nothing")
-    parser.add_argument("--worlds", nargs="+", default=list(WORLDS), choices=list(WORLDS))
-    options = parser.parse_args(arguments)
-    results = store()
-    for key in () if options.table else rows():
-        if key.split("/")[0] in options.worlds and not results.has(key):
-            run_row(key, results)
-    print(table(results))
-
-
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    command_line(__file__)

@@ -1,9 +1,5 @@
 """Private values of the 40-state chain: MSPBE and RMSE of V, 100 trials each.
 
-    python -m experiments.gpope.gpope_chain          # resumable; an hour of CPU on one core
-    python -m experiments.gpope.gpope_chain --quick  # 3 trials at m = 200; written under runs/quick/
-    python -m experiments.lib.check gpope_chain      # recompute the promised figures from the raw rows
-
 Unit: one trajectory; delta 1e-5. On-policy, tabular (39 states that are not absorbing), as in the paper (arXiv:
 1902.00174, figure 1): MSPBE is that of the population, in closed form, and RMSE is over the states' exact values. Every
 trial has its own data set, ledger and noise; seeds are used nowhere else. Methods: see `ope_methods`.
@@ -15,9 +11,7 @@ Earlier methods on the chain: `gpope_chain_baselines`.
 
 from __future__ import annotations
 
-import argparse
 import functools
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -27,7 +21,8 @@ from experiments.gpope.ope_methods import NOT_PRIVATE, PRIVATE, Columns, Domain,
 from experiments.gpope.ope_trials import trials_of
 from experiments.lib.check import Figure
 from experiments.lib.configuration import Json
-from experiments.lib.store import RESULTS, ROOT, Store
+from experiments.lib.queue import command_line
+from experiments.lib.store import RESULTS, Store
 from tacit import off_policy_evaluation as ope
 from tacit.envs.rollouts import uniform_policy
 from tacit.units import Relation
@@ -122,20 +117,5 @@ def run_row(key: str, results: Store, *, quick: bool = False) -> None:
     ope_trials.run(domain(), name, (METHODS | NOT_PRIVATE)[name], setting, results, first=first, quick=quick)
 
 
-def main(arguments: list[str]) -> None:
-    """Run what is missing."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--quick", action="store_true")
-    parser.add_argument("--methods", nargs="+", default=[*METHODS, *NOT_PRIVATE], choices=[*METHODS, *NOT_PRIVATE])
-    options = parser.parse_args(arguments)
-    results, keys = store(), rows()
-    if options.quick:
-        results = store(ROOT / "runs" / "quick" / "gpope_chain.json", quick=True)
-        keys = [Setting(200, 1.0 if name in METHODS else None).key("chain", name) for name in options.methods]
-    for key in keys:
-        if named(key)[1] in options.methods and not results.has(key):
-            run_row(key, results, quick=options.quick)
-
-
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    command_line(__file__)

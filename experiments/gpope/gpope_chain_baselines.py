@@ -1,9 +1,5 @@
 """Earlier methods on the 40-state chain, to be held against `gpope_chain`.
 
-    python -m experiments.gpope.gpope_chain_baselines          # resumable; about ten minutes of CPU on one core
-    python -m experiments.gpope.gpope_chain_baselines --quick  # 3 trials at m = 200; written under runs/quick/
-    python -m experiments.lib.check gpope_chain_baselines      # recompute the promised figures from the raw rows
-
 The setting is that of `gpope_chain`, with data sets that are subsets of a pool of 12,000 trajectories: 100
 trials (20 of `gpope_poisson`, and from m = 3,000 on, where data sets overlap and the noise decides). Methods: see
 `ope_baselines`.
@@ -19,9 +15,7 @@ trials (20 of `gpope_poisson`, and from m = 3,000 on, where data sets overlap an
 
 from __future__ import annotations
 
-import argparse
 import functools
-import sys
 from pathlib import Path
 
 from experiments.gpope import gpope_chain, ope_baselines
@@ -31,7 +25,8 @@ from experiments.gpope.ope_trials import over_units
 from experiments.lib.check import Figure
 from experiments.lib.configuration import Json
 from experiments.lib.plots import IMAGES, draw
-from experiments.lib.store import RESULTS, ROOT, Store
+from experiments.lib.queue import command_line
+from experiments.lib.store import RESULTS, Store
 
 POOL, QUICK_POOL, QUICK_TRIALS = 12_000, 1_000, 3
 
@@ -94,9 +89,9 @@ def figures() -> list[Figure]:
     return found
 
 
-def plot() -> None:
+def plot(results: Store) -> None:
     """Write docs/images/gpope_chain.svg: RMSE and MSPBE over m."""
-    stores, picture = (store(), gpope_chain.store()), []
+    stores, picture = (results, gpope_chain.store()), []
     for column, title in (("rmse", "RMSE of V"), ("mspbe", "MSPBE")):
         for epsilon in gpope_chain.EPSILONS:
             picture.append(over_units(stores, "chain", epsilon, gpope_chain.UNITS, column=column, title=title))
@@ -109,24 +104,5 @@ def run_row(key: str, results: Store, *, quick: bool = False) -> None:
     ope_baselines.run(pool(quick), name, setting, trials(name, setting.units, quick), results)
 
 
-def main(arguments: list[str]) -> None:
-    """Run what is missing."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--quick", action="store_true")
-    parser.add_argument("--plot", action="store_true", help="draw docs/images/gpope_chain.svg from the results")
-    options = parser.parse_args(arguments)
-    if options.plot:
-        return plot()
-    results, keys = store(), rows()
-    if options.quick:
-        results = store(ROOT / "runs" / "quick" / "gpope_chain_baselines.json", quick=True)
-        private = Setting(200, 1.0, "replace_one")
-        keys = [Setting(200).key("chain", name) for name in NOT_PRIVATE]
-        keys += [private.key("chain", name) for name in methods(private)]
-    for key in keys:
-        if not results.has(key):
-            run_row(key, results, quick=options.quick)
-
-
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    command_line(__file__)

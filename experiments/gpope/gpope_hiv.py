@@ -1,9 +1,5 @@
 """Private values of a treatment of HIV, off-policy, with 31 Fourier features.
 
-    python -m experiments.gpope.gpope_hiv          # resumable; about ten minutes of CPU on one core
-    python -m experiments.gpope.gpope_hiv --quick  # 2 trials at m = 200; written under runs/quick/
-    python -m experiments.lib.check gpope_hiv      # recompute the promised figures from the raw rows
-
 Unit: one patient of 200 steps; delta 1e-5. Records: `hiv.behaviour`, with propensities. Evaluated: `hiv.target`.
 Features: the Fourier basis of order 5 without products. RMSE is of V within the public range at 100 states that other
 simulated patients visit, against Monte Carlo truth; MSPBE is over the pool. The paper divides MSPBE by the evaluated
@@ -14,9 +10,7 @@ patients; of another one for residual return regression, whose default has chang
 
 from __future__ import annotations
 
-import argparse
 import functools
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -28,7 +22,8 @@ from experiments.gpope.ope_trials import over_units
 from experiments.lib.check import Figure
 from experiments.lib.configuration import Json, calls, describe
 from experiments.lib.plots import IMAGES, draw
-from experiments.lib.store import RESULTS, ROOT, Store
+from experiments.lib.queue import command_line
+from experiments.lib.store import RESULTS, Store
 from tacit import off_policy_evaluation as ope
 from tacit_worlds import hiv
 
@@ -162,13 +157,13 @@ def figures() -> list[Figure]:
     return found
 
 
-def plot() -> None:
+def plot(results: Store) -> None:
     """Write docs/images/gpope_hiv.svg: RMSE over m."""
     picture = []
     for domain_name, kind in (("hiv", "off-policy"),):
         for epsilon in EPSILONS:
             title = f"RMSE of V, {kind}"
-            picture.append(over_units((store(),), domain_name, epsilon, UNITS, column="rmse", title=title))
+            picture.append(over_units((results,), domain_name, epsilon, UNITS, column="rmse", title=title))
     draw(picture, "Private values of HIV treatment by method", IMAGES / "gpope_hiv.svg")
 
 
@@ -182,25 +177,5 @@ def run_row(key: str, results: Store, *, quick: bool = False) -> None:
     return ope_baselines.run(pool(seed, quick), method, setting, trials(method, setting.units, quick), results)
 
 
-def main(arguments: list[str]) -> None:
-    """Run what is missing."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--quick", action="store_true")
-    parser.add_argument("--plot", action="store_true", help="draw docs/images/gpope_hiv.svg from the results")
-    options = parser.parse_args(arguments)
-    if options.plot:
-        return plot()
-    results, keys = store(), rows()
-    if options.quick:
-        results = store(ROOT / "runs" / "quick" / "gpope_hiv.json", quick=True)
-        private = Setting(200, 1.0, "replace_one")
-        keys = [AVERAGE, *(Setting(200).key("hiv", name) for name in NOT_PRIVATE)]
-        keys += [private.key("hiv", name) for name in methods(private)]
-        keys.append(Setting(200, 1.0).key("hiv", "residual"))
-    for key in keys:
-        if not results.has(key):
-            run_row(key, results, quick=options.quick)
-
-
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    command_line(__file__)

@@ -1,9 +1,5 @@
 """Private values of mountain car, on- and off-policy, with 36 Fourier features.
 
-    python -m experiments.gpope.gpope_mountain_car          # resumable; about ten minutes of CPU on one core
-    python -m experiments.gpope.gpope_mountain_car --quick  # 2 trials at m = 200; written under runs/quick/
-    python -m experiments.lib.check gpope_mountain_car      # recompute the promised figures from the raw rows
-
 Unit: one trajectory; delta 1e-5. Records: the Q-learned policy of `mountain_car`, half of its actions
 uniform, with propensities. Evaluated: that policy itself ("on"), or the uniform policy ("off"). RMSE is of V within the
 public range [-100, 0] at 200 states drawn uniformly left of the goal, against Monte Carlo truth; MSPBE is over the
@@ -13,9 +9,7 @@ and DP-LSL have 100 cells, and evaluate only the policy that made the records.
 
 from __future__ import annotations
 
-import argparse
 import functools
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -37,7 +31,8 @@ from experiments.gpope.ope_trials import over_units
 from experiments.lib.check import Figure
 from experiments.lib.configuration import Json, calls
 from experiments.lib.plots import IMAGES, draw
-from experiments.lib.store import RESULTS, ROOT, Store
+from experiments.lib.queue import command_line
+from experiments.lib.store import RESULTS, Store
 from tacit import off_policy_evaluation as ope
 from tacit.envs.rollouts import uniform_policy
 from tacit.methods.off_policy_evaluation.baselines import cells
@@ -152,13 +147,13 @@ def figures() -> list[Figure]:
     return found
 
 
-def plot() -> None:
+def plot(results: Store) -> None:
     """Write docs/images/gpope_mountain_car.svg: RMSE over m."""
     picture = []
     for domain_name, kind in ((ON, "on-policy"), (OFF, "off-policy")):
         for epsilon in EPSILONS:
             title = f"RMSE of V, {kind}"
-            picture.append(over_units((store(),), domain_name, epsilon, UNITS, column="rmse", title=title))
+            picture.append(over_units((results,), domain_name, epsilon, UNITS, column="rmse", title=title))
     draw(picture, "Private values of mountain car by method", IMAGES / "gpope_mountain_car.svg")
 
 
@@ -169,26 +164,5 @@ def run_row(key: str, results: Store, *, quick: bool = False) -> None:
     ope_baselines.run(pool(name, seed, quick), method, setting, trials(name, method, setting.units, quick), results)
 
 
-def main(arguments: list[str]) -> None:
-    """Run what is missing."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--quick", action="store_true")
-    parser.add_argument("--plot", action="store_true", help="draw docs/images/gpope_mountain_car.svg from the results")
-    options = parser.parse_args(arguments)
-    if options.plot:
-        return plot()
-    results, keys = store(), rows()
-    if options.quick:
-        results = store(ROOT / "runs" / "quick" / "gpope_mountain_car.json", quick=True)
-        private, keys = Setting(200, 1.0, "replace_one"), []
-        for name in (ON, OFF):
-            keys += [Setting(200).key(name, method) for method in NOT_PRIVATE]
-            keys += [private.key(name, method) for method in methods(private, name)]
-        keys.append(Setting(200, 1.0).key(OFF, "residual"))
-    for key in keys:
-        if not results.has(key):
-            run_row(key, results, quick=options.quick)
-
-
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    command_line(__file__)

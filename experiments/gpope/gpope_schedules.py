@@ -1,9 +1,5 @@
 """Constant and diminishing steps of GPOPE on the chain, beside the bounds of Theorems 2 and 3 of its paper.
 
-    python -m experiments.gpope.gpope_schedules          # resumable; about 20 minutes of CPU on one core
-    python -m experiments.gpope.gpope_schedules --quick  # 3 trials of 20 steps; written under runs/quick/
-    python -m experiments.lib.check gpope_schedules      # recompute the figures from the raw rows
-
 The setting is that of `gpope_chain_baselines` with the paper's sampler (arXiv:1902.00174): one of m = 1,000
 trajectories a step, replace-one, noise calibrated to the number of steps N, 100 trials that share their samples and
 noise over a grid of steps. Steps are beta or beta / i. The theorems speak of the last iterates:
@@ -21,9 +17,7 @@ noise: Theorem 2 at V = 0.
 
 from __future__ import annotations
 
-import argparse
 import functools
-import sys
 import time
 from pathlib import Path
 from typing import Any, cast
@@ -37,7 +31,8 @@ from experiments.gpope.ope_methods import DELTA, Setting, unit_of
 from experiments.gpope.ope_trials import trials_of
 from experiments.lib.check import Figure
 from experiments.lib.configuration import Json
-from experiments.lib.store import RESULTS, ROOT, Store
+from experiments.lib.queue import command_line
+from experiments.lib.store import RESULTS, Store
 from tacit import off_policy_evaluation as ope
 from tacit.methods.off_policy_evaluation.gpope import Iterates, Schedule, direction
 from tacit.privacy.gradients import clipping
@@ -235,19 +230,5 @@ def run_row(name: str, results: Store, *, quick: bool = False) -> None:
     print(f"{name}: {values['distance_mean']} ({time.process_time() - began:.0f} CPU s)", flush=True)
 
 
-def main(arguments: list[str]) -> None:
-    """Run what is missing."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--quick", action="store_true")
-    quick = parser.parse_args(arguments).quick
-    results, names = store(), rows()
-    if quick:
-        results = store(ROOT / "runs" / "quick" / "gpope_schedules.json", quick=True)
-        names = [exact_key(QUICK_STEPS), *(key(s, 1.0, QUICK_STEPS, e) for s in SCHEDULES for e in (None, 1.0))]
-    for name in names:
-        if not results.has(name):
-            run_row(name, results, quick=quick)
-
-
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    command_line(__file__)

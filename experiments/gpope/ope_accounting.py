@@ -16,15 +16,14 @@ Prints one line a row and writes `experiments/results/ope_accounting.json`; `--q
 
 from __future__ import annotations
 
-import argparse
-import sys
 from pathlib import Path
 
 from dp_accounting.pld import privacy_loss_distribution
 
 from experiments.lib.check import Figure
 from experiments.lib.configuration import Json
-from experiments.lib.store import RESULTS, ROOT, Store
+from experiments.lib.queue import command_line
+from experiments.lib.store import RESULTS, Store
 from tacit.methods.off_policy_evaluation.gpope import published_epsilon, published_sigma
 from tacit.privacy.accounting import accountants
 from tacit.privacy.accounting import bounds as accounting
@@ -177,16 +176,5 @@ def run_row(key: str, results: Store) -> None:
     print(key, " ".join(f"{name}={value:.4g}" for name, value in values.items()), flush=True)
 
 
-def main(arguments: list[str]) -> None:
-    """Compute what is missing."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--quick", action="store_true")
-    quick = parser.parse_args(arguments).quick
-    results = store((ROOT / "runs" / "quick" if quick else RESULTS) / "ope_accounting.json")
-    for name in rows()[:2] if quick else rows():
-        if not results.has(name):
-            run_row(name, results)
-
-
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    command_line(__file__)

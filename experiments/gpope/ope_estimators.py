@@ -1,9 +1,5 @@
 """Error and coverage of every private estimator of a policy's value, against known values.
 
-    python -m experiments.gpope.ope_estimators          # about 25 minutes of CPU on one core
-    python -m experiments.gpope.ope_estimators --quick  # two data sets a row; written under runs/quick/
-    python -m experiments.lib.check ope_estimators      # recompute the promised figures from the raw rows
-
 | domain | records | evaluated | units a data set |
 |---|---|---|---|
 | chain | 160 steps at most, two actions without effect | the policy that made the records | 1,000 |
@@ -29,9 +25,7 @@ seeds of the records.
 
 from __future__ import annotations
 
-import argparse
 import functools
-import sys
 import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -46,7 +40,8 @@ from experiments.gpope import mountain_car, random_mdp
 from experiments.gpope.ope_random_mdp import PROCESS
 from experiments.lib.check import Figure
 from experiments.lib.configuration import Json, calls, describe
-from experiments.lib.store import RESULTS, ROOT, Store
+from experiments.lib.queue import command_line, grouped
+from experiments.lib.store import RESULTS, Store
 from tacit import off_policy_evaluation as ope
 from tacit.data.spec import PublicSpec
 from tacit.data.trajectories import Trajectories
@@ -304,6 +299,16 @@ def calibrated(plan: Any, unit: Unit, epsilon: float) -> Any:
     return plan.calibrate(unit=unit, epsilon=epsilon, delta=DELTA)
 
 
+def together(keys: Sequence[str]) -> list[list[str]]:
+    """Rows of a domain, on the same data sets."""
+    return grouped(keys, lambda key: key.split("/")[0])
+
+
+def run_rows(keys: Sequence[str], results: Store) -> None:
+    """Rows that are made together, at full size."""
+    run(keys[0].split("/")[0], keys, results)
+
+
 def run_row(key: str, results: Store) -> None:
     """Make one row at full size."""
     run(key.split("/")[0], [key], results)
@@ -410,17 +415,5 @@ def table(results: Store) -> str:
     return "\n".join(lines)
 
 
-def main(arguments: list[str]) -> None:
-    """Run what is missing, and print the table."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--quick", action="store_true")
-    parser.add_argument("--domains", nargs="+", default=list(DOMAINS), choices=list(DOMAINS))
-    options = parser.parse_args(arguments)
-    results = store(ROOT / "runs" / "quick" / "ope_estimators.json", quick=True) if options.quick else store()
-    for name in options.domains:
-        run(name, [key for key in rows([name]) if not results.has(key)], results, quick=options.quick)
-    print(table(results) if set(options.domains) == set(DOMAINS) else "")
-
-
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    command_line(__file__)

@@ -1,9 +1,5 @@
 """Off-policy values of a random process: MSPBE and RMSE of V by residual return regression, 100 trials each.
 
-    python -m experiments.gpope.ope_random_mdp          # resumable; two minutes of CPU on one core
-    python -m experiments.gpope.ope_random_mdp --quick  # 3 trials; written under runs/quick/
-    python -m experiments.lib.check ope_random_mdp      # recompute the promised figures from the raw rows
-
 The 20-state process of `random_mdp` with its own behaviour and target policies; 1,000
 trajectories, each a unit; delta 1e-5; public range of values [0, 20]. Every trial has its own data set, ledger and
 noise. The method's defaults were chosen on other processes. Where noise is large MSPBE can be worse than that of the
@@ -12,9 +8,7 @@ value 0 although RMSE is better than the best constant's.
 
 from __future__ import annotations
 
-import argparse
 import functools
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -34,7 +28,8 @@ from experiments.gpope.ope_methods import (
 from experiments.gpope.ope_trials import trials_of
 from experiments.lib.check import Figure
 from experiments.lib.configuration import Json
-from experiments.lib.store import RESULTS, ROOT, Store
+from experiments.lib.queue import command_line
+from experiments.lib.store import RESULTS, Store
 from tacit import off_policy_evaluation as ope
 from tacit.units import Relation
 
@@ -111,16 +106,5 @@ def run_row(key: str, results: Store, *, quick: bool = False) -> None:
     ope_trials.run(domain(), name, method, setting, results, first=FRESH, quick=quick)
 
 
-def main(arguments: list[str]) -> None:
-    """Run what is missing."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--quick", action="store_true")
-    quick = parser.parse_args(arguments).quick
-    results = store((ROOT / "runs" / "quick" if quick else RESULTS) / "ope_random_mdp.json", quick=quick)
-    for key in rows():
-        if not results.has(key):
-            run_row(key, results, quick=quick)
-
-
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    command_line(__file__)

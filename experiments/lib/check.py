@@ -18,7 +18,6 @@ from experiments.lib.store import ROOT, Store, experiment
 
 EXPERIMENTS = (
     "ten_releases",
-    "maze_synthesis",
     "gpope_chain",
     "gpope_chain_baselines",
     "gpope_schedules",

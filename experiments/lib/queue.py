@@ -1,7 +1,7 @@
 """Run what is missing, one row after another: `nice -n 19 python -m experiments.lib.queue`.
 
     python -m experiments.lib.queue --list                      # what is missing
-    python -m experiments.lib.queue tune_agents mazes_plan      # some jobs
+    python -m experiments.lib.queue tune_cql alignment          # some jobs
     python -m experiments.lib.queue table1_mazes --keys "*/10"  # of these, the rows of one data set
     python -m experiments.lib.queue --jobs 4                    # four rows at once; `--ray ADDRESS`: on a cluster
 
@@ -16,13 +16,16 @@ from __future__ import annotations
 import argparse
 import fnmatch
 import functools
+import inspect
 import sys
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from types import ModuleType
+from pathlib import Path
 
-from experiments.lib.store import Store, experiment
+import torch
+
+from experiments.lib.store import ROOT, Store, experiment
 from tacit.parallel import parallel_map
 
 
@@ -65,6 +68,7 @@ class Job:
 
 def _made(name: str, clock: Callable[[], float], keys: list[str]) -> float:
     """Make the rows of one group; the seconds that this took."""
+    torch.set_num_threads(1)
     module, began = experiment(name), clock()
     if len(keys) > 1:
         module.run_rows(keys, module.store())
@@ -73,33 +77,58 @@ def _made(name: str, clock: Callable[[], float], keys: list[str]) -> float:
     return clock() - began
 
 
-def command_line(
-    arguments: Sequence[str],
-    module: ModuleType,
-    *,
-    quick: str,
-    table: Callable[[Store], str],
-) -> None:
-    """What `python -m experiments.NAME KEY...` does: make the missing rows that are named, or print the table.
+def command_line(file: str, arguments: Sequence[str] | None = None) -> None:
+    """What `python -m experiments.PAPER.NAME` does: make the missing rows whose keys match, or show what there is.
+
+    An experiment may have `table(results)`, `costs(results)` and `plot(results)`, which its options then print or draw, and a
+    small size: `quick` of its `store` and `run_row`.
 
     Args:
-        arguments: of the command line.
-        module: of the experiment; its words are the help.
-        quick: what --quick makes smaller; its rows go under runs/quick/.
-        table: what there is, for --table.
+        file: of the experiment; its words are the help.
+        arguments: those of the command line by default.
     """
+    module = experiment(Path(file).stem)
     parser = argparse.ArgumentParser(description=module.__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("keys", nargs="*", help="rows; all by default")
-    parser.add_argument("--quick", action="store_true", help=f"{quick}; written under runs/quick/")
-    parser.add_argument("--table", action="store_true", help="print what there is and run nothing")
+    parser.add_argument("keys", nargs="*", default=["*"], help="patterns of keys, as of names of files; all by default")
+    parser.add_argument("--list", action="store_true", help="print the keys of missing rows and run nothing")
+    parser.add_argument("--jobs", type=int, default=1, help="how many rows are made at once, each in a process")
+    known = {"table": "what there is", "costs": "what is missing costs", "plot": "the picture in docs/images"}
+    shown = {
+        name: words
+        for name, words in known.items()
+        if hasattr(module, name)
+        and [*inspect.signature(getattr(module, name)).parameters] in (["results"], ["results", "path"])
+    }
+    for name, words in shown.items():
+        parser.add_argument(f"--{name}", action="store_true", help=f"print {words} and run nothing")
+    if "quick" in inspect.signature(module.run_row).parameters:
+        parser.add_argument("--quick", action="store_true", help="small rows, written under runs/quick/")
     options = parser.parse_args(arguments)
-    results = module.store(quick=options.quick)
-    if options.table:
-        print(table(results))
+    asked = [name for name in shown if getattr(options, name)]
+    for name in asked:
+        print(getattr(module, name)(module.store()) or "")
+    if asked:
         return
-    for key in options.keys or module.rows():
-        if not results.has(key):
-            module.run_row(key, results, quick=options.quick)
+    if getattr(options, "quick", False):
+        results = module.store(ROOT / "runs" / "quick" / f"{Path(file).stem}.json", quick=True)
+        for key in module.rows():
+            if any(fnmatch.fnmatchcase(key, pattern) for pattern in options.keys) and not results.has(key):
+                module.run_row(key, results, quick=True)
+        return
+    job = Job(Path(file).stem, float("inf"))
+    for pattern in options.keys:
+        if options.list:
+            print("\n".join(job.missing(pattern)))
+        else:
+            job.run(time.process_time, pattern=pattern, jobs=options.jobs)
+
+
+def grouped(keys: Sequence[str], by: Callable[[str], object]) -> list[list[str]]:
+    """The keys of which `by` says the same, in their order: for `together`."""
+    groups: dict[object, list[str]] = {}
+    for key in keys:
+        groups.setdefault(by(key), []).append(key)
+    return list(groups.values())
 
 
 QUEUE: tuple[Job, ...] = (
@@ -110,7 +139,6 @@ QUEUE: tuple[Job, ...] = (
     Job("mobility_places", 0.1),
     Job("mobility_attack", 1.0),
     Job("dppg_votes", 4.0),
-    Job("mazes_plan", 1.0),
     Job("ablation_medium", 1.2),
     Job("table2_mazes", 11.0),
     Job("synthesis_grand", 11.0),

@@ -2,8 +2,8 @@
 
 A row holds its values and what made them: the whole configuration (`configuration`), command, commit, date,
 versions, data set and seed. A row answers for a key as long as its configuration is the one that the
-experiment asks for today; who changes a name rewrites the rows (`migrations`). That code has moved does not
-matter: golden runs (`tests/golden`) and `replay` guard against drift.
+experiment asks for today; who renames a class or a field rewrites the rows in the same commit (`rewrite`). That code
+has moved does not matter: golden runs (`tests/golden`) and `replay` guard against drift.
 
 Rows of before this format have a configuration that was rebuilt by the code of their own commit (`reconstructed`; the
 script is `experiments/reconstruct.py` of the commit "Configurations of stored rows"), or none where that failed. A row
@@ -165,3 +165,23 @@ def as_lines(content: dict[str, dict[str, Any]]) -> str:
         lines = ",\n".join(f"  {json.dumps(key)}: {json.dumps(one)}" for key, one in sorted(entries.items()))
         sections.append(f" {json.dumps(name)}: {{\n{lines}\n }}" if entries else f" {json.dumps(name)}: {{}}")
     return "{\n" + ",\n".join(sections) + "\n}\n"
+
+
+def rewrite(path: Path, change: Callable[[dict[str, Json]], dict[str, Json]]) -> None:
+    """Write a file of rows again, every mapping inside its configurations as `change` gives it, the inner ones first.
+
+    For a renamed class or field, in the commit that renames it; a dataclass's mapping has its name as `type`. A new
+    field gets the value that reproduces the behaviour before it existed.
+    """
+
+    def changed(value: Json) -> Json:
+        if isinstance(value, list):
+            return [changed(one) for one in value]
+        return change({name: changed(one) for name, one in value.items()}) if isinstance(value, dict) else value
+
+    content = json.loads(path.read_text())
+    now = {name: changed(one) for name, one in content["configurations"].items()}
+    content["configurations"] = {digest(one): one for one in now.values()}
+    for row in content["rows"].values():
+        row["configuration"] = row["configuration"] and digest(now[row["configuration"]])
+    path.write_text(as_lines(content))

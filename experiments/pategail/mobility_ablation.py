@@ -1,9 +1,5 @@
 """What the parts of PateGAIL++ are worth: its rewards of samples on Geolife's 83 people, one thing changed at a time.
 
-    python -m experiments.pategail.mobility_ablation          # resumable; a quarter of an hour of CPU
-    python -m experiments.pategail.mobility_ablation --quick  # three rows, one seed; under runs/quick/
-    python -m experiments.lib.check mobility_ablation         # recompute the promised figures from the raw rows
-
 Rows without noise (epsilon inf), where a critic's shape shows best: the weight of the gradient penalty (10 is the
 recipe's); a spectral norm instead of it; the discriminator of PATEGAIL (cross-entropy, no penalty); 40 and 80 % of the
 people, who are the population then; and rewards that are all zero. Rows at epsilon 10: the recipe, 40 % of the people,
@@ -13,11 +9,8 @@ seed): five training seeds with noise of their own, the last averaged policy, no
 
 from __future__ import annotations
 
-import argparse
 import math
-import sys
 import time
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -26,11 +19,11 @@ import numpy as np
 
 from experiments.lib.check import Figure
 from experiments.lib.configuration import Json
-from experiments.lib.store import RESULTS, ROOT, Store
+from experiments.lib.queue import command_line
+from experiments.lib.store import RESULTS, Store
 from experiments.pategail.mobility_runs import GEOLIFE, World, described, generated, unit, world
 from experiments.pategail.mobility_ways import calibrated, guaranteed
 from tacit.data.mobility.days import Days
-from tacit.evaluation.statistics import t_interval
 from tacit.methods.mobility import pategail
 
 SEEDS = tuple(range(5))
@@ -83,7 +76,6 @@ ROWS = (
     Row("40 % of the people", 10.0, people=33),
     Row("local", 10.0, changes=(("noise", "device"),)),
 )
-QUICK = ("penalty 0/inf/0", "penalty 10/inf/0", "cross-entropy/inf/0")
 
 
 def key(row: Row, seed: int) -> str:
@@ -145,19 +137,6 @@ def figures() -> list[Figure]:
     ]
 
 
-def table(results: Store) -> str:
-    """Mean and 95 % interval over seeds, in Markdown."""
-    names = (("sequence", "SEQ"), ("reference", "DailyLoc"), ("reference", "I-rank"), ("sequence", "Motif"))
-    lines = [f"| row | epsilon | {' | '.join(name for _, name in names)} |", "|---" * (len(names) + 2) + "|"]
-    for row in ROWS:
-        found = []
-        for metrics, name in names:
-            mean, low, _ = t_interval(column(results, row, metrics, name))
-            found.append(f"{mean:.4f} ± {mean - low:.4f}")
-        lines.append(f"| {row.name} | {row.epsilon:g} | {' | '.join(found)} |")
-    return "\n".join(lines)
-
-
 def run_row(name: str, results: Store) -> None:
     """Make one row at full size."""
     row, seed = _of(name)
@@ -166,18 +145,5 @@ def run_row(name: str, results: Store) -> None:
     print(f"{name}: SEQ {made['sequence']['SEQ']:.4f} ({made['seconds']} CPU s)", flush=True)
 
 
-def main(arguments: Sequence[str]) -> None:
-    """Run what is missing."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--quick", action="store_true")
-    options = parser.parse_args(arguments)
-    results = store((ROOT / "runs" / "quick" if options.quick else RESULTS) / "mobility_ablation.json")
-    for name in QUICK if options.quick else rows():
-        if not results.has(name):
-            run_row(name, results)
-    if not options.quick:
-        print(table(results))
-
-
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    command_line(__file__)

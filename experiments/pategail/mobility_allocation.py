@@ -1,9 +1,5 @@
 """How a round's budget is split among rewards, at equal rho: PateGAIL++ on Geolife's 83 people.
 
-    python -m experiments.pategail.mobility_allocation          # resumable; a quarter of an hour of CPU
-    python -m experiments.pategail.mobility_allocation --quick  # two rules at epsilon 10, one seed; under runs/quick/
-    python -m experiments.lib.check mobility_allocation         # recompute the promised figures from the raw rows
-
 Every rule costs the same, whatever it does: answers are bounded after they are weighted. Rows, all else as in the
 recipe for rewards of samples:
 
@@ -19,11 +15,8 @@ A cell is one (rule, epsilon, seed): five training seeds with noise of their own
 
 from __future__ import annotations
 
-import argparse
 import itertools
-import sys
 import time
-from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -32,10 +25,10 @@ import numpy as np
 
 from experiments.lib.check import Figure
 from experiments.lib.configuration import Json
-from experiments.lib.store import RESULTS, ROOT, Store
+from experiments.lib.queue import command_line
+from experiments.lib.store import RESULTS, Store
 from experiments.pategail.mobility_runs import GEOLIFE, described, generated, unit, world
 from experiments.pategail.mobility_ways import calibrated, guaranteed
-from tacit.evaluation.statistics import t_interval
 from tacit.methods.mobility import pategail
 
 EPSILONS = (2.0, 10.0)
@@ -115,19 +108,6 @@ def figures() -> list[Figure]:
     return out
 
 
-def table(results: Store) -> str:
-    """Mean and 95 % interval over seeds, in Markdown."""
-    names = (("sequence", "SEQ"), ("reference", "DailyLoc"), ("reference", "I-rank"), ("sequence", "Motif"))
-    lines = [f"| rule | epsilon | {' | '.join(name for _, name in names)} |", "|---" * (len(names) + 2) + "|"]
-    for epsilon, rule in itertools.product(EPSILONS, RULES):
-        row = []
-        for metrics, name in names:
-            mean, low, _ = t_interval(column(results, rule, epsilon, metrics, name))
-            row.append(f"{mean:.4f} ± {mean - low:.4f}")
-        lines.append(f"| {rule} | {epsilon:g} | {' | '.join(row)} |")
-    return "\n".join(lines)
-
-
 def run_row(name: str, results: Store) -> None:
     """Make one row at full size."""
     rule, epsilon, seed = name.split("/")
@@ -136,21 +116,5 @@ def run_row(name: str, results: Store) -> None:
     print(f"{name}: SEQ {made['sequence']['SEQ']:.4f} ({made['seconds']} CPU s)", flush=True)
 
 
-QUICK = (key("uniform", 10.0, 0), key("paper", 10.0, 0))
-
-
-def main(arguments: Sequence[str]) -> None:
-    """Run what is missing."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--quick", action="store_true")
-    options = parser.parse_args(arguments)
-    results = store((ROOT / "runs" / "quick" if options.quick else RESULTS) / "mobility_allocation.json")
-    for name in QUICK if options.quick else rows():
-        if not results.has(name):
-            run_row(name, results)
-    if not options.quick:
-        print(table(results))
-
-
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    command_line(__file__)

@@ -1,9 +1,5 @@
 """Who can be told to be in a simulator? Membership inference on Geolife's 83 people.
 
-    python -m experiments.pategail.mobility_attack          # resumable; about an hour of CPU
-    python -m experiments.pategail.mobility_attack --quick  # the table at epsilon 2, few runs; under runs/quick/
-    python -m experiments.lib.check mobility_attack         # recompute the promised figures from the raw rows
-
 Runs with random halves of the people (each in with probability 1/2; the population stays 83, and who is out adds
 nothing, so that the bound is that of adding or removing one person). The attacker knows everybody's days, fits each
 person's scores with and without her on the shadow runs (LiRA) and is judged on the target runs. Delta is 1e-5. A cell
@@ -23,11 +19,9 @@ devices, with fewer rounds than the recipe's.
 
 from __future__ import annotations
 
-import argparse
 import functools
 import itertools
 import math
-import sys
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -38,8 +32,9 @@ import numpy as np
 
 from experiments.lib.check import Figure
 from experiments.lib.configuration import Json
+from experiments.lib.queue import command_line, grouped
 from experiments.lib.shadows import Block, blocks, read, scored
-from experiments.lib.store import RESULTS, ROOT, Store
+from experiments.lib.store import RESULTS, Store
 from experiments.pategail import mobility_shadows
 from experiments.pategail.mobility_runs import DELTA, GEOLIFE, described, unit, world
 from experiments.pategail.mobility_shadows import InMemory, OnDevices
@@ -267,6 +262,16 @@ def table_of_attacks() -> str:
     return "\n".join([HEAD, *(line for pair in complete(results) for line in lines(results, *pair))])
 
 
+def together(keys: Sequence[str]) -> list[list[str]]:
+    """Blocks of a method at an epsilon."""
+    return grouped(keys, lambda key: (Block.of(key).setting, Block.of(key).epsilon))
+
+
+def run_rows(keys: Sequence[str], results: Store) -> None:
+    """Rows that are made together, at full size."""
+    fill([Block.of(key) for key in keys], results)
+
+
 def run_row(key: str, results: Store) -> None:
     """Make one row at full size."""
     fill([Block.of(key)], results)
@@ -279,21 +284,5 @@ def fill(missing: Sequence[Block], results: Store) -> None:
         results.put(block.key, dataset=world(GEOLIFE).words, seed=block.seed, values=values(block, run, mu))
 
 
-def main(arguments: Sequence[str]) -> None:
-    """Run what is missing."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--quick", action="store_true")
-    parser.add_argument("--methods", nargs="+", choices=list(RUNS), default=list(RUNS))
-    options = parser.parse_args(arguments)
-    results = store((ROOT / "runs" / "quick" if options.quick else RESULTS) / "mobility_attack.json")
-    methods = [m for m in options.methods if not options.quick or m == "table"]
-    epsilons = EPSILONS[:1] if options.quick else EPSILONS
-    for name, epsilon in settings(methods, epsilons):
-        missing = [block for block in wanted(name, epsilon, options.quick) if not results.has(block.key)]
-        if missing:
-            fill(missing, results)
-        print("\n".join([HEAD, *lines(results, name, epsilon, options.quick)]), flush=True)
-
-
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    command_line(__file__)

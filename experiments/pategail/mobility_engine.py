@@ -1,9 +1,5 @@
 """One algorithm, three engines: devices in one process, on Flower, and on Flower with secure aggregation.
 
-    python -m experiments.pategail.mobility_engine  # a quarter of an hour: every device starts again for every message
-    python -m experiments.pategail.mobility_engine --quick  # 4 devices, one seed; written under runs/quick/
-    python -m experiments.lib.check mobility_engine         # recompute the promised figures from the raw rows
-
 What is summed is what the one-shot method asks of people at epsilon 2 (`methods/mobility`: moves, starts and jumps,
 one sum each), without the noise, so that the engines can be compared. Each device of Flower's simulation is built again
 for every message, in one other process, from the files on her disk. People are invented (`envs/city.py`); a seed is of
@@ -17,10 +13,8 @@ a city.
 
 from __future__ import annotations
 
-import argparse
 import functools
 import inspect
-import sys
 import tempfile
 import time
 from dataclasses import dataclass, replace
@@ -32,7 +26,8 @@ import numpy.typing as npt
 
 from experiments.lib.check import Figure
 from experiments.lib.configuration import Json, describe
-from experiments.lib.store import RESULTS, ROOT, Store
+from experiments.lib.queue import command_line
+from experiments.lib.store import RESULTS, Store
 from experiments.pategail.mobility_runs import DELTA, unit
 from experiments.pategail.mobility_ways import guaranteed
 from tacit.data.mobility.days import Days
@@ -209,19 +204,5 @@ def run_row(key: str, results: Store) -> None:
     print(key, " ".join(f"{n}={v:.4g}" for n, v in values.items()), flush=True)
 
 
-QUICK = (key("clear", 4, 0), key("secure", 4, 0))
-
-
-def main(arguments: list[str]) -> None:
-    """Compute what is missing."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--quick", action="store_true")
-    quick = parser.parse_args(arguments).quick
-    results = store((ROOT / "runs" / "quick" if quick else RESULTS) / "mobility_engine.json")
-    for name in QUICK if quick else rows():
-        if not results.has(name):
-            run_row(name, results)
-
-
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    command_line(__file__)

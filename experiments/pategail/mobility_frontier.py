@@ -1,10 +1,5 @@
 """Private simulators of movement at equal epsilon: every method, three populations, who is how close to real days.
 
-    python -m experiments.pategail.mobility_frontier          # resumable; --rows, --people to share the work
-    python -m experiments.pategail.mobility_frontier --quick  # cheap rows at epsilon 2, two seeds; under runs/quick/
-    python -m experiments.lib.check mobility_frontier         # recompute the promised figures from the raw rows
-    python -m experiments.pategail.mobility_tables            # tables from the raw rows
-
 Unit: one person with all days, added or removed; delta 1e-5; everything private, starts and distances included. Worlds:
 Geolife's 83 people, and 1,000 and 9,481 people of the invented city. A cell is one (people, row, epsilon, seed); a seed
 is a noise seed (noise is secret, so it is a number only), a training seed and a seed of the generated days. The last
@@ -25,14 +20,12 @@ Two rows of real days stand beside them: `floor` compares halves of the people, 
 
 from __future__ import annotations
 
-import argparse
 import functools
 import itertools
 import math
-import sys
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -40,7 +33,8 @@ import numpy as np
 
 from experiments.lib.check import Figure
 from experiments.lib.configuration import Json
-from experiments.lib.store import RESULTS, ROOT, Store
+from experiments.lib.queue import command_line, grouped
+from experiments.lib.store import RESULTS, Store
 from experiments.pategail.mobility_runs import DRAWS, FLOORS, GEOLIFE, World, described, generated, unit, world
 from experiments.pategail.mobility_ways import WAYS, Way, guaranteed
 
@@ -236,6 +230,17 @@ def fill(job: Job, results: Store, ways: dict[str, Way]) -> None:
     print(f"{job.people}/{job.row}/{job.epsilon:g}: SEQ {np.mean(seq):.4f} ({each} CPU s a seed)", flush=True)
 
 
+def together(keys: Sequence[str]) -> list[list[str]]:
+    """Seeds of a row that is cheap."""
+    return grouped(keys, lambda key: key if key.split("/")[1] not in CHEAP else key.rpartition("/")[0])
+
+
+def run_rows(keys: Sequence[str], results: Store) -> None:
+    """Rows that are made together, at full size."""
+    people, row, epsilon, _ = keys[0].split("/")
+    fill(Job(int(people), row, float(epsilon), tuple(int(key.rpartition("/")[2]) for key in keys)), results, WAYS)
+
+
 def run_row(key: str, results: Store) -> None:
     """Make one row at full size."""
     people, row, *rest = key.split("/")
@@ -245,30 +250,5 @@ def run_row(key: str, results: Store) -> None:
     results.put(key, dataset=here.words, seed=0, values=here.floor() if row == "floor" else here.perfect())
 
 
-def main(arguments: Sequence[str]) -> None:
-    """Run what is missing."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--quick", action="store_true")
-    parser.add_argument("--rows", nargs="+", choices=[*CHEAP, *HEAVY], default=[*CHEAP, *HEAVY])
-    parser.add_argument("--people", nargs="+", type=int, choices=PEOPLE, default=list(PEOPLE))
-    options = parser.parse_args(arguments)
-    results = store((ROOT / "runs" / "quick" if options.quick else RESULTS) / "mobility_frontier.json")
-    for name in real(options.people):
-        if not results.has(name):
-            run_row(name, results)
-    chosen: list[Job] = [job for job in jobs() if job.row in options.rows and job.people in options.people]
-    if options.quick:
-        chosen = [replace(job, seeds=(0, 1)) for job in chosen if job.row in CHEAP and job.epsilon == 2.0]
-
-    def missing_of(job: Job) -> tuple[int, ...]:
-        return tuple(seed for seed, name in zip(job.seeds, job.keys, strict=True) if not results.has(name))
-
-    for job in chosen:
-        missing = missing_of(job)
-        together = len(missing) if job.row in CHEAP else 1
-        for start in range(0, len(missing), max(together, 1)):
-            fill(replace(job, seeds=missing[start : start + together]), results, WAYS)
-
-
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    command_line(__file__)

@@ -1,9 +1,5 @@
 """A neural rival without privacy: a small MoveSim (Feng et al., KDD 2020), judged as all simulators of movement are.
 
-    python -m experiments.pategail.mobility_neural          # resumable; minutes of CPU a row
-    python -m experiments.pategail.mobility_neural --quick  # few days and steps, one seed; under runs/quick/
-    python -m experiments.lib.check mobility_neural         # recompute the promised figures from the raw rows
-
 What it shares with MoveSim: a generator of cells with causal self-attention over the day so far, which knows the
 transition matrix and distances of places (its "urban structure"); likelihood first, then a discriminator and policy
 gradients of its scores (SeqGAN). What is smaller: one layer of width 64, 3,000 days, whole days instead of roll-outs of
@@ -17,11 +13,7 @@ tenth day is held out of training; `held_out` says its loss in nats a step, afte
 
 from __future__ import annotations
 
-import argparse
-import dataclasses
-import sys
 import time
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -33,7 +25,8 @@ from torch.nn import functional
 
 from experiments.lib.check import Figure
 from experiments.lib.configuration import Json, describe
-from experiments.lib.store import RESULTS, ROOT, Store
+from experiments.lib.queue import command_line
+from experiments.lib.store import RESULTS, Store
 from experiments.pategail.mobility_runs import GEOLIFE, World, described, generated, world
 from tacit.data.mobility.days import SLOTS, Days
 from tacit.data.mobility.grids import RegularGrid, haversine_km
@@ -291,18 +284,5 @@ def figures() -> list[Figure]:
     return found
 
 
-def main(arguments: Sequence[str]) -> None:
-    """Run what is missing."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--quick", action="store_true")
-    options = parser.parse_args(arguments)
-    torch.set_num_threads(1)
-    results = store((ROOT / "runs" / "quick" if options.quick else RESULTS) / "mobility_neural.json")
-    small = dataclasses.replace(Settings(), days=200, passes=1, rounds=2)
-    for key in rows()[:1] if options.quick else rows():
-        if not results.has(key):
-            run_row(key, results, small if options.quick else Settings())
-
-
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    command_line(__file__)

@@ -1,9 +1,5 @@
 """Published noise levels of federated imitation of mobility, with the epsilon that they honestly have.
 
-    python -m experiments.pategail.mobility_noise          # resumable; minutes; --only run/83 for some rows
-    python -m experiments.pategail.mobility_noise --quick  # accounting of 83 people, one short run; under runs/quick/
-    python -m experiments.lib.check mobility_noise         # recompute the promised figures from the raw rows
-
 PATEGAIL and PateGAIL++ ask 141 rewards in each of 50 updates, each a mean over N critics in an interval of length 1,
 with Laplace noise of the scale that their tables call the noise. One person replaced moves a mean by 1/N, so that a
 query is 1/(N b)-private and 7,050 of them are what is released. Delta is 1e-5. Cells:
@@ -22,12 +18,9 @@ mu, what a
 
 from __future__ import annotations
 
-import argparse
 import functools
 import itertools
 import math
-import re
-import sys
 import time
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -37,7 +30,8 @@ import numpy as np
 
 from experiments.lib.check import Figure
 from experiments.lib.configuration import Json
-from experiments.lib.store import RESULTS, ROOT, Store
+from experiments.lib.queue import command_line
+from experiments.lib.store import RESULTS, Store
 from experiments.pategail.mobility_runs import DELTA, GEOLIFE, described, generated, unit, world
 from experiments.pategail.mobility_ways import guaranteed
 from tacit.envs import movement
@@ -82,11 +76,6 @@ VARIANCE = 2
 """How much more noise a query of the variance has."""
 QUICK = 2
 """Rounds with `--quick`."""
-QUICK_ROWS = (
-    *(f"{kind}/{b:g}" for b in SCALES for kind in ("naive", "epsilon/83")),
-    "run/83/PateGAIL++/1/20",
-    "free/0",
-)
 RELATION: Relation = "add_or_remove"
 """Of the accounted queries."""
 BOUNDS = {0.01: (3_850.0, 3_930.0), 0.1: (88.0, 93.0), 1.0: (4.2, 4.6)}
@@ -285,20 +274,6 @@ def table(results: Store) -> str:
     return "\n".join(lines)
 
 
-def runs_table(results: Store) -> str:
-    """The papers' mode at each level: its published measures and the order of a day, means over seeds."""
-    names = ("Radius", "DailyLoc", "Distance", "G-rank", "I-rank")
-    lines = [f"| people | way | noise | epsilon of rewards | {' | '.join(names)} | SEQ |", "|---" * 10 + "|"]
-    for people, ways in RUNS.items():
-        for way, scale in ((way, scale) for way, scales in ways.items() for scale in scales):
-            rows = [results.values(run_key(people, way, scale, seed)) for seed in RUN_SEEDS[people]]
-            found = [float(np.mean([row["reference"][name] for row in rows])) for name in names]
-            found.append(float(np.mean([row["sequence"]["SEQ"] for row in rows])))
-            said = f"{people} | {way} | {scale:g} | {float(rows[0]['rewards']):.4g}"
-            lines.append(f"| {said} | {' | '.join(f'{x:.4f}' for x in found)} |")
-    return "\n".join(lines)
-
-
 def run_row(key: str, results: Store, quick: bool = False) -> None:
     """Make one row at full size (unless it is to be quick)."""
     kind, *rest = key.split("/")
@@ -312,19 +287,5 @@ def run_row(key: str, results: Store, quick: bool = False) -> None:
     print(f"{key}: DailyLoc {values['reference']['DailyLoc']:.4f} ({values.get('seconds', 0)} CPU s)", flush=True)
 
 
-def main(arguments: list[str]) -> None:
-    """Run what is missing."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--quick", action="store_true")
-    parser.add_argument("--only", default="", help="a pattern (regular expression) of the keys that are made")
-    options = parser.parse_args(arguments)
-    results = store(ROOT / "runs" / "quick" / "mobility_noise.json", quick=True) if options.quick else store()
-    for key in QUICK_ROWS if options.quick else rows():
-        if re.match(options.only, key) and not results.has(key):
-            run_row(key, results, options.quick)
-    if not (options.quick or options.only):
-        print(f"{table(results)}\n\n{runs_table(results)}")
-
-
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    command_line(__file__)

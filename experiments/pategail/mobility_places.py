@@ -1,7 +1,5 @@
 """Where people of Geolife go, with days and with people weighed alike, and what exploring by gravity changes.
 
-    python -m experiments.pategail.mobility_places  # resumable
-
 Unit: one person with all days, added or removed; delta 1e-5; 83 people. Of the 5,616 days one person has 762 and the
 median person 38. The sums of a release see people, and divergences usually count days: here are both. A cell is one
 (row, epsilon, seed), as in `mobility_frontier`, on seeds that nothing else used. Every row stands beside
@@ -16,9 +14,7 @@ Rows of real days: `perfect` are days drawn again, of people drawn alike for the
 
 from __future__ import annotations
 
-import argparse
 import math
-import sys
 import time
 from collections.abc import Sequence
 from dataclasses import replace
@@ -29,6 +25,7 @@ import numpy as np
 
 from experiments.lib.check import Figure
 from experiments.lib.configuration import Json
+from experiments.lib.queue import command_line
 from experiments.lib.store import RESULTS, Store
 from experiments.lib.tables import BLANK, kept, markdown
 from experiments.pategail.mobility_runs import DRAWS, GEOLIFE, Values, World, described, generated, unit, world
@@ -162,17 +159,5 @@ def _shown(values: list[float]) -> str:
     return f"{np.mean(values):.4f} ± {np.std(values, ddof=1) / math.sqrt(len(values)):.4f}"
 
 
-def main(arguments: Sequence[str]) -> None:
-    """Run what is missing."""
-    argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter).parse_args(
-        arguments
-    )
-    results = store()
-    for key in rows():
-        if not results.has(key):
-            run_row(key, results)
-            print(key, flush=True)
-
-
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    command_line(__file__)

@@ -1,8 +1,5 @@
 """Ablations of PrivORL-n in medium (its Figure 4 and Tables V and VII), with the agent and data sets of Table I.
 
-    python -m experiments.privorl.ablation_medium  # resumable; about an hour of CPU
-    python -m experiments.lib.check ablation_medium
-
 IQL, three data sets, both epsilons, without matching. `tacit` is pre-trained without curiosity (NonCur); `cur` has the
 paper's curiosity in pre-training, where novel generated rows take places of real ones, `cur_append` that of the
 authors' code, where they join the batches; `fine_cur` has it in fine-tuning; `non_pre` starts from random weights;
@@ -12,21 +9,20 @@ authors' code, where they join the batches; `fine_cur` has it in fine-tuning; `n
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
-import torch
 
 from experiments.lib.check import Figure
+from experiments.lib.queue import command_line
 from experiments.lib.store import Store
 from experiments.privorl import table1_mazes
 from experiments.privorl.parts import synthesis_fits as fits
 from experiments.privorl.parts import synthesis_returns as returns
 from experiments.privorl.parts.synthesis_returns import Cell, configuration
 
-__all__ = ["column", "configuration", "figures", "main", "rows", "run_row", "run_rows", "store", "together"]
+__all__ = ["column", "configuration", "figures", "rows", "run_row", "run_rows", "store", "together"]
 
 NAME, DOMAIN, AGENT = "ablation_medium", "medium", "iql_long"
 SEEDS, EPSILONS = table1_mazes.SEEDS, table1_mazes.EPSILONS
@@ -76,13 +72,5 @@ def figures() -> list[Figure]:
     return []
 
 
-def main(arguments: Sequence[str]) -> None:
-    """Run what is missing."""
-    torch.set_num_threads(1)
-    results = store()
-    for keys in together([key for key in rows() if not results.has(key)]):
-        run_rows(keys, results)
-
-
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    command_line(__file__)

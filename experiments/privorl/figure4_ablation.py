@@ -1,10 +1,5 @@
 """Figure 4 of PrivORL: what public pre-training, and curiosity in it, are worth.
 
-    python -m experiments.privorl.figure4_ablation          # resumable
-    python -m experiments.privorl.figure4_ablation --quick  # one small seed; under runs/quick/
-    python -m experiments.lib.check figure4_ablation
-    python -m experiments.privorl.parts.synthesis_pages figure4_ablation
-
 umaze, IQL, three seeds, at both epsilons. `raked` is tacit's method and `tacit` the same without matching, with
 which all others are to be compared: its pre-training is without curiosity (the paper's NonCur), `cur` adds the paper's
 (rate 0.3), and `non_pre` starts from random weights (the paper's NonPre).
@@ -12,18 +7,17 @@ which all others are to be compared: its pre-training is without curiosity (the 
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Sequence
 from pathlib import Path
 
 from experiments.lib.check import Figure
+from experiments.lib.queue import command_line
 from experiments.lib.store import Store
 from experiments.privorl.parts import synthesis_variants as variants
 from experiments.privorl.parts.synthesis_returns import Cell, configuration
 from experiments.privorl.parts.synthesis_variants import run_row
 from tacit.evaluation.statistics import iqm
 
-__all__ = ["configuration", "figures", "main", "rows", "run_row", "store"]
+__all__ = ["configuration", "figures", "rows", "run_row", "store"]
 
 NAME = "figure4_ablation"
 WAYS, EPSILONS = ("raked", "tacit", "non_pre", "cur"), (10.0, 1.0)
@@ -57,10 +51,5 @@ def figures() -> list[Figure]:
     return found
 
 
-def main(arguments: Sequence[str]) -> None:
-    """Run what is missing."""
-    variants.main(__doc__, wanted(), arguments)
-
-
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    command_line(__file__)

@@ -1,10 +1,5 @@
 """Figure 6 of PrivORL: returns and closeness by curiosity rate, and by epsilon.
 
-    python -m experiments.privorl.figure6_curves          # resumable
-    python -m experiments.privorl.figure6_curves --quick  # one small seed; under runs/quick/
-    python -m experiments.lib.check figure6_curves
-    python -m experiments.privorl.parts.synthesis_pages figure6_curves
-
 umaze, IQL, three seeds. Rates at epsilon 10: 0 (the default), 0.3 (the paper's) and 0.5 of every public batch are novel
 generated rows, without matching. Epsilons, with matching and without: 1, 3, 10 and none (no noise, not private).
 """
@@ -12,18 +7,17 @@ generated rows, without matching. Epsilons, with matching and without: 1, 3, 10 
 from __future__ import annotations
 
 import itertools
-import sys
-from collections.abc import Sequence
 from pathlib import Path
 
 from experiments.lib.check import Figure
+from experiments.lib.queue import command_line
 from experiments.lib.store import Store
 from experiments.privorl.parts import synthesis_variants as variants
 from experiments.privorl.parts.synthesis_returns import Cell, configuration
 from experiments.privorl.parts.synthesis_variants import run_row
 from tacit.evaluation.statistics import iqm
 
-__all__ = ["configuration", "figures", "main", "rows", "run_row", "store"]
+__all__ = ["configuration", "figures", "rows", "run_row", "store"]
 
 NAME = "figure6_curves"
 RATES = {0.0: "tacit", 0.3: "cur", 0.5: "cur_50"}
@@ -59,10 +53,5 @@ def figures() -> list[Figure]:
     return found
 
 
-def main(arguments: Sequence[str]) -> None:
-    """Run what is missing."""
-    variants.main(__doc__, wanted(), arguments)
-
-
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    command_line(__file__)

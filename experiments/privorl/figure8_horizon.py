@@ -1,27 +1,20 @@
 """Figure 8 of PrivORL: what the length of the fragments does to trajectories and to the agents that learn from them.
 
-    python -m experiments.privorl.figure8_horizon          # resumable
-    python -m experiments.privorl.figure8_horizon --quick  # one small seed; under runs/quick/
-    python -m experiments.lib.check figure8_horizon
-    python -m experiments.privorl.parts.synthesis_pages figure8_horizon
-
 umaze, 10,000 people, epsilon 10, tacit-j with fragments of 8 (its own choice), 16, 32 and 64 rows, three seeds: all
 measures of `table13_trajscore`, and the return of IQL. Those of its own choice are the cells of tables 2 and 13.
 """
 
 from __future__ import annotations
 
-import argparse
 import functools
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
-import torch
 
 from experiments.lib.check import Figure
 from experiments.lib.configuration import Json
+from experiments.lib.queue import command_line, grouped
 from experiments.lib.store import Store
 from experiments.privorl import table2_trajectories as table2
 from experiments.privorl import table13_trajscore as closeness
@@ -51,6 +44,16 @@ def store(path: Path | None = None, *, quick: bool = False) -> Store:
     """The result file."""
     asked = functools.partial(configuration, scale=fits.QUICK if quick else fits.FULL)
     return Store(path or folder(quick=quick) / f"{NAME}.json", asked, hyperparameters=WORDS)
+
+
+def together(keys: Sequence[str]) -> list[list[str]]:
+    """Agents of a seed learn in one stack."""
+    return grouped(keys, lambda key: key.rpartition("/")[2])
+
+
+def run_rows(keys: Sequence[str], results: Store) -> None:
+    """Rows that are made together, at full size."""
+    fill(results, keys, fits.FULL)
 
 
 def run_row(key: str, results: Store) -> None:
@@ -95,15 +98,5 @@ def figures() -> list[Figure]:
     return [Figure(words, means[own] - min(means.values()), 0.0)]
 
 
-def main(arguments: Sequence[str]) -> None:
-    """Run what is missing."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--quick", action="store_true")
-    quick = parser.parse_args(arguments).quick
-    torch.set_num_threads(1)
-    wanted = [key for key in rows() if not quick or key.endswith(f"/{SEEDS[0]}")]
-    fill(store(quick=quick), wanted, fits.QUICK if quick else fits.FULL)
-
-
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    command_line(__file__)

@@ -1,26 +1,19 @@
 """Figure 9 of PrivORL: learning curves of agents on the real rows and on synthetic ones.
 
-    python -m experiments.privorl.figure9_learning          # resumable
-    python -m experiments.privorl.figure9_learning --quick  # one small seed; under runs/quick/
-    python -m experiments.lib.check figure9_learning
-    python -m experiments.privorl.parts.synthesis_pages figure9_learning
-
 medium, TD3+BC, three seeds: the return after every tenth of the training. Curves are looked at, no policy is picked.
 """
 
 from __future__ import annotations
 
-import argparse
 import functools
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
-import torch
 
 from experiments.lib.check import Figure
 from experiments.lib.configuration import Json
+from experiments.lib.queue import command_line, grouped
 from experiments.lib.store import Store
 from experiments.privorl.parts import synthesis_fits as fits
 from experiments.privorl.parts import synthesis_returns as returns
@@ -47,6 +40,16 @@ def store(path: Path | None = None, *, quick: bool = False) -> Store:
 def rows() -> list[str]:
     """All keys, in the order in which they are run."""
     return [cell.key for seed in SEEDS for one in TABLES for cell in row(*one) if cell.seed == seed]
+
+
+def together(keys: Sequence[str]) -> list[list[str]]:
+    """Agents of a seed learn in one stack."""
+    return grouped(keys, lambda key: returns.Cell.of(key).seed)
+
+
+def run_rows(keys: Sequence[str], results: Store) -> None:
+    """Rows that are made together, at full size."""
+    fill(results, [returns.Cell.of(key) for key in keys], fits.FULL)
 
 
 def run_row(key: str, results: Store) -> None:
@@ -97,18 +100,5 @@ def fill(results: Store, cells: Sequence[returns.Cell], scale: fits.Scale) -> No
         print(f"{cell.key}: " + " ".join(f"{one:.0f}" for one in found), flush=True)
 
 
-def main(arguments: Sequence[str]) -> None:
-    """Run what is missing: the tables of one seed in one stack."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--quick", action="store_true")
-    quick = parser.parse_args(arguments).quick
-    torch.set_num_threads(1)
-    scale, results = fits.QUICK if quick else fits.FULL, store(quick=quick)
-    for seed in SEEDS[:1] if quick else SEEDS:
-        cells = [cell for one in TABLES for cell in row(*one) if cell.seed == seed and not results.has(cell.key)]
-        if cells:
-            fill(results, cells, scale)
-
-
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    command_line(__file__)

@@ -1,10 +1,5 @@
 """Table XI of PrivORL: what every synthesizer costs, in time and memory.
 
-    python -m experiments.privorl.table11_cost  # reads the notes of tables that are kept, makes those that are not
-    python -m experiments.privorl.table11_cost --quick  # one small table a method; under runs/quick/
-    python -m experiments.lib.check table11_cost
-    python -m experiments.privorl.parts.synthesis_pages table11_cost
-
 Every method on umaze's million rows at epsilon 10, three seeds: CPU seconds of one thread of public pre-training, of
 fitting behind the doors and of sampling 100,000 rows, and the MiB that the process's memory rose by at most in each
 (the private rows themselves, 44 MiB, were there before; the most over seeds, as a process that has made a table holds
@@ -13,17 +8,14 @@ memory for the next). Whatever else ran on the machine is in the seconds too.
 
 from __future__ import annotations
 
-import argparse
 import functools
-import sys
-from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
-import torch
 
 from experiments.lib.check import Figure
 from experiments.lib.configuration import Json
+from experiments.lib.queue import command_line
 from experiments.lib.store import Store
 from experiments.privorl import table1_transitions as table1
 from experiments.privorl.parts import synthesis_fits as fits
@@ -83,17 +75,5 @@ def figures() -> list[Figure]:
     return [*found, Figure("tacit: GiB beside the private rows", peak / 1024, 2.0, at_least=False)]
 
 
-def main(arguments: Sequence[str]) -> None:
-    """Note what is missing."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--quick", action="store_true")
-    quick = parser.parse_args(arguments).quick
-    torch.set_num_threads(1)
-    results = store(quick=quick)
-    for key in rows()[: len(METHODS)] if quick else rows():
-        if not results.has(key):
-            run_row(key, results, fits.QUICK if quick else fits.FULL)
-
-
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    command_line(__file__)

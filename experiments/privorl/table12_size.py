@@ -1,27 +1,20 @@
 """Table XII of PrivORL: returns by the number of synthetic transitions.
 
-    python -m experiments.privorl.table12_size          # resumable
-    python -m experiments.privorl.table12_size --quick  # one small seed; under runs/quick/
-    python -m experiments.lib.check table12_size
-    python -m experiments.privorl.parts.synthesis_pages table12_size
-
 umaze, IQL, three seeds, epsilon 10: so many rows of the tables of `table1_transitions` and of the real ones, drawn at
 random. Sampling costs no privacy.
 """
 
 from __future__ import annotations
 
-import argparse
 import functools
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
-import torch
 
 from experiments.lib.check import Figure
 from experiments.lib.configuration import Json
+from experiments.lib.queue import command_line, grouped
 from experiments.lib.store import Store
 from experiments.lib.table_cache import Columns
 from experiments.privorl.parts import synthesis_fits as fits
@@ -50,6 +43,17 @@ def store(path: Path | None = None, *, quick: bool = False) -> Store:
 def rows() -> list[str]:
     """All keys, in the order in which they are run."""
     return [key(way, seed, count) for seed in SEEDS for way in WAYS for count in SIZES]
+
+
+def together(keys: Sequence[str]) -> list[list[str]]:
+    """Agents on parts of a table learn in one stack."""
+    return grouped(keys, lambda key: key.rpartition("/")[0])
+
+
+def run_rows(keys: Sequence[str], results: Store) -> None:
+    """Rows that are made together, at full size."""
+    _, _, way, _, seed, _ = keys[0].split("/")
+    fill(results, way, int(seed), [int(key.rpartition("/")[2]) for key in keys], fits.FULL)
 
 
 def run_row(key: str, results: Store) -> None:
@@ -96,19 +100,5 @@ def fill(results: Store, way: str, seed: int, sizes: Sequence[int], scale: fits.
         print(f"{key(way, seed, count)}: return {values['return']:.1f}", flush=True)
 
 
-def main(arguments: Sequence[str]) -> None:
-    """Run what is missing: all sizes of one way and seed in one stack."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--quick", action="store_true")
-    quick = parser.parse_args(arguments).quick
-    torch.set_num_threads(1)
-    scale, results = fits.QUICK if quick else fits.FULL, store(quick=quick)
-    for seed in SEEDS[:1] if quick else SEEDS:
-        for way in WAYS:
-            missing = [count for count in SIZES if count <= scale.rows and not results.has(key(way, seed, count))]
-            if missing:
-                fill(results, way, seed, missing, scale)
-
-
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    command_line(__file__)

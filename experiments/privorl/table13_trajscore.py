@@ -1,10 +1,5 @@
 """Table XIII of PrivORL, TrajScore, and what it does not see: how close every table of people is to the real one.
 
-    python -m experiments.privorl.table13_trajscore          # measures tables that are kept, makes those that are not
-    python -m experiments.privorl.table13_trajscore --quick  # one small table a way; under runs/quick/
-    python -m experiments.lib.check table13_trajscore
-    python -m experiments.privorl.parts.synthesis_pages table13_trajscore
-
 A cell is one table of `table2_trajectories`. Of whole trajectories: precision, recall and F1 in the codes of an
 autoencoder of public trajectories, with the ceiling (one half of the real ones against the other) and the floor (its
 rows in any order), the paper's figure beside them (`mean_cosine`), and errors along the trajectories and at their
@@ -14,19 +9,17 @@ cannot), and errors of single rows against the simulator. Matching fits what Mar
 
 from __future__ import annotations
 
-import argparse
 import functools
 import math
-import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 
 from experiments.lib.check import Figure
 from experiments.lib.configuration import Json
+from experiments.lib.queue import command_line
 from experiments.lib.store import Store
 from experiments.lib.table_cache import defaults, rows_of
 from experiments.privorl.parts import synthesis_fits as fits
@@ -188,18 +181,5 @@ def figures() -> list[Figure]:
     return found
 
 
-def main(arguments: Sequence[str]) -> None:
-    """Measure what is missing."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--quick", action="store_true")
-    parser.add_argument("--domains", nargs="+", default=list(DOMAINS), choices=list(DOMAINS))
-    parser.add_argument("--ways", nargs="+", default=list(ways.WAYS), choices=list(ways.WAYS))
-    options = parser.parse_args(arguments)
-    torch.set_num_threads(1)
-    scale = fits.QUICK if options.quick else fits.FULL
-    some = [one for one in wanted() if one[0] in options.domains and one[1] in options.ways]
-    fill(store(quick=options.quick), [one for one in some if not (options.quick and one[3])], scale)
-
-
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    command_line(__file__)

@@ -1,9 +1,5 @@
 """Rényi accounting against privacy loss distributions at PrivORL-n's own settings (its tables X and XIV).
 
-    python -m experiments.privorl.table14_accounting          # about two minutes
-    python -m experiments.privorl.table14_accounting --quick  # one data set; written under runs/quick/
-    python -m experiments.lib.check table14_accounting        # recompute the promised figures from the raw rows
-
 The paper trains with the noise that Rényi accounting asks for (as Opacus has it) and again with what the tighter PRV
 accountant asks for, and compares returns: 0.5 to 2.2 points. Here is what the accountants themselves say, with the
 steps as the authors' code runs them (batches of 128 of four fifths of the rows, five epochs). A unit is a transition.
@@ -18,8 +14,6 @@ steps as the authors' code runs them (batches of 128 of four fifths of the rows,
 
 from __future__ import annotations
 
-import argparse
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -30,7 +24,8 @@ from scipy.optimize import brentq
 
 from experiments.lib.check import Figure
 from experiments.lib.configuration import Json, describe
-from experiments.lib.store import RESULTS, ROOT, Store
+from experiments.lib.queue import command_line
+from experiments.lib.store import RESULTS, Store
 from tacit.privacy.accounting import bounds as accounting
 from tacit.privacy.accounting.events import Event, GaussianEvent, PoissonSampledEvent, SelfComposedEvent
 from tacit.units import Relation
@@ -181,17 +176,5 @@ def run_row(key: str, results: Store) -> None:
     print(key, " ".join(f"{k}={v:.5g}" for k, v in values.items()), flush=True)
 
 
-def main(arguments: list[str]) -> None:
-    """Compute what is missing."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--quick", action="store_true")
-    quick = parser.parse_args(arguments).quick
-    results = store((ROOT / "runs" / "quick" if quick else RESULTS) / "table14_accounting.json")
-    first = next(iter(SETTINGS))
-    for key in rows():
-        if not results.has(key) and (not quick or key.startswith(f"{first}/")):
-            run_row(key, results)
-
-
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    command_line(__file__)

@@ -1,8 +1,6 @@
 """Table I on half-cheetah with rows that teach something: one evaluation of rows that were frozen before it.
 
     python -m experiments.privorl.table1_half_cheetah --freeze  # collect the private rows and print their hash
-    python -m experiments.privorl.table1_half_cheetah           # all cells; resumable
-    python -m experiments.lib.check table1_half_cheetah
 
 Collector and agent are what `tune_half_cheetah` chose on robots of other masses and gravity. `FROZEN` is
 the hash of the private rows, and is written down before the first agent learns from them: without it, or with other
@@ -13,7 +11,6 @@ workload is all pairs: among the 10,660 sets of three of 41 columns it would cho
 
 from __future__ import annotations
 
-import argparse
 import hashlib
 import sys
 from collections.abc import Mapping, Sequence
@@ -22,10 +19,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 
 from experiments.lib.check import Figure
 from experiments.lib.configuration import Json, describe
+from experiments.lib.queue import command_line
 from experiments.lib.store import Store
 from experiments.lib.table_cache import FIELDS, Columns, kept
 from experiments.privorl.envs import half_cheetah
@@ -157,19 +154,8 @@ def figures() -> list[Figure]:
     return [Figure(f"half-cheetah, {AGENT}: return of real rows", real, tune_half_cheetah.WANTED)]
 
 
-def main(arguments: list[str]) -> None:
-    """Freeze the rows, or run what is missing."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--freeze", action="store_true", help="collect the private rows, print their hash")
-    options = parser.parse_args(arguments)
-    torch.set_num_threads(1)
-    if options.freeze:
-        print(digest(DOMAINS[Replay.name].collected()), flush=True)
-        return
-    results = store()
-    for keys in together([key for key in rows() if not results.has(key)]):
-        run_rows(keys, results)
-
-
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    if sys.argv[1:] == ["--freeze"]:
+        print(digest(DOMAINS[Replay.name].collected()))
+    else:
+        command_line(__file__)

@@ -1,9 +1,5 @@
 """Table I in the kitchen: demonstrations of four tasks, other people's tasks as public rows, rivals at both epsilons.
 
-    python -m experiments.privorl.table1_kitchen          # all cells, data set by data set; resumable
-    python -m experiments.privorl.table1_kitchen --quick  # one seed, small
-    python -m experiments.lib.check table1_kitchen
-
 Rows and agents see `Glance`: 13 of 59 numbers and 7 of 9 actions, chosen by what the tasks are about.
 With all of them a row has 129 columns and 8,256 pairs of columns, among which MST and AIM choose round after round;
 that was not tried. Every row of the table has the same view, real rows too; a policy is judged in the whole kitchen.
@@ -17,8 +13,6 @@ over the population. "still" and "random" are policies that learn nothing.
 
 from __future__ import annotations
 
-import argparse
-import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,10 +21,10 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import torch
 
 from experiments.lib.check import Figure
 from experiments.lib.configuration import Json, describe
+from experiments.lib.queue import command_line
 from experiments.lib.store import Store
 from experiments.lib.table_cache import Columns
 from experiments.lib.tables import markdown
@@ -210,18 +204,5 @@ def figures() -> list[Figure]:
     return [Figure(f"kitchen, {AGENT}: return of real rows", real, WANTED)]
 
 
-def main(arguments: list[str]) -> None:
-    """Run what is missing."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--quick", action="store_true", help="one seed of small tables, under runs/quick/")
-    parser.add_argument("--seeds", nargs="+", type=int, choices=SEEDS, default=SEEDS, help="some of them")
-    options = parser.parse_args(arguments)
-    torch.set_num_threads(1)
-    results = store(quick=options.quick)
-    wanted = {str(seed) for seed in (SEEDS[:1] if options.quick else options.seeds)}
-    missing = [key for key in rows() if key.rsplit("/", 1)[1] in wanted and not results.has(key)]
-    run_rows(missing, results, fits.QUICK if options.quick else fits.FULL)
-
-
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    command_line(__file__)

@@ -1,9 +1,5 @@
 """Table I in the mazes with agents whose ceiling is high: every row alike, both epsilons, rows never seen before.
 
-    python -m experiments.privorl.table1_mazes                  # all cells, data set by data set; resumable
-    python -m experiments.privorl.table1_mazes --domains umaze  # a part
-    python -m experiments.lib.check table1_mazes
-
 The agents' settings were chosen on real rows of public mazes (`tune_agents`): they suit no method's rows.
 Three data sets for every row alike (five exceeded the hours), each with private rows, networks, noise, one agent of a
 kind and starts of its own. `raked` has the
@@ -14,16 +10,14 @@ that learn nothing stand in `table1_trivial`, from the same starts.
 
 from __future__ import annotations
 
-import argparse
 import itertools
-import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
-import torch
 
 from experiments.lib.check import Figure
+from experiments.lib.queue import command_line, grouped
 from experiments.lib.store import Store
 from experiments.privorl import table1_trivial
 from experiments.privorl.parts import synthesis_fits as fits
@@ -32,7 +26,7 @@ from experiments.privorl.parts.synthesis_agents import LONG
 from experiments.privorl.parts.synthesis_returns import Cell, configuration
 from tacit.evaluation.statistics import iqm
 
-__all__ = ["configuration", "figures", "main", "rows", "run_row", "store"]
+__all__ = ["configuration", "figures", "rows", "run_row", "store"]
 
 NAME, DOMAINS, SEEDS, EPSILONS = "table1_mazes", ("umaze", "medium", "large"), (10, 11, 12), (10.0, 1.0)
 WAYS = ("real", "raked", "mst", "aim_3", "privsyn", "pate_gan", "raked_of", "noise_only")
@@ -82,12 +76,12 @@ def rows() -> list[str]:
 
 def together(keys: Sequence[str]) -> list[list[str]]:
     """Agents of one kind, maze and data set learn in one stack: in half the time."""
-    groups: dict[tuple[str, str, int, bool], list[str]] = {}
-    for key in keys:
+
+    def stack(key: str) -> tuple[str, str, int, bool]:
         cell = Cell.of(key)
-        late = last(cell.domain, cell.epsilon)
-        groups.setdefault((cell.domain, cell.agent, cell.seed, late), []).append(key)
-    return list(groups.values())
+        return cell.domain, cell.agent, cell.seed, last(cell.domain, cell.epsilon)
+
+    return grouped(keys, stack)
 
 
 def run_rows(keys: Sequence[str], results: Store) -> None:
@@ -143,17 +137,5 @@ def straight_run(domain: str, seeds: Sequence[int] = SEEDS) -> float:
     return iqm(table1_trivial.returns(table1_trivial.store(), domain, "straight", seeds))
 
 
-def main(arguments: Sequence[str]) -> None:
-    """Run what is missing: the agents of one kind, maze and data set in one stack."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--quick", action="store_true")
-    parser.add_argument("--domains", nargs="+", choices=DOMAINS, default=DOMAINS)
-    options = parser.parse_args(arguments)
-    torch.set_num_threads(1)
-    wanted, scale = cells(options.domains), fits.QUICK if options.quick else fits.FULL
-    wanted = [cell for cell in wanted if cell.seed == SEEDS[0]] if options.quick else wanted
-    returns.fill(returns.store(NAME, quick=options.quick), wanted, scale)
-
-
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    command_line(__file__)

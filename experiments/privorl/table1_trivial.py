@@ -1,8 +1,5 @@
 """What policies return that learned nothing: the control beside every return in a maze.
 
-    python -m experiments.privorl.table1_trivial  # seconds
-    python -m experiments.lib.check table1_trivial
-
 `push` is the best of eight constant actions, chosen by what it returns; `straight` runs at the goal as if there were no
 walls. They know the goal, which no agent of `table1_transitions` does; same starts. An agent below the push has learned
 nothing of its maze, whatever its share of the real rows' return. `far` starts tell more, since walls lie on their way.
@@ -10,8 +7,6 @@ nothing of its maze, whatever its share of the real rows' return. `far` starts t
 
 from __future__ import annotations
 
-import argparse
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -19,6 +14,7 @@ import numpy as np
 
 from experiments.lib.check import Figure
 from experiments.lib.configuration import Json, describe
+from experiments.lib.queue import command_line
 from experiments.lib.store import Store
 from experiments.privorl import table1_transitions as table1
 from experiments.privorl.parts.synthesis_agents import TRIVIAL
@@ -82,16 +78,5 @@ def figures() -> list[Figure]:
     return found
 
 
-def main(arguments: Sequence[str]) -> None:
-    """Run what is missing."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--quick", action="store_true")
-    quick = parser.parse_args(arguments).quick
-    results = store(quick=quick)
-    for key in rows():
-        if not (results.has(key) or (quick and not key.endswith(f"/{SEEDS[0]}"))):
-            run_row(key, results)
-
-
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    command_line(__file__)

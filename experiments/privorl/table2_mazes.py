@@ -1,9 +1,5 @@
 """Table II in the mazes with agents whose ceiling is high: every row alike, both epsilons, people never seen before.
 
-    python -m experiments.privorl.table2_mazes                  # all cells, set by set of people; resumable
-    python -m experiments.privorl.table2_mazes --domains umaze  # a part
-    python -m experiments.lib.check table2_mazes
-
 Unit: a person with one episode, 10,000 of them, delta 1e-6. The agents are those of `table1_mazes`.
 `tacit_j` synthesizes whole trajectories, `raked` rows of them, `raked_by_gradients` transitions, `raked_of`
 these with the histograms of any task; `unet` and `dp_transformer` are PrivORL's rivals, and the baselines of Table I
@@ -14,15 +10,13 @@ stand in `table1_trivial`.
 
 from __future__ import annotations
 
-import argparse
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
-import torch
 
 from experiments.lib.check import Figure
+from experiments.lib.queue import command_line
 from experiments.lib.store import Store
 from experiments.privorl import table1_mazes
 from experiments.privorl import table2_trajectories as table2
@@ -32,7 +26,7 @@ from experiments.privorl.parts.synthesis_returns import folder
 from experiments.privorl.table1_mazes import DOMAINS, EPSILONS, agents_of, ceilings, last
 from experiments.privorl.table2_trajectories import Cell, configuration
 
-__all__ = ["configuration", "figures", "main", "rows", "run_row", "store"]
+__all__ = ["configuration", "figures", "rows", "run_row", "store"]
 
 NAME, SEEDS = "table2_mazes", table1_mazes.SEEDS
 WAYS = (
@@ -67,14 +61,7 @@ def rows() -> list[str]:
     return [cell.key for cell in sorted(cells(), key=lambda cell: last(cell.domain, cell.epsilon))]
 
 
-def together(keys: Sequence[str]) -> list[list[str]]:
-    """Agents of one kind, maze and data set learn in one stack: in half the time."""
-    groups: dict[tuple[str, str, int, bool], list[str]] = {}
-    for key in keys:
-        cell = Cell.of(key)
-        late = last(cell.domain, cell.epsilon)
-        groups.setdefault((cell.domain, cell.agent, cell.seed, late), []).append(key)
-    return list(groups.values())
+together = table1_mazes.together
 
 
 def run_rows(keys: Sequence[str], results: Store) -> None:
@@ -101,17 +88,5 @@ def figures() -> list[Figure]:
     return ceilings("people", SEEDS, lambda domain, agent: column(store(), domain, agent, "real", 0.0))
 
 
-def main(arguments: Sequence[str]) -> None:
-    """Run what is missing: the agents of one kind, maze and set of people in one stack."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--quick", action="store_true")
-    parser.add_argument("--domains", nargs="+", choices=DOMAINS, default=DOMAINS)
-    options = parser.parse_args(arguments)
-    torch.set_num_threads(1)
-    wanted, scale = cells(options.domains), fits.QUICK if options.quick else fits.FULL
-    wanted = [cell for cell in wanted if cell.seed == SEEDS[0]] if options.quick else wanted
-    table2.fill(store(quick=options.quick), wanted, scale)
-
-
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    command_line(__file__)

@@ -1,11 +1,5 @@
 """Table II of PrivORL with a guarantee for whole people: agents trained on what was synthesized, judged in the task.
 
-    python -m experiments.privorl.table2_trajectories  # all cells, those that matter most first; resumable
-    python -m experiments.privorl.table2_trajectories --domains clinic --ways real tacit_j raked  # a part
-    python -m experiments.privorl.table2_trajectories --quick  # small, one seed; under runs/quick/
-    python -m experiments.lib.check table2_trajectories
-    python -m experiments.privorl.parts.synthesis_pages table2_trajectories
-
 Unit: a person with all episodes, 10,000 of them (2,000 in `umaze_2000`), delta 1e-6. `raked_by_gradients` synthesizes
 transitions, `tacit_j` whole trajectories; an agent sees rows in either case. Three seeds, each with people, noise,
 samples, agent and starts of its own; networks of fragments are pre-trained on public worlds once, for all of them. The
@@ -16,9 +10,7 @@ by noisy gradients (`by_gradients`, in umaze) and the rivals are run at the larg
 
 from __future__ import annotations
 
-import argparse
 import functools
-import sys
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -26,10 +18,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 
 from experiments.lib.check import Figure
 from experiments.lib.configuration import Json
+from experiments.lib.queue import command_line, grouped
 from experiments.lib.store import Store
 from experiments.privorl.parts import synthesis_fits as fits
 from experiments.privorl.parts import trajectory_ways as ways
@@ -114,6 +106,16 @@ def store(path: Path | None = None, *, quick: bool = False) -> Store:
     return Store(path or folder(quick=quick) / f"{NAME}.json", asked, hyperparameters=WORDS)
 
 
+def together(keys: Sequence[str]) -> list[list[str]]:
+    """Agents of a domain, kind and seed learn in one stack."""
+    return grouped(keys, lambda key: (Cell.of(key).domain, Cell.of(key).agent, Cell.of(key).seed))
+
+
+def run_rows(keys: Sequence[str], results: Store) -> None:
+    """Rows that are made together, at full size."""
+    fill(results, [Cell.of(key) for key in keys], fits.FULL)
+
+
 def run_row(key: str, results: Store) -> None:
     """Train and judge one agent at full size."""
     fill(results, [Cell.of(key)], fits.FULL)
@@ -182,21 +184,5 @@ def figures() -> list[Figure]:
     return [*found, Figure(words, best, 0.80)]
 
 
-def main(arguments: Sequence[str]) -> None:
-    """Run what is missing."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--quick", action="store_true")
-    parser.add_argument("--domains", nargs="+", default=list(DOMAINS), choices=list(DOMAINS))
-    parser.add_argument("--ways", nargs="+", default=list(NAMES), choices=NAMES)
-    parser.add_argument("--seeds", nargs="+", type=int, default=list(SEEDS), choices=SEEDS)
-    parser.add_argument("--epsilons", nargs="+", type=float, default=[*EPSILONS, 0.0], help="0 is the real data")
-    options = parser.parse_args(arguments)
-    torch.set_num_threads(1)
-    scale, seeds = (fits.QUICK, [0]) if options.quick else (fits.FULL, options.seeds)
-    wanted = [cell for cell in cells() if cell.domain in options.domains and cell.way in options.ways]
-    wanted = [cell for cell in wanted if cell.seed in seeds and cell.epsilon in options.epsilons]
-    fill(store(quick=options.quick), wanted, scale)
-
-
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    command_line(__file__)

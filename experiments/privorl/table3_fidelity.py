@@ -1,10 +1,5 @@
 """Table III of PrivORL, and what it leaves out: how close every synthetic table is to the real one.
 
-    python -m experiments.privorl.table3_fidelity          # measures tables that are kept, makes those that are not
-    python -m experiments.privorl.table3_fidelity --quick  # one small table a way; under runs/quick/
-    python -m experiments.lib.check table3_fidelity
-    python -m experiments.privorl.parts.synthesis_pages table3_fidelity
-
 A cell is one table of `synthesis_ways`: Marginal and Correlation as the paper has them (against all real
 rows; for `real`, one half against the other), and what the paper does not measure: errors against the simulator, and
 the accuracy of a classifier that is to tell synthetic rows from real ones (1/2 where it cannot). Matching fits what
@@ -14,17 +9,15 @@ anybody: so no Marginal stands alone.
 
 from __future__ import annotations
 
-import argparse
 import functools
-import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 import numpy as np
-import torch
 
 from experiments.lib.check import Figure
 from experiments.lib.configuration import Json
+from experiments.lib.queue import command_line
 from experiments.lib.store import Store
 from experiments.lib.table_cache import Columns, defaults
 from experiments.privorl import table1_transitions as table1
@@ -152,18 +145,5 @@ def figures() -> list[Figure]:
     return found
 
 
-def main(arguments: Sequence[str]) -> None:
-    """Measure what is missing."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--quick", action="store_true")
-    parser.add_argument("--domains", nargs="+", default=list(DOMAINS), choices=list(DOMAINS))
-    parser.add_argument("--ways", nargs="+", default=list(ways.WAYS), choices=list(ways.WAYS))
-    options = parser.parse_args(arguments)
-    torch.set_num_threads(1)
-    scale = fits.QUICK if options.quick else fits.FULL
-    wanted = [one for one in tables() if one[0] in options.domains and one[1] in options.ways]
-    fill(store(quick=options.quick), [one for one in wanted if not (options.quick and one[3])], scale)
-
-
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    command_line(__file__)

@@ -1,34 +1,23 @@
 """Table IV of PrivORL: agents on rows of the synthesizer before it has met a private row.
 
-    python -m experiments.privorl.table4_pretraining  # the cells are those of table1_transitions
-    python -m experiments.lib.check table4_pretraining
-    python -m experiments.privorl.parts.synthesis_pages table4_pretraining
-
 umaze and medium, IQL, seeds as in Table I, beside tacit at epsilon 10 and 1, the plan of epsilon 1 on a vault of a
 single row, where noise is all that is learned, and matching without a model.
 """
 
 from __future__ import annotations
 
-import argparse
-import sys
-from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-import torch
-
 from experiments.lib.check import Figure
+from experiments.lib.queue import command_line
 from experiments.lib.store import Store
 from experiments.privorl import table1_transitions as table1
-from experiments.privorl.parts import synthesis_fits as fits
-from experiments.privorl.parts.synthesis_domains import DOMAINS
 from experiments.privorl.parts.synthesis_returns import configuration
-from experiments.privorl.parts.synthesis_returns import store as results_of
 from experiments.privorl.table1_transitions import run_row
 from tacit.evaluation.statistics import bootstrap
 
-__all__ = ["configuration", "figures", "main", "rows", "run_row", "store"]
+__all__ = ["configuration", "figures", "rows", "run_row", "store"]
 
 MAZES, AGENT = ("umaze", "medium"), "iql"
 
@@ -65,15 +54,5 @@ def figures() -> list[Figure]:
     return found
 
 
-def main(arguments: Sequence[str]) -> None:
-    """Run the controls and tacit where they are missing."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--quick", action="store_true")
-    quick = parser.parse_args(arguments).quick
-    torch.set_num_threads(1)
-    scale = fits.QUICK if quick else fits.FULL
-    table1.run(results_of(table1.NAME, quick=quick), parts(), DOMAINS, scale)
-
-
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    command_line(__file__)

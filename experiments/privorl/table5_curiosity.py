@@ -1,10 +1,5 @@
 """Table V of PrivORL: curiosity in fine-tuning in place of pre-training, without a hole in the promise.
 
-    python -m experiments.privorl.table5_curiosity          # resumable
-    python -m experiments.privorl.table5_curiosity --quick  # one small seed; under runs/quick/
-    python -m experiments.lib.check table5_curiosity
-    python -m experiments.privorl.parts.synthesis_pages table5_curiosity
-
 umaze, IQL, three seeds, epsilon 10. `fine_cur` appends novel generated rows to every step, outside the private sum and
 its divisor, so that sigma and epsilon are those of `tacit`; `cur` has the paper's curiosity in pre-training. None of
 them is matched to tables.
@@ -12,18 +7,17 @@ them is matched to tables.
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Sequence
 from pathlib import Path
 
 from experiments.lib.check import Figure
+from experiments.lib.queue import command_line
 from experiments.lib.store import Store
 from experiments.privorl.parts import synthesis_variants as variants
 from experiments.privorl.parts.synthesis_returns import Cell, configuration
 from experiments.privorl.parts.synthesis_variants import run_row
 from tacit.evaluation.statistics import iqm
 
-__all__ = ["configuration", "figures", "main", "rows", "run_row", "store"]
+__all__ = ["configuration", "figures", "rows", "run_row", "store"]
 
 NAME = "table5_curiosity"
 WAYS, EPSILON = ("tacit", "fine_cur"), 10.0
@@ -50,10 +44,5 @@ def figures() -> list[Figure]:
     return [Figure("umaze, epsilon 10: Marginal of the default less that of curious fine-tuning", own - theirs, 0.0)]
 
 
-def main(arguments: Sequence[str]) -> None:
-    """Run what is missing."""
-    variants.main(__doc__, wanted(), arguments)
-
-
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    command_line(__file__)

@@ -1,9 +1,5 @@
 """Table VI of PrivORL, on what is really released: attacks with the network in hand, and a bound on epsilon from below.
 
-    python -m experiments.privorl.table6_attack          # resumable, a fit a cell; about 20 minutes of CPU
-    python -m experiments.privorl.table6_attack --quick  # umaze at epsilon 1 and its twin, small; under runs/quick/
-    python -m experiments.lib.check table6_attack        # recompute the promised figures from the raw rows
-
 Each cell is one run of the default plan, with all its steps and its rate, on 20,000 private rows (not on a million, so
 that one row stands out more) of which up to 100 are canaries: steps as long as thirty, each in with probability 1/2.
 
@@ -25,24 +21,22 @@ was run: they show what the attacks can see.
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import functools
 import math
-import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 from unittest import mock
 
 import numpy as np
-import torch
 
 from experiments.lib.check import Figure
 from experiments.lib.configuration import Json, describe
-from experiments.lib.store import RESULTS, ROOT, Store
+from experiments.lib.queue import command_line
+from experiments.lib.store import RESULTS, Store
 from experiments.lib.table_cache import Columns
 from experiments.privorl.parts import synthesis_fits as fits
 from experiments.privorl.parts import table6_tables as tabled
@@ -334,20 +328,5 @@ def line(cell: Cell, values: Mapping[str, Any]) -> str:
     return f"| {cell.maze} | {cell.way} | {promise} | {values['auc']:.3f} | {values['chosen']} | {hits} | {bounds} |"
 
 
-def main(arguments: Sequence[str]) -> None:
-    """Run what is missing."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--quick", action="store_true")
-    options = parser.parse_args(arguments)
-    torch.set_num_threads(1)
-    scale = fits.QUICK if options.quick else fits.FULL
-    results = store((ROOT / "runs" / "quick" if options.quick else RESULTS) / "table6_attack.json", scale)
-    print(HEAD, flush=True)
-    for cell in CELLS[:2] if options.quick else CELLS:
-        if not results.has(cell.key):
-            run_row(cell.key, results, scale)
-        print(line(cell, results.values(cell.key)), flush=True)
-
-
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    command_line(__file__)

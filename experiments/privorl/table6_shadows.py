@@ -1,10 +1,5 @@
 """Table VI of PrivORL where an attack can win: few rows, many epochs, and shadow models. `table6_attack` has no power.
 
-    python -m experiments.privorl.table6_shadows          # resumable; 5 CPU minutes a maze
-    python -m experiments.privorl.table6_shadows umaze    # one of them
-    python -m experiments.privorl.table6_shadows --quick  # two small blocks; under runs/quick/
-    python -m experiments.lib.check table6_shadows        # recompute the promised figures from the raw rows
-
 100 rows of a maze, each in a run with probability 1/2; the population stays 100, and who is out adds nothing. All rows
 that are in enter every one of 200 steps, so that the network without privacy learns them by heart. At epsilon 10 and 1
 the plan is the same but for its clip and its noise.
@@ -23,13 +18,11 @@ learned at all.
 
 from __future__ import annotations
 
-import argparse
 import functools
 import itertools
 import math
-import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -40,6 +33,7 @@ from numpy.typing import NDArray
 
 from experiments.lib.check import Figure
 from experiments.lib.configuration import Json, describe
+from experiments.lib.queue import command_line
 from experiments.lib.shadows import Block, blocks, read, scored
 from experiments.lib.store import RESULTS, ROOT, Store
 from experiments.lib.table_cache import Columns
@@ -288,26 +282,5 @@ def lines(results: Store, name: str, epsilon: float) -> list[str]:
     return shown
 
 
-def main(arguments: Sequence[str]) -> None:
-    """Run what is missing."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("mazes", nargs="*", help="all by default")
-    parser.add_argument("--epsilon", type=float, nargs="+", default=EPSILONS)
-    parser.add_argument("--quick", action="store_true")
-    options = parser.parse_args(arguments)
-    results = store(quick=options.quick)
-    if options.quick:
-        for key in (Block("umaze", epsilon, "shadow", 0).key for epsilon in (math.inf, 1.0)):
-            run_row(key, results, quick=True)
-            print(key, results.values(key)["mean_loss"], flush=True)
-        return
-    print(HEAD, flush=True)
-    for name in options.mazes or MAZES:
-        for epsilon in options.epsilon:
-            for key in (block.key for block in wanted(name, epsilon) if not results.has(block.key)):
-                run_row(key, results)
-            print("\n".join(lines(results, name, epsilon)), flush=True)
-
-
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    command_line(__file__)

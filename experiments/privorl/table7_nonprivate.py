@@ -1,21 +1,15 @@
 """Table VII of PrivORL: what the promise costs, at equally many steps.
 
-    python -m experiments.privorl.table7_nonprivate          # resumable
-    python -m experiments.privorl.table7_nonprivate --quick  # one small seed; under runs/quick/
-    python -m experiments.lib.check table7_nonprivate
-    python -m experiments.privorl.parts.synthesis_pages table7_nonprivate
-
 umaze, IQL, three seeds. `non_priv` is the default plan (`tacit`, without matching) without noise and a bound that
 is ever met (through the same doors, which make the ledger void); `real` the agents on the real rows.
 """
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Sequence
 from pathlib import Path
 
 from experiments.lib.check import Figure
+from experiments.lib.queue import command_line
 from experiments.lib.store import Store
 from experiments.privorl.parts import synthesis_variants as variants
 from experiments.privorl.parts.synthesis_returns import Cell, configuration
@@ -23,7 +17,7 @@ from experiments.privorl.parts.synthesis_variants import run_row
 from experiments.privorl.table1_transitions import OWN
 from tacit.evaluation.statistics import iqm
 
-__all__ = ["configuration", "figures", "main", "rows", "run_row", "store"]
+__all__ = ["configuration", "figures", "rows", "run_row", "store"]
 
 NAME = "table7_nonprivate"
 WAYS, EPSILONS = ("real", "non_priv", "tacit", "raked"), (10.0, 1.0)
@@ -56,10 +50,5 @@ def figures() -> list[Figure]:
     return found
 
 
-def main(arguments: Sequence[str]) -> None:
-    """Run what is missing."""
-    variants.main(__doc__, wanted(), arguments)
-
-
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    command_line(__file__)

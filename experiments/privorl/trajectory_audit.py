@@ -1,9 +1,5 @@
 """Is the promise for whole histories kept? Canary people in the training of trajectories, told by its noisy gradients.
 
-    python -m experiments.privorl.trajectory_audit          # resumable, a run a cell; a few minutes of CPU
-    python -m experiments.privorl.trajectory_audit --quick  # fewer runs; under runs/quick/
-    python -m experiments.lib.check trajectory_audit        # recompute the promised figures from the raw rows
-
 Every person of a run takes part in each of its few steps, so that a run is a Gaussian mechanism and nothing of the
 promise is lost in a bound on sampling. Of eight canary people, whose whole history is one leap that no world produces,
 each is in with probability 1/2, among four people who walk through a maze (the promise holds for all others, and
@@ -17,24 +13,22 @@ exceed it.
 
 from __future__ import annotations
 
-import argparse
 import contextlib
-import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from unittest import mock
 
 import numpy as np
-import torch
 from torch import Tensor, nn
 
 from experiments.lib.check import Figure
 from experiments.lib.configuration import Json, describe
-from experiments.lib.store import RESULTS, ROOT, Store
+from experiments.lib.queue import command_line
+from experiments.lib.store import RESULTS, Store
 from experiments.lib.table_cache import defaults
 from experiments.privorl.parts.synthesis_fits import guarantee
 from tacit.data.trajectories import Trajectories
@@ -209,21 +203,5 @@ def run_row(key: str, results: Store) -> None:
     results.put(key, dataset=words, seed=int(seed), values=run(Cell(way, int(seed))))
 
 
-def main(arguments: Sequence[str]) -> None:
-    """Run what is missing."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--quick", action="store_true")
-    options = parser.parse_args(arguments)
-    torch.set_num_threads(1)
-    results = store((ROOT / "runs" / "quick" if options.quick else RESULTS) / "trajectory_audit.json")
-    for cell in cells(options.quick):
-        if not results.has(cell.key):
-            run_row(cell.key, results)
-    print("| way | runs | mu >= | epsilon >= (if Gaussian) | promised |\n|---|---|---|---|---|")
-    for way, runs in (QUICK if options.quick else RUNS).items():
-        bound = found(results, way, runs)
-        print(f"| {way} | {runs} | {bound.mu:.2f} | {bound.gaussian_epsilon:.2f} | {EPSILON:g} |", flush=True)
-
-
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    command_line(__file__)

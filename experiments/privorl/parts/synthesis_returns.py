@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 
 from experiments.lib.configuration import Json, describe
+from experiments.lib.queue import grouped
 from experiments.lib.store import RESULTS, ROOT, Store
 from experiments.lib.table_cache import Columns
 from experiments.privorl.parts import synthesis_fits as fits
@@ -126,11 +127,7 @@ def fill(results: Store, wanted: Sequence[Cell], scale: fits.Scale, domains: Map
 
 def by_seed(keys: Sequence[str], untaught: Sequence[str]) -> list[list[str]]:
     """Agents of one seed learn in one stack; policies that learn nothing ("POLICY/SEED") are rows of their own."""
-    groups: dict[str, list[str]] = {}
-    for key in keys:
-        policy = key.split("/")[0]
-        groups.setdefault(key if policy in untaught else str(Cell.of(key).seed), []).append(key)
-    return list(groups.values())
+    return grouped(keys, lambda key: key if key.split("/")[0] in untaught else Cell.of(key).seed)
 
 
 def judge_untaught(key: str, results: Store, here: Domain, actions: int, dataset: str) -> None:

@@ -6,12 +6,10 @@ Every cell has one home: `tacit` is that of `table1_transitions`, closeness to t
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import numpy as np
-import torch
 
 from experiments.lib.store import Store
 from experiments.privorl import table1_transitions as table1
@@ -52,18 +50,6 @@ def home(cell: Cell) -> str:
     return HOMES.get(cell.way, "figure6_curves")
 
 
-def fill(wanted: Sequence[Cell], *, quick: bool) -> None:
-    """Put the cells that are missing, each at its home, seed by seed."""
-    scale = fits.QUICK if quick else fits.FULL
-    files = {name: returns.store(name, quick=quick) for name in dict.fromkeys(map(home, wanted))}
-    measures = table3.store(quick=quick)
-    for seed in SEEDS[:1] if quick else SEEDS:
-        mine = [cell for cell in wanted if cell.seed == seed]
-        for file, results in files.items():
-            returns.fill(results, [cell for cell in mine if home(cell) == file], scale)
-        table3.fill(measures, [(cell.domain, cell.way, cell.epsilon, cell.seed) for cell in mine], scale)
-
-
 def column(wanted: Iterable[Cell], measure: str = "return") -> np.ndarray:
     """A return, or a measure of the tables, of these cells.
 
@@ -89,13 +75,7 @@ def keys(name: str, wanted: Iterable[Cell]) -> list[str]:
 
 
 def run_row(key: str, results: Store) -> None:
-    """One cell, at full size."""
-    returns.fill(results, [Cell.of(key)], fits.FULL)
-
-
-def main(words: str | None, wanted: Sequence[Cell], arguments: Sequence[str]) -> None:
-    """Run what is missing."""
-    parser = argparse.ArgumentParser(description=words, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--quick", action="store_true")
-    torch.set_num_threads(1)
-    fill(wanted, quick=parser.parse_args(arguments).quick)
+    """One cell, at full size, and how close its table is to the real rows."""
+    cell = Cell.of(key)
+    returns.fill(results, [cell], fits.FULL)
+    table3.fill(table3.store(), [(cell.domain, cell.way, cell.epsilon, cell.seed)], fits.FULL)

@@ -1,8 +1,6 @@
 """The settings of the offline agents, chosen on real rows of public mazes alone.
 
-    python -m experiments.privorl.tuning.tune_agents  # all rows of the search; resumable
     python -m experiments.privorl.tuning.tune_agents "comb/td3_bc/discount=0.995 alpha=40/900"  # these rows
-    python -m experiments.privorl.tuning.tune_agents --table  # what there is, a line a setting
 
 A row is one agent that learned from a million real rows of one public maze. Its key holds the maze, the agent, in what
 its settings differ from those of former tables (`MAZE`), and the agent's seed. Its values are normalised returns: 0
@@ -38,14 +36,11 @@ from __future__ import annotations
 
 import ast
 import functools
-import sys
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
-
-import torch
 
 from experiments.lib.check import Figure
 from experiments.lib.configuration import Json, describe
@@ -238,11 +233,5 @@ def figures() -> list[Figure]:
     return found
 
 
-def main(arguments: list[str]) -> None:
-    """Run what is missing."""
-    torch.set_num_threads(1)
-    command_line(arguments, sys.modules[__name__], quick="100 steps an agent", table=table)
-
-
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    command_line(__file__)

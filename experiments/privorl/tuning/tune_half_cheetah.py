@@ -1,8 +1,5 @@
 """Which learner's rows teach an agent as much as D4RL's medium-replay: chosen on robots of other masses and gravity.
 
-    python -m experiments.privorl.tuning.tune_half_cheetah          # all rows; resumable; about 2 CPU hours
-    python -m experiments.privorl.tuning.tune_half_cheetah --table  # what there is
-
 A row is one agent (TD3+BC) that learned from the 200,000 rows of one learner (PPO) on one of two other robots, and is
 judged on that robot. Returns are on D4RL's scale for the half-cheetah, on which its medium-replay teaches TD3+BC 44.6
 (arXiv:2106.06860). HalfCheetah-v5 itself, its rows and its seeds are never used.
@@ -16,10 +13,8 @@ learns from them.
 
 from __future__ import annotations
 
-import argparse
 import functools
 import itertools
-import sys
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -31,6 +26,7 @@ import torch
 
 from experiments.lib.check import Figure
 from experiments.lib.configuration import Json, describe
+from experiments.lib.queue import command_line
 from experiments.lib.store import RESULTS, ROOT, Store
 from experiments.lib.table_cache import Columns, rows_of
 from experiments.lib.tables import markdown
@@ -175,18 +171,5 @@ def table(results: Store) -> str:
     return markdown(("agent's return", "mean of the rows", "of the last 20 episodes"), lines)
 
 
-def main(arguments: list[str]) -> None:
-    """Run what is missing, or print what there is."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--quick", action="store_true", help="one small row, under runs/quick/")
-    parser.add_argument("--table", action="store_true", help="print what there is and run nothing")
-    options = parser.parse_args(arguments)
-    results = store(quick=options.quick)
-    for key in rows()[:1] if options.quick else () if options.table else rows():
-        if not results.has(key):
-            run_row(key, results, quick=options.quick)
-    print(table(results), flush=True)
-
-
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    command_line(__file__)

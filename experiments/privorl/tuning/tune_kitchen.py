@@ -1,8 +1,5 @@
 """Which agent learns most from demonstrations in the kitchen: chosen on public people, judged by the public tasks.
 
-    python -m experiments.privorl.tuning.tune_kitchen          # all rows; resumable; minutes
-    python -m experiments.privorl.tuning.tune_kitchen --table  # what there is
-
 A row is one agent that learned from the public demonstrations as `table1_kitchen` sees them. It is judged by the
 tasks that these people do (`kitchen_demonstrations.OTHER`). Private demonstrations and their tasks are never used.
 `imitation` is TD3+BC whose weight of the value is next to nothing.
@@ -10,9 +7,7 @@ tasks that these people do (`kitchen_demonstrations.OTHER`). Private demonstrati
 
 from __future__ import annotations
 
-import argparse
 import functools
-import sys
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -23,6 +18,7 @@ import torch
 
 from experiments.lib.check import Figure
 from experiments.lib.configuration import Json, describe
+from experiments.lib.queue import command_line
 from experiments.lib.store import RESULTS, ROOT, Store
 from experiments.lib.table_cache import Columns
 from experiments.lib.tables import markdown
@@ -112,18 +108,5 @@ def table(results: Store) -> str:
     return markdown([f"seed {seed:,}" for seed in SEEDS], lines)
 
 
-def main(arguments: list[str]) -> None:
-    """Run what is missing, or print what there is."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--quick", action="store_true", help="one small row, under runs/quick/")
-    parser.add_argument("--table", action="store_true", help="print what there is and run nothing")
-    options = parser.parse_args(arguments)
-    results = store(quick=options.quick)
-    for key in rows()[:1] if options.quick else () if options.table else rows():
-        if not results.has(key):
-            run_row(key, results, quick=options.quick)
-    print(table(results), flush=True)
-
-
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    command_line(__file__)

@@ -85,3 +85,26 @@ def test_agents_of_a_maze_and_data_set_learn_in_one_stack_and_the_last_cells_com
     late = [any(key.startswith("large/") and "/10/" in key for key in group) for group in groups]
     assert late == sorted(late)
     assert len(groups) == len(table.SEEDS) * (3 + 2 + 2 + 2)
+
+
+def test_every_experiment_has_one_command_line(made: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    module = queue.experiment("any")
+    module.table = lambda results: f"{len(results.rows)} rows"
+    queue.command_line("any.py", ["a/*"])
+    assert made == ["a/1", "a/0"]
+    capsys.readouterr()
+    queue.command_line("any.py", ["--list"])
+    assert capsys.readouterr().out == "b/1\nb/0\n"
+    queue.command_line("any.py", ["--table"])
+    assert capsys.readouterr().out == "2 rows\n"
+    with pytest.raises(SystemExit):
+        queue.command_line("any.py", ["--quick"])  # it has no small size
+
+
+def test_small_rows_go_elsewhere(made: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    module, small = queue.experiment("any"), list[tuple[str, Path]]()
+    monkeypatch.setattr(queue, "ROOT", tmp_path)
+    module.store = lambda path, *, quick: Store(path, lambda key: {"quick": quick}, "none")
+    module.run_row = lambda key, results, *, quick: small.append((key, results.path))
+    queue.command_line("any.py", ["--quick", "b/0"])
+    assert small == [("b/0", tmp_path / "runs" / "quick" / "any.json")]

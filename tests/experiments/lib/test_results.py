@@ -13,10 +13,9 @@ import pytest
 from experiments.lib.check import EXPERIMENTS, Figure
 from experiments.lib.configuration import describe, differences, digest
 from experiments.lib.history import CHANGED_AFTER_EVALUATION
-from experiments.lib.migrations import NewField, RenamedField, RenamedType, Rewritten, migrate, rewrite
-from experiments.lib.store import RESULTS, Store
+from experiments.lib.store import RESULTS, Store, rewrite
 
-from experiments.lib import check, migrations, replay
+from experiments.lib import check, replay
 
 
 @dataclass(frozen=True)
@@ -97,39 +96,18 @@ def test_a_rename_or_a_new_field_rewrites_the_stored_rows(tmp_path: Path) -> Non
         setting = {"type": "Setting", "plan": asked, "agent": describe(Agent())}
         return Store(tmp_path / "results.json", lambda key: {"setting": setting, "way": "way"}, "none")
 
+    def renamed(settings: dict[str, Any]) -> dict[str, Any]:
+        if settings.get("type") != "Plan":
+            return settings
+        others = {name: value for name, value in settings.items() if name != "steps"}
+        return {**others, "type": "SynthesisPlan", "iterations": settings["steps"], "layers": 2}
+
     assert not later().has("way/0")
-    rewrite(
-        tmp_path / "results.json",
-        (
-            RenamedType("Plan", "SynthesisPlan"),
-            RenamedField("SynthesisPlan", "steps", "iterations"),
-            NewField("SynthesisPlan", "layers", 2),
-        ),
-    )
+    rewrite(tmp_path / "results.json", renamed)
     assert later().values("way/0") == {"x": 1.0}
+    assert list(later().configurations) == [later().rows["way/0"]["configuration"]] == [digest(later().asked("way/0"))]
     asked["iterations"] = 10
     assert not later().has("way/0")
-    asked |= {"iterations": 100, "layers": 3}
-    assert not later().has("way/0")
-    assert migrations.MIGRATIONS == ()
-
-
-def test_a_migration_concerns_its_class_alone() -> None:
-    steps = [{"type": "Plan", "steps": 1}, {"type": "Agent", "steps": 2}, {"steps": 3}]
-    renamed = [RenamedField("Plan", "steps", "n"), NewField("", "m", 0)]
-    assert migrate(steps, renamed) == [{"type": "Plan", "n": 1}, {"type": "Agent", "steps": 2}, {"steps": 3, "m": 0}]
-
-
-def test_a_new_field_may_depend_on_others_and_later_renames_reach_it() -> None:
-    changes = [
-        NewField("", "world", {"type": "Cart", "mass": 1.0}, where={"name": "cart"}),
-        RenamedField("Cart", "mass", "weight"),
-        Rewritten("", "plan", lambda plan: plan | {"epsilon": None}, beside="world"),
-    ]
-    old = {"name": "cart", "plan": {"type": "Plan", "epsilon": 4.4}}
-    new = {"name": "cart", "plan": {"type": "Plan", "epsilon": None}, "world": {"type": "Cart", "weight": 1.0}}
-    assert migrate(old, changes) == migrate(new, changes) == new
-    assert migrate(old | {"name": "hiv"}, changes) == old | {"name": "hiv"}
 
 
 def test_a_row_of_unknown_configuration_is_kept_and_never_compared(tmp_path: Path) -> None:

@@ -14,7 +14,6 @@ import pytest
 from experiments.lib.queue import QUEUE
 from experiments.lib.store import Store, experiment
 from experiments.privorl.parts import (
-    mazes_plan,
     synthesis_fits,
     synthesis_returns,
     trajectory_transitions,
@@ -180,7 +179,7 @@ def test_people_have_the_baselines_of_rows(way: str, tmp_path: Path, monkeypatch
 
 
 def test_what_is_queued_is_checked_and_has_rows() -> None:
-    assert {job.name for job in QUEUE} <= {*check.EXPERIMENTS, "mazes_plan"}
+    assert {job.name for job in QUEUE} <= {*check.EXPERIMENTS}
     for job in QUEUE:
         module = experiment(job.name)
         assert set(job.missing()) <= set(module.rows())
@@ -191,16 +190,3 @@ def test_what_is_cut_first_comes_last() -> None:
         cut = [key.startswith("large/") and key.split("/")[3] == "10" for key in table.rows()]
         assert cut == sorted(cut)
         assert 0 < sum(cut) < len(cut) / 4
-
-
-def test_hours_are_cells_times_what_one_of_a_kind_costs() -> None:
-    results = Store(Path("none.json"), mazes_plan.configuration, "none")
-    results.rows["step/edac_long/64/128"] = {"values": {"ms": 3.0}, "configuration": None}
-    results.rows["table1/mst"] = {"values": {"fit": 30.0, "sample": 6.0}, "configuration": None}
-    lines = mazes_plan.plan(results).splitlines()
-    cells, seconds = 45, MAZE["edac_long"].steps * 3e-3
-    assert f"| table1, umaze, edac_long | {cells} | {seconds:.0f} | {cells * seconds / 3600:.2f} |" in lines
-    assert "| table1, large, mst | 6 | 36 | 0.06 |" in lines
-    assert "| table2, large, iql_long | 69 | not measured |  |" in lines
-    hours = (45 + 69) * seconds / 3600 + 3 * 0.06
-    assert lines[-1] == f"| all that is measured |  |  | {hours:.1f} of 36 |"
