@@ -68,7 +68,8 @@ def test_checking_needs_no_optional_package(words: tuple[str, str], tmp_path: Pa
     assert "person" in done.stdout
 
 
-HEAVY = ("numpy", "scipy", "scipy.stats", "dp_accounting", "torch", "pandas", "pyarrow", "jinja2", "tyro", "gymnasium")
+HEAVY = ("numpy", "scipy", "scipy.optimize", "scipy.stats", "dp_accounting", "torch", "pandas", "pyarrow", "jinja2")
+HEAVY += ("tyro", "gymnasium")
 LOADED = f"""
 from tacit.cli import main
 code = main(sys.argv[1:])

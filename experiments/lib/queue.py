@@ -80,8 +80,8 @@ def _made(name: str, clock: Callable[[], float], keys: list[str]) -> float:
 def command_line(file: str, arguments: Sequence[str] | None = None) -> None:
     """What `python -m experiments.PAPER.NAME` does: make the missing rows whose keys match, or show what there is.
 
-    An experiment may have `table(results)`, `costs(results)` and `plot(results)`, which its options then print or draw, and a
-    small size: `quick` of its `store` and `run_row`.
+    An experiment may have `table(results)`, `costs(results)` and `plot(results)`, which its options then print or draw,
+    and a small size: `quick` of its `store` and `run_row`.
 
     Args:
         file: of the experiment; its words are the help.

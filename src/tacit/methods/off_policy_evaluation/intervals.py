@@ -20,6 +20,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from tacit.roots import find_root
 from tacit.validation import require_valid
 
 Float64 = NDArray[np.float64]
@@ -131,7 +132,6 @@ def _quantile(level: float, sides: Sides) -> float:
 
 def _hull(excess: Callable[[Float64], Float64], floor: float, estimate: float, sides: Sides) -> tuple[float, float]:
     """The hull of what is accepted (excess <= 0) within [floor, 1]; all of it where nothing is."""
-    from scipy.optimize import brentq
 
     def at(point: float) -> float:
         return float(excess(np.array([point]))[0])
@@ -141,9 +141,12 @@ def _hull(excess: Callable[[Float64], Float64], floor: float, estimate: float, s
     if not len(accepted):
         return floor, 1.0
     first, last = accepted[0], accepted[-1]
-    low = grid[first] if first == 0 else brentq(at, grid[first - 1], grid[first])
-    high = 1.0 if last == len(grid) - 1 or sides == "lower" else brentq(at, grid[last], grid[last + 1])
-    return float(low), float(high)
+    low, high = float(grid[first]), 1.0
+    if first > 0:
+        low = find_root(at, float(grid[first - 1]), low, tolerance=1e-12)
+    if last < len(grid) - 1 and sides == "both":
+        high = find_root(at, float(grid[last]), float(grid[last + 1]), tolerance=1e-12)
+    return low, high
 
 
 def _excess(
