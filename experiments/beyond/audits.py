@@ -20,7 +20,7 @@ from experiments.lib.check import Figure
 from experiments.lib.configuration import Json, describe
 from experiments.lib.plots import IMAGES, Curve, Panel, draw
 from experiments.lib.queue import command_line
-from experiments.lib.store import RESULTS, Store
+from experiments.lib.store import Store, store_of
 from tacit.evaluation.audits import Effort, audit, library
 from tacit.evaluation.audits.running import CASES
 from tacit.evaluation.report.charts import ChartAxis
@@ -91,11 +91,6 @@ def run(cell: Cell, jobs: int) -> dict[str, Any]:
     }
 
 
-def store(path: Path = RESULTS / "audits.json") -> Store:
-    """The result file."""
-    return Store(path, configuration, hyperparameters="small plans of each method; canaries made by hand, no search")
-
-
 @functools.cache
 def configuration(key: str) -> Json:
     """What a row was made with."""
@@ -110,6 +105,9 @@ def configuration(key: str) -> Json:
         "effort": describe(EFFORT),
         "confidence": CONFIDENCE,
     }
+
+
+store = store_of(__file__, configuration, "small plans of each method; canaries made by hand, no search")
 
 
 def rows() -> list[str]:

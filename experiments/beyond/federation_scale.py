@@ -40,7 +40,7 @@ from experiments.beyond.loop_grid import LoopGrid, identity
 from experiments.lib.check import Figure
 from experiments.lib.configuration import Json, describe
 from experiments.lib.queue import command_line
-from experiments.lib.store import RESULTS, ROOT, Store
+from experiments.lib.store import Store, store_of
 from experiments.lib.tables import markdown
 from tacit.data import Box, Discrete, PublicSpec
 from tacit.errors import PlanError
@@ -295,10 +295,7 @@ def configuration(key: str) -> Json:
     return jobs()[key][0]
 
 
-def store(path: Path | None = None, *, quick: bool = False) -> Store:
-    """The result file."""
-    folder = ROOT / "runs" / "quick" if quick else RESULTS
-    return Store(path or folder / "federation_scale.json", configuration, hyperparameters="none")
+store = store_of(__file__, configuration, "none")
 
 
 def rows() -> list[str]:

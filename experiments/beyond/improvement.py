@@ -39,7 +39,7 @@ from experiments.beyond.improvement_worlds import EPISODES, World, world
 from experiments.lib.check import Figure
 from experiments.lib.configuration import Json, describe
 from experiments.lib.queue import command_line
-from experiments.lib.store import RESULTS, Store
+from experiments.lib.store import Store, store_of
 from experiments.lib.tables import markdown
 from tacit.methods.improvement import Improvement, ImprovementPlan, fit
 from tacit.methods.improvement.moments import LoggedVisits
@@ -52,7 +52,6 @@ from tacit.privacy.noise.secret import SecretNoise
 from tacit.privacy.vault.vault import Vault
 from tacit.units import Unit
 
-NAME = "improvement"
 SEEDS = tuple(range(500, 510))
 MANY = tuple(range(500, 520))
 """Of clicks at epsilon 1."""
@@ -130,9 +129,7 @@ def configuration(key: str) -> Json:
     return {"plan": describe(planned(world(name))), "people": rest[0], "epsilon": rest[1], "episodes": EPISODES}
 
 
-def store(path: Path | None = None) -> Store:
-    """The result file."""
-    return Store(path or RESULTS / f"{NAME}.json", configuration, hyperparameters="chosen on other clinics")
+store = store_of(__file__, configuration, "chosen on other clinics")
 
 
 def improved(here: World, plan: ImprovementPlan, people: int, epsilon: float, seed: int) -> Improvement:

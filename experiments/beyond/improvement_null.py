@@ -20,7 +20,7 @@ from scipy.stats import beta
 from experiments.lib.check import Figure
 from experiments.lib.configuration import Json, describe
 from experiments.lib.queue import command_line
-from experiments.lib.store import RESULTS, Store
+from experiments.lib.store import Store, store_of
 from experiments.lib.tables import markdown
 from tacit.data.memory import Memory
 from tacit.data.spec import Box, Discrete, PublicSpec
@@ -100,9 +100,7 @@ def configuration(key: str) -> Json:
     return {"plan": describe(planned()), "people": people, "epsilon": epsilon, "sets": BLOCK}
 
 
-def store(path: Path | None = None) -> Store:
-    """The result file."""
-    return Store(path or RESULTS / f"{NAME}.json", configuration, hyperparameters="the method's defaults")
+store = store_of(__file__, configuration, "the method's defaults")
 
 
 def run_row(key: str, results: Store) -> None:

@@ -36,7 +36,7 @@ from experiments.beyond.improvement_worlds import COURSE, EPISODES, World, of_cl
 from experiments.lib.check import Figure
 from experiments.lib.configuration import Json, describe
 from experiments.lib.queue import command_line
-from experiments.lib.store import RESULTS, Store
+from experiments.lib.store import Store, store_of
 from experiments.lib.tables import markdown
 from tacit import experts as learning
 from tacit.agents.features import Scaled
@@ -56,7 +56,6 @@ from tacit.privacy.vault.vault import Vault
 from tacit.units import Unit
 from tacit_worlds import clinic
 
-NAME = "improvement_peers"
 PEOPLE = 10_000
 SEEDS = tuple(range(120, 130))
 PHYSICAL, ELSEWHERE = ("cart_pole/4000/1", "hiv/2000/1", "hiv/2000/4", "hiv/10000/1"), ("bc", "synthesis")
@@ -233,14 +232,12 @@ def configuration(key: str) -> Json:
     return {"way": describe(way_of(name, way)), "people": people, "epsilon": epsilon, "episodes": EPISODES}
 
 
+store = store_of(__file__, configuration, "chosen on other clinics")
+
+
 def _split(key: str) -> list[str]:
     """World, way, people, epsilon and seed."""
     return (["clinic"] if key.count("/") == 3 else []) + key.split("/")
-
-
-def store(path: Path | None = None) -> Store:
-    """The result file."""
-    return Store(path or RESULTS / f"{NAME}.json", configuration, hyperparameters="chosen on other clinics")
 
 
 def run_row(key: str, results: Store) -> None:

@@ -28,7 +28,7 @@ import numpy as np
 from experiments.lib.check import Figure
 from experiments.lib.configuration import Json, describe
 from experiments.lib.queue import command_line
-from experiments.lib.store import RESULTS, ROOT, Store
+from experiments.lib.store import Store, store_of
 from tacit.data.spec import Box, Discrete, PublicSpec
 from tacit.data.trajectories import Trajectories
 from tacit.methods import off_policy_evaluation as ope
@@ -43,7 +43,7 @@ from tacit.privacy.vault import plan as plans
 from tacit.privacy.vault.vault import Vault
 from tacit.units import Unit
 
-NAME, ACTIONS, TRUTH, LEVEL = "ope_judges", 4, 0.5, 0.95
+ACTIONS, TRUTH, LEVEL = 4, 0.5, 0.95
 CELLS = ((5_000, 50, 8.0), (5_000, 50, 2.0), (20_000, 100, 4.0))  # people, contexts, epsilon
 SETS, SETS_OF_VAULTS, SEED = 1_000, 50, 47
 PROBLEM = ope.Problem(gamma=1.0, horizon=1)
@@ -109,12 +109,6 @@ def learning(people: int, epsilon: float, fold: Fold | None) -> Arms:
     return Arms(fold=fold).calibrate(unit=unit_of(people), epsilon=epsilon, delta=0.1 / people)
 
 
-def store(*, quick: bool = False) -> Store:
-    """The result file."""
-    folder = ROOT / "runs" / "quick" if quick else RESULTS
-    return Store(folder / f"{NAME}.json", configuration, hyperparameters="the defaults; nothing was tuned")
-
-
 def key_of(kind: str, people: int, contexts: int, epsilon: float) -> str:
     """Name of a row."""
     return f"{kind}/people={people}/contexts={contexts}/epsilon={epsilon:g}"
@@ -139,6 +133,9 @@ def configuration(key: str) -> Json:
     plan = {"evaluation": describe(evaluation(people, epsilon)), "learning": describe(learning(people, epsilon, 0))}
     sets = SETS if kind == "law" else SETS_OF_VAULTS
     return {"kind": kind, "sets": sets, "world": world, "plans": plan, "guarantee": describe(promise)}
+
+
+store = store_of(__file__, configuration, "the defaults; nothing was tuned")
 
 
 def drawn(people: int, contexts: int, generator: np.random.Generator) -> dict[str, np.ndarray]:

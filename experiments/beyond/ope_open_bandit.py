@@ -32,7 +32,7 @@ import numpy as np
 from experiments.lib.check import Figure
 from experiments.lib.configuration import Json, describe
 from experiments.lib.queue import command_line
-from experiments.lib.store import RESULTS, Store
+from experiments.lib.store import Store, store_of
 from tacit.data.sources import open_bandit
 from tacit.data.trajectories import Trajectories
 from tacit.methods import off_policy_evaluation as ope
@@ -44,11 +44,6 @@ DELTA, EPSILONS, SEEDS = 1e-6, (0.1, 1.0, 10.0), 10
 SAMPLE = "obp 0.4.1"
 UNIT = Unit("impression", "add_or_remove", 10_000)
 Columns = Mapping[str, np.ndarray]
-
-
-def store(path: Path = RESULTS / "ope_open_bandit.json") -> Store:
-    """The result file."""
-    return Store(path, configuration, hyperparameters="the defaults of every plan; clips from public numbers")
 
 
 def configuration(key: str) -> Json:
@@ -64,6 +59,9 @@ def configuration(key: str) -> Json:
     described["unclipped"]["clip"] = "the largest ratio"  # of the target, which is data
     promise = {"epsilon": float(rest[0].removeprefix("epsilon=")), "delta": DELTA, "unit": UNIT}
     return asked | {"plans": described, "records": ["all", "without clicks"], "guarantee": describe(promise)}
+
+
+store = store_of(__file__, configuration, "the defaults of every plan; clips from public numbers")
 
 
 def rows() -> list[str]:

@@ -12,7 +12,6 @@ Prints one line a row and writes `experiments/results/ope_rare_scores.json`; `--
 from __future__ import annotations
 
 import math
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -24,7 +23,7 @@ from scipy.stats import binom, norm
 from experiments.lib.check import Figure
 from experiments.lib.configuration import Json
 from experiments.lib.queue import command_line
-from experiments.lib.store import RESULTS, Store
+from experiments.lib.store import Store, store_of
 from tacit.methods.off_policy_evaluation import intervals
 from tacit.methods.off_policy_evaluation.intervals import Sides
 from tacit.methods.off_policy_evaluation.scores import SHARES
@@ -47,11 +46,6 @@ GRID = np.linspace(-6.5, 6.5, 261)
 Floats = NDArray[np.float64]
 
 
-def store(path: Path = RESULTS / "ope_rare_scores.json") -> Store:
-    """The result file."""
-    return Store(path, configuration, hyperparameters="none")
-
-
 def rows() -> list[str]:
     """The keys of all rows."""
     return [f"{law}/N={n}/epsilon={epsilon:g}" for law in LAWS for n in SIZES for epsilon in EPSILONS]
@@ -70,6 +64,9 @@ def configuration(key: str) -> Json:
     private = "none" if math.isinf(epsilon) else f"{epsilon:g}"
     asked: dict[str, Any] = {"high": high, "low": low, "floor": floor, "sides": sides, "units": n, "epsilon": private}
     return asked | {"delta": 0.1 / n, "levels": list(LEVELS), "lambdas": list(LAMBDAS)}
+
+
+store = store_of(__file__, configuration, "none")
 
 
 def noise_of(epsilon: float, delta: float) -> tuple[float, float, float]:

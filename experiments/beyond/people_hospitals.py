@@ -32,7 +32,7 @@ from experiments.beyond.people_judge import EDGES, LEARNED, LEVELS, MEASURES, PL
 from experiments.lib.check import Figure
 from experiments.lib.configuration import Json, describe
 from experiments.lib.queue import command_line
-from experiments.lib.store import RESULTS, ROOT, Store
+from experiments.lib.store import Store, store_of
 from experiments.lib.table_cache import metered
 from experiments.lib.tables import BLANK, markdown, spread
 from experiments.privorl.parts.synthesis_fits import MEMORY
@@ -44,7 +44,7 @@ from tacit.privacy.ledger.ledger import SUM, Ledger
 from tacit.privacy.vault.vault import Vault
 from tacit.units import Unit
 
-NAME, SEEDS, DELTA = "people_hospitals", (311, 312, 313, 314, 315), 1e-6
+SEEDS, DELTA = (311, 312, 313, 314, 315), 1e-6
 MAIN = (("linear", 20_000, 2.0), ("nonlinear", 20_000, 2.0))
 OTHERS = (("linear", 5_000, 2.0), ("linear", 20_000, 1.0), ("linear", 20_000, 8.0), ("nonlinear", 5_000, 2.0))
 RIVALS, OPEN = ("aim", "privsyn", "aim_public", "privsyn_public"), ("real", "trivial")
@@ -146,11 +146,11 @@ def configuration(key: str) -> dict[str, Json]:
     }
 
 
-def store(path: Path | None = None, *, quick: bool = False) -> Store:
-    """The result file."""
-    words = "defaults of the plans; of AIM and PrivSyn bins and rows of a patient on development seed 900"
-    folder = ROOT / "runs" / "quick" if quick else RESULTS
-    return Store(path or folder / f"{NAME}.json", configuration, hyperparameters=words)
+store = store_of(
+    __file__,
+    configuration,
+    "defaults of the plans; of AIM and PrivSyn bins and rows of a patient on development seed 900",
+)
 
 
 def run_row(key: str, results: Store) -> None:

@@ -26,7 +26,7 @@ from experiments.beyond.hospitals import Linear, to_records
 from experiments.lib.check import Figure
 from experiments.lib.configuration import Json, describe
 from experiments.lib.queue import command_line
-from experiments.lib.store import RESULTS, Store
+from experiments.lib.store import Store, store_of
 from experiments.lib.tables import BLANK, markdown
 from tacit.data import PublicSpec, Trajectories
 from tacit.data.spec import Box
@@ -35,7 +35,7 @@ from tacit.privacy.ledger.ledger import SUM, Ledger
 from tacit.privacy.vault.vault import Vault
 from tacit.units import Unit
 
-NAME, SEED, EPSILONS, DELTA = "synthesis_scale", 0, {"structured": 1.0, "people": 2.0}, 1e-9
+SEED, EPSILONS, DELTA = 0, {"structured": 1.0, "people": 2.0}, 1e-9
 KEYS = (
     *(f"structured/{rows}/6" for rows in (1_000_000, 3_000_000, 10_000_000)),
     "structured/1000000/40",
@@ -101,9 +101,7 @@ def configuration(key: str) -> dict[str, Json]:
     return {"method": method, "units": int(count), "records": records, "plan": plan, "guarantee": promise}
 
 
-def store(path: Path | None = None) -> Store:
-    """The result file."""
-    return Store(path or RESULTS / f"{NAME}.json", configuration, hyperparameters="defaults of the plans")
+store = store_of(__file__, configuration, "defaults of the plans")
 
 
 def rows() -> list[str]:
@@ -113,7 +111,7 @@ def rows() -> list[str]:
 
 def run_row(key: str, results: Store) -> None:
     """One row, in a fresh process."""
-    words = [sys.executable, "-m", f"experiments.{NAME}", "--measure", key]
+    words = [sys.executable, "-m", "experiments.beyond.synthesis_scale", "--measure", key]
     made = subprocess.run(words, check=True, capture_output=True, text=True)
     values = json.loads(made.stdout.splitlines()[-1])
     results.put(key, dataset=f"simulated: {key}, seed {SEED}", seed=SEED, values=values)

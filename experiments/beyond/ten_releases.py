@@ -28,13 +28,12 @@ from experiments.beyond.improvement_worlds import world
 from experiments.lib.check import Figure
 from experiments.lib.configuration import Json
 from experiments.lib.queue import command_line
-from experiments.lib.store import RESULTS, Store
+from experiments.lib.store import Store, store_of
 from experiments.lib.tables import markdown
 from tacit.evaluation.fidelity import FIELDS, fidelity, uniform_table
 from tacit.privacy.accounting import gaussian
 from tacit_worlds import clinic
 
-NAME = "ten_releases"
 PEOPLE, EPSILON = 2_000, 4.0
 DELTA, RUN_DELTA = 0.5 / PEOPLE, 0.05 / PEOPLE
 TURNS = ("improve", "evaluate", "synthesize")
@@ -85,9 +84,7 @@ def configuration(key: str) -> Json:
     }
 
 
-def store(path: Path | None = None) -> Store:
-    """The result file."""
-    return Store(path or RESULTS / f"{NAME}.json", configuration, hyperparameters="defaults")
+store = store_of(__file__, configuration, "defaults")
 
 
 def run_row(key: str, results: Store) -> None:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -19,10 +18,10 @@ from experiments.beyond.improvement_worlds import EPISODES, of_clinic, world
 from experiments.lib.check import Figure
 from experiments.lib.configuration import Json, describe
 from experiments.lib.queue import command_line
-from experiments.lib.store import RESULTS, ROOT, Store
+from experiments.lib.store import Store, store_of
 from tacit.agents.learners import BC, CQL, DQN
 
-NAME, CLINICS, PEOPLE, EPSILON, SEED = "tuning_improvement_peers", ("other-6", "other-7"), 10_000, 1.0, 70_010
+CLINICS, PEOPLE, EPSILON, SEED = ("other-6", "other-7"), 10_000, 1.0, 70_010
 
 
 _STEPS: Mapping[str, Mapping[str, Any]] = {
@@ -92,10 +91,7 @@ def configuration(key: str) -> Json:
     return {"way": describe(SEARCH[way][setting]), "clinic": clinic, **given}
 
 
-def store(path: Path | None = None, *, quick: bool = False) -> Store:
-    """The result file."""
-    folder = ROOT / "runs" / "quick" if quick else RESULTS
-    return Store(path or folder / f"{NAME}.json", configuration, hyperparameters="the search itself")
+store = store_of(__file__, configuration, "the search itself")
 
 
 def run_row(key: str, results: Store, *, quick: bool = False) -> None:

@@ -34,14 +34,13 @@ from experiments.lib.check import Figure
 from experiments.lib.configuration import Json, describe
 from experiments.lib.plots import IMAGES, Curve, Panel, draw
 from experiments.lib.queue import command_line
-from experiments.lib.store import RESULTS, ROOT, Store
+from experiments.lib.store import Store, store_of
 from experiments.lib.tables import spread
 from tacit import Ledger, Register, Unit, UserVault, alignment
 from tacit.evaluation.report.charts import span
 from tacit.methods.alignment import AlignmentPlan, Bias, LoRA, People, Steered
 from tacit.privacy.ledger.ledger import SUM
 
-NAME = "alignment"
 PEOPLE, DELTA, KL = 768, 1e-5, 0.55
 SEEDS = (0, 1, 2)
 UNIT = Unit("author", "add_or_remove", PEOPLE)
@@ -118,10 +117,7 @@ def configuration(key: str, *, quick: bool = False) -> Json:
     return {"plan": describe(plan_of(one)), "cell": describe(replace(one, seed=0)), "shrunk": KL, **judge, **taught}
 
 
-def store(path: Path | None = None, *, quick: bool = False) -> Store:
-    """The result file."""
-    folder = ROOT / "runs" / "quick" if quick else RESULTS
-    return Store(path or folder / f"{NAME}.json", configuration, hyperparameters="chosen on public prompts alone")
+store = store_of(__file__, configuration, "chosen on public prompts alone")
 
 
 def learned(one: Cell) -> tuple[Steered, dict[str, float]]:

@@ -25,7 +25,6 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from importlib.metadata import version
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -36,13 +35,12 @@ from experiments.dppg import alignment_world as world
 from experiments.lib.check import Figure
 from experiments.lib.configuration import Json, describe
 from experiments.lib.queue import command_line
-from experiments.lib.store import RESULTS, ROOT, Store
+from experiments.lib.store import Store, store_of
 from tacit.agents.language.adapters import Steering
 from tacit.agents.language.llama import Llama, LlamaLayer
 from tacit.agents.language.sampling import Completions, encode_completions, log_softmax
 from tacit.methods.alignment import AlignmentPlan, Steered
 
-NAME = "alignment_trl"
 PEOPLE = {"lora": 768, "third": 256}
 TOGETHER, TRIED, MEASURED, SHRINKING, SEED = 16, 96, 64, 64, 123
 """Prompts of a step; of a try; and prompts that measure."""
@@ -117,10 +115,7 @@ def configuration(key: str) -> Json:
     return {**own, "targets": TARGETS, "shrinking": SHRINKING, "held": world.HELD, **sizes, **judge}
 
 
-def store(path: Path | None = None, *, quick: bool = False) -> Store:
-    """The result file."""
-    folder = ROOT / "runs" / "quick" if quick else RESULTS
-    return Store(path or folder / f"{NAME}.json", configuration, hyperparameters="chosen on public prompts alone")
+store = store_of(__file__, configuration, "chosen on public prompts alone")
 
 
 def run_row(key: str, results: Store, *, quick: bool = False) -> None:

@@ -17,7 +17,6 @@ Resumable; writes `experiments/results/dppg_audit.json`. `--quick` has few runs,
 
 from __future__ import annotations
 
-import functools
 import os
 import tempfile
 from collections.abc import Mapping, Sequence
@@ -30,7 +29,7 @@ import numpy as np
 from experiments.lib.check import Figure
 from experiments.lib.configuration import Json, describe
 from experiments.lib.queue import command_line
-from experiments.lib.store import RESULTS, Store
+from experiments.lib.store import Store, store_of
 from tacit.agents.features import Scaled
 from tacit.agents.networks import Mlp
 from tacit.agents.policies import Policy, ValueFunction
@@ -291,10 +290,7 @@ def configuration(key: str, *, runs: int = RUNS) -> Json:
     }
 
 
-def store(path: Path = RESULTS / "dppg_audit.json", *, runs: int = RUNS) -> Store:
-    """The result file."""
-    asked = functools.partial(configuration, runs=runs)
-    return Store(path, asked, hyperparameters="none were chosen: a bandit, and the noise of the published audit")
+store = store_of(__file__, configuration, "none were chosen: a bandit, and the noise of the published audit")
 
 
 def rows() -> list[str]:

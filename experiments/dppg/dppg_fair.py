@@ -27,7 +27,6 @@ import functools
 import math
 import time
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -36,7 +35,7 @@ from experiments.dppg.dppg_runs import Task, calibrated, guarantee, judged, lear
 from experiments.lib.check import Figure
 from experiments.lib.configuration import Json, describe
 from experiments.lib.queue import command_line
-from experiments.lib.store import RESULTS, ROOT, Store
+from experiments.lib.store import Store, store_of
 from tacit import policy_gradient as pg
 from tacit.agents.heads import Gaussian
 from tacit.data.spec import Box
@@ -48,7 +47,6 @@ from tacit_worlds import acrobot, cart_pole, dosing
 from tacit_worlds.agents import ppo
 from tacit_worlds.agents.ppo import PpoConfig
 
-NAME = "dppg_fair"
 SEED, RUNS, EPISODES, STEPS, CURVE = 310, 10, 50, 500_000, 10
 SIGMAS = {"8": 0.658, "4": 1.227, "2": 2.356, "1": 4.609}
 """The paper's noise multipliers, by the epsilon that it claims for them at delta 1e-5."""
@@ -182,11 +180,7 @@ def configuration(key: str, *, quick: bool = False) -> Json:
     return common | {"recipe": describe(draft(line, arm, level)), "level": level, **guarantee()}
 
 
-def store(path: Path | None = None, *, quick: bool = False) -> Store:
-    """The result file."""
-    folder = ROOT / "runs" / "quick" if quick else RESULTS
-    asked = functools.partial(configuration, quick=quick)
-    return Store(path or folder / f"{NAME}.json", asked, hyperparameters="policy_gradient.recipes, the paper's own")
+store = store_of(__file__, configuration, "policy_gradient.recipes, the paper's own")
 
 
 def private(line: Line, arm: str, level: str, *, quick: bool) -> dict[str, Any]:

@@ -15,10 +15,8 @@ steps with further episodes. "linear" and "small" are the recipe with a log-line
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from pathlib import Path
 
 import numpy as np
 
@@ -26,7 +24,7 @@ from experiments.dppg.dppg_runs import Task, calibrated, guarantee, judged, lear
 from experiments.lib.check import Figure
 from experiments.lib.configuration import Json, describe
 from experiments.lib.queue import command_line
-from experiments.lib.store import RESULTS, Store
+from experiments.lib.store import Store, store_of
 from tacit import policy_gradient as pg
 from tacit.methods.policy_gradient import recipes
 from tacit.methods.policy_gradient.recipes import Recipe
@@ -126,6 +124,9 @@ def configuration(key: str, *, replicates: int = REPLICATES, people: int = PEOPL
     }
 
 
+store = store_of(__file__, configuration, "policy_gradient.recipes, chosen on seed 0; the paper's own")
+
+
 def rows() -> list[str]:
     """Keys of all rows."""
     return [cell.key for cell in grid()]
@@ -158,12 +159,6 @@ def run(cell: Cell, *, replicates: int, people: int, results: Store) -> None:
         curve.append(float(np.mean(returns)))
     values |= {"curve": curve, "people": value.people.tolist()}
     results.put(cell.key, dataset=f"simulated people of {cell.task}", seed=FIRST_SEED, values=values)
-
-
-def store(path: Path = RESULTS / "dppg_frontier.json", *, replicates: int = REPLICATES, people: int = PEOPLE) -> Store:
-    """The result file."""
-    asked = functools.partial(configuration, replicates=replicates, people=people)
-    return Store(path, asked, hyperparameters="policy_gradient.recipes, chosen on seed 0; the paper's own")
 
 
 def figures() -> list[Figure]:

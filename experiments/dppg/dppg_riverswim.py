@@ -30,10 +30,8 @@ replicates here are of seed 100. `unrepeated` was chosen on seed 0 when `repeat_
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -42,7 +40,7 @@ from experiments.dppg.dppg_runs import Task, calibrated, guarantee, learned, vau
 from experiments.lib.check import Figure
 from experiments.lib.configuration import Json, describe
 from experiments.lib.queue import command_line
-from experiments.lib.store import RESULTS, Store
+from experiments.lib.store import Store, store_of
 from tacit import policy_gradient as pg
 from tacit.agents.networks import Mlp
 from tacit.envs.rollouts import TimedDomain
@@ -75,14 +73,11 @@ def configuration(label: str, *, replicates: int = REPLICATES) -> Json:
     }
 
 
+store = store_of(__file__, configuration, "the paper's; ours and UCB-VI's chosen on seeds 0 to 7")
+
+
 def _cell(label: str) -> tuple[str, float, float | None]:
     return next(cell for cell in grid() if key(*cell) == label)
-
-
-def store(path: Path = RESULTS / "dppg_riverswim.json", *, replicates: int = REPLICATES) -> Store:
-    """The result file."""
-    asked = functools.partial(configuration, replicates=replicates)
-    return Store(path, asked, hyperparameters="the paper's; ours and UCB-VI's chosen on seeds 0 to 7")
 
 
 def rows() -> list[str]:

@@ -20,12 +20,10 @@ action (`greedy`), and that of the mean of the last half of the parameters (`ave
 
 from __future__ import annotations
 
-import functools
 import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -35,7 +33,7 @@ from experiments.dppg.dppg_runs import Task, calibrated, guarantee, judged, lear
 from experiments.lib.check import Figure
 from experiments.lib.configuration import Json, describe
 from experiments.lib.queue import command_line
-from experiments.lib.store import RESULTS, Store
+from experiments.lib.store import Store, store_of
 from tacit import policy_gradient as pg
 from tacit.agents import heads
 from tacit.agents.networks import Mlp
@@ -259,16 +257,13 @@ def configuration(key: str, *, quick: bool = False) -> Json:
     }
 
 
+store = store_of(__file__, configuration, "policy_gradient.recipes, fixed on seeds 0 to 7 of the same simulators")
+
+
 def _cell(key: str) -> tuple[Line, str, float | None]:
     return next(
         (line, method, level) for line in lines() for method, level in line.cells if line.key(method, level) == key
     )
-
-
-def store(path: Path = RESULTS / "dppg_table1.json", *, quick: bool = False) -> Store:
-    """The result file."""
-    asked = functools.partial(configuration, quick=quick)
-    return Store(path, asked, hyperparameters="policy_gradient.recipes, fixed on seeds 0 to 7 of the same simulators")
 
 
 def rows() -> list[str]:

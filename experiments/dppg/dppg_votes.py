@@ -26,7 +26,6 @@ from __future__ import annotations
 import functools
 import time
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -35,7 +34,7 @@ from experiments.dppg.dppg_runs import Task, calibrated, guarantee, judged, lear
 from experiments.lib.check import Figure
 from experiments.lib.configuration import Json, describe
 from experiments.lib.queue import command_line
-from experiments.lib.store import RESULTS, ROOT, Store
+from experiments.lib.store import Store, store_of
 from tacit import policy_gradient as pg
 from tacit.agents.heads import Gaussian
 from tacit.agents.policies import Float32
@@ -47,7 +46,6 @@ from tacit_worlds import locomotion
 from tacit_worlds.agents import ppo
 from tacit_worlds.agents.ppo import PpoConfig
 
-NAME = "dppg_votes"
 SEEDS = tuple(range(320, 330))
 COIN_SEEDS = tuple(range(330, 340))
 EPISODES = 8
@@ -132,11 +130,7 @@ def configuration(key: str, *, quick: bool = False) -> Json:
     }
 
 
-def store(path: Path | None = None, *, quick: bool = False) -> Store:
-    """The result file."""
-    folder = ROOT / "runs" / "quick" if quick else RESULTS
-    asked = functools.partial(configuration, quick=quick)
-    return Store(path or folder / f"{NAME}.json", asked, hyperparameters="recipes.VOTED, chosen on seeds 0 to 3")
+store = store_of(__file__, configuration, "recipes.VOTED, chosen on seeds 0 to 3")
 
 
 def voted(robot: str, arm: str, level: str, seed: int, *, quick: bool) -> dict[str, Any]:

@@ -22,7 +22,7 @@ from experiments.lib.check import Figure
 from experiments.lib.configuration import Json
 from experiments.lib.plots import IMAGES, Curve, Panel, draw
 from experiments.lib.queue import command_line
-from experiments.lib.store import RESULTS, Store
+from experiments.lib.store import Store, store_of
 from tacit.privacy.accounting import bounds as accounting
 from tacit.privacy.accounting.events import Event, GaussianEvent, PoissonSampledEvent, SelfComposedEvent
 from tacit.units import Relation
@@ -31,11 +31,6 @@ SIGMAS = (0.3, 0.5, 0.75, 1.0, 1.5, 2.0, 3.0, 4.0, 5.0, 6.0, 8.0, 10.0, 14.0, 20
 DELTAS, TARGETS, RETURNS = (1e-5, 1e-6), (0.25, 0.5, 1.0, 2.0, 5.0, 10.0), (4, 16)
 ROUNDS, RATE = 50, 0.02
 RELATION: Relation = "add_or_remove"
-
-
-def store(path: Path = RESULTS / "figure3_budget.json") -> Store:
-    """The result file."""
-    return Store(path, configuration, hyperparameters="none")
 
 
 def key(sigma: float, delta: float) -> str:
@@ -56,6 +51,9 @@ def configuration(key: str) -> Json:
         return {**asked, "epsilon": number}
     pool = {"rounds": ROUNDS, "rate": RATE}
     return {**asked, "noise_multiplier": number, "participations": list(RETURNS), "pool": pool}
+
+
+store = store_of(__file__, configuration, "none")
 
 
 def settings(key: str) -> tuple[bool, float, float]:

@@ -20,7 +20,6 @@ over 50 steps, with the clip for that step's public standard deviation.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from pathlib import Path
 
 import numpy as np
 
@@ -28,7 +27,7 @@ from experiments.dppg import dppg_paper
 from experiments.lib.check import Figure
 from experiments.lib.configuration import Json, describe
 from experiments.lib.queue import command_line
-from experiments.lib.store import RESULTS, Store
+from experiments.lib.store import Store, store_of
 from tacit.agents.features import OneHot, Scaled
 from tacit.agents.heads import Categorical
 from tacit.agents.networks import Mlp
@@ -70,9 +69,7 @@ def configuration(name: str) -> Json:
     return describe({**cell, "gap": GAP, "gradient": GRADIENT, **common})
 
 
-def store(path: Path = RESULTS / "trust_region_coverage.json") -> Store:
-    """The result file."""
-    return Store(path, configuration, hyperparameters="none")
+store = store_of(__file__, configuration, "none")
 
 
 def grid() -> list[tuple[str, int, float]]:

@@ -1,4 +1,4 @@
-"""Clip and step of `alignment`, chosen on public prompts: `python -m experiments.dppg.tune_alignment`.
+"""Clip and step of `alignment`, chosen on public prompts.
 
 768 public prompts stand in for people, and other public prompts measure. A row is a step of four rounds at epsilon 4,
 "four/STEP"; chosen is the one with the largest reward when it is shrunk.
@@ -7,14 +7,11 @@ Or it is a kind of contribution to a single step: "reward" (the public reward va
 who agree with the public reward), and "lora" (as "reward", with another adapter). Chosen is the largest clip whose
 expected cosine to the mean without clip and noise is within .01 of the best at epsilon 4, and the largest step at which
 the divergence is about .35 nats a token.
-
-Writes `experiments/results/tuning_alignment.json`.
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -25,11 +22,11 @@ from experiments.dppg import alignment_world as world
 from experiments.lib.check import Figure
 from experiments.lib.configuration import Json, describe
 from experiments.lib.queue import command_line
-from experiments.lib.store import RESULTS, ROOT, Store
+from experiments.lib.store import Store, store_of
 from tacit.methods.alignment import AlignmentPlan, Bias, People, Steered
 from tacit.methods.alignment.people import CompletionActor, PersonGradient, ReleasedSteering
 
-NAME, PUBLIC, MEASURED, SEED = "tuning_alignment", 768, 256, 123
+PUBLIC, MEASURED, SEED = 768, 256, 123
 STEPS = (0.35, 0.2, 0.6)
 """Of four rounds."""
 SIGMA = 1.081
@@ -57,10 +54,7 @@ def configuration(key: str) -> Json:
     return {"plan": describe(plan), "public": PUBLIC, "measured": MEASURED, "snippets": world.SNIPPETS}
 
 
-def store(path: Path | None = None, *, quick: bool = False) -> Store:
-    """The result file."""
-    folder = ROOT / "runs" / "quick" if quick else RESULTS
-    return Store(path or folder / f"{NAME}.json", configuration, hyperparameters="the search itself")
+store = store_of(__file__, configuration, "the search itself")
 
 
 def four(key: str) -> AlignmentPlan:

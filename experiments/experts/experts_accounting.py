@@ -18,14 +18,13 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from pathlib import Path
 
 from dp_accounting.pld import privacy_loss_distribution
 
 from experiments.lib.check import Figure
 from experiments.lib.configuration import Json, describe
 from experiments.lib.queue import command_line
-from experiments.lib.store import RESULTS, Store
+from experiments.lib.store import Store, store_of
 from tacit.methods.experts.published import MixedTraining, published_setting, published_total
 from tacit.privacy.accounting import bounds as accounting
 from tacit.privacy.accounting.events import ComposedEvent, EpsilonDeltaEvent, Event, SelfComposedEvent
@@ -75,9 +74,7 @@ def configuration(key: str) -> Json:
     return {"settings": jobs()[key][0], **public}
 
 
-def store(path: Path = RESULTS / "experts_accounting.json") -> Store:
-    """The result file."""
-    return Store(path, configuration, hyperparameters="appendix B.3 of the paper")
+store = store_of(__file__, configuration, "appendix B.3 of the paper")
 
 
 def rows() -> list[str]:

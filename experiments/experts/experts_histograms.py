@@ -8,9 +8,7 @@ else uses.
 
 from __future__ import annotations
 
-import functools
 from dataclasses import replace
-from pathlib import Path
 from typing import Any, get_args
 
 import numpy as np
@@ -20,7 +18,7 @@ from experiments.lib.check import Figure
 from experiments.lib.configuration import Json
 from experiments.lib.plots import IMAGES, Curve, Panel, draw
 from experiments.lib.queue import command_line
-from experiments.lib.store import RESULTS, Store
+from experiments.lib.store import Store, store_of
 from tacit.evaluation.report.charts import ChartAxis
 from tacit_worlds.populations import ExpertActor, Kind, Name, population, returns, world
 
@@ -48,15 +46,12 @@ def configuration(label: str, *, quick: bool = False) -> Json:
     return public | {"physics": physics(name)}
 
 
+store = store_of(__file__, configuration, "noise of the gains as in the prototypes, none tuned here")
+
+
 def size(name: Name, quick: bool) -> tuple[int, int]:
     """Experts, and episodes of each."""
     return (60, 1) if quick else (EXPERTS, PLAYED[name])
-
-
-def store(path: Path = RESULTS / "experts_histograms.json", *, quick: bool = False) -> Store:
-    """The result file."""
-    asked = functools.partial(configuration, quick=quick)
-    return Store(path, asked, hyperparameters="noise of the gains as in the prototypes, none tuned here")
 
 
 def rows() -> list[str]:

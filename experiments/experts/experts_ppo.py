@@ -24,11 +24,11 @@ from experiments.experts.paper_experts import Trained, Training, choose, train
 from experiments.lib.check import Figure
 from experiments.lib.configuration import Json, describe
 from experiments.lib.queue import command_line
-from experiments.lib.store import RESULTS, Store
+from experiments.lib.store import Store, store_of
 from tacit.agents.stacked import StackedPolicies
 from tacit_worlds.populations import Kind, Name
 
-NAME, EXPERTS, CHUNK = "experts_ppo", 1_000, 20
+EXPERTS, CHUNK = 1_000, 20
 WORLD: Name = "cart_pole"
 FOLDER = experts_runs.KEPT / "ppo"
 TRAINING = Training(steps=100_000, rates=(1e-3,), minibatches=(4,), hidden=(64, 64))
@@ -74,15 +74,13 @@ def configuration(key: str) -> Json:
     return {"field": here, "training": experts, "method": method, "ways": describe(ways())}
 
 
+store = store_of(__file__, configuration, "experiments.experts.experts_recipes, chosen on seeds 0 to 7")
+
+
 def ways() -> object:
     """The recipes of the table, for a third of its experts."""
     found = recipes(WORLD)
     return replace(found, consensus=replace(found.consensus, experts=EXPERTS))
-
-
-def store(path: Path = RESULTS / f"{NAME}.json") -> Store:
-    """The result file."""
-    return Store(path, configuration, hyperparameters="experiments.experts.experts_recipes, chosen on seeds 0 to 7")
 
 
 def run_row(key: str, results: Store) -> None:

@@ -25,7 +25,7 @@ from experiments.lib.check import Figure
 from experiments.lib.configuration import Json, describe
 from experiments.lib.plots import IMAGES, Curve, Panel, draw
 from experiments.lib.queue import command_line
-from experiments.lib.store import RESULTS, Store
+from experiments.lib.store import Store, store_of
 from tacit.errors import PlanError
 from tacit.privacy.accounting import bounds as accounting
 from tacit.privacy.accounting.events import EpsilonDeltaEvent, SelfComposedEvent
@@ -58,9 +58,7 @@ def configuration(name: str) -> Json:
     }
 
 
-def store(path: Path = RESULTS / "experts_prefixes.json") -> Store:
-    """The result file."""
-    return Store(path, configuration, hyperparameters="a grid, none chosen")
+store = store_of(__file__, configuration, "a grid, none chosen")
 
 
 def grid() -> list[tuple[int, int, float]]:

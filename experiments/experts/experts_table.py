@@ -22,7 +22,6 @@ Where no number of experts that is sure to be there reaches the threshold, a cel
 
 from __future__ import annotations
 
-import functools
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -37,7 +36,7 @@ from experiments.experts.experts_runs import SIZES, Field, Plan, physics
 from experiments.lib.check import Figure
 from experiments.lib.configuration import Json, describe
 from experiments.lib.queue import command_line, grouped
-from experiments.lib.store import RESULTS, Store
+from experiments.lib.store import Store, store_of
 from tacit import experts as learning
 from tacit.agents.policies import PolicyActor
 from tacit.data.trajectories import Trajectories
@@ -214,16 +213,13 @@ def configuration(label: str, *, small: bool = False) -> Json:
     }
 
 
+store = store_of(__file__, configuration, "experiments.experts.experts_recipes, chosen on seeds 0 to 7")
+
+
 def run_of(name: Name, kind: Kind, seed: int, logs: Path, small: bool) -> Run:
     """A field with its logs and recipes, at full size or small."""
     here = Field.of(name, kind, seed)
     return quick(Run(here.small(), logs, recipes(name))) if small else Run(here, logs, recipes(name))
-
-
-def store(path: Path = RESULTS / "experts_table.json", *, small: bool = False) -> Store:
-    """The result file."""
-    asked = functools.partial(configuration, small=small)
-    return Store(path, asked, hyperparameters="experiments.experts.experts_recipes, chosen on seeds 0 to 7")
 
 
 def rows() -> list[str]:

@@ -1,10 +1,8 @@
-"""The settings of CQL, the ceiling of `experts_table`, on tuning seeds: `python -m experiments.experts.tune_cql`.
+"""The settings of CQL, the ceiling of `experts_table`, on tuning seeds.
 
 A row is CQL without privacy on the logs of one population: of a world, a kind of experts and a seed of 0 to 7, none of
 which the table uses. `former` is what the table had. Chosen is, for each world, the setting with the best mean over
 both kinds of experts.
-
-Writes `experiments/results/tuning_cql.json`.
 """
 
 from __future__ import annotations
@@ -13,7 +11,6 @@ import ast
 import time
 from collections import defaultdict
 from dataclasses import replace
-from pathlib import Path
 from typing import cast, get_args
 
 from experiments.experts.experts_recipes import Ceiling, recipes
@@ -22,10 +19,10 @@ from experiments.experts.experts_table import Run
 from experiments.lib.check import Figure
 from experiments.lib.configuration import Json, describe
 from experiments.lib.queue import command_line
-from experiments.lib.store import RESULTS, Store
+from experiments.lib.store import Store, store_of
 from tacit_worlds.populations import Kind, Name
 
-NAME, SEED = "tuning_cql", 0
+SEED = 0
 WORLDS = get_args(Name)
 SEARCH = ("former", *(f"alpha={alpha} steps={steps}" for steps in (4_000, 16_000) for alpha in (0.3, 0.1, 0.03, 0.01)))
 EXPERTS = 1_000
@@ -59,9 +56,7 @@ def configuration(key: str) -> Json:
     return {"field": describe(here) | {"world": physics(here.name)}, "ceiling": describe(ceiling(here.name, setting))}
 
 
-def store(path: Path = RESULTS / f"{NAME}.json") -> Store:
-    """The result file."""
-    return Store(path, configuration, hyperparameters="each row's name holds its settings")
+store = store_of(__file__, configuration, "each row's name holds its settings")
 
 
 def run_row(key: str, results: Store) -> None:

@@ -12,7 +12,6 @@ Earlier methods on the chain: `gpope_chain_baselines`.
 from __future__ import annotations
 
 import functools
-from pathlib import Path
 
 import numpy as np
 
@@ -22,7 +21,7 @@ from experiments.gpope.ope_trials import trials_of
 from experiments.lib.check import Figure
 from experiments.lib.configuration import Json
 from experiments.lib.queue import command_line
-from experiments.lib.store import RESULTS, Store
+from experiments.lib.store import Store, store_of
 from tacit import off_policy_evaluation as ope
 from tacit.envs.rollouts import uniform_policy
 from tacit.units import Relation
@@ -34,17 +33,14 @@ LESS_NOISE = 6_200_000
 """First seed of the rows under `replace_one`, which were made again when a replaced unit's price fell."""
 
 
-def store(path: Path = RESULTS / "gpope_chain.json", *, quick: bool = False) -> Store:
-    """The result file."""
-    known = "the methods' defaults, chosen on other seeds and other domains"
-    return Store(path, functools.partial(configuration, quick=quick), hyperparameters=known)
-
-
 def configuration(key: str, quick: bool = False) -> Json:
     """What a row was made with."""
     _, name, setting = named(key)
     place = domain()
     return asked(place, setting, (METHODS | NOT_PRIVATE)[name].settings(place), trials_of(quick))
+
+
+store = store_of(__file__, configuration, "the methods' defaults, chosen on other seeds and other domains")
 
 
 def collect(units: int, seed: int) -> Columns:

@@ -16,7 +16,6 @@ trials (20 of `gpope_poisson`, and from m = 3,000 on, where data sets overlap an
 from __future__ import annotations
 
 import functools
-from pathlib import Path
 
 from experiments.gpope import gpope_chain, ope_baselines
 from experiments.gpope.ope_baselines import NOT_PRIVATE, ON_POLICY, PRIVATE, REPLACE_ONE, RIVALS, Pool, ahead
@@ -26,15 +25,9 @@ from experiments.lib.check import Figure
 from experiments.lib.configuration import Json
 from experiments.lib.plots import IMAGES, draw
 from experiments.lib.queue import command_line
-from experiments.lib.store import RESULTS, Store
+from experiments.lib.store import Store, store_of
 
 POOL, QUICK_POOL, QUICK_TRIALS = 12_000, 1_000, 3
-
-
-def store(path: Path = RESULTS / "gpope_chain_baselines.json", *, quick: bool = False) -> Store:
-    """The result file."""
-    known = "public defaults, and the best of the grids in experiments.gpope.ope_baselines"
-    return Store(path, functools.partial(configuration, quick=quick), hyperparameters=known)
 
 
 def configuration(key: str, quick: bool = False) -> Json:
@@ -43,6 +36,9 @@ def configuration(key: str, quick: bool = False) -> Json:
     return ope_baselines.asked(
         gpope_chain.domain(), None, pool_size(quick), name, setting, trials(name, setting.units, quick)
     )
+
+
+store = store_of(__file__, configuration, "public defaults, and the best of the grids in gpope.ope_baselines")
 
 
 def rows() -> list[str]:

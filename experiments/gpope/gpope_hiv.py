@@ -11,7 +11,6 @@ patients; of another one for residual return regression, whose default has chang
 from __future__ import annotations
 
 import functools
-from pathlib import Path
 
 import numpy as np
 
@@ -23,7 +22,7 @@ from experiments.lib.check import Figure
 from experiments.lib.configuration import Json, calls, describe
 from experiments.lib.plots import IMAGES, draw
 from experiments.lib.queue import command_line
-from experiments.lib.store import RESULTS, Store
+from experiments.lib.store import Store, store_of
 from tacit import off_policy_evaluation as ope
 from tacit_worlds import hiv
 
@@ -37,12 +36,6 @@ AVERAGE = "hiv/average_reward"
 UNITS, EPSILONS = (300, 1_000, 3_000), (1.0, 0.1)
 RANGE = (0.0, 150.0)
 """Public: of the rewards' bounds [-1, 5] a treated patient earns about 1 a step, and 3 in the best of years."""
-
-
-def store(path: Path = RESULTS / "gpope_hiv.json", *, quick: bool = False) -> Store:
-    """The result file."""
-    known = "public defaults, and the best of the grids in experiments.gpope.ope_baselines"
-    return Store(path, functools.partial(configuration, quick=quick), hyperparameters=known)
 
 
 def target(observations: np.ndarray) -> np.ndarray:
@@ -107,6 +100,9 @@ def configuration(key: str, quick: bool = False) -> Json:
     _, method, setting = named(key)
     count = trials(method, setting.units, quick)
     return ope_baselines.asked(domain(), None, pool_size(quick), method, setting, count)
+
+
+store = store_of(__file__, configuration, "public defaults, and the best of the grids in gpope.ope_baselines")
 
 
 def rows() -> list[str]:

@@ -10,7 +10,6 @@ and DP-LSL have 100 cells, and evaluate only the policy that made the records.
 from __future__ import annotations
 
 import functools
-from pathlib import Path
 
 import numpy as np
 
@@ -32,7 +31,7 @@ from experiments.lib.check import Figure
 from experiments.lib.configuration import Json, calls
 from experiments.lib.plots import IMAGES, draw
 from experiments.lib.queue import command_line
-from experiments.lib.store import RESULTS, Store
+from experiments.lib.store import Store, store_of
 from tacit import off_policy_evaluation as ope
 from tacit.envs.rollouts import uniform_policy
 from tacit.methods.off_policy_evaluation.baselines import cells
@@ -44,12 +43,6 @@ FRESH = 5_200_000
 UNITS, EPSILONS = (300, 1_000, 3_000), (1.0, 0.1)
 CELLS = cells(mountain_car.LOW, mountain_car.HIGH, 10)
 ON, OFF = "mountain_car_on", "mountain_car_off"
-
-
-def store(path: Path = RESULTS / "gpope_mountain_car.json", *, quick: bool = False) -> Store:
-    """The result file."""
-    known = "public defaults, and the best of the grids in experiments.gpope.ope_baselines"
-    return Store(path, functools.partial(configuration, quick=quick), hyperparameters=known)
 
 
 def collect(units: int, seed: int) -> Columns:
@@ -92,6 +85,9 @@ def configuration(key: str, quick: bool = False) -> Json:
     name, method, setting = named(key)
     count = trials(name, method, setting.units, quick)
     return ope_baselines.asked(domain(name), CELLS, pool_size(quick), method, setting, count)
+
+
+store = store_of(__file__, configuration, "public defaults, and the best of the grids in gpope.ope_baselines")
 
 
 def rows() -> list[str]:

@@ -19,7 +19,6 @@ from __future__ import annotations
 
 import functools
 import time
-from pathlib import Path
 from typing import Any, cast
 
 import numpy as np
@@ -32,7 +31,7 @@ from experiments.gpope.ope_trials import trials_of
 from experiments.lib.check import Figure
 from experiments.lib.configuration import Json
 from experiments.lib.queue import command_line
-from experiments.lib.store import RESULTS, Store
+from experiments.lib.store import Store, store_of
 from tacit import off_policy_evaluation as ope
 from tacit.methods.off_policy_evaluation.gpope import Iterates, Schedule, direction
 from tacit.privacy.gradients import clipping
@@ -51,12 +50,6 @@ ETA = 2.0
 """Of Theorem 3's own steps, eta / (l i)."""
 LOOKS = 100
 """Steps at which G^2 is measured, evenly on a logarithmic scale."""
-
-
-def store(path: Path = RESULTS / "gpope_schedules.json", *, quick: bool = False) -> Store:
-    """The result file."""
-    known = "a public grid of step sizes, all of which are shown; nothing is chosen"
-    return Store(path, functools.partial(configuration, quick=quick), hyperparameters=known)
 
 
 def key(schedule: Schedule, clip: float, steps: int, epsilon: float | None) -> str:
@@ -100,6 +93,9 @@ def configuration(name: str, quick: bool = False) -> Json:
     }
     asked = ope_methods.asked(gpope_chain.domain(), setting, method, 1 if clip is None else trials_of(quick))
     return {"pool": gpope_chain_baselines.pool_size(quick), **asked}
+
+
+store = store_of(__file__, configuration, "a public grid of step sizes, all of which are shown; nothing is chosen")
 
 
 def plan_of(schedule: Schedule, clip: float, steps: int) -> ope.Gpope:

@@ -16,14 +16,12 @@ Prints one line a row and writes `experiments/results/ope_accounting.json`; `--q
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from dp_accounting.pld import privacy_loss_distribution
 
 from experiments.lib.check import Figure
 from experiments.lib.configuration import Json
 from experiments.lib.queue import command_line
-from experiments.lib.store import RESULTS, Store
+from experiments.lib.store import Store, store_of
 from tacit.methods.off_policy_evaluation.gpope import published_epsilon, published_sigma
 from tacit.privacy.accounting import accountants
 from tacit.privacy.accounting import bounds as accounting
@@ -60,11 +58,6 @@ POISSON: Relation = "add_or_remove"
 """What neighbours differ in under either sampler."""
 
 
-def store(path: Path = RESULTS / "ope_accounting.json") -> Store:
-    """The result file."""
-    return Store(path, configuration, hyperparameters="none")
-
-
 def key(m: int, n: int, sigma: float) -> str:
     """Name of a row."""
     return f"m={m}/N={n}/sigma={sigma:g}"
@@ -84,6 +77,9 @@ def configuration(key: str) -> Json:
         m, n, sigma, interval = settings(key)
         asked = {"population": m, "steps": n, "noise_multiplier": sigma, "grid": interval}
     return {**asked, "batch": 1, "delta": DELTA, "relations": relations}
+
+
+store = store_of(__file__, configuration, "none")
 
 
 def rows() -> list[str]:

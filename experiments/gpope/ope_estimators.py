@@ -41,7 +41,7 @@ from experiments.gpope.ope_random_mdp import PROCESS
 from experiments.lib.check import Figure
 from experiments.lib.configuration import Json, calls, describe
 from experiments.lib.queue import command_line, grouped
-from experiments.lib.store import RESULTS, Store
+from experiments.lib.store import Store, store_of
 from tacit import off_policy_evaluation as ope
 from tacit.data.spec import PublicSpec
 from tacit.data.trajectories import Trajectories
@@ -252,12 +252,6 @@ def data_sets(domain: Domain, method: str, promise: str, quick: bool) -> int:
     return FEW if domain.slow and method in REGRESSIONS else DATA_SETS
 
 
-def store(path: Path = RESULTS / "ope_estimators.json", *, quick: bool = False) -> Store:
-    """The result file."""
-    asked = functools.partial(configuration, quick=quick)
-    return Store(path, asked, hyperparameters="the library's defaults; see the module's text")
-
-
 def configuration(key: str, quick: bool = False) -> Json:
     """What a row was made with."""
     name, method, promise = key.split("/")
@@ -280,6 +274,9 @@ def configuration(key: str, quick: bool = False) -> Json:
         "records": "of one unit" if promise == "floor" else "all",
         "guarantee": describe({"epsilon": EPSILONS[promise], "delta": DELTA, "unit": unit_of(domain)}),
     }
+
+
+store = store_of(__file__, configuration, "the library's defaults; see the module's text")
 
 
 def rows(names: Sequence[str] = ()) -> list[str]:

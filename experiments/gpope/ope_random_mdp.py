@@ -9,7 +9,6 @@ value 0 although RMSE is better than the best constant's.
 from __future__ import annotations
 
 import functools
-from pathlib import Path
 
 import numpy as np
 
@@ -29,7 +28,7 @@ from experiments.gpope.ope_trials import trials_of
 from experiments.lib.check import Figure
 from experiments.lib.configuration import Json
 from experiments.lib.queue import command_line
-from experiments.lib.store import RESULTS, Store
+from experiments.lib.store import Store, store_of
 from tacit import off_policy_evaluation as ope
 from tacit.units import Relation
 
@@ -41,17 +40,14 @@ UNITS, EPSILONS = 1_000, (1.0, 0.1)
 RELATIONS: tuple[Relation, ...] = ("add_or_remove", "replace_one")
 
 
-def store(path: Path = RESULTS / "ope_random_mdp.json", *, quick: bool = False) -> Store:
-    """The result file."""
-    known = "the method's defaults, chosen on other seeds and other processes"
-    return Store(path, functools.partial(configuration, quick=quick), hyperparameters=known)
-
-
 def configuration(key: str, quick: bool = False) -> Json:
     """What a row was made with."""
     _, name, setting = named(key)
     place = domain()
     return asked(place, setting, (PRIVATE | NOT_PRIVATE)[name].settings(place), trials_of(quick))
+
+
+store = store_of(__file__, configuration, "the method's defaults, chosen on other seeds and other processes")
 
 
 def rows() -> list[str]:

@@ -12,7 +12,6 @@ from __future__ import annotations
 import math
 import time
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -20,7 +19,7 @@ import numpy as np
 from experiments.lib.check import Figure
 from experiments.lib.configuration import Json
 from experiments.lib.queue import command_line
-from experiments.lib.store import RESULTS, Store
+from experiments.lib.store import Store, store_of
 from experiments.pategail.mobility_runs import GEOLIFE, World, described, generated, unit, world
 from experiments.pategail.mobility_ways import calibrated, guaranteed
 from tacit.data.mobility.days import Days
@@ -83,16 +82,14 @@ def key(row: Row, seed: int) -> str:
     return f"{row.name}/{row.epsilon:g}/{seed}"
 
 
-def store(path: Path = RESULTS / "mobility_ablation.json") -> Store:
-    """The result file."""
-    return Store(path, configuration, hyperparameters="the recipe of PateGAIL++ for 83 people, chosen on the city")
-
-
 def configuration(name: str) -> Json:
     """What a row was made with, its seed aside."""
     row, _ = _of(name)
     data = described(GEOLIFE) | {"people": row.people}
     return {"data": data, **guaranteed(row.plan(), unit(row.people), row.epsilon)}
+
+
+store = store_of(__file__, configuration, "the recipe of PateGAIL++ for 83 people, chosen on the city")
 
 
 def _of(name: str) -> tuple[Row, int]:

@@ -18,7 +18,6 @@ from __future__ import annotations
 import itertools
 import time
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -26,7 +25,7 @@ import numpy as np
 from experiments.lib.check import Figure
 from experiments.lib.configuration import Json
 from experiments.lib.queue import command_line
-from experiments.lib.store import RESULTS, Store
+from experiments.lib.store import Store, store_of
 from experiments.pategail.mobility_runs import GEOLIFE, described, generated, unit, world
 from experiments.pategail.mobility_ways import calibrated, guaranteed
 from tacit.methods.mobility import pategail
@@ -57,16 +56,14 @@ def key(rule: str, epsilon: float, seed: int) -> str:
     return f"{rule}/{epsilon:g}/{seed}"
 
 
-def store(path: Path = RESULTS / "mobility_allocation.json") -> Store:
-    """The result file."""
-    return Store(path, configuration, hyperparameters="the recipe of PateGAIL++ for 83 people, chosen on the city")
-
-
 def configuration(key: str) -> Json:
     """What a row was made with, its seed aside."""
     rule, epsilon, _ = key.split("/")
     weights = {"weights": {"rule": "R + least", "least": LEAST}} if rule == "mirrored" else {}
     return {"data": described(GEOLIFE), **weights, **guaranteed(plan(rule), unit(GEOLIFE), float(epsilon))}
+
+
+store = store_of(__file__, configuration, "the recipe of PateGAIL++ for 83 people, chosen on the city")
 
 
 def rows() -> list[str]:

@@ -25,7 +25,6 @@ import math
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -34,7 +33,7 @@ from experiments.lib.check import Figure
 from experiments.lib.configuration import Json
 from experiments.lib.queue import command_line, grouped
 from experiments.lib.shadows import Block, blocks, read, scored
-from experiments.lib.store import RESULTS, Store
+from experiments.lib.store import Store, store_of
 from experiments.pategail import mobility_shadows
 from experiments.pategail.mobility_runs import DELTA, GEOLIFE, described, unit, world
 from experiments.pategail.mobility_shadows import InMemory, OnDevices
@@ -156,11 +155,6 @@ def values(block: Block, run: Any, mu: float) -> dict[str, Any]:
     return {"mu": "inf" if math.isinf(mu) else mu, **found, "seconds": seconds}
 
 
-def store(path: Path = RESULTS / "mobility_attack.json") -> Store:
-    """The result file."""
-    return Store(path, configuration, hyperparameters="defaults and recipes of the methods, chosen on invented people")
-
-
 def configuration(key: str) -> Json:
     """What a row was made with, its seed aside: shadow and target runs differ in nothing else."""
     block = Block.of(key)
@@ -177,6 +171,9 @@ def configuration(key: str) -> Json:
         | ({"critics": {"trained": 2, "distrust": mobility_shadows.DISTRUST}} if block.setting == "critics" else {}),
         **_guaranteed(block.setting, block.epsilon),
     }
+
+
+store = store_of(__file__, configuration, "defaults and recipes of the methods, chosen on invented people")
 
 
 @functools.cache

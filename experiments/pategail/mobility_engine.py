@@ -27,7 +27,7 @@ import numpy.typing as npt
 from experiments.lib.check import Figure
 from experiments.lib.configuration import Json, describe
 from experiments.lib.queue import command_line
-from experiments.lib.store import RESULTS, Store
+from experiments.lib.store import Store, store_of
 from experiments.pategail.mobility_runs import DELTA, unit
 from experiments.pategail.mobility_ways import guaranteed
 from tacit.data.mobility.days import Days
@@ -112,11 +112,6 @@ def _grid() -> RegularGrid:
     return grid
 
 
-def store(path: Path = RESULTS / "mobility_engine.json") -> Store:
-    """The result file."""
-    return Store(path, configuration, hyperparameters="none")
-
-
 def configuration(key: str) -> Json:
     """What a row was made with, its seed aside."""
     engine, people, _ = _of(key)
@@ -129,6 +124,9 @@ def configuration(key: str) -> Json:
         "layout": describe(method(people, engine).layout),
         **sums,
     }
+
+
+store = store_of(__file__, configuration, "none")
 
 
 def _of(key: str) -> tuple[Engine, int, int]:

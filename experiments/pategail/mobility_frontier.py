@@ -26,7 +26,6 @@ import math
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -34,7 +33,7 @@ import numpy as np
 from experiments.lib.check import Figure
 from experiments.lib.configuration import Json
 from experiments.lib.queue import command_line, grouped
-from experiments.lib.store import RESULTS, Store
+from experiments.lib.store import Store, store_of
 from experiments.pategail.mobility_runs import DRAWS, FLOORS, GEOLIFE, World, described, generated, unit, world
 from experiments.pategail.mobility_ways import WAYS, Way, guaranteed
 
@@ -81,15 +80,6 @@ def key(people: int, row: str, epsilon: float, seed: int) -> str:
     return f"{people}/{row}/{epsilon:g}/{seed}"
 
 
-def store(path: Path = RESULTS / "mobility_frontier.json") -> Store:
-    """The result file."""
-    words = (
-        "defaults and recipes of the methods, chosen on the city and on invented populations; constants of the law of "
-        "starts and the clip of the chain of blocks were looked at on Geolife too"
-    )
-    return Store(path, configuration, hyperparameters=words)
-
-
 def configuration(key: str) -> Json:
     """What a row was made with, its seed aside."""
     people, row, *rest = key.split("/")
@@ -99,6 +89,14 @@ def configuration(key: str) -> Json:
     if row == "perfect":
         return data | {"draws": DRAWS, "of": "days" if int(people) == GEOLIFE else "other people"}
     return data | _guaranteed(int(people), row, float(rest[0]))
+
+
+store = store_of(
+    __file__,
+    configuration,
+    "defaults and recipes of the methods, chosen on the city and on invented populations; constants of the law of "
+    "starts and the clip of the chain of blocks were looked at on Geolife too",
+)
 
 
 @functools.cache

@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -26,7 +25,7 @@ from torch.nn import functional
 from experiments.lib.check import Figure
 from experiments.lib.configuration import Json, describe
 from experiments.lib.queue import command_line
-from experiments.lib.store import RESULTS, Store
+from experiments.lib.store import Store, store_of
 from experiments.pategail.mobility_runs import GEOLIFE, World, described, generated, world
 from tacit.data.mobility.days import SLOTS, Days
 from tacit.data.mobility.grids import RegularGrid, haversine_km
@@ -64,15 +63,13 @@ class Settings:
     mixed: float = 1.0
 
 
-def store(path: Path = RESULTS / "mobility_neural.json") -> Store:
-    """The result file."""
-    return Store(path, configuration, hyperparameters="set once, before the first row; not chosen by any result")
-
-
 def configuration(key: str) -> Json:
     """What a row was made with, its seed aside."""
     people, phase, _ = key.split("/")
     return {"data": described(int(people)), "phase": phase, "rival": describe(Settings()), "epsilon": "inf"}
+
+
+store = store_of(__file__, configuration, "set once, before the first row; not chosen by any result")
 
 
 def rows() -> list[str]:

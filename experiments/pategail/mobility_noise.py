@@ -18,12 +18,10 @@ mu, what a
 
 from __future__ import annotations
 
-import functools
 import itertools
 import math
 import time
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -31,7 +29,7 @@ import numpy as np
 from experiments.lib.check import Figure
 from experiments.lib.configuration import Json
 from experiments.lib.queue import command_line
-from experiments.lib.store import RESULTS, Store
+from experiments.lib.store import Store, store_of
 from experiments.pategail.mobility_runs import DELTA, GEOLIFE, described, generated, unit, world
 from experiments.pategail.mobility_ways import guaranteed
 from tacit.envs import movement
@@ -83,12 +81,6 @@ BOUNDS = {0.01: (3_850.0, 3_930.0), 0.1: (88.0, 93.0), 1.0: (4.2, 4.6)}
 PUBLISHED = {0.01: "0.01", 0.1: "0.10", 1.0: "1.00"}
 
 
-def store(path: Path = RESULTS / "mobility_noise.json", *, quick: bool = False) -> Store:
-    """The result file."""
-    asked = functools.partial(configuration, quick=quick)
-    return Store(path, asked, hyperparameters="the papers' 141 queries a round, 50 rounds")
-
-
 def configuration(key: str, quick: bool = False) -> Json:
     """What a row was made with, its seed aside."""
     kind, *rest = key.split("/")
@@ -104,6 +96,9 @@ def configuration(key: str, quick: bool = False) -> Json:
     data = {"data": described(GEOLIFE)}
     known = {"starts": "of the test days", "law": _law()}
     return data | known | guaranteed(free(quick), unit(GEOLIFE), math.inf)
+
+
+store = store_of(__file__, configuration, "the papers' 141 queries a round, 50 rounds")
 
 
 def rows() -> list[str]:

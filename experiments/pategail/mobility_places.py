@@ -18,7 +18,6 @@ import math
 import time
 from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -26,7 +25,7 @@ import numpy as np
 from experiments.lib.check import Figure
 from experiments.lib.configuration import Json
 from experiments.lib.queue import command_line
-from experiments.lib.store import RESULTS, Store
+from experiments.lib.store import Store, store_of
 from experiments.lib.tables import BLANK, kept, markdown
 from experiments.pategail.mobility_runs import DRAWS, GEOLIFE, Values, World, described, generated, unit, world
 from experiments.pategail.mobility_ways import WAYS, InProcess, Way, guaranteed, imitated, one_shot
@@ -56,12 +55,6 @@ COLUMNS = (
 )
 
 
-def store(path: Path = RESULTS / "mobility_places.json") -> Store:
-    """The result file."""
-    words = "defaults; whether gravity suits so few people was looked at on Geolife with other seeds"
-    return Store(path, configuration, hyperparameters=words)
-
-
 def configuration(key: str) -> Json:
     """What a row was made with, its seed aside."""
     data: dict[str, Json] = {"data": described(GEOLIFE), "weighed": list(WEIGHED)}
@@ -69,6 +62,11 @@ def configuration(key: str) -> Json:
         return data | {"draws": DRAWS}
     row, epsilon, _ = key.split("/")
     return data | guaranteed(ROWS[row].planned(GEOLIFE, float(epsilon)), unit(GEOLIFE), float(epsilon))
+
+
+store = store_of(
+    __file__, configuration, "defaults; whether gravity suits so few people was looked at on Geolife with other seeds"
+)
 
 
 def rows() -> list[str]:

@@ -10,13 +10,12 @@ authors' code, where they join the batches; `fine_cur` has it in fine-tuning; `n
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 
 import numpy as np
 
 from experiments.lib.check import Figure
 from experiments.lib.queue import command_line
-from experiments.lib.store import Store
+from experiments.lib.store import Store, store_of
 from experiments.privorl import table1_mazes
 from experiments.privorl.parts import synthesis_fits as fits
 from experiments.privorl.parts import synthesis_returns as returns
@@ -24,16 +23,14 @@ from experiments.privorl.parts.synthesis_returns import Cell, configuration
 
 __all__ = ["column", "configuration", "figures", "rows", "run_row", "run_rows", "store", "together"]
 
-NAME, DOMAIN, AGENT = "ablation_medium", "medium", "iql_long"
+DOMAIN, AGENT = "medium", "iql_long"
 SEEDS, EPSILONS = table1_mazes.SEEDS, table1_mazes.EPSILONS
 WAYS = ("tacit", "non_pre", "cur", "cur_append", "fine_cur", "non_priv")
 BORROWED = ("real", "raked")
 SHOWN = (*BORROWED, *WAYS)
 
 
-def store(path: Path | None = None) -> Store:
-    """The result file."""
-    return returns.store(NAME, path=path)
+store = store_of(__file__, configuration, returns.WORDS)
 
 
 def rows() -> list[str]:

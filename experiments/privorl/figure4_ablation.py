@@ -7,13 +7,11 @@ which all others are to be compared: its pre-training is without curiosity (the 
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from experiments.lib.check import Figure
 from experiments.lib.queue import command_line
-from experiments.lib.store import Store
+from experiments.lib.store import store_of
 from experiments.privorl.parts import synthesis_variants as variants
-from experiments.privorl.parts.synthesis_returns import Cell, configuration
+from experiments.privorl.parts.synthesis_returns import WORDS, Cell, configuration
 from experiments.privorl.parts.synthesis_variants import run_row
 from tacit.evaluation.statistics import iqm
 
@@ -23,9 +21,7 @@ NAME = "figure4_ablation"
 WAYS, EPSILONS = ("raked", "tacit", "non_pre", "cur"), (10.0, 1.0)
 
 
-def store(path: Path | None = None) -> Store:
-    """The result file."""
-    return variants.store(NAME, path)
+store = store_of(__file__, configuration, WORDS)
 
 
 def rows() -> list[str]:

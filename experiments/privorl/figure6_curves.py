@@ -7,13 +7,12 @@ generated rows, without matching. Epsilons, with matching and without: 1, 3, 10 
 from __future__ import annotations
 
 import itertools
-from pathlib import Path
 
 from experiments.lib.check import Figure
 from experiments.lib.queue import command_line
-from experiments.lib.store import Store
+from experiments.lib.store import store_of
 from experiments.privorl.parts import synthesis_variants as variants
-from experiments.privorl.parts.synthesis_returns import Cell, configuration
+from experiments.privorl.parts.synthesis_returns import WORDS, Cell, configuration
 from experiments.privorl.parts.synthesis_variants import run_row
 from tacit.evaluation.statistics import iqm
 
@@ -24,9 +23,7 @@ RATES = {0.0: "tacit", 0.3: "cur", 0.5: "cur_50"}
 EPSILONS, CURVES = (1.0, 3.0, 10.0), ("raked", "tacit")
 
 
-def store(path: Path | None = None) -> Store:
-    """The result file."""
-    return variants.store(NAME, path)
+store = store_of(__file__, configuration, WORDS)
 
 
 def rows() -> list[str]:

@@ -6,25 +6,22 @@ measures of `table13_trajscore`, and the return of IQL. Those of its own choice 
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Sequence
-from pathlib import Path
 
 import numpy as np
 
 from experiments.lib.check import Figure
 from experiments.lib.configuration import Json
 from experiments.lib.queue import command_line, grouped
-from experiments.lib.store import Store
+from experiments.lib.store import Store, store_of
 from experiments.privorl import table2_trajectories as table2
 from experiments.privorl import table13_trajscore as closeness
 from experiments.privorl.parts import synthesis_fits as fits
 from experiments.privorl.parts import trajectory_ways as ways
-from experiments.privorl.parts.synthesis_returns import folder
 from experiments.privorl.parts.trajectory_domains import DOMAINS
 from experiments.privorl.table2_trajectories import OWN, SEEDS, WORDS
 
-NAME, DOMAIN, AGENT, EPSILON = "figure8_horizon", "umaze", "iql", 10.0
+DOMAIN, AGENT, EPSILON = "umaze", "iql", 10.0
 HORIZONS = {8: OWN, 16: "tacit_j_16", 32: "tacit_j_32", 64: "tacit_j_64"}
 """Rows of a fragment -> way."""
 
@@ -40,10 +37,7 @@ def configuration(key: str, *, scale: fits.Scale = fits.FULL) -> dict[str, Json]
     return closeness.configuration(key, scale=scale) | DOMAINS[DOMAIN].judge(AGENT, scale)
 
 
-def store(path: Path | None = None, *, quick: bool = False) -> Store:
-    """The result file."""
-    asked = functools.partial(configuration, scale=fits.QUICK if quick else fits.FULL)
-    return Store(path or folder(quick=quick) / f"{NAME}.json", asked, hyperparameters=WORDS)
+store = store_of(__file__, configuration, WORDS)
 
 
 def together(keys: Sequence[str]) -> list[list[str]]:

@@ -5,16 +5,14 @@ medium, TD3+BC, three seeds: the return after every tenth of the training. Curve
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Sequence
-from pathlib import Path
 
 import numpy as np
 
 from experiments.lib.check import Figure
 from experiments.lib.configuration import Json
 from experiments.lib.queue import command_line, grouped
-from experiments.lib.store import Store
+from experiments.lib.store import Store, store_of
 from experiments.privorl.parts import synthesis_fits as fits
 from experiments.privorl.parts import synthesis_returns as returns
 from experiments.privorl.parts import synthesis_ways as ways
@@ -22,7 +20,7 @@ from experiments.privorl.parts.synthesis_domains import DOMAINS
 from tacit.evaluation.statistics import iqm
 from tacit_worlds.agents.offline import OfflinePolicies, Watch
 
-NAME, DOMAIN, AGENT, LOOKS = "figure9_learning", "medium", "td3_bc", 10
+DOMAIN, AGENT, LOOKS = "medium", "td3_bc", 10
 SEEDS, TABLES = (0, 1, 2), (("real", 0.0), ("raked", 10.0), ("raked", 1.0))
 
 
@@ -31,10 +29,7 @@ def configuration(key: str, *, scale: fits.Scale = fits.FULL) -> dict[str, Json]
     return {**returns.configuration(key, scale=scale), "looks": LOOKS}
 
 
-def store(path: Path | None = None, *, quick: bool = False) -> Store:
-    """The result file."""
-    asked = functools.partial(configuration, scale=fits.QUICK if quick else fits.FULL)
-    return Store(path or returns.folder(quick=quick) / f"{NAME}.json", asked, hyperparameters=returns.WORDS)
+store = store_of(__file__, configuration, returns.WORDS)
 
 
 def rows() -> list[str]:

@@ -8,22 +8,19 @@ memory for the next). Whatever else ran on the machine is in the seconds too.
 
 from __future__ import annotations
 
-import functools
-from pathlib import Path
-
 import numpy as np
 
 from experiments.lib.check import Figure
 from experiments.lib.configuration import Json
 from experiments.lib.queue import command_line
-from experiments.lib.store import Store
+from experiments.lib.store import Store, store_of
 from experiments.privorl import table1_transitions as table1
 from experiments.privorl.parts import synthesis_fits as fits
 from experiments.privorl.parts import synthesis_ways as ways
 from experiments.privorl.parts.synthesis_domains import DOMAINS
-from experiments.privorl.parts.synthesis_returns import WORDS, folder
+from experiments.privorl.parts.synthesis_returns import WORDS
 
-NAME, DOMAIN, EPSILON, SEEDS = "table11_cost", "umaze", 10.0, (0, 1, 2)
+DOMAIN, EPSILON, SEEDS = "umaze", 10.0, (0, 1, 2)
 METHODS = (table1.OWN, "tacit", *table1.BASELINES)
 STAGES = ("pretrain", "fit", "sample")
 
@@ -34,10 +31,7 @@ def configuration(key: str, *, scale: fits.Scale = fits.FULL) -> dict[str, Json]
     return ways.configuration(DOMAINS[domain], way, float(epsilon), scale)
 
 
-def store(path: Path | None = None, *, quick: bool = False) -> Store:
-    """The result file."""
-    asked = functools.partial(configuration, scale=fits.QUICK if quick else fits.FULL)
-    return Store(path or folder(quick=quick) / f"{NAME}.json", asked, hyperparameters=WORDS)
+store = store_of(__file__, configuration, WORDS)
 
 
 def rows() -> list[str]:

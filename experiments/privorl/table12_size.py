@@ -6,16 +6,14 @@ random. Sampling costs no privacy.
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Sequence
-from pathlib import Path
 
 import numpy as np
 
 from experiments.lib.check import Figure
 from experiments.lib.configuration import Json
 from experiments.lib.queue import command_line, grouped
-from experiments.lib.store import Store
+from experiments.lib.store import Store, store_of
 from experiments.lib.table_cache import Columns
 from experiments.privorl.parts import synthesis_fits as fits
 from experiments.privorl.parts import synthesis_returns as returns
@@ -23,7 +21,7 @@ from experiments.privorl.parts import synthesis_ways as ways
 from experiments.privorl.parts.synthesis_domains import DOMAINS
 from tacit.evaluation.statistics import iqm
 
-NAME, DOMAIN, AGENT = "table12_size", "umaze", "iql"
+DOMAIN, AGENT = "umaze", "iql"
 SIZES, SEEDS = (1_000, 3_000, 10_000, 30_000, 100_000), (0, 1, 2)
 WAYS = {"raked": 10.0, "real": 0.0}
 
@@ -34,10 +32,7 @@ def configuration(key: str, *, scale: fits.Scale = fits.FULL) -> dict[str, Json]
     return {**returns.configuration(cell, scale=scale), "rows": int(count)}
 
 
-def store(path: Path | None = None, *, quick: bool = False) -> Store:
-    """The result file."""
-    asked = functools.partial(configuration, scale=fits.QUICK if quick else fits.FULL)
-    return Store(path or returns.folder(quick=quick) / f"{NAME}.json", asked, hyperparameters=returns.WORDS)
+store = store_of(__file__, configuration, returns.WORDS)
 
 
 def rows() -> list[str]:

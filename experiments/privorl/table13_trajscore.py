@@ -12,7 +12,6 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Iterable
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -20,11 +19,10 @@ import numpy as np
 from experiments.lib.check import Figure
 from experiments.lib.configuration import Json
 from experiments.lib.queue import command_line
-from experiments.lib.store import Store
+from experiments.lib.store import Store, store_of
 from experiments.lib.table_cache import defaults, rows_of
 from experiments.privorl.parts import synthesis_fits as fits
 from experiments.privorl.parts import trajectory_ways as ways
-from experiments.privorl.parts.synthesis_returns import folder
 from experiments.privorl.parts.trajectory_domains import DOMAINS, People
 from experiments.privorl.table2_trajectories import FEWER, OWN, SEEDS, TRANSITIONS, tables
 from experiments.privorl.table3_fidelity import STRANGER, repeated
@@ -34,7 +32,6 @@ from tacit.evaluation.sequences import Sequences
 from tacit.evaluation.trajscore import TrajectoryEncoder, train_encoder, traj_score
 from tacit.evaluation.two_samples import two_sample_test
 
-NAME = "table13_trajscore"
 WORDS = "Plan.for_people of trajectories and of transitions; the autoencoder's defaults"
 MEASURED = 100_000
 """Rows of a table whose errors against the simulator are taken."""
@@ -58,10 +55,7 @@ def configuration(key: str, *, scale: fits.Scale = fits.FULL) -> dict[str, Json]
     }
 
 
-def store(path: Path | None = None, *, quick: bool = False) -> Store:
-    """The result file."""
-    asked = functools.partial(configuration, scale=fits.QUICK if quick else fits.FULL)
-    return Store(path or folder(quick=quick) / f"{NAME}.json", asked, hyperparameters=WORDS)
+store = store_of(__file__, configuration, WORDS)
 
 
 def run_row(key: str, results: Store) -> None:

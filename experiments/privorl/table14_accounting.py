@@ -15,7 +15,6 @@ steps as the authors' code runs them (batches of 128 of four fifths of the rows,
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 from dp_accounting import dp_event
@@ -25,7 +24,7 @@ from scipy.optimize import brentq
 from experiments.lib.check import Figure
 from experiments.lib.configuration import Json, describe
 from experiments.lib.queue import command_line
-from experiments.lib.store import RESULTS, Store
+from experiments.lib.store import Store, store_of
 from tacit.privacy.accounting import bounds as accounting
 from tacit.privacy.accounting.events import Event, GaussianEvent, PoissonSampledEvent, SelfComposedEvent
 from tacit.units import Relation
@@ -72,11 +71,6 @@ SETTINGS = {
 }
 
 
-def store(path: Path = RESULTS / "table14_accounting.json") -> Store:
-    """The result file."""
-    return Store(path, configuration, hyperparameters="tables VIII and X of the paper")
-
-
 def configuration(key: str) -> Json:
     """What a row was made with."""
     name, kind = key.split("/")
@@ -87,6 +81,9 @@ def configuration(key: str) -> Json:
         return asked | {"promise": dict(VALID)}
     asked |= {"delta": DELTA, "orders": describe(np.array(ORDERS))}
     return asked if kind == "table X" else asked | {"epsilon": float(kind.removeprefix("epsilon="))}
+
+
+store = store_of(__file__, configuration, "tables VIII and X of the paper")
 
 
 def rows() -> list[str]:

@@ -15,7 +15,6 @@ import hashlib
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -23,7 +22,7 @@ import numpy as np
 from experiments.lib.check import Figure
 from experiments.lib.configuration import Json, describe
 from experiments.lib.queue import command_line
-from experiments.lib.store import Store
+from experiments.lib.store import Store, store_of
 from experiments.lib.table_cache import FIELDS, Columns, kept
 from experiments.privorl.envs import half_cheetah
 from experiments.privorl.parts import synthesis_fits as fits
@@ -34,7 +33,7 @@ from experiments.privorl.tuning import tune_half_cheetah
 from experiments.privorl.tuning.tune_half_cheetah import COLLECTORS, Collector
 from tacit.evaluation.statistics import iqm
 
-NAME, COLLECTOR, AGENT = "table1_half_cheetah", "long", "td3_bc"
+COLLECTOR, AGENT = "long", "td3_bc"
 """What `tune_half_cheetah` chose."""
 FROZEN: str | None = "5277a0828426dece17bca6a515758911ec1a7e8c7cfd99649c7917d7a2485a9f"
 """SHA-256 of the private rows, written down on 26 November 2026, before the first agent learned from them."""
@@ -109,10 +108,11 @@ def configuration(key: str, scale: fits.Scale = fits.FULL) -> Json:
     return returns.configuration(key, scale=scale, domains=DOMAINS)
 
 
-def store(path: Path | None = None) -> Store:
-    """The result file."""
-    words = "chosen on robots of other masses and gravity (tune_half_cheetah); methods have their defaults"
-    return Store(path or returns.folder(quick=False) / f"{NAME}.json", configuration, words)
+store = store_of(
+    __file__,
+    configuration,
+    "chosen on robots of other masses and gravity (tune_half_cheetah); methods have their defaults",
+)
 
 
 def together(keys: Sequence[str]) -> list[list[str]]:

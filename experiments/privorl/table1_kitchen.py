@@ -15,7 +15,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
@@ -25,7 +24,7 @@ import numpy.typing as npt
 from experiments.lib.check import Figure
 from experiments.lib.configuration import Json, describe
 from experiments.lib.queue import command_line
-from experiments.lib.store import Store
+from experiments.lib.store import Store, store_of
 from experiments.lib.table_cache import Columns
 from experiments.lib.tables import markdown
 from experiments.privorl.envs import kitchen
@@ -38,7 +37,7 @@ from tacit.data.spec import Box, PublicSpec
 from tacit.envs.rollouts import Policies
 from tacit.evaluation.statistics import iqm
 
-NAME, AGENT = "table1_kitchen", "imitation_kitchen"
+AGENT = "imitation_kitchen"
 SEEDS, EPSILONS = (10, 11, 12), (10.0, 1.0)
 WAYS = ("real", "raked_of", "mst", "aim_wide", "privsyn", "pate_gan")
 CONTROLS, CONTROLLED = ("noise_only",), (1.0,)
@@ -137,13 +136,9 @@ def configuration(key: str, scale: fits.Scale = fits.FULL) -> Json:
     return returns.configuration(key, scale=scale, domains=DOMAINS)
 
 
-def store(path: Path | None = None, *, quick: bool = False) -> Store:
-    """The result file."""
-    scale = fits.QUICK if quick else fits.FULL
-    words = "defaults of methods; the agent's were chosen on public demonstrations (tune_kitchen)"
-    return Store(
-        path or returns.folder(quick=quick) / f"{NAME}.json", lambda key: configuration(key, scale=scale), words
-    )
+store = store_of(
+    __file__, configuration, "defaults of methods; the agent's were chosen on public demonstrations (tune_kitchen)"
+)
 
 
 def together(keys: Sequence[str]) -> list[list[str]]:

@@ -12,13 +12,12 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Sequence
-from pathlib import Path
 
 import numpy as np
 
 from experiments.lib.check import Figure
 from experiments.lib.queue import command_line, grouped
-from experiments.lib.store import Store
+from experiments.lib.store import Store, store_of
 from experiments.privorl import table1_trivial
 from experiments.privorl.parts import synthesis_fits as fits
 from experiments.privorl.parts import synthesis_returns as returns
@@ -28,7 +27,7 @@ from tacit.evaluation.statistics import iqm
 
 __all__ = ["configuration", "figures", "rows", "run_row", "store"]
 
-NAME, DOMAINS, SEEDS, EPSILONS = "table1_mazes", ("umaze", "medium", "large"), (10, 11, 12), (10.0, 1.0)
+DOMAINS, SEEDS, EPSILONS = ("umaze", "medium", "large"), (10, 11, 12), (10.0, 1.0)
 WAYS = ("real", "raked", "mst", "aim_3", "privsyn", "pate_gan", "raked_of", "noise_only")
 OWN, RIVALS = "raked", ("mst", "aim_3", "privsyn", "pate_gan")
 PUBLIC = {
@@ -44,9 +43,7 @@ PUBLIC = {
 with sparse rewards: the last scores of CORL (arXiv:2210.07105, its repository)."""
 
 
-def store(path: Path | None = None) -> Store:
-    """The result file."""
-    return returns.store(NAME, path=path)
+store = store_of(__file__, configuration, returns.WORDS)
 
 
 def agents_of(domain: str) -> tuple[str, ...]:

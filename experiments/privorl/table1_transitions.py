@@ -27,14 +27,13 @@ import hashlib
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 
 import numpy as np
 import torch
 
 from experiments.lib import table_cache
 from experiments.lib.check import Figure
-from experiments.lib.store import ROOT, Store
+from experiments.lib.store import ROOT, Store, store_of
 from experiments.privorl.parts import synthesis_fits as fits
 from experiments.privorl.parts.synthesis_agents import AGENTS
 from experiments.privorl.parts.synthesis_domains import DOMAINS, Domain, Own
@@ -109,9 +108,7 @@ PROMISED = ("umaze", "medium")
 """Where shares of the real return are promised."""
 
 
-def store(path: Path | None = None) -> Store:
-    """The result file."""
-    return results_of(NAME, path=path)
+store = store_of(__file__, configuration, WORDS)
 
 
 def rows() -> list[str]:

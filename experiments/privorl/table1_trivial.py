@@ -8,22 +8,20 @@ nothing of its maze, whatever its share of the real rows' return. `far` starts t
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 
 import numpy as np
 
 from experiments.lib.check import Figure
 from experiments.lib.configuration import Json, describe
 from experiments.lib.queue import command_line
-from experiments.lib.store import Store
+from experiments.lib.store import Store, store_of
 from experiments.privorl import table1_transitions as table1
 from experiments.privorl.parts.synthesis_agents import TRIVIAL
 from experiments.privorl.parts.synthesis_domains import DOMAINS
 from experiments.privorl.parts.synthesis_mazes import Maze
-from experiments.privorl.parts.synthesis_returns import folder
 from tacit.evaluation.statistics import iqm
 
-NAME, SEEDS = "table1_trivial", table1.SEEDS["own"]
+SEEDS = table1.SEEDS["own"]
 AGAIN = (10, 11, 12, 13, 14)
 """Of `table1_mazes`."""
 MAZES = {name: here for name, here in DOMAINS.items() if isinstance(here, Maze)}
@@ -37,9 +35,7 @@ def configuration(key: str) -> dict[str, Json]:
     return {"maze": describe(here.layout), "policy": {**describe(made), "members": made.members}, "judge": here.judge}
 
 
-def store(path: Path | None = None, *, quick: bool = False) -> Store:
-    """The result file; quick runs have fewer seeds, of the same rows."""
-    return Store(path or folder(quick=quick) / f"{NAME}.json", configuration, "none: nothing is learned")
+store = store_of(__file__, configuration, "none: nothing is learned")
 
 
 def rows() -> list[str]:

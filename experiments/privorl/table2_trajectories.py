@@ -10,11 +10,9 @@ by noisy gradients (`by_gradients`, in umaze) and the rivals are run at the larg
 
 from __future__ import annotations
 
-import functools
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -22,14 +20,12 @@ import numpy as np
 from experiments.lib.check import Figure
 from experiments.lib.configuration import Json
 from experiments.lib.queue import command_line, grouped
-from experiments.lib.store import Store
+from experiments.lib.store import Store, store_of
 from experiments.privorl.parts import synthesis_fits as fits
 from experiments.privorl.parts import trajectory_ways as ways
-from experiments.privorl.parts.synthesis_returns import folder
 from experiments.privorl.parts.trajectory_domains import DOMAINS, WITH_LARGE
 from tacit.evaluation.statistics import Estimate, bootstrap, is_disjoint, ratio
 
-NAME = "table2_trajectories"
 SEEDS, EPSILONS, FEWER = (0, 1, 2), (10.0, 1.0), "umaze_2000"
 OWN, TRANSITIONS, RIVALS = "tacit_j", "raked_by_gradients", ("dp_transformer", "unet")
 ROWS, GRADIENTS = "raked", "by_gradients"
@@ -100,10 +96,7 @@ def configuration(key: str, *, scale: fits.Scale = fits.FULL) -> dict[str, Json]
     return {**ways.configuration(here, cell.way, cell.epsilon, scale), **here.judge(cell.agent, scale)}
 
 
-def store(path: Path | None = None, *, quick: bool = False) -> Store:
-    """The result file."""
-    asked = functools.partial(configuration, scale=fits.QUICK if quick else fits.FULL)
-    return Store(path or folder(quick=quick) / f"{NAME}.json", asked, hyperparameters=WORDS)
+store = store_of(__file__, configuration, WORDS)
 
 
 def together(keys: Sequence[str]) -> list[list[str]]:

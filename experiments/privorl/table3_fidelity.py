@@ -9,29 +9,26 @@ anybody: so no Marginal stands alone.
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Iterable, Mapping
-from pathlib import Path
 
 import numpy as np
 
 from experiments.lib.check import Figure
 from experiments.lib.configuration import Json
 from experiments.lib.queue import command_line
-from experiments.lib.store import Store
+from experiments.lib.store import Store, store_of
 from experiments.lib.table_cache import Columns, defaults
 from experiments.privorl import table1_transitions as table1
 from experiments.privorl.parts import synthesis_fits as fits
 from experiments.privorl.parts import synthesis_ways as ways
 from experiments.privorl.parts.synthesis_domains import DOMAINS, Domain
 from experiments.privorl.parts.synthesis_mazes import Maze
-from experiments.privorl.parts.synthesis_returns import WORDS, folder
+from experiments.privorl.parts.synthesis_returns import WORDS
 from tacit.errors import DataError
 from tacit.evaluation.fidelity import ceiling, fidelity
 from tacit.evaluation.statistics import iqm
 from tacit.evaluation.two_samples import MIN_ROWS, two_sample_test
 
-NAME = "table3_fidelity"
 MAZES = tuple(dict.fromkeys(part.domain for part in table1.PARTS if isinstance(DOMAINS[part.domain], Maze)))
 Table = tuple[str, str, float, int]
 STRANGER = 1_000_000
@@ -47,10 +44,7 @@ def configuration(key: str, *, scale: fits.Scale = fits.FULL) -> dict[str, Json]
     }
 
 
-def store(path: Path | None = None, *, quick: bool = False) -> Store:
-    """The result file."""
-    asked = functools.partial(configuration, scale=fits.QUICK if quick else fits.FULL)
-    return Store(path or folder(quick=quick) / f"{NAME}.json", asked, hyperparameters=WORDS)
+store = store_of(__file__, configuration, WORDS)
 
 
 def rows() -> list[str]:

@@ -22,12 +22,10 @@ was run: they show what the attacks can see.
 from __future__ import annotations
 
 import contextlib
-import functools
 import math
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 from unittest import mock
 
@@ -36,7 +34,7 @@ import numpy as np
 from experiments.lib.check import Figure
 from experiments.lib.configuration import Json, describe
 from experiments.lib.queue import command_line
-from experiments.lib.store import RESULTS, Store
+from experiments.lib.store import Store, store_of
 from experiments.lib.table_cache import Columns
 from experiments.privorl.parts import synthesis_fits as fits
 from experiments.privorl.parts import table6_tables as tabled
@@ -138,6 +136,9 @@ def configuration(key: str, scale: fits.Scale = fits.FULL) -> Json:
         "levels": list(LEVELS),
         "false_positive_rates": list(FPRS),
     }
+
+
+store = store_of(__file__, configuration, "defaults of the plan; those of the attacks: public mazes alone")
 
 
 def plan_of(cell: Cell, here: Maze, scale: fits.Scale) -> synthesis.TransitionsPlan:
@@ -254,12 +255,6 @@ def some(columns: Mapping[str, np.ndarray], count: int, seed: int) -> Columns:
     """Random rows, at most `count`."""
     order = np.random.default_rng(seed).permutation(len(columns["rewards"]))[:count]
     return {name: column[order] for name, column in columns.items()}
-
-
-def store(path: Path = RESULTS / "table6_attack.json", scale: fits.Scale = fits.FULL) -> Store:
-    """The result file."""
-    asked = functools.partial(configuration, scale=scale)
-    return Store(path, asked, hyperparameters="defaults of the plan; those of the attacks: public mazes alone")
 
 
 def rows() -> list[str]:

@@ -24,7 +24,6 @@ import math
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -35,7 +34,7 @@ from experiments.lib.check import Figure
 from experiments.lib.configuration import Json, describe
 from experiments.lib.queue import command_line
 from experiments.lib.shadows import Block, blocks, read, scored
-from experiments.lib.store import RESULTS, ROOT, Store
+from experiments.lib.store import Store, store_of
 from experiments.lib.table_cache import Columns
 from experiments.privorl.parts import synthesis_fits as fits
 from experiments.privorl.parts.synthesis_domains import unit
@@ -144,6 +143,9 @@ def configuration(key: str, quick: bool = False) -> Json:
     }
 
 
+store = store_of(__file__, configuration, "chosen on the public maze ring")
+
+
 @functools.cache
 def described(name: str, epsilon: float, quick: bool) -> Json:
     """A plan before its calibration, and the guarantee that it is calibrated to."""
@@ -153,13 +155,6 @@ def described(name: str, epsilon: float, quick: bool) -> Json:
         "plan": describe(replace(raw, promise=None)),
         "guarantee": fits.guarantee(unit(here), epsilon, here.delta),
     }
-
-
-def store(path: Path | None = None, *, quick: bool = False) -> Store:
-    """The result file."""
-    folder = ROOT / "runs" / QUICK if quick else RESULTS
-    asked = functools.partial(configuration, quick=quick)
-    return Store(path or folder / "table6_shadows.json", asked, hyperparameters="chosen on the public maze ring")
 
 
 def wanted(name: str, epsilon: float) -> list[Block]:

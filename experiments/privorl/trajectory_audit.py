@@ -28,7 +28,7 @@ from torch import Tensor, nn
 from experiments.lib.check import Figure
 from experiments.lib.configuration import Json, describe
 from experiments.lib.queue import command_line
-from experiments.lib.store import RESULTS, Store
+from experiments.lib.store import Store, store_of
 from experiments.lib.table_cache import defaults
 from experiments.privorl.parts.synthesis_fits import guarantee
 from tacit.data.trajectories import Trajectories
@@ -115,6 +115,9 @@ def configuration(key: str) -> dict[str, Json]:
     }
 
 
+store = store_of(__file__, configuration, "defaults of the plan, smaller; those of the audit: canaries alone")
+
+
 @contextlib.contextmanager
 def unclipped() -> Iterator[None]:
     """The broken twin: nobody's contribution is scaled."""
@@ -176,13 +179,6 @@ def found(results: Store, way: str, runs: int) -> LowerBounds:
     present = np.array([[bit == "1" for bit in row["present"]] for row in rows])
     scores = np.array([row["scores"] for row in rows])
     return audit(scores[~present], scores[present], delta=DELTA)
-
-
-def store(path: Path = RESULTS / "trajectory_audit.json") -> Store:
-    """The result file."""
-    return Store(
-        path, configuration, hyperparameters="defaults of the plan, smaller; those of the audit: canaries alone"
-    )
 
 
 def figures() -> list[Figure]:

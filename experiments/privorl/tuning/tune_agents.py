@@ -28,8 +28,6 @@ and 58 after 12,000; with 3 and 100 its policy is a mean of too many actions (66
 after 16,000 steps: it fails in the largest maze, and the tables have it in umaze alone. LayerNorm in TD3+BC costs half
 of the return at so few steps (74, 44, 29). Returns go up and down by 20 along a curve, and no policy is picked from
 it.
-
-Writes `experiments/results/tuning_agents.json`.
 """
 
 from __future__ import annotations
@@ -39,13 +37,12 @@ import functools
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 from experiments.lib.check import Figure
 from experiments.lib.configuration import Json, describe
 from experiments.lib.queue import command_line
-from experiments.lib.store import RESULTS, ROOT, Store
+from experiments.lib.store import Store, store_of
 from experiments.lib.table_cache import Columns, rows_of
 from experiments.privorl.parts.synthesis_agents import AGENTS, MAZE, TRIVIAL
 from experiments.privorl.tuning.tune_matching import HALLS
@@ -55,7 +52,6 @@ from tacit_worlds.agents.offline import Watch, train_tables
 from tacit_worlds.maze_evaluation import Starts, evaluate
 from tacit_worlds.maze_layouts import LAYOUTS, MazeLayout
 
-NAME = "tuning_agents"
 MAZES: Mapping[str, MazeLayout] = {name: LAYOUTS[name] for name in ("ring", "tee", "zigzag", "rooms", "comb")} | {
     "halls": HALLS
 }
@@ -118,11 +114,7 @@ def configuration(key: str, *, quick: bool = False) -> Json:
     return {"agent": describe(replace(agent, steps=100) if quick else agent), "population": POPULATION, **judge}
 
 
-def store(path: Path | None = None, *, quick: bool = False) -> Store:
-    """The result file."""
-    folder = ROOT / "runs" / "quick" if quick else RESULTS
-    asked = functools.partial(configuration, quick=quick)
-    return Store(path or folder / f"{NAME}.json", asked, hyperparameters="each row's name holds its settings")
+store = store_of(__file__, configuration, "each row's name holds its settings")
 
 
 @functools.lru_cache(maxsize=len(MAZES))

@@ -18,7 +18,6 @@ import itertools
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -27,7 +26,7 @@ import torch
 from experiments.lib.check import Figure
 from experiments.lib.configuration import Json, describe
 from experiments.lib.queue import command_line
-from experiments.lib.store import RESULTS, ROOT, Store
+from experiments.lib.store import Store, store_of
 from experiments.lib.table_cache import Columns, rows_of
 from experiments.lib.tables import markdown
 from experiments.privorl.envs import half_cheetah
@@ -36,7 +35,7 @@ from experiments.privorl.parts.synthesis_agents import LOCOMOTION
 from tacit_worlds.agents.offline import train_tables
 from tacit_worlds.locomotion import HORIZON
 
-NAME, POPULATION, EPISODES, WANTED = "tune_half_cheetah", 200_000, 10, 40.0
+POPULATION, EPISODES, WANTED = 200_000, 10, 40.0
 """`WANTED`: what real rows have to teach."""
 ROBOTS_SEED, SEED, START_SEED = 2_000, 2_010, 2_020
 
@@ -93,11 +92,7 @@ def configuration(key: str, *, quick: bool = False) -> Json:
     }
 
 
-def store(path: Path | None = None, *, quick: bool = False) -> Store:
-    """The result file."""
-    folder = ROOT / "runs" / "quick" if quick else RESULTS
-    asked = functools.partial(configuration, quick=quick)
-    return Store(path or folder / f"{NAME}.json", asked, hyperparameters="each row's name holds its settings")
+store = store_of(__file__, configuration, "each row's name holds its settings")
 
 
 @functools.lru_cache(maxsize=1)

@@ -7,10 +7,8 @@ tasks that these people do (`kitchen_demonstrations.OTHER`). Private demonstrati
 
 from __future__ import annotations
 
-import functools
 import time
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -19,7 +17,7 @@ import torch
 from experiments.lib.check import Figure
 from experiments.lib.configuration import Json, describe
 from experiments.lib.queue import command_line
-from experiments.lib.store import RESULTS, ROOT, Store
+from experiments.lib.store import Store, store_of
 from experiments.lib.table_cache import Columns
 from experiments.lib.tables import markdown
 from experiments.privorl.envs import kitchen, kitchen_demonstrations
@@ -27,7 +25,7 @@ from experiments.privorl.parts.synthesis_agents import KITCHEN
 from experiments.privorl.table1_kitchen import DOMAINS, Glance, Glancing
 from tacit_worlds.agents.offline import train_tables
 
-NAME, SEEDS, EPISODES, WANTED = "tune_kitchen", (1_010,), 5, 50.0
+SEEDS, EPISODES, WANTED = (1_010,), 5, 50.0
 """`WANTED`: what public rows have to teach of the public tasks."""
 
 
@@ -46,11 +44,7 @@ def configuration(key: str, *, quick: bool = False) -> Json:
     }
 
 
-def store(path: Path | None = None, *, quick: bool = False) -> Store:
-    """The result file."""
-    folder = ROOT / "runs" / "quick" if quick else RESULTS
-    asked = functools.partial(configuration, quick=quick)
-    return Store(path or folder / f"{NAME}.json", asked, hyperparameters="each row's name holds its settings")
+store = store_of(__file__, configuration, "each row's name holds its settings")
 
 
 def run_row(key: str, results: Store, *, quick: bool = False) -> None:

@@ -15,18 +15,16 @@ the models are kept under runs/tune_matching/.
 
 from __future__ import annotations
 
-import argparse
-import sys
 from collections.abc import Mapping
 from dataclasses import replace
-from functools import partial
 from typing import Any
 
 import numpy as np
 import torch
 
 from experiments.lib.configuration import Json, describe
-from experiments.lib.store import RESULTS, ROOT, Store
+from experiments.lib.queue import command_line
+from experiments.lib.store import ROOT, Store, store_of
 from experiments.privorl.parts.synthesis_agents import MAZE
 from experiments.privorl.table3_fidelity import repeated
 from experiments.privorl.tuning import tune_synthesis as tune
@@ -59,39 +57,27 @@ FOLDER = ROOT / "runs" / "tune_matching"
 Columns = Mapping[str, np.ndarray]
 
 
-def configuration(key: str, *, quick: bool = False) -> Json:
+def configuration(key: str) -> Json:
     """Everything that decides a row, but its seed."""
     layout, *rest = key.split("/")
     common = {
         "layout": describe(LAYOUTS[layout]),
-        "plan": describe(bare_plan(layout, quick)),
+        "plan": describe(bare_plan(layout)),
         "unit": describe(tune.UNIT),
         "delta": tune.DELTA,
         "public_rows": PUBLIC_ROWS,
-        "pool": pool_rows(quick),
-        "rows": table_rows(quick),
+        "pool": POOL,
+        "rows": ROWS,
     }
     if rest == ["returns"]:
-        agents = {agent: describe(agent_for(agent, quick)) for agent in AGENTS}
+        agents = {agent: describe(MAZE[agent]) for agent in AGENTS}
         return {"returns": agents, "epsilons": list(EPSILONS), "episodes": EPISODES, **common}
     epsilon, choice = rest
     changed = None if choice == "none" else {"tables": choice, **describe(CHOICES[choice])}
     return {"epsilon": float(epsilon), "matching": changed, **common}
 
 
-def agent_for(agent: str, quick: bool) -> Any:
-    """The settings of an agent."""
-    return replace(MAZE[agent], steps=100) if quick else MAZE[agent]
-
-
-def pool_rows(quick: bool) -> int:
-    """Rows of the model, before they are weighted."""
-    return POOL // (20 if quick else 1)
-
-
-def table_rows(quick: bool) -> int:
-    """Rows of a table."""
-    return ROWS // (20 if quick else 1)
+store = store_of(__file__, configuration, "each row's name holds its choice")
 
 
 def matching(layout: str, choice: str) -> TableMatching:
@@ -104,37 +90,36 @@ def matching(layout: str, choice: str) -> TableMatching:
     return found if joint is None else replace(found, joint=joint)
 
 
-def bare_plan(layout: str, quick: bool) -> TransitionsPlan:
+def bare_plan(layout: str) -> TransitionsPlan:
     """Without matching, before calibration."""
-    plan = replace(tune.DEFAULT, harmonics=4 if layout == "halls" else 2)
-    return replace(plan, steps=30, pretraining=replace(tune.PRETRAINING, steps=60)) if quick else plan
+    return replace(tune.DEFAULT, harmonics=4 if layout == "halls" else 2)
 
 
-def plan_of(layout: str, choice: str, epsilon: float, quick: bool) -> TransitionsPlan:
+def plan_of(layout: str, choice: str, epsilon: float) -> TransitionsPlan:
     """Calibrated."""
-    plan = replace(bare_plan(layout, quick), matching=matching(layout, choice))
+    plan = replace(bare_plan(layout), matching=matching(layout, choice))
     return plan.calibrate(unit=tune.UNIT, epsilon=epsilon, delta=tune.DELTA)
 
 
-def pool(layout: str, epsilon: float, quick: bool) -> Columns:
+def pool(layout: str, epsilon: float) -> Columns:
     """Rows of the model, before they are weighted."""
-    path = FOLDER / f"{layout}_{epsilon:g}{'_quick' if quick else ''}.npz"
+    path = FOLDER / f"{layout}_{epsilon:g}.npz"
     if not path.exists():
-        plan = plan_of(layout, "plane", epsilon, quick)
+        plan = plan_of(layout, "plane", epsilon)
         assert plan.noise_multiplier is not None
         bare = replace(plan, matching=None, promise=None, noise_multiplier=None)
         start = tune.start(layout, bare, True, SEED)
         model = tune.fine_tune(start, bare, tune.private_rows(layout), plan.noise_multiplier, seed=SEED)
-        drawn = sample(model, pool_rows(quick), plan.sampler, torch.Generator().manual_seed(SEED))
+        drawn = sample(model, POOL, plan.sampler, torch.Generator().manual_seed(SEED))
         path.parent.mkdir(parents=True, exist_ok=True)
         np.savez(path, **{name: column.numpy() for name, column in drawn.items()})  # type: ignore[arg-type]
     with np.load(path, allow_pickle=False) as kept:
         return dict(kept)
 
 
-def matched(layout: str, choice: str, epsilon: float, quick: bool) -> tuple[Columns, float]:
+def matched(layout: str, choice: str, epsilon: float) -> tuple[Columns, float]:
     """Rows drawn by their weights, and what share of them they are worth."""
-    plan, rows = plan_of(layout, choice, epsilon, quick), pool(layout, epsilon, quick)
+    plan, rows = plan_of(layout, choice, epsilon), pool(layout, epsilon)
     tables, part, rng = plan.matching, plan.parts()[-1], np.random.default_rng(SEED)
     assert tables is not None
     assert part.noise_multiplier is not None
@@ -143,20 +128,20 @@ def matched(layout: str, choice: str, epsilon: float, quick: bool) -> tuple[Colu
     deviation = part.noise_multiplier * part.clip_norm / part.divisor(tune.UNIT) / np.sqrt(part.steps)
     noisy = exact + rng.normal(0.0, deviation, exact.shape)
     weights = NoisyHistograms(tables, part, tune.UNIT, noisy, part.steps).weights(rows)
-    chosen = resample(weights, table_rows(quick), rng)
+    chosen = resample(weights, ROWS, rng)
     return {name: column[chosen] for name, column in rows.items()}, effective_size(weights) / len(weights)
 
 
-def table(layout: str, choice: str, epsilon: float, quick: bool) -> tuple[Columns, float]:
+def table(layout: str, choice: str, epsilon: float) -> tuple[Columns, float]:
     """Rows of one choice."""
     if choice != "none":
-        return matched(layout, choice, epsilon, quick)
-    return {name: column[:ROWS] for name, column in pool(layout, epsilon, quick).items()}, 1.0
+        return matched(layout, choice, epsilon)
+    return {name: column[:ROWS] for name, column in pool(layout, epsilon).items()}, 1.0
 
 
-def measured(layout: str, choice: str, epsilon: float, quick: bool) -> dict[str, float]:
+def measured(layout: str, choice: str, epsilon: float) -> dict[str, float]:
     """Everything but returns."""
-    rows, worth = table(layout, choice, epsilon, quick)
+    rows, worth = table(layout, choice, epsilon)
     real, here = tune.private_rows(layout), LAYOUTS[layout]
     close = fidelity(real, rows)
     errors = dynamics(
@@ -177,43 +162,36 @@ def measured(layout: str, choice: str, epsilon: float, quick: bool) -> dict[str,
     }
 
 
-def returns(layout: str, quick: bool) -> dict[str, list[float]]:
+def returns(layout: str) -> dict[str, list[float]]:
     """Of both agents, two seeds each, from all starts."""
     kinds = {"real": tune.private_rows(layout)}
     for epsilon in EPSILONS:
-        kinds |= {f"{choice}, {epsilon:g}": table(layout, choice, epsilon, quick)[0] for choice in ("none", "plane")}
+        kinds |= {f"{choice}, {epsilon:g}": table(layout, choice, epsilon)[0] for choice in ("none", "plane")}
     found = {}
     for agent in AGENTS:
-        policies = offline.train_tables(list(kinds.values()), agent_for(agent, quick), seeds=[SEED, SEED + 1])
+        policies = offline.train_tables(list(kinds.values()), MAZE[agent], seeds=[SEED, SEED + 1])
         for kind, policy in zip(kinds, policies, strict=True):
             values = evaluate(LAYOUTS[layout], policy, starts="all", seed=SEED, episodes=EPISODES)
             found[f"{agent}, {kind}"] = [round(float(value), 1) for value in values]
     return found
 
 
-def main(arguments: list[str]) -> None:
-    """Run what is missing."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--quick", action="store_true", help="one maze, small, written to runs/quick/")
-    quick = parser.parse_args(arguments).quick
-    torch.set_num_threads(1)
-    folder = ROOT / "runs" / "quick" if quick else RESULTS
-    asked = partial(configuration, quick=quick)
-    store = Store(folder / "tuning_matching.json", asked, hyperparameters="each row's name holds its choice")
-    for layout in ["rooms"] if quick else LAYOUTS:
-        words = f"simulated maze {layout}, {tune.POPULATION} transitions, seed 1"
-        for epsilon in EPSILONS:
-            for choice in ["none", "plane"] if quick else ["none", *CHOICES]:
-                key = f"{layout}/{epsilon:g}/{choice}"
-                if not store.has(key):
-                    values = measured(layout, choice, epsilon, quick)
-                    store.put(key, dataset=words, seed=SEED, values=values)
-                    print(f"{key}: " + " ".join(f"{name}={value:.3g}" for name, value in values.items()), flush=True)
-        if not store.has(f"{layout}/returns"):
-            found = returns(layout, quick)
-            store.put(f"{layout}/returns", dataset=words, seed=SEED, values=found)
-            print(f"{layout}/returns: {found}", flush=True)
+def rows() -> list[str]:
+    """All keys, in the order in which they are run."""
+    tried = [(layout, epsilon, choice) for layout in LAYOUTS for epsilon in EPSILONS for choice in ("none", *CHOICES)]
+    found = [f"{layout}/{epsilon:g}/{choice}" for layout, epsilon, choice in tried]
+    return [*found, *(f"{layout}/returns" for layout in LAYOUTS)]
+
+
+def run_row(key: str, results: Store) -> None:
+    """Make one row."""
+    layout, *rest = key.split("/")
+    values: dict[str, Any] = returns(layout) if rest == ["returns"] else measured(layout, rest[1], float(rest[0]))
+    results.put(
+        key, dataset=f"simulated maze {layout}, {tune.POPULATION} transitions, seed 1", seed=SEED, values=values
+    )
+    print(f"{key}: {values}", flush=True)
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    command_line(__file__)

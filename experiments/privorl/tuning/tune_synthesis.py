@@ -7,25 +7,22 @@ The evaluation's mazes (umaze, medium, large) are never used; "halls" is a maze 
 rows are
 simulated and public, the gradients are clipped and noised here directly, from a seed, without a vault or a ledger: the
 law of the result is that of `Vault.noisy_gradient`.
-
-Prints one line a cell and writes `experiments/results/tuning_synthesis.json`; goes on where it was interrupted.
 """
 
 from __future__ import annotations
 
-import argparse
-import sys
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from functools import lru_cache, partial
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
 import torch
 
 from experiments.lib.configuration import Json, describe
-from experiments.lib.store import RESULTS, ROOT, Store
+from experiments.lib.queue import command_line
+from experiments.lib.store import Store, store_of
 from tacit.evaluation.dynamics import dynamics
 from tacit.evaluation.fidelity import fidelity
 from tacit.methods.synthesis.diffusion import Denoiser, Denoising, sample
@@ -111,12 +108,8 @@ class Cell:
         return f"{self.layout}/eps={self.epsilon:g}/{self.name}/seed={self.seed}"
 
 
-def cells(quick: bool) -> Iterator[Cell]:
+def cells() -> Iterator[Cell]:
     """What is measured, the most telling first."""
-    if quick:
-        plan = replace(DEFAULT, steps=100, pretraining=replace(PRETRAINING, steps=100))
-        yield Cell("ring", "quick", plan, 10.0)
-        return
     for epsilon in (10.0, 1.0):
         for layout in ("ring", "rooms"):
             yield Cell(layout, "default", DEFAULT, epsilon)
@@ -141,9 +134,9 @@ def cells(quick: bool) -> Iterator[Cell]:
             yield Cell(layout, "default", DEFAULT, epsilon)
 
 
-def configuration(key: str, *, quick: bool = False) -> Json:
+def configuration(key: str) -> Json:
     """Everything that decides a row, but its seed."""
-    found = {cell.key: (cell, cell.plan.sampler, "fitted") for cell in cells(quick)}
+    found = {cell.key: (cell, cell.plan.sampler, "fitted") for cell in cells()}
     for cell, sampler, _ in list(found.values()):
         if cell.name == "default":
             found |= {cell.key.replace("default", name): (cell, one, "fitted") for name, one in SAMPLERS.items()}
@@ -161,6 +154,14 @@ def configuration(key: str, *, quick: bool = False) -> Json:
         "public_rows": PUBLIC_ROWS,
         "samples": SAMPLES,
     }
+
+
+store = store_of(__file__, configuration, "each row holds its plan")
+
+
+def rows() -> list[str]:
+    """All keys, in the order in which they are run; the default plan's also make those of the samplers."""
+    return [cell.key for cell in cells()]
 
 
 @lru_cache(maxsize=1)
@@ -240,8 +241,9 @@ def measure(model: Denoiser, sampler: Sampler, layout: MazeLayout, real: Columns
     }
 
 
-def run(cell: Cell, store: Store) -> None:
+def run_row(key: str, results: Store) -> None:
     """Measure a cell (and, for the default plan on rooms at epsilon 10, the samplers) and keep it."""
+    cell = next(one for one in cells() if one.key == key)
     real, layout, plan = private_rows(cell.layout), PUBLIC[cell.layout], cell.plan
     sigma = noise_multiplier(plan.steps, plan.sampling_rate, cell.epsilon)
     began = time.process_time()
@@ -251,13 +253,13 @@ def run(cell: Cell, store: Store) -> None:
     model = fine_tune(pretrained, plan, real, sigma, seed=cell.seed)
     train_s = time.process_time() - began
     common = {"noise_multiplier": sigma, "pretrain_cpu_s": pretrain_s, "train_cpu_s": train_s}
-    _keep(store, cell.key, cell, measure(model, plan.sampler, layout, real) | common)
+    _keep(results, cell.key, cell, measure(model, plan.sampler, layout, real) | common)
     if cell.name == "default" and cell.layout == "rooms" and cell.epsilon == 10:
         for name, sampler in SAMPLERS.items():
-            _keep(store, cell.key.replace("default", name), cell, measure(model, sampler, layout, real))
+            _keep(results, cell.key.replace("default", name), cell, measure(model, sampler, layout, real))
         if plan.pretraining is not None:
             public = measure(pretrained.model(plan), plan.sampler, layout, real)
-            _keep(store, cell.key.replace("default", "pretraining only"), cell, public)
+            _keep(results, cell.key.replace("default", "pretraining only"), cell, public)
 
 
 def _as_pretrained(plan: TransitionsPlan) -> TransitionsPlan:
@@ -266,29 +268,12 @@ def _as_pretrained(plan: TransitionsPlan) -> TransitionsPlan:
     return TransitionsPlan(**{name: getattr(plan, name) for name in shared})
 
 
-def _keep(store: Store, key: str, cell: Cell, values: dict[str, Any]) -> None:
+def _keep(results: Store, key: str, cell: Cell, values: dict[str, Any]) -> None:
     dataset = f"simulated maze {cell.layout}, {POPULATION} transitions, seed 1"
-    store.put(key, dataset=dataset, seed=cell.seed, values=values | {"plan": public_fields(cell.plan)})
+    results.put(key, dataset=dataset, seed=cell.seed, values=values | {"plan": public_fields(cell.plan)})
     shown = " ".join(f"{name}={value:.3g}" for name, value in values.items())
     print(f"{key}: {shown}", flush=True)
 
 
-def main(arguments: list[str]) -> None:
-    """Run what is missing."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--quick", action="store_true", help="one short cell, written to runs/quick/")
-    parser.add_argument("--layouts", nargs="+", choices=list(PUBLIC), default=list(PUBLIC))
-    options = parser.parse_args(arguments)
-    quick = options.quick
-    torch.set_num_threads(1)
-    path = ROOT / "runs" / "quick" / "tuning_synthesis.json" if quick else RESULTS / "tuning_synthesis.json"
-    store = Store(path, partial(configuration, quick=quick), hyperparameters="each row holds its plan")
-    for cell in cells(quick):
-        if cell.layout not in options.layouts:
-            continue
-        if not store.has(cell.key):
-            run(cell, store)
-
-
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    command_line(__file__)

@@ -121,7 +121,7 @@ def test_the_ceiling_is_the_straight_run_or_the_public_figure_whichever_is_less(
         control.rows[key] = {"values": {"return": 50.0}, "configuration": None}
     monkeypatch.setattr(table1_trivial, "store", lambda: control)
     for table, values in zip(TABLES, (80.0, 40.0), strict=True):
-        results = Store(tmp_path / f"{table.NAME}.json", lambda key: None, "none")
+        results = Store(tmp_path / f"{table.__name__}.json", lambda key: None, "none")
         for key in table.rows():
             results.rows[key] = {"values": {"return": values}, "configuration": None}
         monkeypatch.setattr(table, "store", lambda kept=results: kept)
