@@ -93,7 +93,6 @@ def run(cell: Cell, jobs: int) -> dict[str, Any]:
 
 @functools.cache
 def configuration(key: str) -> Json:
-    """What a row was made with."""
     method, epsilon = key.split("/")
     case = CASES[method]()
     plan = case.plan(float(epsilon), DELTA, 1)
@@ -111,12 +110,10 @@ store = store_of(__file__, configuration, "small plans of each method; canaries 
 
 
 def rows() -> list[str]:
-    """The keys of all rows, in the order in which they are made."""
     return [cell.key for cell in cells()]
 
 
 def figures() -> list[Figure]:
-    """Every promised figure, recomputed from the raw rows."""
     results, out = store(), []
     for cell in cells():
         row = results.values(cell.key)
@@ -149,7 +146,6 @@ def plot(results: Store, path: Path = IMAGES / "audits.svg") -> None:
 
 
 def run_row(key: str, results: Store, jobs: int | None = None) -> None:
-    """Make one row."""
     method, epsilon = key.split("/")
     made = run(Cell(method, float(epsilon)), jobs or len(os.sched_getaffinity(0)))
     results.put(key, dataset="invented canaries", seed=0, values=made)

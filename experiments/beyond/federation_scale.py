@@ -291,7 +291,6 @@ def jobs(devices: int = DEVICES) -> dict[str, tuple[Json, Callable[[], dict[str,
 
 
 def configuration(key: str) -> Json:
-    """Everything that decides a row."""
     return jobs()[key][0]
 
 
@@ -299,19 +298,16 @@ store = store_of(__file__, configuration, "none")
 
 
 def rows() -> list[str]:
-    """Keys of all rows."""
     return list(jobs())
 
 
 def run_row(key: str, results: Store, *, quick: bool = False) -> None:
-    """Make one row."""
     values = jobs(QUICK if quick else DEVICES)[key][1]()
     results.put(key, dataset="none", seed=0, values=values)
     print(key, " ".join(f"{name}={value:.6g}" for name, value in values.items()), flush=True)
 
 
 def figures() -> list[Figure]:
-    """Every promised figure, recomputed from the raw rows."""
     results, out = store(), []
     for key in rows():
         values = results.values(key)

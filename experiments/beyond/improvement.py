@@ -95,7 +95,6 @@ NOISELESS = ("cart_pole/4000", "hiv/2000", f"clicks/{CLICKS}", f"purchases/{CLIC
 
 
 def rows() -> list[str]:
-    """All keys, the promised ones first."""
     settings = [("stock", SHOPS, epsilon) for epsilon in EPSILONS[:3]] + [("clicks", CLICKS, e) for e in (0.5, 4.0)]
     settings += [("purchases", CLICKS, epsilon) for epsilon in EPSILONS[:3]]
     settings += [("clinic", people, epsilon) for people in reversed(PEOPLE) for epsilon in EPSILONS]
@@ -120,7 +119,6 @@ def planned(here: World, **settings: Any) -> ImprovementPlan:
 
 
 def configuration(key: str) -> Json:
-    """Everything that decides a row, but its seed."""
     name, *rest = key.split("/")
     if name == "coverage":
         plan = planned(world(rest[0]), advice=COVERAGE[rest[0]])
@@ -151,7 +149,6 @@ def improved(here: World, plan: ImprovementPlan, people: int, epsilon: float, se
 
 
 def run_row(key: str, results: Store) -> None:
-    """Make one row."""
     name, *rest = key.split("/")
     if name == "coverage":
         values = coverage(rest[0], float(rest[1]), int(rest[2]))

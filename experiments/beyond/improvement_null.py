@@ -89,13 +89,11 @@ def calibrated(people: int, epsilon: float) -> ImprovementPlan:
 
 
 def rows() -> list[str]:
-    """All keys."""
     blocks = range(SETS // BLOCK)
     return [f"{people}/{epsilon:g}/{block}" for block in blocks for people, epsilon in SETTINGS]
 
 
 def configuration(key: str) -> Json:
-    """Everything that decides a row, but its seed."""
     people, epsilon, _ = key.split("/")
     return {"plan": describe(planned()), "people": people, "epsilon": epsilon, "sets": BLOCK}
 
@@ -104,7 +102,6 @@ store = store_of(__file__, configuration, "the method's defaults")
 
 
 def run_row(key: str, results: Store) -> None:
-    """Make one row."""
     people, epsilon, block = int(key.split("/")[0]), float(key.split("/")[1]), int(key.split("/")[2])
     plan = calibrated(people, epsilon)
     unit, delta = plan.unit, plan.delta

@@ -216,7 +216,6 @@ def way_of(name: str, way: str) -> Way:
 
 
 def rows() -> list[str]:
-    """All keys."""
     keys = [f"{way}/{PEOPLE}/{epsilon:g}/{seed}" for way in CHOSEN for epsilon in EPSILONS[:3] for seed in SEEDS]
     return keys + [_elsewhere(start, way, seed) for start in PHYSICAL for way in ELSEWHERE for seed in SEEDS]
 
@@ -227,7 +226,6 @@ def _elsewhere(start: str, way: str, seed: int) -> str:
 
 
 def configuration(key: str) -> Json:
-    """Everything that decides a row, but its seed."""
     name, way, people, epsilon, _ = _split(key)
     return {"way": describe(way_of(name, way)), "people": people, "epsilon": epsilon, "episodes": EPISODES}
 
@@ -241,7 +239,6 @@ def _split(key: str) -> list[str]:
 
 
 def run_row(key: str, results: Store) -> None:
-    """Make one row."""
     name, way, people, epsilon, seed = _split(key)
     values = measured(way_of(name, way), world_of(name, way), int(people), float(epsilon), int(seed))
     results.put(key, dataset=f"simulated {name}", seed=int(seed), values=values)

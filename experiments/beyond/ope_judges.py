@@ -115,7 +115,6 @@ def key_of(kind: str, people: int, contexts: int, epsilon: float) -> str:
 
 
 def rows() -> list[str]:
-    """The keys of all rows."""
     return [*(key_of("law", *cell) for cell in CELLS), key_of("vault", *CELLS[0])]
 
 
@@ -126,7 +125,6 @@ def _asked(key: str) -> tuple[str, int, int, float]:
 
 
 def configuration(key: str) -> Json:
-    """What a row was made with."""
     kind, people, contexts, epsilon = _asked(key)
     promise = {"epsilon": epsilon, "delta": 0.1 / people, "unit": unit_of(people)}
     world = {"contexts": contexts, "actions": ACTIONS, "reward": "a fair coin"}
@@ -269,7 +267,6 @@ def through_a_vault(
 
 
 def run_row(key: str, results: Store, *, quick: bool = False) -> None:
-    """Make one row."""
     kind, people, contexts, epsilon = _asked(key)
     sets = (SETS if kind == "law" else SETS_OF_VAULTS) // (50 if quick else 1)
     values = (by_law if kind == "law" else by_vaults)(people, contexts, epsilon, max(2, sets))
@@ -282,7 +279,6 @@ def misses(values: Mapping[str, Any]) -> float:
 
 
 def figures() -> list[Figure]:
-    """Every promised figure, recomputed from the raw rows."""
     results, out = store(), list[Figure]()
     for people, contexts, epsilon in CELLS:
         found, name = (

@@ -47,7 +47,6 @@ Columns = Mapping[str, np.ndarray]
 
 
 def configuration(key: str) -> Json:
-    """What a row was made with, its seed aside."""
     campaign, *rest = key.split("/")
     name = cast(open_bandit.Campaign, campaign)
     data = {"campaign": name, "sample": SAMPLE, "spec": open_bandit.spec(name), "target": "mean of bts over the week"}
@@ -65,7 +64,6 @@ store = store_of(__file__, configuration, "the defaults of every plan; clips fro
 
 
 def rows() -> list[str]:
-    """The keys of all rows, in the order in which they are made."""
     return [key for campaign in get_args(open_bandit.Campaign) for key in keys(campaign, range(SEEDS))]
 
 
@@ -186,7 +184,6 @@ def coverage(results: Store, campaign: str, epsilon: float, method: str) -> floa
 
 
 def figures() -> list[Figure]:
-    """Every promised figure, recomputed from the raw rows."""
     results, out, held = store(), [], []
     for campaign in get_args(open_bandit.Campaign):
         top = results.values(f"{campaign}/nonprivate")

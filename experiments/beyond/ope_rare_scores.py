@@ -47,7 +47,6 @@ Floats = NDArray[np.float64]
 
 
 def rows() -> list[str]:
-    """The keys of all rows."""
     return [f"{law}/N={n}/epsilon={epsilon:g}" for law in LAWS for n in SIZES for epsilon in EPSILONS]
 
 
@@ -58,7 +57,6 @@ def settings(key: str) -> tuple[str, int, float]:
 
 
 def configuration(key: str) -> Json:
-    """What a row was made with."""
     law, n, epsilon = settings(key)
     high, low, floor, sides = LAWS[law]
     private = "none" if math.isinf(epsilon) else f"{epsilon:g}"
@@ -134,7 +132,6 @@ def coverage(
 
 
 def run_row(key: str, results: Store) -> None:
-    """Make one row."""
     law, units, epsilon = settings(key)
     noise = noise_of(epsilon, 0.1 / units)
     values = {

@@ -121,7 +121,6 @@ def key(hospital: str, patients: int, way: str, epsilon: float, seed: int) -> st
 
 
 def rows(seeds: Sequence[int] = SEEDS) -> list[str]:
-    """All keys: configuration by configuration and seed by seed."""
     cells = [
         *itertools.product((*MAIN, *OTHERS), seeds, WAYS),
         *itertools.product(NOISELESS, seeds[:2], NOISELESS_WAYS),
@@ -130,7 +129,6 @@ def rows(seeds: Sequence[int] = SEEDS) -> list[str]:
 
 
 def configuration(key: str) -> dict[str, Json]:
-    """Everything that decides a cell, but its seed."""
     name, patients, way, epsilon, _ = key.split("/")
     public = describe([PUBLIC, PUBLIC_DRAW]) if way.endswith("_public") else None
     rival = {"discretisation": {"bins": BINS, "public": public}, "steps": STEPS}

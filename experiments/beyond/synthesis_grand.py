@@ -73,7 +73,6 @@ def configuration(key: str, *, scale: fits.Scale = fits.FULL) -> dict[str, Json]
 
 
 def store(path: Path | None = None, *, quick: bool = False) -> Store:
-    """The result file."""
     asked = functools.partial(configuration, scale=fits.QUICK if quick else fits.FULL)
     return Store(path or returns.folder(quick=quick) / f"{NAME}.json", asked, hyperparameters=returns.WORDS)
 
@@ -96,7 +95,6 @@ def cells() -> list[Cell]:
 
 
 def rows() -> list[str]:
-    """All keys, in the order in which they are run; of policies that learn nothing first."""
     untaught = [f"{domain}/{policy}/{seed}" for domain in DOMAINS for policy in TRIVIAL for seed in SEEDS]
     return [*untaught, *(cell.key for cell in cells())]
 
@@ -116,7 +114,6 @@ def together(keys: Sequence[str]) -> list[list[str]]:
 
 
 def run_row(key: str, results: Store) -> None:
-    """One cell, at full size."""
     run_rows([key], results)
 
 

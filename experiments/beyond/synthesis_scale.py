@@ -105,7 +105,6 @@ store = store_of(__file__, configuration, "defaults of the plans")
 
 
 def rows() -> list[str]:
-    """All keys."""
     return list(KEYS)
 
 

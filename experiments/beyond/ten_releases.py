@@ -50,7 +50,6 @@ SEEN: dict[str, Any] = {
 
 
 def rows() -> list[str]:
-    """All keys."""
     return [f"{rule}/{seed}" for seed in SEEDS for rule in RULES]
 
 
@@ -72,7 +71,6 @@ def epsilon(rule: str) -> float:
 
 
 def configuration(key: str) -> Json:
-    """Everything that decides a row, but its seed."""
     rule = key.split("/")[0]
     shared = {"people": PEOPLE, "releases": list(RELEASES), "rows": ROWS, "world": "clinic"}
     words = {**COMMON, **SEEN, "range": list(COMMON["range"])}

@@ -80,12 +80,10 @@ SEARCH: Mapping[str, Mapping[str, Way]] = {
 
 
 def rows() -> list[str]:
-    """All keys."""
     return [f"{way}/{setting}/{clinic}" for way in SEARCH for setting in SEARCH[way] for clinic in CLINICS]
 
 
 def configuration(key: str) -> Json:
-    """Everything that decides a row, but its seed."""
     way, setting, clinic = key.split("/")
     given = {"people": PEOPLE, "epsilon": EPSILON, "episodes": EPISODES}
     return {"way": describe(SEARCH[way][setting]), "clinic": clinic, **given}
@@ -95,7 +93,6 @@ store = store_of(__file__, configuration, "the search itself")
 
 
 def run_row(key: str, results: Store, *, quick: bool = False) -> None:
-    """Make one row."""
     way, setting, clinic = key.split("/")
     values = measured(SEARCH[way][setting], world(clinic), 300 if quick else PEOPLE, EPSILON, SEED)
     results.put(key, dataset="another simulated clinic", seed=SEED, values=values)

@@ -88,7 +88,6 @@ def cell(key: str) -> Cell:
 
 
 def rows() -> list[str]:
-    """All keys, in the order in which they are run: one seed of everything first."""
     first = [f"{one}/{SEEDS[0]}" for one in (*PROMISED, *ONCE)]
     again = [f"{one}/{seed}" for seed in SEEDS[1:] for one in PROMISED]
     beside = [f"{one}/{seed}" for seed in SEEDS for one in BESIDE]
@@ -108,7 +107,6 @@ def plan_of(one: Cell) -> AlignmentPlan:
 
 
 def configuration(key: str, *, quick: bool = False) -> Json:
-    """Everything that decides a row, but its seed."""
     judge = {"held": world.HELD, "draws": world.DRAWS, "prefix": world.PREFIX, "words": world.WORDS}
     taught = {"snippets": world.SNIPPETS, "shortest": world.SHORTEST, "longest": world.LONGEST}
     if key.startswith("reference"):
@@ -171,7 +169,6 @@ def steered(
 
 
 def run_row(key: str, results: Store, *, quick: bool = False) -> None:
-    """Make one row."""
     torch.set_num_threads(1)
     if key.startswith("reference"):
         seed, values = 0, {"values": world.measured(world.reference(AlignmentPlan()))}

@@ -87,7 +87,6 @@ CHOSEN = TRIES[1]
 
 
 def rows() -> list[str]:
-    """All keys."""
     tries = [f"tune/{one.kind}/{one.learning_rate:g}/{one.beta:g}" for one in TRIES]
     return [*tries, "untrained/0", *(f"{size}/0" for size in ("third", "lora"))]
 
@@ -101,7 +100,6 @@ def settings_of(key: str) -> Settings | None:
 
 
 def configuration(key: str) -> Json:
-    """Everything that decides a row, but its seed."""
     judge = {"draws": world.DRAWS, "prefix": world.PREFIX, "words": world.WORDS, "snippets": world.SNIPPETS}
     sizes = {name: getattr(PLAN, name) for name in ("prompt_tokens", "completions", "tokens")}
     settings = settings_of(key)
@@ -119,7 +117,6 @@ store = store_of(__file__, configuration, "chosen on public prompts alone")
 
 
 def run_row(key: str, results: Store, *, quick: bool = False) -> None:
-    """Make one row."""
     torch.set_num_threads(1)
     settings, tokenizer = settings_of(key), world.writer().tokenizer
     if settings is None:

@@ -272,7 +272,6 @@ def _cell(key: str) -> Cell:
 
 
 def configuration(key: str, *, runs: int = RUNS) -> Json:
-    """Everything that decides a row, but its seed."""
     cell = _cell(key)
     return {
         "cell": describe(cell),
@@ -294,12 +293,10 @@ store = store_of(__file__, configuration, "none were chosen: a bandit, and the n
 
 
 def rows() -> list[str]:
-    """Keys of all rows."""
     return [cell.key for cell in CELLS]
 
 
 def run_row(key: str, results: Store, *, runs: int = RUNS) -> None:
-    """Make one row."""
     cell = _cell(key)
     values: dict[str, Any] = {"claimed": cell.claimed()}
     values |= scores(cell, runs=runs, seed=6_000_000)
@@ -307,7 +304,6 @@ def run_row(key: str, results: Store, *, runs: int = RUNS) -> None:
 
 
 def figures() -> list[Figure]:
-    """Every promised figure, recomputed from the raw rows."""
     results, out = store(), []
     for cell in CELLS:
         values = results.values(cell.key)

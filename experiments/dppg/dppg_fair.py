@@ -169,7 +169,6 @@ def rows() -> list[str]:
 
 
 def configuration(key: str, *, quick: bool = False) -> Json:
-    """Everything that decides a row, but its seed."""
     name, arm, level = key.split("/")
     line = lines()[name]
     common = {"task": describe(line.task), "arm": arm, "runs": RUNS, "episodes": EPISODES, "quick": quick}
@@ -238,7 +237,6 @@ def peer(line: Line, config: PpoConfig, *, quick: bool) -> dict[str, Any]:
 
 
 def run_row(key: str, results: Store, *, quick: bool = False) -> None:
-    """Make one row."""
     name, arm, level = key.split("/")
     line, began = lines()[name], time.process_time()
     of_peer = arm in line.peers

@@ -108,7 +108,6 @@ def _cell(key: str) -> Cell:
 
 
 def configuration(key: str, *, replicates: int = REPLICATES, people: int = PEOPLE) -> Json:
-    """Everything that decides a row, but its seed."""
     cell = _cell(key)
     return {
         "task": describe(TASKS[cell.task]),
@@ -128,12 +127,10 @@ store = store_of(__file__, configuration, "policy_gradient.recipes, chosen on se
 
 
 def rows() -> list[str]:
-    """Keys of all rows."""
     return [cell.key for cell in grid()]
 
 
 def run_row(key: str, results: Store) -> None:
-    """Make one row."""
     cell = _cell(key)
     run(cell, replicates=REPLICATES, people=PEOPLE, results=results)
 
@@ -162,7 +159,6 @@ def run(cell: Cell, *, replicates: int, people: int, results: Store) -> None:
 
 
 def figures() -> list[Figure]:
-    """Every promised figure, recomputed from the raw rows."""
     results, out = store(), []
 
     def returns(cell: Cell, column: str = "last_stochastic") -> list[float]:

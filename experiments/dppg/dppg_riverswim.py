@@ -59,7 +59,6 @@ GOOD = 3.1 / 3.3973
 
 
 def configuration(label: str, *, replicates: int = REPLICATES) -> Json:
-    """Everything that decides a row, but its seed."""
     name, last, epsilon = _cell(label)
     learner = drafted_counters(name, epsilon) if name.startswith("ucb") else drafted(name, epsilon)
     return {
@@ -81,12 +80,10 @@ def _cell(label: str) -> tuple[str, float, float | None]:
 
 
 def rows() -> list[str]:
-    """Keys of all rows."""
     return [key(*cell) for cell in grid()]
 
 
 def run_row(label: str, results: Store, *, replicates: int = REPLICATES, seed: int | None = None) -> None:
-    """Make one row."""
     name, last, epsilon = _cell(label)
     seed = FRESH.get(name, SEED) if seed is None else seed
     values = row(name, last, epsilon, replicates, seed)
@@ -262,7 +259,6 @@ def summary(values: dict[str, Any], last: float) -> str:
 
 
 def figures() -> list[Figure]:
-    """Every promised figure, recomputed from the raw rows."""
     results, out = store(), []
     for last in ENDS:
         best = float(river_swim.optimal_values(RiverSwim(last))[0, 0])

@@ -243,7 +243,6 @@ def measured(line: Line, method: str, level: float | None) -> Values:
 
 
 def configuration(key: str, *, quick: bool = False) -> Json:
-    """Everything that decides a row, but its seed."""
     line, method, level = _cell(key)
     return {
         "line": describe(small(line) if quick else line),
@@ -267,12 +266,10 @@ def _cell(key: str) -> tuple[Line, str, float | None]:
 
 
 def rows() -> list[str]:
-    """Keys of all rows."""
     return [line.key(method, level) for line in lines() for method, level in line.cells]
 
 
 def run_row(key: str, results: Store, *, quick: bool = False) -> None:
-    """Make one row."""
     line, method, level = _cell(key)
     began = time.process_time()
     values = measured(small(line) if quick else line, method, level)
@@ -283,7 +280,6 @@ def run_row(key: str, results: Store, *, quick: bool = False) -> None:
 
 
 def figures() -> list[Figure]:
-    """Every promised figure, recomputed from the raw rows."""
     results, by_name = store(), {line.task.name: line for line in lines()}
 
     def mean(task: str, method: str, level: float | None = None, column: str = "last") -> float:

@@ -115,7 +115,6 @@ def rows() -> list[str]:
 
 
 def configuration(key: str, *, quick: bool = False) -> Json:
-    """Everything that decides a row, but its seed."""
     robot, arm, level, seed = key.split("/")
     common = {"task": describe(task(robot)), "arm": arm, "episodes": EPISODES}
     if arm in PEERS:
@@ -189,7 +188,6 @@ def peer(robot: str, config: PpoConfig, seed: int, *, quick: bool) -> dict[str, 
 
 
 def run_row(key: str, results: Store, *, quick: bool = False) -> None:
-    """Make one row."""
     robot, arm, level, number = key.split("/")
     seed, began = int(number), time.process_time()
     if arm == "ars":

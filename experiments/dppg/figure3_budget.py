@@ -44,7 +44,6 @@ def noise_key(epsilon: float, delta: float) -> str:
 
 
 def configuration(key: str) -> Json:
-    """What a row was made with."""
     of_noise, delta, number = settings(key)
     asked = {"delta": delta, "relation": RELATION}
     if of_noise:
@@ -63,7 +62,6 @@ def settings(key: str) -> tuple[bool, float, float]:
 
 
 def rows() -> list[str]:
-    """The keys of all rows, in the order in which they are made."""
     keys = []
     for delta in DELTAS:
         keys += [key(sigma, delta) for sigma in SIGMAS] + [noise_key(epsilon, delta) for epsilon in TARGETS]
@@ -105,7 +103,6 @@ def noise(epsilon: float, delta: float) -> dict[str, float]:
 
 
 def figures() -> list[Figure]:
-    """Every promised figure, recomputed from the raw rows."""
     results, out = store(), []
     for delta in DELTAS:
         cells = {sigma: results.values(key(sigma, delta)) for sigma in SIGMAS}
@@ -147,7 +144,6 @@ def plot(results: Store, path: Path = IMAGES / "figure3_budget.svg") -> None:
 
 
 def run_row(key: str, results: Store) -> None:
-    """Make one row."""
     of_noise, delta, number = settings(key)
     values = noise(number, delta) if of_noise else row(number, delta)
     results.put(key, dataset="none", seed=0, values=values)

@@ -55,7 +55,6 @@ def _cell(name: str) -> tuple[str, int, float]:
 
 
 def configuration(name: str) -> Json:
-    """Everything that decides a row, but its seed."""
     common = {"draws": DRAWS, "confidences": CONFIDENCES, "radius": RADIUS, "rate": RATE}
     spectra = {
         "river": {"states": river_swim.STATES, "right": RIGHT},
@@ -78,12 +77,10 @@ def grid() -> list[tuple[str, int, float]]:
 
 
 def rows() -> list[str]:
-    """Keys of all rows."""
     return [*(key(*cell) for cell in grid()), *(f"correlated/step={step}" for step in STEPS)]
 
 
 def run_row(name: str, results: Store) -> None:
-    """Make one row."""
     if name.startswith("correlated/"):
         step = int(name.removeprefix("correlated/step="))
         values, seed = correlated(step, FIRST_SEED + step), FIRST_SEED + step
@@ -199,7 +196,6 @@ STEPS = (0, 25, 49)
 
 
 def figures() -> list[Figure]:
-    """Every promised figure, recomputed from the raw rows."""
     results = store()
     exact, safe, other, ratios = [], [], [], []
     cells = [results.values(key(*cell)) for cell in grid()]

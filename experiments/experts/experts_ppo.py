@@ -58,13 +58,11 @@ def field(kind: str, seed: int) -> Field:
 
 
 def rows() -> list[str]:
-    """All keys, in the order in which they are run."""
     chunks = [f"train/{first}" for first in range(0, EXPERTS, CHUNK)]
     return chunks + [f"{kind}/{method}/{seed}" for seed in SEEDS for kind in KINDS for method in METHODS]
 
 
 def configuration(key: str) -> Json:
-    """Everything that decides a row, but its seed."""
     kind, method, *_ = key.split("/")
     if kind == "train":
         return {"world": experts_runs.physics(WORLD), "training": describe(TRAINING), "variations": CHUNK}

@@ -44,7 +44,6 @@ def _setting(name: str) -> tuple[int, int, float]:
 
 
 def configuration(name: str) -> Json:
-    """Everything that decides a row."""
     experts, trajectories, epsilon = _setting(name)
     return {
         "experts": experts,
@@ -67,12 +66,10 @@ def grid() -> list[tuple[int, int, float]]:
 
 
 def rows() -> list[str]:
-    """Keys of all rows."""
     return [key(*setting) for setting in grid()]
 
 
 def run_row(name: str, results: Store) -> None:
-    """Make one row."""
     values = cell(*_setting(name))
     results.put(name, dataset="none", seed=0, values=values)
     shown = " ".join(
@@ -151,7 +148,6 @@ PLANNING = (
 
 
 def figures() -> list[Figure]:
-    """Every promised figure, recomputed from the raw rows."""
     results, out = store(), []
     names = ("p_min=0.01/A=2", "p_min=0.05/A=2", "p_min=0.02/A=4", "kappa=0.02/A=2")
     for n, epsilon, planned, basics in PLANNING:

@@ -196,7 +196,6 @@ def key(name: str, kind: str, method: str, seed: int) -> str:
 
 
 def configuration(label: str, *, small: bool = False) -> Json:
-    """Everything that decides a row, but its seed."""
     name, kind, method, _ = label.split("/")
     run = run_of(name, kind, SEEDS[0], Path(), small)  # type: ignore[arg-type]
     field = describe(run.here) | {"world": physics(run.here.name)}
@@ -248,7 +247,6 @@ def run_rows(keys: Sequence[str], results: Store) -> None:
 
 
 def run_row(label: str, results: Store) -> None:
-    """Make one row."""
     run_rows([label], results)
 
 
@@ -277,7 +275,6 @@ def _at(cells: list[Values], epsilon: float | None) -> list[float]:
 
 
 def figures() -> list[Figure]:
-    """Every promised figure, recomputed from the raw rows."""
     return [*_near(store()), *_ahead(store())]
 
 

@@ -30,7 +30,6 @@ EXPERTS = 1_000
 
 
 def rows() -> list[str]:
-    """All keys, in the order in which they are run."""
     return [f"{world}/{kind}/{setting}" for world in WORLDS for kind in get_args(Kind) for setting in SEARCH]
 
 
@@ -50,7 +49,6 @@ def field(world: Name, kind: Kind) -> Field:
 
 
 def configuration(key: str) -> Json:
-    """Everything that decides a row."""
     world, kind, setting = key.split("/")
     here = field(cast(Name, world), cast(Kind, kind))
     return {"field": describe(here) | {"world": physics(here.name)}, "ceiling": describe(ceiling(here.name, setting))}

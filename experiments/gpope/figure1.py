@@ -102,17 +102,17 @@ def judge(task: Task, made: Any) -> cell.Values:
 
 def others(name: str, setting: Setting, measures: Sequence[str]) -> list[cell.Line]:
     """Every method that has rows in this cell; of one with a grid the best of it, which nobody could know."""
-    found = []
+    found: dict[str, cell.Line] = {}
     for module in DOMAINS[name][1]:
         results = module.store()
         for method, words in METHODS.items():
             key = (Setting(setting.units) if method in NOT_PRIVATE else setting).key(name, method)
-            if results.has(key):
+            if words not in found and results.has(key):
                 values = results.values(key)
                 means = {one: f"{float(np.mean(values[one])):.3g}" for one in measures if one in values}
                 trials = len(values["rmse"])
-                found.append(cell.Line(words, means, f"mean of {trials} data sets, `{results.path.stem}`"))
-    return found
+                found[words] = cell.Line(words, means, f"mean of {trials} data sets, `{results.path.stem}`")
+    return [*found.values(), cell.Line("the paper", {}, cell.SILENT)]
 
 
 def main(arguments: Sequence[str]) -> dict[str, list[float]]:

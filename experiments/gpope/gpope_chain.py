@@ -34,7 +34,6 @@ LESS_NOISE = 6_200_000
 
 
 def configuration(key: str, quick: bool = False) -> Json:
-    """What a row was made with."""
     _, name, setting = named(key)
     place = domain()
     return asked(place, setting, (METHODS | NOT_PRIVATE)[name].settings(place), trials_of(quick))
@@ -73,7 +72,6 @@ METHODS = PRIVATE | {"residual_smooth": ope_methods.private(ope_methods.residual
 
 
 def rows() -> list[str]:
-    """The keys of all rows, the promised ones first: noise alone and the smooth prior at some settings only."""
     promised = [Setting(1_000, e, r) for e in EPSILONS for r in RELATIONS]
     promised.append(Setting(10_000, 0.1, "add_or_remove"))
     smallest = [Setting(min(UNITS), e, r) for e in EPSILONS for r in RELATIONS]
@@ -90,7 +88,6 @@ def mean(results: Store, name: str, setting: Setting, column: str) -> float:
 
 
 def figures() -> list[Figure]:
-    """Every promised figure, recomputed from the raw rows."""
     results, out = store(), []
     promised = (
         (Setting(1_000, 1.0, "add_or_remove"), 2e-5, 0.035),
@@ -107,7 +104,6 @@ def figures() -> list[Figure]:
 
 
 def run_row(key: str, results: Store, *, quick: bool = False) -> None:
-    """Make one row at full size (unless it is to be quick)."""
     _, name, setting = named(key)
     first = LESS_NOISE if setting.relation == "replace_one" else ope_trials.FIRST_SEED
     ope_trials.run(domain(), name, (METHODS | NOT_PRIVATE)[name], setting, results, first=first, quick=quick)

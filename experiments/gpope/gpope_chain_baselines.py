@@ -31,7 +31,6 @@ POOL, QUICK_POOL, QUICK_TRIALS = 12_000, 1_000, 3
 
 
 def configuration(key: str, quick: bool = False) -> Json:
-    """What a row was made with."""
     _, name, setting = named(key)
     return ope_baselines.asked(
         gpope_chain.domain(), None, pool_size(quick), name, setting, trials(name, setting.units, quick)
@@ -42,7 +41,6 @@ store = store_of(__file__, configuration, "public defaults, and the best of the 
 
 
 def rows() -> list[str]:
-    """The keys of all rows, in the order in which they are made."""
     jobs = [(name, Setting(m)) for m in gpope_chain.UNITS for name in NOT_PRIVATE]
     jobs += [(name, setting) for setting in settings() for name in methods(setting)]
     return [setting.key("chain", name) for name, setting in jobs]
@@ -95,7 +93,6 @@ def plot(results: Store) -> None:
 
 
 def run_row(key: str, results: Store, *, quick: bool = False) -> None:
-    """Make one row at full size (unless it is to be quick)."""
     _, name, setting = named(key)
     ope_baselines.run(pool(quick), name, setting, trials(name, setting.units, quick), results)
 

@@ -94,7 +94,6 @@ def domain() -> Domain:
 
 
 def configuration(key: str, quick: bool = False) -> Json:
-    """What a row was made with."""
     if key == AVERAGE:
         return {"simulator": describe(domain().simulator), "patients": VISITED, "horizon": hiv.HORIZON}
     _, method, setting = named(key)
@@ -106,7 +105,6 @@ store = store_of(__file__, configuration, "public defaults, and the best of the 
 
 
 def rows() -> list[str]:
-    """The keys of all rows, in the order in which they are made."""
     jobs = [(name, Setting(m)) for m in UNITS for name in NOT_PRIVATE]
     jobs += [(name, setting) for setting in settings() for name in methods(setting)]
     jobs.append(("residual", Setting(1_000, HARDLY_ANY_NOISE)))
@@ -164,7 +162,6 @@ def plot(results: Store) -> None:
 
 
 def run_row(key: str, results: Store, *, quick: bool = False) -> None:
-    """Make one row at full size (unless it is to be quick)."""
     if key == AVERAGE:
         reward = float(hiv.collect(hiv.target_policy(), VISITED, seed=3)["rewards"].mean())
         return results.put(key, dataset=f"{VISITED} simulated patients", seed=3, values={"mean": reward})

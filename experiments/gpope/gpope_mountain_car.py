@@ -81,7 +81,6 @@ def domain(name: str) -> Domain:
 
 
 def configuration(key: str, quick: bool = False) -> Json:
-    """What a row was made with."""
     name, method, setting = named(key)
     count = trials(name, method, setting.units, quick)
     return ope_baselines.asked(domain(name), CELLS, pool_size(quick), method, setting, count)
@@ -91,7 +90,6 @@ store = store_of(__file__, configuration, "public defaults, and the best of the 
 
 
 def rows() -> list[str]:
-    """The keys of all rows, in the order in which they are made; those of tables come first."""
     keys = []
     for name in (ON, OFF):
         keys += [Setting(m).key(name, method) for m in UNITS for method in NOT_PRIVATE]
@@ -154,7 +152,6 @@ def plot(results: Store) -> None:
 
 
 def run_row(key: str, results: Store, *, quick: bool = False) -> None:
-    """Make one row at full size (unless it is to be quick)."""
     name, method, setting = named(key)
     seed = FRESH if (name, method) == (OFF, "residual") else SEED
     ope_baselines.run(pool(name, seed, quick), method, setting, trials(name, method, setting.units, quick), results)

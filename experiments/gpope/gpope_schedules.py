@@ -75,13 +75,11 @@ def of(name: str) -> tuple[Schedule, float | None, int, float | None]:
 
 
 def rows() -> list[str]:
-    """The keys of all rows, the short runs first."""
     noisy = [key(s, clip, n, e) for n in STEPS for clip in CLIPS for e in EPSILONS for s in SCHEDULES]
     return [*(exact_key(n) for n in (1, *STEPS)), *noisy]
 
 
 def configuration(name: str, quick: bool = False) -> Json:
-    """What a row was made with."""
     schedule, clip, steps, epsilon = of(name)
     setting = Setting(UNITS, epsilon, "replace_one")
     method = {
@@ -217,7 +215,6 @@ def figures() -> list[Figure]:
 
 
 def run_row(name: str, results: Store, *, quick: bool = False) -> None:
-    """Make one row at full size (unless it is to be quick)."""
     began = time.process_time()
     schedule, clip, steps, epsilon = of(name)
     values = rounded(exact(steps) if clip is None else row(schedule, clip, steps, epsilon, quick=quick))

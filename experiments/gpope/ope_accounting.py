@@ -69,7 +69,6 @@ def noise_key(epsilon: float) -> str:
 
 
 def configuration(key: str) -> Json:
-    """What a row was made with."""
     relations = {"fixed": FIXED, "poisson": POISSON}
     if key.startswith("noise/"):
         asked = {"epsilon": float(key.removeprefix("noise/epsilon=")), "population": POPULATION, "steps": STEPS}
@@ -83,7 +82,6 @@ store = store_of(__file__, configuration, "none")
 
 
 def rows() -> list[str]:
-    """The keys of all rows, in the order in which they are made."""
     return [*(key(m, n, sigma) for m, n, sigma, _ in SETTINGS), *map(noise_key, TARGETS)]
 
 
@@ -143,7 +141,6 @@ def noise(epsilon: float) -> dict[str, float]:
 
 
 def figures() -> list[Figure]:
-    """Every promised figure, recomputed from the raw rows."""
     results, out = store(), []
     for m, n, sigma, _ in SETTINGS:
         name = key(m, n, sigma)
@@ -166,7 +163,6 @@ def figures() -> list[Figure]:
 
 
 def run_row(key: str, results: Store) -> None:
-    """Make one row."""
     values = noise(float(key.removeprefix("noise/epsilon="))) if key.startswith("noise/") else row(*settings(key))
     results.put(key, dataset="none", seed=0, values=values)
     print(key, " ".join(f"{name}={value:.4g}" for name, value in values.items()), flush=True)

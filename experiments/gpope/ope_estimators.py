@@ -253,7 +253,6 @@ def data_sets(domain: Domain, method: str, promise: str, quick: bool) -> int:
 
 
 def configuration(key: str, quick: bool = False) -> Json:
-    """What a row was made with."""
     name, method, promise = key.split("/")
     domain = DOMAINS[name]()
     place = {
@@ -280,7 +279,6 @@ store = store_of(__file__, configuration, "the library's defaults; see the modul
 
 
 def rows(names: Sequence[str] = ()) -> list[str]:
-    """The keys of all rows (of these domains), in the order in which they are made."""
     chosen = {name: methods(DOMAINS[name]()) for name in names or DOMAINS}
     return [f"{name}/{method}/{promise}" for name, plans in chosen.items() for method in plans for promise in EPSILONS]
 
@@ -307,7 +305,6 @@ def run_rows(keys: Sequence[str], results: Store) -> None:
 
 
 def run_row(key: str, results: Store) -> None:
-    """Make one row at full size."""
     run(key.split("/")[0], [key], results)
 
 
@@ -366,7 +363,6 @@ def rmse(values: Mapping[str, Any]) -> float:
 
 
 def figures() -> list[Figure]:
-    """Every promised figure, recomputed from the raw rows."""
     results, out = store(), []
     for name in DOMAINS:
         keys = [key for key in results.rows if key.startswith(f"{name}/")]

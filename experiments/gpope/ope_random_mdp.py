@@ -41,7 +41,6 @@ RELATIONS: tuple[Relation, ...] = ("add_or_remove", "replace_one")
 
 
 def configuration(key: str, quick: bool = False) -> Json:
-    """What a row was made with."""
     _, name, setting = named(key)
     place = domain()
     return asked(place, setting, (PRIVATE | NOT_PRIVATE)[name].settings(place), trials_of(quick))
@@ -51,7 +50,6 @@ store = store_of(__file__, configuration, "the method's defaults, chosen on othe
 
 
 def rows() -> list[str]:
-    """The keys of all rows, in the order in which they are made."""
     promised = [Setting(UNITS, epsilon, relation) for epsilon in EPSILONS for relation in RELATIONS]
     jobs = [(name, Setting(UNITS)) for name in NOT_PRIVATE] + [(n, s) for s in promised for n in PRIVATE]
     jobs.append(("residual", Setting(UNITS, HARDLY_ANY_NOISE)))
@@ -89,14 +87,12 @@ def domain() -> Domain:
 
 
 def figures() -> list[Figure]:
-    """Every promised figure, recomputed from the raw rows."""
     setting = Setting(UNITS, 1.0, "add_or_remove")
     value = float(np.mean(store().values(setting.key("random_mdp", "residual"))["rmse"]))
     return [Figure("random process, off-policy, m=1000, epsilon 1: rmse", value, 0.4, at_least=False)]
 
 
 def run_row(key: str, results: Store, *, quick: bool = False) -> None:
-    """Make one row at full size (unless it is to be quick)."""
     _, name, setting = named(key)
     method = (PRIVATE | NOT_PRIVATE)[name]
     ope_trials.run(domain(), name, method, setting, results, first=FRESH, quick=quick)

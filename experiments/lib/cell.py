@@ -24,6 +24,8 @@ from experiments.lib.store import provenance
 from experiments.lib.tables import NONE, markdown, spread
 
 Values = dict[str, float]
+SILENT = "no numbers in the text that we have"
+"""Of a paper."""
 
 
 @dataclass(frozen=True)
@@ -109,11 +111,11 @@ def run(cell: Cell, options: argparse.Namespace) -> dict[str, list[float]]:
     method, seeds = load(options.method), list(cell.seeds)[: options.runs]
     if len(seeds) < options.runs:
         raise SystemExit(f"--runs {options.runs}: ours has {len(cell.seeds)} seeds; give at most as many")
-    cost = "unknown minutes" if cell.minutes is None else f"about {cell.minutes:.1f} CPU minutes"
+    cost = "The first seed says what each costs."
+    if cell.minutes is not None:
+        cost = f"A seed takes {_minutes(60 * cell.minutes)} besides your method."
     if not options.quick:
-        print(
-            f"{cell.title}\nEach seed takes {cost} besides your method. Nothing is stored without --keep.", flush=True
-        )
+        print(f"{cell.title}\n{cost} Nothing is stored without --keep.", flush=True)
     found: dict[str, list[float]] = {measure: [] for measure in cell.measures}
     for seed in seeds:
         began = time.process_time()
@@ -126,7 +128,7 @@ def run(cell: Cell, options: argparse.Namespace) -> dict[str, list[float]]:
             found[measure].append(values[measure])
         shown = ", ".join(f"{measure} {values[measure]:.{cell.digits}f}" for measure in cell.measures)
         spent = time.process_time() - began
-        print(f"seed {seed}: {shown}; {spent / 60:.1f} CPU minutes, {taken / 60:.1f} of them yours", flush=True)
+        print(f"seed {seed}: {shown}; {_minutes(spent)}, of which yours: {_minutes(taken)}", flush=True)
     words = f"seeds {', '.join(map(str, seeds))}; epsilon by its own word"
     lines = [Line(options.method, found, words), *([] if options.quick else cell.others)]
     rows = [
@@ -139,6 +141,10 @@ def run(cell: Cell, options: argparse.Namespace) -> dict[str, list[float]]:
     if options.keep is not None:
         options.keep.write_text(json.dumps({"cell": cell.title, "seeds": seeds, "values": found, **provenance()}))
     return found
+
+
+def _minutes(seconds: float) -> str:
+    return f"{seconds / 60:.1f} CPU minutes" if seconds >= 3 else f"{seconds:.1f} CPU seconds"
 
 
 def _cell(values: Sequence[float] | str, digits: int) -> str:

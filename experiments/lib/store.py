@@ -41,6 +41,10 @@ PACKAGES = ("tacit", "torch", "numpy", "scipy", "dp-accounting", "cryptography")
 def experiment(name: str) -> Any:
     """The module of an experiment: the file of this name, in whichever folder, so that rows stay when it moves.
 
+    Every experiment has `rows()`, the keys in the order in which they are made; `configuration(key)`, everything that
+    decides a row but its seed; `store(path)`, its rows or those of another file; `run_row(key, results)`, which makes
+    one at full size; and `figures()`, every promised figure, recomputed from the raw rows.
+
     Raises:
         ModuleNotFoundError: no file, or more than one, has the name.
     """

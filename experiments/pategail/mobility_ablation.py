@@ -83,7 +83,6 @@ def key(row: Row, seed: int) -> str:
 
 
 def configuration(name: str) -> Json:
-    """What a row was made with, its seed aside."""
     row, _ = _of(name)
     data = described(GEOLIFE) | {"people": row.people}
     return {"data": data, **guaranteed(row.plan(), unit(row.people), row.epsilon)}
@@ -98,7 +97,6 @@ def _of(name: str) -> tuple[Row, int]:
 
 
 def rows() -> list[str]:
-    """The keys of all rows, in the order in which they are made."""
     return [key(row, seed) for seed in SEEDS for row in ROWS]
 
 
@@ -123,7 +121,6 @@ def column(results: Store, row: Row, metrics: str = "sequence", name: str = "SEQ
 
 
 def figures() -> list[Figure]:
-    """Every promised figure, recomputed from the raw rows."""
     results = store()
     seq = {(row.name, row.epsilon): float(column(results, row).mean()) for row in ROWS}
     nothing, recipe = seq["silent", math.inf], seq["penalty 10", math.inf]
@@ -135,7 +132,6 @@ def figures() -> list[Figure]:
 
 
 def run_row(name: str, results: Store) -> None:
-    """Make one row at full size."""
     row, seed = _of(name)
     made = values(row, seed)
     results.put(name, dataset=world(GEOLIFE).words, seed=seed, values=made)

@@ -57,7 +57,6 @@ def key(rule: str, epsilon: float, seed: int) -> str:
 
 
 def configuration(key: str) -> Json:
-    """What a row was made with, its seed aside."""
     rule, epsilon, _ = key.split("/")
     weights = {"weights": {"rule": "R + least", "least": LEAST}} if rule == "mirrored" else {}
     return {"data": described(GEOLIFE), **weights, **guaranteed(plan(rule), unit(GEOLIFE), float(epsilon))}
@@ -67,7 +66,6 @@ store = store_of(__file__, configuration, "the recipe of PateGAIL++ for 83 peopl
 
 
 def rows() -> list[str]:
-    """The keys of all rows, in the order in which they are made."""
     return [key(rule, epsilon, seed) for seed, epsilon, rule in itertools.product(SEEDS, EPSILONS, RULES)]
 
 
@@ -92,7 +90,6 @@ def column(results: Store, rule: str, epsilon: float, metrics: str = "sequence",
 
 
 def figures() -> list[Figure]:
-    """Every promised figure, recomputed from the raw rows."""
     results, out = store(), []
     for epsilon in EPSILONS:
         certified = [results.values(key(rule, epsilon, seed))["certified"] for rule in RULES for seed in SEEDS]
@@ -106,7 +103,6 @@ def figures() -> list[Figure]:
 
 
 def run_row(name: str, results: Store) -> None:
-    """Make one row at full size."""
     rule, epsilon, seed = name.split("/")
     made = values(rule, float(epsilon), int(seed))
     results.put(name, dataset=world(GEOLIFE).words, seed=int(seed), values=made)

@@ -183,7 +183,6 @@ def _guaranteed(name: str, epsilon: float) -> Json:
 
 
 def rows() -> list[str]:
-    """The keys of all rows, in the order in which they are made."""
     return [block.key for name, epsilon in settings() for block in wanted(name, epsilon)]
 
 
@@ -270,7 +269,6 @@ def run_rows(keys: Sequence[str], results: Store) -> None:
 
 
 def run_row(key: str, results: Store) -> None:
-    """Make one row at full size."""
     fill([Block.of(key)], results)
 
 

@@ -113,7 +113,6 @@ def _grid() -> RegularGrid:
 
 
 def configuration(key: str) -> Json:
-    """What a row was made with, its seed aside."""
     engine, people, _ = _of(key)
     defaults = {name: one.default for name, one in inspect.signature(city).parameters.items() if name != "seed"}
     sums = guaranteed(planned(engine), unit(people), EPSILON)
@@ -136,7 +135,6 @@ def _of(key: str) -> tuple[Engine, int, int]:
 
 
 def rows() -> list[str]:
-    """The keys of all rows, in the order in which they are made."""
     return [key(engine, people, seed) for (engine, people), seeds in SEEDS.items() for seed in range(seeds)]
 
 
@@ -184,7 +182,6 @@ def row(engine: Engine, people: int, seed: int) -> dict[str, float]:
 
 
 def figures() -> list[Figure]:
-    """Every promised figure, recomputed from the raw rows."""
     results, out = store(), []
     for (engine, people), seeds in SEEDS.items():
         cells = [results.values(key(engine, people, seed)) for seed in range(seeds)]
@@ -195,7 +192,6 @@ def figures() -> list[Figure]:
 
 
 def run_row(key: str, results: Store) -> None:
-    """Make one row at full size."""
     engine, people, seed = _of(key)
     values = row(engine, people, seed)
     results.put(key, dataset=f"invented city: {people} people of {DAYS} days", seed=seed, values=values)

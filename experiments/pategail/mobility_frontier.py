@@ -81,7 +81,6 @@ def key(people: int, row: str, epsilon: float, seed: int) -> str:
 
 
 def configuration(key: str) -> Json:
-    """What a row was made with, its seed aside."""
     people, row, *rest = key.split("/")
     data = {"data": described(int(people))}
     if row == "floor":
@@ -105,7 +104,6 @@ def _guaranteed(people: int, row: str, epsilon: float) -> Json:
 
 
 def rows() -> list[str]:
-    """The keys of all rows, in the order in which they are made."""
     return [*real(PEOPLE), *(name for job in jobs() for name in job.keys)]
 
 
@@ -154,7 +152,6 @@ def column(results: Store, people: int, row: str, epsilon: float, metrics: str, 
 
 
 def figures() -> list[Figure]:
-    """Every promised figure, recomputed from the raw rows."""
     results = store()
 
     def mean(people: int, row: str, epsilon: float, metrics: str, name: str) -> float:
@@ -240,7 +237,6 @@ def run_rows(keys: Sequence[str], results: Store) -> None:
 
 
 def run_row(key: str, results: Store) -> None:
-    """Make one row at full size."""
     people, row, *rest = key.split("/")
     if rest:
         return fill(Job(int(people), row, float(rest[0]), (int(rest[1]),)), results, WAYS)

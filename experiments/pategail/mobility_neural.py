@@ -64,7 +64,6 @@ class Settings:
 
 
 def configuration(key: str) -> Json:
-    """What a row was made with, its seed aside."""
     people, phase, _ = key.split("/")
     return {"data": described(int(people)), "phase": phase, "rival": describe(Settings()), "epsilon": "inf"}
 
@@ -73,7 +72,6 @@ store = store_of(__file__, configuration, "set once, before the first row; not c
 
 
 def rows() -> list[str]:
-    """The keys of all rows, in the order in which they are made."""
     return [f"{people}/{phase}/{seed}" for people, seeds in SEEDS.items() for seed in seeds for phase in PHASES]
 
 

@@ -82,7 +82,6 @@ PUBLISHED = {0.01: "0.01", 0.1: "0.10", 1.0: "1.00"}
 
 
 def configuration(key: str, quick: bool = False) -> Json:
-    """What a row was made with, its seed aside."""
     kind, *rest = key.split("/")
     if kind == "naive":
         return {"people": GEOLIFE, "scale": float(rest[0])}
@@ -102,7 +101,6 @@ store = store_of(__file__, configuration, "the papers' 141 queries a round, 50 r
 
 
 def rows() -> list[str]:
-    """The keys of all rows, in the order in which they are made."""
     accounted = [[f"naive/{b:g}", *(f"epsilon/{people}/{b:g}" for people in PEOPLE)] for b in SCALES]
     runs = [
         run_key(people, way, scale, seed)
@@ -211,7 +209,6 @@ def without_noise(seed: int, quick: bool) -> dict[str, Any]:
 
 
 def figures() -> list[Figure]:
-    """Every promised figure, recomputed from the raw rows."""
     results, found = store(), []
     for scale, (low, high) in BOUNDS.items():
         row = results.values(f"epsilon/83/{scale:g}")
@@ -270,7 +267,6 @@ def table(results: Store) -> str:
 
 
 def run_row(key: str, results: Store, quick: bool = False) -> None:
-    """Make one row at full size (unless it is to be quick)."""
     kind, *rest = key.split("/")
     if kind in ("naive", "epsilon"):
         values = naive(float(rest[0])) if kind == "naive" else honest(int(rest[0]), float(rest[1]))

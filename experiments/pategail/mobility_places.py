@@ -56,7 +56,6 @@ COLUMNS = (
 
 
 def configuration(key: str) -> Json:
-    """What a row was made with, its seed aside."""
     data: dict[str, Json] = {"data": described(GEOLIFE), "weighed": list(WEIGHED)}
     if key == "perfect":
         return data | {"draws": DRAWS}
@@ -70,7 +69,6 @@ store = store_of(
 
 
 def rows() -> list[str]:
-    """The keys of all rows."""
     return [
         "perfect",
         *(f"{row}/{epsilon:g}/{seed}" for epsilon, seeds in SEEDS.items() for row in ROWS for seed in seeds),
@@ -111,7 +109,6 @@ def perfect(here: World) -> Values:
 
 
 def run_row(key: str, results: Store) -> None:
-    """Make one row."""
     here = world(GEOLIFE)
     if key == "perfect":
         return results.put(key, dataset=here.words, seed=0, values=perfect(here))

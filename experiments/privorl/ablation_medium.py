@@ -34,7 +34,6 @@ store = store_of(__file__, configuration, returns.WORDS)
 
 
 def rows() -> list[str]:
-    """All keys, a data set after the other."""
     return [cell.key for seed in SEEDS for cell in returns.cells(DOMAIN, (AGENT,), WAYS, EPSILONS, [seed])]
 
 
@@ -49,7 +48,6 @@ def run_rows(keys: Sequence[str], results: Store) -> None:
 
 
 def run_row(key: str, results: Store) -> None:
-    """One cell, at full size."""
     run_rows([key], results)
 
 

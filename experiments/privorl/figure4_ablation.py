@@ -17,7 +17,6 @@ from tacit.evaluation.statistics import iqm
 
 __all__ = ["configuration", "figures", "rows", "run_row", "store"]
 
-NAME = "figure4_ablation"
 WAYS, EPSILONS = ("raked", "tacit", "non_pre", "cur"), (10.0, 1.0)
 
 
@@ -26,7 +25,7 @@ store = store_of(__file__, configuration, WORDS)
 
 def rows() -> list[str]:
     """Keys of the cells that are kept here."""
-    return variants.keys(NAME, wanted())
+    return variants.keys("figure4_ablation", wanted())
 
 
 def wanted() -> list[Cell]:
@@ -35,7 +34,6 @@ def wanted() -> list[Cell]:
 
 
 def figures() -> list[Figure]:
-    """Recomputed from the raw rows."""
     found = []
     for epsilon in EPSILONS:
         for measure, bound in (("return", 0.9), ("marginal", 0.995)):

@@ -18,7 +18,6 @@ from tacit.evaluation.statistics import iqm
 
 __all__ = ["configuration", "figures", "rows", "run_row", "store"]
 
-NAME = "figure6_curves"
 RATES = {0.0: "tacit", 0.3: "cur", 0.5: "cur_50"}
 EPSILONS, CURVES = (1.0, 3.0, 10.0), ("raked", "tacit")
 
@@ -28,7 +27,7 @@ store = store_of(__file__, configuration, WORDS)
 
 def rows() -> list[str]:
     """Keys of the cells that are kept here."""
-    return variants.keys(NAME, wanted())
+    return variants.keys("figure6_curves", wanted())
 
 
 def wanted() -> list[Cell]:
@@ -37,7 +36,6 @@ def wanted() -> list[Cell]:
 
 
 def figures() -> list[Figure]:
-    """Recomputed from the raw rows."""
     found = []
     for way in CURVES:
         marginals, returns = (

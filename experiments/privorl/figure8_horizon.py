@@ -27,7 +27,6 @@ HORIZONS = {8: OWN, 16: "tacit_j_16", 32: "tacit_j_32", 64: "tacit_j_64"}
 
 
 def rows() -> list[str]:
-    """All keys."""
     others = [way for way in HORIZONS.values() if way != OWN]
     return [ways.key(DOMAIN, way, EPSILON, seed) for seed in SEEDS for way in others]
 
@@ -84,7 +83,6 @@ def column(results: Store, horizon: int, name: str) -> np.ndarray:
 
 
 def figures() -> list[Figure]:
-    """Recomputed from the raw rows."""
     results = store()
     means = {horizon: column(results, horizon, "f1").mean() for horizon in HORIZONS}
     own = next(horizon for horizon, way in HORIZONS.items() if way == OWN)

@@ -33,7 +33,6 @@ store = store_of(__file__, configuration, returns.WORDS)
 
 
 def rows() -> list[str]:
-    """All keys, in the order in which they are run."""
     return [cell.key for seed in SEEDS for one in TABLES for cell in row(*one) if cell.seed == seed]
 
 

@@ -35,7 +35,6 @@ store = store_of(__file__, configuration, WORDS)
 
 
 def rows() -> list[str]:
-    """All keys, in the order in which they are run."""
     return [ways.key(DOMAIN, way, EPSILON, seed) for seed in SEEDS for way in METHODS]
 
 
@@ -60,7 +59,6 @@ def column(results: Store, way: str, stage: str, measure: str) -> np.ndarray:
 
 
 def figures() -> list[Figure]:
-    """Recomputed from the raw rows."""
     results, found = store(), []
     for way in METHODS:
         spent = sum(column(results, way, stage, "cpu_s") for stage in STAGES)

@@ -36,7 +36,6 @@ store = store_of(__file__, configuration, returns.WORDS)
 
 
 def rows() -> list[str]:
-    """All keys, in the order in which they are run."""
     return [key(way, seed, count) for seed in SEEDS for way in WAYS for count in SIZES]
 
 
@@ -52,7 +51,6 @@ def run_rows(keys: Sequence[str], results: Store) -> None:
 
 
 def run_row(key: str, results: Store) -> None:
-    """One cell, at full size."""
     _, _, way, _, seed, count = key.split("/")
     fill(results, way, int(seed), [int(count)], fits.FULL)
 
@@ -72,7 +70,6 @@ def column(results: Store, way: str, rows: int) -> np.ndarray:
 
 
 def figures() -> list[Figure]:
-    """Recomputed from the raw rows."""
     most, fewest = (iqm(column(store(), "raked", rows)) for rows in (SIZES[-1], SIZES[0]))
     return [Figure(f"umaze, epsilon 10: return of {SIZES[-1]:,} rows less that of {SIZES[0]:,}", most - fewest, 0.0)]
 

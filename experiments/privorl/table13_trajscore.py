@@ -39,7 +39,6 @@ Table = tuple[str, str, float, int]
 
 
 def rows() -> list[str]:
-    """All keys."""
     return [ways.key(*one) for one in wanted()]
 
 
@@ -164,7 +163,6 @@ def column(results: Store, domain: str, way: str, epsilon: float, name: str) -> 
 
 
 def figures() -> list[Figure]:
-    """Every promised figure, recomputed from the raw rows."""
     results, found = store(), []
     for domain, epsilon, bound in (("umaze", 10.0, 0.97), ("umaze", 1.0, 0.94), (FEWER, 10.0, 0.94)):
         value = column(results, domain, TRANSITIONS, epsilon, "marginal").mean()

@@ -72,7 +72,6 @@ SETTINGS = {
 
 
 def configuration(key: str) -> Json:
-    """What a row was made with."""
     name, kind = key.split("/")
     one = SETTINGS[name]
     training = {"private_rows": one.private, "steps": one.steps, "epochs": EPOCHS, "batch": BATCH}
@@ -87,7 +86,6 @@ store = store_of(__file__, configuration, "tables VIII and X of the paper")
 
 
 def rows() -> list[str]:
-    """The keys of all rows, in the order in which they are made."""
     kinds = [*(f"epsilon={epsilon:g}" for epsilon in EPSILONS), "table X", "delta"]
     return [f"{name}/{kind}" for name in SETTINGS for kind in kinds]
 
@@ -144,7 +142,6 @@ def valid(one: Setting) -> dict[str, float]:
 
 
 def figures() -> list[Figure]:
-    """Every promised figure, recomputed from the raw rows."""
     results, out = store(), []
     for name in SETTINGS:
         for epsilon in EPSILONS:
@@ -162,7 +159,6 @@ def figures() -> list[Figure]:
 
 
 def run_row(key: str, results: Store) -> None:
-    """Make one row."""
     name, kind = key.split("/")
     one = SETTINGS[name]
     if kind.startswith("epsilon="):

@@ -124,12 +124,10 @@ def cells() -> list[Cell]:
 
 
 def rows() -> list[str]:
-    """All keys, in the order in which they are run."""
     return [*(f"{policy}/{seed}" for policy in TRIVIAL for seed in SEEDS), *(cell.key for cell in cells())]
 
 
 def configuration(key: str, scale: fits.Scale = fits.FULL) -> Json:
-    """Everything that decides a row, but its seed."""
     policy = key.split("/")[0]
     if policy in TRIVIAL:
         return {"policy": policy, "judge": describe(DOMAINS[Glance.name].judge)}
@@ -156,7 +154,6 @@ def run_rows(keys: Sequence[str], results: Store, scale: fits.Scale = fits.FULL)
 
 
 def run_row(key: str, results: Store) -> None:
-    """Make one row."""
     run_rows([key], results)
 
 

@@ -67,7 +67,6 @@ def last(domain: str, epsilon: float) -> bool:
 
 
 def rows() -> list[str]:
-    """All keys, in the order in which they are run."""
     return [cell.key for cell in sorted(cells(), key=lambda cell: last(cell.domain, cell.epsilon))]
 
 
@@ -87,7 +86,6 @@ def run_rows(keys: Sequence[str], results: Store) -> None:
 
 
 def run_row(key: str, results: Store) -> None:
-    """One cell, at full size."""
     returns.fill(results, [Cell.of(key)], fits.FULL)
 
 

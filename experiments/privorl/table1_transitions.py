@@ -112,12 +112,10 @@ store = store_of(__file__, configuration, WORDS)
 
 
 def rows() -> list[str]:
-    """All keys, in the order in which they are run."""
     return list(dict.fromkeys(cell.key for part in PARTS for cell in part.cells()))
 
 
 def run_row(key: str, results: Store) -> None:
-    """One cell, at full size."""
     fill(results, [Cell.of(key)], fits.FULL)
 
 
@@ -176,7 +174,6 @@ def compared(results: Store) -> dict[str, Comparison]:
 
 
 def figures() -> list[Figure]:
-    """Every promised figure, recomputed from the raw rows."""
     results, found = store(), []
     for domain in PROMISED:
         for epsilon, bound in ((10.0, 0.92), (1.0, 0.75)):

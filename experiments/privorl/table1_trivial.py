@@ -39,7 +39,6 @@ store = store_of(__file__, configuration, "none: nothing is learned")
 
 
 def rows() -> list[str]:
-    """All keys, in the order in which they are run."""
     return [f"{domain}/{policy}/{seed}" for domain in MAZES for seed in (*SEEDS, *AGAIN) for policy in TRIVIAL]
 
 

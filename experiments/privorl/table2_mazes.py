@@ -11,33 +11,29 @@ stand in `table1_trivial`.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 
 import numpy as np
 
 from experiments.lib.check import Figure
 from experiments.lib.queue import command_line
-from experiments.lib.store import Store
+from experiments.lib.store import Store, store_of
 from experiments.privorl import table1_mazes
 from experiments.privorl import table2_trajectories as table2
 from experiments.privorl.parts import synthesis_fits as fits
 from experiments.privorl.parts import trajectory_ways as ways
-from experiments.privorl.parts.synthesis_returns import folder
 from experiments.privorl.table1_mazes import DOMAINS, EPSILONS, agents_of, ceilings, last
 from experiments.privorl.table2_trajectories import Cell, configuration
 
 __all__ = ["configuration", "figures", "rows", "run_row", "store"]
 
-NAME, SEEDS = "table2_mazes", table1_mazes.SEEDS
+SEEDS = table1_mazes.SEEDS
 WAYS = (
     *("real", "raked_by_gradients", "tacit_j", "raked", "mst", "aim_3", "privsyn", "pate_gan", "unet"),
     *("dp_transformer", "raked_of", "noise_only"),
 )
 
 
-def store(path: Path | None = None, *, quick: bool = False) -> Store:
-    """The result file."""
-    return table2.store(path or folder(quick=quick) / f"{NAME}.json", quick=quick)
+store = store_of(__file__, configuration, table2.WORDS)
 
 
 def tables() -> list[tuple[str, float]]:
@@ -57,7 +53,6 @@ def cells(domains: Sequence[str] = DOMAINS) -> list[Cell]:
 
 
 def rows() -> list[str]:
-    """All keys, in the order in which they are run."""
     return [cell.key for cell in sorted(cells(), key=lambda cell: last(cell.domain, cell.epsilon))]
 
 
@@ -70,7 +65,6 @@ def run_rows(keys: Sequence[str], results: Store) -> None:
 
 
 def run_row(key: str, results: Store) -> None:
-    """One cell, at full size."""
     table2.fill(results, [Cell.of(key)], fits.FULL)
 
 

@@ -85,7 +85,6 @@ def cells() -> list[Cell]:
 
 
 def rows() -> list[str]:
-    """All keys."""
     return [cell.key for cell in cells()]
 
 
@@ -155,7 +154,6 @@ def share(results: Store, domain: str, way: str, epsilon: float) -> Estimate:
 
 
 def figures() -> list[Figure]:
-    """Every promised figure, recomputed from the raw rows."""
     results, found = store(), []
     for domain, epsilon, bound, names in (
         ("umaze", 10.0, 0.75, (TRANSITIONS,)),

@@ -53,7 +53,6 @@ def rows() -> list[str]:
 
 
 def run_row(key: str, results: Store) -> None:
-    """One cell, at full size."""
     domain, way, epsilon, seed = key.split("/")
     fill(results, [(domain, way, float(epsilon), int(seed))], fits.FULL)
 
@@ -117,7 +116,6 @@ def column(results: Store, domain: str, way: str, epsilon: float, name: str) -> 
 
 
 def figures() -> list[Figure]:
-    """Every promised figure, recomputed from the raw rows."""
     results, agents, found = store(), table1.store(), []
     for domain in table1.PROMISED:
         own, theirs = (

@@ -37,7 +37,6 @@ def parts() -> list[table1.Part]:
 
 
 def rows() -> list[str]:
-    """All keys."""
     return [cell.key for part in parts() for cell in part.cells()]
 
 

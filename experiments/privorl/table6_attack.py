@@ -113,7 +113,6 @@ def _cell(key: str) -> Cell:
 
 
 def configuration(key: str, scale: fits.Scale = fits.FULL) -> Json:
-    """Everything that decides a row, but its seed."""
     cell = _cell(key)
     here = domain(cell, scale)
     if cell.way in tabled.WAYS:
@@ -258,12 +257,10 @@ def some(columns: Mapping[str, np.ndarray], count: int, seed: int) -> Columns:
 
 
 def rows() -> list[str]:
-    """Keys of all rows."""
     return [cell.key for cell in CELLS]
 
 
 def run_row(key: str, results: Store, scale: fits.Scale = fits.FULL) -> None:
-    """Make one row."""
     cell = _cell(key)
     results.put(key, dataset=domain(cell, scale).words(cell.seed), seed=cell.seed, values=run(cell, scale))
 
@@ -283,7 +280,6 @@ def rates(values: Mapping[str, Any], kind: str = "hits") -> dict[float, tuple[Ra
 
 
 def figures() -> list[Figure]:
-    """Every promised figure, recomputed from the raw rows."""
     results, out = store(), []
     for cell in CELLS:
         values = results.values(cell.key)

@@ -130,7 +130,6 @@ def models(name: str, epsilon: float, quick: bool = False) -> Models:
 
 
 def configuration(key: str, quick: bool = False) -> Json:
-    """Everything that decides a row, but its seed."""
     block = Block.of(key)
     here = domain(block.setting, quick)
     return {
@@ -163,12 +162,10 @@ def wanted(name: str, epsilon: float) -> list[Block]:
 
 
 def rows() -> list[str]:
-    """Keys of all rows."""
     return [block.key for name in MAZES for epsilon in EPSILONS for block in wanted(name, epsilon)]
 
 
 def run_row(key: str, results: Store, *, quick: bool = False) -> None:
-    """Make one row."""
     began, block = time.process_time(), Block.of(key)
     torch.set_num_threads(1)
     attacked = models(block.setting, block.epsilon, quick)

@@ -17,7 +17,6 @@ from tacit.evaluation.statistics import iqm
 
 __all__ = ["configuration", "figures", "rows", "run_row", "store"]
 
-NAME = "table7_nonprivate"
 WAYS, EPSILONS = ("real", "non_priv", "tacit", "raked"), (10.0, 1.0)
 
 
@@ -26,7 +25,7 @@ store = store_of(__file__, configuration, WORDS)
 
 def rows() -> list[str]:
     """Keys of the cells that are kept here."""
-    return variants.keys(NAME, wanted())
+    return variants.keys("table7_nonprivate", wanted())
 
 
 def wanted() -> list[Cell]:

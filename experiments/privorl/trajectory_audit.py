@@ -75,7 +75,6 @@ def cells(quick: bool = False) -> list[Cell]:
 
 
 def rows() -> list[str]:
-    """All keys."""
     return [cell.key for cell in cells()]
 
 
@@ -182,7 +181,6 @@ def found(results: Store, way: str, runs: int) -> LowerBounds:
 
 
 def figures() -> list[Figure]:
-    """Every promised figure, recomputed from the raw rows."""
     results = store()
     own, twin = (found(results, way, runs).gaussian_epsilon for way, runs in RUNS.items())
     return [

@@ -83,7 +83,6 @@ DECIDED = 9
 
 
 def rows() -> list[str]:
-    """All keys of the search, in the order in which they are run."""
     tried = [f"{name}/{agent}/{setting}/{SEED}" for agent, setting in SEARCH for name in PROBES]
     chosen = [f"{name}/{agent}/chosen/{seed}" for seed in FINAL_SEEDS for agent in AGENTS for name in MAZES]
     decided = DECIDED * len(PROBES)
@@ -105,7 +104,6 @@ def config(agent: str, setting: str) -> Any:
 
 
 def configuration(key: str, *, quick: bool = False) -> Json:
-    """Everything that decides a row, but its seed."""
     name, kind, *rest = key.split("/")
     judge = {"layout": describe(MAZES[name]), "episodes": EPISODES, "start_seed": START_SEED}
     if kind == "trivial":
@@ -176,7 +174,6 @@ def run_rows(keys: Sequence[str], results: Store, *, quick: bool = False) -> Non
 
 
 def run_row(key: str, results: Store, *, quick: bool = False) -> None:
-    """Make one row."""
     name, kind = key.split("/")[:2]
     if kind == "trivial":
         _put(results, key, name, START_SEED, trivial(name))

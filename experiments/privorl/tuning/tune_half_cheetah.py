@@ -69,7 +69,6 @@ QUICK = Collector(16)
 
 
 def rows() -> list[str]:
-    """All keys, in the order in which they are run."""
     return [f"{robot}/{name}/{agent}" for robot, name, agent in itertools.product(ROBOTS, COLLECTORS, AGENTS)]
 
 
@@ -80,7 +79,6 @@ def robots() -> Mapping[str, Robot]:
 
 
 def configuration(key: str, *, quick: bool = False) -> Json:
-    """Everything that decides a row."""
     robot, name, agent = key.split("/")
     config = LOCOMOTION[agent]
     return {
@@ -104,7 +102,6 @@ def collected(robot: str, collector: Collector, population: int) -> tuple[Column
 
 
 def run_row(key: str, results: Store, *, quick: bool = False) -> None:
-    """Make one row."""
     torch.set_num_threads(1)
     robot, name, agent = key.split("/")
     config, population = LOCOMOTION[agent], 10_000 if quick else POPULATION

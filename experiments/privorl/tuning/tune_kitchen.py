@@ -30,12 +30,10 @@ SEEDS, EPISODES, WANTED = (1_010,), 5, 50.0
 
 
 def rows() -> list[str]:
-    """All keys, in the order in which they are run."""
     return [f"{agent}/{seed}" for seed in SEEDS for agent in KITCHEN]
 
 
 def configuration(key: str, *, quick: bool = False) -> Json:
-    """Everything that decides a row, but its seed."""
     config = KITCHEN[key.split("/")[0]]
     return {
         "rows": DOMAINS[Glance.name].rows,
@@ -48,7 +46,6 @@ store = store_of(__file__, configuration, "each row's name holds its settings")
 
 
 def run_row(key: str, results: Store, *, quick: bool = False) -> None:
-    """Make one row."""
     torch.set_num_threads(1)
     agent, word = key.split("/")
     seed, began = int(word), time.process_time()

@@ -58,7 +58,6 @@ Columns = Mapping[str, np.ndarray]
 
 
 def configuration(key: str) -> Json:
-    """Everything that decides a row, but its seed."""
     layout, *rest = key.split("/")
     common = {
         "layout": describe(LAYOUTS[layout]),
@@ -177,14 +176,12 @@ def returns(layout: str) -> dict[str, list[float]]:
 
 
 def rows() -> list[str]:
-    """All keys, in the order in which they are run."""
     tried = [(layout, epsilon, choice) for layout in LAYOUTS for epsilon in EPSILONS for choice in ("none", *CHOICES)]
     found = [f"{layout}/{epsilon:g}/{choice}" for layout, epsilon, choice in tried]
     return [*found, *(f"{layout}/returns" for layout in LAYOUTS)]
 
 
 def run_row(key: str, results: Store) -> None:
-    """Make one row."""
     layout, *rest = key.split("/")
     values: dict[str, Any] = returns(layout) if rest == ["returns"] else measured(layout, rest[1], float(rest[0]))
     results.put(

@@ -135,7 +135,6 @@ def cells() -> Iterator[Cell]:
 
 
 def configuration(key: str) -> Json:
-    """Everything that decides a row, but its seed."""
     found = {cell.key: (cell, cell.plan.sampler, "fitted") for cell in cells()}
     for cell, sampler, _ in list(found.values()):
         if cell.name == "default":
@@ -160,7 +159,6 @@ store = store_of(__file__, configuration, "each row holds its plan")
 
 
 def rows() -> list[str]:
-    """All keys, in the order in which they are run; the default plan's also make those of the samplers."""
     return [cell.key for cell in cells()]
 
 

@@ -137,4 +137,4 @@ def test_a_cell_prints_means_with_their_intervals_and_what_others_print(
     assert cell.run(one, options) == {"return": [1.5, 2.5]}
     printed = capsys.readouterr().out
     assert "| mine:fit | 2.0 ± 6.4 | seeds 1, 2; epsilon by its own word |\n| theirs | 3.0 | the paper |" in printed
-    assert "Each seed takes unknown minutes besides your method." in printed
+    assert "The first seed says what each costs." in printed
