@@ -1,4 +1,4 @@
-"""Alignment of SmolLM2-135M to positive reviews, per person (DPPG's Figure 7): `python -m experiments.dppg.alignment`.
+"""Alignment of SmolLM2-135M to positive reviews, per person (DPPG's Figure 7).
 
     python -m experiments.dppg.alignment "4/one/0" "noise 4/one/0"  # these rows
 

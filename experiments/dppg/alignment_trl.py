@@ -1,4 +1,4 @@
-"""TRL's GRPO in the world of `alignment`, without privacy: `python -m experiments.dppg.alignment_trl`.
+"""TRL's GRPO in the world of `alignment`, without privacy.
 
 A yardstick: the same model, public reward, people and prompts, 4 completions of 16 tokens a prompt, temperature 1, one
 pass. "lora/SEED" trains LoRA on all matrices of the layers with 768 people, and "third/SEED" with 256, 16 a step.

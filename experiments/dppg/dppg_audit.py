@@ -1,4 +1,4 @@
-"""Canaries against private policy gradients: `python -m experiments.dppg.dppg_audit`.
+"""Canaries against private policy gradients.
 
 A bandit with four pulls a person. In the first of 30 meetings one of the 8 people is the canary, whose rewards are
 1,000 where all others get 1 or -1, or is not there. The attacker knows everything but this and the noise: who does

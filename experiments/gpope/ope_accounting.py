@@ -1,4 +1,4 @@
-"""GPOPE's published formula against lower and upper truth: `python -m experiments.gpope.ope_accounting`.
+"""GPOPE's published formula against lower and upper truth.
 
 One of m trajectories in each of N steps, one trajectory replaced, at delta 1e-5. A row has epsilon
 

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from experiments.lib.store import ROOT
 
+from experiments import __main__ as listing
 from experiments.dppg import table1 as dppg
 from experiments.experts import figure3 as experts
 from experiments.gpope import figure1 as gpope
@@ -138,3 +139,17 @@ def test_a_cell_prints_means_with_their_intervals_and_what_others_print(
     printed = capsys.readouterr().out
     assert "| mine:fit | 2.0 ± 6.4 | seeds 1, 2; epsilon by its own word |\n| theirs | 3.0 | the paper |" in printed
     assert "The first seed says what each costs." in printed
+
+
+def test_papers_and_their_experiments_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
+    listing.main([])
+    shown = capsys.readouterr().out
+    for paper, (page, words) in listing.PAPERS.items():
+        assert (ROOT / page).is_file()
+        assert (ROOT / "experiments" / paper / f"{words.split()[0]}.py").is_file()
+        assert f"python -m experiments.{paper}.{words}" in shown
+    listing.main(["gpope"])
+    assert (
+        "python -m experiments.gpope.gpope_chain  # 44 rows. Private values of the 40-state chain"
+        in capsys.readouterr().out
+    )
