@@ -221,8 +221,8 @@ def test_the_whole_source_was_read() -> None:
 
 MOST = {
     "files": 404,
-    "lines": 88_303,
-    "functions": 5_113,
+    "lines": 88_342,
+    "functions": 5_115,
     "private functions of at most three lines used once": 15,
     "class names defined more than once": 1,
     "docstring lines on names that are not public": 665,
