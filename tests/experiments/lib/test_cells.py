@@ -16,9 +16,14 @@ from experiments import __main__ as listing
 from experiments.dppg import table1 as dppg
 from experiments.experts import figure3 as experts
 from experiments.gpope import figure1 as gpope
+from experiments.gpope import ope_methods
 from experiments.lib import cell
 from experiments.pategail import table1 as pategail
 from experiments.privorl import table1 as privorl
+from tacit import off_policy_evaluation as ope
+from tacit.methods.mobility.baselines import BaselinePlan, fit_replicates
+from tacit.methods.synthesis.baselines import mst
+from tacit.methods.synthesis.discretisation import Discretisation
 
 PAGE = (ROOT / "docs" / "own-method.md").read_text(encoding="utf-8")
 SYNTHESIZER = next(code for code in re.findall(r"^```python\n(.*?)^```", PAGE, re.M | re.S) if "def fit(task):" in code)
@@ -153,3 +158,23 @@ def test_papers_and_their_experiments_are_listed(capsys: pytest.CaptureFixture[s
         "python -m experiments.gpope.gpope_chain  # 44 rows. Private values of the 40-state chain"
         in capsys.readouterr().out
     )
+
+
+def test_tasks_give_their_records_behind_a_vault() -> None:
+    chain = gpope.Task(gpope.DOMAINS["chain"][0](), gpope.Setting(200, 1.0), 1)
+    plan = ope_methods.residual(chain.domain).calibrate(unit=chain.unit, epsilon=chain.epsilon, delta=chain.delta)
+    with chain.vault(plan) as vault:
+        value = ope.fit(plan, vault, chain.domain.policy)
+    assert value.certificate.verify().epsilon <= 1.0
+    assert gpope.judge(chain, value.value.values(chain.states))["rmse"] < 0.5
+
+    umaze = privorl.Task(privorl.Maze("umaze", 5_000, 5_000), 1.0, 10)
+    cut = Discretisation(umaze.spec, 8)
+    rows = mst.MstPlan(discretisation=cut).calibrate(unit=umaze.unit, epsilon=umaze.epsilon, delta=umaze.delta)
+    with umaze.vault(rows) as vault:
+        assert mst.fit(rows, vault, seed=0).certificate.verify().epsilon <= 1.0
+
+    city = pategail.Task(pategail.world(30), 2.0, 0)
+    days = BaselinePlan(model="epr").calibrate(unit=city.unit, epsilon=city.epsilon, delta=city.delta)
+    with city.vault(days) as vault:
+        assert fit_replicates(days, vault, grid=city.grid)
