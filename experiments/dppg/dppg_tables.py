@@ -1,8 +1,5 @@
 """Pictures and tables of private policy gradients, from the raw rows of their experiments.
 
-    python -m experiments.dppg.dppg_tables                   # every table as Markdown, and pictures in docs/images
-    python -m experiments.dppg.dppg_tables --only riverswim  # frontier, table1, riverswim, audit, short
-
 Nothing is run: a cell whose row is missing or has another configuration is left blank, one that no experiment has is a
 dash. "±" is half of the 95 % t-interval of the mean over replicates; shares have Clopper and Pearson's. A cell of the
 frontier is the mean, in brackets the worst replicate, and the mean with the most probable actions.
@@ -10,9 +7,6 @@ frontier is the mean, in brackets the worst replicate, and the mean with the mos
 
 from __future__ import annotations
 
-import argparse
-import sys
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -276,26 +270,8 @@ def learning(results: Store) -> list[Panel]:
     return panels
 
 
-def main(arguments: list[str]) -> None:
-    """Print the tables and draw the picture."""
-    poles, table, rivers = dppg_frontier.store(), dppg_table1.store(), dppg_riverswim.store()
-    tables: dict[str, Callable[[], str]] = {
-        "frontier": lambda: frontier(poles),
-        "table1": lambda: table1(table),
-        "riverswim": lambda: riverswim(rivers),
-        "audit": lambda: audited(dppg_audit.store()),
-        "short": lambda: short(poles, table, rivers),
-    }
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--only", choices=list(tables))
-    only = parser.parse_args(arguments).only
-    for name in [only] if only else tables:
-        print(f"{name}\n\n{tables[name]()}\n")
-    if only in (None, "frontier"):
-        draw(picture(poles), "Return against epsilon in CartPole and Acrobot", IMAGES / "dppg_frontier.svg", legend=3)
-    if only is None and (panels := learning(dppg_fair.store())):
-        draw(panels, "Learning curves of the fair table", IMAGES / "dppg_learning.svg", legend=3)
-
-
-if __name__ == "__main__":
-    main(sys.argv[1:])
+def plot() -> None:
+    """Write docs/images/dppg_frontier.svg, and dppg_learning.svg of the rows that there are."""
+    poles = picture(dppg_frontier.store())
+    draw(poles, "Return against epsilon in CartPole and Acrobot", IMAGES / "dppg_frontier.svg", legend=3)
+    draw(learning(dppg_fair.store()), "Learning curves of the fair table", IMAGES / "dppg_learning.svg", legend=3)

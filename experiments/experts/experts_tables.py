@@ -1,8 +1,5 @@
 """Tables and picture of `experts_table`, from its raw rows.
 
-    python -m experiments.experts.experts_tables          # tables as Markdown, and docs/images/experts_table.svg
-    python -m experiments.experts.experts_tables --short  # epsilon 10 and 1 of cart-pole and acrobot, 5 of the others
-
 Nothing is run: a row is left blank where, for some seed, a cell is missing or has another configuration. "±" is half of
 the 95 % t-interval of the mean over seeds; a dash says that a method cannot be run at this epsilon. Lengths of prefixes
 are the mean over all released trajectories, empty ones included, and their share that is not empty. `clones_consensus`
@@ -11,8 +8,6 @@ has a table of its own: its cells are there for some seeds only.
 
 from __future__ import annotations
 
-import argparse
-import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, get_args
@@ -21,7 +16,6 @@ import numpy as np
 
 from experiments.experts import experts_table
 from experiments.experts.experts_recipes import EPSILONS
-from experiments.experts.experts_runs import SIZES
 from experiments.experts.experts_table import CLONED, FREE, SEEDS, key, returns
 from experiments.lib.plots import IMAGES, Curve, Panel, draw
 from experiments.lib.store import Store
@@ -149,22 +143,7 @@ def picture(results: Store) -> list[Panel]:
     return panels
 
 
-def main(arguments: list[str]) -> None:
-    """Print the tables and draw the picture."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--short", action="store_true")
-    options = parser.parse_args(arguments)
-    results = experts_table.store()
-    for name, title in TITLES.items():
-        for kind in get_args(Kind):
-            fewer = (10.0, 1.0) if name in ("cart_pole", "acrobot") else (5.0,)
-            print(f"{title}, {kind} experts\n\n{table(results, name, kind, fewer if options.short else EPSILONS)}\n")
-    if not options.short:
-        shared = ", ".join(TITLES[name] for name, size in SIZES.items() if size.shared)
-        print(f"Released prefixes\n\n{prefixes(results)}\n")
-        print(f"{len(SEEDS)} seeds; in {shared} they share the experts and their logs.")
-        draw(picture(results), "Return against epsilon, four worlds", IMAGES / "experts_table.svg", legend=3)
-
-
-if __name__ == "__main__":
-    main(sys.argv[1:])
+def plot() -> None:
+    """Write docs/images/experts_table.svg."""
+    title = "Return against epsilon, four worlds"
+    draw(picture(experts_table.store()), title, IMAGES / "experts_table.svg", legend=3)

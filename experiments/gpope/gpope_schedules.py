@@ -39,7 +39,7 @@ from tacit_worlds import chain
 
 Array = npt.NDArray[np.float64]
 
-UNITS, STEPS, QUICK_STEPS = 1_000, (100, 1_000, 10_000), 20
+UNITS, STEPS = 1_000, (100, 1_000, 10_000)
 EPSILONS = (None, 1.0, 0.1)
 """None: no noise, not private."""
 CLIPS = (0.01, 1.0)

@@ -3,6 +3,8 @@ and in docs/scale.md.
 
     python -m experiments.lib.pages  # all pages
     python -m experiments.lib.pages docs/results/mobility.md
+    python -m experiments.lib.pages --show dppg_audit "tests of experts_table"  # print tables
+    python -m experiments.lib.pages --draw  # pictures of policy gradients and experts
 
 A place is `<!-- results: NAME -->`, up to `<!-- end -->` if there is one. Besides tables there are `rows of NAME ...`,
 where the rows of some experiments come from, `changes of NAME ...`, whether a method was changed after its
@@ -199,9 +201,15 @@ def filled(text: str) -> str:
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Fill the pages that are named, or all of them."""
-    for page in [Path(name) for name in arguments] or [*sorted(PAGES.glob("*.md")), SCALE]:
-        page.write_text(filled(page.read_text(encoding="utf-8")), encoding="utf-8")
+    """Fill the pages that are named, or all; or print the tables that are named; or draw what no page draws."""
+    if arguments[:1] == ["--show"]:
+        print("\n\n".join(str(table(name)) for name in arguments[1:] or TABLES))
+    elif arguments[:1] == ["--draw"]:
+        dppg_tables.plot()
+        experts_tables.plot()
+    else:
+        for page in [Path(name) for name in arguments] or [*sorted(PAGES.glob("*.md")), SCALE]:
+            page.write_text(filled(page.read_text(encoding="utf-8")), encoding="utf-8")
 
 
 if __name__ == "__main__":

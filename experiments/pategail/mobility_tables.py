@@ -1,4 +1,4 @@
-"""Tables of `mobility_frontier`: `python -m experiments.pategail.mobility_tables [--people N ...] [--epsilon E]`.
+"""Tables of `mobility_frontier`.
 
 Nothing is run: an entry that misses a seed is left blank, a dash says that it is not part of the experiment. "±" is
 half of the 95 % t-interval of the mean over seeds, which are noise seeds: the days are the same. Divergences are in
@@ -7,8 +7,6 @@ nats; the floor is what a perfect simulator would have, and halves of the people
 
 from __future__ import annotations
 
-import argparse
-import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -209,22 +207,3 @@ def recipes() -> str:
 def _floor(results: Store, people: int) -> dict[str, dict[str, float]]:
     found = kept(results, f"{people}/floor")
     return {} if found is None else found["halves"]
-
-
-def main(arguments: Sequence[str]) -> None:
-    """Print the tables."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--people", nargs="+", type=int, choices=frontier.PEOPLE, default=list(frontier.PEOPLE))
-    parser.add_argument("--epsilon", type=float, default=2.0)
-    options = parser.parse_args(arguments)
-    results = frontier.store()
-    for people in options.people:
-        print(f"## {TITLES[people]}\n\nSEQ, the mean of seven measures of order\n\n{by_epsilon(results, people)}\n")
-        for metrics in ("sequence", "reference", "robust") if _floor(results, people) else ():
-            print(
-                f"{metrics}, epsilon {options.epsilon:g}\n\n{by_measure(results, people, options.epsilon, metrics)}\n"
-            )
-
-
-if __name__ == "__main__":
-    main(sys.argv[1:])

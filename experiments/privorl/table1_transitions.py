@@ -6,7 +6,7 @@
     python -m experiments.privorl.table1_transitions --data umaze=maze2d-umaze-dense-v1.hdf5 --public umaze=other.hdf5
                                                                 # on your own D4RL files (or Minari ids); runs/own/
     python -m experiments.lib.check table1_transitions
-    python -m experiments.privorl.parts.synthesis_pages table1_transitions                      # the table
+    python -m experiments.lib.pages --show table1_transitions                        # the table
 
 Unit: one transition; delta a tenth of one over the population. `raked` is tacit's method, `tacit` the same
 without matching. Five seeds for both and the real rows, three for the

@@ -64,7 +64,6 @@ FPRS, POWER = (0.1, 0.01), 0.4
 """False alarm rates at which hits are counted; what the model without privacy must show at the first."""
 FIRST = 3_000
 """The seed of private rows, and of the rows of the public start, which no other experiment uses."""
-QUICK = "quick"
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,8 +1,5 @@
 """Tables and pictures of the experiments on synthesis, from the raw rows.
 
-    python -m experiments.privorl.parts.synthesis_pages  # every page; pictures under docs/images/
-    python -m experiments.privorl.parts.synthesis_pages table11_cost figure6_curves  # some
-
 `pages` puts them into docs/results/. Nothing is run: a row whose cells are missing for some seed is left
 blank, a dash says that it is not part of the experiment. Returns are interquartile means over seeds with 95 % bootstrap
 intervals.
@@ -10,9 +7,7 @@ intervals.
 
 from __future__ import annotations
 
-import argparse
 import math
-import sys
 from collections.abc import Callable, Sequence
 
 import numpy as np
@@ -353,19 +348,3 @@ PAGES: dict[str, Callable[[], str]] = {
     "table14_accounting": table14,
     **trajectory_pages.PAGES,
 }
-
-
-def main(arguments: Sequence[str]) -> None:
-    """Print tables; draw pictures of what is complete."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("names", nargs="*", default=[])
-    for name in parser.parse_args(arguments).names or PAGES:
-        try:
-            shown = PAGES[name]()
-        except LookupError as missing:  # a picture lacks a row
-            shown = str(missing.args[0])
-        print(f"## {name}\n\n{shown}\n")
-
-
-if __name__ == "__main__":
-    main(sys.argv[1:])
