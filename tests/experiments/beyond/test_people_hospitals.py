@@ -180,7 +180,7 @@ def test_the_table_says_on_how_many_measures_people_are_ahead(tmp_path: Path, mo
     text = people_hospitals.words_of(results)
     assert "people is ahead of aim on 2 of 3, privsyn on 0 of 0, " in text
     assert "| effects | 0.313 ± 0.002 | 0.413 ± 0.002 | 0.513 ± 0.002 |  |  |  |  |  |" in text
-    assert "| aim | 25 | 36.0 | 0.25 |" in people_hospitals.plan(results)
+    assert "| aim | 25 | 36.0 | 0.25 |" in people_hospitals.costs(results)
     monkeypatch.setattr(people_hospitals, "store", lambda: results)
     with pytest.raises(LookupError, match="privsyn"):
         people_hospitals.figures()
