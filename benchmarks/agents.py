@@ -23,7 +23,7 @@ from dataclasses import replace
 from types import ModuleType
 from typing import Any
 
-from experiments.synthesis_agents import MAZE
+from experiments.privorl.parts.synthesis_agents import MAZE
 
 from benchmarks.peers import single_file_agents
 from tacit_worlds import maze

@@ -16,7 +16,7 @@ import argparse
 import statistics
 
 import numpy as np
-from experiments.gpope_step_sizes import tune
+from experiments.gpope.gpope_step_sizes import tune
 
 from benchmarks import ope_hiv
 from tacit.data.trajectories import Trajectories

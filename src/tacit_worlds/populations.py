@@ -92,7 +92,7 @@ def _regulators(a: FloatArray, b: FloatArray, state_cost: FloatArray, push_cost:
 
 @cache
 def tuned_gains(world: Name) -> FloatArray:
-    """Gains of a world's tuned controllers [settings, ...], as `python -m experiments.tune_controllers` writes them."""
+    """Gains of a world's tuned controllers [settings, ...], as `experiments.experts.tune_controllers` writes them."""
     controllers: dict[str, Any] = json.loads(resources.files("tacit_worlds").joinpath("controllers.json").read_text())
     return np.array(controllers[world]["gains"]).reshape(-1, *controllers[world]["shape"])
 

@@ -1,4 +1,4 @@
-"""The canary of `experiments.dppg_audit` in a few runs: the real code keeps its promise, a shared critic does not.
+"""The canary of `experiments.dppg.dppg_audit` in a few runs: the real code keeps its promise, a shared critic does not.
 
 Noise is seeded, so that a test that passed cannot fail by chance.
 """
@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 
 import pytest
-from experiments.dppg_audit import Cell, found, scores
+from experiments.dppg.dppg_audit import Cell, found, scores
 
 from tacit.privacy.noise import correlated
 

@@ -1,4 +1,4 @@
-"""One trial of `experiments.faults_trials` on one life, with the code as it is or with a file layer that was broken.
+"""One trial of `faults_trials` on one life, with the code as it is or with a file layer that was broken.
 
 Run with the layer preloaded as `python layer_harness.py TRIAL LIFE COUNT MODE FOLDER`; prints one JSON object.
 """
@@ -10,10 +10,10 @@ import os
 import sys
 from pathlib import Path
 
-from experiments.faults_lives import LIVES
-from experiments.faults_runs import warm
+from tests.faults import faults
+from tests.faults.faults_lives import LIVES
+from tests.faults.faults_runs import warm
 
-from experiments import faults
 from tacit.privacy.ledger import store as ledger_lock
 from tacit.privacy.ledger import store as ledger_store
 from tacit.privacy.ledger.store import WriterLock

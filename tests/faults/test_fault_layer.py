@@ -11,10 +11,9 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from experiments.faults_audit import NEVER, SOUND, audit
-from experiments.faults_layer import Disk, Kind, Operation
-
-from experiments import faults_layer as layer
+from tests.faults import faults_layer as layer
+from tests.faults.faults_audit import NEVER, SOUND, audit
+from tests.faults.faults_layer import Disk, Kind, Operation
 
 preloading = pytest.mark.skipif(not layer.available(), reason="needs Linux and a C compiler")
 

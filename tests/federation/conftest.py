@@ -13,7 +13,7 @@ if importlib.util.find_spec("flwr") is None:
 @pytest.fixture(autouse=True)
 def server_identity() -> Iterator[None]:
     """Messages can be made, and Flower logs errors alone."""
-    from experiments.loop_grid import identity
+    from experiments.beyond.loop_grid import identity
 
     logging.getLogger("flwr").setLevel(logging.CRITICAL)
     with identity():

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from experiments.loop_grid import LoopGrid
+from experiments.beyond.loop_grid import LoopGrid
 from flwr.app import Context, RecordDict
 
 from tacit import hub

@@ -10,7 +10,7 @@ from typing import Any
 import device_cases as cases
 import numpy as np
 import pytest
-from experiments.loop_grid import LoopGrid, Reply
+from experiments.beyond.loop_grid import LoopGrid, Reply
 from flwr.app import Error, Message
 from tests.federation.loop_grid import Opener
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from experiments.loop_grid import LoopGrid
+from experiments.beyond.loop_grid import LoopGrid
 
 from tacit.data.mobility.days import Days
 from tacit.errors import MechanismError

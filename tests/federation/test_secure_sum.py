@@ -12,7 +12,7 @@ import device_cases as cases
 import numpy as np
 import numpy.typing as npt
 import pytest
-from experiments.loop_grid import LoopGrid
+from experiments.beyond.loop_grid import LoopGrid
 from flwr.app import ConfigRecord, Message, RecordDict
 from flwr.common import bytes_to_ndarray, ndarray_to_bytes
 from scipy import stats

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from experiments.gpope_step_sizes import unit_rows
+from experiments.gpope.gpope_step_sizes import unit_rows
 from tests.golden import runs
 from tests.golden.runs import Numbers, Run, variant
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from experiments.dppg_paper import published_epsilon
+from experiments.dppg.dppg_paper import published_epsilon
 from tests.golden import runs
 from tests.golden.runs import TRAINED, Numbers, Run, variant
 

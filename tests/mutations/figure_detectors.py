@@ -6,7 +6,7 @@ import math
 from pathlib import Path
 
 import numpy as np
-from experiments.ope_rare_scores import LAWS, SHARES, coverage
+from experiments.beyond.ope_rare_scores import LAWS, SHARES, coverage
 
 from tacit import off_policy_evaluation as ope
 from tacit.data.spec import Box, Discrete, PublicSpec

@@ -56,7 +56,7 @@ _LOG_STD = (-5.0, 2.0)  # smallest and largest logarithm of the policy's standar
 
 @dataclass(frozen=True, kw_only=True)
 class EdacConfig(OfflineConfig):
-    """Hyper-parameters (see `OfflineConfig`); mazes want `features` too (`experiments.synthesis_agents`)."""
+    """Hyper-parameters (see `OfflineConfig`); mazes want `features` too (`experiments`: `synthesis_agents`)."""
 
     steps: Count = 5_000
     batch: Count = 128

@@ -35,7 +35,7 @@ __all__ = ["OfflinePolicies", "Td3BcConfig", "Watch", "train", "train_tables"]
 
 @dataclass(frozen=True, kw_only=True)
 class Td3BcConfig(OfflineConfig):
-    """Hyper-parameters (see `OfflineConfig`); mazes want `features` too (`experiments.synthesis_agents`)."""
+    """Hyper-parameters (see `OfflineConfig`); mazes want `features` too (`experiments`: `synthesis_agents`)."""
 
     steps: Count = 10_000
     batch: Count = 128

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from experiments.gpope_step_sizes import iterate, means, unit_rows
+from experiments.gpope.gpope_step_sizes import iterate, means, unit_rows
 from gpope_cases import BASE, DELTA, FEATURES, PROBLEM, TARGET, open_vault, promised, simulated, unit_of
 
 from tacit.errors import AccountingError, PlanError, PlanExhausted

@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 import pytest
-from experiments.ope_rare_scores import LAWS, coverage
+from experiments.beyond.ope_rare_scores import LAWS, coverage
 from scipy.stats import beta, norm
 
 from tacit.errors import PlanError
@@ -131,7 +131,7 @@ def test_the_raised_variance_keeps_the_level_for_every_variance_and_noise(level,
 @pytest.mark.parametrize("law", LAWS)
 @pytest.mark.parametrize("scale", [0.0, 0.05, 0.3, 1.0, 3.0])
 def test_scores_that_are_rarely_large_or_small_are_covered_at_every_rate(law, scale):
-    """Exact, so that nothing is left to luck (`experiments.ope_rare_scores`); scale is the noise multiplier."""
+    """Exact, so that nothing is left to luck (`experiments.beyond.ope_rare_scores`); scale is the noise multiplier."""
     noise = tuple(scale / math.sqrt(share) for share in SHARES)
     for level in (0.9, 0.95, 0.975, 0.99):
         for rare in (0.02, 0.06, 0.3, 0.7, 1.0, 1.5, 2.2, 3.0, 4.0, 9.0, 40.0):

@@ -5,7 +5,7 @@ import math
 
 import numpy as np
 import pytest
-from experiments.gpope_step_sizes import unit_rows
+from experiments.gpope.gpope_step_sizes import unit_rows
 from gpope_cases import open_vault as open_chain
 from small_mdp import (
     BEHAVIOUR,

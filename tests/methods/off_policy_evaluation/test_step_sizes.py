@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from experiments.gpope_step_sizes import iterate, mspbe, summarise, tune, unit_rows
+from experiments.gpope.gpope_step_sizes import iterate, mspbe, summarise, tune, unit_rows
 from gpope_cases import BASE, DELTA, PROBLEM, TARGET, Chosen, open_vault, promised, simulated, unit_of
 
 from tacit.data.trajectories import Trajectories

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from experiments import dppg_paper
+from experiments.dppg import dppg_paper
 from tacit.errors import PlanError
 from tacit.privacy.accounting.accountants import gaussian_delta, gaussian_epsilon
 

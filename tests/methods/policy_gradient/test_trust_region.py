@@ -9,7 +9,7 @@ import pytest
 from scipy.integrate import quad
 from scipy.stats import ncx2, norm
 
-from experiments import dppg_paper
+from experiments.dppg import dppg_paper
 from tacit.errors import PlanError
 from tacit.methods.policy_gradient import trust_region as tr
 from tacit.methods.policy_gradient.trust_region import KL, L2

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from experiments.gpope_step_sizes import unit_rows
+from experiments.gpope.gpope_step_sizes import unit_rows
 
 from tacit.data.spec import Box, Discrete, PublicSpec
 from tacit.data.trajectories import Trajectories

@@ -1,0 +1,228 @@
+"""What Thompson sampling is worth, from the logs of a uniformly random recommender: real clicks, real propensities.
+
+Needs the sample of the Open Bandit Dataset (`pip install --no-deps obp==0.4.1`): for each of three campaigns 10,000
+impressions of the policy `random` and 10,000 of `bts` (Bernoulli Thompson sampling).
+
+- Private data: the random log. Unit: one impression (the logs name no visitor); population 10,000; delta 1e-6.
+- Evaluated policy: the average of Thompson sampling over the week, one table item x position, from the propensities
+  that the bts log publishes (`thompson`). That log counts as public here; its clicks are not used.
+- Yardstick: the click rate of the bts log itself. Its 10,000 impressions hold 42 to 69 clicks, so it is known to about
+  15 % only, and the random log, whose 38 to 46 clicks are all an estimator has to go on, says less: even without any
+  privacy an estimate is off by a fifth of the value (`standard_error` in the row `nonprivate`).
+- `ceiling`: the same kinds of estimate without privacy. `noise only`: the same plans run on the same log with every
+  click erased, so that noise alone is left; its error is that of an estimate that knows nothing but "few".
+
+A seed is a run with fresh noise; the logs are the same in all of them. Nothing was tuned. What to expect: clicks are
+rare and ratios reach 6 to 10, so a clip at the reward's bound would cut half of what the clicks weigh. The default clip
+of importance sampling follows the calibrated noise: at epsilon 10 it hardly bites and the estimates come as close as
+those without privacy; at epsilon 1 the noise that this costs is as large as the click rate, and at epsilon 0.1 far
+larger. The regressions clip lower and stay too low. The intervals are valid all the same.
+"""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, cast, get_args
+
+import numpy as np
+
+from experiments.lib.check import Figure
+from experiments.lib.configuration import Json, describe
+from experiments.lib.queue import command_line
+from experiments.lib.store import Store, store_of
+from tacit.data.sources import open_bandit
+from tacit.data.trajectories import Trajectories
+from tacit.methods import off_policy_evaluation as ope
+from tacit.privacy.ledger.ledger import SUM, Ledger
+from tacit.privacy.vault.vault import Vault
+from tacit.units import Unit
+
+DELTA, EPSILONS, SEEDS = 1e-6, (0.1, 1.0, 10.0), 10
+SAMPLE = "obp 0.4.1"
+UNIT = Unit("impression", "add_or_remove", 10_000)
+Columns = Mapping[str, np.ndarray]
+
+
+def configuration(key: str) -> Json:
+    campaign, *rest = key.split("/")
+    name = cast(open_bandit.Campaign, campaign)
+    data = {"campaign": name, "sample": SAMPLE, "spec": open_bandit.spec(name), "target": "mean of bts over the week"}
+    asked = {"data": describe(data), "unit": describe(UNIT)}
+    if rest == ["nonprivate"]:
+        return asked | {"estimates": "without privacy"}
+    placeholder = np.full((1, 2), 0.5)
+    described = describe(plans(placeholder))
+    described["unclipped"]["clip"] = "the largest ratio"  # of the target, which is data
+    promise = {"epsilon": float(rest[0].removeprefix("epsilon=")), "delta": DELTA, "unit": UNIT}
+    return asked | {"plans": described, "records": ["all", "without clicks"], "guarantee": describe(promise)}
+
+
+store = store_of(__file__, configuration, "the defaults of every plan; clips from public numbers")
+
+
+def rows() -> list[str]:
+    return [key for campaign in get_args(open_bandit.Campaign) for key in keys(campaign, range(SEEDS))]
+
+
+def keys(campaign: open_bandit.Campaign, seeds: range) -> list[str]:
+    """The keys of a campaign's rows."""
+    private = [f"{campaign}/epsilon={epsilon:g}/seed={seed}" for epsilon in EPSILONS for seed in seeds]
+    return [f"{campaign}/nonprivate", *private]
+
+
+def thompson(campaign: open_bandit.Campaign) -> np.ndarray:
+    """[3, items] how likely each item was in each position, averaged over the week of the bts log.
+
+    The log shows the propensity of the item that was chosen, so high ones are seen too often: weighting each by its
+    inverse makes the average over the week right (a harmonic mean). Rows are normalised.
+    """
+    log = open_bandit.read(campaign, "bts").columns
+    cells = log["observations"] * open_bandit.ITEMS[campaign] + log["actions"]
+    size = open_bandit.POSITIONS * open_bandit.ITEMS[campaign]
+    inverse = np.bincount(cells, 1 / log["propensities"].astype(np.float64), size)
+    counts = np.bincount(cells, minlength=size)
+    table = np.divide(counts, inverse, out=np.zeros(size), where=counts > 0).reshape(open_bandit.POSITIONS, -1)
+    result: np.ndarray = table / table.sum(axis=1, keepdims=True)
+    return result
+
+
+def nonprivate(log: Columns, target: np.ndarray) -> dict[str, float]:
+    """Plain estimates without privacy: importance sampling, self-normalised, clicks by item, doubly robust."""
+    position, item, click = log["observations"], log["actions"], log["rewards"].astype(np.float64)
+    ratio = target[position, item] / log["propensities"].astype(np.float64)
+    cells = position * target.shape[1] + item
+    shown, clicked = np.bincount(cells, minlength=target.size), np.bincount(cells, click, target.size)
+    rate = np.divide(clicked, shown, out=np.zeros(target.size), where=shown > 0).reshape(target.shape)
+    direct = (target * rate).sum(axis=1)[position]
+    weighted = ratio * click
+    return {
+        "pdis": float(weighted.mean()),
+        "wpdis": float(weighted.sum() / ratio.sum()),
+        "direct": float(direct.mean()),
+        "doubly_robust": float((direct + ratio * (click - rate[position, item])).mean()),
+        "standard_error": float(weighted.std() / np.sqrt(len(weighted))),
+        "effective_sample_size": float(ratio.sum() ** 2 / (ratio**2).sum()),
+        "largest_ratio": float(ratio.max()),
+    }
+
+
+def plans(target: np.ndarray) -> dict[str, ope.Plan]:
+    """The plans by name, all with their defaults.
+
+    `unclipped`: importance sampling whose clip is the largest ratio there can be, which is public here: the random
+    policy's propensities are 1 / items.
+    """
+    problem, features = ope.Problem(gamma=1.0, horizon=1), ope.OneHot(open_bandit.POSITIONS)
+    return {
+        "pdis": ope.ImportanceSampling(problem=problem, weighting="pdis"),
+        "wpdis": ope.ImportanceSampling(problem=problem),
+        "unclipped": ope.ImportanceSampling(problem=problem, clip=float(target.max() * target.shape[1])),
+        "residual": ope.ResidualRegression(problem=problem, features=features, on_policy=False),
+        "fitted_q": ope.FittedQ(problem=problem, features=features),
+        "doubly_robust": ope.DoublyRobust(problem=problem, features=features),
+    }
+
+
+def measure(plan: ope.Plan, epsilon: float, log: Trajectories, target: np.ndarray) -> dict[str, float]:
+    """Value and interval of one run through the real doors, with a ledger of its own."""
+    calibrated = plan.calibrate(unit=UNIT, epsilon=epsilon, delta=DELTA)
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        Ledger(Path(folder) / "clicks.ledger", UNIT, epsilon=epsilon, delta=DELTA, composition=SUM) as ledger,
+    ):
+        found = ope.fit(calibrated, Vault(log, ledger), ope.Tabular(target)).value
+    assert found.value is not None
+    assert found.interval is not None
+    return {"value": float(found.value), "low": float(found.interval.low), "high": float(found.interval.high)}
+
+
+def run_row(key: str, results: Store) -> None:
+    """The ceilings of one campaign, or every plan at one epsilon: on the log, and on the log without clicks."""
+    began, (name, *rest) = time.process_time(), key.split("/")
+    campaign = cast(open_bandit.Campaign, name)
+    target, dataset = thompson(campaign), f"Open Bandit sample ({SAMPLE}), {campaign}"
+    log, values, seed = open_bandit.read(campaign).columns, dict[str, Any](), 0
+    if rest == ["nonprivate"]:
+        clicks = open_bandit.read(campaign, "bts").columns["rewards"].astype(np.float64)
+        values = {"truth": float(clicks.mean()), "truth_standard_error": float(clicks.std() / np.sqrt(len(clicks)))}
+        values |= {"behaviour": float(log["rewards"].mean())} | nonprivate(log, target)
+    else:
+        epsilon, seed = float(rest[0].removeprefix("epsilon=")), int(rest[1].removeprefix("seed="))
+        for method, plan in plans(target).items():
+            values[method] = measure(plan, epsilon, open_bandit.read(campaign), target)
+            values[f"{method}, noise only"] = measure(plan, epsilon, clickless(log, campaign), target)
+    results.put(key, dataset=dataset, seed=seed, values=values)
+    print(f"{key}: {time.process_time() - began:.0f} CPU s", flush=True)
+
+
+def clickless(log: Columns, campaign: open_bandit.Campaign) -> Trajectories:
+    """The log with every click erased."""
+    columns: dict[str, Any] = {**log, "rewards": np.zeros(len(log["rewards"]))}
+    return Trajectories.from_arrays(**columns, unit_ids=":transition", spec=open_bandit.spec(campaign))
+
+
+def column(results: Store, campaign: str, epsilon: float, method: str, key: str = "value") -> np.ndarray:
+    """One number of a method in every seed, [10]."""
+    cells = (results.values(f"{campaign}/epsilon={epsilon:g}/seed={seed}") for seed in range(SEEDS))
+    return np.array([cell[method][key] for cell in cells])
+
+
+def rmse(results: Store, campaign: str, epsilon: float, method: str, against: str = "truth") -> float:
+    """Root mean squared error of a method over seeds, against a number of the row `nonprivate`."""
+    error = column(results, campaign, epsilon, method) - results.values(f"{campaign}/nonprivate")[against]
+    return float(np.sqrt(np.mean(error**2)))
+
+
+def coverage(results: Store, campaign: str, epsilon: float, method: str) -> float:
+    """Share of seeds whose interval holds the click rate of the bts log."""
+    low, high = (column(results, campaign, epsilon, method, key) for key in ("low", "high"))
+    truth = results.values(f"{campaign}/nonprivate")["truth"]
+    return float(np.mean((low <= truth) & (truth <= high)))
+
+
+def figures() -> list[Figure]:
+    results, out, held = store(), [], []
+    for campaign in get_args(open_bandit.Campaign):
+        top = results.values(f"{campaign}/nonprivate")
+        known = float(np.hypot(top["standard_error"], top["truth_standard_error"]))
+        without = abs(top["wpdis"] - top["truth"]) / known
+        out.append(Figure(f"{campaign}: error without privacy in standard errors", without, 2.0, at_least=False))
+        private = rmse(results, campaign, 10.0, "wpdis") / known
+        out.append(Figure(f"{campaign}: error of wpdis at epsilon 10 in the same", private, 2.0, at_least=False))
+        share = rmse(results, campaign, 10.0, "wpdis") / rmse(results, campaign, 10.0, "wpdis, noise only")
+        out.append(Figure(f"{campaign}: the same against noise only", share, 0.6, at_least=False))
+        high = float(np.median(column(results, campaign, 1.0, "unclipped", "high")))
+        out.append(Figure(f"{campaign}: upper end of unclipped at epsilon 1", high, 0.1, at_least=False))
+        held += [coverage(results, campaign, e, name) for e in EPSILONS for name in plans(np.full((1, 2), 0.5))]
+    return [*out, Figure("share of all intervals that hold the bts log's click rate", float(np.mean(held)), 0.95)]
+
+
+def table(results: Store) -> str:
+    """Markdown: median value, RMSE and interval of every method, in clicks per thousand impressions."""
+    lines = []
+    for campaign in get_args(open_bandit.Campaign):
+        top = results.values(f"{campaign}/nonprivate")
+        shown = {name: f"{1e3 * value:.1f}" for name, value in top.items()}
+        lines += [
+            f"\n{campaign}: bts log {shown['truth']} (standard error {shown['truth_standard_error']}), random log "
+            f"{shown['behaviour']}, ceiling {shown['wpdis']} (standard error {shown['standard_error']})\n",
+            "| epsilon | method | median | RMSE | RMSE of noise only | median interval | holds the bts log's rate |",
+            "|---" * 7 + "|",
+        ]
+        for epsilon in EPSILONS:
+            for name in plans(np.full((1, 2), 0.5)):
+                median, low, high = (
+                    1e3 * np.median(column(results, campaign, epsilon, name, key)) for key in ("value", "low", "high")
+                )
+                errors = [1e3 * rmse(results, campaign, epsilon, one) for one in (name, f"{name}, noise only")]
+                held = coverage(results, campaign, epsilon, name)
+                cells = (f"{epsilon:g}", name, f"{median:.1f}", *(f"{error:.1f}" for error in errors))
+                lines.append(f"| {' | '.join(cells)} | {low:.1f} to {high:.1f} | {held:.0%} |")
+    return "\n".join(lines)
+
+
+if __name__ == "__main__":
+    command_line(__file__)

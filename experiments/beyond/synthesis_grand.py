@@ -1,0 +1,308 @@
+"""Synthetic rows in the mazes before a judge that sees: means of many agents, on five data sets that nobody has seen.
+
+A cell is a table of one way, and `grand_judge` says what it teaches. A seed is that of private rows, of
+public mazes and of noise. Public are rows of sixteen other mazes, many of two, some of fourteen, for every way alike.
+Cells come seed by seed, large at epsilon 10 and at 1, then medium, so that a cut is the same for all ways. Then six
+tables teach a second group of eight agents (a last number in a key): the spread of the figure. A row of a second group
+counts only beside the very table that the first one had. IQL's single agents follow, and umaze is last: real rows stay
+below a straight run there, so that it measures how an agent stops. Last come tables without noise, epsilon inf.
+Unit: one transition; delta a tenth of one over N.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import itertools
+import math
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from scipy.stats import ttest_1samp
+
+from experiments.beyond.grand_judge import EPISODES, KINDS, judge, settings, spread
+from experiments.lib.check import Figure
+from experiments.lib.configuration import Json, describe
+from experiments.lib.queue import command_line
+from experiments.lib.store import Store
+from experiments.lib.table_cache import Columns, Notes
+from experiments.lib.tables import BLANK, markdown
+from experiments.lib.tables import spread as with_interval
+from experiments.privorl import table3_fidelity
+from experiments.privorl.parts import synthesis_fits as fits
+from experiments.privorl.parts import synthesis_returns as returns
+from experiments.privorl.parts import synthesis_ways as ways
+from experiments.privorl.parts.synthesis_agents import TRIVIAL
+from experiments.privorl.parts.synthesis_mazes import Pooled
+from experiments.privorl.parts.synthesis_returns import Cell
+from tacit.evaluation.structure import structure
+from tacit_worlds.maze_evaluation import evaluate
+
+NAME, SEEDS, EPSILONS = "synthesis_grand", (21, 22, 23, 24, 25), (10.0, 1.0)
+DOMAINS = {name: Pooled(name) for name in ("large", "medium", "umaze")}
+WAYS = ("real", "structured", "raked", "aim_3", "privsyn", "mst", "noise_only")
+AGAIN = tuple(
+    Cell(domain, "grand", way, epsilon, seed, 1)
+    for domain, seed in (("large", SEEDS[0]), ("medium", SEEDS[-1]))
+    for way, epsilon in (("real", 0.0), ("aim_3", 10.0), ("privsyn", 10.0))
+)
+"""Second groups of six tables, for the spread: of the first seed, and of the last one."""
+NOISELESS = tuple(
+    Cell(domain, "grand", "structured", math.inf, seed) for seed in SEEDS[:2] for domain in ("large", "medium")
+)
+"""What noise costs: the tables of epsilon 10 without any."""
+
+
+def configuration(key: str, *, scale: fits.Scale = fits.FULL) -> dict[str, Json]:
+    """Everything that decides a cell, but its seed: its table, its agents and how they are judged."""
+    domain, kind, *_ = key.split("/")
+    here = DOMAINS[domain]
+    if kind in TRIVIAL:
+        made = TRIVIAL[kind](here.layout)
+        return {"maze": describe(here.layout), "policy": describe(made), "judge": {"episodes": EPISODES}}
+    cell = Cell.of(key)
+    return {
+        **ways.configuration(here, cell.way, cell.epsilon, scale),
+        "agent": describe(returns.config(domain, KINDS[kind], scale)),
+        "judge": settings(scale),
+    }
+
+
+def store(path: Path | None = None, *, quick: bool = False) -> Store:
+    asked = functools.partial(configuration, scale=fits.QUICK if quick else fits.FULL)
+    return Store(path or returns.folder(quick=quick) / f"{NAME}.json", asked, hyperparameters=returns.WORDS)
+
+
+def cells() -> list[Cell]:
+    """All of them, in the order in which they are run."""
+    most, last = ("large", "medium"), ("umaze",)
+
+    def of(kind: str, domains: Sequence[str]) -> list[Cell]:
+        return [
+            cell
+            for seed in SEEDS
+            for domain in domains
+            for epsilon in EPSILONS
+            for cell in returns.cells(domain, (kind,), WAYS, (epsilon,), (seed,))
+            if cell.epsilon or epsilon == EPSILONS[0]
+        ]
+
+    return [*of("grand", most), *AGAIN, *of("iql_long", most), *of("grand", last), *NOISELESS]
+
+
+def rows() -> list[str]:
+    untaught = [f"{domain}/{policy}/{seed}" for domain in DOMAINS for policy in TRIVIAL for seed in SEEDS]
+    return [*untaught, *(cell.key for cell in cells())]
+
+
+def together(keys: Sequence[str]) -> list[list[str]]:
+    """Agents of a kind, maze, seed and epsilon learn in one stack, those of real rows with the first epsilon's."""
+    groups: dict[tuple[Any, ...], list[str]] = {}
+    for key in keys:
+        domain, kind, *_ = key.split("/")
+        if kind in TRIVIAL:
+            groups.setdefault((domain, kind), []).append(key)
+        else:
+            cell = Cell.of(key)
+            at = cell.epsilon or EPSILONS[0]
+            groups.setdefault((domain, kind, cell.seed, at, cell.again), []).append(key)
+    return list(groups.values())
+
+
+def run_row(key: str, results: Store) -> None:
+    run_rows([key], results)
+
+
+def run_rows(keys: Sequence[str], results: Store, *, scale: fits.Scale = fits.FULL) -> None:
+    """Cells of one group."""
+    domain, kind, *_ = keys[0].split("/")
+    here = DOMAINS[domain]
+    if kind in TRIVIAL:
+        for key in keys:
+            seed = int(key.split("/")[-1])
+            found = evaluate(here.layout, TRIVIAL[kind](here.layout), starts="all", seed=seed, episodes=EPISODES)
+            dataset = f"starts in {domain}, seed {seed}"
+            results.put(key, dataset=dataset, seed=seed, values={"return": round(float(found.max()), 2)})
+        return
+    wanted = [Cell.of(key) for key in keys]
+    tables = [ways.table(here, cell.way, cell.epsilon, cell.seed, scale) for cell in wanted]
+    began, (seed, again) = time.process_time(), (wanted[0].seed, wanted[0].again)
+    config = returns.config(domain, KINDS[kind], scale)
+    own = [table for table, _ in tables]
+    found = judge(kind, here.layout, own, config, seed=100 * seed + 50 * again, starts=seed, scale=scale)
+    spent = (time.process_time() - began) / len(wanted)
+    for cell, (table, notes), values in zip(wanted, tables, found, strict=True):
+        began = time.process_time()
+        closeness = measured(here, cell, table, scale) if kind == "grand" and not again else {}
+        costs = {"agents": spent, "measures": time.process_time() - began, "table": cost(notes)}
+        values |= {name: notes[name] for name in ("epsilon", "noise_multiplier") if name in notes}
+        values |= closeness | {"rows": digest(table)}
+        values |= {"cpu_s": {name: round(seconds, 1) for name, seconds in costs.items()}}
+        results.put(cell.key, dataset=f"{here.words(seed)}; table {cell.way}", seed=seed, values=values)
+        print(f"{cell.key}: {values}", flush=True)
+
+
+def measured(here: Pooled, cell: Cell, table: Columns, scale: fits.Scale) -> dict[str, float]:
+    """Closeness, errors against the simulator and structure; of real rows, against another data set."""
+    real = here.private(cell.seed)
+    other = here.private(table3_fidelity.STRANGER + cell.seed) if cell.way == "real" else table
+    return {
+        **table3_fidelity.measured(here, cell.way, cell.epsilon, cell.seed, scale),
+        **asdict(structure(real, other, spec=here.spec)),
+    }
+
+
+def digest(table: Mapping[str, np.ndarray]) -> str:
+    """Of the rows of a table: noise is secret, so a table that is made again is another one."""
+    found = hashlib.sha256()
+    for name in sorted(table):
+        found.update(np.ascontiguousarray(table[name]).tobytes())
+    return found.hexdigest()[:16]
+
+
+def cost(notes: Notes) -> float:
+    """CPU seconds of a table, its pre-training among them."""
+    return float(sum(notes[stage]["cpu_s"] for stage in ("pretrain", "fit", "sample") if stage in notes))
+
+
+def column(results: Store, domain: str, kind: str, way: str, epsilon: float, name: str) -> np.ndarray:
+    """One value of a way's cells, of every seed.
+
+    Raises:
+        LookupError: a cell is missing or has another configuration.
+    """
+    at = epsilon if ways.WAYS[way].private else 0.0
+    return returns.column(results, [Cell(domain, kind, way, at, seed) for seed in SEEDS], name)
+
+
+def spreads(results: Store) -> np.ndarray:
+    """[T, 2] of the six tables what the first group's mean policy returns, and the second's.
+
+    Raises:
+        LookupError: a row is missing, or two rows are not of one table.
+    """
+    pairs = []
+    for cell in AGAIN:
+        first, again = (results.values(replace(cell, again=one).key) for one in (0, 1))
+        if first["rows"] != again["rows"]:
+            raise LookupError(f"{NAME}: the two groups of {cell.domain}/{cell.way} learned from different tables")
+        pairs.append((first["grand"], again["grand"]))
+    return np.array(pairs)
+
+
+def figures() -> list[Figure]:
+    """Recomputed from the raw rows: what real rows teach beyond a straight run."""
+    results, found = store(), []
+    for domain in ("large", "medium"):
+        straight = np.mean([results.values(f"{domain}/straight/{seed}")["return"] for seed in SEEDS])
+        real = column(results, domain, "grand", "real", 0.0, "grand").mean()
+        found.append(Figure(f"{domain}: grand return of real rows less the straight run's", real - straight, 0.0))
+    return found
+
+
+RIVALS = ("aim_3", "privsyn", "raked")
+
+
+def comparisons(results: Store) -> str:
+    """Of each rival: mazes and epsilons in which structured tables are ahead by mean, and one paired test.
+
+    A pair is a data set: the mean difference over both mazes and epsilons, so that pairs are independent. p is of
+    Student's test in both directions, with Holm's correction for the rivals that have rows.
+    """
+    found: dict[str, list[Any]] = {}
+    tests: dict[str, float] = {}
+    for rival in RIVALS:
+        differences = {
+            (domain, epsilon, seed): results.values(own)["grand"] - results.values(other)["grand"]
+            for domain, epsilon, seed in itertools.product(("large", "medium"), EPSILONS, SEEDS)
+            if results.has(own := Cell(domain, "grand", "structured", epsilon, seed).key)
+            and results.has(other := Cell(domain, "grand", rival, epsilon, seed).key)
+        }
+        cells = {key[:2] for key in differences}
+        whole = [seed for seed in SEEDS if sum(key[2] == seed for key in differences) == 4]
+        if not whole:
+            continue
+        ahead = sum(np.mean([value for key, value in differences.items() if key[:2] == cell]) > 0 for cell in cells)
+        means = [np.mean([value for key, value in differences.items() if key[2] == seed]) for seed in whole]
+        if len(means) > 1:
+            tests[rival] = float(ttest_1samp(means, 0.0).pvalue)
+        found[rival] = [f"{ahead} of {len(cells)}", str(len(whole)), f"{np.mean(means):.1f}"]
+    worst, lines = 0.0, []
+    for place, rival in enumerate(sorted(tests, key=lambda name: tests[name])):
+        worst = max(worst, min(1.0, (len(tests) - place) * tests[rival]))
+        found[rival].append(f"{worst:.4f}")
+    for rival, cells_of in found.items():
+        lines.append([rival, *cells_of, *[BLANK] * (4 - len(cells_of))])
+    return markdown(("ahead by mean in", "data sets", "mean difference", "p"), lines)
+
+
+RETURNS = ("grand", "share", "single")
+SHOWN = (*RETURNS, "in_wall", "action_follows", "action_explained", "next_explained", "told_apart")
+
+
+def _cell(values: Sequence[float], name: str) -> str:
+    if name in RETURNS and len(values) > 1:
+        return with_interval(values, 2 if name == "share" else 1)
+    return f"{np.mean(values):.3g}" if values else BLANK
+
+
+def table(results: Store) -> str:
+    """Means over the seeds that there are, with half of their intervals; a share is that of the real rows' return."""
+    blocks = []
+    silent = [(cell.domain, cell.epsilon) for cell in NOISELESS if results.has(cell.key)]
+    for domain, epsilon in dict.fromkeys([*itertools.product(DOMAINS, EPSILONS), *silent]):
+        lines = []
+        for way in WAYS:
+            at = epsilon if ways.WAYS[way].private else 0.0
+            keys = [Cell(domain, "grand", way, at, seed).key for seed in SEEDS]
+            there = {key.split("/")[-1]: results.values(key) for key in keys if results.has(key)}
+            real = {seed: Cell(domain, "grand", "real", 0.0, int(seed)).key for seed in there}
+            shares = [
+                there[seed]["grand"] / results.values(key)["grand"] for seed, key in real.items() if results.has(key)
+            ]
+            values = {name: [one[name] for one in there.values() if name in one] for name in SHOWN} | {"share": shares}
+            if there:
+                lines.append([way, *(_cell(values[name], name) for name in SHOWN), str(len(there))])
+        if not lines:
+            continue
+        promise = f"epsilon {epsilon:g}" if math.isfinite(epsilon) else "no noise and no promise"
+        blocks.append(f"{domain}, {promise}\n\n{markdown((*SHOWN, 'seeds'), lines)}")
+    try:
+        words = f"{spread(*spreads(results).T):.1f}"
+    except LookupError as missing:
+        words = f"not known: {missing.args[0]}"
+    known = f"Standard deviation of a grand return on the same rows: {words}"
+    return "\n\n".join([*blocks, known, "Structured tables less each rival, grand", comparisons(results)])
+
+
+def costs(results: Store) -> str:
+    """CPU hours of the cells that are missing, by the mean of those of one way or kind."""
+    spent: dict[tuple[str, str], list[float]] = {}
+    for cell in (cell for cell in cells() if results.has(cell.key)):
+        found = results.values(cell.key)["cpu_s"]
+        spent.setdefault((cell.agent, "agents"), []).append(found["agents"])
+        if not cell.again and cell.agent == "grand":
+            spent.setdefault(("table", cell.way), []).append(found["table"])
+            spent.setdefault(("measures", "table"), []).append(found["measures"])
+    lines, total = [], 0.0
+    wanted = [cell for cell in cells() if not results.has(cell.key)]
+    of = {
+        **{(kind, "agents"): [cell for cell in wanted if cell.agent == kind] for kind in KINDS},
+        ("measures", "table"): (first := [cell for cell in wanted if cell.agent == "grand" and not cell.again]),
+        **{("table", way): [cell for cell in first if cell.way == way] for way in WAYS if way != "real"},
+    }
+    for name, missing in of.items():
+        seconds = float(np.mean(spent[name])) if name in spent else None
+        hours = None if seconds is None else seconds * len(missing) / 3_600
+        total += hours or 0.0
+        known = ["not measured", ""] if hours is None else [f"{seconds:.0f}", f"{hours:.2f}"]
+        lines.append([", ".join(name), str(len(missing)), *known])
+    return markdown(("cells", "CPU s each", "CPU hours"), [*lines, ["all that is measured", "", "", f"{total:.1f}"]])
+
+
+if __name__ == "__main__":
+    command_line(__file__)

@@ -1,0 +1,1 @@
+"""DPPG: private policy gradient, and its Figure 7, alignment."""

@@ -1,0 +1,134 @@
+"""What the experiments on private policy gradients share: one learning run of several replicates, and its returns."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+import numpy as np
+
+from experiments.lib.configuration import Json
+from tacit import policy_gradient as pg
+from tacit.data.spec import PublicSpec
+from tacit.envs.rollouts import Domain
+from tacit.envs.serving import Actor, SimulatedUsers, returns
+from tacit.methods.policy_gradient.recipes import Recipe
+from tacit.privacy.ledger.ledger import SUM, Ledger
+from tacit.privacy.ledger.register import Register
+from tacit.privacy.mechanisms.base import Plan
+from tacit.privacy.vault.user_vault import Users, UserVault
+from tacit.units import Unit
+
+DELTA = 1e-5
+MEMORY = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None  # ledgers of simulated people need no disk
+P = TypeVar("P", pg.PolicyGradientPlan, pg.VotesPlan)
+
+
+@dataclass(frozen=True)
+class Task:
+    """A simulator of people, and how long an episode of one of them is.
+
+    Args:
+        name: in results.
+        domain, spec: the simulator and public bounds of its rows.
+        horizon: steps of the simulator after which an episode is cut.
+    """
+
+    name: str
+    domain: Domain
+    spec: PublicSpec
+    horizon: int
+
+
+def unit(people: int) -> Unit:
+    """One person, met once; the population is who is met in the whole run (delta stays below one in it)."""
+    return Unit("person", "add_or_remove", people)
+
+
+def guarantee() -> dict[str, Json]:
+    """What every run promises, for configurations."""
+    one = unit(2)
+    return {"delta": DELTA, "unit": one.name, "relation": one.relation}
+
+
+def calibrated(plan: P, epsilon: float | None) -> P:
+    """The plan at this epsilon and delta 1e-5; with None, without noise (or at the noise that the plan has)."""
+    people = unit(plan.users * plan.rounds)
+    return (
+        plan.account(unit=people, delta=DELTA)
+        if epsilon is None
+        else plan.calibrate(unit=people, epsilon=epsilon, delta=DELTA)
+    )
+
+
+@contextlib.contextmanager
+def vault(
+    task: Task,
+    plan: Plan,
+    *,
+    horizon: int,
+    repeat: int = 1,
+    restarts: bool = False,
+    replicates: int,
+    seed: int,
+) -> Iterator[UserVault]:
+    """A vault of simulated people who are met once, with R ledgers that can pay for this plan."""
+    users = SimulatedUsers(
+        task.domain, task.spec, horizon=horizon, repeat=repeat, restarts=restarts, replicates=replicates, seed=seed
+    )
+    with opened(users, plan) as doors:
+        yield doors
+
+
+@contextlib.contextmanager
+def opened(users: Users, plan: Plan) -> Iterator[UserVault]:
+    """A vault of these simulated people with a ledger each replicate that can pay, in a folder that goes away."""
+    epsilon = plan.epsilon if plan.epsilon is not None and np.isfinite(plan.epsilon) else 1e6
+    budget: dict[str, Any] = {"epsilon": epsilon * 1.0000001, "delta": DELTA * 1.0000001, "composition": SUM}
+    with (
+        tempfile.TemporaryDirectory(dir=MEMORY) as one,
+        tempfile.TemporaryDirectory(dir=MEMORY) as other,
+        contextlib.ExitStack() as open_,
+    ):
+        ledgers = [
+            open_.enter_context(Ledger(Path(one) / f"{r}.ledger", plan.unit, **budget)) for r in range(users.replicates)
+        ]
+        register = open_.enter_context(Register(Path(one) / "register", key=Path(other) / "key"))
+        yield UserVault(users, ledgers, register)
+
+
+def learned(
+    task: Task, recipe: Recipe, *, replicates: int, seed: int, restarts: bool = False, **arguments: Any
+) -> pg.TrainedPolicies:
+    """R independent runs through the real door, each with a ledger of its own.
+
+    Args:
+        task: whom to meet.
+        recipe: its plan is calibrated or priced.
+        replicates: R.
+        seed: of the people and of the first parameters; the noise of privacy is secret.
+        restarts: whether a slot goes on with another episode when one is over, even if the recipe does not say so.
+        arguments: further ones of `policy_gradient.fit`.
+    """
+    with vault(
+        task,
+        recipe.plan,
+        horizon=recipe.horizon,
+        repeat=recipe.repeat,
+        restarts=restarts or recipe.restarts,
+        replicates=replicates,
+        seed=seed,
+    ) as doors:
+        return pg.fit(recipe.plan, doors, recipe.policy, seed=seed, **arguments).value
+
+
+def judged(task: Task, actor: Actor, *, replicates: int, episodes: int, repeat: int = 1, seed: int) -> list[float]:
+    """Mean undiscounted returns [R] of fresh people."""
+    generator = np.random.default_rng([seed, 1])
+    got = returns(task.domain, actor, replicates, episodes, horizon=task.horizon, repeat=repeat, generator=generator)
+    return [float(mean) for mean in got.mean(axis=1)]

@@ -1,0 +1,247 @@
+"""Robots by votes: HalfCheetah and Hopper learnt from people's votes along public directions, beside peers.
+
+    python -m experiments.dppg.dppg_votes "HalfCheetah/votes/8/320"  # these rows
+
+Unit: one person, met once (add or remove, which here is to zero out); delta 1e-5. A row is one run of one seed, 320 to
+329, with people, directions, ledger and noise of its own. Settings were fixed on seeds 0 to 3, which no row uses: those
+of epsilon 8 by trials, those of other levels by what the noise leaves, N sqrt(p) / sigma. Feature scales are typical
+ranges, those of Hopper around a hopper on its feet; none was measured on anybody who is evaluated.
+
+What is judged is the last policy (`last`) and the mean of the last half (`average`), on 8 fresh episodes of 1,000
+steps. One rule for all rows: `REPORTED` is what the tables show.
+
+    votes       `recipes.VOTED` at a level of epsilon; "inf" is without noise
+    randomized  the same with every vote turned round by itself, at the noise that an answer against the other answer
+                costs: rows of before an answer was priced against a coin, which a missing person leaves
+    coins       the same as it is priced since, on seeds 330 to 339
+    noise       the same at epsilon 8 with votes that do not count
+    ars         plain random search of the same policy without privacy: differences of returns in place of their signs
+    ppo, a2c    without privacy, a million steps: shared critic, normalisation by everybody's records
+
+Writes `experiments/results/dppg_votes.json`.
+"""
+
+from __future__ import annotations
+
+import functools
+import time
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from experiments.dppg.dppg_runs import Task, calibrated, guarantee, judged, learned
+from experiments.lib.check import Figure
+from experiments.lib.configuration import Json, describe
+from experiments.lib.queue import command_line
+from experiments.lib.store import Store, store_of
+from tacit import policy_gradient as pg
+from tacit.agents.heads import Gaussian
+from tacit.agents.policies import Float32
+from tacit.data.spec import Box
+from tacit.envs.serving import SimulatedUsers
+from tacit.methods.policy_gradient import recipes, votes
+from tacit.methods.policy_gradient.recipes import Recipe
+from tacit_worlds import locomotion
+from tacit_worlds.agents import ppo
+from tacit_worlds.agents.ppo import PpoConfig
+
+SEEDS = tuple(range(320, 330))
+COIN_SEEDS = tuple(range(330, 340))
+EPISODES = 8
+REPORTED = "last"
+ROBOTS: dict[str, locomotion.Name] = {"HalfCheetah": "HalfCheetah-v5", "Hopper": "Hopper-v5"}
+PEERS = {
+    "ppo": PpoConfig(1_000_000, rollout=256, epochs=10, minibatches=32, rate=3e-4, entropy=0.0),
+    "a2c": replace(PpoConfig.a2c(1_000_000), entropy=0.0),
+}
+CHANGES: dict[tuple[str, str], dict[str, int]] = {
+    ("HalfCheetah", "2"): {"users": 96, "directions": 3},
+    ("HalfCheetah", "1"): {"users": 100, "directions": 3},
+    ("Hopper", "2"): {"directions": 3},
+    ("Hopper", "1"): {"users": 110},
+}
+"""What a level has instead of the recipe's own settings."""
+RANDOMIZED: dict[str, dict[str, int]] = {"2": {"directions": 1}, "1": {"directions": 1}}
+"""What a level of randomised votes has instead of these: votes of one person share the epsilon."""
+QUICK: dict[str, Any] = {"rounds": 2, "episode_length": 5}
+
+
+@dataclass(frozen=True)
+class Search:
+    """Plain random search: theta <- theta + step / (b spread) sum of (R+ - R-) delta over the best b of the pairs.
+
+    Source: Mania, Guy & Recht (arXiv:1803.07055), version 1 with the best directions, on the recipe's features.
+    """
+
+    iterations: int = 200
+    pairs: int = 16
+    best: int = 8
+    step: float = 0.02
+    radius: float = 0.1
+    length: int = 250
+
+
+SEARCH = Search()
+
+
+def task(robot: str) -> Task:
+    """The simulator of a robot."""
+    name = ROBOTS[robot]
+    return Task(robot, locomotion.Locomotion(name), locomotion.spec(name), locomotion.HORIZON)
+
+
+def recipe(robot: str, arm: str, level: str, seed: int, *, quick: bool = False) -> Recipe:
+    """The recipe of a row, its plan not calibrated."""
+    found = recipes.VOTED[ROBOTS[robot]]()
+    plan = replace(found.plan, seed=seed, **CHANGES.get((robot, level), {}))
+    if arm in ("randomized", "coins"):
+        plan = replace(plan, answers="randomized", **RANDOMIZED.get(level, {}))
+    if arm == "noise":
+        plan = replace(plan, counted=False, episode_length=1)
+    if level == "inf":
+        plan = replace(plan, noise_multiplier=0.0)
+    return replace(found, plan=replace(plan, **QUICK) if quick else plan)
+
+
+def rows() -> list[str]:
+    """Keys of all rows, in the order in which they are wanted: the bars first."""
+    arms = [("votes", "8"), ("randomized", "8"), ("noise", "8"), ("votes", "2"), ("randomized", "2"), ("votes", "inf")]
+    arms += [("votes", "1")]
+    arms += [(peer, "inf") for peer in ("ars", *PEERS)]
+    made = [f"{robot}/{arm}/{level}/{seed}" for arm, level in arms for robot in ROBOTS for seed in SEEDS]
+    coins = ("coins/8", "coins/2", "coins/1")
+    return made + [f"{robot}/{arm}/{seed}" for seed in COIN_SEEDS for arm in coins for robot in ROBOTS]
+
+
+def configuration(key: str, *, quick: bool = False) -> Json:
+    robot, arm, level, seed = key.split("/")
+    common = {"task": describe(task(robot)), "arm": arm, "episodes": EPISODES}
+    if arm in PEERS:
+        return common | {"agent": describe(PEERS[arm])}
+    found = recipe(robot, arm, level, int(seed), quick=quick)
+    if arm == "ars":
+        return common | {"policy": describe(found.policy), "search": describe(SEARCH)}
+    return common | {
+        "recipe": describe(replace(found, plan=replace(found.plan, seed=0))),
+        "level": level,
+        **guarantee(),
+    }
+
+
+store = store_of(__file__, configuration, "recipes.VOTED, chosen on seeds 0 to 3")
+
+
+def voted(robot: str, arm: str, level: str, seed: int, *, quick: bool) -> dict[str, Any]:
+    """A run of votes."""
+    found = recipe(robot, arm, level, seed, quick=quick)
+    plan = calibrated(found.plan, None if level == "inf" else float(level))
+    value = learned(task(robot), replace(found, plan=plan), replicates=1, seed=seed)
+    judge = functools.partial(judged, task(robot), replicates=1, episodes=EPISODES, seed=seed)
+    curve = [judge(pg.PolicyActor(value.policy, theta, greedy=True))[0] for theta in value.iterates[::4]]
+    return {
+        "last": judge(value.actor())[0],
+        "average": judge(value.actor(average=True))[0],
+        "curve": curve,
+        "people": value.people[::4].tolist(),
+        "epsilon": str(plan.epsilon),
+        "noise_multiplier": plan.noise_multiplier,
+    }
+
+
+def searched(robot: str, seed: int, *, quick: bool) -> dict[str, Any]:
+    """A run of plain random search, whose people are asked without any promise."""
+    search = replace(SEARCH, iterations=2, length=5) if quick else SEARCH
+    found, where = recipe(robot, "ars", "inf", seed), task(robot)
+    plan = pg.VotesPlan(users=search.pairs, episode_length=search.length, radius=search.radius, seed=seed)
+    users = SimulatedUsers(where.domain, where.spec, horizon=search.length, seed=seed)
+    theta: Float32 = np.zeros((1, found.policy.parameters), np.float32)
+    for k in range(search.iterations):
+        asked = votes.VoteDirections(votes.draw_directions(plan, found.policy.parameters, 1, k))
+        rows_ = users.serve(users.arrive(search.pairs), votes.trial_actor(plan, found.policy, theta, asked, k))
+        after = np.cumsum(rows_["terminations"] | rows_["truncations"], axis=1)
+        second = (after - (rows_["terminations"] | rows_["truncations"])) >= 1
+        plus, minus = ((rows_["rewards"] * (rows_["mask"] & part)).sum(axis=1) for part in (~second, second))
+        best = np.argsort(-np.maximum(plus, minus))[: search.best]
+        spread = float(np.concatenate([plus[best], minus[best]]).std()) + 1e-8
+        ascent = (plus - minus)[best] @ asked.directions[0, best, 0] * np.sqrt(found.policy.parameters)
+        theta = (theta + search.step / (search.best * spread) * ascent).astype(np.float32)
+    actor = pg.PolicyActor(found.policy, theta, greedy=True)
+    return {"last": judged(where, actor, replicates=1, episodes=EPISODES, seed=seed)[0]}
+
+
+def peer(robot: str, config: PpoConfig, seed: int, *, quick: bool) -> dict[str, Any]:
+    """A run of PPO or A2C."""
+    where, head = task(robot), recipes.VOTED[ROBOTS[robot]]().policy.head
+    assert isinstance(head, Gaussian)
+    assert isinstance(where.spec.observation, Box)
+    agent = ppo.learn(
+        where.domain,
+        replace(head, std=0.5, learned_std=True),
+        replace(config, steps=4_096) if quick else config,
+        observation=where.spec.observation.size,
+        horizon=where.horizon,
+        agents=1,
+        seed=seed,
+    )
+    return {"last": judged(where, agent, replicates=1, episodes=EPISODES, seed=seed)[0]}
+
+
+def run_row(key: str, results: Store, *, quick: bool = False) -> None:
+    robot, arm, level, number = key.split("/")
+    seed, began = int(number), time.process_time()
+    if arm == "ars":
+        values = searched(robot, seed, quick=quick)
+    elif arm in PEERS:
+        values = peer(robot, PEERS[arm], seed, quick=quick)
+    else:
+        values = voted(robot, arm, level, seed, quick=quick)
+    values["cpu_s"] = round(time.process_time() - began, 1)
+    results.put(key, dataset=f"simulated people of {robot}", seed=seed, values=values)
+    print(f"{key}: {values}", flush=True)
+
+
+def returns(results: Store, robot: str, arm: str, level: str, column: str = REPORTED) -> list[float]:
+    """Of the seeds whose rows are there."""
+    keys = (f"{robot}/{arm}/{level}/{seed}" for seed in (COIN_SEEDS if arm == "coins" else SEEDS))
+    return [results.values(key)[column] for key in keys if results.has(key)]
+
+
+def table(results: Store) -> str:
+    """A line a robot and arm: mean, worst and number of runs, of the last policy and of the average."""
+    lines = ["| robot | arm | epsilon | last (worst) | average (worst) | runs |", "|---" * 6 + "|"]
+    for robot, arm, level in dict.fromkeys(tuple(key.split("/")[:3]) for key in rows()):
+        cells = []
+        for column in ("last", "average") if arm in ("votes", "randomized", "coins", "noise") else ("last",):
+            found = returns(results, robot, arm, level, column)
+            cells.append(f"{np.mean(found):.0f} ({min(found):.0f})" if found else "")
+        runs = len(returns(results, robot, arm, level))
+        lines.append(f"| {robot} | {arm} | {level} | {' | '.join([*cells, ''][:2])} | {runs} |")
+    return "\n".join(lines)
+
+
+BARS = {
+    ("HalfCheetah", "8"): 2_300.0,
+    ("Hopper", "8"): 1_100.0,
+    ("HalfCheetah", "2"): 2_000.0,
+    ("Hopper", "2"): 850.0,
+    ("Hopper", "1"): 1_000.0,
+}
+"""Mean returns over the seeds that are promised (epsilon 8) or aimed at."""
+
+
+def figures() -> list[Figure]:
+    """Every promised figure, recomputed from the raw rows.
+
+    Raises:
+        LookupError: a row is missing or has another configuration.
+    """
+    results, found = store(), []
+    for (robot, level), bar in BARS.items():
+        values = [results.values(f"{robot}/votes/{level}/{seed}")[REPORTED] for seed in SEEDS]
+        found.append(Figure(f"{robot}, epsilon {level}: mean return", float(np.mean(values)), bar))
+    return found
+
+
+if __name__ == "__main__":
+    command_line(__file__)

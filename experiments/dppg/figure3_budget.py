@@ -1,0 +1,154 @@
+"""Epsilon against the noise multiplier: the paper's rule and the exact one (figure 3 of arXiv:2501.19080).
+
+One Gaussian release of a person's clipped contribution, at delta 1e-5 and 1e-6 (the text does not say which it used).
+
+- `published`: the classical formula where it gives less than 1, else that of Zhao et al. (arXiv:1911.12060);
+- `exact`: `accounting.bounds`, add or remove, that is a contribution set to zero; `replace`: exchanged for
+  another one;
+- `k=4`, `k=16`: a person who returns in so many rounds, exactly, and `k=16 added up` by adding epsilons and deltas;
+- `pool`: 50 rounds, each over a Poisson sample at rate 0.02 from a fixed pool of people: one expected participation.
+
+A row `noise` has the multiplier that an epsilon needs, by the paper's rule and exactly.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from scipy.optimize import brentq
+
+from experiments.dppg.dppg_paper import classical_epsilon, published_epsilon, zhao_epsilon
+from experiments.lib.check import Figure
+from experiments.lib.configuration import Json
+from experiments.lib.plots import IMAGES, Curve, Panel, draw
+from experiments.lib.queue import command_line
+from experiments.lib.store import Store, store_of
+from tacit.privacy.accounting import bounds as accounting
+from tacit.privacy.accounting.events import Event, GaussianEvent, PoissonSampledEvent, SelfComposedEvent
+from tacit.units import Relation
+
+SIGMAS = (0.3, 0.5, 0.75, 1.0, 1.5, 2.0, 3.0, 4.0, 5.0, 6.0, 8.0, 10.0, 14.0, 20.0)
+DELTAS, TARGETS, RETURNS = (1e-5, 1e-6), (0.25, 0.5, 1.0, 2.0, 5.0, 10.0), (4, 16)
+ROUNDS, RATE = 50, 0.02
+RELATION: Relation = "add_or_remove"
+
+
+def key(sigma: float, delta: float) -> str:
+    """Name of a row."""
+    return f"delta={delta:g}/sigma={sigma:g}"
+
+
+def noise_key(epsilon: float, delta: float) -> str:
+    """Name of a row of noise for an epsilon."""
+    return f"noise/delta={delta:g}/epsilon={epsilon:g}"
+
+
+def configuration(key: str) -> Json:
+    of_noise, delta, number = settings(key)
+    asked = {"delta": delta, "relation": RELATION}
+    if of_noise:
+        return {**asked, "epsilon": number}
+    pool = {"rounds": ROUNDS, "rate": RATE}
+    return {**asked, "noise_multiplier": number, "participations": list(RETURNS), "pool": pool}
+
+
+store = store_of(__file__, configuration, "none")
+
+
+def settings(key: str) -> tuple[bool, float, float]:
+    """Whether a row is one of noise, its delta, and the epsilon or noise multiplier that it is for."""
+    *kind, delta, number = key.split("/")
+    return bool(kind), float(delta.partition("=")[2]), float(number.partition("=")[2])
+
+
+def rows() -> list[str]:
+    keys = []
+    for delta in DELTAS:
+        keys += [key(sigma, delta) for sigma in SIGMAS] + [noise_key(epsilon, delta) for epsilon in TARGETS]
+    return keys
+
+
+def _epsilon(event: Event, delta: float, relation: Relation = RELATION) -> float:
+    return accounting.epsilon(event, delta=delta, relation=relation).epsilon
+
+
+def row(sigma: float, delta: float) -> dict[str, float]:
+    """The epsilons of one noise multiplier."""
+    once = GaussianEvent(sigma)
+    pool = SelfComposedEvent(PoissonSampledEvent(RATE, once), ROUNDS)
+    values = {
+        "published": published_epsilon(sigma, delta),
+        "classical": classical_epsilon(sigma, delta),
+        "zhao": zhao_epsilon(sigma, delta),
+        "exact": _epsilon(once, delta),
+        "replace": _epsilon(once, delta, "replace_one"),
+        "pool": _epsilon(pool, delta),
+    }
+    for k in RETURNS:
+        values[f"k={k}"] = _epsilon(SelfComposedEvent(once, k), delta)
+        values[f"k={k} added up"] = k * _epsilon(once, delta / k)
+    return values
+
+
+def noise(epsilon: float, delta: float) -> dict[str, float]:
+    """The multiplier for epsilon, by the paper's rule and exactly."""
+
+    def excess(sigma: float) -> float:
+        return published_epsilon(sigma, delta) - epsilon
+
+    return {
+        "published": float(brentq(excess, 0.05, 200.0)),
+        "exact": accounting.calibrate(GaussianEvent, epsilon=epsilon, delta=delta, relation=RELATION),
+    }
+
+
+def figures() -> list[Figure]:
+    results, out = store(), []
+    for delta in DELTAS:
+        cells = {sigma: results.values(key(sigma, delta)) for sigma in SIGMAS}
+        loose = [cell["published"] / cell["exact"] for cell in cells.values()]
+        out += [
+            Figure(f"delta {delta:g}: the paper's epsilon over the exact one, at least", min(loose), 1.05),
+            Figure(f"delta {delta:g}: the paper's epsilon over the exact one, at most", max(loose), 1.6, False),
+        ]
+        returning = max(cell["k=16"] / cell["k=16 added up"] for cell in cells.values())
+        out.append(Figure(f"delta {delta:g}: 16 participations over the sum of 16 epsilons", returning, 0.75, False))
+        apart = max(
+            abs(cells[4 * s]["k=16"] / cells[s]["exact"] - 1) for s in (0.5, 0.75, 1.0, 1.5, 2.0, 5.0) if 4 * s in cells
+        )
+        out.append(Figure(f"delta {delta:g}: 16 participations at 4 sigma against one at sigma", apart, 2e-3, False))
+    exact = results.values(key(1.0, 1e-5))["exact"]
+    out.append(Figure("sigma 1, delta 1e-5: exact epsilon, distance from 4.37718", abs(exact - 4.37718), 2e-3, False))
+    for epsilon, ratio in ((0.5, 1.88), (1.0, 1.5), (5.0, 1.24)):
+        cell = results.values(noise_key(epsilon, 1e-5))
+        name = f"epsilon {epsilon:g}, delta 1e-5: the paper's noise variance over the exact one"
+        out.append(Figure(name, (cell["published"] / cell["exact"]) ** 2, ratio))
+    return out
+
+
+def plot(results: Store, path: Path = IMAGES / "figure3_budget.svg") -> None:
+    """One panel a delta."""
+    shown = {
+        "published": "the paper's rule",
+        "exact": "exact",
+        "replace": "exact, replace one",  # which 4 participations cost, too
+        "k=16": "exact, 16 participations",
+        "pool": f"{ROUNDS} Poisson samples at {RATE:g}",
+    }
+    panels = []
+    for delta in DELTAS:
+        cells = [results.values(key(sigma, delta)) for sigma in SIGMAS]
+        curves = [Curve(words, SIGMAS, [cell[name] for cell in cells]) for name, words in shown.items()]
+        panels.append(Panel(f"epsilon at delta {delta:g}", "noise multiplier", curves))
+    draw(panels, "Epsilon against the noise multiplier", path)
+
+
+def run_row(key: str, results: Store) -> None:
+    of_noise, delta, number = settings(key)
+    values = noise(number, delta) if of_noise else row(number, delta)
+    results.put(key, dataset="none", seed=0, values=values)
+    print(key, " ".join(f"{n}={v:.4g}" for n, v in values.items()), flush=True)
+
+
+if __name__ == "__main__":
+    command_line(__file__)

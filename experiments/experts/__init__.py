@@ -1,0 +1,1 @@
+"""Expert-level privacy: policies learned from the logs of experts."""

@@ -1,0 +1,130 @@
+"""What the experts are worth in the default worlds, as figure 2 of the paper shows it (Sharma et al.).
+
+A cell is a population of 3,000 parametric experts (`tacit_worlds.populations`): the mean return of each when it plays
+greedily to the evaluation horizon (`greedy`), and when it logs with its floor of 0.02 to the horizon of the logs
+(`logged`). Experts are those of seed 0, which the other experiments learn from; the episodes are of seeds that nothing
+else uses.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any, get_args
+
+import numpy as np
+
+from experiments.experts.experts_runs import physics
+from experiments.lib.check import Figure
+from experiments.lib.configuration import Json
+from experiments.lib.plots import IMAGES, Curve, Panel, draw
+from experiments.lib.queue import command_line
+from experiments.lib.store import Store, store_of
+from tacit.evaluation.report.charts import ChartAxis
+from tacit_worlds.populations import ExpertActor, Kind, Name, population, returns, world
+
+EXPERTS, SEED, EPISODES, BINS = 3_000, 0, 52_100, 40
+PLAYED: dict[Name, int] = {"cart_pole": 10, "acrobot": 10, "hiv": 4, "lunar_lander": 3}
+"""Episodes of each expert."""
+SHOWN: dict[Name, tuple[str, float, float]] = {
+    "cart_pole": ("CartPole", 0.0, 1_000.0),
+    "acrobot": ("Acrobot", -500.0, 0.0),
+    "lunar_lander": ("LunarLander", -600.0, 300.0),
+    "hiv": ("HIV treatment", 0.0, 250.0),
+}
+"""Title and range of the pictures; what lies outside is counted at the ends."""
+
+
+def _cell(label: str) -> tuple[Name, Kind]:
+    return next(cell for cell in grid() if key(*cell) == label)
+
+
+def configuration(label: str, *, quick: bool = False) -> Json:
+    name, kind = _cell(label)
+    experts, episodes = size(name, quick)
+    public = {"world": name, "kind": kind, "experts": experts, "episodes": episodes, "horizon": world(name).horizon}
+    return public | {"physics": physics(name)}
+
+
+store = store_of(__file__, configuration, "noise of the gains as in the prototypes, none tuned here")
+
+
+def size(name: Name, quick: bool) -> tuple[int, int]:
+    """Experts, and episodes of each."""
+    return (60, 1) if quick else (EXPERTS, PLAYED[name])
+
+
+def rows() -> list[str]:
+    return [key(*cell) for cell in grid()]
+
+
+def run_row(label: str, results: Store, *, quick: bool = False) -> None:
+    name, kind = _cell(label)
+    values = row(name, kind, *size(name, quick))
+    results.put(label, dataset="simulated", seed=SEED, values=values)
+    shown = {what: f"{np.mean(paid):.1f} (median {np.median(paid):.1f})" for what, paid in values.items()}
+    print(label, shown, flush=True)
+
+
+def key(name: Name, kind: Kind) -> str:
+    """Of a cell."""
+    return f"{name}/{kind}"
+
+
+def grid() -> list[tuple[Name, Kind]]:
+    """All populations, the fast ones first."""
+    return [(name, kind) for name in PLAYED for kind in get_args(Kind)]
+
+
+def row(name: Name, kind: Kind, experts: int, episodes: int) -> dict[str, Any]:
+    """The values of one cell."""
+    here = world(name)
+    logging = population(here, kind, experts, seed=SEED)
+    acting = ExpertActor(replace(logging, floor=0.0))
+    greedy = returns(here, acting, episodes, seed=EPISODES, replicates=experts)
+    logged = returns(here, ExpertActor(logging), episodes, seed=EPISODES + 1, replicates=experts, horizon=here.horizon)
+    return {name: np.round(paid.mean(axis=1), 2).tolist() for name, paid in (("greedy", greedy), ("logged", logged))}
+
+
+def figures() -> list[Figure]:
+    """Good experts are good, mixed ones are mixed."""
+    results, out = store(), []
+    for name in SHOWN:
+        good, mixed = (np.array(results.values(key(name, kind))["greedy"]) for kind in get_args(Kind))
+        _, low, high = SHOWN[name]
+        middle = float(np.median(good))
+        poor = middle - 0.25 * (high - low)
+        out += [
+            Figure(
+                f"{name}: share of good experts within a quarter of the range of their median", _share(good, poor), 0.8
+            ),
+            Figure(f"{name}: share of mixed experts worse than that", 1.0 - _share(mixed, poor), 0.15),
+            Figure(f"{name}: share of mixed experts as good as that", _share(mixed, poor), 0.3),
+        ]
+    return out
+
+
+def _share(paid: np.ndarray, least: float) -> float:
+    return float(np.mean(paid >= least))
+
+
+def plot(results: Store) -> None:
+    """Write docs/images/experts_histograms.svg."""
+    title = "Returns of the experts in the default worlds"
+    draw([panel(results, name) for name in SHOWN], title, IMAGES / "experts_histograms.svg")
+
+
+def panel(results: Store, name: Name) -> Panel:
+    """Both populations of a world as the outlines of histograms."""
+    title, low, high = SHOWN[name]
+    edges = np.linspace(low, high, BINS + 1)
+    curves, most = [], 1
+    for kind in get_args(Kind):
+        counts, _ = np.histogram(np.clip(results.values(key(name, kind))["greedy"], low, high), edges)
+        curves.append(Curve(f"{kind} experts", np.repeat(edges, 2), [0, *np.repeat(counts, 2).tolist(), 0]))
+        most = max(most, int(counts.max()))
+    across, up = ChartAxis(f"{title}: mean return", low, high), ChartAxis("experts", 0.0, 1.05 * most, whole=True)
+    return Panel(title, across.label, curves, (across, up))
+
+
+if __name__ == "__main__":
+    command_line(__file__)

@@ -1,0 +1,226 @@
+"""How long consensus prefixes can be: threshold and length against epsilon, experts and floor, before any data.
+
+No record is read and nothing is drawn: the figures are those that a plan prints. A cell has m experts, n_r released
+prefixes and the epsilon that all of them may cost at delta 1 / (2 m), half of it for the prefixes' own deltas:
+`trajectory`, epsilon of one by the optimal composition, and `basic`, by dividing; the `reserve` of each expert's
+trajectories and what `overflow` adds to delta. And for each floor and number of actions
+
+- `threshold` of experts and `safe_count` count, and the threshold that basic composition would need (`basic`; all of
+delta
+  is the prefixes' own then);
+- `longest`: steps of a prefix without noise and chance if all experts agree on every step, of 200 at most;
+- `expected`: steps on average if they do, and if 98 % and 90 % do.
+
+Where the threshold is above m no plan exists, and the floor is left out.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from scipy.optimize import brentq
+
+from experiments.lib.check import Figure
+from experiments.lib.configuration import Json, describe
+from experiments.lib.plots import IMAGES, Curve, Panel, draw
+from experiments.lib.queue import command_line
+from experiments.lib.store import Store, store_of
+from tacit.errors import PlanError
+from tacit.privacy.accounting import bounds as accounting
+from tacit.privacy.accounting.events import EpsilonDeltaEvent, SelfComposedEvent
+from tacit.privacy.mechanisms import thresholds
+from tacit.privacy.mechanisms.thresholds import Floor, KappaStop, PMin
+
+EPSILONS, TRAJECTORIES, EXPERTS = (1.0, 2.0, 5.0, 7.5, 10.0), (5, 25, 100), (300, 1_000, 3_000, 10_000)
+PROBABILITIES, ACTIONS, HORIZON = (0.01, 0.02, 0.05, 0.1), (2, 4), 200
+AGREEMENTS = (1.0, 0.98, 0.9)
+SHARE, OWN, OVERFLOW = 0.5, 0.5, 0.01
+"""Delta times m, the prefixes' own part of delta, and how much of that the reserve may add."""
+
+
+def _setting(name: str) -> tuple[int, int, float]:
+    return next(setting for setting in grid() if key(*setting) == name)
+
+
+def configuration(name: str) -> Json:
+    experts, trajectories, epsilon = _setting(name)
+    return {
+        "experts": experts,
+        "trajectories": trajectories,
+        "epsilon": epsilon,
+        "floors": describe(floors()),
+        "actions": list(ACTIONS),
+        "horizon": HORIZON,
+        "agreements": list(AGREEMENTS),
+        "shares of delta": {"all": SHARE, "own": OWN, "overflow": OVERFLOW},
+    }
+
+
+store = store_of(__file__, configuration, "a grid, none chosen")
+
+
+def grid() -> list[tuple[int, int, float]]:
+    """All settings."""
+    return [(m, n, epsilon) for m in EXPERTS for n in TRAJECTORIES for epsilon in EPSILONS]
+
+
+def rows() -> list[str]:
+    return [key(*setting) for setting in grid()]
+
+
+def run_row(name: str, results: Store) -> None:
+    values = cell(*_setting(name))
+    results.put(name, dataset="none", seed=0, values=values)
+    shown = " ".join(
+        f"{floor}: {row['threshold']:.0f} ({row['expected'][0]:.3g})"
+        for floor, row in values.items()
+        if isinstance(row, dict) and floor.endswith("A=2")
+    )
+    print(f"{name} {values['trajectory']:.4g} {shown}", flush=True)
+
+
+def key(experts: int, trajectories: int, epsilon: float) -> str:
+    """Name of a cell."""
+    return f"m={experts}/n={trajectories}/epsilon={epsilon:g}"
+
+
+def floors() -> dict[str, Floor]:
+    """The paper's floor and the one that needs no smallest probability of an action."""
+    return {f"p_min={p:g}": PMin(p) for p in PROBABILITIES} | {f"kappa={p:g}": KappaStop(p) for p in PROBABILITIES}
+
+
+def trajectory_epsilon(epsilon: float, trajectories: int, experts: int) -> float:
+    """The largest epsilon of one prefix for which all of them cost epsilon at delta 1 / (2 m)."""
+    delta = SHARE / experts
+
+    def excess(one: float) -> float:
+        event = SelfComposedEvent(EpsilonDeltaEvent(one, OWN * delta / trajectories), trajectories)
+        return accounting.epsilon(event, delta=delta, relation="add_or_remove").epsilon - epsilon
+
+    return float(brentq(excess, epsilon / trajectories, 10 * epsilon / trajectories, xtol=1e-9))
+
+
+def cell(experts: int, trajectories: int, epsilon: float) -> dict[str, Any]:
+    """The figures of one cell."""
+    one, delta = trajectory_epsilon(epsilon, trajectories, experts), SHARE * OWN / experts / trajectories
+    reserve = thresholds.smallest_holdout(
+        trajectories, experts, trajectories * one, OVERFLOW * trajectories * delta, limit=trajectories
+    )
+    found: dict[str, Any] = {
+        "trajectory": one,
+        "basic": epsilon / trajectories,
+        "reserve": reserve,
+        "overflow": thresholds.overflow_delta(trajectories, reserve, experts, trajectories * one),
+    }
+    for name, floor in floors().items():
+        for actions in ACTIONS:
+            row = lengths(floor, actions, experts, one, delta)
+            if row is not None:
+                basic = lengths(floor, actions, experts, epsilon / trajectories, delta / OWN)
+                found[f"{name}/A={actions}"] = row | {"basic": None if basic is None else basic["threshold"]}
+    return found
+
+
+def lengths(floor: Floor, actions: int, experts: int, epsilon: float, delta: float) -> dict[str, Any] | None:
+    """Threshold and lengths; None where the threshold is out of reach."""
+    try:
+        told = thresholds.optimise(floor, actions=actions, experts=experts, epsilon=epsilon, delta=delta)
+    except PlanError:
+        return None
+    public = {"actions": actions, "experts": experts, "horizon": HORIZON}
+    return {
+        "threshold": told.threshold,
+        "safe": told.safe_count,
+        "longest": thresholds.longest_prefix(told, floor, **public),
+        "expected": [thresholds.expected_length(told, floor, **public, agreement=share) for share in AGREEMENTS],
+    }
+
+
+# n_r, epsilon, then (threshold, longest) at p_min .01 and .05 with two actions, .02 with four, and threshold at kappa
+# .02; for basic composition the thresholds alone; None where the threshold is out of reach. m = 3,000.
+PLANNING = (
+    (25, 5.0, ((833, 128), (344, 42), (537, 28), 538), (1093, 444, 700, 707)),
+    (100, 5.0, ((1878, 47), (779, 26), (1212, 15), 1234), (None, 1908, 2997, None)),
+    (25, 10.0, ((441, 191), (187, 54), (288, 38), 281), (None, None, None, None)),
+    (5, 1.0, (None, None, None, None), (1043, 412, 658, 666)),
+)
+
+
+def figures() -> list[Figure]:
+    results, out = store(), []
+    names = ("p_min=0.01/A=2", "p_min=0.05/A=2", "p_min=0.02/A=4", "kappa=0.02/A=2")
+    for n, epsilon, planned, basics in PLANNING:
+        values = results.values(key(3_000, n, epsilon))
+        for name, row, basic in zip(names, planned, basics, strict=True):
+            threshold, longest = row if isinstance(row, tuple) else (row, None)
+            where, got = f"m 3,000, n {n}, epsilon {epsilon:g}, {name}", values[name]
+            if threshold is not None:
+                off = abs(got["threshold"] / threshold - 1)
+                out.append(Figure(f"{where}: threshold off the planning table by", off, 0.01, False))
+            if longest is not None:
+                out.append(Figure(f"{where}: longest off by", abs(got["longest"] - longest), 2, False))
+            if basic is not None and got["basic"] is not None:
+                ratio = abs(got["basic"] / basic - 1)
+                out.append(Figure(f"{where}: threshold by basic composition off by", ratio, 0.005, False))
+    paper = results.values(key(3_000, 25, 10.0))
+    out.append(Figure("m 3,000, n 25, epsilon 10, kappa 0.02: expected steps", _best(paper, "kappa=0.02"), 30))
+    tight = results.values(key(1_000, 100, 1.0))
+    out.append(Figure("m 1,000, n 100, epsilon 1: floors within reach", _reachable(tight), 0, False))
+    for experts in EXPERTS:
+        for n in TRAJECTORIES:
+            cells = [results.values(key(experts, n, epsilon)) for epsilon in EPSILONS]
+            gains = [one["trajectory"] / one["basic"] for one in cells]
+            out.append(Figure(f"m {experts:,}, n {n}: optimal over basic epsilon of a prefix", min(gains), 1.0))
+            spent = max(one["overflow"] * experts for one in cells)
+            out.append(Figure(f"m {experts:,}, n {n}: overflow times m", spent, 3e-3, False))
+    return out
+
+
+def _best(values: dict[str, Any], floor: str) -> float:
+    return float(values[f"{floor}/A=2"]["expected"][0])
+
+
+def _reachable(values: dict[str, Any]) -> int:
+    return sum(isinstance(value, dict) for value in values.values())
+
+
+def plot(results: Store, path: Path = IMAGES / "experts_prefixes.svg") -> None:
+    """Thresholds and expected lengths against epsilon, experts and floor: 25 prefixes, two actions."""
+    shown = {
+        "p_min=0.02": "p_min 0.02",
+        "p_min=0.05": "p_min 0.05",
+        "kappa=0.02": "kappa 0.02",
+        "kappa=0.05": "kappa 0.05",
+    }
+
+    def curves(across: tuple[tuple[float, str], ...], what: str) -> list[Curve]:
+        found = []
+        for floor, words in shown.items():
+            points_of = [(x, results.values(name).get(f"{floor}/A=2")) for x, name in across]
+            points = [(x, row[what][0] if what == "expected" else row[what]) for x, row in points_of if row is not None]
+            found.append(Curve(words, [x for x, _ in points], [y for _, y in points]))
+        return found
+
+    epsilons = tuple((epsilon, key(3_000, 25, epsilon)) for epsilon in EPSILONS)
+    experts = tuple((float(m), key(m, 25, 5.0)) for m in EXPERTS)
+    five = results.values(key(3_000, 25, 5.0))
+    by_floor = [
+        Curve(words, PROBABILITIES, [five[f"{kind}={p:g}/A=2"]["expected"][0] for p in PROBABILITIES])
+        for kind, words in (("p_min", "p_min 0.02"), ("kappa", "kappa 0.02"))
+    ]
+    panels = [
+        Panel("threshold, of 3,000 experts", "epsilon of 25 prefixes", curves(epsilons, "threshold")),
+        Panel("expected steps, 3,000 experts", "epsilon of 25 prefixes", curves(epsilons, "expected")),
+        Panel("expected steps, epsilon 5", "experts", curves(experts, "expected")),
+        Panel("expected steps, 3,000 experts, epsilon 5", "p_min or kappa", by_floor),
+    ]
+    draw(
+        panels,
+        "Consensus prefixes: threshold and length against epsilon, experts and floor",
+        path,
+    )
+
+
+if __name__ == "__main__":
+    command_line(__file__)

@@ -1,0 +1,1 @@
+"""GPOPE: private off-policy evaluation."""

@@ -1,0 +1,145 @@
+"""A cell of GPOPE's figures of errors with an estimator of your own.
+
+    python -m experiments.gpope.figure1 --domain chain --estimator mine:fit --epsilon 1
+
+`fit(task)` returns V [S], the value of the evaluated policy at each of `task.states`. Judged are its root mean square
+error against the truth and, on the chain, its Bellman error (MSPBE); smaller is better. A seed is a fresh data set
+of simulated trajectories. Domains: the 40-state chain and mountain car on-policy (Figures 1 to 3), HIV treatment
+off-policy (Figure 4). The paper has pictures alone, no numbers.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from experiments.gpope import gpope_chain, gpope_chain_baselines, gpope_hiv, gpope_mountain_car, ope_trials
+from experiments.gpope.ope_methods import DELTA, Columns, Domain, Setting, judged, unit_of
+from experiments.gpope.ope_pages import METHODS, NOT_PRIVATE
+from experiments.lib import cell
+from tacit.data.trajectories import Trajectories
+from tacit.privacy.ledger.ledger import SUM, Ledger
+from tacit.privacy.vault.vault import Vault
+from tacit.units import Unit
+
+DOMAINS: dict[str, tuple[Any, tuple[Any, ...]]] = {
+    "chain": (gpope_chain.domain, (gpope_chain, gpope_chain_baselines)),
+    "mountain_car_on": (lambda: gpope_mountain_car.domain(gpope_mountain_car.ON), (gpope_mountain_car,)),
+    "mountain_car_off": (lambda: gpope_mountain_car.domain(gpope_mountain_car.OFF), (gpope_mountain_car,)),
+    "hiv": (gpope_hiv.domain, (gpope_hiv,)),
+}
+"""How each is made, and whose rows are about it."""
+
+
+@dataclass(frozen=True)
+class Task:
+    """What an estimator gets.
+
+    Args:
+        domain: public: `spec`, `problem` (gamma, horizon, the range of returns), `features`, and `policy`, which is
+            evaluated (`ope.Behaviour()`: the one that made the records).
+        setting: how many trajectories, what to promise, and the neighbouring relation.
+        seed: of the data set.
+    """
+
+    domain: Domain
+    setting: Setting
+    seed: int
+    delta: float = DELTA
+
+    @cached_property
+    def rows(self) -> Columns:
+        """The private rows, by column; `unit_ids` says whose trajectory a row is of."""
+        return self.domain.collect(self.setting.units, self.seed)
+
+    @property
+    def states(self) -> np.ndarray:
+        """Where values are judged: [S] states by number, or [S, d]."""
+        return self.domain.observations
+
+    @property
+    def epsilon(self) -> float:
+        """What it is to promise."""
+        assert self.setting.epsilon is not None
+        return self.setting.epsilon
+
+    @property
+    def unit(self) -> Unit:
+        """One trajectory."""
+        return unit_of(self.setting)
+
+    @contextlib.contextmanager
+    def vault(self, plan: Any) -> Iterator[Vault]:
+        """The private rows in a vault that can pay for this calibrated plan: what it promises is then accounted."""
+        data = Trajectories.from_arrays(**self.rows, spec=self.domain.spec, simulated=True)  # type: ignore[arg-type]
+        budget: dict[str, Any] = {"epsilon": plan.epsilon, "delta": DELTA, "composition": SUM}
+        with (
+            tempfile.TemporaryDirectory() as folder,
+            Ledger(Path(folder) / "one.ledger", plan.unit, **budget) as ledger,
+        ):
+            yield Vault(data, ledger)
+
+
+def judge(task: Task, made: Any) -> cell.Values:
+    """Errors of the values.
+
+    Raises:
+        SystemExit: they are no values of the states.
+    """
+    values = np.asarray(made, np.float64)
+    if values.shape != (len(task.states),) or not np.isfinite(values).all():
+        raise cell.refuse(f"an array {values.shape}", f"a finite value for each of the {len(task.states)} task.states")
+    return judged(task.domain, values)
+
+
+def others(name: str, setting: Setting, measures: Sequence[str]) -> list[cell.Line]:
+    """Every method that has rows in this cell; of one with a grid the best of it, which nobody could know."""
+    found: dict[str, cell.Line] = {}
+    for module in DOMAINS[name][1]:
+        results = module.store()
+        for method, words in METHODS.items():
+            key = (Setting(setting.units) if method in NOT_PRIVATE else setting).key(name, method)
+            if words not in found and results.has(key):
+                values = results.values(key)
+                means = {one: f"{float(np.mean(values[one])):.3g}" for one in measures if one in values}
+                trials = len(values["rmse"])
+                found[words] = cell.Line(words, means, f"mean of {trials} data sets, `{results.path.stem}`")
+    return [*found.values(), cell.Line("the paper", {}, cell.SILENT)]
+
+
+def main(arguments: Sequence[str]) -> dict[str, list[float]]:
+    """Run the cell."""
+    options = cell.parser(__doc__, "estimator")
+    options.add_argument("--domain", choices=DOMAINS, default="chain")
+    options.add_argument("--trajectories", type=int, default=1_000)
+    options.add_argument("--relation", choices=gpope_chain.RELATIONS, default="add_or_remove")
+    chosen = options.parse_args(arguments)
+    setting = Setting(100 if chosen.quick else chosen.trajectories, chosen.epsilon, chosen.relation)
+    domain = DOMAINS[chosen.domain][0]()
+    measures = ("rmse", "mspbe") if chosen.domain == "chain" else ("rmse",)
+    return cell.run(
+        cell.Cell(
+            title=f"GPOPE, {chosen.domain}: {setting.units:,} trajectories, epsilon {chosen.epsilon:g}, "
+            f"delta {DELTA:g}, one trajectory ({chosen.relation})",
+            measures=measures,
+            task=lambda seed: Task(domain, setting, seed),
+            judge=judge,
+            seeds=range(ope_trials.FIRST_SEED, ope_trials.FIRST_SEED + ope_trials.TRIALS),
+            others=others(chosen.domain, setting, measures),
+            minutes=0.1 if chosen.domain == "chain" else None,
+            digits=6,
+        ),
+        chosen,
+    )
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,113 @@
+"""Private values of the 40-state chain: MSPBE and RMSE of V, 100 trials each.
+
+Unit: one trajectory; delta 1e-5. On-policy, tabular (39 states that are not absorbing), as in the paper (arXiv:
+1902.00174, figure 1): MSPBE is that of the population, in closed form, and RMSE is over the states' exact values. Every
+trial has its own data set, ledger and noise; seeds are used nowhere else. Methods: see `ope_methods`.
+`zero` and `best_constant` are no estimates: the errors of the value 0 and of the best constant.
+
+Public range of values: [0, 1], as there is one reward of 1 at the end. Hyper-parameters are the methods' defaults.
+Earlier methods on the chain: `gpope_chain_baselines`.
+"""
+
+from __future__ import annotations
+
+import functools
+
+import numpy as np
+
+from experiments.gpope import ope_methods, ope_trials
+from experiments.gpope.ope_methods import NOT_PRIVATE, PRIVATE, Columns, Domain, Setting, Yardstick, asked, named
+from experiments.gpope.ope_trials import trials_of
+from experiments.lib.check import Figure
+from experiments.lib.configuration import Json
+from experiments.lib.queue import command_line
+from experiments.lib.store import Store, store_of
+from tacit import off_policy_evaluation as ope
+from tacit.envs.rollouts import uniform_policy
+from tacit.units import Relation
+from tacit_worlds import chain
+
+UNITS, EPSILONS = (100, 300, 1_000, 3_000, 10_000), (1.0, 0.1)
+RELATIONS: tuple[Relation, ...] = ("add_or_remove", "replace_one")
+LESS_NOISE = 6_200_000
+"""First seed of the rows under `replace_one`, which were made again when a replaced unit's price fell."""
+
+
+def configuration(key: str, quick: bool = False) -> Json:
+    _, name, setting = named(key)
+    place = domain()
+    return asked(place, setting, (METHODS | NOT_PRIVATE)[name].settings(place), trials_of(quick))
+
+
+store = store_of(__file__, configuration, "the methods' defaults, chosen on other seeds and other domains")
+
+
+def collect(units: int, seed: int) -> Columns:
+    """Fresh trajectories of the chain."""
+    return chain.collect(uniform_policy(chain.ACTIONS), units, seed=seed)
+
+
+def yardstick() -> Yardstick:
+    """Exact values of all states that are not absorbing."""
+    return Yardstick(np.arange(chain.STATES - 1), chain.values(), chain.mspbe)
+
+
+@functools.cache
+def domain() -> Domain:
+    """The chain, on-policy."""
+    return Domain(
+        name="chain",
+        spec=chain.spec(),
+        problem=ope.Problem(gamma=chain.GAMMA, horizon=chain.HORIZON, return_range=(0.0, 1.0)),
+        features=ope.OneHot(chain.STATES - 1),
+        policy=ope.Behaviour(),
+        collect=collect,
+        simulator={"states": chain.STATES, "behaviour": "uniform", "judged": "all states, exactly"},
+        judge=yardstick,
+        prior=ope.Smoothness(13.0),
+    )
+
+
+METHODS = PRIVATE | {"residual_smooth": ope_methods.private(ope_methods.residual_smooth)}
+
+
+def rows() -> list[str]:
+    promised = [Setting(1_000, e, r) for e in EPSILONS for r in RELATIONS]
+    promised.append(Setting(10_000, 0.1, "add_or_remove"))
+    smallest = [Setting(min(UNITS), e, r) for e in EPSILONS for r in RELATIONS]
+    jobs = [(name, Setting(m)) for m in UNITS for name in NOT_PRIVATE]
+    jobs += [(name, setting) for setting in [*promised, *smallest] for name in METHODS]
+    jobs += [("residual", Setting(m, e, "add_or_remove")) for m in UNITS for e in EPSILONS]
+    jobs += [("residual", Setting(m, e, "replace_one")) for m in UNITS if m <= 1_000 for e in EPSILONS]
+    return [setting.key("chain", name) for name, setting in dict.fromkeys(jobs)]
+
+
+def mean(results: Store, name: str, setting: Setting, column: str) -> float:
+    """The mean over the trials of a row."""
+    return float(np.mean(results.values(setting.key("chain", name))[column]))
+
+
+def figures() -> list[Figure]:
+    results, out = store(), []
+    promised = (
+        (Setting(1_000, 1.0, "add_or_remove"), 2e-5, 0.035),
+        (Setting(1_000, 1.0, "replace_one"), 6e-5, 0.06),
+        (Setting(1_000, 0.1, "add_or_remove"), 1.5e-3, 0.13),
+        (Setting(10_000, 0.1, "add_or_remove"), 1.5e-5, 0.03),
+    )
+    for setting, mspbe, rmse in promised:
+        name = f"chain m={setting.units}, epsilon {setting.epsilon:g}, {setting.relation}"
+        for column, bound in (("mspbe", mspbe), ("rmse", rmse)):
+            value = mean(results, "residual", setting, column)
+            out.append(Figure(f"{name}: {column}", value, bound, at_least=False))
+    return out
+
+
+def run_row(key: str, results: Store, *, quick: bool = False) -> None:
+    _, name, setting = named(key)
+    first = LESS_NOISE if setting.relation == "replace_one" else ope_trials.FIRST_SEED
+    ope_trials.run(domain(), name, (METHODS | NOT_PRIVATE)[name], setting, results, first=first, quick=quick)
+
+
+if __name__ == "__main__":
+    command_line(__file__)

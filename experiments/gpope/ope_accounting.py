@@ -1,0 +1,172 @@
+"""GPOPE's published formula against lower and upper truth.
+
+One of m trajectories in each of N steps, one trajectory replaced, at delta 1e-5. A row has epsilon
+
+- `published`: by the formula of arXiv 1902.00174;
+- `reached`: at least, by a pair of data sets that exists (everybody's clipped step is -h, one trajectory's is +h or
+  -h): its privacy loss is rounded down to a grid, so whatever bound lies below this figure is none;
+- `certified`: by tacit's accountant of fixed-size samples, and `check`, its independent check;
+- `renyi`: the looser bound by Renyi differential privacy;
+- `poisson`: what the same noise costs if each trajectory takes part independently at rate 1 / m (add or remove).
+
+The rows "noise" have the sigma that each accountant asks for at m = N = 1,000.
+
+Prints one line a row and writes `experiments/results/ope_accounting.json`; `--quick` has two rows, in `runs/quick`.
+"""
+
+from __future__ import annotations
+
+from dp_accounting.pld import privacy_loss_distribution
+
+from experiments.lib.check import Figure
+from experiments.lib.configuration import Json
+from experiments.lib.queue import command_line
+from experiments.lib.store import Store, store_of
+from tacit.methods.off_policy_evaluation.gpope import published_epsilon, published_sigma
+from tacit.privacy.accounting import accountants
+from tacit.privacy.accounting import bounds as accounting
+from tacit.privacy.accounting.events import (
+    Event,
+    GaussianEvent,
+    PoissonSampledEvent,
+    SampledWithoutReplacementEvent,
+    SelfComposedEvent,
+    flatten,
+)
+from tacit.units import Relation
+
+DELTA = 1e-5
+SETTINGS = (  # m, N, sigma, grid of the lower bound: N rounded losses are off by N grid steps at most
+    (1_000, 1_000, 0.5, 1e-3),
+    (1_000, 1_000, 0.574, 5e-4),
+    (1_000, 1_000, 0.8, 1e-4),
+    (1_000, 1_000, 1.0, 5e-5),
+    (1_000, 1_000, 1.2, 2e-5),
+    (1_000, 1_000, 1.6, 2e-5),
+    (1_000, 1_000, 2.0, 1e-5),
+    (1_000, 1_000, 5.0, 1e-6),
+    (1_000, 10_000, 1.0, 2e-5),
+    (1_000, 10_000, 5.0, 5e-7),
+    (1_000, 100_000, 5.0, 2e-7),
+    (100, 1_000, 2.0, 2e-5),
+)
+TARGETS = (0.1, 1.0)
+POPULATION, STEPS = 1_000, 1_000
+"""m and N of the rows "noise"."""
+FIXED: Relation = "replace_one"
+POISSON: Relation = "add_or_remove"
+"""What neighbours differ in under either sampler."""
+
+
+def key(m: int, n: int, sigma: float) -> str:
+    """Name of a row."""
+    return f"m={m}/N={n}/sigma={sigma:g}"
+
+
+def noise_key(epsilon: float) -> str:
+    """Name of a row of noise for an epsilon."""
+    return f"noise/epsilon={epsilon:g}"
+
+
+def configuration(key: str) -> Json:
+    relations = {"fixed": FIXED, "poisson": POISSON}
+    if key.startswith("noise/"):
+        asked = {"epsilon": float(key.removeprefix("noise/epsilon=")), "population": POPULATION, "steps": STEPS}
+    else:
+        m, n, sigma, interval = settings(key)
+        asked = {"population": m, "steps": n, "noise_multiplier": sigma, "grid": interval}
+    return {**asked, "batch": 1, "delta": DELTA, "relations": relations}
+
+
+store = store_of(__file__, configuration, "none")
+
+
+def rows() -> list[str]:
+    return [*(key(m, n, sigma) for m, n, sigma, _ in SETTINGS), *map(noise_key, TARGETS)]
+
+
+def settings(name: str) -> tuple[int, int, float, float]:
+    """m, N, sigma and the grid of a row."""
+    return next(one for one in SETTINGS if key(*one[:3]) == name)
+
+
+def one_of_m(m: int, n: int, sigma: float) -> Event:
+    """The sampler as the paper runs it."""
+    step = SampledWithoutReplacementEvent(m, 1, GaussianEvent(sigma))
+    return SelfComposedEvent(step, n)
+
+
+def reached(m: int, n: int, sigma: float, interval: float) -> float:
+    """What the achievable pair reaches at least: sums are N(-h, .) or, one time in m, N(h, .), against N(-h, .)."""
+    one = privacy_loss_distribution.from_gaussian_mechanism(
+        sigma / 2,  # the two centres are two clips apart
+        sampling_prob=1 / m,
+        pessimistic_estimate=False,
+        use_connect_dots=False,
+        value_discretization_interval=interval,
+    )
+    return float(one.self_compose(n).get_epsilon_for_delta(DELTA))
+
+
+def row(m: int, n: int, sigma: float, interval: float) -> dict[str, float]:
+    """The figures of one row."""
+    event = one_of_m(m, n, sigma)
+    bound = accounting.epsilon(event, delta=DELTA, relation=FIXED)
+    poisson = SelfComposedEvent(PoissonSampledEvent(1 / m, GaussianEvent(sigma)), n)
+    return {
+        "published": published_epsilon(m, n, sigma, DELTA),
+        "reached": reached(m, n, sigma, interval),
+        "certified": bound.epsilon,
+        "check": bound.check_epsilon,
+        "renyi": accountants.renyi_epsilon(flatten(event), FIXED, DELTA),
+        "poisson": accounting.epsilon(poisson, delta=DELTA, relation=POISSON).epsilon,
+    }
+
+
+def noise(epsilon: float) -> dict[str, float]:
+    """The sigma for epsilon at m = N = 1,000: published, right, and with Poisson sampling (add or remove)."""
+    sampled = PoissonSampledEvent
+
+    def poisson(sigma: float) -> Event:
+        return SelfComposedEvent(sampled(1 / POPULATION, GaussianEvent(sigma)), STEPS)
+
+    def fixed(sigma: float) -> Event:
+        return one_of_m(POPULATION, STEPS, sigma)
+
+    return {
+        "published": published_sigma(POPULATION, STEPS, epsilon, DELTA),
+        "certified": accounting.calibrate(fixed, epsilon=epsilon, delta=DELTA, relation=FIXED),
+        "poisson": accounting.calibrate(poisson, epsilon=epsilon, delta=DELTA, relation=POISSON),
+    }
+
+
+def figures() -> list[Figure]:
+    results, out = store(), []
+    for m, n, sigma, _ in SETTINGS:
+        name = key(m, n, sigma)
+        cell = results.values(name)
+        out.append(Figure(f"{name}: reached / certified", cell["reached"] / cell["certified"], 1.0, at_least=False))
+        out.append(Figure(f"{name}: certified / Renyi", cell["certified"] / cell["renyi"], 1.0, at_least=False))
+        if m == n and sigma <= 1:
+            out.append(Figure(f"{name}: reached / published", cell["reached"] / cell["published"], 8.9))
+            out.append(Figure(f"{name}: reached / certified, too", cell["reached"] / cell["certified"], 0.96))
+    middle = results.values(key(1_000, 1_000, 1.0))
+    out.append(Figure("sigma 1, m = N = 1,000: certified, from", middle["certified"], 3.20))
+    out.append(Figure("sigma 1, m = N = 1,000: certified, to", middle["certified"], 3.29, at_least=False))
+    for epsilon, low, high in ((0.1, 2.77, 2.79), (1.0, 1.28, 1.30)):
+        sigma = results.values(noise_key(epsilon))["certified"]
+        out += [
+            Figure(f"sigma for {epsilon}, from", sigma, low),
+            Figure(f"sigma for {epsilon}, to", sigma, high, False),
+        ]
+    return out
+
+
+def run_row(key: str, results: Store) -> None:
+    values = noise(float(key.removeprefix("noise/epsilon="))) if key.startswith("noise/") else row(*settings(key))
+    results.put(key, dataset="none", seed=0, values=values)
+    print(key, " ".join(f"{name}={value:.4g}" for name, value in values.items()), flush=True)
+
+
+if __name__ == "__main__":
+    command_line(__file__)

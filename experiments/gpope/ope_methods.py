@@ -1,0 +1,233 @@
+"""What the experiments on off-policy evaluation share: domains, settings, and methods by name."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from pathlib import Path
+from typing import Any, cast
+
+import numpy as np
+
+from experiments.lib.configuration import Json, describe
+from tacit import off_policy_evaluation as ope
+from tacit.data.spec import PublicSpec
+from tacit.data.trajectories import Trajectories
+from tacit.methods.off_policy_evaluation.policies import Target
+from tacit.privacy.ledger.ledger import SUM, Ledger
+from tacit.privacy.vault.vault import Vault
+from tacit.units import Relation, Unit
+
+DELTA = 1e-5
+HARDLY_ANY_NOISE = 100.0
+"""An epsilon that shows what a method errs by itself; no promise."""
+Columns = Mapping[str, np.ndarray]
+
+
+@dataclass(frozen=True, eq=False)
+class Yardstick:
+    """What estimates are judged by.
+
+    Args:
+        observations: where V is judged.
+        truth: V there.
+        mspbe: values at `observations` -> mean squared projected Bellman error, or None where it is not known.
+    """
+
+    observations: np.ndarray
+    truth: np.ndarray
+    mspbe: Callable[[np.ndarray], float] | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Domain:
+    """A simulated domain with known values.
+
+    Args:
+        name: in the keys of rows.
+        spec, problem, features: public.
+        policy: what is evaluated.
+        collect: (units, seed) -> columns of that many fresh units.
+        simulator: its settings, for configurations.
+        judge: makes the yardstick, which may take a simulation.
+        prior: public smoothness for tabular features, or None.
+    """
+
+    name: str
+    spec: PublicSpec
+    problem: ope.Problem
+    features: ope.Features
+    policy: Target
+    collect: Callable[[int, int], Columns]
+    simulator: Mapping[str, Any]
+    judge: Callable[[], Yardstick]
+    prior: ope.Smoothness | None = None
+
+    @property
+    def on_policy(self) -> bool:
+        """Whether the records are the evaluated policy's own."""
+        return isinstance(self.policy, ope.Behaviour)
+
+    @cached_property
+    def yardstick(self) -> Yardstick:
+        """What estimates are judged by, made once."""
+        return self.judge()
+
+    @property
+    def observations(self) -> np.ndarray:
+        """Where V is judged."""
+        return self.yardstick.observations
+
+    @property
+    def truth(self) -> np.ndarray:
+        """V there."""
+        return self.yardstick.truth
+
+    @property
+    def mspbe(self) -> Callable[[np.ndarray], float] | None:
+        """The mean squared projected Bellman error of values at `observations`, where it is known."""
+        return self.yardstick.mspbe
+
+
+@dataclass(frozen=True)
+class Setting:
+    """How much data, and what is promised (epsilon None: nothing)."""
+
+    units: int
+    epsilon: float | None = None
+    relation: Relation = "add_or_remove"
+
+    def key(self, domain: str, method: str) -> str:
+        """The name of a row."""
+        promise = "" if self.epsilon is None else f"/epsilon={self.epsilon:g}/{self.relation}"
+        return f"{domain}/{method}/m={self.units}{promise}"
+
+
+def named(key: str) -> tuple[str, str, Setting]:
+    """The domain, the method and the setting of a row's key."""
+    domain, method, units, *promise = key.split("/")
+    m = int(units.removeprefix("m="))
+    if not promise:
+        return domain, method, Setting(m)
+    epsilon, relation = promise
+    return domain, method, Setting(m, float(epsilon.removeprefix("epsilon=")), cast(Relation, relation))
+
+
+def unit_of(setting: Setting) -> Unit:
+    """One trajectory."""
+    return Unit("trajectory", setting.relation, setting.units)
+
+
+def asked(place: Domain, setting: Setting, method: Json, trials: int) -> dict[str, Json]:
+    """The configuration of a row: the domain, how much data, the method and the guarantee."""
+    domain = {
+        "name": place.name,
+        "spec": place.spec,
+        "problem": place.problem,
+        "features": place.features,
+        "policy": type(place.policy),
+        "simulator": place.simulator,
+    }
+    promise = {"epsilon": setting.epsilon, "delta": DELTA, "unit": unit_of(setting)}
+    return {
+        "domain": describe(domain),
+        "units": setting.units,
+        "trials": trials,
+        "method": describe(method),
+        "guarantee": None if setting.epsilon is None else describe(promise),
+    }
+
+
+Row = dict[str, float]
+
+
+@dataclass(frozen=True)
+class Method:
+    """A method of which every trial has its own data set.
+
+    Args:
+        trial: the domain, the columns of the trial's own units, the setting -> figures of merit.
+        settings: of the method in a domain, for configurations.
+    """
+
+    trial: Callable[[Domain, Columns, Setting], Row]
+    settings: Callable[[Domain], Mapping[str, Any]]
+
+
+def judged(domain: Domain, values: np.ndarray, evaluation: ope.Evaluation | None = None) -> Row:
+    """Errors of V [S] at the domain's observations, and the value with its interval where there is one."""
+    row = {"rmse": float(np.sqrt(np.mean((values - domain.truth) ** 2)))}
+    if domain.mspbe is not None:
+        row["mspbe"] = domain.mspbe(values)
+    if evaluation is not None and evaluation.value is not None and evaluation.interval is not None:
+        row |= {"value": evaluation.value, "low": evaluation.interval.low, "high": evaluation.interval.high}
+    return {name: float(number) for name, number in row.items()}
+
+
+def run(plan: Any, domain: Domain, columns: Columns, setting: Setting) -> ope.Evaluation:
+    """One run through the real doors, with a ledger of its own."""
+    data = Trajectories.from_arrays(**columns, spec=domain.spec, simulated=True)  # type: ignore[arg-type]
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        Ledger(Path(folder) / "ope.ledger", plan.unit, epsilon=plan.epsilon, delta=DELTA, composition=SUM) as ledger,
+    ):
+        return ope.fit(plan, Vault(data, ledger), domain.policy).value
+
+
+def private(make: Callable[[Domain], Any]) -> Method:
+    """A method from its plan, which is calibrated once a domain and setting."""
+
+    @lru_cache(maxsize=64)
+    def calibrated(domain: Domain, setting: Setting) -> Any:
+        assert setting.epsilon is not None
+        return make(domain).calibrate(unit=unit_of(setting), epsilon=setting.epsilon, delta=DELTA)
+
+    def trial(domain: Domain, columns: Columns, setting: Setting) -> Row:
+        evaluation = run(calibrated(domain, setting), domain, columns, setting)
+        return judged(domain, evaluation.values(domain.observations), evaluation)
+
+    return Method(trial, lambda domain: {"plan": make(domain), "records": "all"})
+
+
+def noise_only(method: Method) -> Method:
+    """The same with the records of a single unit: what remains of noise alone."""
+
+    def on_one_unit(domain: Domain, columns: Columns, setting: Setting) -> Row:
+        first = columns["unit_ids"] == columns["unit_ids"][0]
+        return method.trial(domain, {name: column[first] for name, column in columns.items()}, setting)
+
+    return Method(on_one_unit, lambda domain: {**method.settings(domain), "records": "of one unit"})
+
+
+def residual(domain: Domain) -> ope.ResidualRegression:
+    """The default method, with its defaults."""
+    return ope.ResidualRegression(problem=domain.problem, features=domain.features, on_policy=domain.on_policy)
+
+
+def residual_smooth(domain: Domain) -> ope.ResidualRegression:
+    """The default method with the domain's public smoothness."""
+    return ope.ResidualRegression(
+        problem=domain.problem, features=domain.features, on_policy=domain.on_policy, prior=domain.prior
+    )
+
+
+def zero(domain: Domain, columns: Columns, setting: Setting) -> Row:
+    """V = 0 everywhere: what a method that learned nothing says."""
+    return judged(domain, np.zeros(len(domain.truth)))
+
+
+def best_constant(domain: Domain, columns: Columns, setting: Setting) -> Row:
+    """The constant of the smallest error: nobody knows it without the truth."""
+    return judged(domain, np.full(len(domain.truth), domain.truth.mean()))
+
+
+PRIVATE: dict[str, Method] = {
+    "residual": private(residual),
+    "residual_noise_only": noise_only(private(residual)),
+}
+NOT_PRIVATE: dict[str, Method] = {
+    "zero": Method(zero, lambda domain: {"values": "zero"}),
+    "best_constant": Method(best_constant, lambda domain: {"values": "best constant"}),
+}

@@ -1,0 +1,1 @@
+"""What the experiments share: rows, configurations, checks, the queue, tables and pictures."""

@@ -1,0 +1,173 @@
+"""Run what is missing, one row after another: `nice -n 19 python -m experiments.lib.queue`.
+
+    python -m experiments.lib.queue --list                      # what is missing
+    python -m experiments.lib.queue tune_cql alignment          # some jobs
+    python -m experiments.lib.queue table1_mazes --keys "*/10"  # of these, the rows of one data set
+    python -m experiments.lib.queue --jobs 4                    # four rows at once; `--ray ADDRESS`: on a cluster
+
+`QUEUE` names the experiments whose rows are wanted, the most important first, with a budget of CPU hours each. A row
+is written when it is done, so that a stopped queue goes on where it was. Rows that exist are never made again because
+code moved; superseded rows go to `results/archive/` first (`Store.archive`). An experiment whose rows are cheaper
+together has `together(keys)`, which groups them, and `run_rows(keys, results)`, which makes one group.
+"""
+
+from __future__ import annotations
+
+import argparse
+import fnmatch
+import functools
+import inspect
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+
+from experiments.lib.store import ROOT, Store, experiment
+from tacit.parallel import parallel_map
+
+
+@dataclass(frozen=True)
+class Job:
+    """Rows of one experiment that are wanted.
+
+    Args:
+        name: of the experiment's module.
+        hours: CPU hours that it may take in one run of the queue.
+        prefixes: of the keys that are wanted; none for all.
+    """
+
+    name: str
+    hours: float
+    prefixes: tuple[str, ...] = ()
+
+    def missing(self, pattern: str = "*") -> list[str]:
+        """Keys of this pattern without a row of the present configuration, in the experiment's order."""
+        module = experiment(self.name)
+        results: Store = module.store()
+        wanted = [key for key in module.rows() if not self.prefixes or key.startswith(self.prefixes)]
+        return [key for key in wanted if fnmatch.fnmatchcase(key, pattern) and not results.has(key)]
+
+    def run(self, clock: Callable[[], float], *, pattern: str = "*", jobs: int = 1, ray: str | None = None) -> None:
+        """Make the missing rows until the hours are spent, by a clock of CPU seconds, so many groups at once."""
+        module, missing = experiment(self.name), self.missing(pattern)
+        groups: list[list[str]] = module.together(missing) if hasattr(module, "together") else [[k] for k in missing]
+        done, hours = 0, 0.0
+        with parallel_map(functools.partial(_made, self.name, clock), groups, jobs=jobs, address=ray) as results:
+            for keys, seconds in zip(groups, results, strict=True):
+                done, hours = done + len(keys), hours + seconds / 3_600
+                print(f"{self.name} {done}/{len(missing)}: {keys[0]}, {len(keys)} together", flush=True)
+                if hours >= self.hours and done < len(missing):
+                    print(
+                        f"{self.name}: {hours:.2f} CPU hours are spent, {len(missing) - done} rows are left", flush=True
+                    )
+                    return
+
+
+def _made(name: str, clock: Callable[[], float], keys: list[str]) -> float:
+    """Make the rows of one group; the seconds that this took."""
+    torch.set_num_threads(1)
+    module, began = experiment(name), clock()
+    if len(keys) > 1:
+        module.run_rows(keys, module.store())
+    else:
+        module.run_row(keys[0], module.store())
+    return clock() - began
+
+
+def command_line(file: str, arguments: Sequence[str] | None = None) -> None:
+    """What `python -m experiments.PAPER.NAME` does: make the missing rows whose keys match, or show what there is.
+
+    An experiment may have `table(results)`, `costs(results)` and `plot(results)`, which its options then print or draw,
+    and a small size: `quick` of its `store` and `run_row`.
+
+    Args:
+        file: of the experiment; its words are the help.
+        arguments: those of the command line by default.
+    """
+    module = experiment(Path(file).stem)
+    parser = argparse.ArgumentParser(description=module.__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("keys", nargs="*", default=["*"], help="patterns of keys, as of names of files; all by default")
+    parser.add_argument("--list", action="store_true", help="print the keys of missing rows and run nothing")
+    parser.add_argument("--jobs", type=int, default=1, help="how many rows are made at once, each in a process")
+    known = {"table": "what there is", "costs": "what is missing costs", "plot": "the picture in docs/images"}
+    shown = {
+        name: words
+        for name, words in known.items()
+        if hasattr(module, name)
+        and [*inspect.signature(getattr(module, name)).parameters] in (["results"], ["results", "path"])
+    }
+    for name, words in shown.items():
+        parser.add_argument(f"--{name}", action="store_true", help=f"print {words} and run nothing")
+    if "quick" in inspect.signature(module.run_row).parameters:
+        parser.add_argument("--quick", action="store_true", help="small rows, written under runs/quick/")
+    options = parser.parse_args(arguments)
+    asked = [name for name in shown if getattr(options, name)]
+    for name in asked:
+        print(getattr(module, name)(module.store()) or "")
+    if asked:
+        return
+    if getattr(options, "quick", False):
+        results = module.store(ROOT / "runs" / "quick" / f"{Path(file).stem}.json", quick=True)
+        for key in module.rows():
+            if any(fnmatch.fnmatchcase(key, pattern) for pattern in options.keys) and not results.has(key):
+                module.run_row(key, results, quick=True)
+        return
+    job = Job(Path(file).stem, float("inf"))
+    for pattern in options.keys:
+        if options.list:
+            print("\n".join(job.missing(pattern)))
+        else:
+            job.run(time.process_time, pattern=pattern, jobs=options.jobs)
+
+
+def grouped(keys: Sequence[str], by: Callable[[str], object]) -> list[list[str]]:
+    """The keys of which `by` says the same, in their order: for `together`."""
+    groups: dict[object, list[str]] = {}
+    for key in keys:
+        groups.setdefault(by(key), []).append(key)
+    return list(groups.values())
+
+
+QUEUE: tuple[Job, ...] = (
+    Job("ten_releases", 0.2),
+    Job("improvement", 1.0),
+    Job("improvement_null", 1.5),
+    Job("mobility_frontier", 0.4),
+    Job("mobility_places", 0.1),
+    Job("mobility_attack", 1.0),
+    Job("dppg_votes", 4.0),
+    Job("ablation_medium", 1.2),
+    Job("table2_mazes", 11.0),
+    Job("synthesis_grand", 11.0),
+    Job("people_hospitals", 1.5),
+    Job("tune_cql", 0.7),
+    Job("experts_ppo", 3.0),
+    Job("table1_kitchen", 1.5),
+    Job("tune_alignment", 1.2),
+    Job("alignment", 8.0),
+    Job("alignment_trl", 0.5),
+)
+"""In this order; empty while no rows are wanted. The last job needs TRL, which is in no file of constraints."""
+
+
+def main(arguments: Sequence[str], jobs: Sequence[Job] = QUEUE, clock: Callable[[], float] = time.process_time) -> None:
+    """Run or list the queue."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("names", nargs="*", help="jobs; all by default")
+    parser.add_argument("--list", action="store_true", help="print what is missing and run nothing")
+    parser.add_argument("--keys", default="*", metavar="PATTERN", help="rows whose keys match, as names of files do")
+    parser.add_argument("--jobs", type=int, default=1, help="how many rows are made at once, each in a process")
+    parser.add_argument("--ray", help="address of a Ray cluster that makes them; its nodes see this folder")
+    options = parser.parse_args(arguments)
+    for job in (job for job in jobs if job.name in options.names or not options.names):
+        if options.list:
+            print(f"{job.name}: {len(job.missing(options.keys))} rows are missing, at most {job.hours:g} CPU hours")
+        else:
+            job.run(clock, pattern=options.keys, jobs=options.jobs, ray=options.ray)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

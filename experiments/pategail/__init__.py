@@ -1,0 +1,1 @@
+"""PateGAIL++: private simulators of movement."""

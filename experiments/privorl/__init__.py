@@ -1,0 +1,1 @@
+"""PrivORL: synthetic transitions and trajectories, a module for each table or figure."""

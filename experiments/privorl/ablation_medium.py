@@ -1,0 +1,71 @@
+"""Ablations of PrivORL-n in medium (its Figure 4 and Tables V and VII), with the agent and data sets of Table I.
+
+IQL, three data sets, both epsilons, without matching. `tacit` is pre-trained without curiosity (NonCur); `cur` has the
+paper's curiosity in pre-training, where novel generated rows take places of real ones, `cur_append` that of the
+authors' code, where they join the batches; `fine_cur` has it in fine-tuning; `non_pre` starts from random weights;
+`non_priv` has no noise and no clip that is ever met. Real rows and tacit's with matching are those of
+`table1_mazes`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from experiments.lib.check import Figure
+from experiments.lib.queue import command_line
+from experiments.lib.store import Store, store_of
+from experiments.privorl import table1_mazes
+from experiments.privorl.parts import synthesis_fits as fits
+from experiments.privorl.parts import synthesis_returns as returns
+from experiments.privorl.parts.synthesis_returns import Cell, configuration
+
+__all__ = ["column", "configuration", "figures", "rows", "run_row", "run_rows", "store", "together"]
+
+DOMAIN, AGENT = "medium", "iql_long"
+SEEDS, EPSILONS = table1_mazes.SEEDS, table1_mazes.EPSILONS
+WAYS = ("tacit", "non_pre", "cur", "cur_append", "fine_cur", "non_priv")
+BORROWED = ("real", "raked")
+SHOWN = (*BORROWED, *WAYS)
+
+
+store = store_of(__file__, configuration, returns.WORDS)
+
+
+def rows() -> list[str]:
+    return [cell.key for seed in SEEDS for cell in returns.cells(DOMAIN, (AGENT,), WAYS, EPSILONS, [seed])]
+
+
+def together(keys: Sequence[str]) -> list[list[str]]:
+    """Agents of one data set learn in one stack."""
+    return table1_mazes.together(keys)
+
+
+def run_rows(keys: Sequence[str], results: Store) -> None:
+    """Cells at full size, those of one data set in one stack."""
+    returns.fill(results, [Cell.of(key) for key in keys], fits.FULL)
+
+
+def run_row(key: str, results: Store) -> None:
+    run_rows([key], results)
+
+
+def column(results: Store, way: str, epsilon: float) -> np.ndarray:
+    """Returns of all data sets.
+
+    Raises:
+        LookupError: a cell is missing or has another configuration.
+    """
+    if way in BORROWED:
+        return table1_mazes.column(table1_mazes.store(), DOMAIN, AGENT, way, epsilon)
+    return returns.column(results, returns.cells(DOMAIN, (AGENT,), (way,), (epsilon,), SEEDS))
+
+
+def figures() -> list[Figure]:
+    """None: no figure was promised."""
+    return []
+
+
+if __name__ == "__main__":
+    command_line(__file__)

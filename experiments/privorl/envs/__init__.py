@@ -1,0 +1,1 @@
+"""Simulators and demonstrations that only the tables of PrivORL use."""

@@ -1,0 +1,52 @@
+"""Figure 6 of PrivORL: returns and closeness by curiosity rate, and by epsilon.
+
+umaze, IQL, three seeds. Rates at epsilon 10: 0 (the default), 0.3 (the paper's) and 0.5 of every public batch are novel
+generated rows, without matching. Epsilons, with matching and without: 1, 3, 10 and none (no noise, not private).
+"""
+
+from __future__ import annotations
+
+import itertools
+
+from experiments.lib.check import Figure
+from experiments.lib.queue import command_line
+from experiments.lib.store import store_of
+from experiments.privorl.parts import synthesis_variants as variants
+from experiments.privorl.parts.synthesis_returns import WORDS, Cell, configuration
+from experiments.privorl.parts.synthesis_variants import run_row
+from tacit.evaluation.statistics import iqm
+
+__all__ = ["configuration", "figures", "rows", "run_row", "store"]
+
+RATES = {0.0: "tacit", 0.3: "cur", 0.5: "cur_50"}
+EPSILONS, CURVES = (1.0, 3.0, 10.0), ("raked", "tacit")
+
+
+store = store_of(__file__, configuration, WORDS)
+
+
+def rows() -> list[str]:
+    """Keys of the cells that are kept here."""
+    return variants.keys("figure6_curves", wanted())
+
+
+def wanted() -> list[Cell]:
+    """All cells."""
+    return [*variants.both(CURVES, EPSILONS), *variants.both(RATES.values(), (10.0,))]
+
+
+def figures() -> list[Figure]:
+    found = []
+    for way in CURVES:
+        marginals, returns = (
+            [iqm(variants.column(variants.row(way, epsilon), measure)) for epsilon in EPSILONS]
+            for measure in ("marginal", "return")
+        )
+        steps = [after - before for before, after in itertools.pairwise(marginals)]
+        found.append(Figure(f"umaze, {way}: least gain of Marginal from one epsilon to the next", min(steps), -0.003))
+        found.append(Figure(f"umaze, {way}: return at epsilon 10 over that at 1", returns[-1] / returns[0], 0.9))
+    return found
+
+
+if __name__ == "__main__":
+    command_line(__file__)

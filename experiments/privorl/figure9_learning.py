@@ -1,0 +1,98 @@
+"""Figure 9 of PrivORL: learning curves of agents on the real rows and on synthetic ones.
+
+medium, TD3+BC, three seeds: the return after every tenth of the training. Curves are looked at, no policy is picked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from experiments.lib.check import Figure
+from experiments.lib.configuration import Json
+from experiments.lib.queue import command_line, grouped
+from experiments.lib.store import Store, store_of
+from experiments.privorl.parts import synthesis_fits as fits
+from experiments.privorl.parts import synthesis_returns as returns
+from experiments.privorl.parts import synthesis_ways as ways
+from experiments.privorl.parts.synthesis_domains import DOMAINS
+from tacit.evaluation.statistics import iqm
+from tacit_worlds.agents.offline import OfflinePolicies, Watch
+
+DOMAIN, AGENT, LOOKS = "medium", "td3_bc", 10
+SEEDS, TABLES = (0, 1, 2), (("real", 0.0), ("raked", 10.0), ("raked", 1.0))
+
+
+def configuration(key: str, *, scale: fits.Scale = fits.FULL) -> dict[str, Json]:
+    """Everything that decides a curve, but its seed."""
+    return {**returns.configuration(key, scale=scale), "looks": LOOKS}
+
+
+store = store_of(__file__, configuration, returns.WORDS)
+
+
+def rows() -> list[str]:
+    return [cell.key for seed in SEEDS for one in TABLES for cell in row(*one) if cell.seed == seed]
+
+
+def together(keys: Sequence[str]) -> list[list[str]]:
+    """Agents of a seed learn in one stack."""
+    return grouped(keys, lambda key: returns.Cell.of(key).seed)
+
+
+def run_rows(keys: Sequence[str], results: Store) -> None:
+    """Rows that are made together, at full size."""
+    fill(results, [returns.Cell.of(key) for key in keys], fits.FULL)
+
+
+def run_row(key: str, results: Store) -> None:
+    """One curve, at full size."""
+    fill(results, [returns.Cell.of(key)], fits.FULL)
+
+
+def row(way: str, epsilon: float) -> list[returns.Cell]:
+    """The seeds of one table."""
+    return returns.cells(DOMAIN, (AGENT,), (way,), (epsilon,), SEEDS)
+
+
+def curves(results: Store, way: str, epsilon: float) -> np.ndarray:
+    """Returns [seeds, looks].
+
+    Raises:
+        LookupError: a cell is missing or has another configuration.
+    """
+    return np.array([results.values(cell.key)["returns"] for cell in row(way, epsilon)])
+
+
+def figures() -> list[Figure]:
+    """Recomputed from the raw rows: how the second half of the training goes, against the real rows."""
+    later = {one: curves(store(), *one)[:, LOOKS // 2 :].mean(axis=1) for one in TABLES}
+    real = iqm(later[TABLES[0]])
+    return [
+        Figure(f"medium, epsilon {one[1]:g}: mean return of the second half, over the real rows'", iqm(v) / real, 0.6)
+        for one, v in later.items()
+        if one != TABLES[0]
+    ]
+
+
+def fill(results: Store, cells: Sequence[returns.Cell], scale: fits.Scale) -> None:
+    """Put the curves of one seed, whose agents are trained in one stack."""
+    here, seed = DOMAINS[DOMAIN], cells[0].seed
+    seen: list[list[float]] = [[] for _ in cells]
+
+    def look(step: int, policies: list[OfflinePolicies]) -> None:
+        for found, policy in zip(seen, policies, strict=True):
+            found.append(float(here.returns(policy, seed)["return"][0]))
+
+    tables = [ways.table(here, cell.way, cell.epsilon, seed, scale)[0] for cell in cells]
+    steps = returns.config(DOMAIN, AGENT, scale).steps
+    returns.train(DOMAIN, AGENT, tables, seed, scale, watch=Watch(every=steps // LOOKS, call=look))
+    for cell, found in zip(cells, seen, strict=True):
+        dataset = f"{here.words(seed)}; table {cell.way}"
+        results.put(cell.key, dataset=dataset, seed=seed, values={"steps": steps, "returns": found})
+        print(f"{cell.key}: " + " ".join(f"{one:.0f}" for one in found), flush=True)
+
+
+if __name__ == "__main__":
+    command_line(__file__)

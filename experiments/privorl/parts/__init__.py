@@ -1,0 +1,1 @@
+"""What the tables of PrivORL share: domains, ways to make rows, agents, pages."""

@@ -1,0 +1,33 @@
+"""Cells of the tables that `synthesis_pages` prints."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from experiments.lib.tables import BLANK, NONE
+from tacit.evaluation.statistics import bootstrap
+
+SHORT = {"iql": "IQL", "td3_bc": "TD3+BC", "edac": "EDAC", "cql": "discrete CQL"}
+NAMES = {"told_apart": "distinguishability", "at_seams": "at stitch points", "f1": "F1"}
+"""Measures that tables call otherwise than rows do."""
+Values = Callable[..., np.ndarray]
+
+
+def shown(values: Values, *arguments: Any, digits: int = 1, interval: bool = True) -> str:
+    """A cell of a table: blank where something is missing or has another configuration, a dash where nothing is run."""
+    try:
+        found = values(*arguments)
+    except LookupError:
+        return BLANK
+    if not len(found):
+        return NONE
+    one = bootstrap(found)
+    return f"{one.value:.{digits}f}" + (f" [{one.low:.{digits}f}, {one.high:.{digits}f}]" if interval else "")
+
+
+def named(measure: str) -> str:
+    """The name of a measure in a table."""
+    return NAMES.get(measure, measure.replace("_", " ").replace("f1", "F1"))

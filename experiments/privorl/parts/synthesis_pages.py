@@ -1,0 +1,350 @@
+"""Tables and pictures of the experiments on synthesis, from the raw rows.
+
+`pages` puts them into docs/results/. Nothing is run: a row whose cells are missing for some seed is left
+blank, a dash says that it is not part of the experiment. Returns are interquartile means over seeds with 95 % bootstrap
+intervals.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from experiments.beyond import people_hospitals, synthesis_grand, synthesis_scale
+from experiments.lib.plots import IMAGES, Curve, Panel, draw
+from experiments.lib.tables import NONE, markdown
+from experiments.privorl import (
+    ablation_medium,
+    figure4_ablation,
+    figure6_curves,
+    figure9_learning,
+    table1_half_cheetah,
+    table1_kitchen,
+    table1_mazes,
+    table1_transitions,
+    table1_trivial,
+    table3_fidelity,
+    table5_curiosity,
+    table6_attack,
+    table6_shadows,
+    table11_cost,
+    table12_size,
+    table14_accounting,
+)
+from experiments.privorl.parts import synthesis_variants as variants
+from experiments.privorl.parts import synthesis_ways as ways
+from experiments.privorl.parts import trajectory_pages
+from experiments.privorl.parts.synthesis_cells import SHORT, named, shown
+from experiments.privorl.tuning import tune_kitchen
+from tacit.evaluation.report.charts import ChartAxis
+from tacit.evaluation.statistics import bootstrap
+
+WORDS = {
+    "real": "real rows, no privacy",
+    "raked": "**tacit**",
+    "raked_of": "**tacit**, with the histograms of any task",
+    "tacit": "tacit without matching",
+    "raking_alone": "matching without a model",
+    "mst": "MST",
+    "pgm_paper": "PGM as the paper ran it",
+    "aim": "AIM",
+    "aim_3": "AIM with sets of three columns",
+    "aim_wide": "AIM, two rounds a column",
+    "privsyn": "PrivSyn",
+    "pate_gan": "PATE-GAN",
+    "pre_pate_gan": "PrePATE-GAN",
+    "pretraining": "public rows alone",
+    "noise_only": "noise alone",
+    "independent": "real columns, permuted",
+    "non_pre": "without pre-training",
+    "cur": "curious pre-training, rate 0.3",
+    "cur_append": "curious pre-training, rows appended",
+    "fine_cur": "curious fine-tuning",
+    "non_priv": "no noise, not private",
+}
+UNTAUGHT = {"still": "standing still, nothing learned", "random": "random joint speeds, nothing learned"}
+TRIVIAL = {"push": "best constant push, nothing learned", "straight": "straight at the goal, nothing learned"}
+MEASURES = ("marginal", "correlation", "told_apart", "in_wall", "next_position", "next_velocity", "reward_error")
+WITHOUT_WALLS = ("marginal", "correlation", "told_apart", "next_state", "reward_error")
+
+
+def table1() -> str:
+    """Returns of every method, one table an epsilon."""
+    results, control, blocks = table1_transitions.store(), table1_trivial.store(), []
+    heads = [(part.domain, agent) for part in table1_transitions.PARTS if part.group == "own" for agent in part.agents]
+    names = [way for group in table1_transitions.GROUPS.values() for way in group]
+    for epsilon in table1_transitions.EPSILONS:
+        rows = []
+        for way in names:
+            at = epsilon if ways.WAYS[way].private else 0.0
+            cells = [shown(table1_transitions.returns, results, domain, agent, way, at) for domain, agent in heads]
+            rows.append([WORDS[way], *cells])
+        for policy, words in TRIVIAL.items():
+            mazes = [domain if domain in table1_trivial.MAZES else None for domain, _ in heads]
+            cells = [shown(table1_trivial.returns, control, maze, policy) if maze else NONE for maze in mazes]
+            rows.append([words, *cells])
+        head = [f"{domain.replace('_', '-')}, {SHORT[agent]}" for domain, agent in heads]
+        blocks.append(f"epsilon {epsilon:g}\n\n{markdown(head, rows)}")
+    return "\n\n".join(blocks)
+
+
+def mazes() -> str:
+    """Ceilings, and returns of every method with the agents of long training, one table an epsilon."""
+    results, control = table1_mazes.store(), table1_trivial.store()
+    heads = [(domain, agent) for domain in table1_mazes.DOMAINS for agent in table1_mazes.agents_of(domain)]
+    titles = [f"{domain}, {SHORT[agent.removesuffix('_long')]}" for domain, agent in heads]
+    public = ["others, real rows of D4RL", *(f"{table1_mazes.PUBLIC[head]:.1f}" for head in heads)]
+    blocks = []
+    for epsilon in table1_mazes.EPSILONS:
+        rows = []
+        for way in table1_mazes.WAYS:
+            at = epsilon if ways.WAYS[way].private else 0.0
+            rows.append([WORDS[way], *(shown(table1_mazes.column, results, *head, way, at) for head in heads)])
+        for policy, words in TRIVIAL.items():
+            cells = [shown(table1_trivial.returns, control, maze, policy, table1_mazes.SEEDS) for maze, _ in heads]
+            rows.append([words, *cells])
+        blocks.append(f"epsilon {epsilon:g}\n\n{markdown(titles, [*rows, public])}")
+    return "\n\n".join(blocks)
+
+
+def half_cheetah() -> str:
+    """Returns on half-cheetah's frozen rows."""
+    results, lines = table1_half_cheetah.store(), []
+    for way in (*table1_half_cheetah.WAYS, *table1_half_cheetah.TRIVIAL):
+        private = way in ways.WAYS and ways.WAYS[way].private
+        cells = [
+            shown(table1_half_cheetah.column, results, way, epsilon if private else 0.0)
+            for epsilon in table1_half_cheetah.EPSILONS
+        ]
+        lines.append([{**WORDS, **UNTAUGHT}[way], *cells])
+    return markdown([f"epsilon {epsilon:g}" for epsilon in table1_half_cheetah.EPSILONS], lines)
+
+
+def kitchen() -> str:
+    """Returns in the kitchen, and what agents return there that learned from public rows."""
+    public = tune_kitchen.table(tune_kitchen.store())
+    returns = table1_kitchen.table(table1_kitchen.store(), {**WORDS, **UNTAUGHT})
+    return f"{returns}\n\nPublic tasks, agents of public demonstrations\n\n{public}"
+
+
+def table3() -> str:
+    """Closeness and errors of every table, one block a domain and epsilon."""
+    results, blocks = table3_fidelity.store(), []
+    for domain in dict.fromkeys(name for name, *_ in table3_fidelity.tables()):
+        measures = MEASURES if domain in table3_fidelity.MAZES else WITHOUT_WALLS
+        for epsilon in table1_transitions.EPSILONS:
+            rows = []
+            for way in dict.fromkeys(way for name, way, *_ in table3_fidelity.tables() if name == domain):
+                at = epsilon if ways.WAYS[way].private else 0.0
+                cells = [
+                    shown(table3_fidelity.column, results, domain, way, at, measure, digits=3, interval=False)
+                    for measure in measures
+                ]
+                rows.append([WORDS[way], *cells])
+            title = f"{domain.replace('_', '-')}, epsilon {epsilon:g}"
+            blocks.append(f"{title}\n\n{markdown([named(one) for one in measures], rows)}")
+    return "\n\n".join(blocks)
+
+
+def rows_of(rows: Sequence[tuple[str, float]]) -> str:
+    """One table of variants: return, Marginal, Correlation and the error of the next position."""
+    measures = ("return", "return_far", "marginal", "correlation", "next_position")
+    lines = []
+    for way, epsilon in rows:
+        at = epsilon if ways.WAYS[way].private else 0.0
+        cells = [
+            shown(
+                variants.column,
+                variants.row(way, at),
+                measure,
+                digits=1 if measure.startswith("return") else 3,
+                interval=measure.startswith("return"),
+            )
+            for measure in measures
+        ]
+        lines.append([WORDS[way] + (f", epsilon {epsilon:g}" if at else ""), *cells])
+    return markdown([named(one) for one in measures], lines)
+
+
+def table4() -> str:
+    """Controls beside tacit."""
+    results, rows = table1_transitions.store(), []
+    for way, epsilon in (("raked", 10.0), ("raked", 1.0), *((way, 1.0) for way in table1_transitions.CONTROLS)):
+        at = epsilon if ways.WAYS[way].private else 0.0
+        cells = [shown(table1_transitions.returns, results, domain, "iql", way, at) for domain in ("umaze", "medium")]
+        rows.append([WORDS[way] + (f", epsilon {epsilon:g}" if at else ""), *cells])
+    return markdown(("umaze, IQL", "medium, IQL"), rows)
+
+
+def figure4() -> str:
+    """Ablations of pre-training."""
+    chosen = [(way, epsilon) for epsilon in figure4_ablation.EPSILONS for way in figure4_ablation.WAYS]
+    return rows_of(chosen)
+
+
+def medium() -> str:
+    """Ablations in medium, a column an epsilon."""
+    results, rows = ablation_medium.store(), []
+    for way in ablation_medium.SHOWN:
+        promised = ways.WAYS[way].private
+        cells = [
+            shown(ablation_medium.column, results, way, epsilon if promised else 0.0)
+            for epsilon in ablation_medium.EPSILONS
+        ]
+        rows.append([WORDS[way], *cells])
+    return markdown([f"epsilon {epsilon:g}" for epsilon in ablation_medium.EPSILONS], rows)
+
+
+def table5() -> str:
+    """Curiosity in fine-tuning."""
+    return rows_of([(way, table5_curiosity.EPSILON) for way in table5_curiosity.WAYS])
+
+
+def table7() -> str:
+    """What privacy costs."""
+    return rows_of([("real", 0.0), ("non_priv", 0.0), *((way, e) for way in ("tacit", "raked") for e in (10.0, 1.0))])
+
+
+def figure6() -> str:
+    """By curiosity rate and by epsilon, as a picture."""
+    panels = []
+    rates = [figure6_curves.RATES[rate] for rate in figure6_curves.RATES]
+    for measure, label in (("return", "return (IQL)"), ("marginal", "Marginal")):
+        by_rate = [variants.column(variants.row(way, 10.0), measure) for way in rates]
+        by_epsilon = {
+            way: [variants.column(variants.row(way, e), measure) for e in figure6_curves.EPSILONS]
+            for way in figure6_curves.CURVES
+        }
+        free = variants.column(variants.row("non_priv", 0.0), measure)
+        by_epsilon["tacit"].append(free)
+        at = (*figure6_curves.EPSILONS, math.inf)
+        low, high = _range([*by_rate, *(one for found in by_epsilon.values() for one in found)])
+        up = ChartAxis(label, low, high)
+        panels += [
+            Panel(
+                f"umaze, {label}, by curiosity rate",
+                "rate",
+                [_curve("without matching", tuple(figure6_curves.RATES), by_rate)],
+                (ChartAxis("curiosity rate", 0.0, 0.5), up),
+            ),
+            Panel(
+                f"umaze, {label}, by epsilon",
+                "epsilon",
+                [
+                    _curve("tacit" if way == "raked" else "without matching", at[: len(found)], found)
+                    for way, found in by_epsilon.items()
+                ],
+                (ChartAxis("epsilon", 0.2, 20.0, log=True, marks=at), up),
+            ),
+        ]
+    return picture(panels, "Returns and Marginal by curiosity rate and by epsilon", "synthesis_curves.svg")
+
+
+def table11() -> str:
+    """Seconds and memory of every method."""
+    results = table11_cost.store()
+    heads = [f"{stage}, {unit}" for stage in table11_cost.STAGES for unit in ("CPU s", "MiB")]
+    rows = [
+        [
+            WORDS[way],
+            *(
+                shown(table11_cost.column, results, way, stage, measure, digits=0, interval=False)
+                for stage in table11_cost.STAGES
+                for measure in ("cpu_s", "peak_mib")
+            ),
+        ]
+        for way in table11_cost.METHODS
+    ]
+    return markdown(heads, rows)
+
+
+def table12() -> str:
+    """Returns by rows."""
+    results = table12_size.store()
+    rows = [
+        [WORDS[way], *(shown(table12_size.column, results, way, size) for size in table12_size.SIZES)]
+        for way in table12_size.WAYS
+    ]
+    return markdown([f"{size:,} rows" for size in table12_size.SIZES], rows)
+
+
+def figure9() -> str:
+    """Learning curves, as a picture."""
+    results, steps = figure9_learning.store(), np.arange(1, figure9_learning.LOOKS + 1) / figure9_learning.LOOKS
+    found = [figure9_learning.curves(results, *one) for one in figure9_learning.TABLES]
+    names = ["real rows" if way == "real" else f"tacit, epsilon {e:g}" for way, e in figure9_learning.TABLES]
+    curves = [_curve(name, tuple(steps), list(values.T)) for name, values in zip(names, found, strict=True)]
+    axes = ChartAxis("share of the training", 0.0, 1.0), ChartAxis("return (TD3+BC)", *_range(found))
+    panel = Panel("medium, TD3+BC while it learns", "share of the training", curves, axes)
+    title = "Learning curves on real and synthetic rows"
+    return picture([panel], title, "synthesis_learning.svg", columns=1, legend=2)
+
+
+def table6() -> str:
+    """Attacks on releases, as far as their cells are complete."""
+    results = table6_attack.store()
+    found = [(cell, results.values(cell.key)) for cell in table6_attack.CELLS if results.has(cell.key)]
+    return "\n".join([table6_attack.HEAD, *(table6_attack.line(cell, values) for cell, values in found)])
+
+
+def table6_power() -> str:
+    """Attacks on models of few rows, as far as their blocks are complete."""
+    results = table6_shadows.store()
+    found = [line for pair in table6_shadows.complete(results) for line in table6_shadows.lines(results, *pair)]
+    return "\n".join([table6_shadows.HEAD, *found])
+
+
+def table14() -> str:
+    """Noise multipliers by both accountants, and what the paper's own numbers mean."""
+    results, rows = table14_accounting.store(), []
+    for name in table14_accounting.SETTINGS:
+        noise = [results.values(f"{name}/epsilon={epsilon:g}") for epsilon in table14_accounting.EPSILONS]
+        printed = results.values(f"{name}/table X")
+        pairs = [f"{one['renyi']:.3f} / {one['certified']:.3f}" for one in noise]
+        rows.append([name, *pairs, *(f"{printed[key]:.2f}" for key in ("sigma", "printed", "as run"))])
+    heads = [f"noise at epsilon {epsilon:g}, Rényi / certified" for epsilon in table14_accounting.EPSILONS]
+    return markdown([*heads, "noise in table X", "its epsilon as printed", "its epsilon over the steps run"], rows)
+
+
+def picture(panels: Sequence[Panel], title: str, name: str, **settings: int) -> str:
+    """Draw under docs/images/; the link to it from a page in docs/results/."""
+    draw(panels, title, IMAGES / name, **settings)
+    return f"![{title}](../images/{name})"
+
+
+def _curve(name: str, x: Sequence[float], values: Sequence[np.ndarray]) -> Curve:
+    found = [bootstrap(one) for one in values]
+    return Curve(name, x, [one.value for one in found], spread=[(one.low, one.high) for one in found])
+
+
+def _range(values: Sequence[np.ndarray]) -> tuple[float, float]:
+    joined = np.concatenate([np.ravel(one) for one in values])
+    room = 0.05 * (np.ptp(joined) or 1.0)
+    return float(joined.min() - room), float(joined.max() + room)
+
+
+PAGES: dict[str, Callable[[], str]] = {
+    "synthesis_grand": lambda: synthesis_grand.table(synthesis_grand.store()),
+    "people_hospitals": lambda: people_hospitals.words_of(people_hospitals.store()),
+    "table1_transitions": table1,
+    "table1_mazes": mazes,
+    "table1_half_cheetah": half_cheetah,
+    "table1_kitchen": kitchen,
+    "table3_fidelity": table3,
+    "table4_pretraining": table4,
+    "figure4_ablation": figure4,
+    "table5_curiosity": table5,
+    "ablation_medium": medium,
+    "figure6_curves": figure6,
+    "table6_attack": table6,
+    "table6_shadows": table6_power,
+    "table7_nonprivate": table7,
+    "figure9_learning": figure9,
+    "table11_cost": table11,
+    "synthesis_scale": lambda: synthesis_scale.table(synthesis_scale.store()),
+    "table12_size": table12,
+    "table14_accounting": table14,
+    **trajectory_pages.PAGES,
+}

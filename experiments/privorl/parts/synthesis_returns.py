@@ -1,0 +1,162 @@
+"""Agents on tables: what the experiments on synthesis share between a table of rows and a return.
+
+A cell is one agent: (domain, agent, way, epsilon, seed). The seed is that of the private rows, the public rows, the
+networks, the noise draws that are public, the agent and its evaluation; the noise behind the doors is secret. Where a
+table teaches several agents, these differ in their own seeds alone, and their mean is what the table is worth. The last
+policy is judged, none is picked, and states and rewards are standardised by the table that the agent learns from.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from experiments.lib.configuration import Json, describe
+from experiments.lib.queue import grouped
+from experiments.lib.store import RESULTS, ROOT, Store
+from experiments.lib.table_cache import Columns
+from experiments.privorl.parts import synthesis_fits as fits
+from experiments.privorl.parts import synthesis_ways as ways
+from experiments.privorl.parts.synthesis_agents import KITCHEN, LOCOMOTION, MAZE, Untaught
+from experiments.privorl.parts.synthesis_domains import DOMAINS, Domain
+from tacit_worlds.agents.offline import OfflinePolicies, Watch, train_tables
+from tacit_worlds.maze_layouts import LAYOUTS
+
+WORDS = (
+    "defaults of methods, settings of experiments.privorl.parts.synthesis_agents, chosen on public layouts and seeds"
+)
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One agent on one table; `again` counts the agents before it on the same table."""
+
+    domain: str
+    agent: str
+    way: str
+    epsilon: float
+    seed: int
+    again: int = 0
+
+    @property
+    def key(self) -> str:
+        """In a result file."""
+        first = f"{self.domain}/{self.agent}/{self.way}/{self.epsilon:g}/{self.seed}"
+        return f"{first}/{self.again}" if self.again else first
+
+    @staticmethod
+    def of(key: str) -> Cell:
+        """The cell of a key."""
+        domain, agent, way, epsilon, *seeds = key.split("/")
+        return Cell(domain, agent, way, float(epsilon), *map(int, seeds))
+
+
+def configuration(
+    key: str, *, scale: fits.Scale = fits.FULL, domains: Mapping[str, Domain] = DOMAINS
+) -> dict[str, Json]:
+    """Everything that decides a cell, but its seeds: its table, its agent and how this is judged."""
+    cell = Cell.of(key)
+    here = domains[cell.domain]
+    return {
+        **ways.configuration(here, cell.way, cell.epsilon, scale),
+        "agent": describe(config(cell.domain, cell.agent, scale)),
+        "judge": describe(here.judge),
+    }
+
+
+def store(name: str, *, quick: bool = False, path: Path | None = None) -> Store:
+    """The result file of an experiment, or another one in its place."""
+    scale = fits.QUICK if quick else fits.FULL
+    asked = functools.partial(configuration, scale=scale)
+    return Store(path or folder(quick=quick) / f"{name}.json", asked, hyperparameters=WORDS)
+
+
+def folder(*, quick: bool) -> Path:
+    """Where results go."""
+    return ROOT / "runs" / "quick" if quick else RESULTS
+
+
+def cells(
+    domain: str,
+    agents: Iterable[str],
+    names: Iterable[str],
+    epsilons: Iterable[float],
+    seeds: Iterable[int],
+    *,
+    each: int = 1,
+) -> list[Cell]:
+    """All combinations, `each` agents a table, those of one stack beside each other; no promise is epsilon 0."""
+    names, epsilons, agents, seeds = tuple(names), tuple(epsilons), tuple(agents), tuple(seeds)
+    return [
+        Cell(domain, agent, way, epsilon, seed, again)
+        for again in range(each)
+        for seed in seeds
+        for agent in agents
+        for way in names
+        for epsilon in (epsilons if ways.WAYS[way].private else (0.0,))
+    ]
+
+
+def fill(results: Store, wanted: Sequence[Cell], scale: fits.Scale, domains: Mapping[str, Domain] = DOMAINS) -> None:
+    """Put the cells that are missing: the agents of one domain, seed and kind are trained in one stack."""
+    stacks: dict[tuple[str, int, int, str], list[Cell]] = {}
+    for cell in wanted:
+        if not results.has(cell.key):
+            stacks.setdefault((cell.domain, cell.seed, cell.again, cell.agent), []).append(cell)
+    for (name, seed, again, agent), stack in stacks.items():
+        here, began = domains[name], time.process_time()
+        found = [ways.table(here, cell.way, cell.epsilon, seed, scale) for cell in stack]
+        made = time.process_time() - began
+        policies = train(name, agent, [table for table, _ in found], seed + 1_000 * again, scale)
+        spent = round((time.process_time() - began - made) / len(stack), 1)
+        for cell, (_, notes), policy in zip(stack, found, policies, strict=True):
+            values: dict[str, Any] = {key: float(one[0]) for key, one in here.returns(policy, seed).items()}
+            values |= {key: notes[key] for key in ("epsilon", "noise_multiplier") if key in notes}
+            dataset = f"{here.words(seed)}; table {cell.way}"
+            results.put(cell.key, dataset=dataset, seed=seed, values=values | {"agent_cpu_s": spent})
+            print(f"{cell.key}: return {values['return']:.1f}", flush=True)
+        print(f"{name} seed {seed} {agent}: {made:.0f} CPU s of tables, {spent} an agent", flush=True)
+
+
+def by_seed(keys: Sequence[str], untaught: Sequence[str]) -> list[list[str]]:
+    """Agents of one seed learn in one stack; policies that learn nothing ("POLICY/SEED") are rows of their own."""
+    return grouped(keys, lambda key: key if key.split("/")[0] in untaught else Cell.of(key).seed)
+
+
+def judge_untaught(key: str, results: Store, here: Domain, actions: int, dataset: str) -> None:
+    """Put the row "POLICY/SEED" of a policy that learns nothing: "random", or one that stands still."""
+    policy, word = key.split("/")
+    seed = int(word)
+    found = here.returns(Untaught(actions, float(policy == "random"), np.random.default_rng(seed)), seed)
+    values = {name: round(float(one[0]), 2) for name, one in found.items()}
+    results.put(key, dataset=dataset, seed=seed, values=values)
+    print(f"{key}: {values}", flush=True)
+
+
+def config(domain: str, agent: str, scale: fits.Scale) -> Any:
+    """The settings of an agent."""
+    chosen = {**(MAZE if domain.removeprefix("own_") in LAYOUTS else LOCOMOTION), **KITCHEN}[agent]
+    return dataclasses.replace(chosen, steps=100) if scale.quick else chosen
+
+
+def train(
+    domain: str, agent: str, tables: Sequence[Columns], seed: int, scale: fits.Scale, *, watch: Watch | None = None
+) -> list[OfflinePolicies]:
+    """One agent on each table, in one stack."""
+    return train_tables(tables, config(domain, agent, scale), seeds=[seed], watch=watch)
+
+
+def column(results: Store, wanted: Iterable[Cell], name: str = "return") -> np.ndarray:
+    """One value of every cell.
+
+    Raises:
+        LookupError: a cell is missing or has another configuration.
+    """
+    return np.array([results.values(cell.key)[name] for cell in wanted], np.float64)

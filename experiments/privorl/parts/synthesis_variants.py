@@ -1,0 +1,81 @@
+"""What the experiments on other plans share (figure 4 and 6, tables V and VII): IQL on umaze, three seeds.
+
+Every cell has one home: `tacit` is that of `table1_transitions`, closeness to the real rows is kept by
+`table3_fidelity`. So nothing is run twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from experiments.lib.store import Store
+from experiments.privorl import table1_transitions as table1
+from experiments.privorl import table3_fidelity as table3
+from experiments.privorl.parts import synthesis_fits as fits
+from experiments.privorl.parts import synthesis_returns as returns
+from experiments.privorl.parts import synthesis_ways as ways
+from experiments.privorl.parts.synthesis_returns import Cell
+
+DOMAIN, AGENT, SEEDS = "umaze", "iql", (0, 1, 2)
+SHARED = ("real", "raked", "tacit", "pretraining")
+"""Ways whose agents belong to `table1_transitions`, at its epsilons."""
+HOMES = {
+    "non_pre": "figure4_ablation",
+    "cur": "figure4_ablation",
+    "fine_cur": "table5_curiosity",
+    "non_priv": "table7_nonprivate",
+}
+"""The experiments that other ways belong to; what is left belongs to figure 6."""
+
+
+def row(way: str, epsilon: float) -> list[Cell]:
+    """The seeds of one way."""
+    return returns.cells(DOMAIN, (AGENT,), (way,), (epsilon,), SEEDS)
+
+
+def both(names: Iterable[str], epsilons: Sequence[float]) -> list[Cell]:
+    """The seeds of several ways; what promises nothing comes once."""
+    names = tuple(names)
+    found = [cell for epsilon in epsilons for way in names for cell in row(way, epsilon)]
+    return list(dict.fromkeys(found))
+
+
+def home(cell: Cell) -> str:
+    """The experiment that keeps a cell."""
+    if cell.way in SHARED and cell.epsilon in (0.0, *table1.EPSILONS):
+        return table1.NAME
+    return HOMES.get(cell.way, "figure6_curves")
+
+
+def column(wanted: Iterable[Cell], measure: str = "return") -> np.ndarray:
+    """A return, or a measure of the tables, of these cells.
+
+    Raises:
+        LookupError: a cell is missing or has another configuration.
+    """
+    cells = list(wanted)
+    if not measure.startswith("return"):
+        kept = table3.store()
+        return np.array([kept.values(ways.key(c.domain, c.way, c.epsilon, c.seed))[measure] for c in cells])
+    files = {file: returns.store(file) for file in set(map(home, cells))}
+    return np.array([files[home(cell)].values(cell.key)[measure] for cell in cells])
+
+
+def store(name: str, path: Path | None = None) -> Store:
+    """The result file of an experiment."""
+    return returns.store(name, path=path)
+
+
+def keys(name: str, wanted: Iterable[Cell]) -> list[str]:
+    """Of the cells that an experiment keeps itself."""
+    return [cell.key for cell in wanted if home(cell) == name]
+
+
+def run_row(key: str, results: Store) -> None:
+    """One cell, at full size, and how close its table is to the real rows."""
+    cell = Cell.of(key)
+    returns.fill(results, [cell], fits.FULL)
+    table3.fill(table3.store(), [(cell.domain, cell.way, cell.epsilon, cell.seed)], fits.FULL)

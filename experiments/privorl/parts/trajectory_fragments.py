@@ -1,0 +1,169 @@
+"""TrajectoryStatistics from people to synthetic trajectories, and to rows of them, under the guarantee of a whole
+person.
+
+tacit_j         networks that learned from many public worlds and see the private one by its histograms
+                (`tacit.methods.synthesis.trajectories`), by which trajectories are weighted, too
+raked           rows of such trajectories, each weighted by the histograms for itself
+by_gradients    a transformer that learns by noisy gradients, weighted by histograms (PrivORL-j)
+
+All settings are those of `trajectories.TrajectoriesPlan.for_people`: what is tuned is tuned there.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+
+from experiments.lib.configuration import Json, describe
+from experiments.lib.table_cache import Columns, Notes, kept, metered, rows_of
+from experiments.privorl.parts.synthesis_fits import Scale, promised
+from experiments.privorl.parts.trajectory_domains import DELTA, MazePeople, Patients, People, unit
+from experiments.privorl.parts.trajectory_transitions import QUICK_PEOPLE, QUICK_POOL, planned, vault
+from tacit.data.spec import Box
+from tacit.methods.synthesis import Encoder, TableMatching, trajectories
+from tacit.methods.synthesis.discretisation import Discretisation
+from tacit.methods.synthesis.trajectories.plan import Network
+from tacit.methods.synthesis.trajectories.pretraining import PretrainedModels
+from tacit.privacy.mechanisms.releases import Axis
+
+QUICK_SAMPLES = 100
+"""Synthetic trajectories where little is computed."""
+MAP = 24
+"""Bins of either coordinate on the fine map of a maze."""
+EPISODES, SEAMS = "episodes", "seams"
+
+
+@dataclass(frozen=True)
+class Fragments:
+    """Whole trajectories.
+
+    Args:
+        network: of fragments.
+        horizon: rows of a fragment; None is the plan's own choice.
+        told: whether histograms tell of the surroundings, and no gradient is taken of private rows.
+        rows: whether single rows come out.
+    """
+
+    network: Network = "transformer"
+    horizon: int | None = None
+    told: bool = False
+    rows: bool = False
+    private = True
+
+    def configuration(self, here: People, epsilon: float, scale: Scale) -> Json:
+        """Its plan, the public worlds that it begins with, and how much is drawn."""
+        return {
+            "method": "trajectories",
+            "plan": planned(self.plan(here, scale, public_seed=None)),
+            "public": describe(many(here).others if self.told else here.others),
+            "rows": scale.rows if self.rows else None,
+            "trajectories": None if self.rows else samples(here, scale),
+        }
+
+    def plan(self, here: People, scale: Scale, *, public_seed: int | None = 0) -> trajectories.TrajectoriesPlan:
+        """Before calibration."""
+        matching, radius = telling(here, public_seed) if self.told else (here.matching(public_seed), None)
+        plan = trajectories.TrajectoriesPlan.for_people(
+            population=here.population,
+            longest=here.longest,
+            episodes=here.episodes,
+            horizon=self.horizon,
+            network=self.network,
+            provenance=here.provenance,
+            matching=_few(matching, here) if scale.quick else matching,
+            local_context=radius,
+        )
+        if not scale.quick:
+            return plan
+        assert plan.pretraining is not None
+        plan = dataclasses.replace(plan, pretraining=dataclasses.replace(plan.pretraining, steps=21, batch=32))
+        rate = QUICK_PEOPLE / here.population
+        return plan if self.told else dataclasses.replace(plan, steps=6, start_steps=6, warmup=0, sampling_rate=rate)
+
+    def made(self, here: People, epsilon: float, seed: int, scale: Scale) -> tuple[Columns, Notes]:
+        """Pre-train (or take what is kept), fit through the doors, sample."""
+        plan = self.plan(here, scale)
+        own = plan.calibrate(unit=unit(here), epsilon=epsilon, delta=DELTA)
+        start, notes = pretrained(plan, here)
+        with vault(here, own, here.people(seed)) as doors:
+            value, cost = metered(lambda: trajectories.fit(own, doors, pretrained=start).value)
+        if self.rows:
+            columns, sampling = metered(lambda: value.sample_columns(scale.rows, seed=seed))
+            return rows_of(columns), notes | promised(own) | {"fit": cost, "sample": sampling}
+        found, sampling = metered(lambda: value.sample_trajectories(samples(here, scale), seed=seed))
+        columns = {**rows_of(found.columns), EPISODES: found.episodes, SEAMS: found.stitches}
+        return columns, notes | promised(own) | {"fit": cost, "sample": sampling}
+
+
+FRAGMENTS: dict[str, Fragments] = {
+    "tacit_j": Fragments(told=True),
+    "raked": Fragments(told=True, rows=True),
+    "by_gradients": Fragments(),
+    **{f"tacit_j_{horizon}": Fragments(horizon=horizon, told=True) for horizon in (16, 32, 64)},
+}
+
+
+def samples(here: People, scale: Scale) -> int:
+    """Synthetic trajectories."""
+    return QUICK_SAMPLES if scale.quick else here.samples
+
+
+def telling(here: People, public_seed: int | None = 0) -> tuple[TableMatching, int]:
+    """Tables that tell of a place's surroundings, and up to how many bins around it: of a maze, a fine map besides."""
+    matching, space = here.matching(public_seed), here.spec.observation
+    if not isinstance(here, MazePeople):
+        return matching, 1
+    assert isinstance(space, Box)
+    edges = [np.linspace(space.low[k], space.high[k], MAP + 1).tolist() for k in (0, 1)]
+    map_of = tuple(Axis("observations", k, tuple(edges[k])) for k in (0, 1))
+    return dataclasses.replace(matching, joint=(map_of, *matching.joint)), 3
+
+
+def many(here: People) -> People:
+    """The task with more public worlds and more people in each: histograms of few show the paths of each of them."""
+    if isinstance(here, MazePeople):
+        return dataclasses.replace(here, mazes=256, public_episodes=200)
+    assert isinstance(here, Patients)
+    return dataclasses.replace(here, staffs=64, public_patients=400)
+
+
+def _few(matching: TableMatching, here: People) -> TableMatching:
+    """Tables with which even rows of networks that hardly learned can be made to agree."""
+    return dataclasses.replace(
+        matching, discretisation=Discretisation(here.spec, 4), joint=matching.joint[:1], pool=QUICK_POOL
+    )
+
+
+def pretrained(plan: trajectories.TrajectoriesPlan, here: People) -> tuple[PretrainedModels, Notes]:
+    """The public starting point and its cost, for every plan that pre-trains alike: all seeds, promises, populations.
+
+    It is trained once for everybody, as a public model is; what varies over seeds is what is private or drawn.
+    Networks that look see public worlds through noise of many sizes, since the plan is not calibrated.
+    """
+    assert plan.pretraining is not None
+    told, seed = plan.local_context is not None, 0
+
+    def make() -> tuple[Columns, Notes]:
+        public = many(here).worlds(seed) if told else here.public(seed)
+        encoder = trajectories.public_encoder(here.spec, public)
+        found, cost = metered(lambda: trajectories.pretrain(plan, encoder, public, seed=seed))
+        parts = {"starts": found.starts, "fragments": found.fragments}
+        arrays = {f"{part}.{name}": one.numpy() for part, all_of in parts.items() for name, one in all_of.items()}
+        return arrays, {"pretrain": cost, "encoder": encoder.to_json()}
+
+    steps: dict[str, Any] = {} if told else {"steps": 1_000, "start_steps": 1_000, "matching": None}
+    bare = dataclasses.replace(plan, sampling_rate=1.0, clip_norm=1.0, learning_rate=1.0, **steps)
+    world = here.layout if isinstance(here, MazePeople) else here.name
+    rows = many(here).others if told else here.others
+    arrays, notes = kept(f"people/{world}/pretrained", {"public": rows, "plan": describe(bare)}, make)
+    weights: dict[str, dict[str, torch.Tensor]] = {"starts": {}, "fragments": {}}
+    for name, array in arrays.items():
+        part, _, rest = name.partition(".")
+        weights[part][rest] = torch.from_numpy(np.array(array))
+    encoder = Encoder.from_json(notes["encoder"])
+    start = PretrainedModels(encoder, weights["starts"], weights["fragments"], plan.pretraining.provenance)
+    return start, {"pretrain": notes["pretrain"]}

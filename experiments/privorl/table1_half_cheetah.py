@@ -1,0 +1,158 @@
+"""Table I on half-cheetah with rows that teach something: one evaluation of rows that were frozen before it.
+
+    python -m experiments.privorl.table1_half_cheetah --freeze  # collect the private rows and print their hash
+
+Collector and agent are what `tune_half_cheetah` chose on robots of other masses and gravity. `FROZEN` is
+the hash of the private rows, and is written down before the first agent learns from them: without it, or with other
+rows, no cell is run. All ways have the same three seeds of networks, noise, agents and starts, and both epsilons. AIM's
+workload is all pairs: among the 10,660 sets of three of 41 columns it would choose for hours. Rows of "still" and
+"random" are policies that learn nothing: no torque, and uniform torques; they need no private rows.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from experiments.lib.check import Figure
+from experiments.lib.configuration import Json, describe
+from experiments.lib.queue import command_line
+from experiments.lib.store import Store, store_of
+from experiments.lib.table_cache import FIELDS, Columns, kept
+from experiments.privorl.envs import half_cheetah
+from experiments.privorl.parts import synthesis_fits as fits
+from experiments.privorl.parts import synthesis_returns as returns
+from experiments.privorl.parts.synthesis_domains import HalfCheetah
+from experiments.privorl.parts.synthesis_returns import Cell
+from experiments.privorl.tuning import tune_half_cheetah
+from experiments.privorl.tuning.tune_half_cheetah import COLLECTORS, Collector
+from tacit.evaluation.statistics import iqm
+
+COLLECTOR, AGENT = "long", "td3_bc"
+"""What `tune_half_cheetah` chose."""
+FROZEN: str | None = "5277a0828426dece17bca6a515758911ec1a7e8c7cfd99649c7917d7a2485a9f"
+"""SHA-256 of the private rows, written down on 26 November 2026, before the first agent learned from them."""
+SEEDS, EPSILONS = (10, 11, 12), (10.0, 1.0)
+RIVALS = ("mst", "aim", "privsyn", "pate_gan", "pre_pate_gan")
+WAYS = ("real", "raked", *RIVALS, "noise_only")
+TRIVIAL, ACTIONS = ("still", "random"), 6
+
+
+@dataclass(frozen=True)
+class Replay(HalfCheetah):
+    """The rows of the collector that was chosen, one data set for all seeds (not D4RL's)."""
+
+    collector: Collector = COLLECTORS[COLLECTOR]
+    frozen: str | None = FROZEN
+    name = "half_cheetah_replay"
+
+    @property
+    def rows(self) -> Json:
+        """What its rows are made with."""
+        return {name: one for name, one in super().rows.items() if name != "collect"}
+
+    def private(self, seed: int) -> Columns:
+        """The private rows.
+
+        Raises:
+            SystemExit: they are not frozen, or not the ones that were.
+        """
+        found = self.collected()
+        if self.frozen is None or digest(found) != self.frozen:
+            raise SystemExit(
+                "half-cheetah: the private rows are not those that were frozen; "
+                "run python -m experiments.privorl.table1_half_cheetah --freeze, and write the hash into FROZEN"
+            )
+        return found
+
+    def collected(self) -> Columns:
+        """What the collector leaves, collected once."""
+        settings = {"collector": describe(self.collector), "population": self.population}
+        name = f"{self.name}/private/{self.population}"
+        return kept(name, settings, lambda: (self.collector.rows(half_cheetah.Robot(), self.population, 0), {}))[0]
+
+
+def digest(rows: Columns) -> str:
+    """SHA-256 of the columns of transitions, their types and sizes."""
+    found = hashlib.sha256()
+    for name in FIELDS:
+        column = np.ascontiguousarray(rows[name])
+        found.update(f"{name} {column.dtype.str} {column.shape}".encode())
+        found.update(column.tobytes())
+    return found.hexdigest()
+
+
+DOMAINS: Mapping[str, Any] = {Replay.name: Replay()}
+
+
+def cells() -> list[Cell]:
+    """All cells of agents, a seed after the other."""
+    return [cell for seed in SEEDS for cell in returns.cells(Replay.name, (AGENT,), WAYS, EPSILONS, [seed])]
+
+
+def rows() -> list[str]:
+    return [*(f"{policy}/{seed}" for policy in TRIVIAL for seed in SEEDS), *(cell.key for cell in cells())]
+
+
+def configuration(key: str, scale: fits.Scale = fits.FULL) -> Json:
+    policy = key.split("/")[0]
+    if policy in TRIVIAL:
+        return {"policy": policy, "judge": describe(DOMAINS[Replay.name].judge)}
+    return returns.configuration(key, scale=scale, domains=DOMAINS)
+
+
+store = store_of(
+    __file__,
+    configuration,
+    "chosen on robots of other masses and gravity (tune_half_cheetah); methods have their defaults",
+)
+
+
+def together(keys: Sequence[str]) -> list[list[str]]:
+    """Agents of one seed learn in one stack."""
+    return returns.by_seed(keys, TRIVIAL)
+
+
+def run_rows(keys: Sequence[str], results: Store) -> None:
+    """Make rows; agents of one seed in one stack."""
+    trivial = [key for key in keys if key.split("/")[0] in TRIVIAL]
+    for key in trivial:
+        returns.judge_untaught(key, results, DOMAINS[Replay.name], ACTIONS, "HalfCheetah-v5")
+    returns.fill(results, [Cell.of(key) for key in keys if key not in trivial], fits.FULL, DOMAINS)
+
+
+def run_row(key: str, results: Store) -> None:
+    run_rows([key], results)
+
+
+def column(results: Store, way: str, epsilon: float) -> np.ndarray:
+    """Returns over seeds.
+
+    Raises:
+        LookupError: a cell is missing or has another configuration.
+    """
+    if way in TRIVIAL:
+        return np.array([results.values(f"{way}/{seed}")["return"] for seed in SEEDS])
+    return returns.column(results, returns.cells(Replay.name, (AGENT,), (way,), (epsilon,), SEEDS))
+
+
+def figures() -> list[Figure]:
+    """Recomputed from the raw rows: whether real rows teach what they should, without which no row says anything.
+
+    Raises:
+        LookupError: a row is missing or has another configuration.
+    """
+    real = iqm(column(store(), "real", 0.0))
+    return [Figure(f"half-cheetah, {AGENT}: return of real rows", real, tune_half_cheetah.WANTED)]
+
+
+if __name__ == "__main__":
+    if sys.argv[1:] == ["--freeze"]:
+        print(digest(DOMAINS[Replay.name].collected()))
+    else:
+        command_line(__file__)

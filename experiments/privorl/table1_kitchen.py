@@ -1,0 +1,200 @@
+"""Table I in the kitchen: demonstrations of four tasks, other people's tasks as public rows, rivals at both epsilons.
+
+Rows and agents see `Glance`: 13 of 59 numbers and 7 of 9 actions, chosen by what the tasks are about.
+With all of them a row has 129 columns and 8,256 pairs of columns, among which MST and AIM choose round after round;
+that was not tried. Every row of the table has the same view, real rows too; a policy is judged in the whole kitchen.
+AIM's workload is all pairs, with 16 bins a column and two rounds a column at most (`aim_wide`). `raked_of` has the
+histograms of any task. The agent is TD3+BC whose weight of the value is next to nothing: it imitates.
+
+All ways have the same three seeds of networks, noise, agents and starts, on one set of private rows. The agent's
+settings were chosen on public demonstrations (`tune_kitchen`). Unit: one transition; delta a tenth of one
+over the population. "still" and "random" are policies that learn nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from experiments.lib.check import Figure
+from experiments.lib.configuration import Json, describe
+from experiments.lib.queue import command_line
+from experiments.lib.store import Store, store_of
+from experiments.lib.table_cache import Columns
+from experiments.lib.tables import markdown
+from experiments.privorl.envs import kitchen
+from experiments.privorl.parts import synthesis_fits as fits
+from experiments.privorl.parts import synthesis_returns as returns
+from experiments.privorl.parts.synthesis_cells import shown
+from experiments.privorl.parts.synthesis_domains import Kitchen, Values
+from experiments.privorl.parts.synthesis_returns import Cell
+from tacit.data.spec import Box, PublicSpec
+from tacit.envs.rollouts import Policies
+from tacit.evaluation.statistics import iqm
+
+AGENT = "imitation_kitchen"
+SEEDS, EPSILONS = (10, 11, 12), (10.0, 1.0)
+WAYS = ("real", "raked_of", "mst", "aim_wide", "privsyn", "pate_gan")
+CONTROLS, CONTROLLED = ("noise_only",), (1.0,)
+"""Tacit on a vault of one row: what it has from public rows alone, at one epsilon."""
+TRIVIAL = ("still", "random")
+WANTED = 50.0
+"""Return that real rows have to teach, without which no row says anything: two tasks of four."""
+
+SEEN = (*range(7), 20, 26, 28, 31, 32, 33)
+"""Of the 59 numbers: the arm's joints, a knob, light switch, slide cabinet, microwave, and the kettle's place."""
+MOVED = 7
+"""Joints that move; the two fingers stay closed."""
+
+
+@dataclass(frozen=True)
+class Glance(Kitchen):
+    """The kitchen by what its tasks are about: 13 of 59 numbers, 7 of 9 actions."""
+
+    name = "kitchen_glance"
+    judge = MappingProxyType({"tasks": kitchen.PARTIAL, "episodes": 5})
+
+    @property
+    def spec(self) -> PublicSpec:
+        """Declared bounds of what is seen."""
+        whole = super().spec
+        assert isinstance(whole.observation, Box)
+        assert whole.difference is not None
+        low, high, typical = (
+            tuple(bounds[k] for k in SEEN)
+            for bounds in (whole.observation.low, whole.observation.high, whole.difference)
+        )
+        action = Box((-1.0,) * MOVED, (1.0,) * MOVED)
+        return PublicSpec(
+            observation=Box(low, high), action=action, reward=whole.reward, source=whole.source, difference=typical
+        )
+
+    def private(self, seed: int) -> Columns:
+        """The private rows, as they are seen."""
+        return glanced(super().private(seed))
+
+    def public(self, seed: int) -> Columns:
+        """Public rows, as they are seen."""
+        return glanced(super().public(seed))
+
+    def returns(self, policies: Policies, seed: int) -> Values:
+        """Tasks done of four, in per cent, by policies that see as little."""
+        return super().returns(Glancing(policies), seed)
+
+
+def glanced(rows: Columns) -> Columns:
+    """Rows with what is seen of them."""
+    states = {name: np.ascontiguousarray(rows[name][:, SEEN]) for name in ("observations", "next_observations")}
+    return {**rows, **states, "actions": np.ascontiguousarray(rows["actions"][:, :MOVED])}
+
+
+@dataclass(frozen=True, eq=False)
+class Glancing:
+    """Policies of what is seen, in the whole kitchen, with closed fingers."""
+
+    policies: Policies
+
+    @property
+    def members(self) -> int:
+        """As many."""
+        return self.policies.members
+
+    def act(self, observations: npt.ArrayLike) -> npt.NDArray[np.float32]:
+        """[K, N, 9]."""
+        joints = np.asarray(self.policies.act(np.asarray(observations)[..., SEEN]), np.float32)
+        return np.concatenate([joints, np.full((*joints.shape[:-1], 2), -1.0, np.float32)], axis=-1)
+
+
+DOMAINS: Mapping[str, Any] = {Glance.name: Glance()}
+
+
+def cells() -> list[Cell]:
+    """All cells of agents, a seed after the other."""
+    return [
+        cell
+        for seed in SEEDS
+        for ways, epsilons in ((WAYS, EPSILONS), (CONTROLS, CONTROLLED))
+        for cell in returns.cells(Glance.name, (AGENT,), ways, epsilons, [seed])
+    ]
+
+
+def rows() -> list[str]:
+    return [*(f"{policy}/{seed}" for policy in TRIVIAL for seed in SEEDS), *(cell.key for cell in cells())]
+
+
+def configuration(key: str, scale: fits.Scale = fits.FULL) -> Json:
+    policy = key.split("/")[0]
+    if policy in TRIVIAL:
+        return {"policy": policy, "judge": describe(DOMAINS[Glance.name].judge)}
+    return returns.configuration(key, scale=scale, domains=DOMAINS)
+
+
+store = store_of(
+    __file__, configuration, "defaults of methods; the agent's were chosen on public demonstrations (tune_kitchen)"
+)
+
+
+def together(keys: Sequence[str]) -> list[list[str]]:
+    """Agents of one seed learn in one stack."""
+    return returns.by_seed(keys, TRIVIAL)
+
+
+def run_rows(keys: Sequence[str], results: Store, scale: fits.Scale = fits.FULL) -> None:
+    """Make rows; agents of one seed in one stack."""
+    for key in keys:
+        if key.split("/")[0] in TRIVIAL:
+            returns.judge_untaught(key, results, DOMAINS[Glance.name], MOVED, "FrankaKitchen-v1")
+    wanted = [Cell.of(key) for key in keys if key.split("/")[0] not in TRIVIAL]
+    returns.fill(results, wanted, scale, DOMAINS)
+
+
+def run_row(key: str, results: Store) -> None:
+    run_rows([key], results)
+
+
+def column(results: Store, way: str, epsilon: float, seeds: Sequence[int] = SEEDS) -> np.ndarray:
+    """Returns over seeds.
+
+    Raises:
+        LookupError: a cell is missing or has another configuration.
+    """
+    if way in TRIVIAL:
+        return np.array([results.values(f"{way}/{seed}")["return"] for seed in seeds])
+    if way in CONTROLS and epsilon not in CONTROLLED:
+        return np.array([])
+    return returns.column(results, returns.cells(Glance.name, (AGENT,), (way,), (epsilon,), seeds))
+
+
+def whole(results: Store) -> list[int]:
+    """Seeds of which every row is there."""
+    return [seed for seed in SEEDS if all(results.has(key) for key in rows() if key.endswith(f"/{seed}"))]
+
+
+def table(results: Store, words: Mapping[str, str]) -> str:
+    """A line a way, a column an epsilon; of the seeds of which every row is there."""
+    seeds, lines = whole(results), []
+    for way in (*WAYS, *CONTROLS, *TRIVIAL):
+        private = way not in TRIVIAL and way != "real"
+        found = [shown(column, results, way, epsilon if private else 0.0, seeds) for epsilon in EPSILONS]
+        lines.append([words[way], *found])
+    heads = [f"epsilon {epsilon:g}" for epsilon in EPSILONS]
+    return f"Seeds with every row: {len(seeds)} of {len(SEEDS)}\n\n{markdown(heads, lines)}"
+
+
+def figures() -> list[Figure]:
+    """Recomputed from the raw rows: whether real rows teach what they should, without which no row says anything.
+
+    Raises:
+        LookupError: a row is missing or has another configuration.
+    """
+    real = iqm(column(store(), "real", 0.0))
+    return [Figure(f"kitchen, {AGENT}: return of real rows", real, WANTED)]
+
+
+if __name__ == "__main__":
+    command_line(__file__)

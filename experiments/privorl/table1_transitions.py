@@ -1,0 +1,246 @@
+"""Table I of PrivORL at an honest epsilon: agents trained on synthetic transitions, judged in the real task.
+
+    python -m experiments.privorl.table1_transitions  # all cells, those that matter most first; resumable
+    python -m experiments.privorl.table1_transitions --domains umaze --groups own --agents iql  # a part
+    python -m experiments.privorl.table1_transitions --quick  # small, one seed; written under runs/quick/
+    python -m experiments.privorl.table1_transitions --data umaze=maze2d-umaze-dense-v1.hdf5 --public umaze=other.hdf5
+                                                                # on your own D4RL files (or Minari ids); runs/own/
+    python -m experiments.lib.check table1_transitions
+    python -m experiments.lib.pages --show table1_transitions                        # the table
+
+Unit: one transition; delta a tenth of one over the population. `raked` is tacit's method, `tacit` the same
+without matching. Five seeds for both and the real rows, three for the
+baselines and controls, each with private rows, networks, noise, agent and starts of its own (the half-cheetah's rows
+are the same for all). On umaze and medium three agents of a kind learn from every table of tacit and of real rows,
+since agents differ more than tables do. The last policy is judged. Interquartile means, with bootstrap intervals over
+seeds.
+
+Own files are benchmarks: their rows may be shown. Bounds, walls and evaluation are those of the task that is named;
+Minari's mazes have other coordinates and are refused by these bounds.
+"""
+
+from __future__ import annotations
+
+import argparse
+import functools
+import hashlib
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import torch
+
+from experiments.lib import table_cache
+from experiments.lib.check import Figure
+from experiments.lib.store import ROOT, Store, store_of
+from experiments.privorl.parts import synthesis_fits as fits
+from experiments.privorl.parts.synthesis_agents import AGENTS
+from experiments.privorl.parts.synthesis_domains import DOMAINS, Domain, Own
+from experiments.privorl.parts.synthesis_returns import WORDS, Cell, cells, column, configuration, fill
+from experiments.privorl.parts.synthesis_returns import store as results_of
+from tacit.evaluation.statistics import Comparison, Estimate, bootstrap, compare, is_disjoint, ratio
+
+NAME = "table1_transitions"
+EPSILONS = (10.0, 1.0)
+BASELINES = ("mst", "aim", "privsyn", "pate_gan", "pre_pate_gan")
+OWN = "raked"
+CONTROLS = ("pretraining", "noise_only", "independent", "raking_alone")
+GROUPS = {
+    "own": ("real", OWN),
+    "plain": ("tacit",),
+    "baselines": BASELINES,
+    "paper": ("pgm_paper",),
+    "controls": CONTROLS,
+}
+SEEDS = {
+    "own": (0, 1, 2, 3, 4),
+    "plain": (0, 1, 2, 3, 4),
+    "baselines": (0, 1, 2),
+    "paper": (0, 1, 2),
+    "controls": (0, 1, 2),
+}
+
+
+@dataclass(frozen=True)
+class Part:
+    """Cells that are run together.
+
+    Args:
+        domain: where.
+        group: of `GROUPS`.
+        agents: which learn.
+        epsilons: of what is private.
+        each: agents of every kind on one table, whose mean is the table's return.
+    """
+
+    domain: str
+    group: str
+    agents: tuple[str, ...]
+    epsilons: tuple[float, ...] = EPSILONS
+    each: int = 1
+
+    def cells(self) -> list[Cell]:
+        """Of the part."""
+        names, seeds = GROUPS[self.group], SEEDS[self.group]
+        return cells(self.domain, self.agents, names, self.epsilons, seeds, each=self.each)
+
+
+PARTS = (
+    Part("umaze", "own", AGENTS, each=3),
+    Part("medium", "own", ("iql", "td3_bc"), each=3),
+    Part("umaze", "plain", AGENTS, each=3),
+    Part("medium", "plain", ("iql", "td3_bc"), each=3),
+    Part("umaze", "baselines", ("iql", "td3_bc")),
+    Part("umaze", "baselines", ("edac",), (10.0,)),
+    Part("medium", "baselines", ("iql", "td3_bc")),
+    Part("large", "own", ("td3_bc",)),
+    Part("half_cheetah", "own", ("td3_bc",)),
+    Part("umaze", "controls", ("iql",), (1.0,)),
+    Part("medium", "controls", ("iql",), (1.0,)),
+    Part("large", "baselines", ("td3_bc",), (10.0,)),
+    Part("half_cheetah", "baselines", ("td3_bc",), (10.0,)),
+    Part("umaze", "paper", ("iql",)),
+)
+"""In this order, those that matter most first."""
+RIVALS = tuple(part for part in PARTS if part.group in ("baselines", "paper"))
+PROMISED = ("umaze", "medium")
+"""Where shares of the real return are promised."""
+
+
+store = store_of(__file__, configuration, WORDS)
+
+
+def rows() -> list[str]:
+    return list(dict.fromkeys(cell.key for part in PARTS for cell in part.cells()))
+
+
+def run_row(key: str, results: Store) -> None:
+    fill(results, [Cell.of(key)], fits.FULL)
+
+
+def parts(domain: str) -> list[Part]:
+    """Of one domain."""
+    return [part for part in PARTS if part.domain == domain]
+
+
+def returns(results: Store, domain: str, agent: str, way: str, epsilon: float) -> np.ndarray:
+    """Of all seeds of a row; empty where the row is no part of the experiment.
+
+    Raises:
+        LookupError: a cell is missing or has another configuration.
+    """
+    mine = [cell for part in parts(domain) for cell in part.cells()]
+    mine = [cell for cell in mine if (cell.agent, cell.way, cell.epsilon) == (agent, way, epsilon)]
+    seeds = dict.fromkeys(cell.seed for cell in mine)
+    return np.array([column(results, [cell for cell in mine if cell.seed == seed]).mean() for seed in seeds])
+
+
+def share(results: Store, domain: str, epsilon: float, agents: Sequence[str]) -> Estimate:
+    """tacit's return over the real rows': interquartile means of all seeds, and of these agents together."""
+    own, real = (
+        np.stack([returns(results, domain, agent, way, at) for agent in agents], axis=1)
+        for way, at in ((OWN, epsilon), ("real", 0.0))
+    )
+    return ratio(own, real)
+
+
+def agents_of(domain: str) -> tuple[str, ...]:
+    """Who learns from tacit's rows and from the real ones."""
+    return next(part.agents for part in parts(domain) if part.group == "own")
+
+
+def matches(results: Store, part: Part) -> dict[str, tuple[np.ndarray, np.ndarray]]:
+    """tacit's returns and the other's for every cell of a part of the table."""
+    return {
+        f"{part.domain}/{agent}/{way}/{epsilon:g}": (
+            returns(results, part.domain, agent, OWN, epsilon),
+            returns(results, part.domain, agent, way, epsilon),
+        )
+        for agent in part.agents
+        for epsilon in part.epsilons
+        for way in GROUPS[part.group]
+    }
+
+
+def duels(results: Store, part: Part) -> dict[str, tuple[Estimate, Estimate]]:
+    """Their estimates. Intervals of three runs are their range, and cover less than they say."""
+    return {key: (bootstrap(own), bootstrap(theirs)) for key, (own, theirs) in matches(results, part).items()}
+
+
+def compared(results: Store) -> dict[str, Comparison]:
+    """tacit's returns against the rivals' in every cell, by tests in both directions with one correction for all."""
+    return compare({key: pair for part in RIVALS for key, pair in matches(results, part).items()})
+
+
+def figures() -> list[Figure]:
+    results, found = store(), []
+    for domain in PROMISED:
+        for epsilon, bound in ((10.0, 0.92), (1.0, 0.75)):
+            agents = agents_of(domain)
+            words = f"{domain}, epsilon {epsilon:g}: tacit's return over that of the real rows"
+            found.append(Figure(f"{words}, all agents", share(results, domain, epsilon, agents).value, bound))
+            each = [share(results, domain, epsilon, [agent]).value for agent in agents]
+            worst = f"{words}, mean over agents, none above 1"
+            found.append(Figure(worst, float(np.minimum(each, 1.0).mean()), bound))
+    pairs = {key: pair for part in RIVALS for key, pair in duels(results, part).items()}
+    clear = [own.value - theirs.value for own, theirs in pairs.values() if is_disjoint(own, theirs)]
+    words = f"least lead over a baseline in the {len(clear)} cells (of {len(pairs)}) whose intervals are apart"
+    below = sum(one.verdict == "below" for one in compared(results).values())
+    tested = "cells in which a baseline is above tacit (Welch's tests, all of them together at 5 %)"
+    return [*found, Figure(words, min(clear, default=0.0), 0.0), Figure(tested, below, 0.0, at_least=False)]
+
+
+def run(results: Store, chosen: Sequence[Part], domains: Mapping[str, Domain], scale: fits.Scale) -> None:
+    """Fill the cells of these parts, the seeds of a part one after the other."""
+    for part in chosen:
+        mine = part.cells()
+        for seed in dict.fromkeys(cell.seed for cell in mine):
+            if not (scale.quick and seed):
+                fill(results, [cell for cell in mine if cell.seed == seed], scale, domains)
+
+
+def main(arguments: Sequence[str]) -> None:
+    """Run what is missing."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--quick", action="store_true")
+    parser.add_argument("--domains", nargs="+", choices=list(DOMAINS))
+    parser.add_argument("--groups", nargs="+", default=list(GROUPS), choices=list(GROUPS))
+    parser.add_argument("--agents", nargs="+", default=list(AGENTS), choices=AGENTS)
+    parser.add_argument("--data", nargs="+", default=[], metavar="TASK=FILE")
+    parser.add_argument("--public", nargs="+", default=[], metavar="TASK=FILE")
+    parser.add_argument("--population", nargs="+", default=[], metavar="TASK=N")
+    options = parser.parse_args(arguments)
+    torch.set_num_threads(1)
+    scale = fits.QUICK if options.quick else fits.FULL
+    if options.data:
+        given = options.data, options.public, options.population
+        folder = ROOT / "runs" / "own" / hashlib.sha256(repr(given).encode()).hexdigest()[:8]
+        table_cache.KEPT = folder  # tables of other files have the same names
+        domains: dict[str, Domain] = {own.name: own for own in owned(*given)}
+        for own in domains.values():
+            own.public(0)  # which refuses public rows that are among the private ones, before anything is fitted
+        chosen = [Part(name, group, tuple(options.agents)) for group in options.groups for name in domains]
+        asked = functools.partial(configuration, scale=scale, domains=domains)
+        run(Store(folder / f"{NAME}.json", asked, WORDS), chosen, domains, scale)
+        print(f"results are in {folder}")
+        return
+    chosen = [
+        replace(part, agents=tuple(agent for agent in part.agents if agent in options.agents))
+        for part in PARTS
+        if part.group in options.groups and part.domain in (options.domains or DOMAINS)
+    ]
+    run(results_of(NAME, quick=options.quick), chosen, DOMAINS, scale)
+
+
+def owned(data: Sequence[str], public: Sequence[str], population: Sequence[str]) -> list[Own]:
+    """Tasks with the user's rows, from pairs TASK=FILE and TASK=N."""
+    files, others, sizes = (dict(pair.split("=", 1) for pair in pairs) for pairs in (data, public, population))
+    return [
+        Own(DOMAINS[task], file, others.get(task), int(sizes.get(task, DOMAINS[task].population)))
+        for task, file in files.items()
+    ]
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

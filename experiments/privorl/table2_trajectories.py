@@ -1,0 +1,179 @@
+"""Table II of PrivORL with a guarantee for whole people: agents trained on what was synthesized, judged in the task.
+
+Unit: a person with all episodes, 10,000 of them (2,000 in `umaze_2000`), delta 1e-6. `raked_by_gradients` synthesizes
+transitions, `tacit_j` whole trajectories; an agent sees rows in either case. Three seeds, each with people, noise,
+samples, agent and starts of its own; networks of fragments are pre-trained on public worlds once, for all of them. The
+last policy is judged. Interquartile means, with bootstrap intervals over seeds. `tacit_j` learns of the private rows by
+histograms alone; rows of its trajectories, each weighted for itself (`raked`), stand beside it. What it would be
+by noisy gradients (`by_gradients`, in umaze) and the rivals are run at the larger epsilon.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from experiments.lib.check import Figure
+from experiments.lib.configuration import Json
+from experiments.lib.queue import command_line, grouped
+from experiments.lib.store import Store, store_of
+from experiments.privorl.parts import synthesis_fits as fits
+from experiments.privorl.parts import trajectory_ways as ways
+from experiments.privorl.parts.trajectory_domains import DOMAINS, WITH_LARGE
+from tacit.evaluation.statistics import Estimate, bootstrap, is_disjoint, ratio
+
+SEEDS, EPSILONS, FEWER = (0, 1, 2), (10.0, 1.0), "umaze_2000"
+OWN, TRANSITIONS, RIVALS = "tacit_j", "raked_by_gradients", ("dp_transformer", "unet")
+ROWS, GRADIENTS = "raked", "by_gradients"
+NAMES = ("real", TRANSITIONS, OWN, ROWS, GRADIENTS, *RIVALS, "raking_alone")
+PROMISED = {
+    TRANSITIONS: "transitions with matching",
+    ROWS: "rows of trajectories conditioned on histograms, with matching",
+}
+"""The second where people are few or epsilon is small: so it was in other mazes."""
+WORDS = "Plan.for_people of trajectories and of transitions; agents of experiments.privorl.parts.synthesis_agents"
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One agent on one table."""
+
+    domain: str
+    agent: str
+    way: str
+    epsilon: float
+    seed: int
+
+    @property
+    def key(self) -> str:
+        """In the result file."""
+        return f"{self.domain}/{self.agent}/{self.way}/{self.epsilon:g}/{self.seed}"
+
+    @staticmethod
+    def of(key: str) -> Cell:
+        """The cell of a key."""
+        domain, agent, way, epsilon, seed = key.split("/")
+        return Cell(domain, agent, way, float(epsilon), int(seed))
+
+
+def tables(domain: str) -> list[tuple[str, float]]:
+    """The ways of a domain with their epsilons, 0 where nothing is promised."""
+    names = ("real", TRANSITIONS, OWN, ROWS) if domain == FEWER else NAMES
+    found = []
+    for way in names:
+        if way == GRADIENTS and domain != "umaze":
+            continue
+        once = domain == FEWER or way in (GRADIENTS, *RIVALS)
+        epsilons = (EPSILONS[:1] if once else EPSILONS) if ways.WAYS[way].private else (0.0,)
+        found += [(way, epsilon) for epsilon in epsilons]
+    return found
+
+
+def cells() -> list[Cell]:
+    """All of them, a seed of all domains after the other."""
+    return [
+        Cell(domain, agent, way, epsilon, seed)
+        for seed in SEEDS
+        for domain, here in DOMAINS.items()
+        for agent in here.agents
+        for way, epsilon in tables(domain)
+    ]
+
+
+def rows() -> list[str]:
+    return [cell.key for cell in cells()]
+
+
+def configuration(key: str, *, scale: fits.Scale = fits.FULL) -> dict[str, Json]:
+    """Everything that decides a cell, but its seed: its domain, its way to a table and its agent."""
+    cell = Cell.of(key)
+    here = WITH_LARGE[cell.domain]
+    return {**ways.configuration(here, cell.way, cell.epsilon, scale), **here.judge(cell.agent, scale)}
+
+
+store = store_of(__file__, configuration, WORDS)
+
+
+def together(keys: Sequence[str]) -> list[list[str]]:
+    """Agents of a domain, kind and seed learn in one stack."""
+    return grouped(keys, lambda key: (Cell.of(key).domain, Cell.of(key).agent, Cell.of(key).seed))
+
+
+def run_rows(keys: Sequence[str], results: Store) -> None:
+    """Rows that are made together, at full size."""
+    fill(results, [Cell.of(key) for key in keys], fits.FULL)
+
+
+def run_row(key: str, results: Store) -> None:
+    """Train and judge one agent at full size."""
+    fill(results, [Cell.of(key)], fits.FULL)
+
+
+def fill(results: Store, wanted: Sequence[Cell], scale: fits.Scale) -> None:
+    """Put the cells that are missing: the agents of one domain, seed and kind learn together."""
+    stacks: dict[tuple[str, int, str], list[Cell]] = {}
+    for cell in wanted:
+        if not results.has(cell.key):
+            stacks.setdefault((cell.domain, cell.seed, cell.agent), []).append(cell)
+    for (name, seed, agent), stack in stacks.items():
+        here = WITH_LARGE[name]
+        found = [ways.table(here, cell.way, cell.epsilon, seed, scale) for cell in stack]
+        began = time.process_time()
+        judged = here.judged(agent, [one.columns for one in found], seed, scale)
+        spent = round((time.process_time() - began) / len(stack), 1)
+        for cell, one, value in zip(stack, found, judged, strict=True):
+            values: dict[str, Any] = {"return": value, "agent_cpu_s": spent}
+            values |= {key: one.notes[key] for key in ("epsilon", "noise_multiplier") if key in one.notes}
+            dataset = f"simulated {name}, {here.population} people, seed {seed}; table {cell.way}"
+            results.put(cell.key, dataset=dataset, seed=seed, values=values)
+            print(f"{cell.key}: return {value:.1f}", flush=True)
+
+
+def returns(results: Store, domain: str, agent: str, way: str, epsilon: float) -> np.ndarray:
+    """Of all seeds; empty where the row is no part of the experiment.
+
+    Raises:
+        LookupError: a cell is missing or has another configuration.
+    """
+    if agent not in DOMAINS[domain].agents or (way, epsilon) not in tables(domain):
+        return np.zeros(0)
+    return np.array([results.values(Cell(domain, agent, way, epsilon, seed).key)["return"] for seed in SEEDS])
+
+
+def share(results: Store, domain: str, way: str, epsilon: float) -> Estimate:
+    """A way's return over the real trajectories': interquartile means of all seeds, of all agents together."""
+    own, real = (
+        np.stack([returns(results, domain, agent, name, at) for agent in DOMAINS[domain].agents], axis=1)
+        for name, at in ((way, epsilon), ("real", 0.0))
+    )
+    return ratio(own, real)
+
+
+def figures() -> list[Figure]:
+    results, found = store(), []
+    for domain, epsilon, bound, names in (
+        ("umaze", 10.0, 0.75, (TRANSITIONS,)),
+        ("umaze", 1.0, 0.65, (TRANSITIONS, ROWS)),
+        (FEWER, 10.0, 0.70, (TRANSITIONS, ROWS)),
+    ):
+        for way in names:
+            words = f"{domain}, epsilon {epsilon:g}: return of {PROMISED[way]} over that of the real data"
+            found.append(Figure(words, share(results, domain, way, epsilon).value, bound))
+    leads = []
+    for domain, agent in ((name, one) for name in DOMAINS if name != FEWER for one in DOMAINS[name].agents):
+        own = bootstrap(returns(results, domain, agent, OWN, 10.0))
+        others = [bootstrap(returns(results, domain, agent, way, 10.0)) for way in RIVALS]
+        leads += [own.value - other.value for other in others if is_disjoint(own, other)]
+    words = f"epsilon 10: least lead of tacit-j in the {len(leads)} cells whose intervals are apart"
+    found.append(Figure(words, min(leads, default=0.0), 0.0))
+    best = max(share(results, "clinic", way, 10.0).value for way in (OWN, TRANSITIONS))
+    words = "clinic, epsilon 10: return of the better of tacit-j and transitions over that of the real data"
+    return [*found, Figure(words, best, 0.80)]
+
+
+if __name__ == "__main__":
+    command_line(__file__)

@@ -1,0 +1,277 @@
+"""Table VI of PrivORL where an attack can win: few rows, many epochs, and shadow models. `table6_attack` has no power.
+
+100 rows of a maze, each in a run with probability 1/2; the population stays 100, and who is out adds nothing. All rows
+that are in enter every one of 200 steps, so that the network without privacy learns them by heart. At epsilon 10 and 1
+the plan is the same but for its clip and its noise.
+
+The attacker has the released network. Its score of a row is minus the logarithm of the row's denoising loss at one
+noise level, a mean over 32 draws:
+
+- `loss`: one threshold for all rows, which needs no shadow model;
+- `LiRA`: likelihood ratios of each row from shadow models with and without it (arXiv:2112.03570).
+
+Rows, steps, rate and noise level were chosen on the public maze "ring" with models without privacy: the loss finds 69 %
+of the members at 10 % false alarms (79 % with 200 rows and 400 steps, where LiRA finds 98 %). A row of results is a
+block of models with their members and scores, and the mean losses of rows that are in and out: they show what a model
+learned at all.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import math
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from experiments.lib.check import Figure
+from experiments.lib.configuration import Json, describe
+from experiments.lib.queue import command_line
+from experiments.lib.shadows import Block, blocks, read, scored
+from experiments.lib.store import Store, store_of
+from experiments.lib.table_cache import Columns
+from experiments.privorl.parts import synthesis_fits as fits
+from experiments.privorl.parts.synthesis_domains import unit
+from experiments.privorl.parts.synthesis_mazes import Maze
+from tacit.evaluation.attacks import (
+    Presence,
+    RankedScores,
+    Released,
+    Trials,
+    bootstrap_runs,
+    likelihood_ratios,
+    tpr_bound,
+)
+from tacit.evaluation.audits.scoring import CachedChecks
+from tacit.evaluation.lower_bounds import Rate
+from tacit.evaluation.membership import losses
+from tacit.methods import synthesis
+from tacit.methods.synthesis import ablations
+from tacit.privacy.accounting import bounds
+from tacit.privacy.vault import plan as plans
+
+ROWS, STEPS, PUBLIC_STEPS, LEVEL, DRAWS = 100, 200, 400, 0.1, 32
+MAZES, EPSILONS = ("umaze", "medium"), (math.inf, 10.0, 1.0)
+MODELS, SHADOW, TARGET = 16, 2, 1
+"""Models of a block, and blocks of shadow and of target models."""
+FPRS, POWER = (0.1, 0.01), 0.4
+"""False alarm rates at which hits are counted; what the model without privacy must show at the first."""
+FIRST = 3_000
+"""The seed of private rows, and of the rows of the public start, which no other experiment uses."""
+
+
+@dataclass(frozen=True, eq=False)
+class Models:
+    """A maze's rows and the plan, calibrated: models of any half of the rows.
+
+    Args:
+        here: the maze.
+        plan: calibrated, or without privacy.
+        start: public.
+        pool: the rows in question.
+    """
+
+    here: Maze
+    plan: synthesis.TransitionsPlan
+    start: Any
+    pool: Columns
+
+    def __call__(self, present: Presence, seed: int) -> Released:
+        """As `attacks.Run`: `losses` [R, U] of every row under each model."""
+        found = []
+        for members in present:
+            kept = {name: column[members] for name, column in self.pool.items()}
+            with fits.vault(self.here, self.plan, kept) as vault:
+                vault._checks = CachedChecks(vault.spec)
+                value = synthesis.fit(self.plan, vault, pretrained=self.start).value
+            found.append(self.losses(value))
+        return {"losses": np.stack(found)}
+
+    def losses(self, value: synthesis.Synthesizer) -> np.ndarray:
+        """Of every row under a network, [U]."""
+        return np.asarray(losses(value, self.pool, levels=(LEVEL,), draws=DRAWS, seed=FIRST)[0])
+
+
+def near(released: Released) -> np.ndarray:
+    """The score: minus the logarithm of the loss, [R, U]."""
+    return np.asarray(-np.log(released["losses"]))
+
+
+def domain(name: str, quick: bool = False) -> Maze:
+    """The maze, with as many rows as are in question."""
+    return Maze(name, population=40 if quick else ROWS, public_rows=4_000 if quick else 20_000)
+
+
+def planned(here: Maze, epsilon: float, quick: bool = False) -> synthesis.TransitionsPlan:
+    """The plan at an epsilon; an infinite one has neither noise nor clip."""
+    pretraining = synthesis.Pretraining(provenance=here.provenance, steps=30 if quick else PUBLIC_STEPS)
+    raw = synthesis.TransitionsPlan(sampling_rate=1.0, steps=30 if quick else STEPS, pretraining=pretraining)
+    if math.isinf(epsilon):
+        return ablations.ablation("NonPriv", raw, unit=unit(here), epsilon=epsilon, delta=here.delta)
+    return raw.calibrate(unit=unit(here), epsilon=epsilon, delta=here.delta)
+
+
+@functools.cache
+def models(name: str, epsilon: float, quick: bool = False) -> Models:
+    """What is attacked."""
+    here = domain(name, quick)
+    plan = planned(here, epsilon, quick)
+    start, _ = fits.pretrained(plan, here, FIRST)
+    wide = replace(here, population=100 * here.population)  # of many episodes, so that no two rows are neighbours
+    rows, chosen = wide.private(FIRST), np.random.default_rng(FIRST).permutation(wide.population)[: here.population]
+    return Models(here, plan, start, {name: column[chosen] for name, column in rows.items()})
+
+
+def configuration(key: str, quick: bool = False) -> Json:
+    block = Block.of(key)
+    here = domain(block.setting, quick)
+    return {
+        "domain": here.rows,
+        "plan": described(block.setting, block.epsilon, quick),
+        "models": 4 if quick else MODELS,
+        "level": LEVEL,
+        "draws": DRAWS,
+        "first": FIRST,
+    }
+
+
+store = store_of(__file__, configuration, "chosen on the public maze ring")
+
+
+@functools.cache
+def described(name: str, epsilon: float, quick: bool) -> Json:
+    """A plan before its calibration, and the guarantee that it is calibrated to."""
+    here = domain(name, quick)
+    raw = replace(planned(here, math.inf, quick), clip_norm=1.0, noise_multiplier=None)
+    return {
+        "plan": describe(replace(raw, promise=None)),
+        "guarantee": fits.guarantee(unit(here), epsilon, here.delta),
+    }
+
+
+def wanted(name: str, epsilon: float) -> list[Block]:
+    """The blocks of a maze at an epsilon."""
+    return blocks(name, epsilon, SHADOW, TARGET)
+
+
+def rows() -> list[str]:
+    return [block.key for name in MAZES for epsilon in EPSILONS for block in wanted(name, epsilon)]
+
+
+def run_row(key: str, results: Store, *, quick: bool = False) -> None:
+    began, block = time.process_time(), Block.of(key)
+    torch.set_num_threads(1)
+    attacked = models(block.setting, block.epsilon, quick)
+    units, size = attacked.here.population, 4 if quick else MODELS
+    digits = {"loss": 5}
+    values = scored(block, attacked, {"loss": near}, units, runs=size, together=size, digits=digits)
+    members = np.array([[bit == "1" for bit in word] for word in values["members"]])
+    after = np.exp(-np.array(values["scores"]["loss"]))
+    values["mean_loss"] = {
+        "in": round(float(after[members].mean()), 4),
+        "out": round(float(after[~members].mean()), 4),
+        "start": round(
+            float(attacked.losses(ablations.pretrained_synthesizer(attacked.plan, attacked.start)).mean()), 4
+        ),
+    }
+    mu = bounds.mu_gdp(plans.event(attacked.plan), "add_or_remove")
+    values |= {"mu": "inf" if math.isinf(mu) else mu, "cpu_s": round(time.process_time() - began, 1)}
+    dataset = f"simulated {block.setting}, {units} of {100 * units} transitions, seed {FIRST}"
+    results.put(key, dataset=dataset, seed=block.seed, values=values)
+
+
+@dataclass(frozen=True)
+class Found:
+    """What one attack finds, with intervals over the target models.
+
+    Args:
+        auc: area under the curve.
+        hits: share of members found, at each of `FPRS`.
+    """
+
+    auc: Rate
+    hits: tuple[Rate, ...]
+
+
+def found(results: Store, name: str, epsilon: float) -> dict[str, Found]:
+    """Every attack's result, from the raw scores.
+
+    Raises:
+        LookupError: a row is missing or has another configuration.
+    """
+    shadow, target = read(results, wanted(name, epsilon))["loss"]
+    judged = {"loss": target, "LiRA": Trials(target.present, likelihood_ratios(shadow, target))}
+    return {attack: counted(one) for attack, one in judged.items()}
+
+
+def counted(judged: Trials) -> Found:
+    """Area and hits of scores."""
+    hits = (bootstrap_runs(functools.partial(_hits, fpr=fpr), judged) for fpr in FPRS)
+    return Found(bootstrap_runs(RankedScores.roc_area, judged), tuple(hits))
+
+
+def _hits(ranked: RankedScores, times: NDArray[np.int64], fpr: float) -> float:
+    return ranked.hit_rate(fpr, times)
+
+
+def mu_of(results: Store, name: str, epsilon: float) -> float:
+    """The bound of a plan's promise."""
+    return float(results.values(wanted(name, epsilon)[0].key)["mu"])
+
+
+def mean_losses(results: Store, name: str, epsilon: float) -> Mapping[str, float]:
+    """Of rows that are in, out, and of the public start, over all models."""
+    each = [results.values(block.key)["mean_loss"] for block in wanted(name, epsilon)]
+    return {side: float(np.mean([one[side] for one in each])) for side in ("in", "out", "start")}
+
+
+def complete(results: Store) -> list[tuple[str, float]]:
+    """The mazes and epsilons all of whose rows are there."""
+    pairs = itertools.product(MAZES, EPSILONS)
+    return [pair for pair in pairs if all(results.has(block.key) for block in wanted(*pair))]
+
+
+def figures() -> list[Figure]:
+    """Every promised figure of what is complete, recomputed from the raw rows."""
+    results, out = store(), []
+    for name, epsilon in complete(results):
+        mu = mu_of(results, name, epsilon)
+        for attack, one in found(results, name, epsilon).items():
+            words = f"{name}, {attack}, epsilon {epsilon:g}: TPR at {FPRS[0]:.0%} FPR, lower end"
+            most = POWER if math.isinf(epsilon) else tpr_bound(mu, FPRS[0])
+            out.append(Figure(words, one.hits[0].low, most, at_least=math.isinf(epsilon)))
+    return out
+
+
+COLUMNS = (
+    *("maze", "epsilon", "attack", "AUC", "TPR at 10 % FPR", "at most", "TPR at 1 % FPR", "at most"),
+    *("loss of members", "of others", "before"),
+)
+HEAD = f"| {' | '.join(COLUMNS)} |\n{'|---' * len(COLUMNS)}|"
+
+
+def lines(results: Store, name: str, epsilon: float) -> list[str]:
+    """The rows of the table, in Markdown.
+
+    Raises:
+        LookupError: a row is missing or has another configuration.
+    """
+    mu, mean = mu_of(results, name, epsilon), mean_losses(results, name, epsilon)
+    promise = "none" if math.isinf(epsilon) else f"{epsilon:g}"
+    shown = []
+    for attack, one in found(results, name, epsilon).items():
+        auc = f"{one.auc.value:.3f} [{one.auc.low:.3f}, {one.auc.high:.3f}]"
+        hits = " | ".join(f"{hit} | {tpr_bound(mu, fpr):.1%}" for hit, fpr in zip(one.hits, FPRS, strict=True))
+        after = " | ".join(f"{mean[side]:.3f}" for side in ("in", "out", "start"))
+        shown.append(f"| {name} | {promise} | {attack} | {auc} | {hits} | {after} |")
+    return shown
+
+
+if __name__ == "__main__":
+    command_line(__file__)

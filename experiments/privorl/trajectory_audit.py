@@ -1,0 +1,201 @@
+"""Is the promise for whole histories kept? Canary people in the training of trajectories, told by its noisy gradients.
+
+Every person of a run takes part in each of its few steps, so that a run is a Gaussian mechanism and nothing of the
+promise is lost in a bound on sampling. Of eight canary people, whose whole history is one leap that no world produces,
+each is in with probability 1/2, among four people who walk through a maze (the promise holds for all others, and
+the fewer they are the more an auditor sees). The auditor sees every noisy gradient of the fragments and scores each
+canary by it (`evaluation.canaries.UnitScores`). Half of all scores choose a threshold, the others give the bound on
+mu, and so on epsilon, at 95 % (`evaluation.lower_bounds`). It must reach half of what the certificate promises, and not
+exceed it.
+
+`no clipping` is the broken twin: the same code and the same certificate, but nothing is clipped.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import tempfile
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import numpy as np
+from torch import Tensor, nn
+
+from experiments.lib.check import Figure
+from experiments.lib.configuration import Json, describe
+from experiments.lib.queue import command_line
+from experiments.lib.store import Store, store_of
+from experiments.lib.table_cache import defaults
+from experiments.privorl.parts.synthesis_fits import guarantee
+from tacit.data.trajectories import Trajectories
+from tacit.evaluation.canaries import UnitScores, leap_histories
+from tacit.evaluation.lower_bounds import LowerBounds, audit
+from tacit.methods.synthesis import trajectories
+from tacit.methods.synthesis.encoding import Encoder
+from tacit.methods.synthesis.trajectories.models import FragmentLoss, FragmentModel, fragment_model
+from tacit.methods.synthesis.trajectories.plan import FRAGMENTS
+from tacit.privacy.gradients import clipping
+from tacit.privacy.ledger.ledger import SUM, Ledger
+from tacit.privacy.vault.vault import Vault
+from tacit.units import Unit
+from tacit_worlds import maze
+from tacit_worlds.maze import LONGEST, SHORTEST, goal_episodes
+from tacit_worlds.maze_layouts import LAYOUTS
+
+MAZE, OTHERS, CANARIES, PUBLIC, ROWS = "umaze", 4, 8, 4, 160
+EPSILON, DELTA = 10.0, 1e-6
+RUNS = {"tacit": 300, "no clipping": 10}
+QUICK = {"tacit": 3, "no clipping": 1}
+UNIT = Unit("person", "add_or_remove", 10_000)
+"""Most are not in these runs: the public population only sets what sums are divided by."""
+INCLUDED = 0.5
+"""Chance of a canary person."""
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One run of one way."""
+
+    way: str
+    seed: int
+
+    @property
+    def key(self) -> str:
+        """Its name."""
+        return f"{self.way}/{self.seed}"
+
+
+def cells(quick: bool = False) -> list[Cell]:
+    """All of them."""
+    return [Cell(way, seed) for way, count in (QUICK if quick else RUNS).items() for seed in range(count)]
+
+
+def rows() -> list[str]:
+    return [cell.key for cell in cells()]
+
+
+def plan() -> trajectories.TrajectoriesPlan:
+    """Before calibration: a small network, eight fragments a person, draws nearly alike, and all in all nine steps."""
+    return trajectories.TrajectoriesPlan(
+        steps=8,
+        start_steps=1,
+        warmup=0,
+        sampling_rate=1.0,
+        horizon=8,
+        fragments_per_unit=8,
+        noise_multiplicity=8,
+        P_std=0.2,  # what a person adds can be expected then
+        width=32,
+        depth=1,
+        start_width=16,
+        start_depth=1,
+    )
+
+
+def configuration(key: str) -> dict[str, Json]:
+    """What decides a run, but its seed."""
+    return {
+        "way": key.split("/")[0],
+        "plan": describe(plan()),
+        "guarantee": guarantee(UNIT, EPSILON, DELTA),
+        "people": {
+            "layout": describe(LAYOUTS[MAZE]),
+            "ordinary": OTHERS,
+            "shortest": SHORTEST,
+            "longest": LONGEST,
+            "collect": defaults(maze.collect),
+        },
+        "canaries": {"people": CANARIES, "rows": ROWS, "included": INCLUDED},
+        "auditor": {"public": PUBLIC, **defaults(UnitScores)},
+    }
+
+
+store = store_of(__file__, configuration, "defaults of the plan, smaller; those of the audit: canaries alone")
+
+
+@contextlib.contextmanager
+def unclipped() -> Iterator[None]:
+    """The broken twin: nobody's contribution is scaled."""
+    with mock.patch.object(clipping, "coefficients", lambda norms, clip: norms * 0 + 1):
+        yield
+
+
+def people(known: Trajectories, canaries: dict[str, np.ndarray], present: np.ndarray) -> Trajectories:
+    """The ordinary people, and behind them the canaries that are present."""
+    own = known.columns
+    kept = np.isin(canaries["unit_ids"], np.flatnonzero(present))
+    columns: dict[str, Any] = {name: np.concatenate([own[name], canaries[name][kept]]) for name in own}
+    ordinary = np.repeat(np.arange(len(known.episodes) - 1), np.diff(known.episodes))
+    ids = np.concatenate([ordinary, len(known.episodes) - 1 + canaries["unit_ids"][kept]])
+    return Trajectories.from_arrays(**columns, unit_ids=ids, spec=known.spec, simulated=True)
+
+
+def run(cell: Cell) -> dict[str, Any]:
+    """Plant, fit, score."""
+    began, layout = time.process_time(), LAYOUTS[MAZE]
+    small = plan().calibrate(unit=UNIT, epsilon=EPSILON, delta=DELTA)
+    known = goal_episodes(layout, OTHERS, seed=1_000 + cell.seed)
+    columns: dict[str, Any] = leap_histories(known.spec, CANARIES, rows=ROWS, seed=cell.seed)
+    present = np.random.default_rng([cell.seed, 7]).random(CANARIES) < INCLUDED
+    everyone = Trajectories.from_arrays(**columns, spec=known.spec, simulated=True)
+    part = next(part for part in small.parts() if part.name == FRAGMENTS)
+    codec = fragment_model(small, Encoder.from_bounds(known.spec)).codec
+    seen = UnitScores(
+        part,
+        FragmentLoss.of(small, codec),
+        everyone,
+        goal_episodes(layout, PUBLIC, seed=2_000 + cell.seed),
+        expected=part.divisor(UNIT),
+        seed=cell.seed,
+    )
+
+    def observe(step: int, model: nn.Module, gradient: Tensor) -> None:
+        if isinstance(model, FragmentModel):
+            seen(step, model, gradient)
+
+    broken = unclipped() if cell.way == "no clipping" else contextlib.nullcontext()
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        Ledger(Path(folder) / "one.ledger", UNIT, epsilon=EPSILON, delta=DELTA, composition=SUM) as ledger,
+        broken,
+    ):
+        trajectories.fit(small, Vault(people(known, columns, present), ledger), observe=observe)
+    return {
+        "present": "".join("01"[int(p)] for p in present),
+        "scores": [float(f"{score:.5g}") for score in seen.summed_scores()],
+        "noise_multiplier": part.noise_multiplier,
+        "cpu_s": round(time.process_time() - began, 1),
+    }
+
+
+def found(results: Store, way: str, runs: int) -> LowerBounds:
+    """The lower bounds from all runs of one way."""
+    rows = [results.values(Cell(way, seed).key) for seed in range(runs)]
+    present = np.array([[bit == "1" for bit in row["present"]] for row in rows])
+    scores = np.array([row["scores"] for row in rows])
+    return audit(scores[~present], scores[present], delta=DELTA)
+
+
+def figures() -> list[Figure]:
+    results = store()
+    own, twin = (found(results, way, runs).gaussian_epsilon for way, runs in RUNS.items())
+    return [
+        Figure("canary people: audited epsilon over half of what is promised", own, EPSILON / 2),
+        Figure("canary people: audited epsilon under what is promised", own, EPSILON, at_least=False),
+        Figure("nothing clipped: audited epsilon over what is promised", twin, EPSILON),
+    ]
+
+
+def run_row(key: str, results: Store) -> None:
+    """Run one row."""
+    way, seed = key.rsplit("/", 1)
+    words = f"{MAZE}: {OTHERS} people and {CANARIES} canaries, seed {seed}"
+    results.put(key, dataset=words, seed=int(seed), values=run(Cell(way, int(seed))))
+
+
+if __name__ == "__main__":
+    command_line(__file__)

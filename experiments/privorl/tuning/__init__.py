@@ -1,0 +1,1 @@
+"""Settings of synthesizers and agents, chosen on public rows."""

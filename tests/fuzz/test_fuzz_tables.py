@@ -1,0 +1,18 @@
+"""Some hundred hostile tables, texts, positions and bounds: each is read or refused in a sentence, and none hangs."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from tests.fuzz import fuzz_tables
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_hostile_tables_are_read_or_refused(tmp_path: Path) -> None:
+    found = Counter(fuzz_tables.attack(330, 120.0, tmp_path / "kept"))
+    assert {kind for _, kind in found} == {"read", "refused"}
+    assert found.total() == 330
+    assert {name for name, kind in found if kind == "refused"} == {reader.name for reader in fuzz_tables.READERS}
+    assert not (tmp_path / "kept").exists()
