@@ -2,7 +2,7 @@
 # users need; the others install what developers need, Flower included.
 # `make demo` begins again each time: it removes runs/demo/, which is its own folder, and nothing else. Keep what you like
 # of it elsewhere.
-# A machine without a GPU: see "Installing" in README.md (TORCH_INDEX chooses where the torch build comes from).
+# A machine without a GPU: see docs/installing.md (TORCH_INDEX chooses where the torch build comes from).
 
 PYTHON ?= python3
 VENV := .venv

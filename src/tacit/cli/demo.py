@@ -101,11 +101,12 @@ def demo(command: DemoClinic) -> None:
     study, answers = Study.open(out / file.NAME), list[Answer]()
     judge = _Judge(world, size, command.seed)
     rows = {"method": "privsyn", "rows": size.rows}
-    for ask, verb, words, run in (
+    requests: tuple[tuple[Any, str, dict[str, Any], str], ...] = (
         (_improvement, "improve", {"epsilon": 1.0, **COURSES, **COLUMNS}, "better"),
         (_evaluation, "evaluate", {"epsilon": 1.0, **COURSES, **RULE}, "rule"),
         (_synthesis, "synthesize", {"epsilon": 2.0, **rows}, "visits"),
-    ):
+    )
+    for ask, verb, words, run in requests:
         line = shell_line(verb, out / file.NAME, {**words, "out": out / run})
         say(f"$ {line}")
         begun = time.process_time()
