@@ -42,6 +42,7 @@ RUNS: Mapping[str, int] = {
     "peers": 1,
     "scale": 1,
     "start_up": 1,
+    "commands": 1,
     "histograms": 5,
     "shards": 1,
     "outputs": 1,

@@ -28,7 +28,7 @@ from tacit.data.ingest import Ingest
 from tacit.methods.synthesis import TransitionsPlan, pretrain
 from tacit.methods.synthesis.algorithm import PART, Denoising
 from tacit.methods.synthesis.encoding import Encoder
-from tacit.privacy.ledger.ledger import Ledger
+from tacit.privacy.ledger.ledger import SUM, Ledger
 from tacit.privacy.vault.ranks import Ranks
 from tacit.privacy.vault.sharded_vault import ShardedVault, serve
 from tacit.privacy.vault.vault import Vault
@@ -86,7 +86,7 @@ def measured(rank: int, ranks: int, people: int, rate: float, count: int, port: 
         return
     with (
         tempfile.TemporaryDirectory() as folder,
-        Ledger(Path(folder) / "ledger", unit, epsilon=1e6, delta=9e-6) as ledger,
+        Ledger(Path(folder) / "ledger", unit, epsilon=1e6, delta=9e-6, composition=SUM) as ledger,
     ):
         if everybody is None:
             answers.put(steps(Vault(shard(0, people), ledger), rate, count))

@@ -13,6 +13,9 @@ transformer over
   fragments of 32 rows in a maze), 64 units of 16 fragments; `ratio_few_fragments`: 256 units of 4. What clipping adds
   is the same for a unit of any length: its gradient is written once and read twice.
 - `ratio_tokens`: 6-layer causal transformer (width 128, 4 heads, 192 tokens), 4 units of 4 fragments.
+- `ratio_default`: `TransitionsPlan()` as a user runs it (93 thousand parameters, 8,000 of a million transitions a
+  step): a whole step in the vault (sample, trials, gradients, noise, Adam, average) over the same without privacy (a
+  batch of as many rows, gradients, Adam, average).
 - `peak_mib`: by how much a step of that denoiser raises the peak of the process's memory above what model and rows
   take, for 480 units of 8 and of 64 fragments under a cap of 64 MiB, each in a process of its own (Linux alone).
 
@@ -32,6 +35,7 @@ import platform
 import statistics
 import subprocess
 import sys
+import tempfile
 import warnings
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -41,16 +45,25 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from tacit.data.trajectories import Trajectories
+from tacit.methods.synthesis.diffusion import Denoiser as DiffusionDenoiser
+from tacit.methods.synthesis.diffusion import Denoising, build_network
 from tacit.methods.synthesis.encoding import Encoder
+from tacit.methods.synthesis.plan import PART, TransitionsPlan
+from tacit.methods.synthesis.training import TrainingState
 from tacit.methods.synthesis.trajectories.models import FragmentLoss, fragment_model
 from tacit.methods.synthesis.trajectories.plan import FRAGMENTS, TrajectoriesPlan
 from tacit.privacy.gradients.accumulator import UNITS_PER_CHUNK, GradientSum
 from tacit.privacy.gradients.bookkeeping import Loss
 from tacit.privacy.gradients.clipped_sums import add_clipped, assign_gradient, clipped_sum, trainable_parameters
 from tacit.privacy.gradients.layers import LearnedTable
+from tacit.privacy.ledger.ledger import SUM, Ledger
 from tacit.privacy.noise.box_muller import box_muller_compiled
 from tacit.privacy.noise.secret import SecretNoise
 from tacit.privacy.vault.records import Reader
+from tacit.privacy.vault.vault import Vault
+from tacit.units import Unit
+from tacit_worlds import maze
 from tacit_worlds.maze import goal_episodes
 from tacit_worlds.maze_layouts import LAYOUTS
 
@@ -213,6 +226,40 @@ def steps(
     return {"plain": plain, "tacit": tacit}
 
 
+def default_steps(folder: Path) -> dict[str, Step]:
+    """A step of the default plan on maze transitions, without privacy and in the vault."""
+    layout, population = LAYOUTS["umaze"], 1_000_000
+    columns = maze.collect(layout, population, agents=1_000, seed=0)
+    data = Trajectories.from_arrays(**columns, unit_ids=":transition", spec=maze.spec(layout), simulated=True)
+    unit, encoder = Unit("transition", "add_or_remove", population), Encoder.from_bounds(data.spec)
+    plan = TransitionsPlan().calibrate(unit=unit, epsilon=10.0, delta=1e-7)
+    ledger = Ledger(folder / "ledger", unit, epsilon=10.0, delta=1e-7, composition=SUM)
+    vault = Vault(data, ledger)
+    run = vault.reserve(plan)
+    objective = Denoising(encoder, plan.noise_multiplicity, plan.P_mean, plan.P_std)
+    (plain_model, plain_state), (model, state) = (_default_model(plan, encoder) for _ in range(2))
+    generator, units = torch.Generator().manual_seed(0), round(plan.sampling_rate * population)
+
+    def plain() -> None:
+        chosen = torch.randint(population, (units,), generator=generator).numpy()
+        rows = {name: torch.from_numpy(column[chosen][:, None]) for name, column in columns.items()}
+        rows |= {"mask": torch.ones(units, 1, dtype=torch.bool)} | objective.draw(generator, units, 1)
+        plain_state.adam.zero_grad(set_to_none=True)
+        objective.loss(plain_model, rows).mean().backward()
+        plain_state.adam.step()
+        plain_state.average.update(plain_model.network)
+
+    def tacit() -> None:
+        state.update(vault.noisy_gradient(run, PART, [model], objective)[0], learning_rate=1e-3)
+
+    return {"plain": plain, "tacit": tacit}
+
+
+def _default_model(plan: TransitionsPlan, encoder: Encoder) -> tuple[DiffusionDenoiser, TrainingState]:
+    model = DiffusionDenoiser(encoder, build_network(plan, encoder.size))
+    return model, TrainingState(model.network, plan)
+
+
 def opacus_steps(rows: Mapping[str, Tensor]) -> dict[str, Step]:
     """Opacus on the same denoiser and rows: per-sample gradients by hooks, and ghost clipping."""
     from opacus import GradSampleModule
@@ -297,6 +344,9 @@ def main() -> None:
     ):
         seconds = measure(name, variants, max(3, arguments.repeats // 2))
         figures[f"ratio_{name}"] = timing.ratio(seconds, "tacit", "plain")
+    with tempfile.TemporaryDirectory() as folder:
+        seconds = measure("default plan", default_steps(Path(folder)), arguments.repeats)
+    figures["ratio_default"] = timing.ratio(seconds, "tacit", "plain")
     if Path("/proc/self/clear_refs").exists():
         figures |= peaks()
     compiled = box_muller_compiled is not None
@@ -304,6 +354,7 @@ def main() -> None:
         "ratio_b128": 1.25 if compiled else 1.45,
         "ratio_b1024": 1.12 if compiled else 1.2,
         "ratio_unaligned": 1.02,
+        "ratio_default": 1.35,
         "ratio_trajectory": 1.1,
         "ratio_tokens": 1.15,
         "peak_ratio": 1.3,

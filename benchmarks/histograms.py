@@ -32,7 +32,7 @@ from tacit.methods.synthesis.pretraining import pretrain
 from tacit.methods.synthesis.table_matching import PART as HISTOGRAMS
 from tacit.methods.synthesis.table_matching import Histograms, TableMatching
 from tacit.methods.synthesis.training import TrainingState
-from tacit.privacy.ledger.ledger import Ledger
+from tacit.privacy.ledger.ledger import SUM, Ledger
 from tacit.privacy.noise.secret import SecretNoise
 from tacit.privacy.vault.records import Reader
 from tacit.privacy.vault.vault import Vault
@@ -53,7 +53,7 @@ def of_units(columns: dict[str, np.ndarray], unit_ids: Any) -> Trajectories:
 def opened(data: Trajectories, folder: Path, name: str, population: int) -> Vault:
     """A vault whose ledger pays for everything here."""
     unit = Unit("unit", "add_or_remove", population)
-    return Vault(data, Ledger(folder / f"{name}.ledger", unit, epsilon=1e9, delta=9 * DELTA))
+    return Vault(data, Ledger(folder / f"{name}.ledger", unit, epsilon=1e9, delta=9 * DELTA, composition=SUM))
 
 
 def sums(vault: Vault, matching: TableMatching) -> Callable[[], object]:

@@ -24,7 +24,7 @@ import torch
 
 from tacit.data.trajectories import Trajectories
 from tacit.methods import synthesis
-from tacit.privacy.ledger.ledger import Ledger
+from tacit.privacy.ledger.ledger import SUM, Ledger
 from tacit.privacy.vault import plan as plans
 from tacit.privacy.vault.vault import Vault
 from tacit.units import Unit
@@ -64,7 +64,7 @@ def step_seconds(plan: synthesis.TransitionsPlan, folder: Path) -> tuple[float, 
     data = Trajectories.from_arrays(
         **{name: columns[name] for name in FIELDS}, unit_ids=":transition", spec=maze.spec(layout), simulated=True
     )
-    with Timed(folder / "demo.ledger", plan.unit, epsilon=10.0, delta=1e-7) as ledger:
+    with Timed(folder / "demo.ledger", plan.unit, epsilon=10.0, delta=1e-7, composition=SUM) as ledger:
         vault = Vault(data, ledger)
         ledger.seconds, start = 0.0, time.process_time()
         synthesis.fit(plan, vault)
@@ -75,7 +75,7 @@ def step_seconds(plan: synthesis.TransitionsPlan, folder: Path) -> tuple[float, 
 def of_plans(count: int, plan: synthesis.TransitionsPlan, folder: Path) -> Path:
     """A ledger with so many plans, whose costs are different numbers; each has a million steps."""
     path, description = folder / f"{count}.ledger", plans.describe(plan)
-    with Ledger(path, plan.unit, epsilon=10.0, delta=1e-7) as ledger:
+    with Ledger(path, plan.unit, epsilon=10.0, delta=1e-7, composition=SUM) as ledger:
         for i in range(count):
             share = (i + 1) / (count * (count + 1))
             ledger.reserve(

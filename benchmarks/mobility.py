@@ -38,12 +38,12 @@ from tacit.data.mobility.days import SLOTS
 from tacit.methods.mobility.pategail import critics
 from tacit.methods.mobility.pategail.critics import Critic, CriticArrays, Embedding, adam
 from tacit.methods.mobility.pategail.rewards import CHUNK, LocalCritics, pair_codes
-from tacit.privacy.ledger.ledger import Ledger
+from tacit.privacy.ledger.ledger import SUM, Ledger
 from tacit.privacy.mechanisms.base import Part
 from tacit.privacy.mechanisms.device_sums import sum_over_all
-from tacit.privacy.vault import plan as plans
 from tacit.privacy.vault.devices import StackedDevices
 from tacit.privacy.vault.federated_vault import FederatedVault
+from tacit.privacy.vault.plan import PrivatePlan
 from tacit.units import Unit
 from tacit_worlds.city import city
 
@@ -142,16 +142,13 @@ def critic_updates(repeats: int) -> dict[str, object]:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Rounds:
+class Rounds(PrivatePlan):
     """Noisy sums of everybody's rewards of the same rollouts."""
 
     method: ClassVar[str] = "rounds of critics"
     source: ClassVar[str] = "benchmarks.mobility"
     people: int
     noise_multiplier: float | None = None
-    unit: Unit | None = None
-    epsilon: float | None = None
-    delta: float | None = None
 
     def parts(self) -> tuple[Part, ...]:
         """One part of `ROUNDS` sums."""
@@ -171,10 +168,10 @@ def rounds(people: int) -> dict[str, float]:
     public |= {"query": np.arange(len(codes)), "weights": np.ones(len(codes))}
     unit = Unit("person", "add_or_remove", people)
     with tempfile.TemporaryDirectory() as folder:
-        ledger = Ledger(Path(folder, "ledger"), unit, epsilon=EPSILON, delta=DELTA)
+        ledger = Ledger(Path(folder, "ledger"), unit, epsilon=EPSILON, delta=DELTA, composition=SUM)
         vault = FederatedVault(StackedDevices(world.trajectories(simulated=True)), ledger)
         del world
-        run = vault.reserve(plans.calibrate(Rounds(people=people), unit=unit, epsilon=EPSILON, delta=DELTA))
+        run = vault.reserve(Rounds(people=people).calibrate(unit=unit, epsilon=EPSILON, delta=DELTA))
         seconds = []
         for _ in range(ROUNDS):
             start = time.process_time()

@@ -90,8 +90,7 @@ def main() -> None:
         steps=STEPS,
         clip_norm=CLIP,
         noise_multiplier=SIGMA,
-        unit=Unit("trajectory", "replace_one", UNITS),
-    )
+    ).account(unit=Unit("trajectory", "replace_one", UNITS), delta=0.1 / UNITS)
     listed = episodes(columns)
     ready = [statistics_of(episode) for episode in listed]
     generator = np.random.default_rng(0)

@@ -42,7 +42,7 @@ from tacit.methods.policy_gradient import (
 from tacit.methods.policy_gradient.contributions import Advantages, RoundInputs
 from tacit.methods.policy_gradient.local_updates import LocalTraining, LocalUpdates
 from tacit.privacy.certificate.certificate import Release
-from tacit.privacy.ledger.ledger import Ledger
+from tacit.privacy.ledger.ledger import SUM, Ledger
 from tacit.privacy.ledger.register import Register
 from tacit.privacy.vault.user_vault import UserVault
 from tacit.units import Unit
@@ -130,7 +130,7 @@ def private(rounds: int) -> Release[TrainedPolicies]:
         inside = Path(folder, "run")
         inside.mkdir()
         ledgers = [
-            stack.enter_context(Ledger(inside / f"ledger-{r}", unit, epsilon=EPSILON, delta=DELTA))
+            stack.enter_context(Ledger(inside / f"ledger-{r}", unit, epsilon=EPSILON, delta=DELTA, composition=SUM))
             for r in range(SEEDS)
         ]
         register = stack.enter_context(Register(inside / "register", key=Path(folder, "key")))

@@ -47,10 +47,11 @@ from tacit.data.trajectories import Trajectories
 from tacit.methods import experts, mobility
 from tacit.methods.synthesis import TableMatching
 from tacit.methods.synthesis.table_matching import release_histograms
-from tacit.privacy.ledger.ledger import Ledger
+from tacit.privacy.ledger.ledger import SUM, Ledger
 from tacit.privacy.mechanisms.sums import PoissonSum
 from tacit.privacy.noise.secret import SecretNoise, poisson_sample
 from tacit.privacy.vault.base import Run
+from tacit.privacy.vault.plan import PrivatePlan
 from tacit.privacy.vault.records import Reader
 from tacit.privacy.vault.vault import Vault
 from tacit.units import Unit
@@ -179,15 +180,12 @@ class Projected:
 
 
 @dataclass(frozen=True, kw_only=True)
-class OnePart:
+class OnePart(PrivatePlan):
     """A plan of one part."""
 
     method: ClassVar[str] = "sums"
     source: ClassVar[str] = "benchmarks.scale"
     part: PoissonSum
-    unit: Unit
-    epsilon: float = 1e6
-    delta: float = 1e-8
 
     def parts(self) -> tuple[PoissonSum, ...]:
         """The part."""
@@ -196,8 +194,9 @@ class OnePart:
 
 def begun(part: PoissonSum, size: int, folder: Path) -> tuple[Vault, Run]:
     """A vault of so many units, and a run of the part."""
-    plan = OnePart(part=part, unit=Unit("person", "add_or_remove", size))
-    ledger = Ledger(folder / f"{size}.ledger", plan.unit, epsilon=plan.epsilon, delta=plan.delta)
+    unit = Unit("person", "add_or_remove", size)
+    plan = OnePart(part=part).account(unit=unit, delta=0.1 / size)
+    ledger = Ledger(folder / f"{size}.ledger", unit, epsilon=1e6, delta=0.5 / size, composition=SUM)
     vault = Vault(records(size), ledger)
     return vault, vault.reserve(plan)
 
@@ -206,7 +205,10 @@ def imitation(size: int, folder: Path) -> Callable[[], object]:
     """Imitation of movement with the default plan."""
     days, unit, delta = city(size, DAYS).days, Unit("person", "add_or_remove", size), 0.1 / size
     plan = mobility.OneShotPlan().calibrate(unit=unit, epsilon=2.0, delta=delta)
-    vault = Vault(days.trajectories(simulated=True), Ledger(folder / f"{size}.ledger", unit, epsilon=2.0, delta=delta))
+    vault = Vault(
+        days.trajectories(simulated=True),
+        Ledger(folder / f"{size}.ledger", unit, epsilon=2.0, delta=delta, composition=SUM),
+    )
     return lambda: mobility.fit(plan, vault, grid=days.grid)
 
 
@@ -224,7 +226,7 @@ def votes(size: int, folder: Path) -> Callable[[], object]:
         world, populations.population(world, "good", size, seed=0), EPISODES, HORIZON, seed=0
     )
     data = Trajectories.from_blocks(played, spec=world.spec, simulated=True, store=folder / f"{size}")
-    vault = Vault(data, Ledger(folder / f"{size}.ledger", unit, epsilon=2.0, delta=delta))
+    vault = Vault(data, Ledger(folder / f"{size}.ledger", unit, epsilon=2.0, delta=delta, composition=SUM))
     return lambda: experts.fit(plan, vault)
 
 

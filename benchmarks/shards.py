@@ -36,7 +36,7 @@ from benchmarks.scale import SPEC, OnePart, Projected, blocks
 from tacit.data.sources import shards
 from tacit.methods.synthesis import TableMatching
 from tacit.methods.synthesis.table_matching import release_histograms
-from tacit.privacy.ledger.ledger import Ledger
+from tacit.privacy.ledger.ledger import SUM, Ledger
 from tacit.privacy.mechanisms.sums import PoissonSum
 from tacit.privacy.vault.ranks import Ranks
 from tacit.privacy.vault.sharded_vault import ShardedVault, serve
@@ -84,9 +84,9 @@ def rank(folder: Path, units: int) -> dict[str, float]:
     unit, matching = Unit("person", "add_or_remove", units), TableMatching.of(SPEC, steps=1)
     sums = PoissonSum(name="sums", steps=1, sampling_rate=RATE, clip_norm=1.0, noise_multiplier=1.0)
     projected = Projected(tuple(map(tuple, np.random.default_rng(1).normal(size=(2, NUMBERS)).tolist())))
-    plans = [OnePart(part=part, unit=unit, delta=0.1 / units) for part in (sums, matching.part(1.0))]
+    plans = [OnePart(part=part).account(unit=unit, delta=0.1 / units) for part in (sums, matching.part(1.0))]
     with (
-        Ledger(folder / "one.ledger", unit, epsilon=3e6, delta=0.5 / units) as ledger,
+        Ledger(folder / "one.ledger", unit, epsilon=3e6, delta=0.5 / units, composition=SUM) as ledger,
         ShardedVault(data, ledger, ranks=ranks) as vault,
     ):
         first = timed("digests", lambda: vault.reserve(plans[0]))

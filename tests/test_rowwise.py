@@ -49,6 +49,23 @@ def test_a_row_of_a_product_is_the_same_beside_any_others(shape, dtype):
             assert np.array_equal(rowwise.product(part[::-1], w)[::-1], whole[start : start + size])
 
 
+@pytest.mark.skipif(rowwise._compiled is None, reason="installed without a compiler")
+def test_the_compiled_twin_gives_the_same_bits(monkeypatch):
+    rng = np.random.default_rng(4)
+    cases = []
+    for _ in range(200):
+        n, k, m = rng.integers(1, 40), rng.integers(1, 200), rng.integers(1, 60)
+        x = rng.normal(size=(n, k)) * 10.0 ** rng.integers(-300, 300, (n, 1))
+        x[rng.random((n, k)) < 0.2] = 0.0
+        x[rng.random((n, k)) < 0.001] = rng.choice([np.nan, np.inf, 5e-324])
+        cases.append((x, rng.normal(size=(k, m)) * 10.0 ** rng.integers(-100, 100, (1, m))))
+    compiled = [rowwise.product(x, w) for x, w in cases]
+    monkeypatch.setattr(rowwise, "_compiled", None)
+    with np.errstate(all="ignore"):
+        for (x, w), found in zip(cases, compiled, strict=True):
+            np.testing.assert_array_equal(found, rowwise.product(x, w))
+
+
 def test_no_product_inside_is_rounded():
     """Compared with whole numbers of any length: the sums are those of the split entries, in every row."""
     rng = np.random.default_rng(0)

@@ -220,12 +220,12 @@ def test_the_whole_source_was_read() -> None:
 
 
 MOST = {
-    "files": 403,
-    "lines": 88_139,
-    "functions": 5_103,
-    "private functions of at most three lines used once": 15,
+    "files": 406,
+    "lines": 89_067,
+    "functions": 5_163,
+    "private functions of at most three lines used once": 18,
     "class names defined more than once": 1,
-    "docstring lines on names that are not public": 664,
+    "docstring lines on names that are not public": 669,
     "errors of more than two lines": 57,
     "lines of these errors": 319,
 }

@@ -24,7 +24,8 @@ print(Ledger.read("people.ledger").spent())
 """
 KERNELS = """
 from importlib.util import find_spec
-print(sum(find_spec(name) is not None for name in ("tacit.privacy.noise._gaussian", "tacit_worlds._hiv")))
+kernels = ("tacit._rowwise", "tacit.privacy.noise._gaussian", "tacit_worlds._hiv")
+print(sum(find_spec(name) is not None for name in kernels))
 """
 COMMANDS = (("data", "import"), ("synthesize",), ("demo",))
 """Of README: with their help they start."""
@@ -67,7 +68,7 @@ def main() -> None:
         verified = run("-m", "tacit", "certificate", "verify", str(CERTIFICATE), "--json", folder=folder)
         print(f"certificate verified: epsilon {json.loads(verified)['epsilon']:.4g}")
         print(f"ledger written and read, spent {run('-c', LEDGER, folder=folder)}")
-        print(f"compiled kernels: {run('-c', KERNELS, folder=folder)} of 2")
+        print(f"compiled kernels: {run('-c', KERNELS, folder=folder)} of 3")
         for words in COMMANDS:
             run("-m", "tacit", *words, "--help", folder=folder)
         print(f"commands of README start; {run('-c', WORLDS, folder=folder)} values of a world")

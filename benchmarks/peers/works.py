@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
 
-from tacit.privacy.ledger.ledger import Ledger
+from tacit.privacy.ledger.ledger import SUM, Ledger
 from tacit.units import Unit
 
 Side = Callable[[], object]
@@ -66,4 +66,4 @@ def compare(work: Work) -> Outcome | ImportError:
 
 def fresh_ledger(unit: Unit, *, epsilon: float, delta: float) -> Ledger:
     """A ledger in a folder of its own, which the operating system may clear."""
-    return Ledger(Path(tempfile.mkdtemp(), "ledger"), unit, epsilon=epsilon, delta=delta)
+    return Ledger(Path(tempfile.mkdtemp(), "ledger"), unit, epsilon=epsilon, delta=delta, composition=SUM)

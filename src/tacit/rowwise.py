@@ -12,6 +12,7 @@ matrix multiplication by using fast routines of matrix multiplication and its ap
 
 from __future__ import annotations
 
+import importlib
 import itertools
 import math
 from functools import lru_cache
@@ -28,6 +29,12 @@ _SIGNIFICAND = 53
 _LARGEST_SHIFT = 1000  # powers of two far beyond it are no float64
 _REMEMBERED = 1 << 20  # bytes of weights whose parts are kept
 _NUMBERS = 8_192  # of a block of rows: it stays in the processor's caches
+_FEW, _WIDEST = 48, 512  # rows, columns and rows of weights up to which the compiled twin is faster
+
+try:
+    _compiled: Any = importlib.import_module("tacit._rowwise").product
+except ImportError:  # installed without a compiler: the same bits, more slowly
+    _compiled = None
 
 
 def product(x: NDArray[Any], w: NDArray[Any]) -> Float64:
@@ -48,8 +55,13 @@ def product(x: NDArray[Any], w: NDArray[Any]) -> Float64:
     k, m = w.shape[-2:]
     bits = (_SIGNIFICAND - math.ceil(math.log2(max(k, 2)))) // 2
     weights, rows = np.asarray(w, np.float64), np.asarray(x, np.float64)
+    count = math.prod(x.shape[:-1])
+    if _compiled and weights.size == k * m > 0 and count <= _FEW and max(k, m) <= _WIDEST:
+        result = np.empty((*x.shape[:-1], m))
+        _compiled(np.ascontiguousarray(rows), np.ascontiguousarray(weights), result, count, k, m, bits)
+        return result
     if weights.ndim == 2:
-        weights, rows = weights[None], rows.reshape(1, math.prod(x.shape[:-1]), k)
+        weights, rows = weights[None], rows.reshape(1, count, k)
     split = _split_weights if weights.nbytes <= _REMEMBERED else _split_weights.__wrapped__
     w1, w2, columns = split(weights.tobytes(), weights.shape, bits)
     result = np.empty((*rows.shape[:2], m))

@@ -25,9 +25,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from scipy import special, stats
-from scipy.optimize import brentq
 
 from tacit.errors import DataError
+from tacit.roots import find_root
 
 Columns = Mapping[str, NDArray[Any]]
 SHARES = (1.0, 0.5, 0.25, 0.125)
@@ -118,7 +118,7 @@ def lower_bound(guesses: int, correct: int, canaries: int, *, delta: float, erro
 
     if excess(0.0) > 0:
         return 0.0
-    return float(brentq(excess, 0.0, MAX_EPSILON)) if excess(MAX_EPSILON) > 0 else MAX_EPSILON
+    return float(find_root(excess, 0.0, MAX_EPSILON, tolerance=1e-12)) if excess(MAX_EPSILON) > 0 else MAX_EPSILON
 
 
 def p_value(guesses: int, correct: int, canaries: int, *, epsilon: float, delta: float) -> float:

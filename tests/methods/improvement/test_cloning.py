@@ -33,7 +33,7 @@ WEIGHTS = np.clip((np.clip([paid(course) for course in LISTED], -9, 5) + 4) / 5,
 
 
 def test_a_tally_has_a_unit_in_the_bin_of_its_return():
-    tally = ReturnTally(PLAN, SPEC)(ROWS, None)
+    tally = ReturnTally(PLAN, SEEN)(SEEN(ROWS), None)
     assert np.linalg.norm(tally, axis=1).max() < 1
     places = ((np.clip([paid(course) for course in LISTED], -9, 5) + 9) / 14 * 20 + 1e-6).astype(int)
     np.testing.assert_array_equal(tally.argmax(axis=1), np.minimum(places, 19))
@@ -51,14 +51,14 @@ def test_a_tally_has_a_unit_in_the_bin_of_its_return():
 def test_ends_are_where_a_quarter_and_a_tenth_are_above(counts, ends):
     plan = plan_of(noise_multiplier=1e-9, unit=Unit("patient", "add_or_remove", 100))
     scales = Scales(np.array([0.0]), np.array([1.0]), 2.5, 0.0, 1.0, 100.0)
-    assert ReturnTally(plan, SPEC).read((1 - 2e-4) * counts / 100, scales) == pytest.approx(ends, abs=1e-6)
+    assert ReturnTally(plan, SEEN).read((1 - 2e-4) * counts / 100, scales) == pytest.approx(ends, abs=1e-6)
 
 
 def test_noise_in_a_tally_cannot_make_shares_fall():
     counts = np.r_[np.zeros(17), 30.0, -40.0, 20.0]
     plan = plan_of(noise_multiplier=1e-9, unit=Unit("patient", "add_or_remove", 100))
     scales = Scales(np.array([0.0]), np.array([1.0]), 2.5, 0.0, 1.0, 100.0)
-    first, last = ReturnTally(plan, SPEC).read((1 - 2e-4) * counts / 100, scales)
+    first, last = ReturnTally(plan, SEEN).read((1 - 2e-4) * counts / 100, scales)
     assert -9.0 <= first < last == pytest.approx(4.65)
 
 
@@ -84,8 +84,8 @@ def features_of(unit):
 
 
 def test_products_are_those_of_the_weighted_units():
-    products = WeightedProducts(PLAN, SPEC)
-    vectors = products(ROWS, (ENDS, SCALES))
+    products = WeightedProducts(PLAN, SEEN)
+    vectors = products(SEEN(ROWS), (ENDS, SCALES))
     assert np.linalg.norm(vectors, axis=1).max() < 1
     geometry = products.read(vectors.mean(axis=0), SCALES)
     expected = np.zeros((3, 3))
@@ -132,8 +132,8 @@ def test_the_curvature_is_the_second_derivative_at_the_points():
 def test_steps_reach_the_most_likely_clone():
     """Against SciPy, where no clip bites: units of one row each, and the maximum of the penalised likelihood."""
     theta, step = np.zeros((3, 2)), CloneStep(PLAN, SEEN)
-    products = WeightedProducts(PLAN, SPEC)
-    geometry = products.read(products(ROWS, (ENDS, SCALES)).mean(axis=0), SCALES)
+    products = WeightedProducts(PLAN, SEEN)
+    geometry = products.read(products(SEEN(ROWS), (ENDS, SCALES)).mean(axis=0), SCALES)
     for _ in range(60):
         vectors = step(SEEN(ROWS), (ENDS, SCALES, geometry.metric, theta))
         theta = step.step(theta, vectors.mean(axis=0), geometry)

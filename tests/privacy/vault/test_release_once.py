@@ -39,7 +39,7 @@ def test_noise_has_the_stated_law(tmp_path: Path) -> None:
     vault = open_vault(tmp_path, [[0.0]], unit=unit_of(10))
     run = vault.reserve(priced(vault, noise_multiplier=1.0, once=(histogram(axes=axes, noise_multiplier=3.0),)))
     values = vault.release_once(run, "bins")[0] * 10 / (3.0 * np.sqrt(2))
-    assert stats.kstest(np.sort(values)[2:-2], "norm").pvalue > 1e-4
+    assert stats.kstest(np.sort(values)[2:-2], "norm").pvalue > 1e-8
 
 
 def test_one_unit_moves_it_by_at_most_its_clip(tmp_path: Path) -> None:

@@ -27,6 +27,7 @@ from tacit.privacy.mechanisms.sums import PoissonSum
 from tacit.privacy.mechanisms.thresholds import Floor, KappaStop, PMin
 from tacit.privacy.sentences import Label, clause
 from tacit.privacy.vault import plan as plans
+from tacit.roots import find_root
 from tacit.serialization import Kinds
 from tacit.units import Promise, Unit, require_delta
 from tacit.validation import require_positive, require_valid, require_whole
@@ -247,7 +248,6 @@ class Consensus(plans.PrivatePlan):
 
 def _divide(trajectories: int, trajectory_delta: float, *, epsilon: float, delta: float, unit: Unit) -> float:
     """The largest epsilon of one trajectory, to 5 digits, with which all of them cost epsilon at delta."""
-    from scipy.optimize import brentq
 
     relation = unit.relation
 
@@ -261,6 +261,6 @@ def _divide(trajectories: int, trajectory_delta: float, *, epsilon: float, delta
     high = low + math.log(2)
     while excess(high) < 0:
         low, high = high, high + math.log(2)
-    each = math.exp(brentq(excess, low, high, xtol=1e-5) - 2e-5)
+    each = math.exp(find_root(excess, low, high, tolerance=1e-5) - 2e-5)
     digits = 4 - math.floor(math.log10(each))
     return float(math.floor(each * 10**digits) / 10**digits)

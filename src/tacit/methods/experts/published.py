@@ -27,6 +27,7 @@ from tacit.errors import PlanError
 from tacit.methods.experts.consensus import Consensus
 from tacit.privacy.accounting.events import Event, GaussianEvent, PoissonSampledEvent, SelfComposedEvent
 from tacit.privacy.mechanisms.thresholds import PMin
+from tacit.roots import find_root
 from tacit.units import Unit
 from tacit.validation import require_valid
 
@@ -107,8 +108,6 @@ def _estimate(rate: float, sigma: float, steps: int, delta: float) -> float:
 
 def _steps(rate: float, sigma: float, epsilon: float, delta: float) -> int:
     """The most steps whose estimate is at most epsilon; 0 where one is more."""
-    from scipy.optimize import brentq
-
     from tacit.privacy.accounting import accountants
 
     def excess(log_steps: float) -> float:
@@ -116,13 +115,13 @@ def _steps(rate: float, sigma: float, epsilon: float, delta: float) -> int:
 
     if excess(0.0) > 0:
         return 0
-    mu = brentq(lambda mu: accountants.gaussian_epsilon(delta, mu) - epsilon, 1e-3, 50.0)
+    mu = find_root(lambda mu: accountants.gaussian_epsilon(delta, mu) - epsilon, 1e-3, 50.0, tolerance=1e-12)
     low = high = max(2 * math.log(mu / rate) - math.log(math.expm1(sigma**-2)), 0.0)  # in the limit of small steps
     while excess(low) > 0:
         low = max(low - 0.1, 0.0)
     while excess(high) <= 0:
         high += 0.1
-    steps = round(math.exp(brentq(excess, low, high, xtol=1e-7)))
+    steps = round(math.exp(find_root(excess, low, high, tolerance=1e-7)))
     while _estimate(rate, sigma, steps, delta) > epsilon:
         steps -= 1
     return steps

@@ -59,23 +59,61 @@ Ends = tuple[float, float]
 
 
 @dataclass(frozen=True, eq=False)
+class TeacherVisits:
+    """What a clone looks at, of each unit's visits side by side; all its sums ask for the same."""
+
+    plan: ImprovementPlan  # columns, problem, memory
+    spec: PublicSpec  # public bounds
+
+    def __call__(self, rows: Arrays) -> dict[str, NDArray[Any]]:
+        """Rows [U, L, ...] -> "memories" [U, L, d] and "actions" [U, L], "visits" [U] of them, and "returns" [U]."""
+        found = LoggedVisits.of(rows, self.plan.problem, self.plan.memory)
+        longest = rows["mask"].shape[1]
+        return {
+            "memories": found.side_by_side(found.memories[:, self.plan.columns].astype(np.float32), longest),
+            "actions": found.side_by_side(found.actions[:, None], longest)[:, :, 0],
+            "visits": np.bincount(found.unit, minlength=found.units),
+            "returns": found.unit_returns(limits(self.plan.problem, self.spec)),
+        }
+
+
+def standardised_visits(rows: Arrays, scales: Scales) -> tuple[NDArray[np.int64], Float64]:
+    """Of what `TeacherVisits` says: the T visits' places among the U L, and their columns y [T, d]."""
+    longest, columns = rows["memories"].shape[1:]
+    places = np.flatnonzero(np.arange(longest) < rows["visits"][:, None])
+    # Column after column in memory: arithmetic along T rows is several times as fast as along few columns.
+    memories = np.asfortranarray(rows["memories"].reshape(-1, columns).take(places, axis=0))
+    return places, scales.standardise_columns(memories)
+
+
+def sum_products(left: Float64, right: Float64, places: NDArray[np.int64], actions: NDArray[Any]) -> Float64:
+    """Each unit's sum of left right^T over its visits, [U, n, m]."""
+    # left: [n, T]; right: [m, T], of visits that stand at these places among those of `actions` [U, L]
+    padded = []
+    for values in (left, right):
+        side = np.zeros((len(values), actions.size))
+        side[:, places] = values
+        padded.append(side.reshape(-1, *actions.shape))
+    return np.asarray(np.matmul(padded[0].transpose(1, 0, 2), padded[1].transpose(1, 2, 0)))
+
+
+@dataclass(frozen=True, eq=False)
 class ReturnTally:
     """In which public bin each unit's mean return lies."""
 
-    plan: ImprovementPlan  # problem and memory
-    spec: PublicSpec  # public bounds
+    plan: ImprovementPlan  # problem
+    summary: TeacherVisits
 
     def __call__(self, rows: Arrays, state: object) -> Float64:
-        """Rows [U, L, ...] -> [U, BINS], of norm at most 1."""
-        visits = LoggedVisits.of(rows, self.plan.problem, self.plan.memory)
-        low, high = limits(self.plan.problem, self.spec)
-        place = BINS * (visits.unit_returns((low, high)) - low) / (high - low)
+        """What the summary says of U units -> [U, BINS], of norm at most 1."""
+        low, high = limits(self.plan.problem, self.summary.spec)
+        place = BINS * (rows["returns"] - low) / (high - low)
         # A return on an edge stays above it, whatever the unit of reward rounds.
         return FIT * np.eye(BINS)[np.minimum((place + 1e-4).astype(np.int64), BINS - 1)]
 
     def read(self, mean: Float64, scales: Scales) -> Ends:
         """Where 75 % and 90 % of the units end, by a noisy sum [BINS] over the public population (post-processing)."""
-        low, high = limits(self.plan.problem, self.spec)
+        low, high = limits(self.plan.problem, self.summary.spec)
         width = (high - low) / BINS
         # Summed from the top, so that the fewest noisy numbers are in what matters; a share of units cannot fall.
         above = np.maximum.accumulate(np.cumsum(mean[::-1])) * self.plan.population / FIT / scales.units
@@ -95,17 +133,20 @@ def unit_weights(returns: Float64, ends: Ends | None) -> Float64:
 class WeightedProducts:
     """Each unit's w mean_t phi phi^T, as a triangle whose entries off the diagonal are times sqrt 2."""
 
-    plan: ImprovementPlan  # columns, problem, memory
-    spec: PublicSpec  # public bounds
+    plan: ImprovementPlan
+    summary: TeacherVisits
 
     def __call__(self, rows: Arrays, state: tuple[Ends | None, Scales]) -> Float64:
-        """Rows [U, L, ...] -> [U, n (n + 1) / 2], of norm at most 1."""
-        (ends, scales), visits = state, LoggedVisits.of(rows, self.plan.problem, self.plan.memory)
-        features = phi(scales.standardise(visits.memories, self.plan.columns), squares=self.plan.squares)
-        i, j = np.triu_indices(features.shape[1])
-        weight = unit_weights(visits.unit_returns(limits(self.plan.problem, self.spec)), ends) / self._clip
-        products = features[:, i] * features[:, j] * np.where(i == j, 1, math.sqrt(2))
-        return clip_norms(weight[:, None] * visits.row_means(products))
+        """What the summary says of U units -> [U, n (n + 1) / 2], of norm at most 1."""
+        ends, scales = state
+        places, y = standardised_visits(rows, scales)
+        features = phi(y, squares=self.plan.squares).T
+        i, j = np.triu_indices(len(features))
+        products = sum_products(features, features, places, rows["actions"])[:, i, j] * np.where(
+            i == j, 1, math.sqrt(2)
+        )
+        weight = unit_weights(rows["returns"], ends) / self._clip / np.maximum(rows["visits"], 1)
+        return clip_norms(weight[:, None] * products)
 
     @property
     def _clip(self) -> float:
@@ -150,25 +191,6 @@ class CloneGeometry:
 
 
 @dataclass(frozen=True, eq=False)
-class TeacherVisits:
-    """What the steps look at, of each unit's visits side by side; all steps ask for the same."""
-
-    plan: ImprovementPlan  # columns, problem, memory
-    spec: PublicSpec  # public bounds
-
-    def __call__(self, rows: Arrays) -> dict[str, NDArray[Any]]:
-        """Rows [U, L, ...] -> "memories" [U, L, d] and "actions" [U, L], "visits" [U] of them, and "returns" [U]."""
-        found = LoggedVisits.of(rows, self.plan.problem, self.plan.memory)
-        longest = rows["mask"].shape[1]
-        return {
-            "memories": found.side_by_side(found.memories[:, self.plan.columns].astype(np.float32), longest),
-            "actions": found.side_by_side(found.actions[:, None], longest)[:, :, 0],
-            "visits": np.bincount(found.unit, minlength=found.units),
-            "returns": found.unit_returns(limits(self.plan.problem, self.spec)),
-        }
-
-
-@dataclass(frozen=True, eq=False)
 class CloneStep:
     """Each unit's w mean_t z (1[a_t] - p(.|s_t)): how the log-likelihood of its own actions rises."""
 
@@ -178,14 +200,11 @@ class CloneStep:
     def __call__(self, rows: Arrays, state: tuple[Ends | None, Scales, Float64, Float64]) -> Float64:
         """What the summary says of U units -> [U, n A], of norm at most 1."""
         ends, scales, metric, theta = state
-        units, longest = rows["actions"].shape
-        there = np.arange(longest) < rows["visits"][:, None]
-        z, surprise = (np.zeros((units, longest, width)) for width in theta.shape)
-        y = scales.standardise_columns(rows["memories"][there])
-        z[there] = seen = phi(y, squares=self.plan.squares) @ metric
-        taken = rows["actions"][there][:, None] == np.arange(theta.shape[1])
-        surprise[there] = taken - softmax(seen @ theta)
-        gradient = np.matmul(z.transpose(0, 2, 1), surprise).reshape(units, -1)
+        places, y = standardised_visits(rows, scales)
+        z = metric.T @ phi(y, squares=self.plan.squares).T
+        surprise = -softmax((theta.T @ z).T).T
+        surprise[rows["actions"].ravel().take(places), np.arange(len(places))] += 1
+        gradient = sum_products(z, surprise, places, rows["actions"]).reshape(len(rows["visits"]), -1)
         weight = unit_weights(rows["returns"], ends) / STEP_CLIP / np.maximum(rows["visits"], 1)
         return clip_norms(weight[:, None] * gradient)
 
@@ -203,8 +222,8 @@ def fit_clone(
     plan: ImprovementPlan, spec: PublicSpec, scales: Scales, vault: Vault, run: Run
 ) -> tuple[Float64, CloneGeometry]:
     """Weights of phi with squares [1 + 2 d, A] that give the clone's log-probabilities, and where it took its steps."""
-    tally, products = ReturnTally(plan, spec), WeightedProducts(plan, spec)
-    step = CloneStep(plan, TeacherVisits(plan, spec))
+    summary = TeacherVisits(plan, spec)
+    tally, products, step = ReturnTally(plan, summary), WeightedProducts(plan, summary), CloneStep(plan, summary)
     ends = tally.read(vault.noisy_sum(run, TALLY, tally)[0], scales) if plan.teachers == "best" else None
     geometry = products.read(vault.noisy_sum(run, PRODUCTS, products, (ends, scales))[0], scales)
     thetas = [np.zeros((plan.features, spec.action.size))]

@@ -20,6 +20,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from tacit.roots import find_root
 from tacit.validation import require_valid
 
 Float64 = NDArray[np.float64]
@@ -44,6 +45,31 @@ class NoisySums:
     population: int  # a public number that N cannot exceed
     floor: float  # the least that u can be, -1 or 0
     expected: float | None = None  # how many units the public expects, for point estimates; None is the population
+
+    @classmethod
+    def read(
+        cls,
+        noisy: Float64,
+        weights: Float64,
+        noise: float,
+        population: int,
+        floor: float,
+        expected: float | None = None,
+    ) -> list[NoisySums]:
+        """Of k numbers u, by the noisy sum [2 k + 1] of vectors (u, 1, u^2), each of them times its public weight."""
+        totals, deviations, k = noisy / weights, noise / weights, len(noisy) // 2
+        return [
+            cls(
+                total=float(totals[i]),
+                count=float(totals[k]),
+                squares=float(totals[k + 1 + i]),
+                noise=(float(deviations[i]), float(deviations[k]), float(deviations[k + 1 + i])),
+                population=population,
+                floor=floor,
+                expected=expected,
+            )
+            for i in range(k)
+        ]
 
     @property
     def mean(self) -> float:
@@ -131,7 +157,6 @@ def _quantile(level: float, sides: Sides) -> float:
 
 def _hull(excess: Callable[[Float64], Float64], floor: float, estimate: float, sides: Sides) -> tuple[float, float]:
     """The hull of what is accepted (excess <= 0) within [floor, 1]; all of it where nothing is."""
-    from scipy.optimize import brentq
 
     def at(point: float) -> float:
         return float(excess(np.array([point]))[0])
@@ -141,9 +166,12 @@ def _hull(excess: Callable[[Float64], Float64], floor: float, estimate: float, s
     if not len(accepted):
         return floor, 1.0
     first, last = accepted[0], accepted[-1]
-    low = grid[first] if first == 0 else brentq(at, grid[first - 1], grid[first])
-    high = 1.0 if last == len(grid) - 1 or sides == "lower" else brentq(at, grid[last], grid[last + 1])
-    return float(low), float(high)
+    low, high = float(grid[first]), 1.0
+    if first > 0:
+        low = find_root(at, float(grid[first - 1]), low, tolerance=1e-12)
+    if last < len(grid) - 1 and sides == "both":
+        high = find_root(at, float(grid[last]), float(grid[last + 1]), tolerance=1e-12)
+    return low, high
 
 
 def _excess(

@@ -18,7 +18,7 @@ uncertainty of d is added to the noise of x. It all is post-processing.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
@@ -33,6 +33,10 @@ from tacit.methods.off_policy_evaluation.problem import Problem
 Float64 = NDArray[np.float64]
 Stats = Mapping[str, np.ndarray]
 Trace = float | Literal["gtd"]
+LENGTHS = 16
+"""Units are summarised together whose numbers of rows, rounded up to a multiple of this, are equal."""
+ROWWISE = ("Z", "D", "r", "phi")
+"""Statistics that are kept row by row."""
 LARGEST = 1e15
 """Entries of eligibility vectors are cut here: products of ratios overflow, and a clip follows anyway."""
 
@@ -64,6 +68,9 @@ class BellmanStatistics:
         # features are tabular, else its upper triangle row by row with off-diagonal entries times sqrt 2, which keeps
         # the norm, [U, n (n + 1) / 2]; and "level" [U, n + 1], the mean over the horizon's steps of a and b in
         # e_t = b_t - a_t . theta at lambda 1.
+        return by_length(rows, self._statistics)
+
+    def _statistics(self, rows: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
         log = cut_episodes(rows, self.problem, self.policy, self.behaviour)
         phi, next_phi = encode_rows(log, self.features)
         gamma = self.problem.gamma
@@ -91,6 +98,26 @@ class BellmanStatistics:
             z = eligibility(log, steps, gamma)[..., 0]
             result["level"] = np.concatenate([_sum(z, D), np.einsum("ul,ul->u", z, r)[:, None]], axis=1)
         return {name: value.astype(np.float32) for name, value in result.items()}
+
+
+def by_length(
+    rows: Mapping[str, np.ndarray], compute: Callable[[Mapping[str, np.ndarray]], dict[str, np.ndarray]]
+) -> dict[str, np.ndarray]:
+    """What `compute` makes of rows [U, L, ...], each [U, ...] or [U, L, ...], without most of the padding."""
+    # A unit's own number of rows decides alone how long its part is: no bit of its result depends on other units.
+    mask = rows["mask"]
+    lengths = np.minimum(np.maximum(-(-mask.sum(axis=1) // LENGTHS) * LENGTHS, LENGTHS), mask.shape[1])
+    result: dict[str, np.ndarray] = {}
+    for length in np.unique(lengths):
+        units = np.flatnonzero(lengths == length)
+        for name, value in compute({name: column[units, :length] for name, column in rows.items()}).items():
+            padded = value.ndim > 1 and name in ROWWISE
+            if name not in result:
+                result[name] = np.zeros(
+                    (len(mask), *((mask.shape[1],) if padded else ()), *value.shape[1 + padded :]), value.dtype
+                )
+            result[name][(units, slice(length)) if padded else units] = value
+    return result
 
 
 def apply(stats: Stats, theta: np.ndarray) -> np.ndarray:

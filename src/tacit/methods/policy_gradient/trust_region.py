@@ -22,6 +22,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from tacit.roots import find_root
 from tacit.validation import require_valid
 
 POINTS = 4096
@@ -79,8 +80,6 @@ def moment_quantile(confidence: float, weights: np.ndarray, shift: np.ndarray) -
 def weighted_quantile(confidence: float, weights: np.ndarray, shift: np.ndarray) -> float:
     """The quantile that `moment_quantile` approximates, within 0.1 %: the approximation is corrected by the
     integral."""
-    from scipy.optimize import brentq
-
     # Source: Imhof (Biometrika 48, 1961), whose integral is summed at equal distances (Davies, Biometrika 60, 1973).
     # The sum is that of the density's images 2 pi / distance apart, all but one beyond the tail; it is cut where the
     # terms have fallen below 2e-5.
@@ -98,7 +97,7 @@ def weighted_quantile(confidence: float, weights: np.ndarray, shift: np.ndarray)
     def excess(value: float) -> float:
         return 0.5 - confidence - float(np.sin(phase - step * value * index) @ height)
 
-    return float(brentq(excess, 0.9 * guess, 1.15 * guess, rtol=1e-6))
+    return find_root(excess, 0.9 * guess, 1.15 * guess, tolerance=1e-6 * guess)
 
 
 def l2_clip(

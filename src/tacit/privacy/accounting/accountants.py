@@ -25,7 +25,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import brentq
 from scipy.special import log_ndtr, ndtr
 
 from tacit.privacy.accounting import approximate, fixed_size, laplace, poisson
@@ -52,6 +51,7 @@ from tacit.privacy.accounting.steps import (
     spacing,
     width,
 )
+from tacit.roots import find_root
 from tacit.units import Relation
 
 Array = NDArray[np.float64]
@@ -94,7 +94,7 @@ def gaussian_epsilon(delta: float, mu: float) -> float:
     if gaussian_delta(0.0, mu) <= delta:
         return 0.0
     high = mu * mu / 2 + mu * math.sqrt(2 * math.log(1 / delta))  # Gaussian tail bound: delta(high) <= delta
-    return float(brentq(lambda e: float(gaussian_delta(e, mu)) - delta, 0.0, high, xtol=1e-13, rtol=1e-14))
+    return find_root(lambda e: float(gaussian_delta(e, mu)) - delta, 0.0, high, tolerance=1e-13)
 
 
 def smallest_mu(grid: Array, target_deltas: Array, upper: float) -> float:

@@ -23,10 +23,12 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from decimal import ROUND_CEILING, Decimal
+from functools import partial
 
 from tacit.errors import AccountingError
 from tacit.privacy.accounting.events import MAX_EPSILON as MAX_EPSILON
 from tacit.privacy.accounting.events import Event, leaves_under
+from tacit.roots import find_root
 from tacit.units import Relation
 
 # `certified` is imported where something is priced: it loads `dp_accounting` and SciPy, which takes a second.
@@ -159,8 +161,6 @@ def calibrate(make_event: Callable[[float], Event], *, epsilon: float, delta: fl
     Raises:
         AccountingError: the target is out of range, or no multiplier between 0.02 and 1e6 meets it.
     """
-    from scipy.optimize import brentq
-
     from tacit.privacy.accounting import certified
 
     certified.require_delta(delta)
@@ -183,7 +183,7 @@ def calibrate(make_event: Callable[[float], Event], *, epsilon: float, delta: fl
             raise _no_multiplier("even the smallest noise multiplier meets the target", "lower epsilon")
     goal = epsilon
     while True:  # the check guides the search, the certified bound decides
-        log_sigma = brentq(excess, low, high, args=(goal,), xtol=5e-6)
+        log_sigma = find_root(partial(excess, goal=goal), low, high, tolerance=5e-6)
         sigma = round_up(math.exp(log_sigma), 5)
         bound = certified.epsilon(leaves_under(make_event(sigma), relation), relation, delta)[0]
         if bound <= epsilon:

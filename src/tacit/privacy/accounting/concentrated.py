@@ -18,11 +18,11 @@ from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import brentq, minimize_scalar
 
 from tacit.privacy.accounting import laplace
 from tacit.privacy.accounting.events import LaplaceEvent, Leaves, rho
 from tacit.privacy.accounting.peer import RdpAccountant, dp_event
+from tacit.roots import find_root
 from tacit.units import Relation
 
 Array = NDArray[np.float64]
@@ -47,6 +47,8 @@ def solve_epsilon(leaves: Leaves, relation: Relation, delta: float) -> float:
     """The check: where the smallest delta over all orders, searched continuously, equals delta."""
     goal = math.log(delta)
 
+    from scipy.optimize import minimize_scalar  # slow to import, and most ledgers have no such plan
+
     def excess(epsilon: float) -> float:
         def at(log_order: float) -> float:
             order = 1 + math.exp(log_order)
@@ -62,7 +64,7 @@ def solve_epsilon(leaves: Leaves, relation: Relation, delta: float) -> float:
     high = 1.0
     while excess(high) > 0:
         high *= 2
-    return float(brentq(excess, 0.0, high, xtol=1e-9))
+    return find_root(excess, 0.0, high, tolerance=1e-9)
 
 
 def ceiling(leaves: Leaves, relation: Relation, delta: float) -> float:

@@ -8,7 +8,6 @@ from functools import cache, cached_property, lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import brentq
 from scipy.special import logsumexp
 
 from tacit.privacy.accounting import fixed_size, laplace, poisson
@@ -22,6 +21,7 @@ from tacit.privacy.accounting.events import (
     ZcdpEvent,
 )
 from tacit.privacy.accounting.steps import MAX_GRID, merge_gaussians, parameters, pure_epsilon, spacing
+from tacit.roots import find_root
 from tacit.units import Relation
 
 Array = NDArray[np.float64]
@@ -59,7 +59,7 @@ class LossGrid:
         """The epsilon >= 0 at which delta(epsilon) equals delta."""
         if self.delta(0.0) <= delta:
             return 0.0
-        return float(brentq(lambda e: self.delta(e) - delta, 0.0, float(self.losses[-1]), xtol=1e-9))
+        return float(find_root(lambda e: self.delta(e) - delta, 0.0, float(self.losses[-1]), tolerance=1e-9))
 
 
 def renyi(leaves: Leaves, relation: Relation, order: float) -> float:

@@ -22,12 +22,12 @@ from collections.abc import Callable
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import brentq
 
 from tacit.errors import AccountingError
 from tacit.privacy.accounting import accountants
 from tacit.privacy.accounting.concentrated import ROUNDING
 from tacit.privacy.accounting.events import Law, Leaves, SelectionEvent, expected_runs
+from tacit.roots import find_root
 from tacit.units import Relation
 
 Array = NDArray[np.float64]
@@ -67,7 +67,7 @@ def shift(leaves: Leaves, run: Run, candidate: Leaves) -> float:
 
     found, step = _LEAST, _STEP
     if excess(_LEAST) > 0:
-        found = float(brentq(excess, _LEAST, 0.0, xtol=_STEP))
+        found = find_root(excess, _LEAST, 0.0, tolerance=_STEP)
     while excess(found) > 0:
         found, step = min(found + step, 0.0), 2 * step
     return _POWERS[selection.law] * math.log1p((selection.stop - 1) * math.exp(found)) * (1 + ROUNDING)

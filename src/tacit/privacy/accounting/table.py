@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
-from scipy.optimize import brentq
 
 from tacit.errors import AccountingError
 from tacit.privacy.accounting import accountants, approximate, concentrated, quadrature
@@ -26,6 +25,7 @@ from tacit.privacy.accounting.events import (
     SelectionEvent,
     ZcdpEvent,
 )
+from tacit.roots import find_root
 from tacit.units import Relation
 
 # The independent checks of the accounting table: delta -> epsilon, by other ways than the certified figures.
@@ -77,7 +77,7 @@ def _solve(responses: approximate.Responses, profile: Callable[[Array], Array], 
 
     if share <= 0 or excess(high) > 0:
         return math.inf
-    return 0.0 if excess(0.0) <= 0 else float(brentq(excess, 0.0, high, xtol=1e-9))
+    return 0.0 if excess(0.0) <= 0 else find_root(excess, 0.0, high, tolerance=1e-9)
 
 
 def selected(leaves: Leaves, relation: Relation, delta: float) -> float:

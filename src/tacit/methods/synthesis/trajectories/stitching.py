@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from scipy.optimize import brentq, minimize
+from scipy.optimize import minimize
 from scipy.special import expit, logit
 from scipy.stats import norm
 from torch import Tensor
@@ -40,6 +40,7 @@ from tacit.methods.synthesis.table_matching import (
 )
 from tacit.methods.synthesis.trajectories.fragments import Condition
 from tacit.methods.synthesis.trajectories.models import FragmentModel, draw_categories
+from tacit.roots import find_root
 
 DEVIATIONS = 1.0
 """Of a share's noise: a bin with less may be one where nobody is."""
@@ -265,7 +266,7 @@ def inclusion_probabilities(
     solution = minimize(dual, begin, jac=True, method="L-BFGS-B", options={"maxiter": STEPS})
     final = scores(solution.x[:-1])
     most = float(np.abs(final).max()) + 50.0
-    level = brentq(lambda shift: float(expit(final + shift).sum()) - count, -most, most)
+    level = find_root(lambda shift: float(expit(final + shift).sum()) - count, -most, most, tolerance=1e-12)
     return np.asarray(expit(final + level))
 
 
