@@ -41,6 +41,7 @@ def test_the_page_leads_to_three_reports_whose_certificates_hold(quick: Path) ->
     assert links == ["better", "rule", "visits"]
     for name in links:
         assert (quick / name / "report.html").is_file()
+        assert (quick / name / "letter.html").is_file()
         assert Certificate.load(quick / name / "certificate.json").verify().private
     assert not (quick / "more").exists()  # of the refused request nothing is left
     for words in ("refused", "One budget for everything", "its figures mean nothing", "http-equiv"):
@@ -59,6 +60,14 @@ def test_the_commands_on_the_page_ask_what_was_asked(quick: Path, tmp_path: Path
         assert main([*line, "--dry-run"]) == 0
 
 
+def test_what_comes_next_works(quick: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for line in demo.next_steps(quick).values():
+        assert main(shlex.split(line)[1:]) == 0, line
+    assert (quick / "more.csv").read_text().count("\n") == 1_001
+    assert (tmp_path / "visits.csv").is_file()
+
+
 def test_a_folder_in_use_is_refused(quick: Path, capsys: pytest.CaptureFixture[str]) -> None:
     before = (quick / "report.html").read_bytes()
     assert main(["demo", "--out", str(quick), "--quick"]) == 6
@@ -71,6 +80,12 @@ def test_a_line_of_a_shell_has_every_word() -> None:
         "improve", Path("a b/study.toml"), {"epsilon": 1.0, "range": (-9.0, 5.0), "value_columns": ("x",)}
     )
     assert line == "tacit improve 'a b/study.toml' --epsilon 1 --range -9 5 --value-columns x"
+
+
+def test_a_bound_with_fewer_digits_is_still_one() -> None:
+    assert demo.bound(0.249, 2) == 0.24
+    assert demo.bound(-0.21, 1) == -0.3
+    assert demo.bound(2.361, 2, up=True) == 2.37
 
 
 def test_the_policy_of_the_demo_remembers_what_its_columns_say(quick: Path) -> None:

@@ -6,6 +6,7 @@ the answers are worth is measured in the simulator, on patients that nobody lear
 
 from __future__ import annotations
 
+import math
 import shlex
 import time
 from collections.abc import Mapping
@@ -102,7 +103,7 @@ def demo(command: DemoClinic) -> None:
     judge = _Judge(world, size, command.seed)
     rows = {"method": "privsyn", "rows": size.rows}
     requests: tuple[tuple[Any, str, dict[str, Any], str], ...] = (
-        (_improvement, "improve", {"epsilon": 1.0, **COURSES, **COLUMNS}, "better"),
+        (_improvement, "improve", {"epsilon": 1.0, **COURSES, **COLUMNS, "environment": "clinic"}, "better"),
         (_evaluation, "evaluate", {"epsilon": 1.0, **COURSES, **RULE}, "rule"),
         (_synthesis, "synthesize", {"epsilon": 2.0, **rows}, "visits"),
     )
@@ -118,8 +119,8 @@ def demo(command: DemoClinic) -> None:
         answers.append(Answer(name, words["epsilon"], figure, sentence, line, seconds, run))
         say(f"{name}: {figure}. {sentence} [{seconds:.0f} s]\n")
     answers.append(_refusal(study, {"epsilon": BUDGET, **rows}, out))
-    plain_files.write(out / REPORT, render(study, answers, judge.scores, size))
-    _tell(study, answers, out)
+    plain_files.write(out / REPORT, render(study, answers, judge.scores, size, out))
+    _tell(study, out)
 
 
 class _Judge:
@@ -165,15 +166,17 @@ def _improvement(value: Any, judge: _Judge, columns: Mapping[str, Any]) -> tuple
     doctors, statement = judge.scores["The doctors of the records"], value.statement
     proof = "the records prove no gain"
     if statement.verdict == "proven":
-        gain = statement.gain_interval.low / judge.point()
-        proof = f"following it in {100 * statement.advice:.3g} % of the visits gains at least {gain:.2g}, as is proven"
+        gain, sure = bound(statement.gain_interval.low / judge.point(), 2), 100 * statement.gain_interval.level
+        proof = (
+            f"following it in {100 * statement.advice:.3g} % of the visits gains at least {gain:g} ({sure:g} % sure)"
+        )
     return "A better policy", f"{points:.0f} points", f"The doctors have {doctors:.0f}, the best known {BEST}; {proof}."
 
 
 def _evaluation(value: Any, judge: _Judge, columns: Mapping[str, Any]) -> tuple[str, str, str]:
     judge.of_rule("The house rule, not learned", judge.world.protocol)
     change, point = value.difference, judge.point()
-    low, high = change.interval.low / point, change.interval.high / point
+    low, high = bound(change.interval.low / point, 1), bound(change.interval.high / point, 1, up=True)
     sentence = f"That is what following it in 5 % of the visits changes, by the records {low:+.1f} to {high:+.1f}; "
     sentence += f"in truth it is {CHANGE:+.1f}."
     return "The house rule", f"{change.value / point:+.1f} points", sentence
@@ -195,11 +198,17 @@ def _refusal(study: Study, words: Mapping[str, Any], out: Path) -> Answer:
         study.synthesize(**words)
     except BudgetExceeded as refusal:
         assert study.ledger is not None
-        left = study.ledger.left()[0]
+        left = bound(study.ledger.left()[0], 2)
         sentence = f"The ledger refused it before a record was read: epsilon {left:.2f} is left."
         say(f"tacit: {refusal}\n")
-        return Answer("More of them", words["epsilon"], "refused", sentence, line)
+        return Answer("More visits", words["epsilon"], "refused", sentence, line)
     raise AssertionError("the budget covers a fourth request")
+
+
+def bound(value: float, digits: int, *, up: bool = False) -> float:
+    """A lower bound with fewer digits, or an upper one: it is still one."""
+    scale = 10.0**digits
+    return (math.ceil if up else math.floor)(value * scale) / scale
 
 
 def shell_line(verb: str, study: Path, words: Mapping[str, Any]) -> str:
@@ -212,7 +221,7 @@ def shell_line(verb: str, study: Path, words: Mapping[str, Any]) -> str:
     return shlex.join(parts)
 
 
-def render(study: Study, answers: list[Answer], scores: Mapping[str, float], size: DemoSize) -> str:
+def render(study: Study, answers: list[Answer], scores: Mapping[str, float], size: DemoSize, out: Path) -> str:
     """The page about all answers."""
     view = study.ledger
     assert view is not None
@@ -226,22 +235,26 @@ def render(study: Study, answers: list[Answer], scores: Mapping[str, float], siz
         size=size,
         answers=answers,
         bars=bars,
-        spent=view.spent()[0],
-        left=view.left()[0],
+        spent=bound(view.spent()[0], 2, up=True),
+        left=bound(view.left()[0], 2),
         budget=BUDGET,
         quick=size == QUICK,
+        steps=next_steps(out),
     )
 
 
-def _tell(study: Study, answers: list[Answer], out: Path) -> None:
-    say(str(study))
-    say(f"\nOpen     {out / REPORT}")
-    say("What next")
-    for what, line in (
-        ("verify a promise", f"tacit certificate verify {out / 'better' / 'certificate.json'}"),
-        ("draw more rows", f"tacit sample {out / 'visits' / 'model'} --count 1000 --out more.csv"),
-        ("see the policy act", f"tacit play {out / 'better' / 'policy'}"),
-        ("your own table", "tacit data example visits.csv; tacit check"),
-        ("other demos", "tacit demo maze; tacit demo --help"),
-    ):
+def next_steps(out: Path) -> dict[str, str]:
+    """What to do next, with the line of a shell for it."""
+    return {
+        "verify a promise": f"tacit certificate verify {out / 'better' / 'certificate.json'}",
+        "see the policy act": f"tacit play {out / 'better' / 'policy'}",
+        "draw more visits": f"tacit sample --model {out / 'visits' / 'model'} --count 1000 --out {out / 'more.csv'}",
+        "your own table": "tacit data example visits.csv",
+        "other demos": "tacit demo --help",
+    }
+
+
+def _tell(study: Study, out: Path) -> None:
+    say(f"{study}\n\nOpen     {out / REPORT}\nWhat next")
+    for what, line in next_steps(out).items():
         say(f"  {what:20s}{line}")
