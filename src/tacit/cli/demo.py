@@ -48,7 +48,7 @@ RULE: Mapping[str, Any] = {"policy": "tacit_worlds.clinic:protocol", "policy_fro
 
 
 @dataclass(frozen=True)
-class DemoSize:
+class DemoScale:
     """How many patients there are, synthetic rows, steps of a learner, and fresh patients who judge."""
 
     patients: int
@@ -57,11 +57,11 @@ class DemoSize:
     fresh: int
 
 
-USUAL, QUICK = DemoSize(10_000, 100_000, 1_000, 4_000), DemoSize(400, 2_000, 10, 50)
+USUAL, QUICK = DemoScale(10_000, 100_000, 1_000, 4_000), DemoScale(400, 2_000, 10, 50)
 
 
 @dataclass(frozen=True)
-class Answer:
+class DemoAnswer:
     """What one request came to.
 
     Args:
@@ -99,8 +99,8 @@ def demo(command: DemoClinic) -> None:
     written = file.template("records", "patient", size.patients, BUDGET, 0.0, None, {})
     plain_files.write(out / file.NAME, written)
     say(f"{out / file.NAME} says whose the {size.patients:,} records are, and that all releases may cost epsilon 4.\n")
-    study, answers = Study.open(out / file.NAME), list[Answer]()
-    judge = _Judge(world, size, command.seed)
+    study, answers = Study.open(out / file.NAME), list[DemoAnswer]()
+    judge = DemoJudge(world, size, command.seed)
     rows = {"method": "privsyn", "rows": size.rows}
     requests: tuple[tuple[Any, str, dict[str, Any], str], ...] = (
         (_improvement, "improve", {"epsilon": 1.0, **COURSES, **COLUMNS, "environment": "clinic"}, "better"),
@@ -116,17 +116,19 @@ def demo(command: DemoClinic) -> None:
         seconds = time.process_time() - begun
         with progress("Judging the answer in the simulator"):
             name, figure, sentence = ask(value, judge, columns)
-        answers.append(Answer(name, words["epsilon"], figure, sentence, line, seconds, run))
+        answers.append(DemoAnswer(name, words["epsilon"], figure, sentence, line, seconds, run))
         say(f"{name}: {figure}. {sentence} [{seconds:.0f} s]\n")
     answers.append(_refusal(study, {"epsilon": BUDGET, **rows}, out))
     plain_files.write(out / REPORT, render(study, answers, judge.scores, size, out))
-    _tell(study, out)
+    say(f"{study}\n\nOpen     {out / REPORT}\nWhat next")
+    for what, line in next_steps(out).items():
+        say(f"  {what:20s}{line}")
 
 
-class _Judge:
+class DemoJudge:
     """Points of policies on fresh patients: 0 is a random treatment, 100 the best policy, which knows the truth."""
 
-    def __init__(self, world: Any, size: DemoSize, seed: int) -> None:
+    def __init__(self, world: Any, size: DemoScale, seed: int) -> None:
         self.world, self.size, self.seed = world, size, seed
         doctors = world.unstack_policies(world.doctors())
         points = world.evaluate(doctors, episodes=max(1, size.fresh // len(doctors)), seed=seed)
@@ -161,7 +163,7 @@ class _Judge:
         return self.of_rule(name, greedy(lambda seen: network.forward(theta[None], features(seen)[None])[0][0], 0.0))
 
 
-def _improvement(value: Any, judge: _Judge, columns: Mapping[str, Any]) -> tuple[str, str, str]:
+def _improvement(value: Any, judge: DemoJudge, columns: Mapping[str, Any]) -> tuple[str, str, str]:
     points = judge.of_improvement("The better policy, epsilon 1", value)
     doctors, statement = judge.scores["The doctors of the records"], value.statement
     proof = "the records prove no gain"
@@ -173,7 +175,7 @@ def _improvement(value: Any, judge: _Judge, columns: Mapping[str, Any]) -> tuple
     return "A better policy", f"{points:.0f} points", f"The doctors have {doctors:.0f}, the best known {BEST}; {proof}."
 
 
-def _evaluation(value: Any, judge: _Judge, columns: Mapping[str, Any]) -> tuple[str, str, str]:
+def _evaluation(value: Any, judge: DemoJudge, columns: Mapping[str, Any]) -> tuple[str, str, str]:
     judge.of_rule("The house rule, not learned", judge.world.protocol)
     change, point = value.difference, judge.point()
     low, high = bound(change.interval.low / point, 1), bound(change.interval.high / point, 1, up=True)
@@ -182,7 +184,7 @@ def _evaluation(value: Any, judge: _Judge, columns: Mapping[str, Any]) -> tuple[
     return "The house rule", f"{change.value / point:+.1f} points", sentence
 
 
-def _synthesis(value: Any, judge: _Judge, columns: Mapping[str, Any]) -> tuple[str, str, str]:
+def _synthesis(value: Any, judge: DemoJudge, columns: Mapping[str, Any]) -> tuple[str, str, str]:
     drawn = value.sample_columns(judge.size.rows, seed=judge.seed)
     records = judge.of_learner("A learner from the records, no privacy", columns)
     points = judge.of_learner("The same learner from synthetic visits, epsilon 2", drawn)
@@ -190,7 +192,7 @@ def _synthesis(value: Any, judge: _Judge, columns: Mapping[str, Any]) -> tuple[s
     return "Synthetic visits", f"{points:.0f} points", sentence
 
 
-def _refusal(study: Study, words: Mapping[str, Any], out: Path) -> Answer:
+def _refusal(study: Study, words: Mapping[str, Any], out: Path) -> DemoAnswer:
     words = {**words, "out": out / "more"}
     line = shell_line("synthesize", out / file.NAME, words)
     say(f"$ {line}")
@@ -201,7 +203,7 @@ def _refusal(study: Study, words: Mapping[str, Any], out: Path) -> Answer:
         left = bound(study.ledger.left()[0], 2)
         sentence = f"The ledger refused it before a record was read: epsilon {left:.2f} is left."
         say(f"tacit: {refusal}\n")
-        return Answer("More visits", words["epsilon"], "refused", sentence, line)
+        return DemoAnswer("More visits", words["epsilon"], "refused", sentence, line)
     raise AssertionError("the budget covers a fourth request")
 
 
@@ -221,7 +223,7 @@ def shell_line(verb: str, study: Path, words: Mapping[str, Any]) -> str:
     return shlex.join(parts)
 
 
-def render(study: Study, answers: list[Answer], scores: Mapping[str, float], size: DemoSize, out: Path) -> str:
+def render(study: Study, answers: list[DemoAnswer], scores: Mapping[str, float], size: DemoScale, out: Path) -> str:
     """The page about all answers."""
     view = study.ledger
     assert view is not None
@@ -252,9 +254,3 @@ def next_steps(out: Path) -> dict[str, str]:
         "your own table": "tacit data example visits.csv",
         "other demos": "tacit demo --help",
     }
-
-
-def _tell(study: Study, out: Path) -> None:
-    say(f"{study}\n\nOpen     {out / REPORT}\nWhat next")
-    for what, line in next_steps(out).items():
-        say(f"  {what:20s}{line}")
