@@ -1,8 +1,8 @@
 # Every target sets itself up: a virtual environment in .venv, with the versions in constraints/. `make demo` installs what
 # users need; the others install what developers need, Flower included.
 # `make demo` begins again each time: it removes runs/demo/, which is its own folder, and nothing else. Keep what you like
-# of it elsewhere; to go on with a demo of your own, use `tacit demo --out FOLDER --resume`.
-# A machine without a GPU: see "Installing" in README.md (TORCH_INDEX chooses where the torch build comes from).
+# of it elsewhere.
+# A machine without a GPU: see docs/installing.md (TORCH_INDEX chooses where the torch build comes from).
 
 PYTHON ?= python3
 VENV := .venv

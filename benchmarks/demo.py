@@ -1,4 +1,4 @@
-"""What `tacit demo` costs: process CPU time of the whole command on one thread, and over plain training.
+"""What `tacit demo maze` costs: process CPU time of the whole command on one thread, and over plain training.
 
 Run `python -m benchmarks.demo`. The last line is one JSON object. `seconds` is the command from its start to its end,
 imports included. `ratio_plain` divides it by a thousand plain training steps, without privacy, of the demo's own
@@ -20,7 +20,7 @@ from pathlib import Path
 
 import torch
 
-from tacit.cli.demo import FULL, LAYOUT, USUAL, DemoSize
+from tacit.cli.demo_maze import FULL, LAYOUT, USUAL, DemoSize
 from tacit.methods.synthesis.encoding import Encoder
 from tacit.methods.synthesis.plan import Pretraining
 from tacit.methods.synthesis.pretraining import pretrain
@@ -45,7 +45,7 @@ def demo_seconds(words: tuple[str, ...]) -> float:
     """CPU seconds of the command, in a process of its own."""
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     with tempfile.TemporaryDirectory() as folder:
-        command = [sys.executable, "-m", "tacit", "demo", *words, "--out", str(Path(folder) / "run")]
+        command = [sys.executable, "-m", "tacit", "demo", "maze", *words, "--out", str(Path(folder) / "run")]
         subprocess.run(command, check=True, stderr=subprocess.DEVNULL)
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime

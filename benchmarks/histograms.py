@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 
 from tacit.cli.data import simulate
-from tacit.cli.demo import DELTA, FULL, LAYOUT
+from tacit.cli.demo_maze import DELTA, FULL, LAYOUT
 from tacit.data.trajectories import Trajectories
 from tacit.methods.synthesis.baselines.matching_alone import MatchingPlan
 from tacit.methods.synthesis.diffusion import Denoising

@@ -52,6 +52,7 @@ __all__ = [
     "doctors",
     "evaluate",
     "normalized_returns",
+    "protocol",
     "returns",
     "spec",
     "unstack_policies",
@@ -80,6 +81,7 @@ KIND, FLAG, WEIGHT, SIDE, VISIT, READINGS = 0, 1, 2, 3, 4, slice(5, 9)
 """Columns of a state: kind, flag, severity, burden, visit, and what was measured."""
 _BELOW_SEVERITY: Final = SEVERITY[..., :2].cumsum(axis=-1)
 _BELOW_BURDEN: Final = BURDEN[..., :2].cumsum(axis=-1)
+_CERTAIN: Final = np.eye(ACTIONS)
 
 
 def spec() -> PublicSpec:
@@ -179,6 +181,17 @@ def doctors(count: int = DOCTORS, *, seed: int = 0) -> StackedPolicies:
     weights = (gains * half[:, None]).astype(np.float32)
     biases = (taste + np.einsum("i,nia->na", middle, gains)).astype(np.float32)
     return StackedPolicies(Scaled(LOW, HIGH), (6, ACTIONS), ((weights, biases),), float("nan"), least=LEAST)
+
+
+def protocol(observations: Array) -> FloatArray:
+    """A rule as a hospital writes it, probabilities [N, 6] for observations [N, 6]; worth 71.
+
+    Wait while side effects score 1 or more. Else give drug A if the first marker is 0.25 or more, drug B if the second
+    one is 0 or more, and drug C otherwise.
+    """
+    first, second, side_effects = observations[:, 1], observations[:, 2], observations[:, 3]
+    drug = np.where(first >= 0.25, model.DRUGS[0], np.where(second >= 0.0, model.DRUGS[1], model.DRUGS[2]))
+    return _CERTAIN[np.where(side_effects >= 1.0, model.WAIT, drug)]
 
 
 def unstack_policies(policies: StackedPolicies) -> list[Policy]:

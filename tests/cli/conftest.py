@@ -19,7 +19,7 @@ def few_weighted_rows(small_pools: None) -> None:
 def demo(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of a quick demo; copy it before changing anything."""
     folder = tmp_path_factory.mktemp("demo") / "run"
-    assert main(["demo", "--out", str(folder), "--quick", "--epsilon", "8"]) == 0
+    assert main(["demo", "maze", "--out", str(folder), "--quick", "--epsilon", "8"]) == 0
     return folder
 
 

@@ -52,8 +52,9 @@ def test_what_may_be_left_out_is_told_in_the_words_of_what_it_takes(capsys: pyte
     "words",
     [
         ["nothing"],
-        ["demo"],
-        ["demo", "--out", "x", "--epsilon", "much"],
+        ["demo", "cellar"],
+        ["demo", "maze", "--out", "x", "--epsilon", "much"],
+        ["demo", "--seed", "much"],
         ["demo", "--out", "x", "--surprise"],
         ["certificate", "verify"],
         [*SYNTHESIZE],
@@ -158,7 +159,7 @@ def test_every_command_is_run_by_something() -> None:
     modules = (data_declarations, declarations, sharing)
     found = (value for module in modules for value in vars(module).values())
     kinds = {value for value in found if isinstance(value, type) and is_dataclass(value)}
-    assert len(kinds) == 36
+    assert len(kinds) == 37
     assert set(app.FUNCTIONS) == kinds
     for path in app.FUNCTIONS.values():
         module, _, function = path.partition(".")

@@ -206,7 +206,7 @@ def test_what_neither_the_file_nor_the_command_line_says_is_missing(
 
 
 def test_every_command_that_runs_a_plan_takes_a_file_of_options() -> None:
-    assert set(app._CONFIGURED) == {"demo", "synthesize", "evaluate", "train", "learn", "imitate", "improve", "align"}
+    assert set(app._CONFIGURED) == {"synthesize", "evaluate", "train", "learn", "imitate", "improve", "align"}
 
 
 def test_the_version_is_told(capsys: pytest.CaptureFixture[str]) -> None:

@@ -46,7 +46,9 @@ def test_nothing_is_lost_and_no_default_changed_without_another_inventory() -> N
 def test_the_inventory_of_then_is_whole() -> None:
     then = json.loads(FILE.read_text(encoding="utf-8"))
     assert len(then) > 3000
-    assert {"tacit demo --quick", "tacit synthesize DATA", "tacit ledger verify --head", "tacit.Vault"} <= set(then)
+    assert {"tacit demo maze --quick", "tacit synthesize DATA", "tacit ledger verify --head", "tacit.Vault"} <= set(
+        then
+    )
     assert then["tacit train --epsilon"]["default"]
     assert then["tacit data maze --seed"] == {"default": "0", "help": "of the simulation."}
     assert all(entry["help"] for key, entry in then.items() if key.startswith("tacit ") and "help" in entry)

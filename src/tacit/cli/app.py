@@ -54,7 +54,8 @@ _OPTIONAL = {
 }
 """Package -> the extra of tacit that installs it."""
 FUNCTIONS: dict[type, str] = {
-    declarations.Demo: "demo.demo",
+    declarations.DemoClinic: "demo.demo",
+    declarations.DemoMaze: "demo_maze.demo",
     data_declarations.DataMaze: "data.maze",
     data_declarations.DataChain: "data.chain",
     data_declarations.DataClinic: "data.clinic",
@@ -207,6 +208,8 @@ def _join_expressions(words: Sequence[str]) -> list[str]:
 
 def _parse(words: list[str]) -> object:
     """The command of these words; with --config, what its file says stands where the words say nothing."""
+    if words == ["demo"] or (words[:1] == ["demo"] and words[1].startswith("--") and words[1] != "--help"):
+        words = ["demo", "clinic", *words[1:]]
     flags = [word.partition("=")[0] for word in words if word.startswith("--")]
     if twice := next((flag for flag in flags if flags.count(flag) > 1 and flag in _SEVERAL), None):
         what, expected = f"{twice} stands twice", "each option once"

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from tyro.conf import Positional, arg, subcommand
 
-from tacit.cli import options
 from tacit.cli.data_declarations import Check, Data, New
 from tacit.cli.sharing import Hub
 from tacit.cli.verbs import Align, Evaluate, Imitate, Improve, Learn, Synthesize, Train
@@ -23,14 +22,29 @@ else:
     Audited = Literal[list_audits()]
     """What `tacit audit --methods` takes."""
     Baseline = Literal[list_baselines()]
-    """What `tacit demo --compare` takes."""
+    """What `tacit demo maze --compare` takes."""
 Format = Literal["csv", "geojson", "stays", "geoparquet", "trips-json", "od", "visits", "minari"]
 """What `tacit generate` writes."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Demo(options.PlanCommand):
-    """The whole library in two minutes: simulated private maze data, a synthetic dataset, its report and certificate.
+class DemoClinic:
+    """One study of invented patients: a better policy, the value of a rule, synthetic visits, and a request too many.
+
+    Args:
+        out: folder of the demo; everything is written there.
+        seed: of the invented patients and of the learners (never of the privacy noise, which is secret).
+        quick: few patients and hardly any training, to see that everything works; its figures mean nothing.
+    """
+
+    out: Path = Path("tacit-demo")
+    seed: int = 0
+    quick: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class DemoMaze:
+    """A million simulated steps in a maze, a synthesizer of them, and agents that learn from real and synthetic steps.
 
     Args:
         out: folder of the run; everything is written there.
@@ -44,7 +58,7 @@ class Demo(options.PlanCommand):
         resume: go on with a run that was interrupted.
     """
 
-    out: Path
+    out: Path = Path("tacit-demo-maze")
     epsilon: float = 1.0
     seed: int = 0
     quick: bool = False
@@ -53,6 +67,9 @@ class Demo(options.PlanCommand):
     audit: bool = False
     format: RowsFormat = "parquet"
     resume: bool = False
+
+
+Demo = Annotated[DemoClinic, subcommand("clinic")] | Annotated[DemoMaze, subcommand("maze")]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -370,7 +387,13 @@ Ledger = (
 )
 Command = Annotated[  # without a text of its own, tyro parses the sources of `typing` for one
     (
-        Annotated[Demo, subcommand("demo")]
+        Annotated[
+            Demo,
+            subcommand(
+                "demo",
+                description="See what tacit does, without data of your own: `tacit demo` is `tacit demo clinic`.",
+            ),
+        ]
         | Annotated[Data, subcommand("data", description="Make, look at, compare or import a dataset.")]
         | Annotated[New, subcommand("new")]
         | Annotated[Check, subcommand("check")]

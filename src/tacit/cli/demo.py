@@ -1,322 +1,256 @@
-"""`tacit demo`: the whole library on simulated private data, measured against the truth and against controls."""
+"""`tacit demo`: one study of invented patients, from whose budget three answers are paid and a fourth is refused.
+
+Everything is asked as a newcomer would ask it, by `tacit.Study`; the command line that asks the same is printed. What
+the answers are worth is measured in the simulator, on patients that nobody learned from.
+"""
 
 from __future__ import annotations
 
-import dataclasses
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from functools import partial
+import math
+import shlex
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib import resources
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
 
-from tacit.cli.console import ConsoleNarrator, progress, say
-from tacit.cli.data import simulate
-from tacit.cli.declarations import Baseline, Demo
-from tacit.data.spec import PublicSpec
+from tacit import plain_files
+from tacit.agents.discrete_offline import train
+from tacit.agents.features import Scaled
+from tacit.agents.learners import CQL
+from tacit.agents.networks import Mlp
+from tacit.cli.console import progress, say
+from tacit.cli.declarations import DemoClinic
 from tacit.data.trajectories import Trajectories
-from tacit.envs.rollouts import PlaneWorld
-from tacit.evaluation.canaries import GradientScores, leap_canaries
-from tacit.evaluation.membership import attack, losses
-from tacit.evaluation.neighbours import nearest_records
-from tacit.evaluation.one_run import audit, plant
-from tacit.evaluation.report import Report, tables
-from tacit.evaluation.report.charts import Kind
-from tacit.evaluation.report.evidence import AttackHits, Cost, PlantedAudit
-from tacit.evaluation.report.tables import Table
-from tacit.evaluation.sequences import Sequences
-from tacit.methods import find_method, load, synthesis
-from tacit.methods.synthesis import Synthesizer, TableMatching, TransitionsPlan
-from tacit.methods.synthesis.discretisation import Discretisation
-from tacit.privacy.certificate.certificate import Release
-from tacit.privacy.vault.vault import Vault
-from tacit.study import simulators, synthesis_report
-from tacit.study.account import LEDGER, VerbPhrases, temporary_ledger
-from tacit.study.folder import Stopwatch, require_free, settings_of
-from tacit.study.narration import Advance
+from tacit.envs.rollouts import FloatArray, MemoryDomain
+from tacit.envs.serving import returns
+from tacit.errors import BudgetExceeded
+from tacit.study import file, simulators
+from tacit.study.folder import REPORT, require_free
 from tacit.study.study import Study
-from tacit.study.synthesis_plans import PRIVORL, baseline_plan
-from tacit.study.synthesis_report import SynthesisJob
-from tacit.study.synthesize import TRAINING, release
-from tacit.study.words import option_error
-from tacit.units import Unit
 
-LAYOUT, DELTA = "umaze", 1e-7
-PUBLIC = 300
-"""Rows of the same world that the attacker has."""
+BUDGET = 4.0
+BEST = 84
+"""Points of the best policy found that sees one visit at a time (`tacit_worlds.clinic`)."""
+CHANGE = 1.1
+"""Points that a course gains where the rule is followed in 5 % of the visits; exact, by `clinic_model`."""
+SEEN = ("symptoms", "first_marker", "second_marker", "side_effects")
+COURSES: Mapping[str, Any] = {"gamma": 1.0, "horizon": 24, "episodes_per_unit": 4, "range": (-9.0, 5.0)}
+MEMORY = ("symptoms:0.7", "first_marker:mean", "second_marker:mean", "side_effects:0.7")
+COLUMNS: Mapping[str, Any] = {"memory": MEMORY, "columns": SEEN, "value_columns": ("symptoms", "side_effects")}
+RULE: Mapping[str, Any] = {"policy": "tacit_worlds.clinic:protocol", "policy_from": ("public",), "method": "wpdis"}
 
 
-@dataclasses.dataclass(frozen=True)
-class DemoSize:
-    """How large a demo is.
+@dataclass(frozen=True)
+class DemoScale:
+    """How many patients there are, synthetic rows, steps of a learner, and fresh patients who judge."""
+
+    patients: int
+    rows: int
+    steps: int
+    fresh: int
+
+
+USUAL, QUICK = DemoScale(10_000, 100_000, 1_000, 4_000), DemoScale(400, 2_000, 10, 50)
+
+
+@dataclass(frozen=True)
+class DemoAnswer:
+    """What one request came to.
 
     Args:
-        population: private transitions, and their public population.
-        rows: synthetic rows.
-        plan: before calibration, without histograms.
-        pool: rows that histograms weight; None for the default of `TableMatching`.
-        seeds: agents for each table.
-        agents: how they are trained, as settings of `IqlConfig`.
-        stages: points of their learning curves, each with half the steps of the next.
-        episodes: of their evaluation.
-        pictured: rows of each table in the t-SNE picture.
-        canaries: planted records of an audit.
-        attacked: rows that were learned from, and others, that an attack tells apart.
-        bins: of a column, in other synthesizers; None for their own.
+        name: what was wanted.
+        epsilon: what it was asked to cost.
+        figure, sentence: the answer, at a glance and in a sentence.
+        command: the line of a shell that asks the same.
+        seconds: of the processor; None of what was refused.
+        run: the folder of its run, where there is one.
     """
 
-    population: int
-    rows: int
-    plan: TransitionsPlan
-    pool: int | None
-    seeds: int
-    agents: Mapping[str, Any]
-    stages: int
-    episodes: int
-    pictured: int
-    canaries: int
-    attacked: int
-    bins: int | None
+    name: str
+    epsilon: float
+    figure: str
+    sentence: str
+    command: str
+    seconds: float | None = None
+    run: str = ""
 
 
-FULL = DemoSize(
-    1_000_000,
-    100_000,
-    TransitionsPlan(steps=800),
-    None,
-    3,
-    {"steps": 6_000, "batch": 128},
-    stages=3,
-    episodes=300,
-    pictured=500,
-    canaries=500,
-    attacked=1_000,
-    bins=None,
-)
-USUAL = DemoSize(
-    1_000_000,
-    40_000,
-    TransitionsPlan(steps=300, sampling_rate=0.003),
-    80_000,
-    3,
-    {"steps": 2_400, "batch": 128, "width": 64, "layer_norm": False},
-    stages=2,
-    episodes=150,
-    pictured=300,
-    canaries=500,
-    attacked=1_000,
-    bins=None,
-)
-QUICK = DemoSize(
-    20_000,
-    2_000,
-    TransitionsPlan(steps=10, sampling_rate=0.02, width=16, depth=1, warmup=1),
-    4_000,
-    2,
-    {"steps": 10, "width": 8},
-    stages=3,
-    episodes=5,
-    pictured=60,
-    canaries=40,
-    attacked=100,
-    bins=4,
-)
-
-
-def demo(command: Demo) -> None:
-    """Simulate, promise, train, sample, measure, report.
+def demo(command: DemoClinic) -> None:
+    """Simulate, ask four times, judge, report.
 
     Raises:
         TacitError: see the exit codes of `tacit.cli.app.main`.
     """
-    if command.quick and command.full:
-        raise option_error("demo", "--quick and --full exclude each other", "one of them or neither", "leave one out")
-    watch, size = Stopwatch(), QUICK if command.quick else FULL if command.full else USUAL
+    size, out = QUICK if command.quick else USUAL, command.out
     torch.set_num_threads(1)  # networks this small lose more to the hand-over between threads than they gain
-    synthesis_report.require_folder(command.out, "demo")
-    synthesis_report.require_format(command.format, "pairs", size.rows, "rows", "demo")
-    require_free(command.out, resume=command.resume)
-    with _step(watch, "Calibrating the noise"):
-        unit = Unit("transition", "add_or_remove", size.population)
-        maze = simulators.load("maze")
-        matching = TableMatching.plane(maze.spec(maze.LAYOUTS[LAYOUT]), population=size.population)  # weights the rows
-        matching = dataclasses.replace(matching, pool=size.pool or matching.pool)
-        plan = dataclasses.replace(size.plan, matching=matching)
-        plan = plan.calibrate(unit=unit, epsilon=command.epsilon, delta=DELTA)
-    say(str(plan))
-    say(f"Network: {plan.width} units wide, {plan.depth} blocks deep. Private rows: {size.population:,}.")
-    with _step(watch, f"Simulating {size.population:,} transitions of the {LAYOUT} maze"):
-        data = simulate(LAYOUT, size.population, seed=command.seed)
-    ledger = command.out / LEDGER
-    study = Study(data, unit=unit.name, population=size.population, ledger=ledger, narrator=ConsoleNarrator())
-    words = VerbPhrases("transitions", "demo", "learned from", "run the demo")
-    account = study.curator.account(words, command.epsilon, DELTA, resumes=True)
-
-    def page(learned: Release[Synthesizer], drawn: Sequences, records: Trajectories) -> Report:
-        sections = _sections(command, learned, drawn.columns, records, size, watch)
-        costs = (synthesis_report.size_of(learned), *watch.costs())
-        say("\n".join(("Processor seconds:", *(f"  {name:60s}{spent:7.1f}" for name, spent in watch.phases.items()))))
-        return synthesis_report.report(learned, f"{LAYOUT} maze, synthetic", size.rows, sections, costs)
-
-    asked = SynthesisJob(
-        method=PRIVORL,
-        plan=plan,
-        account=dataclasses.replace(account, ledger=None),  # it lies in the folder of the run
-        seed=command.seed,
-        count=size.rows,
-        format=command.format,
-        compares=True,
-        resume=command.resume,
-        out=command.out,
-        track=command.track,
-        watch=watch,
-        command="demo",
-        page=page,
+    require_free(out, resume=None)
+    with progress(f"Simulating {size.patients:,} patients, of whom none lives"):
+        world = simulators.load("clinic")
+        columns = world.collect(size.patients, seed=command.seed)
+        people = Trajectories.from_arrays(**columns, spec=world.spec(), unit_name="patient", simulated=True)
+        people.save(out / "records")
+    written = file.template("records", "patient", size.patients, BUDGET, 0.0, None, {})
+    plain_files.write(out / file.NAME, written)
+    say(f"{out / file.NAME} says whose the {size.patients:,} records are, and that all releases may cost epsilon 4.\n")
+    study, answers = Study.open(out / file.NAME), list[DemoAnswer]()
+    judge = DemoJudge(world, size, command.seed)
+    rows = {"method": "privsyn", "rows": size.rows}
+    requests: tuple[tuple[Any, str, dict[str, Any], str], ...] = (
+        (_improvement, "improve", {"epsilon": 1.0, **COURSES, **COLUMNS, "environment": "clinic"}, "better"),
+        (_evaluation, "evaluate", {"epsilon": 1.0, **COURSES, **RULE}, "rule"),
+        (_synthesis, "synthesize", {"epsilon": 2.0, **rows}, "visits"),
     )
-    release(study.curator, asked, settings_of(command, "format"))
+    for ask, verb, words, run in requests:
+        line = shell_line(verb, out / file.NAME, {**words, "out": out / run})
+        say(f"$ {line}")
+        begun = time.process_time()
+        with progress(f"tacit {verb}"):
+            value = getattr(study, verb)(**words, out=out / run).value
+        seconds = time.process_time() - begun
+        with progress("Judging the answer in the simulator"):
+            name, figure, sentence = ask(value, judge, columns)
+        answers.append(DemoAnswer(name, words["epsilon"], figure, sentence, line, seconds, run))
+        say(f"{name}: {figure}. {sentence} [{seconds:.0f} s]\n")
+    answers.append(_refusal(study, {"epsilon": BUDGET, **rows}, out))
+    plain_files.write(out / REPORT, render(study, answers, judge.scores, size, out))
+    say(f"{study}\n\nOpen     {out / REPORT}\nWhat next")
+    for what, line in next_steps(out).items():
+        say(f"  {what:20s}{line}")
 
 
-@contextmanager
-def _step(watch: Stopwatch, title: str) -> Iterator[Advance]:
-    with progress(title) as advance, watch.phase(title):
-        yield advance
+class DemoJudge:
+    """Points of policies on fresh patients: 0 is a random treatment, 100 the best policy, which knows the truth."""
+
+    def __init__(self, world: Any, size: DemoScale, seed: int) -> None:
+        self.world, self.size, self.seed = world, size, seed
+        doctors = world.unstack_policies(world.doctors())
+        points = world.evaluate(doctors, episodes=max(1, size.fresh // len(doctors)), seed=seed)
+        self.scores: dict[str, float] = {"The doctors of the records": float(np.mean(points))}
+
+    def point(self) -> float:
+        """The return that a point is."""
+        low, high = self.world.REFERENCE
+        return float(high - low) / 100
+
+    def of_rule(self, name: str, rule: Any) -> float:
+        """Of a policy of what is seen at one visit."""
+        points: FloatArray = self.world.evaluate([rule], episodes=self.size.fresh, seed=self.seed)
+        self.scores[name] = float(points[0])
+        return self.scores[name]
+
+    def of_improvement(self, name: str, value: Any) -> float:
+        """Of a released policy, which remembers."""
+        domain = MemoryDomain(self.world.Clinic(), value.memory)
+        generator, horizon = np.random.default_rng(self.seed), self.world.HORIZON
+        paid = returns(domain, value.actor(), 1, self.size.fresh, horizon=horizon, generator=generator)
+        self.scores[name] = float(self.world.normalized_returns(paid).mean())
+        return self.scores[name]
+
+    def of_learner(self, name: str, columns: Mapping[str, Any]) -> float:
+        """Of a learner that is trained on rows: discrete CQL with the settings that tacit's has by default."""
+        features = Scaled(self.world.LOW, self.world.HIGH)
+        network = Mlp((len(self.world.LOW), 64, 64, self.world.ACTIONS))
+        learner = CQL(reward_scale=0.2)  # so that values are of the order of 1
+        theta = train(learner, network, features, columns, steps=self.size.steps, seed=self.seed)
+        greedy = simulators.load("agents.q_learning").epsilon_greedy
+        return self.of_rule(name, greedy(lambda seen: network.forward(theta[None], features(seen)[None])[0][0], 0.0))
 
 
-def _sections(
-    command: Demo, learned: Release[Synthesizer], synthetic: Table, data: Trajectories, size: DemoSize, watch: Stopwatch
-) -> dict[str, Any]:
-    """Everything that the report shows besides the promise; real rows too, since they are simulated."""
-    world = simulators.plane_world(LAYOUT)
-    real, seed = data.columns, command.seed
-    rivals, costs = compare_methods(command.compare, learned.value.plan, data, size.rows, bins=size.bins, seed=seed)
-    controls = tables.control_tables(data.spec, real, size.rows, seed)
-    with _step(watch, "Comparing columns, dynamics and single rows"):
-        fresh = simulate(LAYOUT, size.population, seed=seed + 1).columns
-        sections = tables.sections(data.spec, synthetic, real, rivals=rivals, seed=seed, names=world.columns)
-        sections["scores"] += tables.physics_scores(world, synthetic, controls, rivals)
-        sections["embedding"] = tables.picture(real, synthetic, seed=seed, rows=size.pictured)
-        sections["nearest"] = nearest_records(synthetic, real, fresh, seed=seed)
-    shown: list[tuple[str, Kind, tables.Table]] = [
-        ("Protected rows", "reference", real),
-        ("Synthetic rows", "synthetic", synthetic),
-    ]
-    sections["map"] = tables.plane_map(world, shown, seed=seed)
-    sections |= _agents(world, shown, [*rivals, *controls], size, seed, watch)
-    if command.audit:
-        sections["attacks"] = attacks(learned.value, real, fresh, rows=size.attacked, seed=seed)
-        sections["audits"] = audits(learned.value.plan, data, fresh, canaries=size.canaries, seed=seed)
-    memory = None if costs else watch.peak_memory()  # of a process that trained several, nobody knows which took it
-    learning = tuple(
-        (name, watch.phases[name]) for name in (TRAINING, synthesis_report.SAMPLING) if name in watch.phases
+def _improvement(value: Any, judge: DemoJudge, columns: Mapping[str, Any]) -> tuple[str, str, str]:
+    points = judge.of_improvement("The better policy, epsilon 1", value)
+    doctors, statement = judge.scores["The doctors of the records"], value.statement
+    proof = "the records prove no gain"
+    if statement.verdict == "proven":
+        gain, sure = bound(statement.gain_interval.low / judge.point(), 2), 100 * statement.gain_interval.level
+        proof = (
+            f"following it in {100 * statement.advice:.3g} % of the visits gains at least {gain:g} ({sure:g} % sure)"
+        )
+    return "A better policy", f"{points:.0f} points", f"The doctors have {doctors:.0f}, the best known {BEST}; {proof}."
+
+
+def _evaluation(value: Any, judge: DemoJudge, columns: Mapping[str, Any]) -> tuple[str, str, str]:
+    judge.of_rule("The house rule, not learned", judge.world.protocol)
+    change, point = value.difference, judge.point()
+    low, high = bound(change.interval.low / point, 1), bound(change.interval.high / point, 1, up=True)
+    sentence = f"That is what following it in 5 % of the visits changes, by the records {low:+.1f} to {high:+.1f}; "
+    sentence += f"in truth it is {CHANGE:+.1f}."
+    return "The house rule", f"{change.value / point:+.1f} points", sentence
+
+
+def _synthesis(value: Any, judge: DemoJudge, columns: Mapping[str, Any]) -> tuple[str, str, str]:
+    drawn = value.sample_columns(judge.size.rows, seed=judge.seed)
+    records = judge.of_learner("A learner from the records, no privacy", columns)
+    points = judge.of_learner("The same learner from synthetic visits, epsilon 2", drawn)
+    sentence = f"So much has a learner that is trained on them; trained on the records it has {records:.0f}."
+    return "Synthetic visits", f"{points:.0f} points", sentence
+
+
+def _refusal(study: Study, words: Mapping[str, Any], out: Path) -> DemoAnswer:
+    words = {**words, "out": out / "more"}
+    line = shell_line("synthesize", out / file.NAME, words)
+    say(f"$ {line}")
+    try:
+        study.synthesize(**words)
+    except BudgetExceeded as refusal:
+        assert study.ledger is not None
+        left = bound(study.ledger.left()[0], 2)
+        sentence = f"The ledger refused it before a record was read: epsilon {left:.2f} is left."
+        say(f"tacit: {refusal}\n")
+        return DemoAnswer("More visits", words["epsilon"], "refused", sentence, line)
+    raise AssertionError("the budget covers a fourth request")
+
+
+def bound(value: float, digits: int, *, up: bool = False) -> float:
+    """A lower bound with fewer digits, or an upper one: it is still one."""
+    scale = 10.0**digits
+    return (math.ceil if up else math.floor)(value * scale) / scale
+
+
+def shell_line(verb: str, study: Path, words: Mapping[str, Any]) -> str:
+    """The line of a shell that asks what a verb of a study is asked with these words."""
+    parts = ["tacit", verb, str(study)]
+    for name, value in words.items():
+        values = value if isinstance(value, tuple) else (value,)
+        shown = (f"{one:g}" if isinstance(one, float) else str(one) for one in values)
+        parts += [f"--{name.replace('_', '-')}", *shown]
+    return shlex.join(parts)
+
+
+def render(study: Study, answers: list[DemoAnswer], scores: Mapping[str, float], size: DemoScale, out: Path) -> str:
+    """The page about all answers."""
+    view = study.ledger
+    assert view is not None
+    environment = Environment(
+        loader=PackageLoader("tacit.cli", ""), autoescape=True, undefined=StrictUndefined, trim_blocks=True
     )
-    sections["synthesizers"] = (Cost(PRIVORL, "synthetic", learning, memory), *costs)
-    return sections
+    style = resources.files("tacit.evaluation.report").joinpath("style.css").read_text(encoding="utf-8")
+    bars = {"A random treatment": 0.0, **dict(sorted(scores.items(), key=lambda one: one[1])), "The best known": BEST}
+    return environment.get_template("demo.html").render(
+        style=Markup(style),  # a file of tacit's, not input
+        size=size,
+        answers=answers,
+        bars=bars,
+        spent=bound(view.spent()[0], 2, up=True),
+        left=bound(view.left()[0], 2),
+        budget=BUDGET,
+        quick=size == QUICK,
+        steps=next_steps(out),
+    )
 
 
-def _agents(
-    world: PlaneWorld,
-    shown: list[tuple[str, Kind, tables.Table]],
-    controls: tables.Named,
-    size: DemoSize,
-    seed: int,
-    watch: Stopwatch,
-) -> dict[str, Any]:
-    """What agents learn from each table, and how they get there, beside a policy that learns nothing."""
-    iql, seeds, stages = simulators.load("agents.iql"), range(seed, seed + size.seeds), {}
-    longest = size.agents["steps"]
-    every = [*shown, *((label, "control", table) for label, table in controls)]
-    for steps in sorted({max(1, longest // 2**halvings) for halvings in range(size.stages)}):
-        taught = every if steps == longest else shown  # controls are trained in full only
-        config = iql.IqlConfig(**{**size.agents, "steps": steps})
-        with _step(watch, f"Training {len(taught) * size.seeds} agents for {steps:,} steps") as advance:
-            policies = iql.train_tables([table for _, _, table in taught], config, seeds=seeds, progress=advance)
-        stages[steps] = [(label, kind, policy) for (label, kind, _), policy in zip(taught, policies, strict=True)]
-    with _step(watch, "Evaluating the agents in the maze"):
-        returns = tables.returns(world, stages[longest], seed=seed, episodes=size.episodes)
-        returns += tables.untaught_returns(world, seed=seed, episodes=size.episodes)
-        trained = {steps: agents[: len(shown)] for steps, agents in stages.items()}
-        return {"returns": returns, "curves": tables.curves(world, trained, seed=seed, episodes=size.episodes)}
-
-
-def compare_methods(
-    methods: Sequence[Baseline], ours: TransitionsPlan, data: Trajectories, rows: int, *, bins: int | None, seed: int
-) -> tuple[list[tuple[str, Table]], list[Cost]]:
-    """Synthetic tables of other methods at the promise of `ours`, and what they took.
-
-    Args:
-        methods: the others.
-        ours: whose unit, epsilon and delta they get.
-        data: simulated records; the ledgers are thrown away.
-        rows: of each table.
-        bins: of a column, where the method cuts columns; None for its own.
-        seed: of the methods and of sampling.
-    """
-    tables: list[tuple[str, Table]] = []
-    costs = []
-    for method in methods:
-        watch = Stopwatch()
-        cut = partial(Discretisation, data.spec) if bins is None else partial(Discretisation, data.spec, bins=bins)
-        plan = baseline_plan(method, cut).calibrate(unit=ours.unit, epsilon=ours.epsilon, delta=ours.delta)
-        bar, phase = progress(f"Training {method} with privacy"), watch.phase(TRAINING)
-        with _vault(data.columns, data.spec, plan) as vault, bar as advance, phase:
-            learned = load(find_method("synthesize", method).fit)(plan, vault, seed=seed, progress=advance)
-        with watch.phase(synthesis_report.SAMPLING):
-            tables.append((method, learned.value.sample_columns(rows, seed=seed)))
-        costs.append(Cost(method, "control", tuple(watch.phases.items())))
-    return tables, costs
-
-
-def attacks(value: Synthesizer, members: Table, others: Table, *, rows: int, seed: int) -> tuple[AttackHits, ...]:
-    """What an attack with the released network in hand finds out about who was learned from.
-
-    Args:
-        value: the release.
-        members: simulated rows that it was learned from.
-        others: simulated rows that it was not learned from.
-        rows: how many of each are compared.
-        seed: of the choice of rows.
-    """
-    with progress("Attacking the release"):
-        chosen = [_sample_rows(table, rows, seed) for table in (members, others)]
-        outcome = attack(*(-losses(value, table, seed=seed) for table in chosen), seed=seed)
-    meaning = "guesses who was learned from by how well the network denoises a row"
-    return (AttackHits("Denoising loss", meaning, outcome.hits),)
-
-
-def audits(
-    plan: TransitionsPlan, data: Trajectories, others: Table, *, canaries: int, seed: int
-) -> tuple[PlantedAudit, ...]:
-    """A lower bound on epsilon from one more training, with planted records, under the same plan.
-
-    Args:
-        plan: of the release.
-        data: the simulated records; a few make room for the planted ones.
-        others: rows like most of them, for the attacker.
-        canaries: how many are crafted; each is planted or not, as a coin falls.
-        seed: of the canaries, the coins and the attacker's draws.
-    """
-    epsilon, delta = plan.epsilon, plan.delta
-    planted = leap_canaries(data.spec, canaries, seed=seed)
-    columns, present = plant({name: column[canaries:] for name, column in data.columns.items()}, planted, seed=seed)
-    scores = GradientScores(plan, planted, _sample_rows(others, PUBLIC, seed), seed=seed)
-    title = "Training once more, with planted records"
-    with _vault(columns, data.spec, plan) as vault, progress(title) as advance:
-        synthesis.fit(plan, vault, observe=scores, progress=advance)
-    bounds = audit(scores.summed_scores(), present, delta=delta)
-    return (PlantedAudit("The same training, with planted records", "synthetic", bounds, epsilon),)
-
-
-@contextmanager
-def _vault(columns: Table, spec: PublicSpec, plan: Any) -> Iterator[Vault]:
-    """A vault of simulated rows whose ledger is thrown away: nobody is behind them."""
-    fields: dict[str, Any] = dict(columns)
-    data = Trajectories.from_arrays(**fields, unit_ids=":transition", spec=spec, simulated=True)
-    with temporary_ledger(plan) as ledger:
-        yield Vault(data, ledger)
-
-
-def _sample_rows(table: Table, count: int, seed: int) -> Table:
-    rows = len(table["rewards"])
-    chosen = np.sort(np.random.default_rng(seed).choice(rows, size=min(count, rows), replace=False))
-    return {name: np.asarray(column)[chosen] for name, column in table.items()}
+def next_steps(out: Path) -> dict[str, str]:
+    """What to do next, with the line of a shell for it."""
+    return {
+        "verify a promise": f"tacit certificate verify {out / 'better' / 'certificate.json'}",
+        "see the policy act": f"tacit play {out / 'better' / 'policy'}",
+        "draw more visits": f"tacit sample --model {out / 'visits' / 'model'} --count 1000 --out {out / 'more.csv'}",
+        "your own table": "tacit data example visits.csv",
+        "other demos": "tacit demo --help",
+    }

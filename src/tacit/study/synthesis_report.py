@@ -90,7 +90,7 @@ class SynthesisJob:
     warning: tuple[str, str] | None = None
     resume: bool
     out: Path | None
-    track: Path | None
+    track: Path | None = None
     folder_option: str | None = None
     watch: Stopwatch
     command: str = "synthesize"
