@@ -186,7 +186,7 @@ def require_known(words: Sequence[str]) -> None:
     name = _command_words(words)
     group = {path[len(name)] for path in commands() if path[: len(name)] == name and len(path) == len(name) + 1}
     if group and words[len(name) :]:  # a group of commands, or none of them
-        word, where = words[len(name)], " ".join(("tacit", *name))
+        word, where = words[len(name)], " ".join(("tacit", *name)) if name else "commands"
         if not word.startswith("-"):
             elsewhere = [f"`tacit {' '.join(path)}`" for path in commands() if path[-1] == word]
             near = elsewhere or difflib.get_close_matches(word, group, n=1)
