@@ -127,10 +127,12 @@ def _ratio(rows: Mapping[str, np.ndarray], policy: Target, behaviour: DiscretePo
 
 
 def _action_probabilities(policy: DiscretePolicy, rows: Mapping[str, np.ndarray]) -> np.ndarray:
-    """The policy's probability of each recorded action, [U, L]."""
+    """The policy's probability of each recorded action, [U, L]; 1 where there is no row."""
     actions = rows["actions"].reshape(rows["mask"].shape).astype(np.int64, copy=False)
-    observations = rows["observations"]
+    observations, there = rows["observations"], rows["mask"]
     if type(policy) is Tabular:
         return policy.action_probabilities(observations, actions)
-    probabilities = row_probabilities(policy, observations.reshape(-1, *observations.shape[2:]))
-    return np.take_along_axis(probabilities, actions.reshape(-1, 1), axis=1).reshape(actions.shape)
+    result = np.ones(there.shape)
+    chosen = np.take_along_axis(row_probabilities(policy, observations[there]), actions[there][:, None], axis=1)
+    result[there] = chosen[:, 0]
+    return result
