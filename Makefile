@@ -47,7 +47,7 @@ check: setup
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
-	$(BIN)/pytest -n 2 tests/docs tests/test_source.py
+	$(BIN)/pytest -n 2 tests/docs
 
 bench: setup
 	$(BIN)/python -m benchmarks

@@ -103,25 +103,25 @@ def edits_of(value: Any) -> list[Any]:
     return ["invented", 1.0] if value is None else []
 
 
-def edited(record: Record) -> Iterator[tuple[Path, Record]]:
-    """Paths, and the record with another value there, or with an entry or a field removed, added or repeated."""
+def edited(record: Record) -> Iterator[tuple[Path, Callable[[], Record]]]:
+    """Paths, and what makes the record with another value there, or an entry or a field removed, added or repeated."""
     for path, value in places(record):
         if path[0] in ("digest", "signature"):
             continue
         for edit in edits_of(value):
             if type(edit) is not type(value) or edit != value:
-                yield path, changed(record, path, edit)
+                yield path, functools.partial(changed, record, path, edit)
         if isinstance(value, list):
             backwards = value if path[0] in ("event", "releases") else value[::-1]  # of these the order says nothing
             for edit in ([], value[:-1], value[1:], [*value, *value[-1:]], [*value, "another"], backwards):
                 if edit != value:
-                    yield path, changed(record, path, edit)
+                    yield path, functools.partial(changed, record, path, edit)
     for path, value in (((), record), *places(record)):
         if isinstance(value, dict) and path[:1] not in (("signature",), ("versions",)):
-            yield (*path, ADDED), changed(record, (*path, "unknown"), 1)
+            yield (*path, ADDED), functools.partial(changed, record, (*path, "unknown"), 1)
             for field in value:
                 if (*path, field) not in (("digest",), ("signature",)):
-                    yield (*path, REMOVED), changed(record, (*path, field), None, remove=True)
+                    yield (*path, REMOVED), functools.partial(changed, record, (*path, field), None, remove=True)
 
 
 def changed(record: Record, path: Path, value: Any, *, remove: bool = False) -> Record:
@@ -213,7 +213,8 @@ def sampled(records: Sequence[Record], count: int, seed: int) -> Iterator[tuple[
     rng, pools = random.Random(seed), [list(edited(record)) for record in records]
     for _ in range(count):
         place = rng.randrange(len(records))
-        yield records[place], *rng.choice(pools[place])
+        path, other = rng.choice(pools[place])
+        yield records[place], path, other()
 
 
 def outcomes(

@@ -51,6 +51,12 @@ def small_crowds(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
 
 
 @pytest.fixture
+def own_callbacks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The tests' callbacks count as tacit's own, tried once: for tests of thousands of steps, not of the trials."""
+    monkeypatch.setattr("tacit.privacy.vault.isolation.find_foreign", lambda *_: [])
+
+
+@pytest.fixture
 def small_pools(monkeypatch: pytest.MonkeyPatch) -> None:
     """Rows that are weighted by released histograms are drawn from 500 or twice those asked for, not from 250,000."""
     from tacit.methods.synthesis import TableMatching

@@ -71,7 +71,7 @@ class Unit:
     def words(self) -> str:
         """The neighbouring relation in plain words."""
         if self.relation == "add_or_remove":
-            return f"whether any one {self.name}, with all of its records, is in the data or not"
+            return f"whether any one {self.name}, with all their records, is in the data or not"
         return f"which records any one {self.name} contributed (its number of records included)"
 
 

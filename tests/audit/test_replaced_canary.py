@@ -30,6 +30,8 @@ from tacit.privacy.noise.secret import SecretNoise
 from tacit.privacy.vault import plan as plans
 from tacit.privacy.vault.vault import Vault
 
+pytestmark = pytest.mark.usefixtures("own_callbacks")
+
 OTHERS, LOW, HIGH = [[-10.0]] * 3, [-10.0, -10.0], [10.0, 10.0]
 UNIT = unit_of(4, "replace_one")
 TIGHT, WIDE = 1e-5, 0.05  # where the Gaussian figure and the one that assumes nothing are compared

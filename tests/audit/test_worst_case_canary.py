@@ -24,6 +24,8 @@ from tacit.privacy.noise.secret import SecretNoise
 from tacit.privacy.vault.base import Run
 from tacit.privacy.vault.vault import Vault
 
+pytestmark = pytest.mark.usefixtures("own_callbacks")
+
 OTHERS, CANARY = [[0.0], [0.0, 0.0]], [10.0, 10.0]
 TIGHT, WIDE = 1e-5, 0.05  # where the Gaussian figure and the one that assumes nothing are compared
 

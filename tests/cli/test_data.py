@@ -153,6 +153,7 @@ def test_help_says_what_an_import_takes(capsys: pytest.CaptureFixture[str]) -> N
     assert main(["data", "import", "--help"]) == 0
     told = capsys.readouterr().out
     assert "[SOURCE ...]" in told
+    assert "--from STR" in told
     assert "(default: )" not in told
 
 

@@ -16,6 +16,7 @@ from stored_pages import blocks, charts, table
 from tacit import hub
 from tacit.cli import main
 from tacit.data.trajectories import Trajectories
+from tacit.evaluation.letter import FILES
 from tacit.privacy.certificate.certificate import Certificate
 from tacit.privacy.ledger import checkpoint
 from tacit.privacy.ledger.ledger import Ledger
@@ -26,7 +27,15 @@ SETTINGS = {"epsilon": 8.0, "seed": 0, "quick": True, "full": False, "compare": 
 
 def test_a_demo_writes_everything_that_it_names(demo: Path) -> None:
     names = {path.name for path in demo.iterdir() if not path.name.startswith(("ledger", "."))}
-    assert names == {"run.json", "report.html", "certificate.json", "certificate.md", "model", "rows.parquet"}
+    assert names == {
+        "run.json",
+        "report.html",
+        "certificate.json",
+        "certificate.md",
+        *FILES.values(),
+        "model",
+        "rows.parquet",
+    }
     stored = json.loads((demo / "run.json").read_text())
     assert (stored["command"], stored["finished"]) == ("demo", True)
     assert stored["settings"] == SETTINGS

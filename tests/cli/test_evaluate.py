@@ -27,6 +27,7 @@ from tacit.data.store import read_spec
 from tacit.data.trajectories import Trajectories
 from tacit.envs.serving import SimulatedUsers
 from tacit.errors import MechanismError
+from tacit.evaluation.letter import FILES
 from tacit.hub import onnx_graph
 from tacit.methods import experts, off_policy_evaluation, policy_gradient
 from tacit.methods.off_policy_evaluation import Estimator, Evaluation, OverlapPlan
@@ -196,7 +197,7 @@ def test_the_chain_is_valued_and_its_report_can_be_made_again(
     figures = [re.findall("catches at most ([0-9.]+) % of true", text) for text in written(out, run)]
     assert figures == [figures[0]] * 3  # one figure for the best attack, in the terminal, the certificate, the report
     assert 5.0 < float(figures[0][0]) < 100 * (0.05 * np.exp(2) + 1e-4)  # the Gaussian's own is below the general bound
-    names = {"run.json", "report.html", "certificate.json", "certificate.md", "evaluation.json"}
+    names = {"run.json", "report.html", "certificate.json", "certificate.md", *FILES.values(), "evaluation.json"}
     assert {path.name for path in run.iterdir()} == names
     evaluation = Evaluation.from_json(json.loads((run / "evaluation.json").read_text()))
     assert evaluation.value is not None

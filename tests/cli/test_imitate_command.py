@@ -20,6 +20,7 @@ from tacit import hub
 from tacit.cli import main
 from tacit.data.mobility.grids import H3Grid, RegularGrid
 from tacit.errors import DataError
+from tacit.evaluation.letter import FILES
 from tacit.methods.mobility import Simulator
 from tacit.methods.mobility.baselines.models import BlockChain
 from tacit.privacy.certificate.certificate import Certificate
@@ -115,7 +116,15 @@ def test_the_promise_says_who_adds_the_noise(noise: str, words: str, capsys: pyt
 
 def test_a_run_releases_a_simulator_with_its_certificate(imitated: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert sorted(path.name for path in imitated.iterdir() if not path.name.startswith("ledger")) == [
-        *("certificate.json", "certificate.md", "map.html", "report.html", "run.json", "simulator"),
+        *(
+            "certificate.json",
+            "certificate.md",
+            *sorted(FILES.values()),
+            "map.html",
+            "report.html",
+            "run.json",
+            "simulator",
+        ),
     ]
     release = hub.load(imitated / "simulator")
     assert isinstance(release.value, Simulator)

@@ -9,6 +9,7 @@ import pytest
 
 from tacit.cli import main
 from tacit.data.trajectories import Trajectories
+from tacit.evaluation.letter import FILES
 from tacit_worlds import clinic
 
 PATIENTS = 300
@@ -62,7 +63,7 @@ def test_a_dry_run_says_what_can_come_of_it_and_spends_nothing(
 
 def test_the_run_has_a_policy_a_certificate_and_a_report(run: Path) -> None:
     names = {path.name for path in run.iterdir()}
-    assert names == {"certificate.json", "certificate.md", "policy", "report.html", "run.json"}
+    assert names == {"certificate.json", "certificate.md", *FILES.values(), "policy", "report.html", "run.json"}
     assert main(["certificate", "verify", str(run / "certificate.json")]) == 0
     page = (run / "report.html").read_text()
     assert "What is proven" in page

@@ -19,6 +19,7 @@ from tacit.cli import main
 from tacit.data.spec import Box, Discrete, PublicSpec
 from tacit.data.store import FolderColumns
 from tacit.data.trajectories import Trajectories
+from tacit.evaluation.letter import FILES
 from tacit.evaluation.report.experts import informative_dimensions
 from tacit.methods.experts.consensus import Consensus
 from tacit.privacy.certificate.certificate import Certificate
@@ -102,7 +103,7 @@ def test_the_promise_of_a_consensus_names_the_threshold(tmp_path: Path, capsys: 
 
 def test_a_run_releases_a_policy_with_its_certificate(taught: Path) -> None:
     assert sorted(path.name for path in taught.iterdir() if not path.name.startswith("ledger")) == [
-        *("certificate.json", "certificate.md", "policy", "report.html", "run.json"),
+        *("certificate.json", "certificate.md", *sorted(FILES.values()), "policy", "report.html", "run.json"),
     ]
     certificate = Certificate.load(taught / "certificate.json")
     assert certificate.verify().private

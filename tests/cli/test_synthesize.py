@@ -95,7 +95,7 @@ def test_a_dry_run_prints_the_promise_and_reads_no_record(
     assert main([*words, "--dry-run"]) == 0
     out = capsys.readouterr().out
     assert "promises (4, 0.0001)-differential privacy to every patient." in out
-    assert "whether any one patient, with all of its records, is in the data or not" in out
+    assert "whether any one patient, with all their records, is in the data or not" in out
     assert "4 noisy sum(s) over every patient; one patient adds to one sum a vector of norm at most 0.05" in out
     assert "made from at most 2 of its rows" in out
     assert out.endswith("Dry run: no private record was read and nothing was spent.\n")

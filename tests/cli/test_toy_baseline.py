@@ -69,8 +69,8 @@ def test_one_file_and_one_entry_make_a_method(tmp_path: Path) -> None:
 
 
 def test_its_options_are_its_own(tmp_path: Path) -> None:
-    shown = " ".join(run(["synthesize", "--help"]).stdout.replace("│", " ").split())
-    assert "toy: how many records are drawn from the noisy marginals." in shown
+    shown = " ".join(run(["synthesize", "--help-all"]).stdout.split())
+    assert "toy: how many records are drawn from the noisy marginals (default: " in shown
     (tmp_path / "spec.json").write_text(json.dumps(SPEC))
     write_records(tmp_path / "visits.csv")
     words = ["data", "import", str(tmp_path / "visits.csv"), "--spec", str(tmp_path / "spec.json")]

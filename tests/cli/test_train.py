@@ -18,6 +18,7 @@ from tests.private_files import open_to_others
 from stored_pages import charts, table
 from tacit import hub
 from tacit.cli import console, main
+from tacit.evaluation.letter import FILES
 from tacit.privacy.certificate.certificate import Certificate
 from tacit.privacy.ledger.ledger import Ledger
 from tacit.study import people as fresh
@@ -44,7 +45,16 @@ def test_a_dry_run_prints_the_promise_and_writes_nothing(tmp_path: Path, capsys:
 
 def test_a_run_releases_a_policy_and_keeps_the_register_apart(trained: Path) -> None:
     assert sorted(path.name for path in trained.iterdir() if not path.name.startswith("ledger")) == [
-        *("certificate.json", "certificate.md", "policy", "private", "report.html", "run.json", "tensorboard"),
+        *(
+            "certificate.json",
+            "certificate.md",
+            *sorted(FILES.values()),
+            "policy",
+            "private",
+            "report.html",
+            "run.json",
+            "tensorboard",
+        ),
     ]
     assert trained.with_name("run.key").stat().st_size == 32
     assert (trained / "private" / "register").exists()

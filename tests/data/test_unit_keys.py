@@ -105,8 +105,8 @@ def test_what_nobody_sees_changes_nothing_wherever_it_stands():
 
 def test_folding_again_changes_nothing():
     for code in range(0x110000):
-        text = unit_keys.fold_key(f"x{chr(code)}y")
-        assert unit_keys.fold_key(text) == text, hex(code)
+        text, folded = f"x{chr(code)}y", unit_keys.fold_key(f"x{chr(code)}y")
+        assert folded == text or unit_keys.fold_key(folded) == folded, hex(code)
 
 
 def test_names_are_blake2b():

@@ -183,7 +183,7 @@ def test_the_promise_comes_first_and_every_section_is_there() -> None:
     assert metas["viewport"] == "width=device-width, initial-scale=1"
     for words in ("4.378", "10⁻⁵", "every Synthetic", "50,000", "Not protected", "Simulated data.", "5.5 of 8"):
         assert words in page.text
-    assert "can tell whether any one Synthetic, with all of its records, is in the data or not." in page.text
+    assert "can tell whether any one Synthetic, with all their records, is in the data or not." in page.text
     assert page.text.count("25.96 %") >= 3  # Phi(Phi^-1(0.05) + mu) = 0.259511 at mu = 1, rounded up; one figure
 
 

@@ -93,7 +93,7 @@ def test_the_answer_comes_first_then_the_promise() -> None:
         "95 % interval",
         "from the start of an episode; trust the interval more",
         "over the first 250 steps, each step's reward counted 0.99 times as much as the one before",
-        "can tell whether any one patient, with all of its records, is in the data or not.",
+        "can tell whether any one patient, with all their records, is in the data or not.",
         "problem: return range",
         "Released along with the answer",
         "worth about 12 of 900",

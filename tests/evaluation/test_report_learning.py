@@ -86,7 +86,7 @@ def test_the_return_comes_first_then_the_promise() -> None:
         "Measured on 200 simulated people whom the training never met.",
         "± 1.2 standard error",
         "at most 1,600",
-        "can tell whether any one patient, with all of its records, is in the data or not.",
+        "can tell whether any one patient, with all their records, is in the data or not.",
         "N, how many people are expected for one; the divisor, however many come",
         "the register was not rolled back",
         "the choice of the clip",

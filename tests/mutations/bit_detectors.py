@@ -13,7 +13,7 @@ from bit_attack import TRIALS, guessed_right
 from bit_cases import CASES
 from scipy import stats
 from torch import Tensor, nn
-from vault_cases import GivenParts, dealt_places, numbered, open_vault, unit_of
+from vault_cases import GivenParts, dealt_places, numbered, open_vault, own_callbacks, unit_of
 
 from tacit.privacy.gradients.accumulator import UNITS_PER_CHUNK, GradientSum
 from tacit.privacy.gradients.clipped_sums import add_clipped, trainable_parameters
@@ -28,6 +28,7 @@ MOST = 1 + 1e-4
 """Clips by which one unit may move a float sum; its contribution has 1 - 1e-4."""
 
 
+@own_callbacks()
 def _told_apart(folder: Path, name: str) -> None:
     (case,) = (case for case in CASES if str(case) == name)
     right = guessed_right(case, folder)

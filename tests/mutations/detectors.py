@@ -39,7 +39,18 @@ from structured_detectors import STRUCTURED_DETECTORS
 from table_detectors import TABLE_DETECTORS
 from tie_detectors import TIE_DETECTORS
 from torch import Tensor, nn
-from vault_cases import GivenParts, Named, Rewards, Silent, open_vault, priced, records, told_apart_by_rewards, unit_of
+from vault_cases import (
+    GivenParts,
+    Named,
+    Rewards,
+    Silent,
+    open_vault,
+    own_callbacks,
+    priced,
+    records,
+    told_apart_by_rewards,
+    unit_of,
+)
 from vote_detectors import VOTE_DETECTORS
 
 from tacit.errors import BudgetExceeded, MechanismError, PlanError, PlanExhausted
@@ -178,6 +189,7 @@ def _standard_normal(draws: np.ndarray) -> None:
         assert z < stats.norm.isf(RARE), f"the noise is correlated between {axis}"
 
 
+@own_callbacks()
 def noise_law(folder: Path) -> None:
     """What both doors release when contributions are zero, and when the sample is empty, is N(0, (sigma C)^2)."""
     sigma, clip, rate, steps = 1.5, 0.5, 1.0, 60
@@ -194,6 +206,7 @@ def noise_law(folder: Path) -> None:
     _standard_normal(np.array(draws) * 1e-6 * unit)
 
 
+@own_callbacks()
 def sampler_law(folder: Path) -> None:
     """Every subset of four units is a step's sample with its Poisson probability, independently from step to step."""
     rate, steps = 0.4, 600
@@ -230,6 +243,7 @@ def neighbours_of_halves(folder: Path) -> None:
         assert moved[1] <= 1.0 + 2**-7, f"one unit moved its half by {moved[1]:.3g} clips"
 
 
+@own_callbacks()
 def fixed_size_law(folder: Path) -> None:
     """Every pair of four places is a step's sample equally often, and no place twice."""
     steps = 600
@@ -308,6 +322,7 @@ def resumed_twice(folder: Path) -> None:
     assert not lives[0] & lives[1], "two lives of a run drew the same noise"
 
 
+@own_callbacks()
 def worst_case_canary(folder: Path) -> None:
     """An audit of single steps with a canary of full norm stays below the certified epsilon."""
     delta, steps, worlds = 1e-3, 450, []

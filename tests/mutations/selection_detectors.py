@@ -13,7 +13,7 @@ import numpy as np
 from scipy import stats
 from scipy.special import ndtr
 from selection_cases import DELTA, Itself, Sum, best_of, repeated
-from vault_cases import Rewards, SumPlan, open_vault, unit_of
+from vault_cases import Rewards, SumPlan, open_vault, own_callbacks, unit_of
 
 from tacit.privacy.ledger.state import CALLBACK
 from tacit.privacy.noise.secret import SecretNoise
@@ -29,6 +29,7 @@ def generating(z: np.ndarray) -> np.ndarray:
     return np.asarray(np.log1p(-(1 - 1 / STOP) * z) / math.log(1 / STOP))
 
 
+@own_callbacks()
 def law_of_the_best(folder: Path) -> None:
     """The best of K sums is distributed as the largest of K normal numbers, K of the logarithmic law."""
     found = repeated(folder, 120, Sum(), noise=SecretNoise.for_tests(1), stop=STOP)
@@ -47,6 +48,7 @@ def price_of_the_best(folder: Path) -> None:
     assert delta <= DELTA, f"a threshold on the best run needs delta {delta:.2g}, {DELTA:g} is promised"
 
 
+@own_callbacks()
 def failures_tell_nothing(folder: Path) -> None:
     """Runs that fail are as if they had not been: the best of the others is released.
 

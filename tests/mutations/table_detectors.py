@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import torch
 from scipy import stats
-from vault_cases import GivenParts, Silent, open_vault, records, unit_of
+from vault_cases import GivenParts, Silent, open_vault, own_callbacks, records, unit_of
 
 from tacit.errors import PlanExhausted
 from tacit.privacy.ledger.ledger import SUM, Ledger
@@ -108,6 +108,7 @@ def law_of_choices(folder: Path) -> None:
     assert stats.binomtest(chosen, draws, expected).pvalue > RARE, f"{chosen / draws:.3f}, not {expected:.3f}"
 
 
+@own_callbacks()
 def one_unit_one_teacher(folder: Path) -> None:
     """Another unit in one place moves each count by at most one vote, in every batch; a stopped run does not go on."""
     part = TeacherVotes(
@@ -159,6 +160,7 @@ class Loud:
         return {"scores": np.concatenate([loud, np.zeros_like(loud)], axis=1)}
 
 
+@own_callbacks()
 def scores_of_one_unit(folder: Path) -> None:
     """One unit's scores, whatever they are, make one candidate e^epsilon times as probable as another one."""
     names = [f"best {number}" for number in range(100)]

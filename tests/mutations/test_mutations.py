@@ -27,9 +27,10 @@ def test_the_mutation_is_caught(mutation: Mutation, tmp_path: Path) -> None:
 
 
 def test_every_mistake_has_a_detector_and_every_detector_a_mistake() -> None:
+    assert len(MUTATIONS) >= 202, "a mistake that was planted once stays"
     assert all(mutation.seen_by for mutation in MUTATIONS)
     assert {name for mutation in MUTATIONS for name in mutation.seen_by} == set(NAMES)
-    assert len({mutation.name for mutation in MUTATIONS}) == len(MUTATIONS) >= 25
+    assert len({mutation.name for mutation in MUTATIONS}) == len(MUTATIONS)
 
 
 def test_the_matrix_shows_what_was_seen_and_what_was_missed() -> None:

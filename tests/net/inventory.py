@@ -124,7 +124,7 @@ def parser() -> Any:
 
     with mock.patch("tyro.cli", side_effect=Recorded) as called:
         try:
-            main([])
+            main(["demo"])
         except Recorded:
             words = {name: value for name, value in called.call_args.kwargs.items() if name != "args"}
             with warnings.catch_warnings():

@@ -215,7 +215,7 @@ def test_a_table_without_faults_is_one_that_an_import_takes(following: str) -> N
     options: dict[str, Any] = {"time": "try_strptime(Datum, '%d.%m.%Y')", "reward": "-abs(Hb - 12) / 13"}
     wanted = sorting.TableOptions("MRN", next=following, **options)  # type: ignore[arg-type]
     wanted = replace(wanted, fields=sorting.Fields.from_pairs(spec, ["propensity=p"]))
-    for _ in range(60):
+    for _ in range(24):
         Path("visits.csv").write_text("\n".join([HEADER, *mutated(rng)]) + "\n")
         found = sorting.find_faults(lake.open_table(["visits.csv"], style), wanted, spec, {})
         refusal = ""

@@ -14,6 +14,7 @@ import tacit
 from tacit.cli import main
 from tacit.data.trajectories import Trajectories
 from tacit.errors import BudgetExceeded, DataError, LedgerError, PlanError, SealedError
+from tacit.evaluation.letter import FILES
 from tacit.methods.off_policy_evaluation import Uniform
 from tacit_worlds import clinic
 
@@ -63,7 +64,7 @@ def test_one_budget_pays_for_all_and_a_study_says_what_is_left(logs: Path) -> No
 def test_the_folder_of_a_run_is_that_of_the_command(logs: Path, tmp_path: Path) -> None:
     study_of(logs, **TWO).improve(epsilon=2.0, delta=1e-4, out=tmp_path / "run", **WORDS)
     names = {path.name for path in (tmp_path / "run").iterdir()}
-    assert names == {"certificate.json", "certificate.md", "policy", "report.html", "run.json"}
+    assert names == {"certificate.json", "certificate.md", *FILES.values(), "policy", "report.html", "run.json"}
     assert main(["report", str(tmp_path / "run")]) == 0
     with pytest.raises(tacit.TacitError, match="there is something in this place already"):
         study_of(logs).improve(epsilon=2.0, delta=1e-5, out=tmp_path / "run", **WORDS)

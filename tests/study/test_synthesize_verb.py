@@ -11,6 +11,7 @@ import pytest
 import tacit
 from tacit.data.trajectories import Trajectories
 from tacit.errors import PlanError
+from tacit.evaluation.letter import FILES
 from tacit.privacy.certificate.certificate import Certificate
 from tacit_worlds import maze
 from tacit_worlds.maze_layouts import LAYOUTS
@@ -62,6 +63,7 @@ def test_a_folder_has_all_that_the_command_writes_and_is_taken_up_again(rows: Pa
     assert names == {
         "certificate.json",
         "certificate.md",
+        *FILES.values(),
         "model",
         "report.html",
         "rows.csv",

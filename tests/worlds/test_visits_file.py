@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import tomllib
 from pathlib import Path
 
@@ -17,10 +18,19 @@ from tacit_worlds import visits
 pytest.importorskip("duckdb")
 
 
+@pytest.fixture(scope="module")
+def example(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    made = tmp_path_factory.mktemp("example")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(made)
+        assert main(["data", "example", "visits.csv"]) == 0
+    return made
+
+
 @pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def folder(example: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
-    assert main(["data", "example", "visits.csv"]) == 0
+    shutil.copytree(example, tmp_path, dirs_exist_ok=True)
     return tmp_path
 
 
@@ -40,7 +50,8 @@ def test_it_is_written_as_hospitals_write(folder: Path) -> None:
     assert (table["Patient"] == table["Patient"].shift()).mean() < 0.01  # in any order
 
 
-def test_the_same_seed_is_the_same_file() -> None:
+def test_the_same_seed_is_the_same_file(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(visits, "PATIENTS", 200)
     assert visits.export(3) == visits.export(3)
     assert visits.export(3) != visits.export(4)
 

@@ -17,7 +17,7 @@ from typing import Any, Union, get_args, get_origin
 import tyro
 from tyro.constructors import ConstructorRegistry, PrimitiveConstructorSpec, PrimitiveTypeInfo
 
-from tacit.cli import data_declarations, declarations, sharing, verbs
+from tacit.cli import data_declarations, declarations, help, sharing, verbs
 from tacit.cli.console import complain, say
 from tacit.cli.options import PlanCommand, apply_config, find_config, placeholders
 from tacit.errors import PlanError, TacitError
@@ -79,6 +79,7 @@ FUNCTIONS: dict[type, str] = {
     declarations.Export: "policies.export",
     declarations.Sample: "sample.sample",
     declarations.ReportCommand: "audit.report",
+    declarations.LetterCommand: "certificate.letter",
     declarations.AuditCommand: "audit.audit",
     declarations.CertificateShow: "certificate.show",
     declarations.CertificateVerify: "certificate.verify",
@@ -176,7 +177,11 @@ def main(words: Sequence[str] | None = None) -> int:
 
         say(f"tacit {version('tacit')}")
         return 0
+    if (asked := help.find_help(words)) is not None:
+        say(asked)
+        return 0
     try:
+        help.require_known(words)
         command = _parse(words)
     except SystemExit as done:
         if done.code == BAD_WORDS:

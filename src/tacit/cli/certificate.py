@@ -8,6 +8,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
+from tacit import plain_files
 from tacit.cli.console import require_new, say, say_json
 from tacit.cli.declarations import (
     CertificateLabel,
@@ -17,14 +18,17 @@ from tacit.cli.declarations import (
     LedgerRaise,
     LedgerShow,
     LedgerVerify,
+    LetterCommand,
 )
 from tacit.cli.sharing import signing_key
 from tacit.errors import CertificateError, LedgerError
 from tacit.evaluation import audits
+from tacit.evaluation import letter as letters
 from tacit.privacy.certificate import markdown as certificate_label
 from tacit.privacy.certificate.certificate import Certificate
 from tacit.privacy.ledger.folds import FOLDS, JUDGING
 from tacit.privacy.ledger.ledger import Ledger, LedgerView
+from tacit.study.folder import CERTIFICATE
 
 FOLDED = ("register", "callback", "actor", "policy")
 """Kinds of notes that are not shown one by one: their times are those of single meetings."""
@@ -65,6 +69,23 @@ def verify(command: CertificateVerify) -> None:
     say(f"Declared, and protected by a signature alone: {', '.join(check.declared)}.")
     if certificate.simulated:
         say("The records were declared simulated.")
+
+
+def letter(command: LetterCommand) -> None:
+    """Write the letter on a certificate.
+
+    Raises:
+        CertificateError: the certificate does not hold.
+        FileError: there is none, or the output exists.
+    """
+    path = command.run / CERTIFICATE if command.run.is_dir() else command.run
+    certificate = Certificate.load(path)
+    certificate.verify()
+    out = path.parent / letters.FILES[command.language] if command.out is None else command.out
+    if command.out is not None:
+        require_new(out)
+    plain_files.write(out, letters.letter(certificate.to_json(), command.language))
+    say(f"Wrote {out}: one side to print")
 
 
 def label(command: CertificateLabel) -> None:

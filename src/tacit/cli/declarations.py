@@ -210,6 +210,21 @@ class ReportCommand:
 
 
 @dataclass(frozen=True, kw_only=True)
+class LetterCommand:
+    """Write the letter for the data protection officer: one printed side, made of a verified certificate alone.
+
+    Args:
+        run: folder of the run, or a certificate.json.
+        language: of the letter, English or German.
+        out: file to write; it must not exist. By default letter.html, or letter.de.html, beside the certificate.
+    """
+
+    run: Positional[Path]
+    language: Literal["en", "de"] = "en"
+    out: Path | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
 class AuditCommand:
     """Try to refute a promise: plant canaries, run the real mechanisms, and say how large epsilon must at least be.
 
@@ -373,6 +388,7 @@ Command = Annotated[  # without a text of its own, tyro parses the sources of `t
         | Annotated[Export, subcommand("export")]
         | Annotated[Sample, subcommand("sample")]
         | Annotated[ReportCommand, subcommand("report")]
+        | Annotated[LetterCommand, subcommand("letter")]
         | Annotated[AuditCommand, subcommand("audit")]
         | Annotated[Certificate, subcommand("certificate", description="Show, verify, label or sign a certificate.")]
         | Annotated[Ledger, subcommand("ledger", description="Show or verify the ledger of a dataset.")]

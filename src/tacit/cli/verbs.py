@@ -268,9 +268,12 @@ def _verb_words(method: Callable[..., Any]) -> tuple[str, ...]:
 
 
 def _meanings(function: Callable[..., Any]) -> dict[str, str]:
-    """Argument -> what the docstring says of it, in one line."""
-    owner = Study if function is Study.__init__ else function
-    _, _, text = (inspect.getdoc(owner) or "").partition("Args:\n")
+    return argument_meanings(inspect.getdoc(Study if function is Study.__init__ else function) or "")
+
+
+def argument_meanings(doc: str) -> dict[str, str]:
+    """Argument -> what a docstring says of it, in one line."""
+    _, _, text = inspect.cleandoc(doc).partition("Args:\n")
     found = re.findall(r"^    (\w+): (.*(?:\n {8,}.*)*)", text.partition("\n\n")[0], re.MULTILINE)
     return {name: re.sub(r" In Python .*?\.(?= |$)", "", " ".join(words.split())) for name, words in found}
 

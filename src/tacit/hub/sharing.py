@@ -39,7 +39,7 @@ _PARTS = {"": CONFIG} | {f' / "{name}"': f"{name}/{CONFIG}" for name in MODELS}
 _RELEASE = frozenset({MODEL, CONFIG, CERTIFICATE, MANIFEST, CARD})
 _GENERATED = frozenset({CARD, DATASHEET, CROISSANT})
 """What is made from the certificate, wherever it is needed: it is in no manifest, and never fetched."""
-_PAGES = frozenset({"report.html", "map.html"})
+_PAGES = frozenset({"report.html", "map.html", "letter.html", "letter.de.html"})
 """Sent to be looked at, and never fetched: a page may hold a script."""
 _PUBLIC = frozenset({*_RELEASE, ROWS, DATASHEET, CROISSANT, *_PAGES, "certificate.md", "evaluation.json", "audit.json"})
 _NEVER_SENT = frozenset({"run.json", "ledger", "private", "checkpoint", "tensorboard"})

@@ -393,7 +393,7 @@ def neighbours(name: str, relation: str, *, logs: bool) -> str:
     if logs:
         return f"whether any one {name}'s policy is among those that were learnt from or not"
     if relation == "add_or_remove":
-        return f"whether any one {name}, with all of its records, is in the data or not"
+        return f"whether any one {name}, with all their records, is in the data or not"
     return f"which records any one {name} contributed (its number of records included)"
 
 

@@ -20,7 +20,7 @@ from tacit.privacy.ledger.ledger import Ledger, LedgerView
 from tacit.privacy.ledger.state import LedgerState, Terms
 from tacit.privacy.mechanisms.base import Plan, certificate_parts
 from tacit.privacy.vault import plan as plans
-from tacit.study.folder import CERTIFICATE, REPORT, RunFolder
+from tacit.study.folder import CERTIFICATE, LETTER, REPORT, RunFolder
 from tacit.study.narration import Interrupted, Narrator, SilentNarrator
 from tacit.study.words import Budget, MissingOption, require_options
 from tacit.units import Unit, require_delta
@@ -95,6 +95,7 @@ class Account:
         """Say where a run's report is, how its certificate is verified, what else there is, and what paid for it."""
         if run is not None:
             self.narrator.say(f"Open     {run.path / REPORT}")
+            self.narrator.say(f"Letter   {run.path / LETTER}, for the data protection officer")
             self.narrator.say(f"Verify   tacit certificate verify {run.path / CERTIFICATE}")
         for line in more:
             self.narrator.say(line)

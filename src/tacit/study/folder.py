@@ -3,6 +3,7 @@
 run.json            settings, whether it finished, and everything public that report.html shows
 report.html         the report
 certificate.json    the certificate, and certificate.md for people
+letter.html         the letter for the data protection officer, of one printed side; letter.de.html in German
 audit.json          what audits of the certificate found, where `tacit audit` was run
 evaluation.json     the released evaluation
 model/, policy/     the released synthesizer, the released policy
@@ -38,7 +39,7 @@ if TYPE_CHECKING:
     from tacit.evaluation.report import Report
 
 SIMULATED = "are simulated: nobody is behind them, and the certificate and the report say so."
-CERTIFICATE, REPORT = "certificate.json", "report.html"
+CERTIFICATE, LETTER, REPORT = "certificate.json", "letter.html", "report.html"
 VERIFY = (f"tacit certificate verify {CERTIFICATE}",)
 
 
@@ -205,9 +206,13 @@ def require_packages(*names: str) -> None:
 
 
 def certify(run: RunFolder, certificate: Certificate) -> None:
-    """Write the certificate, for programs and for people."""
+    """Write the certificate, for programs and for people, and the letters on it."""
+    from tacit.evaluation.letter import FILES, letter
+
     certificate.save(run.resolve(CERTIFICATE))
     run.write("certificate.md", certificate.to_markdown())
+    for language, name in FILES.items():
+        run.write(name, letter(certificate.to_json(), language))
 
 
 def finish(run: RunFolder, report: Report) -> None:

@@ -400,7 +400,7 @@ def _release(
     from tacit import hub
     from tacit.evaluation.report import Report, learning
     from tacit.study import people as fresh
-    from tacit.study.folder import CERTIFICATE, REPORT, VERIFY, Stopwatch, certify, finish
+    from tacit.study.folder import CERTIFICATE, LETTER, REPORT, VERIFY, Stopwatch, certify, finish
 
     watch, say, folder = Stopwatch(), narrator.say, run.path
     finished = run.read()["finished"]
@@ -442,6 +442,7 @@ def _release(
         finish(run, Report(title=title, certificate=certificate, sections=sections, verify=VERIFY, costs=costs))
     say()
     say(f"Open     {folder / REPORT}")
+    say(f"Letter   {folder / LETTER}, for the data protection officer")
     say(f"Verify   tacit certificate verify {folder / CERTIFICATE}")
     say(f"Play     tacit play {folder / FOLDER}")
     say(f"Budget   tacit ledger show {folder / LEDGER}")

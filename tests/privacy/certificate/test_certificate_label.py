@@ -43,7 +43,7 @@ def test_what_it_says_is_what_the_certificate_says(certificate: Certificate) -> 
     loss = found["registry"]["deployment"]["privacy_loss"]
     assert loss["privacy_parameters"] == {"epsilon": certificate.epsilon, "delta": certificate.delta}
     assert loss["privacy_unit"] == "patient-level"
-    assert "whether any one patient, with all of its records," in loss["privacy_unit_details"]
+    assert "whether any one patient, with all their records," in loss["privacy_unit_details"]
     sides = found["nist_sp_800_226"]["side_channels"]
     assert any("timing" in one for one in sides)
     assert any("floating point" in one for one in sides)

@@ -67,6 +67,7 @@ def test_without_noise_or_clip_it_is_the_plain_mean_gradient(tmp_path: Path) -> 
     torch.testing.assert_close(flat, expected)
 
 
+@pytest.mark.usefixtures("own_callbacks")
 def test_noise_has_the_stated_law(tmp_path: Path) -> None:
     vault = open_vault(tmp_path, [[0.0]], unit=unit_of(500))
     run = vault.reserve(priced(vault, noise_multiplier=1.5, clip_norm=2.0, sampling_rate=0.01, steps=200))
@@ -147,7 +148,7 @@ def test_models_and_losses_that_mix_units_are_refused_before_a_step_is_claimed(
     assert not vault.has_started(run)
 
 
-@pytest.mark.usefixtures("no_lattice")
+@pytest.mark.usefixtures("no_lattice", "own_callbacks")
 def test_a_units_rows_are_drawn_inside_it(tmp_path: Path) -> None:
     vault = open_vault(tmp_path, [[1.0, 2.0, 4.0, 8.0]], noise=Silent(), unit=unit_of(2))
     run = vault.reserve(priced(vault, noise_multiplier=1.0, rows_per_unit=2, steps=600, clip_norm=1e5))

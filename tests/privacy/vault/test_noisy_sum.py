@@ -79,6 +79,7 @@ class HostileRewards:
         return np.select([reward == -10, reward == -9, reward == -8], [np.nan, np.inf, 1.7e308], reward)
 
 
+@pytest.mark.usefixtures("own_callbacks")
 def test_noise_has_the_stated_law_and_the_divisor_is_public(tmp_path: Path) -> None:
     vault = open_vault(tmp_path, [[0.0]] * 3, unit=unit_of(1000))
     run = vault.reserve(priced(vault, noise_multiplier=2.0, clip_norm=0.5, sampling_rate=0.25, steps=4000))
@@ -88,6 +89,7 @@ def test_noise_has_the_stated_law_and_the_divisor_is_public(tmp_path: Path) -> N
     assert abs(np.corrcoef(standard[:-1], standard[1:])[0, 1]) < 5 / math.sqrt(4000)
 
 
+@pytest.mark.usefixtures("own_callbacks")
 def test_every_unit_joins_with_the_stated_rate_independently(tmp_path: Path) -> None:
     vault = open_vault(tmp_path, [[float(i)] for i in range(8)], noise=Silent(), unit=unit_of(8))
     run = vault.reserve(priced(vault, noise_multiplier=1.0, sampling_rate=0.3, steps=3000))
@@ -119,6 +121,7 @@ def test_steps_run_out_and_a_second_vault_finds_them_gone(tmp_path: Path) -> Non
         again.noisy_sum(again.reserve(plan), "sum", Rewards())
 
 
+@pytest.mark.usefixtures("own_callbacks")
 def test_replicates_are_independent_and_each_is_paid(tmp_path: Path) -> None:
     unit = unit_of(4)
     ledgers = [Ledger(tmp_path / f"{r}.ledger", unit, epsilon=1e6, delta=0.1, composition=SUM) for r in range(3)]

@@ -23,7 +23,7 @@ def test_the_promise_in_words_is_true_at_every_epsilon() -> None:
     assert plans.guarantee(plan).splitlines()[:4] == [
         "a noisy sum promises (4.377, 1e-05)-differential privacy to every person.",
         "How well anybody who sees the result, however much else they know, could tell whether any one person, "
-        "with all of its records, is in the data or not:",
+        "with all their records, is in the data or not:",
         "  any test with 5 % false alarms catches at most 25.96 % of true cases.",  # mu = 1, exactly
         "Public population: 1,000.",
     ]

@@ -19,7 +19,6 @@ from tacit.privacy import deals
 from tacit.privacy.ledger.ledger import SUM, Ledger
 from tacit.privacy.mechanisms.sums import FixedSizeSum, PoissonSum
 from tacit.privacy.noise.secret import SecretNoise
-from tacit.privacy.vault import isolation
 from tacit.privacy.vault import plan as plans
 from tacit.privacy.vault import records as vault_records
 from tacit.privacy.vault.records import Reader
@@ -83,11 +82,8 @@ class Scaled:
         return rows["total"][:, None] / state
 
 
-@pytest.mark.usefixtures("no_lattice")
-def test_a_summary_is_made_once_and_serves_every_step_and_sample(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(isolation, "find_foreign", lambda *_: [])  # as if it were tacit's own, tried once
+@pytest.mark.usefixtures("no_lattice", "own_callbacks")
+def test_a_summary_is_made_once_and_serves_every_step_and_sample(tmp_path: Path) -> None:
     for rate in (1.0, 0.5):
         vault = open_vault(tmp_path, [[1.0, 2.0], [3.0], [0.5]], noise=Silent(), name=f"{rate}")
         plan = plans.account(
@@ -105,11 +101,10 @@ def test_a_summary_is_made_once_and_serves_every_step_and_sample(
         assert all(np.abs(np.array(expected) - value).min() < 1e-2 for value in sums)
 
 
-@pytest.mark.usefixtures("no_lattice")
+@pytest.mark.usefixtures("no_lattice", "own_callbacks")
 def test_a_single_large_sum_is_made_piece_by_piece_and_keeps_no_summary(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(isolation, "find_foreign", lambda *_: [])  # as if it were tacit's own, tried once
     for name, value in (("BLOCK", 2), ("SUMMED_BYTES", 1)):
         monkeypatch.setattr(vault_records, name, value)
     part = summed(steps=1, clip_norm=100.0, rows_per_unit=2, rows="first")
@@ -187,8 +182,8 @@ class Counted:
         return [np.clip(np.rint(rows["rewards"]), 0, 9).astype(int)]
 
 
+@pytest.mark.usefixtures("own_callbacks")
 def test_a_sum_of_vectors_is_made_of_some_units_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(isolation, "find_foreign", lambda *_: [])  # as if it were tacit's own, which gets all at once
     units = [[float(i % 10)] for i in range(3_000)]
     vault = open_vault(tmp_path, units, unit=unit_of(4_000), noise=Silent())
     run = vault.reserve(priced(vault, noise_multiplier=1.0, steps=2))
@@ -198,8 +193,8 @@ def test_a_sum_of_vectors_is_made_of_some_units_at_a_time(tmp_path: Path, monkey
     np.testing.assert_allclose(vault.noisy_sum(run, "sum", Few())[0] * 4_000, np.full(10, 300), rtol=2e-4)
 
 
+@pytest.mark.usefixtures("own_callbacks")
 def test_rows_are_counted_some_at_a_time_and_no_unit_is_cut(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(isolation, "find_foreign", lambda *_: [])  # as if it were tacit's own, which gets all at once
     units = [[float(i % 10)] * (1 + i % 3) for i in range(3_000)]
     vault = open_vault(tmp_path, units, unit=unit_of(4_000), noise=Silent())
     run = vault.reserve(priced(vault, noise_multiplier=1.0, steps=2, rows_per_unit=2))
@@ -315,6 +310,7 @@ def fixed_vault(folder: Path, units: int, relation: Relation = "replace_one") ->
     return Vault(records([[float(i % 10)] for i in range(units)]), ledger, noise=Silent())
 
 
+@pytest.mark.usefixtures("own_callbacks")
 def test_a_sample_of_fixed_size_holds_so_many_places_and_is_uniform(tmp_path: Path) -> None:
     vault = fixed_vault(tmp_path, units=100)
     plan = plans.account(GivenParts((fixed(steps=2_000, clip_norm=5.0),)), unit=vault.unit, delta=1e-4)
@@ -324,6 +320,7 @@ def test_a_sample_of_fixed_size_holds_so_many_places_and_is_uniform(tmp_path: Pa
     np.testing.assert_allclose(counts.mean(0), 0.3, atol=0.06)  # four standard errors
 
 
+@pytest.mark.usefixtures("own_callbacks")
 def test_places_that_hold_nobody_add_nothing(tmp_path: Path) -> None:
     vault = fixed_vault(tmp_path, units=50)
     run = vault.reserve(plans.account(GivenParts((fixed(steps=2_000, clip_norm=5.0),)), unit=vault.unit, delta=1e-4))

@@ -16,6 +16,8 @@ from tacit.privacy.mechanisms.kinds import PARTS
 from tacit.privacy.mechanisms.marginals import Query
 from tacit.privacy.noise.correlated import Correlation
 
+pytestmark = pytest.mark.usefixtures("own_callbacks")
+
 every_case = pytest.mark.parametrize("case", CASES, ids=str)
 
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
+import pytest
 import torch
 from torch import Tensor, nn
 
@@ -191,6 +193,14 @@ def open_vault(
 def priced(vault: Vault, **fields: Any) -> SumPlan:
     """A plan at a given noise multiplier, with the epsilon that it costs."""
     return plans.account(SumPlan(**fields), unit=vault.unit, delta=1e-4)
+
+
+@contextmanager
+def own_callbacks() -> Iterator[None]:
+    """As the fixture of this name: a detector of a law takes thousands of steps, whose callbacks it does not doubt."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("tacit.privacy.vault.isolation.find_foreign", lambda *_: [])
+        yield
 
 
 class Silent(SecretNoise):

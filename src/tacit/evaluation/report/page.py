@@ -22,8 +22,6 @@ from tacit.privacy import sentences
 from tacit.privacy.certificate import markdown
 from tacit.privacy.mechanisms.kinds import PrivateSelection, part_from_json
 
-WEAK = 90.0
-"""A best attack that catches so many per cent of true cases is called out as a weak promise."""
 _FOLDER = "tacit.evaluation.report"
 
 
@@ -95,7 +93,7 @@ def _promise(certificate: Mapping[str, Any]) -> tuple[Section, Section]:
         f"false alarm in {alarms} of 100 cases, it is right in at most {caught} of 100 true ones, whatever the "
         f"test, the computer or the side knowledge. Blind guessing gets {alarms}."
     ]
-    if share >= WEAK:
+    if share >= markdown.WEAK:
         meaning.append(
             f"So close to 100, the promise hardly bounds the worst case. Ask for a smaller ε where being found out "
             f"could harm the one behind a {name}."
@@ -121,7 +119,7 @@ def _promise(certificate: Mapping[str, Any]) -> tuple[Section, Section]:
         y=ChartAxis("true cases caught, %", 0.0, 100.0),
     )
     gain = Chart("What an attacker can gain", "the most that any test catches; dotted: blind guessing", trade)
-    method, weakly = certificate.get("method", ""), ", but only weakly," if share >= WEAK else ""
+    method, weakly = certificate.get("method", ""), ", but only weakly," if share >= markdown.WEAK else ""
     hero: list[Block] = [Paragraphs([method], "method")] if method else []
     hero += [Paragraphs([knowledge, sentences.promise(certificate)], "details"), Facts(figures)]
     title = f"This release limits{weakly} how well anyone can tell {words}."

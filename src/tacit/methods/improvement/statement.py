@@ -35,7 +35,7 @@ from tacit.methods.improvement.moments import LoggedVisits
 from tacit.methods.improvement.plan import FIT, SCORES, STATEMENT, ImprovementPlan
 from tacit.methods.improvement.planning import AdviceResult
 from tacit.methods.off_policy_evaluation.difference import LARGEST_LOG
-from tacit.methods.off_policy_evaluation.intervals import NoisySums, bounds, unit_count
+from tacit.methods.off_policy_evaluation.intervals import NoisySums, bounds
 from tacit.methods.off_policy_evaluation.policies import Network
 from tacit.methods.off_policy_evaluation.problem import Interval, Problem
 from tacit.methods.off_policy_evaluation.scores import limits
@@ -159,24 +159,11 @@ def read_statement(
     """What a release's noisy sums say."""
     level = plan.level if level is None else level
     units, (low, high) = plan.population, limits
-    weights = FIT * np.sqrt(SCORES)
-    noise = plan.noise_std(STATEMENT) / weights
-    total = np.array(sums) * units / weights
-    unit_estimate = unit_count(float(total[2]), float(noise[2]), plan.expected_units)
-
-    def noisy_sums(which: int) -> NoisySums:
-        return NoisySums(
-            total=float(total[which]),
-            count=float(total[2]),
-            squares=float(total[which + 3]),
-            noise=(float(noise[which]), float(noise[2]), float(noise[which + 3])),
-            population=units,
-            floor=-1.0,
-        )
-
-    gain_bound = (high - low) * bounds(noisy_sums(0), level=level, sides="lower")[0]
-    ends = [(low + high + (high - low) * end) / 2 for end in bounds(noisy_sums(1), level=level, sides="both")]
-    gain, returns = (float(np.clip(total[which] / unit_estimate, -1, 1)) for which in (0, 1))
+    noise, noisy = plan.noise_std(STATEMENT), np.array(sums) * units
+    both = NoisySums.read(noisy, FIT * np.sqrt(SCORES), noise, units, -1.0, plan.expected_units)
+    gain_bound = (high - low) * bounds(both[0], level=level, sides="lower")[0]
+    ends = [(low + high + (high - low) * end) / 2 for end in bounds(both[1], level=level, sides="both")]
+    gain, returns = (sums.mean for sums in both)
     noise_dominates = plan.half_width > HIDDEN * plan.advice
     verdict: Verdict = "proven" if gain_bound > 0 else "too few people" if noise_dominates else "not shown"
     return Statement(

@@ -162,7 +162,7 @@ class OneShotPlan(plans.PrivatePlan):
     """who adds it: the server, all devices together ("shared"), or each device for itself ("device", local differential
     privacy), the last two over a `FederatedVault`."""
     floor: Option[int | None] = None
-    """fewest answers, for shared noise; None is nine in ten."""
+    """fewest answers, for shared noise; by default nine in ten."""
     zero_contribution: bool = False
     """people add nothing: the control that shows what noise alone looks like."""
     noise_multiplier: float | None = None

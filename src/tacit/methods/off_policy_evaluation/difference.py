@@ -182,20 +182,9 @@ class DifferenceScores:
             expected: how many units the public expects, for the estimate.
             level: nominal coverage of the interval; None gives none.
         """
-        (low, high), weights = self.limits, FIT * np.sqrt(SHARES)
+        (low, high), weights = self.limits, FIT * np.sqrt(np.repeat(SHARES, (2, 1, 2)))
         scale = self.clip * (high - low)
-        both = [
-            NoisySums(
-                total=float(total[which] / weights[0]),
-                count=float(total[2] / weights[1]),
-                squares=float(total[3 + which] / weights[2]),
-                noise=(noise / weights[0], noise / weights[1], noise / weights[2]),
-                population=population,
-                expected=expected,
-                floor=-1.0 / self.clip,
-            )
-            for which in (0, 1)
-        ]
+        both = NoisySums.read(total, weights, noise, population, -1.0 / self.clip, expected)
         # half of either: the mean of (W - 1)(Y - middle), which varies least of the means that both sums give
         value = scale * (both[0].mean - both[1].mean) / 2
         if level is None:

@@ -72,8 +72,8 @@ class Gpope(GaussianEstimator):
     batch_size: int = 1
     """expected units of a step (mode poisson) or exact places (mode paper); of no meaning for the full batch."""
     clip_norm: Option[float | None] = None
-    """h, the largest norm of one unit's stacked 2n-vector; None takes a hundredth of what one step's reward can be,
-    times sqrt(n) where features are not indicators (`clip_of`)."""
+    """h, the largest norm of one unit's stacked 2n-vector; by default a hundredth of what one step's reward can
+    be, times sqrt(n) where features are not indicators."""
     step_size: float | None = None
     """beta; None takes one that the public range, the clip and the noise give (`resolve_step_size`)."""
     schedule: Schedule = "constant"

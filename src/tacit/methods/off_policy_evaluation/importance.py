@@ -48,8 +48,8 @@ class ScoreEstimator(GaussianEstimator, ABC):
     """Whether the scores share their vector with a further number (`scores.Point`)."""
 
     clip: Option[float | None] = None
-    """the largest weighted return, in multiples of the largest return: more means less bias and more noise. None
-    chooses by the calibrated noise (`scores.clip_for`)."""
+    """the largest weighted return, in multiples of the largest return: more means less bias and more noise; by
+    default the calibrated noise chooses it."""
 
     def __post_init__(self) -> None:
         valid = self.clip is None or 1e-6 <= self.clip <= 1e6

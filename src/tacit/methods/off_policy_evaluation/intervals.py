@@ -46,6 +46,31 @@ class NoisySums:
     floor: float  # the least that u can be, -1 or 0
     expected: float | None = None  # how many units the public expects, for point estimates; None is the population
 
+    @classmethod
+    def read(
+        cls,
+        noisy: Float64,
+        weights: Float64,
+        noise: float,
+        population: int,
+        floor: float,
+        expected: float | None = None,
+    ) -> list[NoisySums]:
+        """Of k numbers u, by the noisy sum [2 k + 1] of vectors (u, 1, u^2), each of them times its public weight."""
+        totals, deviations, k = noisy / weights, noise / weights, len(noisy) // 2
+        return [
+            cls(
+                total=float(totals[i]),
+                count=float(totals[k]),
+                squares=float(totals[k + 1 + i]),
+                noise=(float(deviations[i]), float(deviations[k]), float(deviations[k + 1 + i])),
+                population=population,
+                floor=floor,
+                expected=expected,
+            )
+            for i in range(k)
+        ]
+
     @property
     def mean(self) -> float:
         """The estimate of E[u], within [floor, 1]."""

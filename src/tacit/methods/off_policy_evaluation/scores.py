@@ -266,31 +266,18 @@ def read(
         population: a public number that the number of units cannot exceed.
         expected: how many units the public expects, for point estimates; by default the population.
     """
-    on_policy = isinstance(vector.policy, Behaviour)
     offsets, scales = vector.offsets_and_scales()
     scale, number = FIT, None
     if vector.point is not None:
         number, noisy, scale = noisy[0] / (FIT * math.sqrt(POINT_SHARE)), noisy[1:], FIT * math.sqrt(1 - POINT_SHARE)
-    weights = scale * np.sqrt(SHARES)
-    k = len(offsets)
-    totals, count, squares = noisy[:k] / weights[0], noisy[k] / weights[1], noisy[k + 1 :] / weights[2]
-    deviations = tuple(float(noise_multiplier / weight) for weight in weights)
-    sums = tuple(
-        NoisySums(
-            total=float(total),
-            count=float(count),
-            squares=float(square),
-            noise=(deviations[0], deviations[1], deviations[2]),
-            population=population,
-            expected=expected,
-            floor=-1.0 if on_policy else 0.0,
-        )
-        for total, square in zip(totals, squares, strict=True)
-    )
+    weights = scale * np.sqrt(np.repeat(SHARES, (len(offsets), 1, len(offsets))))
+    floor = -1.0 if isinstance(vector.policy, Behaviour) else 0.0
+    sums = NoisySums.read(noisy, weights, noise_multiplier, population, floor, expected)
     if number is not None:
-        number = min(1.0, max(-1.0, float(number) / unit_count(float(count), deviations[1], expected or population)))
+        units = unit_count(sums[0].count, sums[0].noise[1], expected or population)
+        number = min(1.0, max(-1.0, float(number) / units))
     return Scores(
-        sums=sums,
+        sums=tuple(sums),
         offsets=offsets,
         scales=scales,
         limits=limits(vector.problem, vector.spec),

@@ -141,8 +141,8 @@ def _added_up(
     return accounting.renyi(event, order=composition.order, relation=relation), None
 
 
-def _balance(record: Fields) -> Balance:
-    """What the releases cost either fold together."""
+def find_balance(record: Fields) -> Balance:
+    """What a certificate's releases cost either fold together; ValueError where it states no composition."""
     composition = parse_composition(record["total"]["composition"])
     if composition is None:
         raise ValueError("no composition")
@@ -159,7 +159,7 @@ def _charge_of(row: Fields) -> Charge:
 
 def _total(record: Fields) -> dict[str, Any]:
     """The larger of what either fold is charged, epsilon and delta by themselves (`privacy.ledger.folds.Balance`)."""
-    epsilon, delta = _balance(record).spent(record["total"]["budget_delta"])
+    epsilon, delta = find_balance(record).spent(record["total"]["budget_delta"])
     return {"epsilon": _round_up(epsilon), "delta": delta}
 
 
@@ -297,7 +297,7 @@ def _budget_violations(record: Fields, event: Event) -> Iterator[tuple[str, str]
     try:
         private = math.isfinite(float(record["epsilon"]))
         due = _added_up(event, relation, record["delta"], composition) if private else (None, None)
-        balance = _balance(record)
+        balance = find_balance(record)
     except (AccountingError, PlanError, ArithmeticError, ValueError):
         yield "total.composition", "has no bound for a release"
         return

@@ -35,6 +35,8 @@ DECLARED = (
 _SHOWN = (1e-4, 0.01, 0.05, 0.1, 0.2, 0.5)
 FALSE_ALARMS = 0.05
 """The share of false alarms at which the promise is put into words."""
+WEAK = 90.0
+"""A best attack that catches so many per cent of true cases is called out as a weak promise."""
 _EVERYWHERE = ("exact", "upper_bound")
 _LARGEST, _MARGIN = 700.0, 1e-5
 _NORMAL = NormalDist()
@@ -185,9 +187,9 @@ def miss_rate(record: Mapping[str, Any], false_alarms: float) -> float:
     return max(bounds)
 
 
-def catch_percent(record: Mapping[str, Any]) -> float:
+def catch_percent(record: Mapping[str, Any], false_alarms: float = FALSE_ALARMS) -> float:
     """The most that any test catches with 5 % false alarms, in per cent, rounded up; the one figure to be printed."""
-    return float(_four_digits(100 * (1 - miss_rate(record, FALSE_ALARMS)), ROUND_CEILING))
+    return float(_four_digits(100 * (1 - miss_rate(record, false_alarms)), ROUND_CEILING))
 
 
 def attack(record: Mapping[str, Any]) -> str:

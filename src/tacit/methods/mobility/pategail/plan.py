@@ -116,7 +116,7 @@ class PateGailPlan(plans.PrivatePlan):
     noise: WhoAdds = "server"
     """who adds it: the "server", all devices together ("shared"), or each "device" for itself."""
     floor: Option[int | None] = None
-    """fewest answers of which a sum may be released, for shared noise; None is nine in ten."""
+    """fewest answers of which a sum may be released, for shared noise; by default nine in ten."""
     laplace: float | None = None
     """the papers' mode: the mean scale of the Laplace noise on each mean reward, their "noise"; None is Gaussian noise.
     The allocation "paper" then splits the sum of 1 / scale. With `noise="device"` every device draws noise of N times
