@@ -32,7 +32,7 @@ def sentences(text: str) -> list[int]:
     """The words of each sentence outside headings and tables."""
     lines = [line for line in text.splitlines() if not re.match(r"\||#", line)]
     blocks = re.split(r"\n\s*\n|^\s*(?:[-*]|\d+\.) ", "\n".join(lines), flags=re.MULTILINE)
-    found = [words(part) for block in blocks for part in re.split(r"(?<=[.!?])\W*\s+(?=[\"`*(]*[A-Z0-9])", block)]
+    found = [words(part) for block in blocks for part in re.split(r"(?<=[.!?])\W*\s+(?=[\"*(]*[`A-Z0-9])", block)]
     return [count for count in found if count]
 
 
