@@ -14,10 +14,13 @@ from tools.container import TRIED, steps
 from tools.form import measure
 from tools.site import NOTEBOOKS, REFERENCE, linked, notebook, pages, placed, reference
 from tools.versions import lowest
+from tools.words import figures, sentences, words
 
 ROOT = Path(__file__).resolve().parents[1]
 VERIFY = ROOT / ".github" / "actions" / "tacit-verify" / "verify.py"
 GOLDEN = ROOT / "tests" / "golden" / "certificates"
+MOST_WORDS = {"words": 41_354, "median words of a sentence": 14}
+"""What `tools/words.py` may say at most: lower a figure when it has fallen."""
 
 
 def verify(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
@@ -161,3 +164,16 @@ def _twice(table):
     assert {name: len(places) for name, places in form.repeated.items()} == {"Table": 2}
     assert form.private_docstring_lines == 3
     assert [place.rpartition("/")[2] for place in form.long_errors] == ["one.py:18 3 lines"]
+
+
+def test_the_pages_get_no_longer() -> None:
+    found = figures()
+    assert set(found) == set(MOST_WORDS)
+    worse = {name: figure for name, figure in found.items() if figure > MOST_WORDS[name]}
+    assert worse == {}, "see `python tools/words.py --pages`"
+
+
+def test_words_and_sentences_are_counted() -> None:
+    page = "# A head\n\nTwo words. Then `a.b(c)`, an e.g. and\n- three more words\n- one.\n\n| a | cell - |\n"
+    assert words(page) == 15
+    assert sentences(page) == [2, 5, 3, 1]

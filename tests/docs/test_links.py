@@ -57,7 +57,7 @@ def test_files_of_code_that_pages_and_docstrings_name_exist() -> None:
 
 
 def test_quoted_code_is_in_its_file() -> None:
-    page = ROOT / "docs" / "synthesis.md"
+    page = ROOT / "src" / "tacit" / "methods" / "synthesis" / "README.md"
     quotes = list(QUOTED.finditer(page.read_text()))
     assert len(quotes) >= 10
     for quote in quotes:
