@@ -227,12 +227,12 @@ def test_the_whole_source_was_read() -> None:
 
 
 MOST = {
-    "files": 406,
-    "lines": 89_067,
-    "functions": 5_163,
-    "private functions of at most three lines used once": 18,
+    "files": 407,
+    "lines": 89_410,
+    "functions": 5_179,
+    "private functions of at most three lines used once": 16,
     "class names defined more than once": 1,
-    "docstring lines on names that are not public": 669,
+    "docstring lines on names that are not public": 663,
     "errors of more than two lines": 57,
     "lines of these errors": 319,
 }
