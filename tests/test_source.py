@@ -228,11 +228,11 @@ def test_the_whole_source_was_read() -> None:
 
 MOST = {
     "files": 407,
-    "lines": 89_410,
-    "functions": 5_179,
+    "lines": 89_315,
+    "functions": 5_172,
     "private functions of at most three lines used once": 16,
     "class names defined more than once": 1,
-    "docstring lines on names that are not public": 663,
+    "docstring lines on names that are not public": 662,
     "errors of more than two lines": 57,
     "lines of these errors": 319,
 }

@@ -13,7 +13,7 @@ from bit_attack import TRIALS, guessed_right
 from bit_cases import CASES
 from scipy import stats
 from torch import Tensor, nn
-from vault_cases import GivenParts, dealt_places, numbered, open_vault, own_callbacks, unit_of
+from vault_cases import GivenParts, open_vault, own_callbacks, unit_of
 
 from tacit.privacy.gradients.accumulator import UNITS_PER_CHUNK, GradientSum
 from tacit.privacy.gradients.clipped_sums import add_clipped, trainable_parameters
@@ -96,20 +96,10 @@ def movement_of_a_sum(folder: Path) -> None:
     assert moved <= MOST, f"one of {UNITS:,} units moves a sum by {moved:.6f} clips"
 
 
-def places_of_a_gradient(folder: Path) -> None:
-    """Nobody's place in a pass over several chunks, and so no product's rounding, tells how many units there are."""
-    for units in range(200, 210):
-        places = dealt_places(numbered(units + 1))
-        del places[units]
-        moved = sum(places[unit] != place for unit, place in dealt_places(numbered(units)).items())
-        assert not moved, f"a unit that leaves moves {moved} others"
-
-
 BIT_DETECTORS: Sequence[Callable[[Path], None]] = (
     released_bits,
     released_bits_of_a_sum,
     released_bits_of_a_regression,
     movement_of_a_gradient,
     movement_of_a_sum,
-    places_of_a_gradient,
 )

@@ -12,7 +12,6 @@ from tacit.privacy.gradients.accumulator import GradientSum
 from tacit.privacy.mechanisms.smooth_sensitivity import RegularisedLoss
 from tacit.privacy.noise import lattice, secret
 from tacit.privacy.noise.secret import SecretNoise
-from tacit.privacy.vault.records import SealedRecords
 from tacit.privacy.vault.vault import Vault
 
 Plant = Callable[[pytest.MonkeyPatch], None]
@@ -76,16 +75,6 @@ def chunks_added_in_float32(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(GradientSum, "start_chunk", lambda self: None)
 
 
-def places_for_those_who_are_there(patch: pytest.MonkeyPatch) -> None:
-    """Chunks that share a pass have as many places as their units call for, whose number is private."""
-    real = SealedRecords.sample_chunks
-
-    def broken(self: SealedRecords, part: Any, chunks: int, places: int | None) -> Any:
-        return real(self, part, chunks, -(-self.reader().units // chunks) + 10 if places else None)
-
-    patch.setattr(SealedRecords, "sample_chunks", broken)
-
-
 def noise_added_in_float32(patch: pytest.MonkeyPatch) -> None:
     """The sum is rounded to float32 before it gets its noise."""
     real, mean = lattice.round_to_lattice, SecretNoise.noisy_mean
@@ -110,6 +99,5 @@ BITS: tuple[tuple[str, Plant, tuple[str, ...]], ...] = (
     ("rounded before the noise", rounded_before_the_noise, (SUM,)),
     ("a lattice of a private scale", lattice_of_a_private_scale, ("released_bits_of_a_regression",)),
     ("chunks added in float32", chunks_added_in_float32, ("movement_of_a_gradient",)),
-    ("places for those who are there", places_for_those_who_are_there, ("places_of_a_gradient",)),
     ("noise added in float32", noise_added_in_float32, ("movement_of_a_sum",)),
 )

@@ -172,7 +172,8 @@ def _improvement(value: Any, judge: DemoJudge, columns: Mapping[str, Any]) -> tu
         proof = (
             f"following it in {100 * statement.advice:.3g} % of the visits gains at least {gain:g} ({sure:g} % sure)"
         )
-    return "A better policy", f"{points:.0f} points", f"The doctors have {doctors:.0f}, the best known {BEST}; {proof}."
+    sentence = f"The doctors have {doctors:.0f}, the best one known without memory {BEST}; {proof}."
+    return "A better policy", f"{points:.0f} points", sentence
 
 
 def _evaluation(value: Any, judge: DemoJudge, columns: Mapping[str, Any]) -> tuple[str, str, str]:
@@ -231,7 +232,8 @@ def render(study: Study, answers: list[DemoAnswer], scores: Mapping[str, float],
         loader=PackageLoader("tacit.cli", ""), autoescape=True, undefined=StrictUndefined, trim_blocks=True
     )
     style = resources.files("tacit.evaluation.report").joinpath("style.css").read_text(encoding="utf-8")
-    bars = {"A random treatment": 0.0, **dict(sorted(scores.items(), key=lambda one: one[1])), "The best known": BEST}
+    bars = {"A random treatment": 0.0, **dict(sorted(scores.items(), key=lambda one: one[1]))}
+    bars["The best one known without memory"] = BEST
     return environment.get_template("demo.html").render(
         style=Markup(style),  # a file of tacit's, not input
         size=size,

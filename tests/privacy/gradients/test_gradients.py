@@ -29,13 +29,7 @@ from torch import Tensor, nn
 from tacit.errors import MechanismError
 from tacit.privacy.gradients import clipped_sums as gradients
 from tacit.privacy.gradients.accumulator import GradientSum
-from tacit.privacy.gradients.clipped_sums import (
-    add_chunks,
-    add_clipped,
-    assign_gradient,
-    clipped_sum,
-    trainable_parameters,
-)
+from tacit.privacy.gradients.clipped_sums import add_clipped, assign_gradient, clipped_sum, trainable_parameters
 
 Case = tuple[nn.Module, Loss, dict[str, Tensor]]
 
@@ -81,18 +75,6 @@ def test_chunks_and_order_and_scale_do_not_change_the_sum(name: str) -> None:
     permuted = {key: tensor[order] for key, tensor in rows.items()}
     assert relative(clipped_sum(model, loss, permuted, clip), whole) <= 5e-6
     assert relative(4 * clipped_sum(model, loss, rows, clip, scale=0.25), whole) <= 5e-6
-
-
-@pytest.mark.parametrize("name", CASES)
-@pytest.mark.parametrize("memory_bytes", [1, 1 << 28])
-def test_chunks_share_a_pass_and_places_without_a_unit_add_nothing(name: str, memory_bytes: int) -> None:
-    model, loss, rows = case(name)
-    clip, counts = middle_clip(model, loss, rows), (3, 0, 2)
-    sums = GradientSum(trainable_parameters(model))
-    add_chunks(sums, model, loss, rows, counts, clip, memory_bytes=memory_bytes)
-    taken = torch.tensor([0, 1, 2, 6, 7])
-    own = {key: tensor[taken] for key, tensor in rows.items()}
-    assert relative(sums.to_vector(), reference(model, loss, own, clip)) <= 5e-6
 
 
 @pytest.mark.parametrize("name", CASES)

@@ -21,7 +21,6 @@ from tacit.privacy.mechanisms.sums import PoissonSum
 from tacit.privacy.noise.secret import SecretNoise
 from tacit.privacy.vault import plan as plans
 from tacit.privacy.vault.plan import PrivatePlan
-from tacit.privacy.vault.records import SealedRecords
 from tacit.privacy.vault.vault import Vault
 from tacit.units import Relation, Unit
 
@@ -98,13 +97,11 @@ class Named:
 class Regression:
     """Squared error of the reward from the observation: an objective for `noisy_gradient`."""
 
-    jitter: float = 0.1
-
     def draw(self, generator: torch.Generator, units: int, rows_per_unit: int) -> dict[str, Tensor]:
         return {"jitter": torch.randn(units, rows_per_unit, 1, generator=generator)}
 
     def loss(self, model: nn.Module, rows: Mapping[str, Tensor]) -> Tensor:
-        predicted = model((rows["observations"] + self.jitter * rows["jitter"]).flatten(0, 1)).view_as(rows["rewards"])
+        predicted = model((rows["observations"] + 0.1 * rows["jitter"]).flatten(0, 1)).view_as(rows["rewards"])
         error = (predicted - rows["rewards"]).square() * rows["mask"]
         return error.sum(1) / rows["mask"].sum(1).clamp(min=1)
 
@@ -125,28 +122,6 @@ def records(units: Sequence[Sequence[float]], simulated: bool = True) -> Traject
         spec=SPEC,
         simulated=simulated,
     )
-
-
-ALL = PoissonSum(name="sum", steps=1, sampling_rate=1.0, clip_norm=1.0, noise_multiplier=1.0)
-"""A part that takes everybody."""
-
-
-def numbered(units: int, replicates: int = 1) -> SealedRecords:
-    """Records of so many units, whose rewards are their numbers over a hundred; draws are the same every time."""
-    data = records([[unit / 100] for unit in range(units)])
-    keys = [str(one) for one in range(replicates)]
-    return SealedRecords(data, None, unit=unit_of(1_000), keys=keys, noise=SecretNoise.for_tests(1))
-
-
-def dealt_places(units: SealedRecords, places: int = 70) -> dict[int, tuple[int, int]]:
-    """Of five chunks, in which pass and place each unit of `numbered` stands; where there was none for it, (-1, -1)."""
-    found: dict[int, tuple[int, int]] = {}
-    for number, (_, counts, rows) in enumerate(units.sample_chunks(ALL, 5, places)):
-        shape, together = len(rows["mask"]) // len(counts), len(counts) > 1
-        for start, count in zip(range(0, len(rows["mask"]), shape), counts, strict=True):
-            own = np.rint(100 * rows["rewards"][start : start + count, 0]).astype(int).tolist()
-            found |= {unit: (number, start + i) if together else (-1, -1) for i, unit in enumerate(own)}
-    return found
 
 
 def told_apart_by_rewards(units: Sequence[Sequence[float]], names: Sequence[int] | None = None) -> Trajectories:

@@ -9,8 +9,8 @@ Both give the same sum.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Hashable, Iterator, Mapping
+from contextlib import suppress
 from types import FunctionType, MethodType
 from weakref import WeakKeyDictionary, WeakSet
 
@@ -260,62 +260,15 @@ def add_clipped(
     if units == 0:
         return
     rows = {name: tensor.detach() for name, tensor in {**rows, **(shares(rows) if shares else {})}.items()}
+    buffers = [(name, buffer, buffer._version) for name, buffer in model.named_buffers()]
     need = 0 if units == 1 and shares is None else _unit_bytes(model, loss, rows, units, layers, shares is not None)
-    with _still_buffers(model):
-        if shares is not None and need > memory_bytes:
-            for unit in _pieces(rows, units, units):
-                _add(sums, [_gradient_in_parts(model, loss, unit, -(-need // memory_bytes), layers)], clip, scale)
-        else:
-            for piece in _pieces(rows, units, -(-units // max(1, memory_bytes // max(1, need)))):
-                _add(sums, list(_contributions(model, loss, piece, layers)), clip, scale)
-
-
-def add_chunks(
-    sums: GradientSum,
-    model: nn.Module,
-    loss: Loss,
-    rows: Mapping[str, Tensor],
-    counts: Sequence[int],
-    clip: float,
-    *,
-    memory_bytes: int = 1 << 28,
-) -> None:
-    """Add each unit's clipped loss gradient to the sum of its own chunk, in one pass for all chunks if memory allows.
-
-    Args:
-        sums: of this model's trainable parameters; every chunk becomes one of its own there.
-        model, loss, clip: as for `add_clipped`.
-        rows: name -> tensor with leading axis len(counts) * places, chunk after chunk.
-        counts: how many units each chunk has. They stand in the first of its places; what stands in the others adds
-            nothing.
-        memory_bytes: up to which chunks share a pass; for a larger network they gain nothing by it.
-
-    Guarantee: as for `add_clipped`. While the number of places is public, so is the shape of every product. So no bit
-    of what a unit adds depends on how many units the other chunks have.
-    """
-    clip, layers, units = clipping.require_clip(clip), _layers(model), _units(rows)
-    places = units // len(counts)
-    starts = zip(range(0, units, places), counts, strict=True)
-    chunks = [slice(start, start + count) for start, count in starts if count]
-    require_separate_units(model)
-    if units * _unit_bytes(model, loss, rows, units, layers, divisible=False) > memory_bytes:
-        for chunk in chunks:
-            sums.start_chunk()
-            add_clipped(sums, model, loss, {name: tensor[chunk] for name, tensor in rows.items()}, clip)
-        return
-    with _still_buffers(model):
-        contributions = list(_contributions(model, loss, {n: t.detach() for n, t in rows.items()}, layers))
-    for chunk in chunks:
-        sums.start_chunk()
-        _add(sums, [(names, one.select(chunk)) for names, one in contributions], clip)
-
-
-@contextmanager
-def _still_buffers(model: nn.Module) -> Iterator[None]:
-    """A pass in which no buffer may change."""
-    before = [(name, buffer, buffer._version) for name, buffer in model.named_buffers()]
-    yield
-    for name, buffer, version in before:
+    if shares is not None and need > memory_bytes:
+        for unit in _pieces(rows, units, units):
+            _add(sums, [_gradient_in_parts(model, loss, unit, -(-need // memory_bytes), layers)], clip, scale)
+    else:
+        for piece in _pieces(rows, units, -(-units // max(1, memory_bytes // max(1, need)))):
+            _add(sums, list(_contributions(model, loss, piece, layers)), clip, scale)
+    for name, buffer, version in buffers:
         if buffer._version != version:
             raise mixing_error(name, "a buffer that changes when rows pass through")
 
@@ -362,7 +315,7 @@ def _norms_and_factors(
 
 @torch.no_grad()
 def _add(
-    sums: GradientSum, contributions: list[tuple[Mapping[str, str], LayerContribution]], clip: float, scale: float = 1.0
+    sums: GradientSum, contributions: list[tuple[Mapping[str, str], LayerContribution]], clip: float, scale: float
 ) -> None:
     factors = _norms_and_factors(contributions, clip)[1]
     keep = None

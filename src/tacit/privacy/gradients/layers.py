@@ -73,9 +73,6 @@ class LayerContribution(Protocol):
     def bytes(self) -> int:
         """Memory held for all units."""
 
-    def select(self, units: slice) -> LayerContribution:
-        """That of these units alone."""
-
     def add(self, into: Mapping[str, Tensor], coefficients: Tensor, keep: Tensor | None, *, beta: float) -> None:
         """Add the units `keep` (None: all), weighted by `coefficients` [U or len(keep)] float32, to `into`."""
         # `into` maps "weight" and "bias" to float32 tensors of the parameter's shape; a name left out is skipped. They
@@ -93,9 +90,6 @@ class OuterProduct:
     @property
     def bytes(self) -> int:
         return 4 * self.g.numel()
-
-    def select(self, units: slice) -> OuterProduct:
-        return OuterProduct(self.squares[units], self.a[units], self.g[units])
 
     def add(self, into: Mapping[str, Tensor], coefficients: Tensor, keep: Tensor | None, *, beta: float) -> None:
         a, g = (self.a, self.g) if keep is None else (self.a[keep], self.g[keep])
@@ -120,9 +114,6 @@ class DenseGradients:
     def bytes(self) -> int:
         return sum(4 * g.numel() for g in self.gradients.values())
 
-    def select(self, units: slice) -> DenseGradients:
-        return DenseGradients({name: gradient[units] for name, gradient in self.gradients.items()})
-
     def add(self, into: Mapping[str, Tensor], coefficients: Tensor, keep: Tensor | None, *, beta: float) -> None:
         for name, gradient in self.gradients.items():
             rows = gradient if keep is None else gradient[keep]
@@ -141,10 +132,6 @@ class Segments:
     @property
     def bytes(self) -> int:
         return 4 * self.sums.numel()
-
-    def select(self, units: slice) -> Segments:
-        owned = (self.unit >= units.start) & (self.unit < units.stop)
-        return Segments(self.squares[units], self.unit[owned] - units.start, self.index[owned], self.sums[owned])
 
     def add(self, into: Mapping[str, Tensor], coefficients: Tensor, keep: Tensor | None, *, beta: float) -> None:
         if keep is None:

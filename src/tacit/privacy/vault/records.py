@@ -276,9 +276,6 @@ def _number_duplicates(digests: np.ndarray) -> np.ndarray:
 READ_BYTES = 1 << 26
 """Bytes of rows that a gradient's sample is read in at a time."""
 
-JOINED_UNITS = 1 << 13
-"""Units that are read together, where they are of several chunks."""
-
 SUMMED_BYTES = 1 << 22
 """Bytes of rows and contributions that a sum of vectors is made of at a time, where they are more than one block."""
 
@@ -383,46 +380,20 @@ class SealedRecords:
         for rows, owner, piece in self.reader(part.held_out).flat_rows(units, part.rows_per_unit, part.rows):
             yield rows, owner, replicate[piece]
 
-    def sample_chunks(self, part: Sum, chunks: int, places: int | None) -> Iterator[tuple[int, list[int], Columns]]:
-        """A fresh sample for every replicate, dealt to so many chunks, some of which are read together.
-
-        Args:
-            part: of the plan.
-            chunks: of a replicate's sample.
-            places: of a chunk, so that several can be read together; None: each is read alone.
-
-        Yields:
-            The replicate; how many units each chunk has; their rows. Of several chunks each has as many places, of
-            which its units take the first; in the others stand rows of units that do not count there.
+    def sample_chunks(self, part: Sum, chunks: int) -> Iterator[Columns]:
+        """A fresh sample for every replicate, dealt to so many chunks, each read in pieces of at most `READ_BYTES`.
 
         Guarantee: each unit's chunk is uniform, secret and independent of the other units and of how many there are.
-        Where several chunks are read together their number is public, so that nobody else's place depends on how many
-        units a chunk has. Units for whom it has no place are a chunk of their own.
         """
         replicate, units = self._draw_units(part)
         reader = self.reader(part.held_out)
         size = max(1, READ_BYTES // (reader.row_bytes * part.rows_per_unit * part.horizon))
         dealt = self._noise.integers(np.full(len(units), chunks)) if chunks > 1 else np.zeros(len(units), np.int64)
-        groups = chunks if places is None else -(-chunks // max(1, min(size, JOINED_UNITS) // places))
-
-        def rows(chosen: np.ndarray) -> Columns:
-            return reader.rows(chosen, part.rows_per_unit, part.rows, part.horizon)
-
-        for one in range(len(self._keys)):
-            members = [units[(dealt == chunk) & (replicate == one)] for chunk in range(chunks)]
-            if places is not None and groups < chunks:
-                for group in np.array_split(np.arange(chunks), groups):
-                    taken = [members[chunk][:places] for chunk in group]
-                    somebody = next((chunk[0] for chunk in taken if len(chunk)), None)
-                    if somebody is not None:
-                        filled = np.full((len(group), places), somebody)
-                        for row, chunk in zip(filled, taken, strict=True):
-                            row[: len(chunk)] = chunk
-                        yield one, [len(chunk) for chunk in taken], rows(filled.ravel())
-                members = [chunk[places:] for chunk in members]
-            for chunk in members:
-                for piece in (chunk[start : start + size] for start in range(0, len(chunk), size)):
-                    yield one, [len(piece)], rows(piece)
+        for chunk in range(chunks):
+            members = np.flatnonzero(dealt == chunk)
+            for piece in (members[start : start + size] for start in range(0, len(members), size)):
+                rows = reader.rows(units[piece], part.rows_per_unit, part.rows, part.horizon)
+                yield {**rows, "replicate": replicate[piece]}
 
     def _draw_units(self, part: Sum) -> tuple[np.ndarray, np.ndarray]:
         """(replicate, unit) pairs, sorted: trial r * units + u decides about unit u in replicate r."""

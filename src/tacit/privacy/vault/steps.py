@@ -145,31 +145,23 @@ class GradientStep:
         import torch
 
         from tacit.privacy.gradients.accumulator import UNITS_PER_CHUNK, GradientSum
-        from tacit.privacy.gradients.clipped_sums import (
-            add_chunks,
-            add_clipped,
-            secret_generator,
-            trainable_parameters,
-        )
+        from tacit.privacy.gradients.clipped_sums import add_clipped, secret_generator, trainable_parameters
 
-        part, objective, shares = self.part, self.objective, getattr(self.objective, "shares", None)
+        part, objective = self.part, self.objective
         chunks = math.ceil(expected / UNITS_PER_CHUNK)
-        places = math.ceil(expected / chunks + 3 * math.sqrt(expected / chunks))  # of most chunks, enough
-        together = self.max_units is None and shares is None
+        block = math.ceil(expected / chunks + 3 * math.sqrt(expected / chunks))  # of most chunks, one is enough
         first = [None] * len(self.models) if totals is None else totals
         pairs = zip(self.models, first, strict=True)
         sums = [GradientSum(trainable_parameters(model), begin) for model, begin in pairs]
         generator = secret_generator(noise)
-        for replicate, counts, rows in records.sample_chunks(part, chunks, places if together else None):
-            units = len(rows["mask"])
-            tensors = {name: torch.from_numpy(column) for name, column in rows.items()}
-            tensors |= draw_in_blocks(objective, generator, units, part.rows_per_unit, places)
-            tensors = {name: tensor.to(self.device) for name, tensor in tensors.items()}
-            model, total = self.models[replicate], sums[replicate]
-            if len(counts) > 1:
-                add_chunks(total, model, objective.loss, tensors, counts, part.clip_norm)
-                continue
-            total.start_chunk()
-            for piece, _ in pieces(tensors, self.max_units or max(1, units)):
-                add_clipped(total, model, objective.loss, piece, part.clip_norm, shares=shares)
+        for rows in records.sample_chunks(part, chunks):
+            starts = np.searchsorted(rows["replicate"], np.arange(len(sums) + 1)).tolist()
+            for model, total, start, stop in zip(self.models, sums, starts, starts[1:], strict=False):
+                tensors = {name: torch.from_numpy(column[start:stop]) for name, column in rows.items()}
+                tensors |= draw_in_blocks(objective, generator, stop - start, part.rows_per_unit, block)
+                tensors = {name: tensor.to(self.device) for name, tensor in tensors.items()}
+                shares = getattr(objective, "shares", None)
+                total.start_chunk()
+                for piece, _ in pieces(tensors, self.max_units or max(1, stop - start)):
+                    add_clipped(total, model, objective.loss, piece, part.clip_norm, shares=shares)
         return sums
