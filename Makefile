@@ -11,7 +11,7 @@ TORCH_INDEX ?=
 export TACIT_DATA ?= $(abspath ../shared/data)
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: setup demo test test-all check bench wheels docs format clean
+.PHONY: setup demo test test-all check lint pages bench wheels docs format clean
 .DEFAULT_GOAL := test
 
 define environment
@@ -42,11 +42,15 @@ test: setup
 test-all: setup
 	$(BIN)/pytest -n 2 --dist loadscope --timeout 3600 -m "slow or not slow"
 
-check: setup
+check: lint pages
+
+lint: setup
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+
+pages: setup
 	$(BIN)/pytest -n 2 tests/docs
 
 bench: setup
