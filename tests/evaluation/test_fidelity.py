@@ -223,5 +223,5 @@ def test_declared_columns_are_named_and_categories_are_compared_as_such() -> Non
         for labels in _labels(spec)[1:2]
         for label in labels
     )
-    observation = [((18.0, 95.0), 40), ((-0.5, 2.5), 3)]
+    observation = [((17.5, 95.5), 39), ((-0.5, 2.5), 3)]
     assert _bins(spec) == [*observation, ((-0.5, 1.5), 2), ((0.0, 1.0), 40), *observation]
