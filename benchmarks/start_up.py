@@ -40,7 +40,7 @@ def main() -> None:
     repeats = parser.parse_args().repeats
     with tempfile.TemporaryDirectory() as folder:
         run, data = Path(folder) / "run", Path(folder) / "data"
-        python(*_TACIT, "demo", "--quick", "--out", str(run))
+        python(*_TACIT, "demo", "maze", "--quick", "--out", str(run))
         python(*_TACIT, "data", "maze", "--steps", "2000", "--out", str(data))
         certificate = str(run / "certificate.json")
         commands = {
