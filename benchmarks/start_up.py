@@ -20,12 +20,15 @@ import tempfile
 from pathlib import Path
 
 _CALIBRATE = """
-import time
-from tacit.cli import demo
+import dataclasses, time
+from tacit.cli.demo_maze import DELTA, FULL, LAYOUT
+from tacit.methods.synthesis.table_matching import TableMatching
 from tacit.units import Unit
-plan, unit = demo._matched(demo.FULL), Unit("transition", "add_or_remove", demo.FULL.population)
+from tacit_worlds.maze import LAYOUTS, spec
+matching = TableMatching.plane(spec(LAYOUTS[LAYOUT]), population=FULL.population)
+plan, unit = dataclasses.replace(FULL.plan, matching=matching), Unit("transition", "add_or_remove", FULL.population)
 start = time.process_time()
-plan.calibrate(unit=unit, epsilon=1.0, delta=demo.DELTA)
+plan.calibrate(unit=unit, epsilon=1.0, delta=DELTA)
 print(time.process_time() - start)
 """
 _DRY = ("--unit", "transition", "--relation", "add_or_remove", "--population", "1000000", "--dry-run")
