@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import json
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -245,7 +246,8 @@ def test_a_run_on_simulated_records_compares_with_them(folders: Path) -> None:
     report = json.loads((folders / "run" / "run.json").read_text())["report"]
     assert report["shows_records"]
     (words,) = [block["lines"] for block in blocks(folders / "run", "copies") if "lines" in block]
-    assert words[2].endswith(" of 40.")
+    compared = re.search(r" of (\d+)\.$", words[2])  # of 40 rows, and chance may draw two alike, which count once
+    assert compared and 30 <= int(compared[1]) <= 40
     costs = table(folders / "run", "synthesizers")
     assert list(costs) == ["privsyn"]
     assert costs["privsyn"]["Peak memory"].endswith("B")
