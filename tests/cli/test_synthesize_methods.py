@@ -247,7 +247,8 @@ def test_a_run_on_simulated_records_compares_with_them(folders: Path) -> None:
     assert report["shows_records"]
     (words,) = [block["lines"] for block in blocks(folders / "run", "copies") if "lines" in block]
     compared = re.search(r" of (\d+)\.$", words[2])  # of 40 rows, and chance may draw two alike, which count once
-    assert compared and 30 <= int(compared[1]) <= 40
+    assert compared
+    assert 30 <= int(compared[1]) <= 40
     costs = table(folders / "run", "synthesizers")
     assert list(costs) == ["privsyn"]
     assert costs["privsyn"]["Peak memory"].endswith("B")
