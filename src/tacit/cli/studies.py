@@ -323,4 +323,4 @@ def check(command: Check) -> None:
         count = len(verdict.faults)
         what = f"the study cannot be used yet: {count} thing{'s' * (count > 1)} to mend"
         raise PlanError(what, where=str(command.study), expected="what is named above", remedy="then check again")
-    say(f"{command.study} is ready: tacit synthesize --epsilon 1 --out RUN")
+    say(f"{command.study} is ready: tacit {verdict.verb} --epsilon 1 --out RUN")
