@@ -18,6 +18,7 @@ import numpy as np
 from tacit.errors import PlanError, TacitError
 from tacit.privacy.mechanisms.base import Sum
 from tacit.privacy.mechanisms.marginals import Marginals
+from tacit.study.narration import say_duration
 
 if TYPE_CHECKING:
     from tacit.data.spec import PublicSpec
@@ -125,8 +126,7 @@ class Advice:
             yield f"  This is {word}. {more} would be enough; or take {self.remedy}."
         if self.pace in PACES:
             base, each = PACES[self.pace]
-            seconds = base + each * unit.size
-            took = f"{seconds:,.0f} seconds" if seconds < 90 else f"{seconds / 60:,.0f} minutes"
+            took = say_duration(base + each * unit.size)
             yield f"Takes    about {took} of one core, if they have a hundred rows each."
 
     def enough(self) -> float | None:
