@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -96,3 +98,16 @@ def test_actions_follow_the_last_number_too(drawn: tuple[dict[str, Any], Any]) -
     clear = (np.abs(last) > 0.7) & (moves < 2)
     assert np.mean(moves[clear] == (last[clear] > 0)) > 0.9
     assert np.mean(moves == 2) == pytest.approx(0.2, abs=0.03)
+
+
+def test_a_dose_follows_the_last_number_too(tmp_path: Path) -> None:
+    spec = dataclasses.replace(SPEC, action=space_of(Column("dose", low=0, high=4)))
+    real = columns(PEOPLE, 2, copies=False)
+    noise = np.random.default_rng(3).normal(0, 0.3, len(real["rewards"]))
+    real["actions"] = np.clip(2 + 0.5 * real["observations"][:, 3] + noise, 0, 4)[:, None]
+    data = Trajectories.from_arrays(**real, spec=spec, simulated=True)
+    ledger = Ledger(tmp_path / "ledger", UNIT, epsilon=400, delta=1e-5, composition=SUM)
+    plan = PeoplePlan(spec=spec, most=32).calibrate(unit=UNIT, epsilon=399, delta=1e-5)
+    people = fit(plan, Vault(data, ledger)).value.sample(PEOPLE, seed=1).columns
+    slopes = [np.polyfit(one["observations"][:, 3], one["actions"][:, 0], 1) for one in (real, people)]
+    np.testing.assert_allclose(slopes[1], slopes[0], atol=0.06)

@@ -13,7 +13,7 @@ from tacit.data.sources.expressions import compute_rewards
 from tacit.data.spec import Discrete, PublicSpec, Space
 from tacit.methods.synthesis.laws import draw
 from tacit.methods.synthesis.people.scheme import Node, Parent, ParentKind, Role, Scheme
-from tacit.methods.synthesis.people.sums import expected_change, leaning_of
+from tacit.methods.synthesis.people.sums import expected, leaning_of
 from tacit.methods.synthesis.people.visits import BEGINS_AGAIN, GOES_ON, STOPS, Variable
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ class PeopleDrawing:
             known |= {Parent("missing", i): np.zeros(count), Parent("missed", i): np.full(count, 2.0)}
         for i in range(len(self._scheme.done)):
             known |= {Parent("action", i): np.full(count, np.nan), Parent("last", i): np.full(count, np.nan)}
-        counts = [Parent("age", 0), Parent("over", 0), *(Parent("lean", i) for i in self._scheme.leaning)]
+        counts = [Parent("age", 0), Parent("over", 0), *(Parent("lean", i) for i in self._scheme.habits)]
         return known | {parent: np.zeros(count) for parent in counts}
 
     def _codes(self, node: Node) -> Integers:
@@ -67,7 +67,10 @@ class PeopleDrawing:
         missing = (codes == own - 1) & (node.role in ("static", "action")) & one.flag
         if cut is None:
             return np.where(missing, np.nan, codes.astype(np.float64))
-        values = np.clip(cut.draw(codes, self._rng), one.low, one.high)
+        values = cut.draw(codes, self._rng)
+        if self._scheme.regression(node) is not None:
+            values += expected(self._scheme, node, self._known)
+        values = np.clip(values, one.low, one.high)
         return np.where(missing, np.nan, np.rint(values) if one.whole else values)
 
     def visit(self, number: int) -> dict[str, Any]:
@@ -109,10 +112,10 @@ class PeopleDrawing:
             known[Parent("missing", i)] = missing
             return
         before, node = known[Parent("before", i)], self._nodes["change", i]
-        if scheme.regressions[i] is not None:
+        if scheme.regression(node) is not None:
             cut = scheme.cut(node)
             assert cut is not None
-            moved = expected_change(scheme, i, known) + cut.draw(self._codes(node), self._rng)
+            moved = expected(scheme, node, known) + cut.draw(self._codes(node), self._rng)
             changed = one.bend(one.straighten(np.nan_to_num(before, nan=one.low)) + moved)
         else:
             changed = self._value(node)

@@ -100,10 +100,10 @@ class Scheme:
         terminals: whether episodes can terminate.
         copied_ends: whether a row that cuts an episode is its last visit, and its next observation its own.
         densities: of each observed variable, each action and the reward; None of categories.
-        regressions: of each observed variable; None of those whose changes are not modelled.
+        regressions: of the change of each observed variable and of each action; None of those that have none.
         nodes: what is drawn, in order.
         computes_reward: True where the reward is computed from what is drawn, else None.
-        leanings: of each of `leaning`, the weights of a linear score of each label; the highest one is most likely.
+        leanings: of each action the weights of a linear score of each label, of which the highest is most likely.
     """
 
     seen: tuple[Variable, ...]
@@ -138,10 +138,9 @@ class Scheme:
         return tuple(i for i, one in enumerate(self.seen) if not (one.labels or one.static or one.duration))
 
     @property
-    def leaning(self) -> tuple[int, ...]:
-        """The actions that are given more numbers than a table can hold: which is most likely is regressed first."""
-        several = len(self.changing) > TABLED
-        return tuple(i for i, one in enumerate(self.done) if several and 0 < one.labels <= FEW)
+    def habits(self) -> tuple[int, ...]:
+        """The actions that can follow more numbers than a table holds: what is done usually is regressed first."""
+        return tuple(i for i, one in enumerate(self.done) if len(self.changing) > TABLED and one.labels <= FEW)
 
     @cached_property
     def scales(self) -> dict[int, tuple[float, float]]:
@@ -215,7 +214,7 @@ class Scheme:
         """The bins of a node's number; None of a category and of what is counted."""
         place = {"action": len(self.seen) + node.index, "reward": len(self.seen) + len(self.done)}
         density = self.densities[place.get(node.role, node.index)] if node.role not in ("visits", "end") else None
-        if node.role == "change" and (regression := self.regressions[node.index]) is not None:
+        if (regression := self.regression(node)) is not None:
             return regression.cut
         if density is None or node.role in ("missing", "terminal", "visits", "end"):
             return None
@@ -223,6 +222,11 @@ class Scheme:
             low, high = self.reward
             return quantile_cut(density, OWN_REWARD, even=EVEN, atom=0.0 if low <= 0 <= high else None)
         return quantile_cut(density, OWN_DURATION if node.role == "duration" else OWN)
+
+    def regression(self, node: Node) -> ChangeModel | None:
+        """What a node is expected to be, if its bins are those of what is left."""
+        place = {"change": node.index, "action": len(self.seen) + node.index}.get(node.role)
+        return None if place is None else self.regressions[place]
 
     def size(self, node: Node) -> int:
         """How many values a node has."""
@@ -285,7 +289,7 @@ def default_nodes(scheme: Scheme) -> Iterator[Node]:
         yield Node("change", i, (*last, *missed, own) if not seen[i].labels else (own, *last, *missed))
     now = [Parent("now", i, whole if j == 0 else 0) for j, i in enumerate(main)]
     for i in range(len(done)):
-        lean = [Parent("lean", i)] if i in scheme.leaning else []
+        lean = [Parent("lean", i)] if i in scheme.habits and done[i].labels else []
         yield Node("action", i, (*lean, *now[:1], Parent("action", i - 1) if i else Parent("last", 0), *now[1:]))
     flags = [Parent("missing", i) for i in main[:1] if seen[i].flag]
     if not scheme.computes_reward:

@@ -40,6 +40,7 @@ from tacit.methods.synthesis.people.visits import GOES_ON, CutVisits
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 Rows = Mapping[str, NDArray[Any]]
+Scores = tuple[tuple[float, ...], ...]
 
 LOOSE = 3.0
 """Squared norm that the tables of visits may have each, on average: a unit's visits lie in many cells."""
@@ -133,11 +134,12 @@ class VisitMoments:
             part = {parent: values[here] for parent, values in known.items()}
             now, before = (scheme.seen[target].straighten(part[Parent(kind, target)]) for kind in MOVES)
             yield here, [*features(scheme, target, part), np.clip((now - before) / scheme.change_scale(target), -1, 1)]
-        for target in scheme.leaning:
-            here = np.flatnonzero(visits.acted & ~np.isnan(visits.done[target]))
+        for target in scheme.habits:
+            here, one = np.flatnonzero(visits.acted & ~np.isnan(visits.done[target])), scheme.done[target]
             part = {parent: values[here] for parent, values in known.items()}
-            labels = range(scheme.done[target].labels)
-            answers = [(part[Parent("action", target)] == label).astype(np.float64) for label in labels]
+            acts = part[Parent("action", target)]
+            labels = [(acts == label).astype(np.float64) for label in range(one.labels)]
+            answers = labels or [np.clip((acts - one.low) / (one.high - one.low) * 2 - 1, -1, 1)]
             yield here, [*habit_features(scheme, target, part), *answers]
 
 
@@ -147,31 +149,39 @@ def count_moments(scheme: Scheme) -> list[int]:
     scheme = dataclasses.replace(scheme, densities=tuple(flat))
     nothing = collections.defaultdict[Parent, Floats](lambda: np.zeros(1))
     widths = [len(features(scheme, target, nothing)) + 1 for target in scheme.changing]
-    widths += [len(habit_features(scheme, target, nothing)) + scheme.done[target].labels for target in scheme.leaning]
+    habits = [(habit_features(scheme, target, nothing), scheme.done[target].labels) for target in scheme.habits]
+    widths += [len(columns) + max(1, labels) for columns, labels in habits]
     return [width * (width + 1) // 2 for width in widths]
 
 
 def solve_regressions(scheme: Scheme, sums: Floats, deviation: float) -> Scheme:
     """The scheme with the regressions of its changing numbers and actions, by ridge from noisy moments."""
-    regressions: list[ChangeModel | None] = [None] * len(scheme.seen)
-    leanings, places = list[tuple[tuple[float, ...], ...]](), np.cumsum([0, *count_moments(scheme)])
-    targets = [*((target, 1) for target in scheme.changing), *((i, scheme.done[i].labels) for i in scheme.leaning)]
-    for place, (target, answers) in enumerate(targets):
-        part = sums[places[place] : places[place + 1]]
-        width = int(np.sqrt(2 * len(part)))
+    own = len(scheme.seen)
+    regressions: list[ChangeModel | None] = [None] * (own + len(scheme.done))
+    leanings: list[Scores] = [()] * len(scheme.done)
+    places, begin = [*scheme.changing, *(own + i for i in scheme.habits)], 0
+    for place, size in zip(places, count_moments(scheme), strict=True):
+        part, begin = sums[begin : begin + size], begin + size
+        width = int(np.sqrt(2 * size))
         i, j = np.triu_indices(width)
         moments = np.zeros((width, width))
         moments[i, j] = moments[j, i] = part / np.where(i == j, 1.0, np.sqrt(2.0))
         ridge = RIDGE * deviation * np.sqrt(width)
-        inner, cross, own = moments[:-answers, :-answers], moments[:-answers, -answers:], moments[-answers:, -answers:]
-        if place >= len(scheme.changing):
-            leanings.append(_discriminate(inner, cross, np.diag(own), ridge))
+        labels = scheme.done[place - own].labels if place >= own else 0
+        inner, cross = moments[: -(labels or 1), : -(labels or 1)], moments[: -(labels or 1), -(labels or 1) :]
+        if labels:
+            leanings[place - own] = _discriminate(inner, cross, np.diag(moments)[-labels:], ridge)
             continue
         weights = _solve(inner, cross, ridge)[:, 0]
-        rest = own[0, 0] - 2 * weights @ cross[:, 0] + weights @ inner @ weights
+        rest = moments[-1, -1] - 2 * weights @ cross[:, 0] + weights @ inner @ weights
         spread = np.sqrt(np.clip(rest / max(moments[0, 0], 1.0), LEAST_SPREAD, 1.0))
-        scale = scheme.change_scale(target)
-        regressions[target] = ChangeModel(tuple(weights.tolist()), scale, float(spread * scale))
+        if place < own:
+            scale = scheme.change_scale(place)
+        else:  # an action lies about the middle of its range, and the first feature is 1
+            low, high = scheme.done[place - own].low, scheme.done[place - own].high
+            scale = (high - low) / 2
+            weights[0] += (low + high) / 2 / scale
+        regressions[place] = ChangeModel(tuple(weights.tolist()), scale, float(spread * scale))
     return dataclasses.replace(scheme, regressions=tuple(regressions), leanings=tuple(leanings))
 
 
@@ -181,7 +191,7 @@ def _solve(inner: Floats, cross: Floats, ridge: float) -> Floats:
     return np.asarray(vectors @ ((vectors.T @ cross) / np.maximum(np.maximum(values, 0) + ridge, 1e-9)[:, None]))
 
 
-def _discriminate(inner: Floats, cross: Floats, counts: Floats, ridge: float) -> tuple[tuple[float, ...], ...]:
+def _discriminate(inner: Floats, cross: Floats, counts: Floats, ridge: float) -> Scores:
     """Scores by linear discriminants: labels are normal with one covariance. The first feature is 1."""
     counts = np.maximum(counts, ridge + 1e-9)
     means = cross[1:] / counts  # [features, labels]
@@ -274,22 +284,24 @@ def changes_of(scheme: Scheme, visits: CutVisits, known: State, i: int) -> Integ
     return np.flatnonzero(~np.isnan(visits.seen[i]) & ~np.isnan(known[Parent("before", i)]))
 
 
-def expected_change(scheme: Scheme, i: int, known: State) -> Floats:
-    """The expected change of a straightened number."""
-    regression = scheme.regressions[i]
+def expected(scheme: Scheme, node: Node, known: State) -> Floats:
+    """The expected change of a straightened number, or the expected action."""
+    regression = scheme.regression(node)
     assert regression is not None
+    told = features if node.role == "change" else habit_features
     # row by row, so that nobody's residual depends on who else is there, not even in its last bit
-    columns = np.stack(features(scheme, i, known), axis=1)
+    columns = np.stack(told(scheme, node.index, known), axis=1)
     return np.asarray((columns * np.asarray(regression.weights)).sum(axis=1) * regression.scale)
 
 
 def leaning_of(scheme: Scheme, known: State) -> State:
-    """Of each action that has one, the label [V] that is most likely by what is known."""
+    """Of each action that has scores, the label [V] that is most likely by what is known."""
     found = {}
-    for i, labels in zip(scheme.leaning, scheme.leanings, strict=False):  # none before they are released
-        columns = np.stack(habit_features(scheme, i, known), axis=1)  # row by row, as of changes
-        scores = [(columns * np.asarray(weights)).sum(axis=1) for weights in labels]
-        found[Parent("lean", i)] = np.argmax(scores, axis=0).astype(np.float64)
+    for i, labels in enumerate(scheme.leanings):
+        if labels:
+            columns = np.stack(habit_features(scheme, i, known), axis=1)  # row by row, as of changes
+            scores = [(columns * np.asarray(weights)).sum(axis=1) for weights in labels]
+            found[Parent("lean", i)] = np.argmax(scores, axis=0).astype(np.float64)
     return found
 
 
@@ -313,14 +325,15 @@ def codes_of(scheme: Scheme, visits: CutVisits, known: State, node: Node) -> tup
         here, values = np.flatnonzero(~visits.begins & ~np.isnan(visits.seen[i])), visits.seen[i]
     elif role == "change":
         here, values = changes_of(scheme, visits, known, i), visits.seen[i]
-        if scheme.regressions[i] is not None:
-            part = {parent: value[here] for parent, value in known.items()}
-            values = np.zeros(len(every))
-            now, before = (scheme.seen[i].straighten(part[Parent(kind, i)]) for kind in MOVES)
-            values[here] = now - before - expected_change(scheme, i, part)
     else:
         here = np.flatnonzero(visits.acted)
         values = visits.reward if role == "reward" else visits.done[i]
+    if scheme.regression(node) is not None:
+        part, values = {parent: value[here] for parent, value in known.items()}, values.copy()
+        if role == "change":
+            now, before = (scheme.seen[i].straighten(part[Parent(kind, i)]) for kind in MOVES)
+            values[here] = now - before
+        values[here] -= expected(scheme, node, part)
     cut, chosen = scheme.cut(node), values[here]
     missing = scheme.size(node) - 1  # the last code, of statics and actions that may miss
     codes = np.nan_to_num(chosen).astype(np.int64) if cut is None else cut.encode(chosen)
