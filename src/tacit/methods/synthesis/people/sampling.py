@@ -124,10 +124,7 @@ class PeopleDrawing:
         known[Parent("now", i)] = np.where(missing == 1, before, value)
 
     def _end(self, number: int) -> tuple[Integers, NDArray[np.bool_]]:
-        """What follows a visit, and whether what was done then ended the episode.
-
-        As many stop after so many visits as the table of their number says.
-        """
+        """What follows a visit, and whether it terminated; as many stop after so many as the table of numbers says."""
         count = len(self.people)
         cut, done = (self._law_of_ends(role, count) for role in ("end", "terminal"))
         alone = self._begins & (not self._scheme.copied_ends)  # a cut here would leave an episode without a step
@@ -158,12 +155,10 @@ class PeopleDrawing:
         return ending.astype(np.int64), over
 
     def _law_of_ends(self, role: Role, count: int) -> Floats:
-        """Of each visit, the chances [V, 3] that nothing ends there, or that the unit stops or begins again."""
         node = self._nodes.get((role, 0))
         if node is None:
-            return np.tile([1.0, 0.0, 0.0], (count, 1))
-        law = self._laws[node]
-        return law[self._scheme.cells(node, self._known, count)]
+            return np.tile([1.0, 0.0, 0.0], (count, 1))  # nothing ends
+        return self._laws[node][self._scheme.cells(node, self._known, count)]
 
     def _go_on(self, ending: Integers) -> None:
         """Keep those who do not stop; what was known of an episode ends with it."""

@@ -127,7 +127,6 @@ class VisitMoments:
         return vectors
 
     def _regressed(self, visits: CutVisits, known: State) -> Iterator[tuple[Integers, list[Floats]]]:
-        """Of each regression, the visits that it sees, and its features and answers in each."""
         scheme = self.scheme
         for target in scheme.changing:
             here = changes_of(scheme, visits, known, target)
@@ -186,13 +185,12 @@ def solve_regressions(scheme: Scheme, sums: Floats, deviation: float) -> Scheme:
 
 
 def _solve(inner: Floats, cross: Floats, ridge: float) -> Floats:
-    """Weights [features, answers] of a ridge regression, whose moments may have negative eigenvalues by noise."""
-    values, vectors = np.linalg.eigh(inner)
+    values, vectors = np.linalg.eigh(inner)  # of which noise makes some negative
     return np.asarray(vectors @ ((vectors.T @ cross) / np.maximum(np.maximum(values, 0) + ridge, 1e-9)[:, None]))
 
 
 def _discriminate(inner: Floats, cross: Floats, counts: Floats, ridge: float) -> Scores:
-    """Scores by linear discriminants: labels are normal with one covariance. The first feature is 1."""
+    # linear discriminants: labels are normal with one covariance; the first feature is 1
     counts = np.maximum(counts, ridge + 1e-9)
     means = cross[1:] / counts  # [features, labels]
     within = inner[1:, 1:] - (means * counts) @ means.T
