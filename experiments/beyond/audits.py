@@ -16,11 +16,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from experiments.lib.check import Figure
-from experiments.lib.configuration import Json, describe
+from experiments.lib.experiment import Figure, Json, Store, command_line, describe, store_of
 from experiments.lib.plots import IMAGES, Curve, Panel, draw
-from experiments.lib.queue import command_line
-from experiments.lib.store import Store, store_of
 from tacit.evaluation.audits import Effort, audit, library
 from tacit.evaluation.audits.running import CASES
 from tacit.evaluation.report.charts import ChartAxis

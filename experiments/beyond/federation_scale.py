@@ -37,11 +37,7 @@ from flwr.supercore.logger import FLOWER_LOGGER
 from scipy import stats
 
 from experiments.beyond.loop_grid import LoopGrid, identity
-from experiments.lib.check import Figure
-from experiments.lib.configuration import Json, describe
-from experiments.lib.queue import command_line
-from experiments.lib.store import Store, store_of
-from experiments.lib.tables import markdown
+from experiments.lib.experiment import Figure, Json, Store, command_line, describe, markdown, store_of
 from tacit.data import Box, Discrete, PublicSpec
 from tacit.errors import PlanError
 from tacit.federation import FlowerDevices, client_app
@@ -383,11 +379,6 @@ def flat_table(results: Store) -> str:
         values = results.values(f"flat/devices={size}")
         lines.append([f"{size:,} devices", f"{100 * values['share']:.1f} %", f"{values['price']:.2f}"])
     return markdown(("largest floor", "noise, over a server's"), lines)
-
-
-def table(results: Store) -> str:
-    """All four."""
-    return "\n\n".join(one(results) for one in (secure_table, floor_table, tree_table, flat_table))
 
 
 if __name__ == "__main__":

@@ -36,11 +36,7 @@ from scipy.stats import beta
 
 from experiments.beyond import improvement_logs as logs
 from experiments.beyond.improvement_worlds import EPISODES, World, world
-from experiments.lib.check import Figure
-from experiments.lib.configuration import Json, describe
-from experiments.lib.queue import command_line
-from experiments.lib.store import Store, store_of
-from experiments.lib.tables import markdown
+from experiments.lib.experiment import Figure, Json, Store, command_line, describe, markdown, store_of
 from tacit.methods.improvement import Improvement, ImprovementPlan, fit
 from tacit.methods.improvement.moments import LoggedVisits
 from tacit.methods.improvement.plan import FIT, SCORES, STATEMENT
@@ -248,20 +244,11 @@ def padded(columns: Any, length: int) -> dict[str, np.ndarray]:
 
 
 def of_runs(results: Store, start: str, value: str) -> list[Any]:
-    """One value of all seeds of a setting.
-
-    Raises:
-        LookupError: a row is missing or has another configuration.
-    """
+    """One value of all seeds of a setting."""
     return [results.values(f"{start}/{seed}")[value] for seed in seeds(start)]
 
 
 def figures() -> list[Figure]:
-    """The promised figures, recomputed from the raw rows.
-
-    Raises:
-        LookupError: a row is missing or has another configuration.
-    """
     results, found = store(), []
     for (people, epsilon), bound in LEAST.items():
         start = f"clinic/{people}/{epsilon:g}"

@@ -17,11 +17,7 @@ from typing import Any
 import numpy as np
 from scipy.stats import beta
 
-from experiments.lib.check import Figure
-from experiments.lib.configuration import Json, describe
-from experiments.lib.queue import command_line
-from experiments.lib.store import Store, store_of
-from experiments.lib.tables import markdown
+from experiments.lib.experiment import Figure, Json, Store, command_line, describe, markdown, store_of
 from tacit.data.memory import Memory
 from tacit.data.spec import Box, Discrete, PublicSpec
 from tacit.data.trajectories import Trajectories
@@ -137,11 +133,6 @@ def _said(results: Store, people: int, epsilon: float) -> list[Statement]:
 
 
 def figures() -> list[Figure]:
-    """The promised figures, recomputed from the raw rows.
-
-    Raises:
-        LookupError: a row is missing or has another configuration.
-    """
     results, found = store(), []
     for people, epsilon in SETTINGS:
         said = _said(results, people, epsilon)

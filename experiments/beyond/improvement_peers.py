@@ -33,11 +33,7 @@ from experiments.beyond import improvement, improvement_generators
 from experiments.beyond.improvement import EPSILONS
 from experiments.beyond.improvement_generators import EnsemblePlan
 from experiments.beyond.improvement_worlds import COURSE, EPISODES, World, of_clinic, world
-from experiments.lib.check import Figure
-from experiments.lib.configuration import Json, describe
-from experiments.lib.queue import command_line
-from experiments.lib.store import Store, store_of
-from experiments.lib.tables import markdown
+from experiments.lib.experiment import Figure, Json, Store, command_line, describe, markdown, store_of
 from tacit import experts as learning
 from tacit.agents.features import Scaled
 from tacit.agents.heads import Categorical
@@ -274,11 +270,7 @@ def measured(way: Way, here: World, people: int, epsilon: float, seed: int) -> J
 
 
 def figures() -> list[Figure]:
-    """How far our way is ahead of each peer, recomputed from the raw rows.
-
-    Raises:
-        LookupError: a row is missing or has another configuration.
-    """
+    """How far our way is ahead of each peer."""
     results, found = store(), []
     for epsilon in EPSILONS[:3]:
         mine = np.mean(improvement.of_runs(improvement.store(), f"clinic/{PEOPLE}/{epsilon:g}", "score"))

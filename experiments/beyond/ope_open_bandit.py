@@ -29,10 +29,7 @@ from typing import Any, cast, get_args
 
 import numpy as np
 
-from experiments.lib.check import Figure
-from experiments.lib.configuration import Json, describe
-from experiments.lib.queue import command_line
-from experiments.lib.store import Store, store_of
+from experiments.lib.experiment import Figure, Json, Store, command_line, describe, store_of
 from tacit.data.sources import open_bandit
 from tacit.data.trajectories import Trajectories
 from tacit.methods import off_policy_evaluation as ope
@@ -198,30 +195,6 @@ def figures() -> list[Figure]:
         out.append(Figure(f"{campaign}: upper end of unclipped at epsilon 1", high, 0.1, at_least=False))
         held += [coverage(results, campaign, e, name) for e in EPSILONS for name in plans(np.full((1, 2), 0.5))]
     return [*out, Figure("share of all intervals that hold the bts log's click rate", float(np.mean(held)), 0.95)]
-
-
-def table(results: Store) -> str:
-    """Markdown: median value, RMSE and interval of every method, in clicks per thousand impressions."""
-    lines = []
-    for campaign in get_args(open_bandit.Campaign):
-        top = results.values(f"{campaign}/nonprivate")
-        shown = {name: f"{1e3 * value:.1f}" for name, value in top.items()}
-        lines += [
-            f"\n{campaign}: bts log {shown['truth']} (standard error {shown['truth_standard_error']}), random log "
-            f"{shown['behaviour']}, ceiling {shown['wpdis']} (standard error {shown['standard_error']})\n",
-            "| epsilon | method | median | RMSE | RMSE of noise only | median interval | holds the bts log's rate |",
-            "|---" * 7 + "|",
-        ]
-        for epsilon in EPSILONS:
-            for name in plans(np.full((1, 2), 0.5)):
-                median, low, high = (
-                    1e3 * np.median(column(results, campaign, epsilon, name, key)) for key in ("value", "low", "high")
-                )
-                errors = [1e3 * rmse(results, campaign, epsilon, one) for one in (name, f"{name}, noise only")]
-                held = coverage(results, campaign, epsilon, name)
-                cells = (f"{epsilon:g}", name, f"{median:.1f}", *(f"{error:.1f}" for error in errors))
-                lines.append(f"| {' | '.join(cells)} | {low:.1f} to {high:.1f} | {held:.0%} |")
-    return "\n".join(lines)
 
 
 if __name__ == "__main__":

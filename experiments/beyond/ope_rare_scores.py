@@ -20,10 +20,7 @@ from scipy.optimize import brentq
 from scipy.special import ndtr
 from scipy.stats import binom, norm
 
-from experiments.lib.check import Figure
-from experiments.lib.configuration import Json
-from experiments.lib.queue import command_line
-from experiments.lib.store import Store, store_of
+from experiments.lib.experiment import Figure, Json, Store, command_line, store_of
 from tacit.methods.off_policy_evaluation import intervals
 from tacit.methods.off_policy_evaluation.intervals import Sides
 from tacit.methods.off_policy_evaluation.scores import SHARES

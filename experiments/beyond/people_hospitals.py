@@ -29,12 +29,8 @@ import numpy as np
 
 from experiments.beyond.hospitals import HOSPITALS, SPEC, Linear, to_records
 from experiments.beyond.people_judge import EDGES, LEARNED, LEVELS, MEASURES, PLAYED, SWEEPS, TRUTH, Table, judge
-from experiments.lib.check import Figure
-from experiments.lib.configuration import Json, describe
-from experiments.lib.queue import command_line
-from experiments.lib.store import Store, store_of
+from experiments.lib.experiment import BLANK, Figure, Json, Store, command_line, describe, markdown, spread, store_of
 from experiments.lib.table_cache import metered
-from experiments.lib.tables import BLANK, markdown, spread
 from experiments.privorl.parts.synthesis_fits import MEMORY
 from tacit.evaluation.sequences import Sequences
 from tacit.methods.synthesis import people
@@ -199,23 +195,8 @@ def words_of(results: Store) -> str:
     return "\n\n".join(blocks)
 
 
-def costs(results: Store) -> str:
-    """CPU hours of what is missing, by the mean of a way's cells."""
-    lines = []
-    for way in WAYS:
-        keys = [one for one in rows() if one.split("/")[2] == way]
-        spent = [sum(results.values(one)["cpu_s"].values()) for one in keys if results.has(one)]
-        mean, missing = np.mean(spent) if spent else float("nan"), len(keys) - len(spent)
-        lines.append([way, str(missing), f"{mean:.1f}", f"{mean * missing / 3_600:.2f}"])
-    return markdown(("cells", "CPU s each", "CPU hours"), lines)
-
-
 def figures() -> list[Figure]:
-    """Recomputed from the raw rows: errors of people, alone and beside those of the rivals.
-
-    Raises:
-        LookupError: a row is missing or has another configuration.
-    """
+    """Errors of people, alone and beside those of the rivals."""
     results, found = store(), []
     for one in rows():
         results.values(one)

@@ -23,11 +23,7 @@ import numpy as np
 
 from experiments.beyond import people_hospitals
 from experiments.beyond.hospitals import Linear, to_records
-from experiments.lib.check import Figure
-from experiments.lib.configuration import Json, describe
-from experiments.lib.queue import command_line
-from experiments.lib.store import Store, store_of
-from experiments.lib.tables import BLANK, markdown
+from experiments.lib.experiment import BLANK, Figure, Json, Store, command_line, describe, markdown, store_of
 from tacit.data import PublicSpec, Trajectories
 from tacit.data.spec import Box
 from tacit.methods.synthesis import people, structured
@@ -134,11 +130,7 @@ def table(results: Store) -> str:
 
 
 def figures() -> list[Figure]:
-    """Recomputed from the raw rows: a row costs at most so many times what one of a million costs.
-
-    Raises:
-        LookupError: a row is missing or has another configuration.
-    """
+    """A row costs at most so many times what one of a million costs."""
     results = store()
     each = [results.values(key)["cpu_s"]["fit"] / results.values(key)["rows"] for key in KEYS if key.endswith("/6")]
     for key in KEYS:

@@ -25,11 +25,7 @@ from scipy.stats import t as student
 
 import tacit
 from experiments.beyond.improvement_worlds import world
-from experiments.lib.check import Figure
-from experiments.lib.configuration import Json
-from experiments.lib.queue import command_line
-from experiments.lib.store import Store, store_of
-from experiments.lib.tables import markdown
+from experiments.lib.experiment import Figure, Json, Store, command_line, markdown, store_of
 from tacit.evaluation.fidelity import FIELDS, fidelity, uniform_table
 from tacit.privacy.accounting import gaussian
 from tacit_worlds import clinic
@@ -136,20 +132,11 @@ def mean_return() -> float:
 
 
 def means(results: Store, rule: str, value: str) -> np.ndarray[Any, np.dtype[np.float64]]:
-    """A value's mean over the releases of each seed.
-
-    Raises:
-        LookupError: a row is missing or has another configuration.
-    """
+    """A value's mean over the releases of each seed."""
     return np.array([np.mean(results.values(f"{rule}/{seed}")[value]) for seed in SEEDS])
 
 
 def figures() -> list[Figure]:
-    """The promised figures, recomputed from the raw rows.
-
-    Raises:
-        LookupError: a row is missing or has another configuration.
-    """
     results = store()
     largest = max(results.values(f"{rule}/{seed}")["spent"][0] for rule in RULES for seed in SEEDS)
     found = [Figure("epsilon of all releases of a ledger", largest, EPSILON, at_least=False)]

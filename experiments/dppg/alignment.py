@@ -30,12 +30,8 @@ import torch
 
 from experiments.dppg import alignment_trl
 from experiments.dppg import alignment_world as world
-from experiments.lib.check import Figure
-from experiments.lib.configuration import Json, describe
+from experiments.lib.experiment import Figure, Json, Store, command_line, describe, spread, store_of
 from experiments.lib.plots import IMAGES, Curve, Panel, draw
-from experiments.lib.queue import command_line
-from experiments.lib.store import Store, store_of
-from experiments.lib.tables import spread
 from tacit import Ledger, Register, Unit, UserVault, alignment
 from tacit.evaluation.report.charts import span
 from tacit.methods.alignment import AlignmentPlan, Bias, LoRA, People, Steered
@@ -278,11 +274,7 @@ def plot(results: Store) -> None:
 
 
 def figures() -> list[Figure]:
-    """Recomputed from the raw rows: gains over the base model, the noise alone, and what people's feedback brings.
-
-    Raises:
-        LookupError: a row is missing or has another configuration.
-    """
+    """Gains over the base model, the noise alone, and what people's feedback brings."""
     results = store()
     base = results.values("reference/0")["values"]
 
@@ -316,14 +308,6 @@ def figures() -> list[Figure]:
         Figure("one step: .5 CPU seconds a person less what it took", 0.5 - float(np.mean(took)) / PEOPLE, 0.0)
     )
     return found
-
-
-def costs(results: Store) -> str:
-    """The cells that are missing, and CPU hours at what the rows so far took."""
-    missing = [key for key in rows() if not results.has(key)]
-    took = [row["values"]["took"]["cpu_s"] for row in results.rows.values() if "took" in row["values"]]
-    hours = "unknown" if not took else f"{len(missing) * (float(np.mean(took)) + 150) / 3_600:.1f}"
-    return "\n".join([*missing, f"{len(missing)} rows are missing; CPU hours: {hours}"])
 
 
 if __name__ == "__main__":

@@ -32,10 +32,7 @@ import torch
 from torch import Tensor, nn
 
 from experiments.dppg import alignment_world as world
-from experiments.lib.check import Figure
-from experiments.lib.configuration import Json, describe
-from experiments.lib.queue import command_line
-from experiments.lib.store import Store, store_of
+from experiments.lib.experiment import Figure, Json, Store, command_line, describe, store_of
 from tacit.agents.language.adapters import Steering
 from tacit.agents.language.llama import Llama, LlamaLayer
 from tacit.agents.language.sampling import Completions, encode_completions, log_softmax
@@ -369,11 +366,6 @@ def shares(tuned: Llama, texts: Sequence[str], looks: int = 3) -> dict[str, floa
 
 
 WORDS = {"lora": "TRL's GRPO, no privacy", "third": "TRL's GRPO, a third of the people, no privacy"}
-
-
-def table(results: Store) -> str:
-    """What each row found."""
-    return "\n".join(f"{key}: {row['values']}" for key, row in results.rows.items())
 
 
 def figures() -> list[Figure]:

@@ -25,7 +25,7 @@ from typing import Any, Literal
 import numpy as np
 import torch
 
-from experiments.lib.store import ROOT
+from experiments.lib.experiment import ROOT
 from tacit.agents.language import llama
 from tacit.agents.language.adapters import Adapter, Steering
 from tacit.agents.language.judges import TextEncoder, TextJudge

@@ -26,10 +26,7 @@ from typing import Any
 
 import numpy as np
 
-from experiments.lib.check import Figure
-from experiments.lib.configuration import Json, describe
-from experiments.lib.queue import command_line
-from experiments.lib.store import Store, store_of
+from experiments.lib.experiment import Figure, Json, Store, command_line, describe, store_of
 from tacit.agents.features import Scaled
 from tacit.agents.networks import Mlp
 from tacit.agents.policies import Policy, ValueFunction

@@ -32,10 +32,7 @@ from typing import Any
 import numpy as np
 
 from experiments.dppg.dppg_runs import Task, calibrated, guarantee, judged, learned, opened
-from experiments.lib.check import Figure
-from experiments.lib.configuration import Json, describe
-from experiments.lib.queue import command_line
-from experiments.lib.store import Store, store_of
+from experiments.lib.experiment import Figure, Json, Store, command_line, describe, store_of
 from tacit import policy_gradient as pg
 from tacit.agents.heads import Gaussian
 from tacit.data.spec import Box
@@ -282,11 +279,6 @@ def table(results: Store) -> str:
 
 
 def figures() -> list[Figure]:
-    """Every promised figure, recomputed from the raw rows.
-
-    Raises:
-        LookupError: a row is missing or has another configuration.
-    """
     results, bars = store(), {"CartPole": 480.0, "Acrobot": -95.0}
     return [
         Figure(

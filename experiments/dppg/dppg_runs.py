@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from experiments.lib.configuration import Json
+from experiments.lib.experiment import Json
 from tacit import policy_gradient as pg
 from tacit.data.spec import PublicSpec
 from tacit.envs.rollouts import Domain

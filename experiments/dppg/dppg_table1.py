@@ -30,10 +30,7 @@ import numpy as np
 import numpy.typing as npt
 
 from experiments.dppg.dppg_runs import Task, calibrated, guarantee, judged, learned
-from experiments.lib.check import Figure
-from experiments.lib.configuration import Json, describe
-from experiments.lib.queue import command_line
-from experiments.lib.store import Store, store_of
+from experiments.lib.experiment import Figure, Json, Store, command_line, describe, store_of
 from tacit import policy_gradient as pg
 from tacit.agents import heads
 from tacit.agents.networks import Mlp

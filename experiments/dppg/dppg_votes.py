@@ -31,10 +31,7 @@ from typing import Any
 import numpy as np
 
 from experiments.dppg.dppg_runs import Task, calibrated, guarantee, judged, learned
-from experiments.lib.check import Figure
-from experiments.lib.configuration import Json, describe
-from experiments.lib.queue import command_line
-from experiments.lib.store import Store, store_of
+from experiments.lib.experiment import Figure, Json, Store, command_line, describe, store_of
 from tacit import policy_gradient as pg
 from tacit.agents.heads import Gaussian
 from tacit.agents.policies import Float32
@@ -231,11 +228,6 @@ BARS = {
 
 
 def figures() -> list[Figure]:
-    """Every promised figure, recomputed from the raw rows.
-
-    Raises:
-        LookupError: a row is missing or has another configuration.
-    """
     results, found = store(), []
     for (robot, level), bar in BARS.items():
         values = [results.values(f"{robot}/votes/{level}/{seed}")[REPORTED] for seed in SEEDS]

@@ -18,11 +18,8 @@ from pathlib import Path
 from scipy.optimize import brentq
 
 from experiments.dppg.dppg_paper import classical_epsilon, published_epsilon, zhao_epsilon
-from experiments.lib.check import Figure
-from experiments.lib.configuration import Json
+from experiments.lib.experiment import Figure, Json, Store, command_line, store_of
 from experiments.lib.plots import IMAGES, Curve, Panel, draw
-from experiments.lib.queue import command_line
-from experiments.lib.store import Store, store_of
 from tacit.privacy.accounting import bounds as accounting
 from tacit.privacy.accounting.events import Event, GaussianEvent, PoissonSampledEvent, SelfComposedEvent
 from tacit.units import Relation

@@ -24,10 +24,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from experiments.dppg import dppg_paper
-from experiments.lib.check import Figure
-from experiments.lib.configuration import Json, describe
-from experiments.lib.queue import command_line
-from experiments.lib.store import Store, store_of
+from experiments.lib.experiment import Figure, Json, Store, command_line, describe, store_of
 from tacit.agents.features import OneHot, Scaled
 from tacit.agents.heads import Categorical
 from tacit.agents.networks import Mlp

@@ -19,8 +19,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from experiments.lib.configuration import Json, describe
-from experiments.lib.store import ROOT
+from experiments.lib.experiment import ROOT, Json, describe
 from tacit import experts as learning
 from tacit.agents.stacked import StackedPolicies
 from tacit.data.trajectories import Trajectories

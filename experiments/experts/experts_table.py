@@ -33,10 +33,7 @@ import numpy as np
 from experiments.experts import experts_runs
 from experiments.experts.experts_recipes import EPSILONS, Recipes, recipes
 from experiments.experts.experts_runs import SIZES, Field, Plan, physics
-from experiments.lib.check import Figure
-from experiments.lib.configuration import Json, describe
-from experiments.lib.queue import command_line, grouped
-from experiments.lib.store import Store, store_of
+from experiments.lib.experiment import Figure, Json, Store, command_line, describe, grouped, store_of
 from tacit import experts as learning
 from tacit.agents.policies import PolicyActor
 from tacit.data.trajectories import Trajectories
@@ -239,7 +236,6 @@ def together(keys: Sequence[str]) -> list[list[str]]:
 
 
 def run_rows(keys: Sequence[str], results: Store) -> None:
-    """Rows that are made together, at full size."""
     name, kind, _, seed = keys[0].split("/")
     run = run_of(name, kind, int(seed), Path(), False)  # type: ignore[arg-type]
     with run.here.logs() as logs:
@@ -253,11 +249,7 @@ def run_row(label: str, results: Store) -> None:
 def returns(results: Store, name: str, kind: str, method: str, epsilon: float | None = None) -> list[float]:
     """A method's return for every seed; empty where it cannot be run for each.
 
-    Of `consensus_only` it is that of the n_r with the best mean.
-
-    Raises:
-        LookupError: a row is missing or has another configuration.
-    """
+    Of `consensus_only` it is that of the n_r with the best mean."""
     cells = [results.values(key(name, kind, method, seed)) for seed in SEEDS]
     if method in ("noise", "experts"):
         return [float(np.mean(cell["returns"])) for cell in cells]

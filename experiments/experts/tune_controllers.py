@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from experiments.lib.store import ROOT
+from experiments.lib.experiment import ROOT
 from tacit.envs.rollouts import Domain
 from tacit.envs.serving import returns
 from tacit_worlds import populations

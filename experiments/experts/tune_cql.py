@@ -9,17 +9,13 @@ from __future__ import annotations
 
 import ast
 import time
-from collections import defaultdict
 from dataclasses import replace
 from typing import cast, get_args
 
 from experiments.experts.experts_recipes import Ceiling, recipes
 from experiments.experts.experts_runs import Field, physics
 from experiments.experts.experts_table import Run
-from experiments.lib.check import Figure
-from experiments.lib.configuration import Json, describe
-from experiments.lib.queue import command_line
-from experiments.lib.store import Store, store_of
+from experiments.lib.experiment import Figure, Json, Store, command_line, describe, store_of
 from tacit_worlds.populations import Kind, Name
 
 SEED = 0
@@ -70,26 +66,8 @@ def run_row(key: str, results: Store) -> None:
     print(f"{key}: {values}", flush=True)
 
 
-def table(results: Store) -> str:
-    """Returns by world and kind, and the mean of both kinds, a line a setting."""
-    found: dict[str, dict[str, float]] = defaultdict(dict)
-    for key, row in results.rows.items():
-        world, kind, setting = key.split("/")
-        found[setting][f"{world} {kind}"] = row["values"]["return"]
-    heads = [f"{world} {kind}" for world in WORLDS for kind in get_args(Kind)]
-    lines = [f"| | {' | '.join(heads)} |", "|---" * (len(heads) + 1) + "|"]
-    for setting in SEARCH:
-        cells = [f"{found[setting][head]:.1f}" if head in found[setting] else "" for head in heads]
-        lines.append(f"| {setting} | {' | '.join(cells)} |")
-    return "\n".join(lines)
-
-
 def figures() -> list[Figure]:
-    """Recomputed from the raw rows: what the best setting of every world returns more than the former one.
-
-    Raises:
-        LookupError: a row is missing or has another configuration.
-    """
+    """What the best setting of every world returns more than the former one."""
     results, found = store(), []
     for world in WORLDS:
         means = {

@@ -18,10 +18,7 @@ from __future__ import annotations
 
 from dp_accounting.pld import privacy_loss_distribution
 
-from experiments.lib.check import Figure
-from experiments.lib.configuration import Json
-from experiments.lib.queue import command_line
-from experiments.lib.store import Store, store_of
+from experiments.lib.experiment import Figure, Json, Store, command_line, store_of
 from tacit.methods.off_policy_evaluation.gpope import published_epsilon, published_sigma
 from tacit.privacy.accounting import accountants
 from tacit.privacy.accounting import bounds as accounting

@@ -24,9 +24,8 @@ from experiments.gpope import (
     ope_random_mdp,
 )
 from experiments.gpope.ope_methods import HARDLY_ANY_NOISE, Setting
+from experiments.lib.experiment import NONE, Store, markdown
 from experiments.lib.plots import IMAGES, Curve, Panel, draw
-from experiments.lib.store import Store
-from experiments.lib.tables import NONE, markdown
 
 METHODS = {
     "residual": "residual return regression",

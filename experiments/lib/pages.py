@@ -17,9 +17,9 @@ from __future__ import annotations
 import re
 import sys
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, get_args
+from typing import get_args
 
 from tests.faults import faults
 
@@ -39,7 +39,7 @@ from experiments.gpope import ope_pages
 from experiments.lib import comparisons, coverage
 from experiments.lib.history import CHANGED_AFTER_EVALUATION
 from experiments.lib.store import ROOT, experiment
-from experiments.lib.tables import markdown
+from experiments.lib.tables import markdown, seconds_of
 from experiments.pategail import mobility_attack, mobility_frontier, mobility_places, mobility_tables
 from experiments.privorl.parts import synthesis_pages, trajectory_pages
 from tacit_worlds.populations import Kind
@@ -55,8 +55,6 @@ RIVALS = {
     **experts_tables.REFERENCES,
 }
 """Of tables of tests."""
-SECONDS = ("seconds", "cpu_s", "agent_cpu_s", "pretrain_cpu_s", "train_cpu_s", "sample_cpu_s")
-"""Names of values that are seconds of work."""
 
 
 def experts_at_one(kind: Kind) -> str:
@@ -165,7 +163,7 @@ def origin(names: Sequence[str]) -> str:
         rows = module.store().rows.values()
         commits = Counter(row["commit"][:8] for row in rows)
         dates = sorted({row["date"] for row in rows if row["date"]})
-        hours = sum(_seconds(row["values"]) for row in rows) / 3600.0
+        hours = sum(seconds_of(row["values"]) for row in rows) / 3600.0
         lines.append(
             [
                 f"`python -m {module.__name__}`",
@@ -182,12 +180,6 @@ def changes(names: Sequence[str]) -> str:
     """A line an experiment: what was changed after its evaluation rows had been seen."""
     lines = [f"- `{name}`: " + " ".join(CHANGED_AFTER_EVALUATION.get(name, ("no change is known.",))) for name in names]
     return "\n".join(lines)
-
-
-def _seconds(values: Mapping[str, Any]) -> float:
-    """Seconds in the values of a row, those of its stages included."""
-    own = sum(float(values[name]) for name in SECONDS if isinstance(values.get(name), int | float))
-    return own + sum(_seconds(below) for below in values.values() if isinstance(below, Mapping))
 
 
 def filled(text: str) -> str:

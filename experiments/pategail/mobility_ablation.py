@@ -16,10 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from experiments.lib.check import Figure
-from experiments.lib.configuration import Json
-from experiments.lib.queue import command_line
-from experiments.lib.store import Store, store_of
+from experiments.lib.experiment import Figure, Json, Store, command_line, store_of
 from experiments.pategail.mobility_runs import GEOLIFE, World, described, generated, unit, world
 from experiments.pategail.mobility_ways import calibrated, guaranteed
 from tacit.data.mobility.days import Days
@@ -112,11 +109,7 @@ def values(row: Row, seed: int) -> dict[str, Any]:
 
 
 def column(results: Store, row: Row, metrics: str = "sequence", name: str = "SEQ") -> np.ndarray:
-    """One measure for every seed.
-
-    Raises:
-        LookupError: a row is missing or has another configuration.
-    """
+    """One measure for every seed."""
     return np.array([results.values(key(row, seed))[metrics][name] for seed in SEEDS])
 
 

@@ -22,10 +22,7 @@ from typing import Any
 
 import numpy as np
 
-from experiments.lib.check import Figure
-from experiments.lib.configuration import Json
-from experiments.lib.queue import command_line
-from experiments.lib.store import Store, store_of
+from experiments.lib.experiment import Figure, Json, Store, command_line, store_of
 from experiments.pategail.mobility_runs import GEOLIFE, described, generated, unit, world
 from experiments.pategail.mobility_ways import calibrated, guaranteed
 from tacit.methods.mobility import pategail
@@ -81,11 +78,7 @@ def values(rule: str, epsilon: float, seed: int) -> dict[str, Any]:
 
 
 def column(results: Store, rule: str, epsilon: float, metrics: str = "sequence", name: str = "SEQ") -> np.ndarray:
-    """One measure for every seed.
-
-    Raises:
-        LookupError: a row is missing or has another configuration.
-    """
+    """One measure for every seed."""
     return np.array([results.values(key(rule, epsilon, seed))[metrics][name] for seed in SEEDS])
 
 

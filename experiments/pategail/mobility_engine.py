@@ -24,10 +24,7 @@ from typing import Any, ClassVar, Literal, cast, get_args
 import numpy as np
 import numpy.typing as npt
 
-from experiments.lib.check import Figure
-from experiments.lib.configuration import Json, describe
-from experiments.lib.queue import command_line
-from experiments.lib.store import Store, store_of
+from experiments.lib.experiment import Figure, Json, Store, command_line, describe, store_of
 from experiments.pategail.mobility_runs import DELTA, unit
 from experiments.pategail.mobility_ways import guaranteed
 from tacit.data.mobility.days import Days

@@ -30,10 +30,7 @@ from typing import Any
 
 import numpy as np
 
-from experiments.lib.check import Figure
-from experiments.lib.configuration import Json
-from experiments.lib.queue import command_line, grouped
-from experiments.lib.store import Store, store_of
+from experiments.lib.experiment import Figure, Json, Store, command_line, grouped, store_of
 from experiments.pategail.mobility_runs import DRAWS, FLOORS, GEOLIFE, World, described, generated, unit, world
 from experiments.pategail.mobility_ways import WAYS, Way, guaranteed
 
@@ -142,11 +139,7 @@ def seeds_of(people: int, row: str, epsilon: float) -> tuple[int, ...]:
 
 
 def column(results: Store, people: int, row: str, epsilon: float, metrics: str, name: str) -> list[float]:
-    """One measure of a row for every seed.
-
-    Raises:
-        LookupError: a row is missing or has another configuration.
-    """
+    """One measure of a row for every seed."""
     seeds = seeds_of(people, row, epsilon)
     return [float(results.values(key(people, row, epsilon, seed))[metrics][name]) for seed in seeds]
 
@@ -231,7 +224,6 @@ def together(keys: Sequence[str]) -> list[list[str]]:
 
 
 def run_rows(keys: Sequence[str], results: Store) -> None:
-    """Rows that are made together, at full size."""
     people, row, epsilon, _ = keys[0].split("/")
     fill(Job(int(people), row, float(epsilon), tuple(int(key.rpartition("/")[2]) for key in keys)), results, WAYS)
 

@@ -22,10 +22,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from experiments.lib.check import Figure
-from experiments.lib.configuration import Json, describe
-from experiments.lib.queue import command_line
-from experiments.lib.store import Store, store_of
+from experiments.lib.experiment import Figure, Json, Store, command_line, describe, store_of
 from experiments.pategail.mobility_runs import GEOLIFE, World, described, generated, world
 from tacit.data.mobility.days import SLOTS, Days
 from tacit.data.mobility.grids import RegularGrid, haversine_km

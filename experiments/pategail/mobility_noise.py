@@ -26,10 +26,7 @@ from typing import Any
 
 import numpy as np
 
-from experiments.lib.check import Figure
-from experiments.lib.configuration import Json
-from experiments.lib.queue import command_line
-from experiments.lib.store import Store, store_of
+from experiments.lib.experiment import Figure, Json, Store, command_line, store_of
 from experiments.pategail.mobility_runs import DELTA, GEOLIFE, described, generated, unit, world
 from experiments.pategail.mobility_ways import guaranteed
 from tacit.envs import movement
@@ -251,19 +248,6 @@ def figures() -> list[Figure]:
 def apart(row: dict[str, Any]) -> float:
     """By how many percent the certified figure is above its check."""
     return 100 * abs(math.log(row["certified"] / row["check"]))
-
-
-def table(results: Store) -> str:
-    """The levels of noise as Markdown."""
-    lines = [
-        "| N | noise | pure | certified | check | Renyi | with the variance | caught at 5 % false alarms |",
-        "|---|---|---|---|---|---|---|---|",
-    ]
-    for people, scale in itertools.product(PEOPLE, SCALES):
-        row = results.values(f"epsilon/{people}/{scale:g}")
-        numbers = [f"{row[name]:.4g}" for name in ("pure", "certified", "check", "renyi", "with_variance")]
-        lines.append(f"| {people:,} | {PUBLISHED[scale]} | {' | '.join(numbers)} | {row['caught']:.3g} % |")
-    return "\n".join(lines)
 
 
 def run_row(key: str, results: Store, quick: bool = False) -> None:

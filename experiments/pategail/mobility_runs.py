@@ -18,8 +18,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from experiments.lib.configuration import Json, describe
-from experiments.lib.store import ROOT
+from experiments.lib.experiment import ROOT, Json, describe
 from tacit.data.mobility.days import Days
 from tacit.data.mobility.grids import RegularGrid
 from tacit.evaluation.movement import divergences

@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
-from experiments.lib.configuration import Json, describe
+from experiments.lib.experiment import Json, describe
 from experiments.pategail.mobility_runs import DELTA, World
 from tacit.data.mobility.grids import Grid
 from tacit.methods import mobility

@@ -13,9 +13,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from experiments.lib.check import Figure
-from experiments.lib.queue import command_line
-from experiments.lib.store import Store, store_of
+from experiments.lib.experiment import Figure, Store, command_line, store_of
 from experiments.privorl import table1_mazes
 from experiments.privorl.parts import synthesis_fits as fits
 from experiments.privorl.parts import synthesis_returns as returns
@@ -52,11 +50,7 @@ def run_row(key: str, results: Store) -> None:
 
 
 def column(results: Store, way: str, epsilon: float) -> np.ndarray:
-    """Returns of all data sets.
-
-    Raises:
-        LookupError: a cell is missing or has another configuration.
-    """
+    """Returns of all data sets."""
     if way in BORROWED:
         return table1_mazes.column(table1_mazes.store(), DOMAIN, AGENT, way, epsilon)
     return returns.column(results, returns.cells(DOMAIN, (AGENT,), (way,), (epsilon,), SEEDS))

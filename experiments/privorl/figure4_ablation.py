@@ -7,9 +7,7 @@ which all others are to be compared: its pre-training is without curiosity (the 
 
 from __future__ import annotations
 
-from experiments.lib.check import Figure
-from experiments.lib.queue import command_line
-from experiments.lib.store import store_of
+from experiments.lib.experiment import Figure, command_line, store_of
 from experiments.privorl.parts import synthesis_variants as variants
 from experiments.privorl.parts.synthesis_returns import WORDS, Cell, configuration
 from experiments.privorl.parts.synthesis_variants import run_row

@@ -8,9 +8,7 @@ from __future__ import annotations
 
 import itertools
 
-from experiments.lib.check import Figure
-from experiments.lib.queue import command_line
-from experiments.lib.store import store_of
+from experiments.lib.experiment import Figure, command_line, store_of
 from experiments.privorl.parts import synthesis_variants as variants
 from experiments.privorl.parts.synthesis_returns import WORDS, Cell, configuration
 from experiments.privorl.parts.synthesis_variants import run_row

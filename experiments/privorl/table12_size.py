@@ -10,10 +10,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from experiments.lib.check import Figure
-from experiments.lib.configuration import Json
-from experiments.lib.queue import command_line, grouped
-from experiments.lib.store import Store, store_of
+from experiments.lib.experiment import Figure, Json, Store, command_line, grouped, store_of
 from experiments.lib.table_cache import Columns
 from experiments.privorl.parts import synthesis_fits as fits
 from experiments.privorl.parts import synthesis_returns as returns
@@ -45,7 +42,6 @@ def together(keys: Sequence[str]) -> list[list[str]]:
 
 
 def run_rows(keys: Sequence[str], results: Store) -> None:
-    """Rows that are made together, at full size."""
     _, _, way, _, seed, _ = keys[0].split("/")
     fill(results, way, int(seed), [int(key.rpartition("/")[2]) for key in keys], fits.FULL)
 
@@ -61,11 +57,7 @@ def key(way: str, seed: int, rows: int) -> str:
 
 
 def column(results: Store, way: str, rows: int) -> np.ndarray:
-    """Returns over seeds.
-
-    Raises:
-        LookupError: a cell is missing or has another configuration.
-    """
+    """Returns over seeds."""
     return np.array([results.values(key(way, seed, rows))["return"] for seed in SEEDS])
 
 

@@ -19,10 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from experiments.lib.check import Figure
-from experiments.lib.configuration import Json, describe
-from experiments.lib.queue import command_line
-from experiments.lib.store import Store, store_of
+from experiments.lib.experiment import Figure, Json, Store, command_line, describe, store_of
 from experiments.lib.table_cache import FIELDS, Columns, kept
 from experiments.privorl.envs import half_cheetah
 from experiments.privorl.parts import synthesis_fits as fits
@@ -131,22 +128,14 @@ def run_row(key: str, results: Store) -> None:
 
 
 def column(results: Store, way: str, epsilon: float) -> np.ndarray:
-    """Returns over seeds.
-
-    Raises:
-        LookupError: a cell is missing or has another configuration.
-    """
+    """Returns over seeds."""
     if way in TRIVIAL:
         return np.array([results.values(f"{way}/{seed}")["return"] for seed in SEEDS])
     return returns.column(results, returns.cells(Replay.name, (AGENT,), (way,), (epsilon,), SEEDS))
 
 
 def figures() -> list[Figure]:
-    """Recomputed from the raw rows: whether real rows teach what they should, without which no row says anything.
-
-    Raises:
-        LookupError: a row is missing or has another configuration.
-    """
+    """Whether real rows teach what they should, without which no row says anything."""
     real = iqm(column(store(), "real", 0.0))
     return [Figure(f"half-cheetah, {AGENT}: return of real rows", real, tune_half_cheetah.WANTED)]
 

@@ -21,12 +21,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from experiments.lib.check import Figure
-from experiments.lib.configuration import Json, describe
-from experiments.lib.queue import command_line
-from experiments.lib.store import Store, store_of
+from experiments.lib.experiment import Figure, Json, Store, command_line, describe, markdown, store_of
 from experiments.lib.table_cache import Columns
-from experiments.lib.tables import markdown
 from experiments.privorl.envs import kitchen
 from experiments.privorl.parts import synthesis_fits as fits
 from experiments.privorl.parts import synthesis_returns as returns
@@ -158,11 +154,7 @@ def run_row(key: str, results: Store) -> None:
 
 
 def column(results: Store, way: str, epsilon: float, seeds: Sequence[int] = SEEDS) -> np.ndarray:
-    """Returns over seeds.
-
-    Raises:
-        LookupError: a cell is missing or has another configuration.
-    """
+    """Returns over seeds."""
     if way in TRIVIAL:
         return np.array([results.values(f"{way}/{seed}")["return"] for seed in seeds])
     if way in CONTROLS and epsilon not in CONTROLLED:
@@ -187,11 +179,7 @@ def table(results: Store, words: Mapping[str, str]) -> str:
 
 
 def figures() -> list[Figure]:
-    """Recomputed from the raw rows: whether real rows teach what they should, without which no row says anything.
-
-    Raises:
-        LookupError: a row is missing or has another configuration.
-    """
+    """Whether real rows teach what they should, without which no row says anything."""
     real = iqm(column(store(), "real", 0.0))
     return [Figure(f"kitchen, {AGENT}: return of real rows", real, WANTED)]
 

@@ -15,9 +15,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from experiments.lib.check import Figure
-from experiments.lib.queue import command_line, grouped
-from experiments.lib.store import Store, store_of
+from experiments.lib.experiment import Figure, Store, command_line, grouped, store_of
 from experiments.privorl import table1_trivial
 from experiments.privorl.parts import synthesis_fits as fits
 from experiments.privorl.parts import synthesis_returns as returns
@@ -90,11 +88,7 @@ def run_row(key: str, results: Store) -> None:
 
 
 def column(results: Store, domain: str, agent: str, way: str, epsilon: float) -> np.ndarray:
-    """Returns of all data sets.
-
-    Raises:
-        LookupError: a cell is missing or has another configuration.
-    """
+    """Returns of all data sets."""
     return returns.column(results, returns.cells(domain, (agent,), (way,), (epsilon,), SEEDS))
 
 
@@ -111,7 +105,7 @@ def matches(results: Store) -> dict[tuple[str, str], tuple[np.ndarray, np.ndarra
 
 
 def figures() -> list[Figure]:
-    """Recomputed from the raw rows: whether real rows reach their ceiling, without which no row says anything."""
+    """Whether real rows reach their ceiling, without which no row says anything."""
     return ceilings("rows", SEEDS, lambda domain, agent: column(store(), domain, agent, "real", 0.0))
 
 

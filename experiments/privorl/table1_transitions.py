@@ -32,8 +32,7 @@ import numpy as np
 import torch
 
 from experiments.lib import table_cache
-from experiments.lib.check import Figure
-from experiments.lib.store import ROOT, Store, store_of
+from experiments.lib.experiment import ROOT, Figure, Store, store_of
 from experiments.privorl.parts import synthesis_fits as fits
 from experiments.privorl.parts.synthesis_agents import AGENTS
 from experiments.privorl.parts.synthesis_domains import DOMAINS, Domain, Own
@@ -125,11 +124,7 @@ def parts(domain: str) -> list[Part]:
 
 
 def returns(results: Store, domain: str, agent: str, way: str, epsilon: float) -> np.ndarray:
-    """Of all seeds of a row; empty where the row is no part of the experiment.
-
-    Raises:
-        LookupError: a cell is missing or has another configuration.
-    """
+    """Of all seeds of a row; empty where the row is no part of the experiment."""
     mine = [cell for part in parts(domain) for cell in part.cells()]
     mine = [cell for cell in mine if (cell.agent, cell.way, cell.epsilon) == (agent, way, epsilon)]
     seeds = dict.fromkeys(cell.seed for cell in mine)

@@ -17,13 +17,10 @@ from typing import Any
 
 import numpy as np
 
-from experiments.lib.check import Figure
-from experiments.lib.configuration import Json
-from experiments.lib.queue import command_line, grouped
-from experiments.lib.store import Store, store_of
+from experiments.lib.experiment import Figure, Json, Store, command_line, grouped, store_of
 from experiments.privorl.parts import synthesis_fits as fits
 from experiments.privorl.parts import trajectory_ways as ways
-from experiments.privorl.parts.trajectory_domains import DOMAINS, WITH_LARGE
+from experiments.privorl.parts.trajectory_domains import DOMAINS
 from tacit.evaluation.statistics import Estimate, bootstrap, is_disjoint, ratio
 
 SEEDS, EPSILONS, FEWER = (0, 1, 2), (10.0, 1.0), "umaze_2000"
@@ -91,7 +88,7 @@ def rows() -> list[str]:
 def configuration(key: str, *, scale: fits.Scale = fits.FULL) -> dict[str, Json]:
     """Everything that decides a cell, but its seed: its domain, its way to a table and its agent."""
     cell = Cell.of(key)
-    here = WITH_LARGE[cell.domain]
+    here = DOMAINS[cell.domain]
     return {**ways.configuration(here, cell.way, cell.epsilon, scale), **here.judge(cell.agent, scale)}
 
 
@@ -104,7 +101,6 @@ def together(keys: Sequence[str]) -> list[list[str]]:
 
 
 def run_rows(keys: Sequence[str], results: Store) -> None:
-    """Rows that are made together, at full size."""
     fill(results, [Cell.of(key) for key in keys], fits.FULL)
 
 
@@ -120,7 +116,7 @@ def fill(results: Store, wanted: Sequence[Cell], scale: fits.Scale) -> None:
         if not results.has(cell.key):
             stacks.setdefault((cell.domain, cell.seed, cell.agent), []).append(cell)
     for (name, seed, agent), stack in stacks.items():
-        here = WITH_LARGE[name]
+        here = DOMAINS[name]
         found = [ways.table(here, cell.way, cell.epsilon, seed, scale) for cell in stack]
         began = time.process_time()
         judged = here.judged(agent, [one.columns for one in found], seed, scale)
@@ -134,11 +130,7 @@ def fill(results: Store, wanted: Sequence[Cell], scale: fits.Scale) -> None:
 
 
 def returns(results: Store, domain: str, agent: str, way: str, epsilon: float) -> np.ndarray:
-    """Of all seeds; empty where the row is no part of the experiment.
-
-    Raises:
-        LookupError: a cell is missing or has another configuration.
-    """
+    """Of all seeds; empty where the row is no part of the experiment."""
     if agent not in DOMAINS[domain].agents or (way, epsilon) not in tables(domain):
         return np.zeros(0)
     return np.array([results.values(Cell(domain, agent, way, epsilon, seed).key)["return"] for seed in SEEDS])

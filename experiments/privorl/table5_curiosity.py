@@ -7,9 +7,7 @@ them is matched to tables.
 
 from __future__ import annotations
 
-from experiments.lib.check import Figure
-from experiments.lib.queue import command_line
-from experiments.lib.store import store_of
+from experiments.lib.experiment import Figure, command_line, store_of
 from experiments.privorl.parts import synthesis_variants as variants
 from experiments.privorl.parts.synthesis_returns import WORDS, Cell, configuration
 from experiments.privorl.parts.synthesis_variants import run_row
@@ -34,7 +32,7 @@ def wanted() -> list[Cell]:
 
 
 def figures() -> list[Figure]:
-    """Recomputed from the raw rows: the paper's claim that curiosity in fine-tuning does harm."""
+    """The paper's claim that curiosity in fine-tuning does harm."""
     own, theirs = (iqm(variants.column(variants.row(way, EPSILON), "marginal")) for way in WAYS)
     return [Figure("umaze, epsilon 10: Marginal of the default less that of curious fine-tuning", own - theirs, 0.0)]
 

@@ -6,9 +6,7 @@ is ever met (through the same doors, which make the ledger void); `real` the age
 
 from __future__ import annotations
 
-from experiments.lib.check import Figure
-from experiments.lib.queue import command_line
-from experiments.lib.store import store_of
+from experiments.lib.experiment import Figure, command_line, store_of
 from experiments.privorl.parts import synthesis_variants as variants
 from experiments.privorl.parts.synthesis_returns import WORDS, Cell, configuration
 from experiments.privorl.parts.synthesis_variants import run_row
@@ -34,7 +32,7 @@ def wanted() -> list[Cell]:
 
 
 def figures() -> list[Figure]:
-    """Recomputed from the raw rows: the paper loses 0.03 of Marginal and 7 of return; tacit is with matching."""
+    """The paper loses 0.03 of Marginal and 7 of return; tacit is with matching."""
     found = []
     for measure, bound in (("marginal", -0.03), ("return", -7.0)):
         own, free = (

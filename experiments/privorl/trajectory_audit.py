@@ -25,10 +25,7 @@ from unittest import mock
 import numpy as np
 from torch import Tensor, nn
 
-from experiments.lib.check import Figure
-from experiments.lib.configuration import Json, describe
-from experiments.lib.queue import command_line
-from experiments.lib.store import Store, store_of
+from experiments.lib.experiment import Figure, Json, Store, command_line, describe, store_of
 from experiments.lib.table_cache import defaults
 from experiments.privorl.parts.synthesis_fits import guarantee
 from tacit.data.trajectories import Trajectories

@@ -15,7 +15,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from experiments.lib.configuration import Json, describe
+from experiments.lib.experiment import Json, describe
 from experiments.lib.table_cache import Columns, defaults, kept, rows_of
 from experiments.privorl.envs import half_cheetah, kitchen, kitchen_controller, kitchen_demonstrations
 from experiments.privorl.parts.synthesis_mazes import Maze

@@ -18,7 +18,7 @@ from typing import Any, Protocol
 
 import torch
 
-from experiments.lib.configuration import Json, constants, describe
+from experiments.lib.experiment import Json, constants, describe
 from experiments.lib.table_cache import Columns, Notes, kept, metered, rows_of
 from experiments.privorl.parts.synthesis_domains import Domain, unit
 from tacit.data.trajectories import Trajectories

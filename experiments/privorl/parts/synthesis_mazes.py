@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from experiments.lib.configuration import Json, describe
+from experiments.lib.experiment import Json, describe
 from experiments.lib.table_cache import Columns, defaults, kept, rows_of
 from tacit.data.spec import PublicSpec
 from tacit.envs.rollouts import Policies

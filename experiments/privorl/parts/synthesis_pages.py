@@ -13,8 +13,8 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from experiments.beyond import people_hospitals, synthesis_grand, synthesis_scale
+from experiments.lib.experiment import NONE, markdown
 from experiments.lib.plots import IMAGES, Curve, Panel, draw
-from experiments.lib.tables import NONE, markdown
 from experiments.privorl import (
     ablation_medium,
     figure4_ablation,

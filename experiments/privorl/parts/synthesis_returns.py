@@ -18,9 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from experiments.lib.configuration import Json, describe
-from experiments.lib.queue import grouped
-from experiments.lib.store import RESULTS, ROOT, Store
+from experiments.lib.experiment import RESULTS, ROOT, Json, Store, describe, grouped
 from experiments.lib.table_cache import Columns
 from experiments.privorl.parts import synthesis_fits as fits
 from experiments.privorl.parts import synthesis_ways as ways
@@ -154,9 +152,5 @@ def train(
 
 
 def column(results: Store, wanted: Iterable[Cell], name: str = "return") -> np.ndarray:
-    """One value of every cell.
-
-    Raises:
-        LookupError: a cell is missing or has another configuration.
-    """
+    """One value of every cell."""
     return np.array([results.values(cell.key)[name] for cell in wanted], np.float64)

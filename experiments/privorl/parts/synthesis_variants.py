@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
-from experiments.lib.store import Store
+from experiments.lib.experiment import Store
 from experiments.privorl import table1_transitions as table1
 from experiments.privorl import table3_fidelity as table3
 from experiments.privorl.parts import synthesis_fits as fits
@@ -51,11 +51,7 @@ def home(cell: Cell) -> str:
 
 
 def column(wanted: Iterable[Cell], measure: str = "return") -> np.ndarray:
-    """A return, or a measure of the tables, of these cells.
-
-    Raises:
-        LookupError: a cell is missing or has another configuration.
-    """
+    """A return, or a measure of the tables, of these cells."""
     cells = list(wanted)
     if not measure.startswith("return"):
         kept = table3.store()

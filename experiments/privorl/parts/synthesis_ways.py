@@ -28,7 +28,7 @@ import math
 from dataclasses import dataclass, replace
 from typing import Any
 
-from experiments.lib.configuration import Json, describe
+from experiments.lib.experiment import Json, describe
 from experiments.lib.table_cache import Columns, Notes, kept, metered
 from experiments.privorl.parts.synthesis_domains import Domain, unit
 from experiments.privorl.parts.synthesis_fits import (

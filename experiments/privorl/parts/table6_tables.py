@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from experiments.lib.configuration import Json, describe
+from experiments.lib.experiment import Json, describe
 from experiments.lib.table_cache import Columns
 from experiments.privorl import trajectory_audit
 from experiments.privorl.parts import synthesis_fits as fits

@@ -16,7 +16,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from experiments.lib.configuration import Json, describe
+from experiments.lib.experiment import Json, describe
 from experiments.lib.table_cache import Columns, defaults, kept
 from experiments.privorl.parts import synthesis_returns as returns
 from experiments.privorl.parts.synthesis_fits import Scale
@@ -353,5 +353,3 @@ DOMAINS: dict[str, People] = {
     here.name: here
     for here in (MazePeople("umaze"), MazePeople("medium"), Patients(), MazePeople("umaze", population=2_000))
 }
-WITH_LARGE: dict[str, People] = {**DOMAINS, "large": MazePeople("large")}
-"""Those of `table2_mazes` too."""

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from experiments.lib.configuration import Json, describe
+from experiments.lib.experiment import Json, describe
 from experiments.lib.table_cache import Columns, Notes, kept, metered, rows_of
 from experiments.privorl.parts.synthesis_fits import Scale, promised
 from experiments.privorl.parts.trajectory_domains import DELTA, MazePeople, Patients, People, unit

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
-from experiments.lib.configuration import Json, describe
+from experiments.lib.experiment import Json, describe
 from experiments.lib.table_cache import Columns, Notes, metered, rows_of
 from experiments.privorl.parts.synthesis_fits import MEMORY, Scale, promised, tables_of
 from experiments.privorl.parts.trajectory_domains import DELTA, People, general_matching, unit

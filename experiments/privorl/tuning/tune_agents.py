@@ -39,10 +39,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from experiments.lib.check import Figure
-from experiments.lib.configuration import Json, describe
-from experiments.lib.queue import command_line
-from experiments.lib.store import Store, store_of
+from experiments.lib.experiment import Figure, Json, Store, command_line, describe, store_of
 from experiments.lib.table_cache import Columns, rows_of
 from experiments.privorl.parts.synthesis_agents import AGENTS, MAZE, TRIVIAL
 from experiments.privorl.tuning.tune_matching import HALLS
@@ -187,31 +184,8 @@ def _put(results: Store, key: str, name: str, seed: int, values: dict[str, Any])
     print(f"{key}: {values}", flush=True)
 
 
-def table(results: Store) -> str:
-    """A line for each agent and setting: the return from all starts in every maze, and the CPU seconds of an agent."""
-    found: dict[str, dict[str, list[float]]] = {}
-    for key, row in results.rows.items():
-        name, *setting, _ = key.split("/") if key.count("/") > 1 else (*key.split("/"), "")
-        values = row["values"]
-        each = {policy: one["all"] for policy, one in values.items()} if setting == ["trivial"] else {"": values["all"]}
-        for policy, value in each.items():
-            line = found.setdefault(" ".join([*setting, policy]).strip(), {})
-            line.setdefault(name, []).append(value)
-            line.setdefault("CPU s", []).append(values.get("cpu_s", 0.0))
-    shown = [*MAZES, "CPU s"]
-    lines = [f"| agent and settings | {' | '.join(shown)} |", "|---" * (len(shown) + 1) + "|"]
-    for words, line in sorted(found.items()):
-        cells = (", ".join(f"{value:.0f}" for value in line.get(name, ())) for name in shown)
-        lines.append(f"| {words} | {' | '.join(cells)} |")
-    return "\n".join(lines)
-
-
 def figures() -> list[Figure]:
-    """Recomputed from the raw rows: by how much real rows clear the straight run with the settings that are chosen.
-
-    Raises:
-        LookupError: a row is missing or has another configuration.
-    """
+    """By how much real rows clear the straight run with the settings that are chosen."""
     results, found = store(), []
     for agent in AGENTS:
         for name in MAZES:

@@ -14,12 +14,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from experiments.lib.check import Figure
-from experiments.lib.configuration import Json, describe
-from experiments.lib.queue import command_line
-from experiments.lib.store import Store, store_of
+from experiments.lib.experiment import Figure, Json, Store, command_line, describe, markdown, store_of
 from experiments.lib.table_cache import Columns
-from experiments.lib.tables import markdown
 from experiments.privorl.envs import kitchen, kitchen_demonstrations
 from experiments.privorl.parts.synthesis_agents import KITCHEN
 from experiments.privorl.table1_kitchen import DOMAINS, Glance, Glancing
@@ -61,30 +57,18 @@ def run_row(key: str, results: Store, *, quick: bool = False) -> None:
 
 
 def scores(results: Store) -> dict[str, float]:
-    """By agent the mean return over seeds.
-
-    Raises:
-        LookupError: a row is missing or has another configuration.
-    """
+    """By agent the mean return over seeds."""
     return {agent: float(np.mean([results.values(f"{agent}/{seed}")["return"] for seed in SEEDS])) for agent in KITCHEN}
 
 
 def chosen(results: Store) -> str:
-    """The agent of the highest mean return.
-
-    Raises:
-        LookupError: a row is missing or has another configuration.
-    """
+    """The agent of the highest mean return."""
     found = scores(results)
     return max(found, key=lambda agent: found[agent])
 
 
 def figures() -> list[Figure]:
-    """Recomputed from the raw rows: whether the best agent does what is wanted.
-
-    Raises:
-        LookupError: a row is missing or has another configuration.
-    """
+    """Whether the best agent does what is wanted."""
     results = store()
     best = chosen(results)
     return [Figure(f"public tasks, {best}: return of public rows", scores(results)[best], WANTED)]

@@ -22,9 +22,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from experiments.lib.configuration import Json, describe
-from experiments.lib.queue import command_line
-from experiments.lib.store import ROOT, Store, store_of
+from experiments.lib.experiment import ROOT, Json, Store, command_line, describe, store_of
 from experiments.privorl.parts.synthesis_agents import MAZE
 from experiments.privorl.table3_fidelity import repeated
 from experiments.privorl.tuning import tune_synthesis as tune

@@ -20,9 +20,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from experiments.lib.configuration import Json, describe
-from experiments.lib.queue import command_line
-from experiments.lib.store import Store, store_of
+from experiments.lib.experiment import Json, Store, command_line, describe, store_of
 from tacit.evaluation.dynamics import dynamics
 from tacit.evaluation.fidelity import fidelity
 from tacit.methods.synthesis.diffusion import Denoiser, Denoising, sample
