@@ -58,7 +58,6 @@ class Cell:
 
     @property
     def key(self) -> str:
-        """Its name."""
         return f"{self.method}/{self.epsilon:g}"
 
 
@@ -70,7 +69,6 @@ def cells(quick: bool = False) -> list[Cell]:
 
 
 def run(cell: Cell, jobs: int) -> dict[str, Any]:
-    """Audit."""
     began = time.perf_counter()
     terms: dict[str, Any] = {"delta": DELTA, "effort": EFFORT, "confidence": CONFIDENCE}
     found = audit(cell.method, epsilon=cell.epsilon, jobs=jobs, **terms)

@@ -89,7 +89,6 @@ class Plan(PrivatePlan):
     noise_multiplier: float | None = None
 
     def parts(self) -> tuple[DeviceSum]:
-        """The sum."""
         return (
             DeviceSum(
                 name="sum",
@@ -300,7 +299,6 @@ def rows() -> list[str]:
 def run_row(key: str, results: Store, *, quick: bool = False) -> None:
     values = jobs(QUICK if quick else DEVICES)[key][1]()
     results.put(key, dataset="none", seed=0, values=values)
-    print(key, " ".join(f"{name}={value:.6g}" for name, value in values.items()), flush=True)
 
 
 def figures() -> list[Figure]:
@@ -353,7 +351,6 @@ def floor_table(results: Store) -> str:
 
 
 def tree_table(results: Store) -> str:
-    """What simulated trees did."""
     lines = []
     for level in LEVELS:
         for share, dropout in TREES:

@@ -103,7 +103,6 @@ def rows() -> list[str]:
 
 
 def seeds(start: str) -> tuple[int, ...]:
-    """Of a setting WORLD/PEOPLE/EPSILON."""
     many = start.startswith("clinic/10000/") and not start.endswith("inf")
     chosen = MANY if many or start in {f"{name}/{CLICKS}/1" for name in SCALES} else SEEDS
     return tuple(seed + LATER for seed in chosen) if start.startswith(PLANNED) else chosen
@@ -152,7 +151,6 @@ def run_row(key: str, results: Store) -> None:
     else:
         values = run(world(name), int(rest[0]), float(rest[1]), int(rest[2]))
         results.put(key, dataset=f"simulated {name}", seed=int(rest[2]), values=values)
-    print(f"{key}: {values}", flush=True)
 
 
 def run(here: World, people: int, epsilon: float, seed: int) -> dict[str, Any]:

@@ -19,11 +19,9 @@ from __future__ import annotations
 
 import dataclasses
 import math
-import tempfile
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
@@ -33,6 +31,7 @@ from experiments.beyond import improvement, improvement_generators
 from experiments.beyond.improvement import EPSILONS
 from experiments.beyond.improvement_generators import EnsemblePlan
 from experiments.beyond.improvement_worlds import COURSE, EPISODES, World, of_clinic, world
+from experiments.lib import vaults
 from experiments.lib.experiment import Figure, Json, Store, command_line, describe, markdown, store_of
 from tacit import experts as learning
 from tacit.agents.features import Scaled
@@ -44,11 +43,9 @@ from tacit.data.spec import Box, Discrete
 from tacit.methods.improvement import Problem
 from tacit.methods.improvement.moments import LoggedVisits, group_sums
 from tacit.methods.synthesis.baselines.matching_alone import MatchingPlan
-from tacit.privacy.ledger.ledger import SUM, Ledger
 from tacit.privacy.mechanisms.sums import PoissonSum
 from tacit.privacy.sentences import Label
 from tacit.privacy.vault.plan import PrivatePlan
-from tacit.privacy.vault.vault import Vault
 from tacit.units import Unit
 from tacit_worlds import clinic
 
@@ -73,7 +70,6 @@ class TabularPlan(PrivatePlan):
     noise_multiplier: float | None = None
 
     def parts(self) -> tuple[PoissonSum, ...]:
-        """The sum."""
         return (self.problem.part("counts", self.noise_multiplier),)
 
     @property
@@ -238,7 +234,6 @@ def run_row(key: str, results: Store) -> None:
     name, way, people, epsilon, seed = _split(key)
     values = measured(way_of(name, way), world_of(name, way), int(people), float(epsilon), int(seed))
     results.put(key, dataset=f"simulated {name}", seed=int(seed), values=values)
-    print(f"{key}: {values}", flush=True)
 
 
 def measured(way: Way, here: World, people: int, epsilon: float, seed: int) -> Json:
@@ -246,13 +241,9 @@ def measured(way: Way, here: World, people: int, epsilon: float, seed: int) -> J
     began = time.process_time()
     unit, delta = Unit("patient", "add_or_remove", people), 0.1 / people
     plan = way.plan.calibrate(unit=unit, epsilon=epsilon, delta=delta)
-    data = here.data(people, seed)
-    with (
-        tempfile.TemporaryDirectory() as folder,
-        Ledger(Path(folder) / "ledger", unit, epsilon=epsilon, delta=delta, composition=SUM) as ledger,
-    ):
-        memory = here.settings["memory"]
-        vault = Vault(data if isinstance(plan, TabularPlan) else data.remember(memory), ledger)
+    data, memory = here.data(people, seed), here.settings["memory"]
+    seen = data if isinstance(plan, TabularPlan) else data.remember(memory)
+    with vaults.vault(seen, unit, epsilon, delta) as vault:
         actor: Any
         if isinstance(plan, TabularPlan):
             run = vault.reserve(plan)

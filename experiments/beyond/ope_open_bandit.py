@@ -21,20 +21,16 @@ larger. The regressions clip lower and stay too low. The intervals are valid all
 
 from __future__ import annotations
 
-import tempfile
-import time
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any, cast, get_args
 
 import numpy as np
 
+from experiments.lib import vaults
 from experiments.lib.experiment import Figure, Json, Store, command_line, describe, store_of
 from tacit.data.sources import open_bandit
 from tacit.data.trajectories import Trajectories
 from tacit.methods import off_policy_evaluation as ope
-from tacit.privacy.ledger.ledger import SUM, Ledger
-from tacit.privacy.vault.vault import Vault
 from tacit.units import Unit
 
 DELTA, EPSILONS, SEEDS = 1e-6, (0.1, 1.0, 10.0), 10
@@ -126,11 +122,8 @@ def plans(target: np.ndarray) -> dict[str, ope.Plan]:
 def measure(plan: ope.Plan, epsilon: float, log: Trajectories, target: np.ndarray) -> dict[str, float]:
     """Value and interval of one run through the real doors, with a ledger of its own."""
     calibrated = plan.calibrate(unit=UNIT, epsilon=epsilon, delta=DELTA)
-    with (
-        tempfile.TemporaryDirectory() as folder,
-        Ledger(Path(folder) / "clicks.ledger", UNIT, epsilon=epsilon, delta=DELTA, composition=SUM) as ledger,
-    ):
-        found = ope.fit(calibrated, Vault(log, ledger), ope.Tabular(target)).value
+    with vaults.vault(log, UNIT, epsilon, DELTA) as doors:
+        found = ope.fit(calibrated, doors, ope.Tabular(target)).value
     assert found.value is not None
     assert found.interval is not None
     return {"value": float(found.value), "low": float(found.interval.low), "high": float(found.interval.high)}
@@ -138,7 +131,7 @@ def measure(plan: ope.Plan, epsilon: float, log: Trajectories, target: np.ndarra
 
 def run_row(key: str, results: Store) -> None:
     """The ceilings of one campaign, or every plan at one epsilon: on the log, and on the log without clicks."""
-    began, (name, *rest) = time.process_time(), key.split("/")
+    name, *rest = key.split("/")
     campaign = cast(open_bandit.Campaign, name)
     target, dataset = thompson(campaign), f"Open Bandit sample ({SAMPLE}), {campaign}"
     log, values, seed = open_bandit.read(campaign).columns, dict[str, Any](), 0
@@ -152,7 +145,6 @@ def run_row(key: str, results: Store) -> None:
             values[method] = measure(plan, epsilon, open_bandit.read(campaign), target)
             values[f"{method}, noise only"] = measure(plan, epsilon, clickless(log, campaign), target)
     results.put(key, dataset=dataset, seed=seed, values=values)
-    print(f"{key}: {time.process_time() - began:.0f} CPU s", flush=True)
 
 
 def clickless(log: Columns, campaign: open_bandit.Campaign) -> Trajectories:

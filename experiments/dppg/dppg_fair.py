@@ -180,7 +180,6 @@ store = store_of(__file__, configuration, "policy_gradient.recipes, the paper's 
 
 
 def private(line: Line, arm: str, level: str, *, quick: bool) -> dict[str, Any]:
-    """Learn and judge."""
     found, runs = draft(line, arm, level), 2 if quick else RUNS
     if quick:
         found = replace(found, plan=replace(found.plan, rounds=found.plan.participations))
@@ -240,9 +239,6 @@ def run_row(key: str, results: Store, *, quick: bool = False) -> None:
     values = peer(line, line.peers[arm], quick=quick) if of_peer else private(line, arm, level, quick=quick)
     values["cpu_s"] = round(time.process_time() - began, 1)
     results.put(key, dataset=f"simulated people of {name}", seed=line.seed, values=values)
-    print(
-        f"{key}: {np.mean(values['last']):.1f} ({np.mean(values['greedy']):.1f}), {values['cpu_s']} CPU s", flush=True
-    )
 
 
 WORDS = {

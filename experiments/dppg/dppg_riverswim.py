@@ -85,7 +85,6 @@ def run_row(label: str, results: Store, *, replicates: int = REPLICATES, seed: i
     seed = FRESH.get(name, SEED) if seed is None else seed
     values = row(name, last, epsilon, replicates, seed)
     results.put(label, dataset="simulated", seed=seed, values=values)
-    print(label, summary(values, last), flush=True)
 
 
 @dataclass(frozen=True)
@@ -188,12 +187,10 @@ def _counters(name: str) -> list[str]:
 
 
 def drafted(name: str, epsilon: float | None) -> Recipe:
-    """A recipe before calibration."""
     return changed(RECIPES[name](), noise_multiplier=0.0) if epsilon is None else RECIPES[name]()
 
 
 def drafted_counters(name: str, epsilon: float | None) -> UcbVi:
-    """UCB-VI's plan before calibration."""
     kind, people = name.rsplit("_", 1)
     return UcbVi(
         states=river_swim.STATES,
@@ -248,7 +245,6 @@ def success(greedy: list[float], last: float) -> float:
 
 
 def summary(values: dict[str, Any], last: float) -> str:
-    """A line for people."""
     greedy = values["greedy"]
     shown = f"success {success(greedy, last):.2f} median {np.median(greedy):.3f} mean {np.mean(greedy):.3f}"
     served = f" served {np.mean(values['served']):.3f}" if "served" in values else ""

@@ -21,7 +21,6 @@ action (`greedy`), and that of the mean of the last half of the parameters (`ave
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
@@ -97,7 +96,6 @@ class Line:
 
 
 def lines() -> list[Line]:
-    """The six tasks."""
     control: Any = {"ppo": PpoConfig(500_000), "a2c": PpoConfig.a2c(500_000)}
     doses: Any = {"ppo": PpoConfig(300_000, gamma=0.9), "a2c": replace(PpoConfig.a2c(300_000), gamma=0.9)}
     robots: Any = {
@@ -268,12 +266,9 @@ def rows() -> list[str]:
 
 def run_row(key: str, results: Store, *, quick: bool = False) -> None:
     line, method, level = _cell(key)
-    began = time.process_time()
     values = measured(small(line) if quick else line, method, level)
     people = f"{line.runs} runs of seed {SEED}, {line.episodes} fresh people for each policy"
     results.put(key, dataset=f"simulated {line.task.name}, {people}", seed=SEED, values=values)
-    means = " ".join(f"{name} {np.mean(column):.1f}" for name, column in values.items())
-    print(f"{key}: {means} ({time.process_time() - began:.0f} CPU s)", flush=True)
 
 
 def figures() -> list[Figure]:

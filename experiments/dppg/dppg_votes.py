@@ -130,7 +130,6 @@ store = store_of(__file__, configuration, "recipes.VOTED, chosen on seeds 0 to 3
 
 
 def voted(robot: str, arm: str, level: str, seed: int, *, quick: bool) -> dict[str, Any]:
-    """A run of votes."""
     found = recipe(robot, arm, level, seed, quick=quick)
     plan = calibrated(found.plan, None if level == "inf" else float(level))
     value = learned(task(robot), replace(found, plan=plan), replicates=1, seed=seed)
@@ -195,7 +194,6 @@ def run_row(key: str, results: Store, *, quick: bool = False) -> None:
         values = voted(robot, arm, level, seed, quick=quick)
     values["cpu_s"] = round(time.process_time() - began, 1)
     results.put(key, dataset=f"simulated people of {robot}", seed=seed, values=values)
-    print(f"{key}: {values}", flush=True)
 
 
 def returns(results: Store, robot: str, arm: str, level: str, column: str = REPORTED) -> list[float]:

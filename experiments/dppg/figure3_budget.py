@@ -31,7 +31,6 @@ RELATION: Relation = "add_or_remove"
 
 
 def key(sigma: float, delta: float) -> str:
-    """Name of a row."""
     return f"delta={delta:g}/sigma={sigma:g}"
 
 
@@ -124,7 +123,6 @@ def figures() -> list[Figure]:
 
 
 def plot(results: Store, path: Path = IMAGES / "figure3_budget.svg") -> None:
-    """One panel a delta."""
     shown = {
         "published": "the paper's rule",
         "exact": "exact",
@@ -144,7 +142,6 @@ def run_row(key: str, results: Store) -> None:
     of_noise, delta, number = settings(key)
     values = noise(number, delta) if of_noise else row(number, delta)
     results.put(key, dataset="none", seed=0, values=values)
-    print(key, " ".join(f"{n}={v:.4g}" for n, v in values.items()), flush=True)
 
 
 if __name__ == "__main__":

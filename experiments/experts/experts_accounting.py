@@ -80,7 +80,6 @@ def rows() -> list[str]:
 def run_row(key: str, results: Store) -> None:
     values = jobs()[key][1]()
     results.put(key, dataset="none", seed=0, values=values)
-    print(key, " ".join(f"{name}={value:.6g}" for name, value in values.items()), flush=True)
 
 
 def mixed(p: float, sigma: float) -> MixedTraining:

@@ -56,12 +56,9 @@ def run_row(label: str, results: Store, *, quick: bool = False) -> None:
     name, kind = _cell(label)
     values = row(name, kind, *size(name, quick))
     results.put(label, dataset="simulated", seed=SEED, values=values)
-    shown = {what: f"{np.mean(paid):.1f} (median {np.median(paid):.1f})" for what, paid in values.items()}
-    print(label, shown, flush=True)
 
 
 def key(name: Name, kind: Kind) -> str:
-    """Of a cell."""
     return f"{name}/{kind}"
 
 

@@ -56,7 +56,6 @@ store = store_of(__file__, configuration, "a grid, none chosen")
 
 
 def grid() -> list[tuple[int, int, float]]:
-    """All settings."""
     return [(m, n, epsilon) for m in EXPERTS for n in TRAJECTORIES for epsilon in EPSILONS]
 
 
@@ -67,16 +66,9 @@ def rows() -> list[str]:
 def run_row(name: str, results: Store) -> None:
     values = cell(*_setting(name))
     results.put(name, dataset="none", seed=0, values=values)
-    shown = " ".join(
-        f"{floor}: {row['threshold']:.0f} ({row['expected'][0]:.3g})"
-        for floor, row in values.items()
-        if isinstance(row, dict) and floor.endswith("A=2")
-    )
-    print(f"{name} {values['trajectory']:.4g} {shown}", flush=True)
 
 
 def key(experts: int, trajectories: int, epsilon: float) -> str:
-    """Name of a cell."""
     return f"m={experts}/n={trajectories}/epsilon={epsilon:g}"
 
 

@@ -22,7 +22,6 @@ Where no number of experts that is sure to be there reaches the threshold, a cel
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -108,12 +107,10 @@ class Run:
         return out
 
     def votes(self) -> Values:
-        """The default."""
         world = self.here.world.domain if self.ways.votes.rounds > 1 else None
         return self.ours(self.ways.votes, world=world)
 
     def consensus_only(self) -> Values:
-        """For each n_r."""
         return {
             f"n_r={number}": self.paper(lambda _, number=number: self.ways.alone_with(number))
             for number in self.ways.alone
@@ -129,7 +126,6 @@ class Run:
         return some.paper(plan, world=self.here.world.domain)
 
     def imitation(self) -> Values:
-        """Without noise."""
         plan = self.here.calibrated(self.ways.return_weighted, None)
         return {"return": self.judged(self.here.learned(plan, self.logs))[0]}
 
@@ -242,10 +238,6 @@ def run_rows(keys: Sequence[str], results: Store) -> None:
         fill(replace(run, logs=logs), [key.split("/")[2] for key in keys], results)
 
 
-def run_row(label: str, results: Store) -> None:
-    run_rows([label], results)
-
-
 def returns(results: Store, name: str, kind: str, method: str, epsilon: float | None = None) -> list[float]:
     """A method's return for every seed; empty where it cannot be run for each.
 
@@ -321,11 +313,8 @@ def fill(run: Run, methods: list[str], results: Store) -> None:
     """Put the cells of these methods."""
     here = run.here
     for method in methods:
-        began = time.process_time()
-        values = run.values(method)
         name = key(here.name, here.kind, method, here.seed)
-        results.put(name, dataset=here.words, seed=here.seed, values=values)
-        print(f"{name}: {values} ({time.process_time() - began:.1f} CPU s)", flush=True)
+        results.put(name, dataset=here.words, seed=here.seed, values=run.values(method))
 
 
 if __name__ == "__main__":

@@ -144,6 +144,5 @@ def picture(results: Store) -> list[Panel]:
 
 
 def plot() -> None:
-    """Write docs/images/experts_table.svg."""
     title = "Return against epsilon, four worlds"
     draw(picture(experts_table.store()), title, IMAGES / "experts_table.svg", legend=3)

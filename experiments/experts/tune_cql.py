@@ -54,7 +54,6 @@ store = store_of(__file__, configuration, "each row's name holds its settings")
 
 
 def run_row(key: str, results: Store) -> None:
-    """Train and judge."""
     world, kind, setting = key.split("/")
     here = field(cast(Name, world), cast(Kind, kind))
     ways = replace(recipes(here.name), ceiling=ceiling(here.name, setting))
@@ -63,7 +62,6 @@ def run_row(key: str, results: Store) -> None:
         values = Run(here, logs, ways).cql()
         values["cpu_s"] = round(time.process_time() - began, 1)
     results.put(key, dataset=here.words, seed=SEED, values=values)
-    print(f"{key}: {values}", flush=True)
 
 
 def figures() -> list[Figure]:

@@ -70,7 +70,6 @@ class Task:
 
     @property
     def unit(self) -> Unit:
-        """One trajectory."""
         return unit_of(self.setting)
 
     @contextlib.contextmanager
@@ -109,7 +108,6 @@ def others(name: str, setting: Setting, measures: Sequence[str]) -> list[cell.Li
 
 
 def main(arguments: Sequence[str]) -> dict[str, list[float]]:
-    """Run the cell."""
     options = cell.parser(__doc__, "estimator")
     options.add_argument("--domain", choices=DOMAINS, default="chain")
     options.add_argument("--trajectories", type=int, default=1_000)

@@ -113,7 +113,6 @@ def figures() -> list[Figure]:
 
 
 def plot(results: Store) -> None:
-    """Write docs/images/gpope_hiv.svg."""
     POOLED.plot(results, {"hiv": "off-policy"}, "Private values of HIV treatment by method", "gpope_hiv.svg")
 
 

@@ -84,7 +84,6 @@ def figures() -> list[Figure]:
 
 
 def plot(results: Store) -> None:
-    """Write docs/images/gpope_mountain_car.svg."""
     title = "Private values of mountain car by method"
     POOLED.plot(results, {ON: "on-policy", OFF: "off-policy"}, title, "gpope_mountain_car.svg")
 

@@ -18,7 +18,6 @@ noise: Theorem 2 at V = 0.
 from __future__ import annotations
 
 import functools
-import time
 from typing import Any, cast
 
 import numpy as np
@@ -51,7 +50,6 @@ LOOKS = 100
 
 
 def key(schedule: Schedule, clip: float, steps: int, epsilon: float | None) -> str:
-    """Name of a row."""
     return f"{schedule}/clip={clip:g}/steps={steps}/epsilon={'none' if epsilon is None else f'{epsilon:g}'}"
 
 
@@ -213,12 +211,10 @@ def figures() -> list[Figure]:
 
 
 def run_row(name: str, results: Store, *, quick: bool = False) -> None:
-    began = time.process_time()
     schedule, clip, steps, epsilon = of(name)
     values = rounded(exact(steps) if clip is None else row(schedule, clip, steps, epsilon, quick=quick))
     dataset = f"simulated chain, {UNITS} trajectories a trial from a pool of {POOLED.size(quick)}"
     results.put(name, dataset="none" if clip is None else dataset, seed=SEED, values=values)
-    print(f"{name}: {values['distance_mean']} ({time.process_time() - began:.0f} CPU s)", flush=True)
 
 
 if __name__ == "__main__":

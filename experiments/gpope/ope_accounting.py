@@ -56,7 +56,6 @@ POISSON: Relation = "add_or_remove"
 
 
 def key(m: int, n: int, sigma: float) -> str:
-    """Name of a row."""
     return f"m={m}/N={n}/sigma={sigma:g}"
 
 
@@ -162,7 +161,6 @@ def figures() -> list[Figure]:
 def run_row(key: str, results: Store) -> None:
     values = noise(float(key.removeprefix("noise/epsilon="))) if key.startswith("noise/") else row(*settings(key))
     results.put(key, dataset="none", seed=0, values=values)
-    print(key, " ".join(f"{name}={value:.4g}" for name, value in values.items()), flush=True)
 
 
 if __name__ == "__main__":

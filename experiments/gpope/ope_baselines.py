@@ -10,7 +10,6 @@ trials is reported as "best": nobody could know it.
 from __future__ import annotations
 
 import dataclasses
-import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache, partial
@@ -180,7 +179,6 @@ def dp_lstd(pool: Pool, setting: Setting, trials: int, *, share: float = 0.0) ->
 
 
 def ope_ssp(domain: Domain, clip: float, share: float) -> ope.SufficientStatistics:
-    """DP-LSTD's plan."""
     return ope.SufficientStatistics(problem=domain.problem, features=domain.features, clip_norm=clip, value_share=share)
 
 
@@ -196,12 +194,10 @@ def first_visits(pool: Pool) -> np.ndarray:
 
 
 def lsw_plan(domain: Domain, cells: Cells, constants: Any = "tight") -> Lsw:
-    """DP-LSW on public cells."""
     return Lsw(problem=domain.problem, features=domain.features, cells=cells, constants=constants)
 
 
 def lsl_plan(domain: Domain, cells: Cells, constants: Any = "tight", ridge: float | None = None) -> Lsl:
-    """DP-LSL on public cells."""
     return Lsl(problem=domain.problem, features=domain.features, cells=cells, constants=constants, ridge=ridge)
 
 
@@ -392,7 +388,6 @@ class Pooled:
         return [*own, *PRIVATE, *(ON_POLICY if on_policy else ()), *(REPLACE_ONE if one else ())]
 
     def rows(self) -> list[str]:
-        """What is not private first."""
         sizes, keys = dict.fromkeys(setting.units for setting in self.settings), []
         for domain in self.domains:
             keys += [Setting(m).key(domain, method) for m in sizes for method in NOT_PRIVATE]
@@ -404,7 +399,6 @@ class Pooled:
         return self.quick_trials if quick else self.trials(domain, method, setting.units)
 
     def configuration(self, key: str, quick: bool = False) -> Json:
-        """Of a row."""
         name, method, setting = ope_methods.named(key)
         domain = self.domains[name]()
         settings = METHODS[method].settings(domain, self.cells, setting)
@@ -412,14 +406,11 @@ class Pooled:
         return {"pool": self.size(quick), **ope_methods.asked(domain, setting, settings, count)}
 
     def run_row(self, key: str, results: Store, *, quick: bool = False) -> None:
-        """Make a row."""
-        (name, method, setting), began = ope_methods.named(key), time.process_time()
+        name, method, setting = ope_methods.named(key)
         pool = pooled(self.domains[name], self.size(quick), self.seed(name, method), self.cells)
         values = rounded(METHODS[method].trials(pool, setting, self.counted(name, method, setting, quick)))
         dataset = f"simulated {name}, {setting.units} trajectories a trial from a pool of {pool.units}"
         results.put(key, dataset=dataset, seed=pool.seed, values=values)
-        shown = " ".join(f"{column}={np.mean(values[column]):.3g}" for column in ("rmse", "mspbe"))
-        print(f"{key}: {shown} ({time.process_time() - began:.0f} CPU s)", flush=True)
 
     def ahead(self, results: Store, own: Store | None = None) -> list[Figure]:
         """That residual return regression, whose rows may be elsewhere, has the smaller RMSE wherever it is run."""

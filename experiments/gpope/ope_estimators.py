@@ -26,7 +26,6 @@ seeds of the records.
 from __future__ import annotations
 
 import functools
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -86,7 +85,6 @@ class Records:
 
     @functools.cached_property
     def pool(self) -> Columns:
-        """Simulated once."""
         return self.domain.collect(self.size, 0)
 
     @functools.cached_property
@@ -95,7 +93,6 @@ class Records:
         return mean_return(self.pool, self.problem.gamma) if self.truth is None else self.truth()
 
     def target(self, method: str) -> Target:
-        """What a method evaluates."""
         return ope.Behaviour() if truth_is_own(method) or self.truth is None else self.domain.policy
 
     @functools.cached_property
@@ -217,7 +214,6 @@ def rows(names: Sequence[str] = ()) -> list[str]:
 
 
 def unit_of(domain: Records) -> Unit:
-    """One trajectory."""
     return Unit("trajectory", "add_or_remove", domain.units)
 
 
@@ -238,7 +234,7 @@ def run_rows(keys: Sequence[str], results: Store) -> None:
 
 def run(name: str, keys: Sequence[str], results: Store, *, quick: bool = False) -> None:
     """Make these rows of a domain, all on the same data sets."""
-    began, domain = time.process_time(), records(name)
+    domain = records(name)
     unit, plans = unit_of(domain), methods(domain)
     pairs = [(method, promise) for _, method, promise in (key.split("/") for key in keys)]
     todo = {pair: data_sets(domain, *pair, quick) for pair in pairs}
@@ -267,7 +263,6 @@ def run(name: str, keys: Sequence[str], results: Store, *, quick: bool = False) 
             seed=7,
             values={"truth": truth, **columns_of},
         )
-    print(f"{name}: {time.process_time() - began:.0f} CPU s", flush=True)
 
 
 def truth_is_own(method: str) -> bool:

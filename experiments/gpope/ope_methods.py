@@ -74,12 +74,10 @@ class Domain:
 
     @property
     def observations(self) -> np.ndarray:
-        """Where V is judged."""
         return self.yardstick.observations
 
     @property
     def truth(self) -> np.ndarray:
-        """V there."""
         return self.yardstick.truth
 
     @property
@@ -118,7 +116,6 @@ def mean(results: Store, domain: str, name: str, setting: Setting, column: str =
 
 
 def unit_of(setting: Setting) -> Unit:
-    """One trajectory."""
     return Unit("trajectory", setting.relation, setting.units)
 
 

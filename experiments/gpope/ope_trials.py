@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -37,21 +36,17 @@ class Fresh:
     first: Callable[[Setting], int] = lambda setting: FIRST_SEED
 
     def configuration(self, key: str, quick: bool = False) -> Json:
-        """Of a row."""
         _, name, setting = named(key)
         return asked(self.domain(), setting, self.methods[name].settings(self.domain()), trials_of(quick))
 
     def run_row(self, key: str, results: Store, *, quick: bool = False) -> None:
-        """Make a row."""
         _, name, setting = named(key)
-        domain, method, began = self.domain(), self.methods[name], time.process_time()
+        domain, method = self.domain(), self.methods[name]
         seeds = range(self.first(setting), self.first(setting) + trials_of(quick))
         rows = [method.trial(domain, domain.collect(setting.units, seed), setting) for seed in seeds]
         values = {column: [row[column] for row in rows] for column in rows[0]}
         dataset = f"simulated {domain.name}, {setting.units} trajectories a trial, seeds {seeds[0]} to {seeds[-1]}"
         results.put(key, dataset=dataset, seed=seeds[0], values=values)
-        means = " ".join(f"{column}={np.mean(values[column]):.3g}" for column in ("mspbe", "rmse"))
-        print(f"{key}: {means} ({time.process_time() - began:.0f} CPU s)", flush=True)
 
 
 NAMES = {

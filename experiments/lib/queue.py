@@ -28,7 +28,7 @@ from typing import Any
 import torch
 
 from experiments.lib.store import ROOT, Store, experiment
-from experiments.lib.tables import costs, overview
+from experiments.lib.tables import costs, overview, shown
 from tacit.parallel import parallel_map
 
 
@@ -69,13 +69,15 @@ class Job:
                     return
 
 
-def make(module: Any, keys: list[str], results: Store) -> None:
-    """Make rows of an experiment: together, where it can, or one by one."""
+def make(module: Any, keys: list[str], results: Store, **size: bool) -> None:
+    """Make rows of an experiment, together, where it can, or one by one, and print what they found."""
     if hasattr(module, "run_rows"):
-        module.run_rows(keys, results)
+        module.run_rows(keys, results, **size)
     else:
         for key in keys:
-            module.run_row(key, results)
+            module.run_row(key, results, **size)
+    for key in keys:
+        print(f"{key}: {shown(results.values(key))}", flush=True)
 
 
 def _made(name: str, clock: Callable[[], float], keys: list[str]) -> float:
@@ -105,8 +107,7 @@ def command_line(file: str, arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--costs", action="store_true", help="print what is missing costs and run nothing")
     if hasattr(module, "plot"):
         parser.add_argument("--plot", action="store_true", help="draw the picture in docs/images and run nothing")
-    small = "quick" in inspect.signature(getattr(module, "run_row", module.store)).parameters
-    if small:
+    if "quick" in inspect.signature(getattr(module, "run_rows", None) or module.run_row).parameters:
         parser.add_argument("--quick", action="store_true", help="small rows, written under runs/quick/")
     options = parser.parse_args(arguments)
     if options.table:
@@ -119,7 +120,7 @@ def command_line(file: str, arguments: Sequence[str] | None = None) -> None:
         results = module.store(ROOT / "runs" / "quick" / f"{Path(file).stem}.json", quick=True)
         for key in module.rows():
             if any(fnmatch.fnmatchcase(key, pattern) for pattern in options.keys) and not results.has(key):
-                module.run_row(key, results, quick=True)
+                make(module, [key], results, quick=True)
     else:
         job = Job(Path(file).stem, float("inf"))
         for pattern in options.keys:

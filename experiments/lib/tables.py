@@ -38,7 +38,6 @@ def column(results: Store, key: str, name: str, digits: int = 1) -> str:
 
 
 def level(epsilon: float) -> str:
-    """Of a heading."""
     return "no noise, not private" if epsilon == INFINITE else f"epsilon {epsilon:g}"
 
 
@@ -52,15 +51,21 @@ def seconds_of(values: Mapping[str, Any]) -> float:
     return own + sum(seconds_of(below) for below in values.values() if isinstance(below, Mapping))
 
 
+def shown(values: Any, most: int = 300) -> str:
+    """Values of a row in one line: its numbers, and the means of its lists of numbers."""
+    if isinstance(values, Mapping):
+        text = ", ".join(f"{name} {shown(one)}" for name, one in values.items())
+        return text if len(text) <= most else f"{text[:most]} ..."
+    numbers = [one for one in values if one is not None] if isinstance(values, list) else [values]
+    return (
+        f"{np.mean(numbers):.4g}"
+        if numbers and all(isinstance(x, int | float) for x in numbers)
+        else str(values)[:most]
+    )
+
+
 def overview(results: Store) -> str:
-    """What every row found: its numbers, and the means of its lists of numbers; of experiments without a table."""
-
-    def shown(value: Any) -> str:
-        if isinstance(value, Mapping):
-            return ", ".join(f"{name} {shown(one)}" for name, one in value.items())
-        numbers = [one for one in value if one is not None] if isinstance(value, list) else [value]
-        return f"{np.mean(numbers):.4g}" if numbers and all(isinstance(x, int | float) for x in numbers) else str(value)
-
+    """What every row found, of experiments without a table."""
     return markdown(("values",), [[key, shown(row["values"])] for key, row in sorted(results.rows.items())])
 
 

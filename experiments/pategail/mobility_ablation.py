@@ -75,7 +75,6 @@ ROWS = (
 
 
 def key(row: Row, seed: int) -> str:
-    """Of a cell."""
     return f"{row.name}/{row.epsilon:g}/{seed}"
 
 
@@ -128,7 +127,6 @@ def run_row(name: str, results: Store) -> None:
     row, seed = _of(name)
     made = values(row, seed)
     results.put(name, dataset=world(GEOLIFE).words, seed=seed, values=made)
-    print(f"{name}: SEQ {made['sequence']['SEQ']:.4f} ({made['seconds']} CPU s)", flush=True)
 
 
 if __name__ == "__main__":

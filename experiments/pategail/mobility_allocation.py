@@ -49,7 +49,6 @@ def mirrored(pilot: np.ndarray, share: np.ndarray) -> np.ndarray:
 
 
 def key(rule: str, epsilon: float, seed: int) -> str:
-    """Of a cell."""
     return f"{rule}/{epsilon:g}/{seed}"
 
 
@@ -99,7 +98,6 @@ def run_row(name: str, results: Store) -> None:
     rule, epsilon, seed = name.split("/")
     made = values(rule, float(epsilon), int(seed))
     results.put(name, dataset=world(GEOLIFE).words, seed=int(seed), values=made)
-    print(f"{name}: SEQ {made['sequence']['SEQ']:.4f} ({made['seconds']} CPU s)", flush=True)
 
 
 if __name__ == "__main__":

@@ -256,17 +256,9 @@ def together(keys: Sequence[str]) -> list[list[str]]:
 
 
 def run_rows(keys: Sequence[str], results: Store) -> None:
-    fill([Block.of(key) for key in keys], results)
-
-
-def run_row(key: str, results: Store) -> None:
-    fill([Block.of(key)], results)
-
-
-def fill(missing: Sequence[Block], results: Store) -> None:
-    """Make some blocks of one method at one epsilon."""
-    run, mu = method(missing[0].setting, missing[0].epsilon)
-    for block in missing:
+    first = Block.of(keys[0])
+    run, mu = method(first.setting, first.epsilon)
+    for block in map(Block.of, keys):
         results.put(block.key, dataset=world(GEOLIFE).words, seed=block.seed, values=values(block, run, mu))
 
 

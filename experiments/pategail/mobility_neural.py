@@ -158,7 +158,6 @@ class Simulator:
     places: Places
 
     def generate(self, count: int, seed: int = 0) -> Days:
-        """Any number of days."""
         source = torch.Generator().manual_seed(seed)
         parts = [min(256, count - done) for done in range(0, count, 256)]
         days = torch.cat([self.generator.sample(self.places.start, part, source) for part in parts])
@@ -259,8 +258,6 @@ def run_row(key: str, results: Store, settings: Settings = Settings()) -> None:
     here = world(int(people))
     for phase, values in made(here, int(seed), settings).items():
         results.put(f"{people}/{phase}/{seed}", dataset=here.words, seed=int(seed), values=values)
-        words = f"{people}/{phase}/{seed}: DailyLoc {values['reference']['DailyLoc']:.4f}"
-        print(f"{words}, held-out loss {values['held_out']} (chance {values['chance']}, {values['seconds']} CPU s)")
 
 
 def figures() -> list[Figure]:

@@ -110,7 +110,6 @@ def rows() -> list[str]:
 
 
 def run_key(people: int, way: str, scale: float, seed: int) -> str:
-    """Of a run."""
     return f"run/{people}/{way}/{scale:g}/{seed}"
 
 
@@ -184,7 +183,6 @@ class Observed:
 
 
 def free(quick: bool) -> pategail.PateGailPlan:
-    """PateGAIL++ without any noise."""
     plan = replace(pategail.recipe("samples", GEOLIFE, math.inf), starts="given", noise_multiplier=0.0)
     return replace(plan, rounds=QUICK) if quick else plan
 
@@ -259,7 +257,6 @@ def run_row(key: str, results: Store, quick: bool = False) -> None:
     people, way, scale = (int(rest[0]), rest[1], float(rest[2])) if kind == "run" else (GEOLIFE, "", 0.0)
     values = play(people, way, scale, seed, quick) if kind == "run" else without_noise(seed, quick)
     results.put(key, dataset=world(people).words, seed=seed, values=values)
-    print(f"{key}: DailyLoc {values['reference']['DailyLoc']:.4f} ({values.get('seconds', 0)} CPU s)", flush=True)
 
 
 if __name__ == "__main__":

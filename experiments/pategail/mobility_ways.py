@@ -83,7 +83,6 @@ class InProcess:
     together: bool = True
 
     def simulators(self, here: World, epsilon: float, seeds: Sequence[int]) -> list[Found]:
-        """One for each seed."""
         plan = calibrated(self.planned(here.people, epsilon), here, epsilon)
         found: list[Any] = []
         at_once = max(1, MOST // here.people) if self.together and here.simulated else 1
@@ -110,7 +109,6 @@ class Federated:
         return replace(pategail.recipe(self.kind, people, epsilon), **dict(self.changes))
 
     def simulators(self, here: World, epsilon: float, seeds: Sequence[int]) -> list[Found]:
-        """One for each seed."""
         plan, found = calibrated(self.planned(here.people, epsilon), here, epsilon), []
         for seed in seeds:
             with here.devices() as vault:
@@ -125,7 +123,6 @@ def baseline(model: baselines.Model, *, together: bool = True) -> InProcess:
 
 
 def imitated(plan: mobility.OneShotPlan, vault: Vault, grid: Grid, seed: int) -> Sequence[Any]:
-    """The default's simulators."""
     return mobility.fit_replicates(plan, vault, grid=grid, seed=seed)
 
 

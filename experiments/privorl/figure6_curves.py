@@ -29,7 +29,6 @@ def rows() -> list[str]:
 
 
 def wanted() -> list[Cell]:
-    """All cells."""
     return [*variants.both(CURVES, EPSILONS), *variants.both(RATES.values(), (10.0,))]
 
 

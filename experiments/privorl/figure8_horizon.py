@@ -45,11 +45,6 @@ def run_rows(keys: Sequence[str], results: Store) -> None:
     fill(results, keys, fits.FULL)
 
 
-def run_row(key: str, results: Store) -> None:
-    """Make, measure and judge one table at full size."""
-    fill(results, [key], fits.FULL)
-
-
 def fill(results: Store, keys: Sequence[str], scale: fits.Scale) -> None:
     """Put the cells that are missing: the agents of one seed learn together."""
     here, missing = DOMAINS[DOMAIN], [key for key in keys if not results.has(key)]
@@ -60,11 +55,9 @@ def fill(results: Store, keys: Sequence[str], scale: fits.Scale) -> None:
             values = closeness.measured(here, way, EPSILON, seed, scale) | {"return": value}
             key, dataset = ways.key(DOMAIN, way, EPSILON, seed), f"simulated {DOMAIN}, {here.population} people"
             results.put(key, dataset=f"{dataset}, seed {seed}; table {way}", seed=seed, values=values)
-            print(f"{key}: F1 {values['f1']:.3f}, return {value:.1f}", flush=True)
 
 
 def column(results: Store, horizon: int, name: str) -> np.ndarray:
-    """One measure over seeds."""
     way = HORIZONS[horizon]
     if way == OWN and name == "return":
         return table2.returns(table2.store(), DOMAIN, AGENT, OWN, EPSILON)

@@ -42,11 +42,6 @@ def run_rows(keys: Sequence[str], results: Store) -> None:
     fill(results, [returns.Cell.of(key) for key in keys], fits.FULL)
 
 
-def run_row(key: str, results: Store) -> None:
-    """One curve, at full size."""
-    fill(results, [returns.Cell.of(key)], fits.FULL)
-
-
 def row(way: str, epsilon: float) -> list[returns.Cell]:
     """The seeds of one table."""
     return returns.cells(DOMAIN, (AGENT,), (way,), (epsilon,), SEEDS)
@@ -83,7 +78,6 @@ def fill(results: Store, cells: Sequence[returns.Cell], scale: fits.Scale) -> No
     for cell, found in zip(cells, seen, strict=True):
         dataset = f"{here.words(seed)}; table {cell.way}"
         results.put(cell.key, dataset=dataset, seed=seed, values={"steps": steps, "returns": found})
-        print(f"{cell.key}: " + " ".join(f"{one:.0f}" for one in found), flush=True)
 
 
 if __name__ == "__main__":

@@ -41,7 +41,6 @@ def run_row(key: str, results: Store, scale: fits.Scale = fits.FULL) -> None:
     _, notes = ways.table(DOMAINS[domain], way, float(epsilon), int(seed), scale)
     values = {stage: notes[stage] for stage in STAGES if stage in notes}
     results.put(key, dataset=DOMAINS[domain].words(int(seed)), seed=int(seed), values=values)
-    print(f"{key}: {values}", flush=True)
 
 
 def column(results: Store, way: str, stage: str, measure: str) -> np.ndarray:

@@ -46,18 +46,11 @@ def run_rows(keys: Sequence[str], results: Store) -> None:
     fill(results, way, int(seed), [int(key.rpartition("/")[2]) for key in keys], fits.FULL)
 
 
-def run_row(key: str, results: Store) -> None:
-    _, _, way, _, seed, count = key.split("/")
-    fill(results, way, int(seed), [int(count)], fits.FULL)
-
-
 def key(way: str, seed: int, rows: int) -> str:
-    """Of a cell."""
     return f"{DOMAIN}/{AGENT}/{way}/{WAYS[way]:g}/{seed}/{rows}"
 
 
 def column(results: Store, way: str, rows: int) -> np.ndarray:
-    """Returns over seeds."""
     return np.array([results.values(key(way, seed, rows))["return"] for seed in SEEDS])
 
 
@@ -81,7 +74,6 @@ def fill(results: Store, way: str, seed: int, sizes: Sequence[int], scale: fits.
         values = {name: float(one[0]) for name, one in here.returns(policy, seed).items()}
         dataset = f"{here.words(seed)}; {count} rows of table {way}"
         results.put(key(way, seed, count), dataset=dataset, seed=seed, values=values)
-        print(f"{key(way, seed, count)}: return {values['return']:.1f}", flush=True)
 
 
 if __name__ == "__main__":

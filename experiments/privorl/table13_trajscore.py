@@ -73,7 +73,6 @@ def fill(results: Store, some: Iterable[Table], scale: fits.Scale) -> None:
             values = measured(DOMAINS[name], way, epsilon, seed, scale)
             dataset = f"simulated {name}, {DOMAINS[name].population} people, seed {seed}; table {way}"
             results.put(key, dataset=dataset, seed=seed, values=values)
-            print(f"{key}: " + " ".join(f"{one}={value:.3f}" for one, value in values.items()), flush=True)
 
 
 def measured(here: People, way: str, epsilon: float, seed: int, scale: fits.Scale) -> dict[str, float]:

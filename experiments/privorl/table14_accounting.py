@@ -51,7 +51,6 @@ class Setting:
 
     @property
     def steps(self) -> int:
-        """Five epochs."""
         return EPOCHS * self.private // BATCH
 
     def event(self, sigma: float) -> Event:
@@ -163,7 +162,6 @@ def run_row(key: str, results: Store) -> None:
     else:
         values = printed(one) if kind == "table X" else valid(one)
     results.put(key, dataset=f"{one.rows:,} transitions (their number alone)", seed=0, values=values)
-    print(key, " ".join(f"{k}={v:.5g}" for k, v in values.items()), flush=True)
 
 
 if __name__ == "__main__":

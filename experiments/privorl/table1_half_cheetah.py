@@ -50,7 +50,6 @@ class Replay(HalfCheetah):
 
     @property
     def rows(self) -> Json:
-        """What its rows are made with."""
         return {name: one for name, one in super().rows.items() if name != "collect"}
 
     def private(self, seed: int) -> Columns:
@@ -123,12 +122,7 @@ def run_rows(keys: Sequence[str], results: Store) -> None:
     returns.fill(results, [Cell.of(key) for key in keys if key not in trivial], fits.FULL, DOMAINS)
 
 
-def run_row(key: str, results: Store) -> None:
-    run_rows([key], results)
-
-
 def column(results: Store, way: str, epsilon: float) -> np.ndarray:
-    """Returns over seeds."""
     if way in TRIVIAL:
         return np.array([results.values(f"{way}/{seed}")["return"] for seed in SEEDS])
     return returns.column(results, returns.cells(Replay.name, (AGENT,), (way,), (epsilon,), SEEDS))

@@ -57,7 +57,6 @@ class Glance(Kitchen):
 
     @property
     def spec(self) -> PublicSpec:
-        """Declared bounds of what is seen."""
         whole = super().spec
         assert isinstance(whole.observation, Box)
         assert whole.difference is not None
@@ -71,11 +70,9 @@ class Glance(Kitchen):
         )
 
     def private(self, seed: int) -> Columns:
-        """The private rows, as they are seen."""
         return glanced(super().private(seed))
 
     def public(self, seed: int) -> Columns:
-        """Public rows, as they are seen."""
         return glanced(super().public(seed))
 
     def returns(self, policies: Policies, seed: int) -> Values:
@@ -97,11 +94,9 @@ class Glancing:
 
     @property
     def members(self) -> int:
-        """As many."""
         return self.policies.members
 
     def act(self, observations: npt.ArrayLike) -> npt.NDArray[np.float32]:
-        """[K, N, 9]."""
         joints = np.asarray(self.policies.act(np.asarray(observations)[..., SEEN]), np.float32)
         return np.concatenate([joints, np.full((*joints.shape[:-1], 2), -1.0, np.float32)], axis=-1)
 
@@ -149,12 +144,7 @@ def run_rows(keys: Sequence[str], results: Store, scale: fits.Scale = fits.FULL)
     returns.fill(results, wanted, scale, DOMAINS)
 
 
-def run_row(key: str, results: Store) -> None:
-    run_rows([key], results)
-
-
 def column(results: Store, way: str, epsilon: float, seeds: Sequence[int] = SEEDS) -> np.ndarray:
-    """Returns over seeds."""
     if way in TRIVIAL:
         return np.array([results.values(f"{way}/{seed}")["return"] for seed in seeds])
     if way in CONTROLS and epsilon not in CONTROLLED:

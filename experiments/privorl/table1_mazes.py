@@ -20,10 +20,8 @@ from experiments.privorl import table1_trivial
 from experiments.privorl.parts import synthesis_fits as fits
 from experiments.privorl.parts import synthesis_returns as returns
 from experiments.privorl.parts.synthesis_agents import LONG
-from experiments.privorl.parts.synthesis_returns import Cell, configuration
+from experiments.privorl.parts.synthesis_returns import Cell
 from tacit.evaluation.statistics import iqm
-
-__all__ = ["configuration", "figures", "rows", "run_row", "store"]
 
 DOMAINS, SEEDS, EPSILONS = ("umaze", "medium", "large"), (10, 11, 12), (10.0, 1.0)
 WAYS = ("real", "raked", "mst", "aim_3", "privsyn", "pate_gan", "raked_of", "noise_only")
@@ -41,6 +39,7 @@ PUBLIC = {
 with sparse rewards: the last scores of CORL (arXiv:2210.07105, its repository)."""
 
 
+configuration = returns.configuration
 store = store_of(__file__, configuration, returns.WORDS)
 
 
@@ -81,10 +80,6 @@ def together(keys: Sequence[str]) -> list[list[str]]:
 def run_rows(keys: Sequence[str], results: Store) -> None:
     """Cells at full size; those of one kind, maze and data set in one stack."""
     returns.fill(results, [Cell.of(key) for key in keys], fits.FULL)
-
-
-def run_row(key: str, results: Store) -> None:
-    returns.fill(results, [Cell.of(key)], fits.FULL)
 
 
 def column(results: Store, domain: str, agent: str, way: str, epsilon: float) -> np.ndarray:

@@ -80,7 +80,6 @@ class Part:
     each: int = 1
 
     def cells(self) -> list[Cell]:
-        """Of the part."""
         names, seeds = GROUPS[self.group], SEEDS[self.group]
         return cells(self.domain, self.agents, names, self.epsilons, seeds, each=self.each)
 
@@ -119,7 +118,6 @@ def run_row(key: str, results: Store) -> None:
 
 
 def parts(domain: str) -> list[Part]:
-    """Of one domain."""
     return [part for part in PARTS if part.domain == domain]
 
 
@@ -196,7 +194,6 @@ def run(results: Store, chosen: Sequence[Part], domains: Mapping[str, Domain], s
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Run what is missing."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--domains", nargs="+", choices=list(DOMAINS))

@@ -47,11 +47,9 @@ def run_row(key: str, results: Store) -> None:
     best = int(found["return"].argmax())
     values = {name: round(float(one[best]), 2) for name, one in found.items()}
     results.put(key, dataset=f"starts in {domain}, seed {seed}", seed=seed, values=values)
-    print(f"{key}: " + " ".join(f"{name} {one:.1f}" for name, one in values.items()), flush=True)
 
 
 def returns(results: Store, domain: str, policy: str, seeds: Sequence[int] = SEEDS) -> np.ndarray:
-    """Of these seeds."""
     return np.array([results.values(f"{domain}/{policy}/{seed}")["return"] for seed in seeds])
 
 

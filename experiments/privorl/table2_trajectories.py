@@ -47,7 +47,6 @@ class Cell:
 
     @property
     def key(self) -> str:
-        """In the result file."""
         return f"{self.domain}/{self.agent}/{self.way}/{self.epsilon:g}/{self.seed}"
 
     @staticmethod
@@ -104,11 +103,6 @@ def run_rows(keys: Sequence[str], results: Store) -> None:
     fill(results, [Cell.of(key) for key in keys], fits.FULL)
 
 
-def run_row(key: str, results: Store) -> None:
-    """Train and judge one agent at full size."""
-    fill(results, [Cell.of(key)], fits.FULL)
-
-
 def fill(results: Store, wanted: Sequence[Cell], scale: fits.Scale) -> None:
     """Put the cells that are missing: the agents of one domain, seed and kind learn together."""
     stacks: dict[tuple[str, int, str], list[Cell]] = {}
@@ -126,7 +120,6 @@ def fill(results: Store, wanted: Sequence[Cell], scale: fits.Scale) -> None:
             values |= {key: one.notes[key] for key in ("epsilon", "noise_multiplier") if key in one.notes}
             dataset = f"simulated {name}, {here.population} people, seed {seed}; table {cell.way}"
             results.put(cell.key, dataset=dataset, seed=seed, values=values)
-            print(f"{cell.key}: return {value:.1f}", flush=True)
 
 
 def returns(results: Store, domain: str, agent: str, way: str, epsilon: float) -> np.ndarray:

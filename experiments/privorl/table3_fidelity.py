@@ -67,7 +67,6 @@ def fill(results: Store, wanted: Iterable[Table], scale: fits.Scale) -> None:
         if not results.has(key):
             values = measured(DOMAINS[name], way, epsilon, seed, scale)
             results.put(key, dataset=DOMAINS[name].words(seed), seed=seed, values=values)
-            print(f"{key}: " + " ".join(f"{one}={value:.3f}" for one, value in values.items()), flush=True)
 
 
 def measured(here: Domain, way: str, epsilon: float, seed: int, scale: fits.Scale) -> dict[str, float]:

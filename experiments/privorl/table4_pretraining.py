@@ -26,7 +26,6 @@ def store(path: Path | None = None) -> Store:
 
 
 def parts() -> list[table1.Part]:
-    """The controls and tacit."""
     return [
         replace(part, agents=(AGENT,))
         for part in table1.PARTS

@@ -68,7 +68,6 @@ class Cell:
 
     @property
     def key(self) -> str:
-        """Its name."""
         return f"{self.maze}/{self.way}/{self.epsilon:g}/{self.seed}"
 
 

@@ -116,7 +116,6 @@ def planned(here: Maze, epsilon: float, quick: bool = False) -> synthesis.Transi
 
 @functools.cache
 def models(name: str, epsilon: float, quick: bool = False) -> Models:
-    """What is attacked."""
     here = domain(name, quick)
     plan = planned(here, epsilon, quick)
     start, _ = fits.pretrained(plan, here, FIRST)

@@ -27,7 +27,6 @@ def rows() -> list[str]:
 
 
 def wanted() -> list[Cell]:
-    """All cells."""
     return variants.both(WAYS, EPSILONS)
 
 

@@ -169,7 +169,6 @@ def rows_of(rows: Sequence[tuple[str, float]]) -> str:
 
 
 def table4() -> str:
-    """Controls beside tacit."""
     results, rows = table1_transitions.store(), []
     for way, epsilon in (("raked", 10.0), ("raked", 1.0), *((way, 1.0) for way in table1_transitions.CONTROLS)):
         at = epsilon if ways.WAYS[way].private else 0.0
@@ -179,7 +178,6 @@ def table4() -> str:
 
 
 def figure4() -> str:
-    """Ablations of pre-training."""
     chosen = [(way, epsilon) for epsilon in figure4_ablation.EPSILONS for way in figure4_ablation.WAYS]
     return rows_of(chosen)
 
@@ -198,12 +196,10 @@ def medium() -> str:
 
 
 def table5() -> str:
-    """Curiosity in fine-tuning."""
     return rows_of([(way, table5_curiosity.EPSILON) for way in table5_curiosity.WAYS])
 
 
 def table7() -> str:
-    """What privacy costs."""
     return rows_of([("real", 0.0), ("non_priv", 0.0), *((way, e) for way in ("tacit", "raked") for e in (10.0, 1.0))])
 
 
@@ -261,7 +257,6 @@ def table11() -> str:
 
 
 def table12() -> str:
-    """Returns by rows."""
     results = table12_size.store()
     rows = [
         [WORDS[way], *(shown(table12_size.column, results, way, size) for size in table12_size.SIZES)]

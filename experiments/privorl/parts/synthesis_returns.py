@@ -45,7 +45,6 @@ class Cell:
 
     @property
     def key(self) -> str:
-        """In a result file."""
         first = f"{self.domain}/{self.agent}/{self.way}/{self.epsilon:g}/{self.seed}"
         return f"{first}/{self.again}" if self.again else first
 
@@ -77,7 +76,6 @@ def store(name: str, *, quick: bool = False, path: Path | None = None) -> Store:
 
 
 def folder(*, quick: bool) -> Path:
-    """Where results go."""
     return ROOT / "runs" / "quick" if quick else RESULTS
 
 
@@ -119,8 +117,6 @@ def fill(results: Store, wanted: Sequence[Cell], scale: fits.Scale, domains: Map
             values |= {key: notes[key] for key in ("epsilon", "noise_multiplier") if key in notes}
             dataset = f"{here.words(seed)}; table {cell.way}"
             results.put(cell.key, dataset=dataset, seed=seed, values=values | {"agent_cpu_s": spent})
-            print(f"{cell.key}: return {values['return']:.1f}", flush=True)
-        print(f"{name} seed {seed} {agent}: {made:.0f} CPU s of tables, {spent} an agent", flush=True)
 
 
 def by_seed(keys: Sequence[str], untaught: Sequence[str]) -> list[list[str]]:
@@ -135,7 +131,6 @@ def judge_untaught(key: str, results: Store, here: Domain, actions: int, dataset
     found = here.returns(Untaught(actions, float(policy == "random"), np.random.default_rng(seed)), seed)
     values = {name: round(float(one[0]), 2) for name, one in found.items()}
     results.put(key, dataset=dataset, seed=seed, values=values)
-    print(f"{key}: {values}", flush=True)
 
 
 def config(domain: str, agent: str, scale: fits.Scale) -> Any:

@@ -149,12 +149,10 @@ class MazePeople:
 
     @property
     def spec(self) -> PublicSpec:
-        """From the outer walls and the physics."""
         return self._maze.spec
 
     @property
     def others(self) -> Json:
-        """What the public trajectories are made with."""
         walks = {"shortest": maze.SHORTEST, "longest": LONGEST, "collect": defaults(maze.collect)}
         own = {"mazes": self.mazes, "episodes": self.public_episodes, "provenance": self.provenance}
         return {"layout": describe(self._maze.layout), "walks": walks, "public": own}
@@ -169,12 +167,9 @@ class MazePeople:
         return {"agent": describe(returns.config(self.layout, agent, scale)), "judge": describe(self._maze.judge)}
 
     def people(self, seed: int) -> Trajectories:
-        """Simulated each time, which takes seconds."""
         return maze.goal_episodes(self._maze.layout, self.population, seed=seed)
 
     def worlds(self, seed: int) -> list[Trajectories]:
-        """Simulated once."""
-
         def make() -> tuple[Columns, dict[str, Any]]:
             layouts = other_mazes(self._maze.layout, self.mazes, seed=1_000 + seed)
             each = [
@@ -190,11 +185,9 @@ class MazePeople:
         return _split(columns, self.spec)
 
     def public(self, seed: int) -> Trajectories:
-        """From all mazes."""
         return _together(self.worlds(seed), self.spec)
 
     def matching(self, seed: int | None) -> TableMatching:
-        """Tables for a point in the plane."""
         return _plane(self, seed)
 
     def judged(self, agent: str, tables: Sequence[Columns], seed: int, scale: Scale) -> list[float]:
@@ -203,7 +196,6 @@ class MazePeople:
         return [float(self._maze.returns(policy, seed)["return"][0]) for policy in policies]
 
     def errors(self, table: Columns) -> dict[str, float]:
-        """Of single rows."""
         return self._maze.errors(table)
 
     def errors_along(self, sequences: Sequences) -> dict[str, float]:
@@ -243,12 +235,10 @@ class Patients:
 
     @property
     def spec(self) -> PublicSpec:
-        """Declared bounds; propensities are not synthesised."""
         return dataclasses.replace(clinic.spec(), propensities=False)
 
     @property
     def others(self) -> Json:
-        """What the public trajectories are made with."""
         courses = {"horizon": clinic.HORIZON, "lost": clinic.LOST, "doctors": clinic.DOCTORS}
         own = {"staffs": self.staffs, "patients": self.public_patients, "provenance": self.provenance}
         return {"courses": courses, "public": own}
@@ -266,14 +256,12 @@ class Patients:
         return {"agent": {**learned, **defaults(train), "steps": steps}, "judge": {"episodes": episodes}}
 
     def people(self, seed: int) -> Trajectories:
-        """Histories under the eight default doctors."""
         columns = clinic.collect(self.population, seed=seed)
         columns.pop("propensities")
         given: dict[str, Any] = columns
         return Trajectories.from_arrays(**given, spec=self.spec, simulated=True)
 
     def worlds(self, seed: int) -> list[Trajectories]:
-        """Histories under others."""
         first = 1_000 * (1 + seed)
         found = []
         for other in range(first, first + self.staffs):
@@ -282,15 +270,12 @@ class Patients:
         return found
 
     def public(self, seed: int) -> Trajectories:
-        """Under all of them."""
         return _together(self.worlds(seed), self.spec)
 
     def matching(self, seed: int | None) -> TableMatching:
-        """The default tables."""
         return general_matching(self, seed)
 
     def judged(self, agent: str, tables: Sequence[Columns], seed: int, scale: Scale) -> list[float]:
-        """Discrete CQL, judged on fresh patients."""
         steps, episodes = _lengths(scale)
 
         def policy(table: Columns) -> Any:
@@ -305,7 +290,6 @@ class Patients:
         return {}
 
     def errors_along(self, sequences: Sequences) -> dict[str, float]:
-        """Likewise."""
         return {}
 
 

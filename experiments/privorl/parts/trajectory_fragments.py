@@ -65,7 +65,6 @@ class Fragments:
         }
 
     def plan(self, here: People, scale: Scale, *, public_seed: int | None = 0) -> trajectories.TrajectoriesPlan:
-        """Before calibration."""
         matching, radius = telling(here, public_seed) if self.told else (here.matching(public_seed), None)
         plan = trajectories.TrajectoriesPlan.for_people(
             population=here.population,
@@ -108,7 +107,6 @@ FRAGMENTS: dict[str, Fragments] = {
 
 
 def samples(here: People, scale: Scale) -> int:
-    """Synthetic trajectories."""
     return QUICK_SAMPLES if scale.quick else here.samples
 
 

@@ -38,7 +38,6 @@ class Real:
     private = False
 
     def configuration(self, here: People, epsilon: float, scale: Scale) -> Json:
-        """They are as they are."""
         return {"method": "real trajectories"}
 
 

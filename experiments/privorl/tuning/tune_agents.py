@@ -163,25 +163,20 @@ def together(keys: Sequence[str]) -> list[list[str]]:
 
 def run_rows(keys: Sequence[str], results: Store, *, quick: bool = False) -> None:
     """Make the rows of one stack."""
+    if keys[0].endswith("/trivial"):
+        name = keys[0].split("/")[0]
+        return _put(results, keys[0], name, START_SEED, trivial(name))
     names, (kind, setting, word) = [key.split("/")[0] for key in keys], keys[0].split("/")[1:]
     agent, seed = config(kind, setting), int(word)
     found = learned(names, replace(agent, steps=100) if quick else agent, seed)
     for key, name, values in zip(keys, names, found, strict=True):
         _put(results, key, name, seed, values)
-
-
-def run_row(key: str, results: Store, *, quick: bool = False) -> None:
-    name, kind = key.split("/")[:2]
-    if kind == "trivial":
-        _put(results, key, name, START_SEED, trivial(name))
-    else:
-        run_rows([key], results, quick=quick)
+    return None
 
 
 def _put(results: Store, key: str, name: str, seed: int, values: dict[str, Any]) -> None:
     words = f"simulated maze {name}, {POPULATION} transitions, seed {ROWS_SEED}"
     results.put(key, dataset=words, seed=seed, values=values)
-    print(f"{key}: {values}", flush=True)
 
 
 def figures() -> list[Figure]:

@@ -112,7 +112,6 @@ def run_row(key: str, results: Store, *, quick: bool = False) -> None:
         "agent_cpu_s": round(time.process_time() - began, 1),
     }
     results.put(key, dataset=f"replay on another robot ({robot}), {population} transitions", seed=SEED, values=values)
-    print(f"{key}: {values}", flush=True)
 
 
 def scores(results: Store) -> dict[tuple[str, str], float]:

@@ -53,7 +53,6 @@ def run_row(key: str, results: Store, *, quick: bool = False) -> None:
     found = float(kitchen.evaluate(Glancing(policy), seed=seed, **asked)[0])
     values = {"return": round(found, 1), "agent_cpu_s": spent}
     results.put(key, dataset=f"public demonstrations, {len(table['rewards'])} transitions", seed=seed, values=values)
-    print(f"{key}: {values}", flush=True)
 
 
 def scores(results: Store) -> dict[str, float]:

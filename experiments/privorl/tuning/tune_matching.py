@@ -93,7 +93,6 @@ def bare_plan(layout: str) -> TransitionsPlan:
 
 
 def plan_of(layout: str, choice: str, epsilon: float) -> TransitionsPlan:
-    """Calibrated."""
     plan = replace(bare_plan(layout), matching=matching(layout, choice))
     return plan.calibrate(unit=tune.UNIT, epsilon=epsilon, delta=tune.DELTA)
 
@@ -130,14 +129,12 @@ def matched(layout: str, choice: str, epsilon: float) -> tuple[Columns, float]:
 
 
 def table(layout: str, choice: str, epsilon: float) -> tuple[Columns, float]:
-    """Rows of one choice."""
     if choice != "none":
         return matched(layout, choice, epsilon)
     return {name: column[:ROWS] for name, column in pool(layout, epsilon).items()}, 1.0
 
 
 def measured(layout: str, choice: str, epsilon: float) -> dict[str, float]:
-    """Everything but returns."""
     rows, worth = table(layout, choice, epsilon)
     real, here = tune.private_rows(layout), LAYOUTS[layout]
     close = fidelity(real, rows)
@@ -185,7 +182,6 @@ def run_row(key: str, results: Store) -> None:
     results.put(
         key, dataset=f"simulated maze {layout}, {tune.POPULATION} transitions, seed 1", seed=SEED, values=values
     )
-    print(f"{key}: {values}", flush=True)
 
 
 if __name__ == "__main__":

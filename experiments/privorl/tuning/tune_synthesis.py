@@ -267,8 +267,6 @@ def _as_pretrained(plan: TransitionsPlan) -> TransitionsPlan:
 def _keep(results: Store, key: str, cell: Cell, values: dict[str, Any]) -> None:
     dataset = f"simulated maze {cell.layout}, {POPULATION} transitions, seed 1"
     results.put(key, dataset=dataset, seed=cell.seed, values=values | {"plan": public_fields(cell.plan)})
-    shown = " ".join(f"{name}={value:.3g}" for name, value in values.items())
-    print(f"{key}: {shown}", flush=True)
 
 
 if __name__ == "__main__":

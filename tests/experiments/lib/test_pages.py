@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from experiments.lib.store import experiment
+from experiments.lib.tables import seconds_of
 
 from experiments.lib import coverage, pages
 

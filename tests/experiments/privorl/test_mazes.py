@@ -23,7 +23,7 @@ from experiments.privorl.parts.synthesis_agents import LONG, MAZE
 from experiments.privorl.parts.trajectory_domains import MazePeople
 from experiments.privorl.tuning import tune_agents
 
-from experiments.lib import check, table_cache
+from experiments.lib import check, table_cache, vaults
 from experiments.privorl import (
     ablation_medium,
     table1_mazes,
@@ -154,7 +154,7 @@ def test_an_ablation_in_medium_differs_from_tacit_in_one_thing() -> None:
 @pytest.mark.parametrize("way", ["noise_only", "raked_of"])
 def test_a_vault_holds_whom_a_way_shows_it(way: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(table_cache, "KEPT", tmp_path)
-    monkeypatch.setattr(trajectory_transitions, "Vault", functools.partial(Vault, noise=SecretNoise.for_tests(4)))
+    monkeypatch.setattr(vaults, "Vault", functools.partial(Vault, noise=SecretNoise.for_tests(4)))
     here = replace(MazePeople("umaze"), population=100, mazes=4, public_episodes=8)
     shown: list[Trajectories] = []
     doors = trajectory_transitions.vault
