@@ -26,7 +26,7 @@ from tacit_worlds.populations import ExpertActor, Name
 
 FloatArray = npt.NDArray[np.float64]
 STREAM = 52_000_001
-FILE = ROOT / "src" / "tacit" / "envs" / "controllers.json"
+FILE = ROOT / "src" / "tacit_worlds" / "controllers.json"
 
 
 @dataclass(frozen=True)

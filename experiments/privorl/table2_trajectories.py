@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -20,6 +19,7 @@ import numpy as np
 from experiments.lib.experiment import Figure, Json, Store, command_line, grouped, store_of
 from experiments.privorl.parts import synthesis_fits as fits
 from experiments.privorl.parts import trajectory_ways as ways
+from experiments.privorl.parts.synthesis_returns import Cell
 from experiments.privorl.parts.trajectory_domains import DOMAINS
 from tacit.evaluation.statistics import Estimate, bootstrap, is_disjoint, ratio
 
@@ -33,27 +33,6 @@ PROMISED = {
 }
 """The second where people are few or epsilon is small: so it was in other mazes."""
 WORDS = "Plan.for_people of trajectories and of transitions; agents of experiments.privorl.parts.synthesis_agents"
-
-
-@dataclass(frozen=True)
-class Cell:
-    """One agent on one table."""
-
-    domain: str
-    agent: str
-    way: str
-    epsilon: float
-    seed: int
-
-    @property
-    def key(self) -> str:
-        return f"{self.domain}/{self.agent}/{self.way}/{self.epsilon:g}/{self.seed}"
-
-    @staticmethod
-    def of(key: str) -> Cell:
-        """The cell of a key."""
-        domain, agent, way, epsilon, seed = key.split("/")
-        return Cell(domain, agent, way, float(epsilon), int(seed))
 
 
 def tables(domain: str) -> list[tuple[str, float]]:

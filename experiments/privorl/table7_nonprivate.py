@@ -6,28 +6,14 @@ is ever met (through the same doors, which make the ledger void); `real` the age
 
 from __future__ import annotations
 
-from experiments.lib.experiment import Figure, command_line, store_of
+from experiments.lib.experiment import Figure, command_line
 from experiments.privorl.parts import synthesis_variants as variants
-from experiments.privorl.parts.synthesis_returns import WORDS, Cell, configuration
-from experiments.privorl.parts.synthesis_variants import run_row
 from experiments.privorl.table1_transitions import OWN
 from tacit.evaluation.statistics import iqm
 
-__all__ = ["configuration", "figures", "rows", "run_row", "store"]
-
 WAYS, EPSILONS = ("real", "non_priv", "tacit", "raked"), (10.0, 1.0)
-
-
-store = store_of(__file__, configuration, WORDS)
-
-
-def rows() -> list[str]:
-    """Keys of the cells that are kept here."""
-    return variants.keys("table7_nonprivate", wanted())
-
-
-def wanted() -> list[Cell]:
-    return variants.both(WAYS, EPSILONS)
+VARIANTS = variants.Variants(__file__, variants.both(WAYS, EPSILONS))
+rows, store, run_row, configuration = VARIANTS.rows, VARIANTS.store, variants.run_row, variants.returns.configuration
 
 
 def figures() -> list[Figure]:

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from experiments.lib.experiment import Json
 from experiments.lib.table_cache import Columns, Notes, kept, rows_of
 from experiments.privorl.parts.synthesis_fits import FULL, Scale, guarantee
+from experiments.privorl.parts.synthesis_ways import key
 from experiments.privorl.parts.trajectory_domains import DELTA, People, unit
 from experiments.privorl.parts.trajectory_fragments import EPISODES, FRAGMENTS, SEAMS, Fragments
 from experiments.privorl.parts.trajectory_rivals import RIVALS
@@ -45,9 +46,7 @@ Way = Fragments | Transitions | Histograms | Real
 WAYS: dict[str, Way] = {"real": Real(), **TRANSITIONS, **FRAGMENTS, **RIVALS}
 
 
-def key(here: str, way: str, epsilon: float, seed: int) -> str:
-    """Of a table: its epsilon is that of its promise, 0 where there is none."""
-    return f"{here}/{way}/{epsilon:g}/{seed}"
+__all__ = ["WAYS", "Table", "configuration", "key", "table"]
 
 
 @functools.cache

@@ -42,15 +42,18 @@ from typing import Any
 from experiments.lib.experiment import Figure, Json, Store, command_line, describe, store_of
 from experiments.lib.table_cache import Columns, rows_of
 from experiments.privorl.parts.synthesis_agents import AGENTS, MAZE, TRIVIAL
-from experiments.privorl.tuning.tune_matching import HALLS
 from tacit.envs.rollouts import Policies
 from tacit_worlds import maze
 from tacit_worlds.agents.offline import Watch, train_tables
 from tacit_worlds.maze_evaluation import Starts, evaluate
 from tacit_worlds.maze_layouts import LAYOUTS, MazeLayout
 
+HALLS = (
+    "############ #OOO#OOOOOO# #O#O#O##O#O# #O#OOO#OO#O# #O###O#O##O# #OOO#OOO#OO# ##O##O#O#O## #OOOOO#OOOO# "
+    "############"
+)
 MAZES: Mapping[str, MazeLayout] = {name: LAYOUTS[name] for name in ("ring", "tee", "zigzag", "rooms", "comb")} | {
-    "halls": HALLS
+    "halls": MazeLayout("halls", tuple(HALLS.split()), (7, 10), 800, (33.1, 561.3))
 }
 POPULATION, ROWS_SEED, START_SEED, EPISODES, LOOKS = 1_000_000, 960, 950, 100, 4
 PROBES, SEED, FINAL_SEEDS = ("comb", "zigzag", "halls"), 900, (901, 902)

@@ -18,7 +18,7 @@ from experiments.lib.experiment import Figure, Json, Store, command_line, descri
 from experiments.lib.table_cache import Columns
 from experiments.privorl.envs import kitchen, kitchen_demonstrations
 from experiments.privorl.parts.synthesis_agents import KITCHEN
-from experiments.privorl.table1_kitchen import DOMAINS, Glance, Glancing
+from experiments.privorl.table1_kitchen import Glance, Glancing
 from tacit_worlds.agents.offline import train_tables
 
 SEEDS, EPISODES, WANTED = (1_010,), 5, 50.0
@@ -32,7 +32,7 @@ def rows() -> list[str]:
 def configuration(key: str, *, quick: bool = False) -> Json:
     config = KITCHEN[key.split("/")[0]]
     return {
-        "rows": DOMAINS[Glance.name].rows,
+        "rows": Glance().rows,
         "agent": describe(replace(config, steps=100) if quick else config),
         "judge": {"tasks": describe(kitchen_demonstrations.OTHER.order), "episodes": 1 if quick else EPISODES},
     }
@@ -45,7 +45,7 @@ def run_row(key: str, results: Store, *, quick: bool = False) -> None:
     torch.set_num_threads(1)
     agent, word = key.split("/")
     seed, began = int(word), time.process_time()
-    table: Columns = DOMAINS[Glance.name].public(seed)
+    table: Columns = Glance().public(seed)
     config = replace(KITCHEN[agent], steps=100) if quick else KITCHEN[agent]
     policy = train_tables([table], config, seeds=[seed])[0]
     spent = round(time.process_time() - began, 1)
