@@ -11,21 +11,19 @@ Unit: one transition; delta a tenth of one over N.
 
 from __future__ import annotations
 
-import functools
 import hashlib
 import itertools
 import math
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 from scipy.stats import ttest_1samp
 
 from experiments.beyond.grand_judge import EPISODES, KINDS, judge, settings, spread
-from experiments.lib.experiment import BLANK, Figure, Json, Store, command_line, describe, markdown
+from experiments.lib.experiment import BLANK, Figure, Json, Store, command_line, describe, markdown, store_of
 from experiments.lib.table_cache import Columns, Notes
 from experiments.lib.tables import spread as with_interval
 from experiments.privorl import table3_fidelity
@@ -68,9 +66,7 @@ def configuration(key: str, *, scale: fits.Scale = fits.FULL) -> dict[str, Json]
     }
 
 
-def store(path: Path | None = None, *, quick: bool = False) -> Store:
-    asked = functools.partial(configuration, scale=fits.QUICK if quick else fits.FULL)
-    return Store(path or returns.folder(quick=quick) / f"{NAME}.json", asked, hyperparameters=returns.WORDS)
+store = store_of(__file__, configuration, returns.WORDS)
 
 
 def cells() -> list[Cell]:

@@ -145,9 +145,9 @@ def figures() -> list[Figure]:
     return found
 
 
-def table() -> str:
+def table(results: Store) -> str:
     """Each utility by rule: mean over seeds, with the half width of a 95 % interval, and the paired difference."""
-    results, found = store(), []
+    found = []
     quantile = student.ppf(0.975, len(SEEDS) - 1) / len(SEEDS) ** 0.5
     for value in ("improve", "proven", "evaluate", "width", "synthesize"):
         each = [means(results, rule, value) for rule in RULES]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import tempfile
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -14,7 +14,8 @@ import numpy as np
 from experiments.lib import vaults
 from experiments.lib.experiment import Json
 from tacit import policy_gradient as pg
-from tacit.data.spec import PublicSpec
+from tacit.agents.heads import Gaussian, Head
+from tacit.data.spec import Box, PublicSpec
 from tacit.envs.rollouts import Domain
 from tacit.envs.serving import Actor, SimulatedUsers, returns
 from tacit.methods.policy_gradient.recipes import Recipe
@@ -22,6 +23,8 @@ from tacit.privacy.ledger.register import Register
 from tacit.privacy.mechanisms.base import Plan
 from tacit.privacy.vault.user_vault import Users, UserVault
 from tacit.units import Unit
+from tacit_worlds.agents import ppo
+from tacit_worlds.agents.ppo import PpoAgents, PpoConfig
 
 DELTA = 1e-5
 P = TypeVar("P", pg.PolicyGradientPlan, pg.VotesPlan)
@@ -119,6 +122,20 @@ def learned(
         seed=seed,
     ) as doors:
         return pg.fit(recipe.plan, doors, recipe.policy, seed=seed, **arguments).value
+
+
+def peer(task: Task, config: PpoConfig, head: Head, *, agents: int, seed: int, std: float = 0.5) -> PpoAgents:
+    """PPO or A2C without privacy; continuous actions begin around the head's own first action with this spread."""
+    spread = {"std": std, "learned_std": True} if isinstance(head, Gaussian) else {}
+    assert isinstance(task.spec.observation, Box)
+    size = task.spec.observation.size
+    return ppo.learn(
+        *(task.domain, replace(head, **spread), config),
+        observation=size,
+        horizon=task.horizon,
+        agents=agents,
+        seed=seed,
+    )
 
 
 def judged(task: Task, actor: Actor, *, replicates: int, episodes: int, repeat: int = 1, seed: int) -> list[float]:

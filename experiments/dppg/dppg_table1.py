@@ -28,17 +28,15 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from experiments.dppg.dppg_runs import Task, calibrated, guarantee, judged, learned
+from experiments.dppg.dppg_runs import Task, calibrated, guarantee, judged, learned, peer
 from experiments.lib.experiment import Figure, Json, Store, command_line, describe, store_of
 from tacit import policy_gradient as pg
-from tacit.agents import heads
 from tacit.agents.networks import Mlp
 from tacit.data.spec import Box, Discrete, PublicSpec
 from tacit.methods.policy_gradient import recipes
 from tacit.methods.policy_gradient.plan import Setting
 from tacit.methods.policy_gradient.recipes import Recipe
 from tacit_worlds import acrobot, cart_pole, dosing, locomotion
-from tacit_worlds.agents import ppo
 from tacit_worlds.agents.ppo import PpoConfig
 
 SEED = 100
@@ -168,21 +166,9 @@ def start(line: Line) -> Values:
     return {name: _returns(line, actor, repeat) for name, actor in actors.items()}
 
 
-def peer(line: Line, config: PpoConfig) -> Values:
-    """PPO or A2C; continuous actions begin around the recipe's own first dose, or no torque."""
-    spec, head = line.task.spec, line.recipe.policy.head
-    if isinstance(head, heads.Gaussian):
-        head = replace(head, std=line.std, learned_std=True)
-    assert isinstance(spec.observation, Box)
-    agent = ppo.learn(
-        line.task.domain,
-        head,
-        config,
-        observation=len(spec.observation.low),
-        horizon=line.task.horizon,
-        agents=line.runs,
-        seed=SEED,
-    )
+def free(line: Line, config: PpoConfig) -> Values:
+    """PPO or A2C."""
+    agent = peer(line.task, config, line.recipe.policy.head, agents=line.runs, seed=SEED, std=line.std)
     return {"last": _returns(line, agent), "greedy": _returns(line, replace(agent, greedy=True))}
 
 
@@ -229,8 +215,8 @@ def measured(line: Line, method: str, level: float | None) -> Values:
         "noise_only": lambda: private(
             line, control(line, "noise_only"), line.epsilons[CONTROLS["noise_only"]["noise_of"]]
         ),
-        "ppo": lambda: peer(line, line.ppo),
-        "a2c": lambda: peer(line, line.a2c),
+        "ppo": lambda: free(line, line.ppo),
+        "a2c": lambda: free(line, line.a2c),
         "start": lambda: start(line),
         "random": lambda: {"last": _returns(line, Uniform(line.task.spec))},
     }

@@ -30,17 +30,14 @@ from typing import Any
 
 import numpy as np
 
-from experiments.dppg.dppg_runs import Task, calibrated, guarantee, judged, learned
+from experiments.dppg.dppg_runs import Task, calibrated, guarantee, judged, learned, peer
 from experiments.lib.experiment import Figure, Json, Store, command_line, describe, store_of
 from tacit import policy_gradient as pg
-from tacit.agents.heads import Gaussian
 from tacit.agents.policies import Float32
-from tacit.data.spec import Box
 from tacit.envs.serving import SimulatedUsers
 from tacit.methods.policy_gradient import recipes, votes
 from tacit.methods.policy_gradient.recipes import Recipe
 from tacit_worlds import locomotion
-from tacit_worlds.agents import ppo
 from tacit_worlds.agents.ppo import PpoConfig
 
 SEEDS = tuple(range(320, 330))
@@ -166,20 +163,10 @@ def searched(robot: str, seed: int, *, quick: bool) -> dict[str, Any]:
     return {"last": judged(where, actor, replicates=1, episodes=EPISODES, seed=seed)[0]}
 
 
-def peer(robot: str, config: PpoConfig, seed: int, *, quick: bool) -> dict[str, Any]:
+def free(robot: str, config: PpoConfig, seed: int, *, quick: bool) -> dict[str, Any]:
     """A run of PPO or A2C."""
     where, head = task(robot), recipes.VOTED[ROBOTS[robot]]().policy.head
-    assert isinstance(head, Gaussian)
-    assert isinstance(where.spec.observation, Box)
-    agent = ppo.learn(
-        where.domain,
-        replace(head, std=0.5, learned_std=True),
-        replace(config, steps=4_096) if quick else config,
-        observation=where.spec.observation.size,
-        horizon=where.horizon,
-        agents=1,
-        seed=seed,
-    )
+    agent = peer(where, replace(config, steps=4_096) if quick else config, head, agents=1, seed=seed)
     return {"last": judged(where, agent, replicates=1, episodes=EPISODES, seed=seed)[0]}
 
 
@@ -189,7 +176,7 @@ def run_row(key: str, results: Store, *, quick: bool = False) -> None:
     if arm == "ars":
         values = searched(robot, seed, quick=quick)
     elif arm in PEERS:
-        values = peer(robot, PEERS[arm], seed, quick=quick)
+        values = free(robot, PEERS[arm], seed, quick=quick)
     else:
         values = voted(robot, arm, level, seed, quick=quick)
     values["cpu_s"] = round(time.process_time() - began, 1)

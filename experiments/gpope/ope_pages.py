@@ -13,7 +13,6 @@ from typing import Any
 
 import numpy as np
 
-from experiments.beyond import ope_judges
 from experiments.gpope import (
     gpope_chain,
     gpope_chain_baselines,
@@ -193,6 +192,5 @@ PAGES: dict[str, Callable[[], str]] = {
     "ope_values": whole_policies,
     "gpope_steps": steps,
     "gpope_schedules": schedules,
-    "ope_judges": lambda: ope_judges.table(ope_judges.store()),
 }
 """What `pages` shows, by the names of its places."""

@@ -76,7 +76,7 @@ def make(module: Any, keys: list[str], results: Store, **size: bool) -> None:
     else:
         for key in keys:
             module.run_row(key, results, **size)
-    for key in keys:
+    for key in filter(results.has, keys):
         print(f"{key}: {shown(results.values(key))}", flush=True)
 
 

@@ -128,10 +128,9 @@ def figures() -> list[Figure]:
     return found
 
 
-def table() -> str:
+def table(results: Store) -> str:
     """Means over seeds with standard errors, every row beside itself without noise."""
-    results, lines = store(), []
-    real = kept(results, "perfect")
+    lines, real = [], kept(results, "perfect")
     lines.append(
         ["a perfect simulator (the floor)", *(BLANK if real is None else f"{real[w][m][n]:.4f}" for w, m, n in COLUMNS)]
     )

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import functools
 import math
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 from experiments.lib.experiment import Json, describe
-from experiments.pategail.mobility_runs import DELTA, World
+from experiments.pategail.mobility_runs import DELTA, Values, World, generated
 from tacit.data.mobility.grids import Grid
 from tacit.methods import mobility
 from tacit.methods.mobility import baselines, pategail
@@ -115,6 +116,16 @@ class Federated:
                 release = pategail.fit(plan, vault, grid=here.days.grid, seed=seed)
                 found.append(Found(release.value, plan.epsilon))
         return found
+
+
+def changed(plan: pategail.PateGailPlan, here: World, epsilon: float, seed: int, **arguments: Any) -> Values:
+    """One run of a changed recipe of PateGAIL++, and its measures."""
+    began, own = time.process_time(), calibrated(plan, here, epsilon)
+    with here.devices() as vault:
+        simulator = pategail.fit(own, vault, grid=here.days.grid, seed=seed, **arguments).value
+    (measured,) = here.measured([generated(simulator, here, seed)])
+    certified = own.epsilon if math.isfinite(own.epsilon or 0.0) else "inf"
+    return {"certified": certified, **measured, "seconds": round(time.process_time() - began, 2)}
 
 
 def baseline(model: baselines.Model, *, together: bool = True) -> InProcess:

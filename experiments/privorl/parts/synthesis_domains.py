@@ -32,42 +32,27 @@ Values = dict[str, np.ndarray]
 
 
 class Domain(Protocol):
-    """A task with private transitions."""
+    """A task with private transitions.
 
-    def __hash__(self) -> int:
-        """Of all that it is made from."""
+    Attributes:
+        name: under which cells keep it.
+        population: public number of private transitions.
+        delta: of every promise.
+        spec: public bounds.
+        provenance: of the public rows.
+        rows: what its rows are made with.
+        judge: how policies are judged.
+        settings: in which its plan differs from the default one.
+    """
 
-    @property
-    def name(self) -> str:
-        """Under which cells keep it."""
-
-    @property
-    def population(self) -> int:
-        """Public number of private transitions."""
-
-    @property
-    def delta(self) -> float:
-        """Of every promise."""
-
-    @property
-    def spec(self) -> PublicSpec:
-        """Public bounds."""
-
-    @property
-    def provenance(self) -> str:
-        """Of the public rows."""
-
-    @property
-    def rows(self) -> Json:
-        """What its rows are made with."""
-
-    @property
-    def judge(self) -> Json:
-        """How policies are judged."""
-
-    @property
-    def settings(self) -> Mapping[str, Any]:
-        """In which its plan differs from the default one."""
+    name: str
+    population: int
+    delta: float
+    spec: PublicSpec
+    provenance: str
+    rows: Json
+    judge: Json
+    settings: Mapping[str, Any]
 
     def words(self, seed: int) -> str:
         """What the private rows are."""

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from experiments.beyond import people_hospitals, synthesis_grand, synthesis_scale
+from experiments.beyond import people_hospitals
 from experiments.lib.experiment import NONE, markdown
 from experiments.lib.plots import IMAGES, Curve, Panel, draw
 from experiments.privorl import (
@@ -321,7 +321,6 @@ def _range(values: Sequence[np.ndarray]) -> tuple[float, float]:
 
 
 PAGES: dict[str, Callable[[], str]] = {
-    "synthesis_grand": lambda: synthesis_grand.table(synthesis_grand.store()),
     "people_hospitals": lambda: people_hospitals.words_of(people_hospitals.store()),
     "table1_transitions": table1,
     "table1_mazes": mazes,
@@ -338,7 +337,6 @@ PAGES: dict[str, Callable[[], str]] = {
     "table7_nonprivate": table7,
     "figure9_learning": figure9,
     "table11_cost": table11,
-    "synthesis_scale": lambda: synthesis_scale.table(synthesis_scale.store()),
     "table12_size": table12,
     "table14_accounting": table14,
     **trajectory_pages.PAGES,

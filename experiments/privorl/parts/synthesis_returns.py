@@ -9,16 +9,14 @@ policy is judged, none is picked, and states and rewards are standardised by the
 from __future__ import annotations
 
 import dataclasses
-import functools
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from experiments.lib.experiment import RESULTS, ROOT, Json, Store, describe, grouped
+from experiments.lib.experiment import Json, Store, describe, grouped
 from experiments.lib.table_cache import Columns
 from experiments.privorl.parts import synthesis_fits as fits
 from experiments.privorl.parts import synthesis_ways as ways
@@ -66,17 +64,6 @@ def configuration(
         "agent": describe(config(cell.domain, cell.agent, scale)),
         "judge": describe(here.judge),
     }
-
-
-def store(name: str, *, quick: bool = False, path: Path | None = None) -> Store:
-    """The result file of an experiment, or another one in its place."""
-    scale = fits.QUICK if quick else fits.FULL
-    asked = functools.partial(configuration, scale=scale)
-    return Store(path or folder(quick=quick) / f"{name}.json", asked, hyperparameters=WORDS)
-
-
-def folder(*, quick: bool) -> Path:
-    return ROOT / "runs" / "quick" if quick else RESULTS
 
 
 def cells(

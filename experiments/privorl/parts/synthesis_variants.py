@@ -57,7 +57,7 @@ def column(wanted: Iterable[Cell], measure: str = "return") -> np.ndarray:
     if not measure.startswith("return"):
         kept = table3.store()
         return np.array([kept.values(ways.key(c.domain, c.way, c.epsilon, c.seed))[measure] for c in cells])
-    files = {file: returns.store(file) for file in set(map(home, cells))}
+    files = {file: store_of(file, returns.configuration, returns.WORDS)() for file in set(map(home, cells))}
     return np.array([files[home(cell)].values(cell.key)[measure] for cell in cells])
 
 

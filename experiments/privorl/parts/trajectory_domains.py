@@ -41,50 +41,31 @@ DELTA = 1e-6
 
 
 class People(Protocol):
-    """A task with people."""
+    """A task with people.
 
-    def __hash__(self) -> int:
-        """Of all that it is made from."""
+    Attributes:
+        name: under which cells keep it.
+        population: public number of people.
+        spec: public bounds.
+        longest: public number of steps of the longest episode.
+        episodes: public usual number of a person's episodes.
+        samples: synthetic trajectories that are drawn.
+        agents: who learns from a table.
+        provenance: of the public trajectories.
+        others: what the public trajectories are made with.
+        rows: what its people and the public trajectories are made with.
+    """
 
-    @property
-    def name(self) -> str:
-        """Under which cells keep it."""
-
-    @property
-    def population(self) -> int:
-        """Public number of people."""
-
-    @property
-    def spec(self) -> PublicSpec:
-        """Public bounds."""
-
-    @property
-    def longest(self) -> int:
-        """Public number of steps of the longest episode."""
-
-    @property
-    def episodes(self) -> int:
-        """Public usual number of a person's episodes."""
-
-    @property
-    def samples(self) -> int:
-        """Synthetic trajectories that are drawn."""
-
-    @property
-    def agents(self) -> tuple[str, ...]:
-        """Who learns from a table."""
-
-    @property
-    def provenance(self) -> str:
-        """Of the public trajectories."""
-
-    @property
-    def others(self) -> Json:
-        """What the public trajectories are made with."""
-
-    @property
-    def rows(self) -> Json:
-        """What its people and the public trajectories are made with."""
+    name: str
+    population: int
+    spec: PublicSpec
+    longest: int
+    episodes: int
+    samples: int
+    agents: tuple[str, ...]
+    provenance: str
+    others: Json
+    rows: Json
 
     def judge(self, agent: str, scale: Scale) -> dict[str, Json]:
         """The settings of an agent, and how it is judged."""

@@ -126,7 +126,7 @@ def test_a_row_holds_returns_closeness_and_costs_and_its_second_group_needs_the_
     again["rows"] = "another"
     with pytest.raises(LookupError, match="different tables"):
         synthesis_grand.spreads(results)
-    synthesis_grand.run_row("umaze/straight/21", results)
+    synthesis_grand.run_rows(["umaze/straight/21"], results)
     straight = evaluate(
         LAYOUTS["umaze"], synthesis_grand.TRIVIAL["straight"](LAYOUTS["umaze"]), starts="all", seed=21, episodes=150
     )
