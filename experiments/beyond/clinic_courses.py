@@ -24,12 +24,8 @@ from typing import Any
 
 import numpy as np
 
-from experiments.lib.check import Figure
-from experiments.lib.configuration import Json, describe
-from experiments.lib.queue import command_line
-from experiments.lib.store import Store, store_of
+from experiments.lib.experiment import BLANK, Figure, Json, Store, command_line, describe, markdown, spread, store_of
 from experiments.lib.table_cache import metered
-from experiments.lib.tables import BLANK, markdown, spread
 from tacit.cli.demo import USUAL, DemoJudge
 from tacit.data.trajectories import Trajectories
 from tacit.methods.synthesis import people
