@@ -37,11 +37,7 @@ from flwr.supercore.logger import FLOWER_LOGGER
 from scipy import stats
 
 from experiments.beyond.loop_grid import LoopGrid, identity
-from experiments.lib.check import Figure
-from experiments.lib.configuration import Json, describe
-from experiments.lib.queue import command_line
-from experiments.lib.store import Store, store_of
-from experiments.lib.tables import markdown
+from experiments.lib.experiment import Figure, Json, Store, command_line, describe, markdown, store_of
 from tacit.data import Box, Discrete, PublicSpec
 from tacit.errors import PlanError
 from tacit.federation import FlowerDevices, client_app
@@ -93,7 +89,6 @@ class Plan(PrivatePlan):
     noise_multiplier: float | None = None
 
     def parts(self) -> tuple[DeviceSum]:
-        """The sum."""
         return (
             DeviceSum(
                 name="sum",
@@ -304,7 +299,6 @@ def rows() -> list[str]:
 def run_row(key: str, results: Store, *, quick: bool = False) -> None:
     values = jobs(QUICK if quick else DEVICES)[key][1]()
     results.put(key, dataset="none", seed=0, values=values)
-    print(key, " ".join(f"{name}={value:.6g}" for name, value in values.items()), flush=True)
 
 
 def figures() -> list[Figure]:
@@ -357,7 +351,6 @@ def floor_table(results: Store) -> str:
 
 
 def tree_table(results: Store) -> str:
-    """What simulated trees did."""
     lines = []
     for level in LEVELS:
         for share, dropout in TREES:
@@ -383,11 +376,6 @@ def flat_table(results: Store) -> str:
         values = results.values(f"flat/devices={size}")
         lines.append([f"{size:,} devices", f"{100 * values['share']:.1f} %", f"{values['price']:.2f}"])
     return markdown(("largest floor", "noise, over a server's"), lines)
-
-
-def table(results: Store) -> str:
-    """All four."""
-    return "\n\n".join(one(results) for one in (secure_table, floor_table, tree_table, flat_table))
 
 
 if __name__ == "__main__":

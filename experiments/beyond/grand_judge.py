@@ -33,11 +33,9 @@ class MeanPolicies:
 
     @property
     def members(self) -> int:
-        """How many groups."""
         return len(self.groups)
 
     def act(self, observations: npt.ArrayLike) -> npt.NDArray[np.float32]:
-        """[K, N, 2] for observations [K, N, d]."""
         states = np.asarray(observations)
         return np.stack([group.act(own).mean(axis=0) for group, own in zip(self.groups, states, strict=True)])
 

@@ -20,10 +20,7 @@ from scipy.optimize import brentq
 from scipy.special import ndtr
 from scipy.stats import binom, norm
 
-from experiments.lib.check import Figure
-from experiments.lib.configuration import Json
-from experiments.lib.queue import command_line
-from experiments.lib.store import Store, store_of
+from experiments.lib.experiment import Figure, Json, Store, command_line, store_of
 from tacit.methods.off_policy_evaluation import intervals
 from tacit.methods.off_policy_evaluation.intervals import Sides
 from tacit.methods.off_policy_evaluation.scores import SHARES
@@ -138,8 +135,6 @@ def run_row(key: str, results: Store) -> None:
         f"{level:g}": [round(coverage(units, rare, LAWS[law], level, noise), 6) for rare in LAMBDAS] for level in LEVELS
     }
     results.put(key, dataset="none", seed=0, values=values)
-    least = {level: min(found) - float(level) for level, found in values.items()}
-    print(key, " ".join(f"{level}: {100 * short:+.2f} %" for level, short in least.items()), flush=True)
 
 
 def figures() -> list[Figure]:

@@ -20,28 +20,20 @@ import dataclasses
 import functools
 import itertools
 import math
-import tempfile
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from experiments.beyond.hospitals import HOSPITALS, SPEC, Linear, to_records
 from experiments.beyond.people_judge import EDGES, LEARNED, LEVELS, MEASURES, PLAYED, SWEEPS, TRUTH, Table, judge
-from experiments.lib.check import Figure
-from experiments.lib.configuration import Json, describe
-from experiments.lib.queue import command_line
-from experiments.lib.store import Store, store_of
+from experiments.lib import vaults
+from experiments.lib.experiment import BLANK, Figure, Json, Store, command_line, describe, markdown, spread, store_of
 from experiments.lib.table_cache import metered
-from experiments.lib.tables import BLANK, markdown, spread
-from experiments.privorl.parts.synthesis_fits import MEMORY
 from tacit.evaluation.sequences import Sequences
 from tacit.methods.synthesis import people
 from tacit.methods.synthesis.baselines import aim, privsyn
 from tacit.methods.synthesis.discretisation import Discretisation
-from tacit.privacy.ledger.ledger import SUM, Ledger
-from tacit.privacy.vault.vault import Vault
 from tacit.units import Unit
 
 SEEDS, DELTA = (311, 312, 313, 314, 315), 1e-6
@@ -84,18 +76,13 @@ def table(hospital: Linear, patients: int, way: str, epsilon: float, seed: int) 
         Unit("patient", "add_or_remove", patients),
         {"aim": aim, "privsyn": privsyn}.get(way.split("_")[0], people),
     )
-    budget = epsilon if math.isfinite(epsilon) else 1.0  # which a plan without a promise makes void
     plan = planned(way)
     if math.isfinite(epsilon):
         plan = plan.calibrate(unit=unit, epsilon=epsilon, delta=DELTA)
     else:
         plan = dataclasses.replace(plan, noise_multiplier=0.0).account(unit=unit, delta=DELTA)
-    with (
-        tempfile.TemporaryDirectory(dir=MEMORY) as folder,
-        Ledger(Path(folder) / "one.ledger", unit, epsilon=budget, delta=DELTA, composition=SUM) as ledger,
-    ):
-        vault = Vault(to_records(visits, whole=way not in RIVALS), ledger)
-        made = module.fit(plan, vault, seed=seed).value
+    with vaults.vault(to_records(visits, whole=way not in RIVALS), unit, epsilon, DELTA) as doors:
+        made = module.fit(plan, doors, seed=seed).value
     if way in RIVALS:
         return Table.of(made.sample_columns(STEPS * patients, seed=seed))
     drawn = made.sample(patients, seed=seed)
@@ -116,7 +103,6 @@ def permuted(visits: dict[str, Any], seed: int) -> dict[str, Any]:
 
 
 def key(hospital: str, patients: int, way: str, epsilon: float, seed: int) -> str:
-    """Of a cell."""
     return f"{hospital}/{patients}/{way}/{0 if way in OPEN else epsilon:g}/{seed}"
 
 
@@ -152,14 +138,12 @@ store = store_of(
 
 
 def run_row(key: str, results: Store) -> None:
-    """One cell."""
     name, patients, way, epsilon, seed = key.split("/")
     hospital = HOSPITALS[name]
     made, cost = metered(lambda: table(hospital, int(patients), way, float(epsilon), int(seed)))
     values, own = metered(lambda: judge(made, hospital))
     values |= {"cpu_s": {"table": cost["cpu_s"], "judge": own["cpu_s"]}}
     results.put(key, dataset=f"{patients} patients of the {name} hospital, seed {seed}", seed=int(seed), values=values)
-    print(f"{key}: {values}", flush=True)
 
 
 Found = dict[tuple[str, str], list[float]]
@@ -199,23 +183,8 @@ def words_of(results: Store) -> str:
     return "\n\n".join(blocks)
 
 
-def costs(results: Store) -> str:
-    """CPU hours of what is missing, by the mean of a way's cells."""
-    lines = []
-    for way in WAYS:
-        keys = [one for one in rows() if one.split("/")[2] == way]
-        spent = [sum(results.values(one)["cpu_s"].values()) for one in keys if results.has(one)]
-        mean, missing = np.mean(spent) if spent else float("nan"), len(keys) - len(spent)
-        lines.append([way, str(missing), f"{mean:.1f}", f"{mean * missing / 3_600:.2f}"])
-    return markdown(("cells", "CPU s each", "CPU hours"), lines)
-
-
 def figures() -> list[Figure]:
-    """Recomputed from the raw rows: errors of people, alone and beside those of the rivals.
-
-    Raises:
-        LookupError: a row is missing or has another configuration.
-    """
+    """Errors of people, alone and beside those of the rivals."""
     results, found = store(), []
     for one in rows():
         results.values(one)

@@ -11,26 +11,20 @@ Unit: one transition; delta a tenth of one over N.
 
 from __future__ import annotations
 
-import functools
 import hashlib
 import itertools
 import math
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 from scipy.stats import ttest_1samp
 
 from experiments.beyond.grand_judge import EPISODES, KINDS, judge, settings, spread
-from experiments.lib.check import Figure
-from experiments.lib.configuration import Json, describe
-from experiments.lib.queue import command_line
-from experiments.lib.store import Store
+from experiments.lib.experiment import BLANK, Figure, Json, Store, command_line, describe, markdown, store_of
 from experiments.lib.table_cache import Columns, Notes
-from experiments.lib.tables import BLANK, markdown
 from experiments.lib.tables import spread as with_interval
 from experiments.privorl import table3_fidelity
 from experiments.privorl.parts import synthesis_fits as fits
@@ -72,9 +66,7 @@ def configuration(key: str, *, scale: fits.Scale = fits.FULL) -> dict[str, Json]
     }
 
 
-def store(path: Path | None = None, *, quick: bool = False) -> Store:
-    asked = functools.partial(configuration, scale=fits.QUICK if quick else fits.FULL)
-    return Store(path or returns.folder(quick=quick) / f"{NAME}.json", asked, hyperparameters=returns.WORDS)
+store = store_of(__file__, configuration, returns.WORDS)
 
 
 def cells() -> list[Cell]:
@@ -113,12 +105,7 @@ def together(keys: Sequence[str]) -> list[list[str]]:
     return list(groups.values())
 
 
-def run_row(key: str, results: Store) -> None:
-    run_rows([key], results)
-
-
 def run_rows(keys: Sequence[str], results: Store, *, scale: fits.Scale = fits.FULL) -> None:
-    """Cells of one group."""
     domain, kind, *_ = keys[0].split("/")
     here = DOMAINS[domain]
     if kind in TRIVIAL:
@@ -143,7 +130,6 @@ def run_rows(keys: Sequence[str], results: Store, *, scale: fits.Scale = fits.FU
         values |= closeness | {"rows": digest(table)}
         values |= {"cpu_s": {name: round(seconds, 1) for name, seconds in costs.items()}}
         results.put(cell.key, dataset=f"{here.words(seed)}; table {cell.way}", seed=seed, values=values)
-        print(f"{cell.key}: {values}", flush=True)
 
 
 def measured(here: Pooled, cell: Cell, table: Columns, scale: fits.Scale) -> dict[str, float]:
@@ -170,11 +156,7 @@ def cost(notes: Notes) -> float:
 
 
 def column(results: Store, domain: str, kind: str, way: str, epsilon: float, name: str) -> np.ndarray:
-    """One value of a way's cells, of every seed.
-
-    Raises:
-        LookupError: a cell is missing or has another configuration.
-    """
+    """One value of a way's cells, of every seed."""
     at = epsilon if ways.WAYS[way].private else 0.0
     return returns.column(results, [Cell(domain, kind, way, at, seed) for seed in SEEDS], name)
 
@@ -195,7 +177,7 @@ def spreads(results: Store) -> np.ndarray:
 
 
 def figures() -> list[Figure]:
-    """Recomputed from the raw rows: what real rows teach beyond a straight run."""
+    """What real rows teach beyond a straight run."""
     results, found = store(), []
     for domain in ("large", "medium"):
         straight = np.mean([results.values(f"{domain}/straight/{seed}")["return"] for seed in SEEDS])
@@ -277,31 +259,6 @@ def table(results: Store) -> str:
         words = f"not known: {missing.args[0]}"
     known = f"Standard deviation of a grand return on the same rows: {words}"
     return "\n\n".join([*blocks, known, "Structured tables less each rival, grand", comparisons(results)])
-
-
-def costs(results: Store) -> str:
-    """CPU hours of the cells that are missing, by the mean of those of one way or kind."""
-    spent: dict[tuple[str, str], list[float]] = {}
-    for cell in (cell for cell in cells() if results.has(cell.key)):
-        found = results.values(cell.key)["cpu_s"]
-        spent.setdefault((cell.agent, "agents"), []).append(found["agents"])
-        if not cell.again and cell.agent == "grand":
-            spent.setdefault(("table", cell.way), []).append(found["table"])
-            spent.setdefault(("measures", "table"), []).append(found["measures"])
-    lines, total = [], 0.0
-    wanted = [cell for cell in cells() if not results.has(cell.key)]
-    of = {
-        **{(kind, "agents"): [cell for cell in wanted if cell.agent == kind] for kind in KINDS},
-        ("measures", "table"): (first := [cell for cell in wanted if cell.agent == "grand" and not cell.again]),
-        **{("table", way): [cell for cell in first if cell.way == way] for way in WAYS if way != "real"},
-    }
-    for name, missing in of.items():
-        seconds = float(np.mean(spent[name])) if name in spent else None
-        hours = None if seconds is None else seconds * len(missing) / 3_600
-        total += hours or 0.0
-        known = ["not measured", ""] if hours is None else [f"{seconds:.0f}", f"{hours:.2f}"]
-        lines.append([", ".join(name), str(len(missing)), *known])
-    return markdown(("cells", "CPU s each", "CPU hours"), [*lines, ["all that is measured", "", "", f"{total:.1f}"]])
 
 
 if __name__ == "__main__":

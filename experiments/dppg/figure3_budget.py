@@ -18,11 +18,8 @@ from pathlib import Path
 from scipy.optimize import brentq
 
 from experiments.dppg.dppg_paper import classical_epsilon, published_epsilon, zhao_epsilon
-from experiments.lib.check import Figure
-from experiments.lib.configuration import Json
+from experiments.lib.experiment import Figure, Json, Store, command_line, store_of
 from experiments.lib.plots import IMAGES, Curve, Panel, draw
-from experiments.lib.queue import command_line
-from experiments.lib.store import Store, store_of
 from tacit.privacy.accounting import bounds as accounting
 from tacit.privacy.accounting.events import Event, GaussianEvent, PoissonSampledEvent, SelfComposedEvent
 from tacit.units import Relation
@@ -34,7 +31,6 @@ RELATION: Relation = "add_or_remove"
 
 
 def key(sigma: float, delta: float) -> str:
-    """Name of a row."""
     return f"delta={delta:g}/sigma={sigma:g}"
 
 
@@ -127,7 +123,6 @@ def figures() -> list[Figure]:
 
 
 def plot(results: Store, path: Path = IMAGES / "figure3_budget.svg") -> None:
-    """One panel a delta."""
     shown = {
         "published": "the paper's rule",
         "exact": "exact",
@@ -147,7 +142,6 @@ def run_row(key: str, results: Store) -> None:
     of_noise, delta, number = settings(key)
     values = noise(number, delta) if of_noise else row(number, delta)
     results.put(key, dataset="none", seed=0, values=values)
-    print(key, " ".join(f"{n}={v:.4g}" for n, v in values.items()), flush=True)
 
 
 if __name__ == "__main__":

@@ -24,10 +24,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from experiments.dppg import dppg_paper
-from experiments.lib.check import Figure
-from experiments.lib.configuration import Json, describe
-from experiments.lib.queue import command_line
-from experiments.lib.store import Store, store_of
+from experiments.lib.experiment import Figure, Json, Store, command_line, describe, store_of
 from tacit.agents.features import OneHot, Scaled
 from tacit.agents.heads import Categorical
 from tacit.agents.networks import Mlp
@@ -88,7 +85,6 @@ def run_row(name: str, results: Store) -> None:
         case, users, sigma = _cell(name)
         values, seed = row(CASES[case][0](), users, sigma, FIRST_SEED), FIRST_SEED
     results.put(name, dataset="none", seed=seed, values=values)
-    print(name, " ".join(f"{n}={v}" for n, v in values.items() if "clip" not in n), flush=True)
 
 
 def river() -> np.ndarray:
@@ -125,7 +121,6 @@ CASES: dict[str, tuple[Callable[[], np.ndarray], tuple[int, ...]]] = {
 
 
 def key(case: str, users: int, sigma: float) -> str:
-    """Name of a cell."""
     return f"{case}/users={users}/sigma={sigma:g}"
 
 

@@ -21,10 +21,7 @@ from collections.abc import Callable
 
 from dp_accounting.pld import privacy_loss_distribution
 
-from experiments.lib.check import Figure
-from experiments.lib.configuration import Json, describe
-from experiments.lib.queue import command_line
-from experiments.lib.store import Store, store_of
+from experiments.lib.experiment import Figure, Json, Store, command_line, describe, store_of
 from tacit.methods.experts.published import MixedTraining, published_setting, published_total
 from tacit.privacy.accounting import bounds as accounting
 from tacit.privacy.accounting.events import ComposedEvent, EpsilonDeltaEvent, Event, SelfComposedEvent
@@ -83,7 +80,6 @@ def rows() -> list[str]:
 def run_row(key: str, results: Store) -> None:
     values = jobs()[key][1]()
     results.put(key, dataset="none", seed=0, values=values)
-    print(key, " ".join(f"{name}={value:.6g}" for name, value in values.items()), flush=True)
 
 
 def mixed(p: float, sigma: float) -> MixedTraining:

@@ -16,16 +16,11 @@ Where the threshold is above m no plan exists, and the floor is left out.
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 from scipy.optimize import brentq
 
-from experiments.lib.check import Figure
-from experiments.lib.configuration import Json, describe
-from experiments.lib.plots import IMAGES, Curve, Panel, draw
-from experiments.lib.queue import command_line
-from experiments.lib.store import Store, store_of
+from experiments.lib.experiment import Figure, Json, Store, command_line, describe, store_of
 from tacit.errors import PlanError
 from tacit.privacy.accounting import bounds as accounting
 from tacit.privacy.accounting.events import EpsilonDeltaEvent, SelfComposedEvent
@@ -61,7 +56,6 @@ store = store_of(__file__, configuration, "a grid, none chosen")
 
 
 def grid() -> list[tuple[int, int, float]]:
-    """All settings."""
     return [(m, n, epsilon) for m in EXPERTS for n in TRAJECTORIES for epsilon in EPSILONS]
 
 
@@ -72,16 +66,9 @@ def rows() -> list[str]:
 def run_row(name: str, results: Store) -> None:
     values = cell(*_setting(name))
     results.put(name, dataset="none", seed=0, values=values)
-    shown = " ".join(
-        f"{floor}: {row['threshold']:.0f} ({row['expected'][0]:.3g})"
-        for floor, row in values.items()
-        if isinstance(row, dict) and floor.endswith("A=2")
-    )
-    print(f"{name} {values['trajectory']:.4g} {shown}", flush=True)
 
 
 def key(experts: int, trajectories: int, epsilon: float) -> str:
-    """Name of a cell."""
     return f"m={experts}/n={trajectories}/epsilon={epsilon:g}"
 
 
@@ -183,43 +170,6 @@ def _best(values: dict[str, Any], floor: str) -> float:
 
 def _reachable(values: dict[str, Any]) -> int:
     return sum(isinstance(value, dict) for value in values.values())
-
-
-def plot(results: Store, path: Path = IMAGES / "experts_prefixes.svg") -> None:
-    """Thresholds and expected lengths against epsilon, experts and floor: 25 prefixes, two actions."""
-    shown = {
-        "p_min=0.02": "p_min 0.02",
-        "p_min=0.05": "p_min 0.05",
-        "kappa=0.02": "kappa 0.02",
-        "kappa=0.05": "kappa 0.05",
-    }
-
-    def curves(across: tuple[tuple[float, str], ...], what: str) -> list[Curve]:
-        found = []
-        for floor, words in shown.items():
-            points_of = [(x, results.values(name).get(f"{floor}/A=2")) for x, name in across]
-            points = [(x, row[what][0] if what == "expected" else row[what]) for x, row in points_of if row is not None]
-            found.append(Curve(words, [x for x, _ in points], [y for _, y in points]))
-        return found
-
-    epsilons = tuple((epsilon, key(3_000, 25, epsilon)) for epsilon in EPSILONS)
-    experts = tuple((float(m), key(m, 25, 5.0)) for m in EXPERTS)
-    five = results.values(key(3_000, 25, 5.0))
-    by_floor = [
-        Curve(words, PROBABILITIES, [five[f"{kind}={p:g}/A=2"]["expected"][0] for p in PROBABILITIES])
-        for kind, words in (("p_min", "p_min 0.02"), ("kappa", "kappa 0.02"))
-    ]
-    panels = [
-        Panel("threshold, of 3,000 experts", "epsilon of 25 prefixes", curves(epsilons, "threshold")),
-        Panel("expected steps, 3,000 experts", "epsilon of 25 prefixes", curves(epsilons, "expected")),
-        Panel("expected steps, epsilon 5", "experts", curves(experts, "expected")),
-        Panel("expected steps, 3,000 experts, epsilon 5", "p_min or kappa", by_floor),
-    ]
-    draw(
-        panels,
-        "Consensus prefixes: threshold and length against epsilon, experts and floor",
-        path,
-    )
 
 
 if __name__ == "__main__":

@@ -17,9 +17,9 @@ import numpy as np
 from experiments.experts import experts_table
 from experiments.experts.experts_recipes import EPSILONS
 from experiments.experts.experts_table import CLONED, FREE, SEEDS, key, returns
+from experiments.lib.experiment import BLANK, NONE, Store, markdown, spread
 from experiments.lib.plots import IMAGES, Curve, Panel, draw
-from experiments.lib.store import Store
-from experiments.lib.tables import BLANK, NONE, kept, markdown, spread
+from experiments.lib.tables import kept
 from tacit.evaluation.report.charts import ChartAxis
 from tacit.evaluation.statistics import t_interval
 from tacit_worlds.populations import Kind, Name
@@ -144,6 +144,5 @@ def picture(results: Store) -> list[Panel]:
 
 
 def plot() -> None:
-    """Write docs/images/experts_table.svg."""
     title = "Return against epsilon, four worlds"
     draw(picture(experts_table.store()), title, IMAGES / "experts_table.svg", legend=3)

@@ -18,10 +18,7 @@ from __future__ import annotations
 
 from dp_accounting.pld import privacy_loss_distribution
 
-from experiments.lib.check import Figure
-from experiments.lib.configuration import Json
-from experiments.lib.queue import command_line
-from experiments.lib.store import Store, store_of
+from experiments.lib.experiment import Figure, Json, Store, command_line, store_of
 from tacit.methods.off_policy_evaluation.gpope import published_epsilon, published_sigma
 from tacit.privacy.accounting import accountants
 from tacit.privacy.accounting import bounds as accounting
@@ -59,7 +56,6 @@ POISSON: Relation = "add_or_remove"
 
 
 def key(m: int, n: int, sigma: float) -> str:
-    """Name of a row."""
     return f"m={m}/N={n}/sigma={sigma:g}"
 
 
@@ -165,7 +161,6 @@ def figures() -> list[Figure]:
 def run_row(key: str, results: Store) -> None:
     values = noise(float(key.removeprefix("noise/epsilon="))) if key.startswith("noise/") else row(*settings(key))
     results.put(key, dataset="none", seed=0, values=values)
-    print(key, " ".join(f"{name}={value:.4g}" for name, value in values.items()), flush=True)
 
 
 if __name__ == "__main__":

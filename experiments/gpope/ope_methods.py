@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
-from pathlib import Path
 from typing import Any, cast
 
 import numpy as np
 
-from experiments.lib.configuration import Json, describe
+from experiments.lib import vaults
+from experiments.lib.experiment import Json, Store, describe
 from tacit import off_policy_evaluation as ope
 from tacit.data.spec import PublicSpec
 from tacit.data.trajectories import Trajectories
 from tacit.methods.off_policy_evaluation.policies import Target
-from tacit.privacy.ledger.ledger import SUM, Ledger
-from tacit.privacy.vault.vault import Vault
 from tacit.units import Relation, Unit
 
 DELTA = 1e-5
@@ -77,12 +74,10 @@ class Domain:
 
     @property
     def observations(self) -> np.ndarray:
-        """Where V is judged."""
         return self.yardstick.observations
 
     @property
     def truth(self) -> np.ndarray:
-        """V there."""
         return self.yardstick.truth
 
     @property
@@ -115,8 +110,12 @@ def named(key: str) -> tuple[str, str, Setting]:
     return domain, method, Setting(m, float(epsilon.removeprefix("epsilon=")), cast(Relation, relation))
 
 
+def mean(results: Store, domain: str, name: str, setting: Setting, column: str = "rmse") -> float:
+    """The mean over the trials of a row."""
+    return float(np.mean(results.values(setting.key(domain, name))[column]))
+
+
 def unit_of(setting: Setting) -> Unit:
-    """One trajectory."""
     return Unit("trajectory", setting.relation, setting.units)
 
 
@@ -169,11 +168,8 @@ def judged(domain: Domain, values: np.ndarray, evaluation: ope.Evaluation | None
 def run(plan: Any, domain: Domain, columns: Columns, setting: Setting) -> ope.Evaluation:
     """One run through the real doors, with a ledger of its own."""
     data = Trajectories.from_arrays(**columns, spec=domain.spec, simulated=True)  # type: ignore[arg-type]
-    with (
-        tempfile.TemporaryDirectory() as folder,
-        Ledger(Path(folder) / "ope.ledger", plan.unit, epsilon=plan.epsilon, delta=DELTA, composition=SUM) as ledger,
-    ):
-        return ope.fit(plan, Vault(data, ledger), domain.policy).value
+    with vaults.vault(data, plan.unit, plan.epsilon, DELTA) as doors:
+        return ope.fit(plan, doors, domain.policy).value
 
 
 def private(make: Callable[[Domain], Any]) -> Method:

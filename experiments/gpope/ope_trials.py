@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
-from experiments.gpope.ope_methods import Domain, Method, Setting
+from experiments.gpope.ope_methods import Domain, Method, Setting, asked, named
+from experiments.lib.experiment import Json, Store
 from experiments.lib.plots import Curve, Panel
-from experiments.lib.store import Store
 
 FIRST_SEED = 5_000_000
 """Of data sets, unless an experiment has its own."""
@@ -21,25 +21,32 @@ def trials_of(quick: bool) -> int:
     return QUICK_TRIALS if quick else TRIALS
 
 
-def run(
-    domain: Domain,
-    name: str,
-    method: Method,
-    setting: Setting,
-    results: Store,
-    *,
-    first: int = FIRST_SEED,
-    quick: bool = False,
-) -> None:
-    """One row with a trial for every seed, each on data of its own."""
-    key, began = setting.key(domain.name, name), time.process_time()
-    seeds = range(first, first + trials_of(quick))
-    rows = [method.trial(domain, domain.collect(setting.units, seed), setting) for seed in seeds]
-    values = {column: [row[column] for row in rows] for column in rows[0]}
-    dataset = f"simulated {domain.name}, {setting.units} trajectories a trial, seeds {seeds[0]} to {seeds[-1]}"
-    results.put(key, dataset=dataset, seed=seeds[0], values=values)
-    means = " ".join(f"{column}={np.mean(values[column]):.3g}" for column in ("mspbe", "rmse"))
-    print(f"{key}: {means} ({time.process_time() - began:.0f} CPU s)", flush=True)
+@dataclass(frozen=True)
+class Fresh:
+    """The rows of one domain, with a trial for every seed, each on data of its own.
+
+    Args:
+        domain: where.
+        methods: by name.
+        first: of a row's seeds.
+    """
+
+    domain: Callable[[], Domain]
+    methods: Mapping[str, Method]
+    first: Callable[[Setting], int] = lambda setting: FIRST_SEED
+
+    def configuration(self, key: str, quick: bool = False) -> Json:
+        _, name, setting = named(key)
+        return asked(self.domain(), setting, self.methods[name].settings(self.domain()), trials_of(quick))
+
+    def run_row(self, key: str, results: Store, *, quick: bool = False) -> None:
+        _, name, setting = named(key)
+        domain, method = self.domain(), self.methods[name]
+        seeds = range(self.first(setting), self.first(setting) + trials_of(quick))
+        rows = [method.trial(domain, domain.collect(setting.units, seed), setting) for seed in seeds]
+        values = {column: [row[column] for row in rows] for column in rows[0]}
+        dataset = f"simulated {domain.name}, {setting.units} trajectories a trial, seeds {seeds[0]} to {seeds[-1]}"
+        results.put(key, dataset=dataset, seed=seeds[0], values=values)
 
 
 NAMES = {

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
+
+import numpy as np
 
 from experiments.lib.store import Store
 from tacit.evaluation.statistics import t_interval
@@ -36,5 +38,42 @@ def column(results: Store, key: str, name: str, digits: int = 1) -> str:
 
 
 def level(epsilon: float) -> str:
-    """Of a heading."""
     return "no noise, not private" if epsilon == INFINITE else f"epsilon {epsilon:g}"
+
+
+SECONDS = ("seconds", "cpu_s", "agent_cpu_s", "pretrain_cpu_s", "train_cpu_s", "sample_cpu_s")
+"""Names of values that are seconds of work."""
+
+
+def seconds_of(values: Mapping[str, Any]) -> float:
+    """Seconds in the values of a row, those of its stages included."""
+    own = sum(float(values[name]) for name in SECONDS if isinstance(values.get(name), int | float))
+    return own + sum(seconds_of(below) for below in values.values() if isinstance(below, Mapping))
+
+
+def shown(values: Any, most: int = 300) -> str:
+    """Values of a row in one line: its numbers, and the means of its lists of numbers."""
+    if isinstance(values, Mapping):
+        text = ", ".join(f"{name} {shown(one)}" for name, one in values.items())
+        return text if len(text) <= most else f"{text[:most]} ..."
+    numbers = [one for one in values if one is not None] if isinstance(values, list) else [values]
+    return (
+        f"{np.mean(numbers):.4g}"
+        if numbers and all(isinstance(x, int | float) for x in numbers)
+        else str(values)[:most]
+    )
+
+
+def overview(results: Store) -> str:
+    """What every row found, of experiments without a table."""
+    return markdown(("values",), [[key, shown(row["values"])] for key, row in sorted(results.rows.items())])
+
+
+def costs(results: Store, wanted: Sequence[str]) -> str:
+    """How many rows are missing, and the CPU hours that these take if each costs what those that there are did."""
+    missing = sum(not results.has(key) for key in wanted)
+    rows = [row["values"] for row in results.rows.values()]
+    stages = [row["cpu_s"] for row in rows if isinstance(row.get("cpu_s"), Mapping)]
+    spent = [sum(stage.values()) for stage in stages] or [found for row in rows if (found := seconds_of(row))]
+    hours = f"{missing * np.mean(spent) / 3_600:.1f}" if spent else "unknown"
+    return f"{missing} rows are missing; CPU hours: {hours}"

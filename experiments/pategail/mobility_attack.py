@@ -29,11 +29,8 @@ from typing import Any
 
 import numpy as np
 
-from experiments.lib.check import Figure
-from experiments.lib.configuration import Json
-from experiments.lib.queue import command_line, grouped
+from experiments.lib.experiment import Figure, Json, Store, command_line, grouped, store_of
 from experiments.lib.shadows import Block, blocks, read, scored
-from experiments.lib.store import Store, store_of
 from experiments.pategail import mobility_shadows
 from experiments.pategail.mobility_runs import DELTA, GEOLIFE, described, unit, world
 from experiments.pategail.mobility_shadows import InMemory, OnDevices
@@ -187,11 +184,7 @@ def rows() -> list[str]:
 
 
 def attacked(results: Store, name: str, epsilon: float, least: bool = False) -> dict[str, AttackResult]:
-    """Every attack's result, from the raw scores.
-
-    Raises:
-        LookupError: a row is missing or has another configuration.
-    """
+    """Every attack's result, from the raw scores."""
     found = read(results, wanted(name, epsilon, least))
     return {one: attack(*sides, delta=DELTA, fpr=FPR) for one, sides in found.items()}
 
@@ -207,7 +200,6 @@ def complete(results: Store) -> list[tuple[str, float]]:
 
 
 def figures() -> list[Figure]:
-    """Every promised figure of what is complete, recomputed from the raw rows."""
     results, out = store(), []
     for name, epsilon in complete(results):
         mu, words = mu_of(results, name, epsilon), f"{name}, epsilon {epsilon:g}"
@@ -264,18 +256,9 @@ def together(keys: Sequence[str]) -> list[list[str]]:
 
 
 def run_rows(keys: Sequence[str], results: Store) -> None:
-    """Rows that are made together, at full size."""
-    fill([Block.of(key) for key in keys], results)
-
-
-def run_row(key: str, results: Store) -> None:
-    fill([Block.of(key)], results)
-
-
-def fill(missing: Sequence[Block], results: Store) -> None:
-    """Make some blocks of one method at one epsilon."""
-    run, mu = method(missing[0].setting, missing[0].epsilon)
-    for block in missing:
+    first = Block.of(keys[0])
+    run, mu = method(first.setting, first.epsilon)
+    for block in map(Block.of, keys):
         results.put(block.key, dataset=world(GEOLIFE).words, seed=block.seed, values=values(block, run, mu))
 
 

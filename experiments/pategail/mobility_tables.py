@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from experiments.lib.store import Store
-from experiments.lib.tables import BLANK, NONE, kept, markdown
+from experiments.lib.experiment import BLANK, NONE, Store, markdown
+from experiments.lib.tables import kept
 from experiments.pategail import mobility_ablation, mobility_allocation, mobility_neural, mobility_noise
 from experiments.pategail import mobility_frontier as frontier
 from experiments.pategail.mobility_runs import GEOLIFE

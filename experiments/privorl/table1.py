@@ -83,7 +83,6 @@ class Task:
 
     @property
     def unit(self) -> Unit:
-        """One transition."""
         return unit(self.here)
 
     @contextlib.contextmanager
@@ -131,7 +130,6 @@ def others(maze: str, agent: str, epsilon: float) -> list[cell.Line]:
 
 
 def main(arguments: Sequence[str]) -> dict[str, list[float]]:
-    """Run the cell."""
     options = cell.parser(__doc__, "synthesizer")
     options.add_argument("--maze", choices=table1_mazes.DOMAINS, default="umaze")
     options.add_argument("--agent", choices=("iql", "td3_bc", "edac"), default="td3_bc")

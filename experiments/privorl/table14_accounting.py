@@ -21,10 +21,7 @@ from dp_accounting import dp_event
 from dp_accounting.rdp import RdpAccountant
 from scipy.optimize import brentq
 
-from experiments.lib.check import Figure
-from experiments.lib.configuration import Json, describe
-from experiments.lib.queue import command_line
-from experiments.lib.store import Store, store_of
+from experiments.lib.experiment import Figure, Json, Store, command_line, describe, store_of
 from tacit.privacy.accounting import bounds as accounting
 from tacit.privacy.accounting.events import Event, GaussianEvent, PoissonSampledEvent, SelfComposedEvent
 from tacit.units import Relation
@@ -54,7 +51,6 @@ class Setting:
 
     @property
     def steps(self) -> int:
-        """Five epochs."""
         return EPOCHS * self.private // BATCH
 
     def event(self, sigma: float) -> Event:
@@ -166,7 +162,6 @@ def run_row(key: str, results: Store) -> None:
     else:
         values = printed(one) if kind == "table X" else valid(one)
     results.put(key, dataset=f"{one.rows:,} transitions (their number alone)", seed=0, values=values)
-    print(key, " ".join(f"{k}={v:.5g}" for k, v in values.items()), flush=True)
 
 
 if __name__ == "__main__":

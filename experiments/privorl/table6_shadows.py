@@ -30,11 +30,8 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from experiments.lib.check import Figure
-from experiments.lib.configuration import Json, describe
-from experiments.lib.queue import command_line
+from experiments.lib.experiment import Figure, Json, Store, command_line, describe, store_of
 from experiments.lib.shadows import Block, blocks, read, scored
-from experiments.lib.store import Store, store_of
 from experiments.lib.table_cache import Columns
 from experiments.privorl.parts import synthesis_fits as fits
 from experiments.privorl.parts.synthesis_domains import unit
@@ -119,7 +116,6 @@ def planned(here: Maze, epsilon: float, quick: bool = False) -> synthesis.Transi
 
 @functools.cache
 def models(name: str, epsilon: float, quick: bool = False) -> Models:
-    """What is attacked."""
     here = domain(name, quick)
     plan = planned(here, epsilon, quick)
     start, _ = fits.pretrained(plan, here, FIRST)
@@ -200,11 +196,7 @@ class Found:
 
 
 def found(results: Store, name: str, epsilon: float) -> dict[str, Found]:
-    """Every attack's result, from the raw scores.
-
-    Raises:
-        LookupError: a row is missing or has another configuration.
-    """
+    """Every attack's result, from the raw scores."""
     shadow, target = read(results, wanted(name, epsilon))["loss"]
     judged = {"loss": target, "LiRA": Trials(target.present, likelihood_ratios(shadow, target))}
     return {attack: counted(one) for attack, one in judged.items()}
@@ -238,7 +230,6 @@ def complete(results: Store) -> list[tuple[str, float]]:
 
 
 def figures() -> list[Figure]:
-    """Every promised figure of what is complete, recomputed from the raw rows."""
     results, out = store(), []
     for name, epsilon in complete(results):
         mu = mu_of(results, name, epsilon)
@@ -257,11 +248,7 @@ HEAD = f"| {' | '.join(COLUMNS)} |\n{'|---' * len(COLUMNS)}|"
 
 
 def lines(results: Store, name: str, epsilon: float) -> list[str]:
-    """The rows of the table, in Markdown.
-
-    Raises:
-        LookupError: a row is missing or has another configuration.
-    """
+    """The rows of the table, in Markdown."""
     mu, mean = mu_of(results, name, epsilon), mean_losses(results, name, epsilon)
     promise = "none" if math.isinf(epsilon) else f"{epsilon:g}"
     shown = []

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from experiments.lib.tables import BLANK, NONE
+from experiments.lib.experiment import BLANK, NONE
 from tacit.evaluation.statistics import bootstrap
 
 SHORT = {"iql": "IQL", "td3_bc": "TD3+BC", "edac": "EDAC", "cql": "discrete CQL"}

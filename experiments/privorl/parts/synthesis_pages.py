@@ -12,9 +12,9 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from experiments.beyond import people_hospitals, synthesis_grand, synthesis_scale
+from experiments.beyond import people_hospitals
+from experiments.lib.experiment import NONE, markdown
 from experiments.lib.plots import IMAGES, Curve, Panel, draw
-from experiments.lib.tables import NONE, markdown
 from experiments.privorl import (
     ablation_medium,
     figure4_ablation,
@@ -169,7 +169,6 @@ def rows_of(rows: Sequence[tuple[str, float]]) -> str:
 
 
 def table4() -> str:
-    """Controls beside tacit."""
     results, rows = table1_transitions.store(), []
     for way, epsilon in (("raked", 10.0), ("raked", 1.0), *((way, 1.0) for way in table1_transitions.CONTROLS)):
         at = epsilon if ways.WAYS[way].private else 0.0
@@ -179,7 +178,6 @@ def table4() -> str:
 
 
 def figure4() -> str:
-    """Ablations of pre-training."""
     chosen = [(way, epsilon) for epsilon in figure4_ablation.EPSILONS for way in figure4_ablation.WAYS]
     return rows_of(chosen)
 
@@ -198,12 +196,10 @@ def medium() -> str:
 
 
 def table5() -> str:
-    """Curiosity in fine-tuning."""
     return rows_of([(way, table5_curiosity.EPSILON) for way in table5_curiosity.WAYS])
 
 
 def table7() -> str:
-    """What privacy costs."""
     return rows_of([("real", 0.0), ("non_priv", 0.0), *((way, e) for way in ("tacit", "raked") for e in (10.0, 1.0))])
 
 
@@ -261,7 +257,6 @@ def table11() -> str:
 
 
 def table12() -> str:
-    """Returns by rows."""
     results = table12_size.store()
     rows = [
         [WORDS[way], *(shown(table12_size.column, results, way, size) for size in table12_size.SIZES)]
@@ -326,7 +321,6 @@ def _range(values: Sequence[np.ndarray]) -> tuple[float, float]:
 
 
 PAGES: dict[str, Callable[[], str]] = {
-    "synthesis_grand": lambda: synthesis_grand.table(synthesis_grand.store()),
     "people_hospitals": lambda: people_hospitals.words_of(people_hospitals.store()),
     "table1_transitions": table1,
     "table1_mazes": mazes,
@@ -343,7 +337,6 @@ PAGES: dict[str, Callable[[], str]] = {
     "table7_nonprivate": table7,
     "figure9_learning": figure9,
     "table11_cost": table11,
-    "synthesis_scale": lambda: synthesis_scale.table(synthesis_scale.store()),
     "table12_size": table12,
     "table14_accounting": table14,
     **trajectory_pages.PAGES,

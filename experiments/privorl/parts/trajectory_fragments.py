@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from experiments.lib.configuration import Json, describe
+from experiments.lib.experiment import Json, describe
 from experiments.lib.table_cache import Columns, Notes, kept, metered, rows_of
 from experiments.privorl.parts.synthesis_fits import Scale, promised
 from experiments.privorl.parts.trajectory_domains import DELTA, MazePeople, Patients, People, unit
@@ -65,7 +65,6 @@ class Fragments:
         }
 
     def plan(self, here: People, scale: Scale, *, public_seed: int | None = 0) -> trajectories.TrajectoriesPlan:
-        """Before calibration."""
         matching, radius = telling(here, public_seed) if self.told else (here.matching(public_seed), None)
         plan = trajectories.TrajectoriesPlan.for_people(
             population=here.population,
@@ -108,7 +107,6 @@ FRAGMENTS: dict[str, Fragments] = {
 
 
 def samples(here: People, scale: Scale) -> int:
-    """Synthetic trajectories."""
     return QUICK_SAMPLES if scale.quick else here.samples
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from experiments.lib.tables import markdown
+from experiments.lib.experiment import markdown
 from experiments.privorl import figure8_horizon, table2_trajectories, table13_trajscore, trajectory_audit
 from experiments.privorl.parts import trajectory_ways as people
 from experiments.privorl.parts.synthesis_cells import SHORT, named, shown

@@ -24,7 +24,6 @@ class Published(Fragments):
     """Whole trajectories as they are drawn."""
 
     def plan(self, here: People, scale: Scale, *, public_seed: int | None = 0) -> trajectories.TrajectoriesPlan:
-        """Before calibration."""
         plan = dataclasses.replace(super().plan(here, scale, public_seed=public_seed), matching=None)
         return dataclasses.replace(plan, fragments_per_unit=1) if self.network == "autoregressive" else plan
 

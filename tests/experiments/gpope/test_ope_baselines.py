@@ -27,6 +27,7 @@ from experiments.gpope import (
     ope_estimators,
     ope_methods,
     ope_random_mdp,
+    ope_trials,
 )
 from experiments.privorl import table14_accounting
 from tacit import off_policy_evaluation as ope
@@ -164,15 +165,15 @@ def later_lstd(domain: ope_methods.Domain, clip: float, share: float) -> Any:
         (
             gpope_hiv,
             "hiv/residual/m=1000/epsilon=1/add_or_remove",
-            gpope_hiv,
-            "POOL",
-            2_000,
+            ope_baselines.Pooled,
+            "size",
+            lambda pooled, quick: 2_000,
             "pool: 4000 stored, 2000 asked",
         ),
         (
             ope_random_mdp,
             "random_mdp/residual/m=1000/epsilon=1/replace_one",
-            ope_random_mdp,
+            ope_trials,
             "trials_of",
             lambda quick: 50,
             "trials: 100 stored, 50 asked",
@@ -207,7 +208,7 @@ def test_a_row_fails_once_another_setting_is_asked_for(
     monkeypatch: pytest.MonkeyPatch,
     experiment: ModuleType,
     key: str,
-    place: ModuleType,
+    place: Any,
     name: str,
     value: Any,
     setting: str,
