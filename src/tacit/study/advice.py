@@ -287,7 +287,7 @@ def sum_figures(plan: Any) -> tuple[Figure, ...]:
 
 
 def _weight_variance(share: float, visits: int, spec: PublicSpec) -> float:
-    """Of weights (1 - share + share rho) multiplied over the visits, where practice takes all actions alike."""
+    # of weights (1 - share + share rho) multiplied over the visits, where practice takes all actions alike
     from tacit.methods.off_policy_evaluation.difference import LARGEST_LOG
 
     actions = getattr(spec.action, "n", 2)

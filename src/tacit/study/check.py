@@ -159,7 +159,7 @@ def _cells(records: Path, bounds: Path, unit: str, reading: Mapping[str, Any]) -
 
 
 def _foresee(path: Path, verb: str) -> Iterator[str]:
-    """What a first release for epsilon 1, or for what is left, would hold, or why there could be none."""
+    # what a first release for epsilon 1, or for what is left, would hold, or why there could be none
     study = Study.open(path)
     left = study.curator.budget.epsilon if study.ledger is None else study.ledger.left()[0]
     epsilon = min(1.0, left or 1.0)
