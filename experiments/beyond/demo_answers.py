@@ -88,7 +88,7 @@ def found(results: Store) -> dict[str, np.ndarray]:
     }
 
 
-def words_of(results: Store) -> str:
+def table(results: Store) -> str:
     """How often each answer was what is hoped for."""
     values = found(results)
     if not len(values["policy"]):
