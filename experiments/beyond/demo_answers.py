@@ -27,7 +27,7 @@ TRUTH = 0.1124
 """Change of a course's return, of which `demo.CHANGE` is the points; a test of the demo recomputes it."""
 IMPROVE = {"epsilon": 1.0, **demo.COURSES, **demo.COLUMNS, "environment": "clinic"}
 EVALUATE = {"epsilon": 1.0, **demo.COURSES, **demo.RULE}
-SYNTHESIZE = {"epsilon": 2.0, "trajectories": demo.USUAL.patients}
+SYNTHESIZE = {"epsilon": 2.0}
 
 
 def rows() -> list[str]:
