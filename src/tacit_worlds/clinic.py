@@ -87,7 +87,7 @@ _CERTAIN: Final = np.eye(ACTIONS)
 def spec(*, labels: bool = False) -> PublicSpec:
     """Six bounded numbers, six treatments, rewards in [-6, 5.5], terminations, logged propensities.
 
-    With `labels`, what a number stands for is said too: addiction is a label that never changes, a visit a whole number.
+    With `labels`, what numbers stand for is said too: addiction is a label that never changes, a visit a whole number.
 
     `difference` has root mean squares that follow from the model alone: a reading changes by the noise of two visits
     and by the moves of the truth, which have the mean chance over all patients who are treated and all treatments; a
