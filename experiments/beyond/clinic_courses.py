@@ -119,7 +119,7 @@ def points(results: Store, patients: int, way: str, epsilon: float) -> list[floa
     return [results.values(one)["points"] for one in keys if results.has(one)]
 
 
-def words_of(results: Store) -> str:
+def table(results: Store) -> str:
     """Mean points with half of their 95 % interval, and the least."""
     lines = []
     for patients, epsilon in SETTINGS:

@@ -27,7 +27,7 @@ TRUTH = 0.1124
 """Change of a course's return, of which `demo.CHANGE` is the points; a test of the demo recomputes it."""
 IMPROVE = {"epsilon": 1.0, **demo.COURSES, **demo.COLUMNS, "environment": "clinic"}
 EVALUATE = {"epsilon": 1.0, **demo.COURSES, **demo.RULE}
-SYNTHESIZE = {"epsilon": 2.0, "trajectories": demo.USUAL.patients}
+SYNTHESIZE = {"epsilon": 2.0}
 
 
 def rows() -> list[str]:
@@ -36,7 +36,7 @@ def rows() -> list[str]:
 
 def configuration(key: str) -> dict[str, Json]:
     asked = [EVALUATE] if key.startswith("rule") else [IMPROVE, EVALUATE, SYNTHESIZE]
-    return {"patients": demo.USUAL.patients, "requests": describe(asked), "truth": TRUTH}
+    return {"patients": demo.USUAL.patients, "labels": True, "requests": describe(asked), "truth": TRUTH}
 
 
 store = store_of(__file__, configuration, "those of the demo")
@@ -46,7 +46,7 @@ def answers(kind: str, seed: int) -> dict[str, Any]:
     """Of one demo."""
     world = simulators.load("clinic")
     columns = world.collect(demo.USUAL.patients, seed=seed)
-    people = Trajectories.from_arrays(**columns, spec=world.spec(), unit_name="patient", simulated=True)
+    people = Trajectories.from_arrays(**columns, spec=world.spec(labels=True), unit_name="patient", simulated=True)
     with tempfile.TemporaryDirectory() as folder:
         people.save(Path(folder) / "records")
         written = file.template("records", "patient", demo.USUAL.patients, demo.BUDGET, 0.0, None, {})
@@ -88,7 +88,7 @@ def found(results: Store) -> dict[str, np.ndarray]:
     }
 
 
-def words_of(results: Store) -> str:
+def table(results: Store) -> str:
     """How often each answer was what is hoped for."""
     values = found(results)
     if not len(values["policy"]):

@@ -72,13 +72,14 @@ def synthesize(
     Args:
         epsilon: the promise to every unit, for all that this run releases.
         delta: slack of the promise, below 1 / population; by default a tenth of that.
-        method: "auto", which takes "people" where these own several rows of named columns, "structured" where rows of
-            few numbers are units and there are --public ones, and else "privorl". "people" are whole people from
-            structured noisy tables, with columns that never change and as many visits as people have; "structured" are
-            single steps from such tables, which public records choose; "privorl" is a diffusion model of single steps,
-            "privorl-j" one of whole trajectories. To compare with: "mst", "aim" and "pgm" (graphical models of noisy
-            marginals), "privsyn" (noisy marginals, gradually adapted), "pate-gan" and "pre-pate-gan" (a generator that
-            learns from noisy votes of teachers; the latter begins with public records).
+        method: "auto", which takes "people" where these own several rows of named columns that are not all numbers,
+            "structured" where rows of few numbers are units and there are --public ones, and else "privorl". "people"
+            are whole people from structured noisy tables, with columns that never change and as many visits as people
+            have; "structured" are single steps from such tables, which public records choose; "privorl" is a diffusion
+            model of single steps, "privorl-j" one of whole trajectories. To compare with: "mst", "aim" and "pgm"
+            (graphical models of noisy marginals), "privsyn" (noisy marginals, gradually adapted), "pate-gan" and
+            "pre-pate-gan" (a generator that learns from noisy votes of teachers; the latter begins with public
+            records).
         public: folder of public records of the same shape to pre-train on, or to choose bins by. They are never
             compared with the private ones: what becomes of a run does not depend on who is on both sides.
         provenance: where the public records come from and why they hold no private one; it is printed in the
