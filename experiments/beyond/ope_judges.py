@@ -1,7 +1,5 @@
 """Who may judge a policy: a world in which no decision matters, and policies that were learned from its records.
 
-    nice -n 19 python -m experiments.beyond.ope_judges            # all rows; about ten minutes of CPU on one core
-
 Contexts and actions are uniform, and the reward is a fair coin whatever is done: every policy is worth exactly 0.5. The
 policy takes, in each context, the action with the largest noisy sum of rewards, as a private method would release it.
 Its interval, at 95 %, is by importance sampling with the defaults.

@@ -1,7 +1,5 @@
 """A fair table: the paper's recipe as it learns, the same with a guarantee, and ours, at equal numbers of steps.
 
-    python -m experiments.dppg.dppg_fair "CartPole/reproduced/inf"  # these rows
-
 A row is ten replicates of seed 311 (Dosing 310), each with people, first parameters, ledger and noise of its own, and
 at most 500,000 steps of the simulator; delta 1e-5. Recipes were chosen on seeds 0 to 7. Levels are the paper's: for the
 first row they are what the paper claims for its noise (`SIGMAS`), "inf" is without noise.
@@ -18,7 +16,7 @@ first row they are what the paper claims for its noise (`SIGMAS`), "inf" is with
 
 Rewards of CartPole and Acrobot are multiplied by 0.01, so that a critic of the printed rate can follow. Acrobot as
 printed learns nothing (entropy 0.36, lambda 0.85): its rows have entropy 0.01 and lambda 0.95. This was chosen on seed
-3; "printed" is Acrobot as printed, without noise. Writes `experiments/results/dppg_fair.json`.
+3; "printed" is Acrobot as printed, without noise.
 """
 
 from __future__ import annotations

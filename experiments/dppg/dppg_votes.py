@@ -1,7 +1,5 @@
 """Robots by votes: HalfCheetah and Hopper learnt from people's votes along public directions, beside peers.
 
-    python -m experiments.dppg.dppg_votes "HalfCheetah/votes/8/320"  # these rows
-
 Unit: one person, met once (add or remove, which here is to zero out); delta 1e-5. A row is one run of one seed, 320 to
 329, with people, directions, ledger and noise of its own. Settings were fixed on seeds 0 to 3, which no row uses: those
 of epsilon 8 by trials, those of other levels by what the noise leaves, N sqrt(p) / sigma. Feature scales are typical
@@ -17,8 +15,6 @@ steps. One rule for all rows: `REPORTED` is what the tables show.
     noise       the same at epsilon 8 with votes that do not count
     ars         plain random search of the same policy without privacy: differences of returns in place of their signs
     ppo, a2c    without privacy, a million steps: shared critic, normalisation by everybody's records
-
-Writes `experiments/results/dppg_votes.json`.
 """
 
 from __future__ import annotations

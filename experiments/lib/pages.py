@@ -6,10 +6,10 @@ and in docs/scale.md.
     python -m experiments.lib.pages --show dppg_audit "tests of experts_table"  # print tables
     python -m experiments.lib.pages --draw  # pictures of policy gradients and experts
 
-A place is `<!-- results: NAME -->`, up to `<!-- end -->` if there is one. NAME is one of `TABLES`, or an experiment that
-has a table of its own. Besides tables there are `rows of NAME ...`, where the rows of some experiments come from, `changes of NAME ...`, whether a method was changed after its
-evaluation rows had been seen, `tests of NAME`, where tacit is below and above its rivals, and `coverage of PAPER`, what
-of a paper was run. Nothing is run.
+A place is `<!-- results: NAME -->`, up to `<!-- end -->` if there is one. NAME is one of `TABLES`, or an experiment
+with a table of its own. Besides tables there are `rows of NAME ...`, where the rows of some experiments come from,
+`changes of NAME ...`, whether a method was changed after its evaluation rows had been seen, `tests of NAME`, where
+tacit is below and above its rivals, and `coverage of PAPER`, what of a paper was run. Nothing is run.
 """
 
 from __future__ import annotations
