@@ -245,8 +245,7 @@ def cost(notes: Notes) -> float:
 
 def column(results: Store, domain: str, kind: str, way: str, epsilon: float, name: str) -> np.ndarray:
     """One value of a way's cells, of every seed."""
-    at = epsilon if ways.WAYS[way].private else 0.0
-    return returns.column(results, [Cell(domain, kind, way, at, seed) for seed in SEEDS], name)
+    return returns.column(results, [Cell(domain, kind, way, ways.at(way, epsilon), seed) for seed in SEEDS], name)
 
 
 def spreads(results: Store) -> np.ndarray:
@@ -327,8 +326,7 @@ def table(results: Store) -> str:
     for domain, epsilon in dict.fromkeys([*itertools.product(DOMAINS, EPSILONS), *silent]):
         lines = []
         for way in WAYS:
-            at = epsilon if ways.WAYS[way].private else 0.0
-            keys = [Cell(domain, "grand", way, at, seed).key for seed in SEEDS]
+            keys = [Cell(domain, "grand", way, ways.at(way, epsilon), seed).key for seed in SEEDS]
             there = {key.split("/")[-1]: results.values(key) for key in keys if results.has(key)}
             real = {seed: Cell(domain, "grand", "real", 0.0, int(seed)).key for seed in there}
             shares = [
