@@ -24,12 +24,8 @@ from typing import Any
 
 import numpy as np
 
-from experiments.lib.check import Figure
-from experiments.lib.configuration import Json, describe
-from experiments.lib.queue import command_line
-from experiments.lib.store import Store, store_of
+from experiments.lib.experiment import BLANK, Figure, Json, Store, command_line, describe, markdown, spread, store_of
 from experiments.lib.table_cache import metered
-from experiments.lib.tables import BLANK, markdown, spread
 from tacit.cli.demo import USUAL, DemoJudge
 from tacit.data.trajectories import Trajectories
 from tacit.methods.synthesis import people
@@ -123,7 +119,7 @@ def points(results: Store, patients: int, way: str, epsilon: float) -> list[floa
     return [results.values(one)["points"] for one in keys if results.has(one)]
 
 
-def words_of(results: Store) -> str:
+def table(results: Store) -> str:
     """Mean points with half of their 95 % interval, and the least."""
     lines = []
     for patients, epsilon in SETTINGS:
