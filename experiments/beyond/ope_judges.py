@@ -22,7 +22,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from experiments.lib import vaults
-from experiments.lib.experiment import Figure, Json, Store, command_line, describe, store_of
+from experiments.lib.experiment import Figure, Json, Store, command_line, describe, markdown, store_of
 from tacit.data.spec import Box, Discrete, PublicSpec
 from tacit.data.trajectories import Trajectories
 from tacit.methods import off_policy_evaluation as ope
@@ -293,10 +293,7 @@ def figures() -> list[Figure]:
 
 def table(results: Store) -> str:
     """Markdown: misses, widths and what is printed."""
-    lines = [
-        "| people, contexts, epsilon | policy | interval above the truth | below it | median width | printed |",
-        "|---" * 6 + "|",
-    ]
+    lines = []
     for key in rows():
         kind, people, contexts, epsilon = _asked(key)
         if not results.has(key):
@@ -310,8 +307,9 @@ def table(results: Store) -> str:
             where = f"{people:,}, {contexts}, {epsilon:g}" + ("" if kind == "law" else ", through vaults")
             width = f"{one['median width']:.4f}" if "median width" in one else "-"
             above, below = one.get("above the truth", "-"), one.get("below the truth", "-")
-            lines.append(f"| {where} | {name} | {above} | {below} | {width} | {printed} of {found['sets']:,} |")
-    return "\n".join(lines)
+            lines.append([where, name, str(above), str(below), width, f"{printed} of {found['sets']:,}"])
+    head = ("policy", "interval above the truth", "below it", "median width", "printed")
+    return markdown(head, lines, "people, contexts, epsilon")
 
 
 if __name__ == "__main__":

@@ -28,7 +28,7 @@ import torch
 
 from experiments.dppg import alignment_trl
 from experiments.dppg import alignment_world as world
-from experiments.lib.experiment import Figure, Json, Store, command_line, describe, spread, store_of
+from experiments.lib.experiment import Figure, Json, Store, command_line, describe, markdown, spread, store_of
 from experiments.lib.plots import IMAGES, Curve, Panel, draw
 from tacit import Ledger, Register, Unit, UserVault, alignment
 from tacit.evaluation.report.charts import span
@@ -199,8 +199,7 @@ def table(results: Store) -> str:
     """A line a cell: means over the seeds there are, and after "±" half of the 95 % interval of the mean."""
     names = ["reward", "tfidf", "vader", "style", "kl", "perplexity", "distinct_2"]
     head = ["Reward", "TF-IDF", "VADER", "Style", "KL a token", "Perplexity", "Distinct-2"]
-    lines = [f"| | Runs | {' | '.join(head)} |", "|---" * (len(head) + 2) + "|"]
-    cells = [(results, one, words) for one, words in WORDS.items()]
+    lines, cells = [], [(results, one, words) for one, words in WORDS.items()]
     cells += [(alignment_trl.store(), one, words) for one, words in alignment_trl.WORDS.items()]
     kinds = {"values": "", "shrunk": ", shrunk", "nearer": f", shrunk to {alignment_trl.TARGETS['nearer']:g} nats"}
     for file, one, words in cells:
@@ -208,9 +207,9 @@ def table(results: Store) -> str:
         for kind, more in kinds.items():
             rows = [found[kind] for found in map(file.values, keys) if kind in found]
             if rows:
-                means = " | ".join(_cell([row[name] for row in rows]) for name in names)
-                lines.append(f"| {words}{more} | {len(rows)} | {means} |")
-    return "\n".join(lines)
+                means = (_cell([row[name] for row in rows]) for name in names)
+                lines.append([words + more, str(len(rows)), *means])
+    return markdown(["Runs", *head], lines)
 
 
 def _cell(values: Sequence[float]) -> str:

@@ -30,7 +30,7 @@ from typing import Any
 import numpy as np
 
 from experiments.dppg.dppg_runs import Task, calibrated, guarantee, judged, learned, opened, peer
-from experiments.lib.experiment import Figure, Json, Store, command_line, describe, store_of
+from experiments.lib.experiment import NONE, Figure, Json, Store, command_line, describe, markdown, stacked, store_of
 from tacit import policy_gradient as pg
 from tacit.envs.lasting import LastingUsers
 from tacit.methods.policy_gradient import recipes
@@ -238,24 +238,23 @@ WORDS = {
 
 def table(results: Store) -> str:
     """A table for each task: mean of the last policy, in brackets the worst run, and the most probable actions."""
-    out = []
+    tables = {}
     for name in lines():
-        head = ["no noise", *(f"claimed or kept epsilon {level}" for level in SIGMAS)]
-        body = [f"| | {' | '.join(head)} |", "|---" * (len(head) + 1) + "|"]
+        body = []
         for arm, words in WORDS.items():
             cells = []
             for level in LEVELS:
                 key = f"{name}/{arm}/{level}"
                 if key not in rows():
-                    cells.append("–")
+                    cells.append(NONE)
                     continue
                 values = results.values(key) if results.has(key) else None
                 shown = "" if values is None else f"{np.mean(values['last']):.1f} ({min(values['last']):.0f})"
                 cells.append(shown + ("" if values is None else f", {np.mean(values['greedy']):.1f}"))
-            if set(cells) != {"–"}:
-                body.append(f"| {words} | {' | '.join(cells)} |")
-        out.append(f"{name}\n\n" + "\n".join(body))
-    return "\n\n".join(out)
+            if set(cells) != {NONE}:
+                body.append([words, *cells])
+        tables[name] = markdown(["no noise", *(f"claimed or kept epsilon {level}" for level in SIGMAS)], body)
+    return stacked(tables)
 
 
 def figures() -> list[Figure]:

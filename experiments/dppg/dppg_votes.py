@@ -27,7 +27,7 @@ from typing import Any
 import numpy as np
 
 from experiments.dppg.dppg_runs import Task, calibrated, guarantee, judged, learned, peer
-from experiments.lib.experiment import Figure, Json, Store, command_line, describe, store_of
+from experiments.lib.experiment import BLANK, Figure, Json, Store, command_line, describe, markdown, store_of
 from tacit import policy_gradient as pg
 from tacit.agents.policies import Float32
 from tacit.envs.serving import SimulatedUsers
@@ -187,15 +187,15 @@ def returns(results: Store, robot: str, arm: str, level: str, column: str = REPO
 
 def table(results: Store) -> str:
     """A line a robot and arm: mean, worst and number of runs, of the last policy and of the average."""
-    lines = ["| robot | arm | epsilon | last (worst) | average (worst) | runs |", "|---" * 6 + "|"]
+    lines = []
     for robot, arm, level in dict.fromkeys(tuple(key.split("/")[:3]) for key in rows()):
         cells = []
         for column in ("last", "average") if arm in ("votes", "randomized", "coins", "noise") else ("last",):
             found = returns(results, robot, arm, level, column)
-            cells.append(f"{np.mean(found):.0f} ({min(found):.0f})" if found else "")
+            cells.append(f"{np.mean(found):.0f} ({min(found):.0f})" if found else BLANK)
         runs = len(returns(results, robot, arm, level))
-        lines.append(f"| {robot} | {arm} | {level} | {' | '.join([*cells, ''][:2])} | {runs} |")
-    return "\n".join(lines)
+        lines.append([robot, arm, level, *[*cells, BLANK][:2], str(runs)])
+    return markdown(("arm", "epsilon", "last (worst)", "average (worst)", "runs"), lines, "robot")
 
 
 BARS = {

@@ -29,7 +29,7 @@ from experiments.lib import comparisons, coverage
 from experiments.lib.history import CHANGED_AFTER_EVALUATION
 from experiments.lib.store import ROOT, experiment
 from experiments.lib.tables import markdown, seconds_of
-from experiments.pategail import mobility_attack, mobility_frontier, mobility_tables
+from experiments.pategail import mobility_frontier, mobility_tables
 from experiments.privorl.parts import synthesis_pages, trajectory_pages
 from tacit_worlds.populations import Kind
 
@@ -105,7 +105,6 @@ TABLES: dict[str, Callable[[], str]] = {
     },
     "mobility_recipes": mobility_tables.recipes,
     "mobility_published": mobility_tables.published,
-    "mobility_attack": mobility_attack.table_of_attacks,
     "federation_secure": lambda: federation_scale.secure_table(federation_scale.store()),
     "federation_floors": lambda: federation_scale.floor_table(federation_scale.store()),
     "federation_trees": lambda: federation_scale.tree_table(federation_scale.store()),

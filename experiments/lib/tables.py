@@ -14,9 +14,9 @@ INFINITE, BLANK, NONE = float("inf"), "", "–"
 """The epsilon of no privacy; the cell of a row that is missing; the cell of a row that no experiment has."""
 
 
-def markdown(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """A table; the first column has no heading of its own."""
-    lines = ["| | " + " | ".join(head) + " |", "|---" * (len(head) + 1) + "|"]
+def markdown(head: Sequence[str], rows: Iterable[Sequence[str]], first: str = "") -> str:
+    """A table; the first column has no heading of its own, or `first`."""
+    lines = [(f"| {first} | " if first else "| | ") + " | ".join(head) + " |", "|---" * (len(head) + 1) + "|"]
     return "\n".join([*lines, *("| " + " | ".join(row) + " |" for row in rows)])
 
 

@@ -28,8 +28,6 @@ from experiments.privorl import (
     table1_trivial,
     table3_fidelity,
     table5_curiosity,
-    table6_attack,
-    table6_shadows,
     table11_cost,
     table12_size,
     table14_accounting,
@@ -240,20 +238,6 @@ def figure9() -> str:
     return picture([panel], title, "synthesis_learning.svg", columns=1, legend=2)
 
 
-def table6() -> str:
-    """Attacks on releases, as far as their cells are complete."""
-    results = table6_attack.store()
-    found = [(cell, results.values(cell.key)) for cell in table6_attack.CELLS if results.has(cell.key)]
-    return "\n".join([table6_attack.HEAD, *(table6_attack.line(cell, values) for cell, values in found)])
-
-
-def table6_power() -> str:
-    """Attacks on models of few rows, as far as their blocks are complete."""
-    results = table6_shadows.store()
-    found = [line for pair in table6_shadows.complete(results) for line in table6_shadows.lines(results, *pair)]
-    return "\n".join([table6_shadows.HEAD, *found])
-
-
 def table14() -> str:
     """Noise multipliers by both accountants, and what the paper's own numbers mean."""
     results, rows = table14_accounting.store(), []
@@ -295,8 +279,6 @@ PAGES: dict[str, Callable[[], str]] = {
     "table5_curiosity": table5,
     "ablation_medium": medium,
     "figure6_curves": figure6,
-    "table6_attack": table6,
-    "table6_shadows": table6_power,
     "table7_nonprivate": table7,
     "figure9_learning": figure9,
     "table11_cost": table11,
