@@ -68,7 +68,7 @@ def synthesize(folders: Path, data: str, *words: str) -> int:
 
 @pytest.mark.parametrize(
     "method",
-    [pytest.param(name, marks=pytest.mark.slow if name == "mst" else ()) for name in METHODS],  # as aim, 10 s
+    [pytest.param(name, marks=pytest.mark.slow if name in ("mst", "pgm") else ()) for name in METHODS],  # as aim, 10 s
 )
 def test_every_method_releases_rows_with_a_certificate(
     method: str, folders: Path, capsys: pytest.CaptureFixture[str]
