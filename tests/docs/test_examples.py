@@ -14,7 +14,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import matplotlib.pyplot as plt
 import pytest
 
 from tacit import hub
@@ -48,6 +47,8 @@ def run(name: str, folder: Path) -> str:
 
 def run_smaller(name: str, folder: Path) -> str:
     """What a script prints that has less to do, in this process; its files are then in `folder`."""
+    from matplotlib import pyplot as plt  # a second of imports
+
     code, shown = (ROOT / "examples" / f"{name}.py").read_text(), io.StringIO()
     for large, small in SMALLER[name]:
         assert large in code
