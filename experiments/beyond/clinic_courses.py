@@ -17,22 +17,19 @@ treatment, 100 the best policy, which knows the truth. Seeds below 10 chose what
 from __future__ import annotations
 
 import itertools
-import tempfile
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from experiments.lib.experiment import BLANK, Figure, Json, Store, command_line, describe, markdown, spread, store_of
 from experiments.lib.table_cache import metered
+from experiments.lib.vaults import vault
 from tacit.cli.demo import USUAL, DemoJudge
 from tacit.data.trajectories import Trajectories
 from tacit.methods.synthesis import people
 from tacit.methods.synthesis.baselines import aim, privsyn
 from tacit.methods.synthesis.discretisation import Discretisation
-from tacit.privacy.ledger.ledger import SUM, Ledger
-from tacit.privacy.vault.vault import Vault
 from tacit.study import simulators
 from tacit.units import Unit
 
@@ -69,12 +66,9 @@ def steps(patients: int, way: str, epsilon: float, seed: int) -> Mapping[str, An
         records = {name: column[records["unit_ids"] == 0] for name, column in records.items()}
     unit = Unit("patient", "add_or_remove", patients)
     data = Trajectories.from_arrays(**records, spec=world.spec(), unit_name="patient", simulated=True)
-    with (
-        tempfile.TemporaryDirectory() as folder,
-        Ledger(Path(folder) / "one.ledger", unit, epsilon=epsilon, delta=DELTA, composition=SUM) as ledger,
-    ):
-        plan = planned(way).calibrate(unit=unit, epsilon=epsilon, delta=DELTA)
-        made = MODULES[way].fit(plan, Vault(data, ledger), seed=seed).value
+    plan = planned(way).calibrate(unit=unit, epsilon=epsilon, delta=DELTA)
+    with vault(data, unit, epsilon, DELTA) as door:
+        made = MODULES[way].fit(plan, door, seed=seed).value
     if way in ("privsyn", "aim"):
         drawn: Mapping[str, Any] = made.sample_columns(22 * patients, seed=seed)  # about as many as there are
     else:
@@ -110,7 +104,6 @@ def run_row(key: str, results: Store) -> None:
     points, own = metered(lambda: judge.of_learner(way, made))
     values = {"points": points, "cpu_s": {"steps": cost["cpu_s"], "learner": own["cpu_s"]}}
     results.put(key, dataset=f"{patients} patients of the clinic, seed {seed}", seed=int(seed), values=values)
-    print(f"{key}: {values}", flush=True)
 
 
 def points(results: Store, patients: int, way: str, epsilon: float) -> list[float]:

@@ -72,7 +72,6 @@ def run_row(key: str, results: Store) -> None:
     kind, seed = key.split("/")
     values = answers(kind, int(seed))
     results.put(key, dataset=f"{demo.USUAL.patients} patients, seed {seed}", seed=int(seed), values=values)
-    print(f"{key}: {values}", flush=True)
 
 
 def found(results: Store) -> dict[str, np.ndarray]:

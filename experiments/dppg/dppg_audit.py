@@ -11,8 +11,6 @@ at 95 % confidence:
 - `mu`: at least this much, if it is a Gaussian mechanism;
 - `claimed`: the epsilon of the noise in the policy's sums alone, which is what the paper states, and what the
   certificate states but for the shared critic, where it says infinity.
-
-Resumable; writes `experiments/results/dppg_audit.json`. `--quick` has few runs, in `runs/quick`.
 """
 
 from __future__ import annotations

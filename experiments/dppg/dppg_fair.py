@@ -1,7 +1,5 @@
 """A fair table: the paper's recipe as it learns, the same with a guarantee, and ours, at equal numbers of steps.
 
-    python -m experiments.dppg.dppg_fair "CartPole/reproduced/inf"  # these rows
-
 A row is ten replicates of seed 311 (Dosing 310), each with people, first parameters, ledger and noise of its own, and
 at most 500,000 steps of the simulator; delta 1e-5. Recipes were chosen on seeds 0 to 7. Levels are the paper's: for the
 first row they are what the paper claims for its noise (`SIGMAS`), "inf" is without noise.
@@ -18,7 +16,7 @@ first row they are what the paper claims for its noise (`SIGMAS`), "inf" is with
 
 Rewards of CartPole and Acrobot are multiplied by 0.01, so that a critic of the printed rate can follow. Acrobot as
 printed learns nothing (entropy 0.36, lambda 0.85): its rows have entropy 0.01 and lambda 0.95. This was chosen on seed
-3; "printed" is Acrobot as printed, without noise. Writes `experiments/results/dppg_fair.json`.
+3; "printed" is Acrobot as printed, without noise.
 """
 
 from __future__ import annotations
@@ -32,7 +30,7 @@ from typing import Any
 import numpy as np
 
 from experiments.dppg.dppg_runs import Task, calibrated, guarantee, judged, learned, opened, peer
-from experiments.lib.experiment import Figure, Json, Store, command_line, describe, store_of
+from experiments.lib.experiment import NONE, Figure, Json, Store, command_line, describe, markdown, stacked, store_of
 from tacit import policy_gradient as pg
 from tacit.envs.lasting import LastingUsers
 from tacit.methods.policy_gradient import recipes
@@ -240,24 +238,23 @@ WORDS = {
 
 def table(results: Store) -> str:
     """A table for each task: mean of the last policy, in brackets the worst run, and the most probable actions."""
-    out = []
+    tables = {}
     for name in lines():
-        head = ["no noise", *(f"claimed or kept epsilon {level}" for level in SIGMAS)]
-        body = [f"| | {' | '.join(head)} |", "|---" * (len(head) + 1) + "|"]
+        body = []
         for arm, words in WORDS.items():
             cells = []
             for level in LEVELS:
                 key = f"{name}/{arm}/{level}"
                 if key not in rows():
-                    cells.append("–")
+                    cells.append(NONE)
                     continue
                 values = results.values(key) if results.has(key) else None
                 shown = "" if values is None else f"{np.mean(values['last']):.1f} ({min(values['last']):.0f})"
                 cells.append(shown + ("" if values is None else f", {np.mean(values['greedy']):.1f}"))
-            if set(cells) != {"–"}:
-                body.append(f"| {words} | {' | '.join(cells)} |")
-        out.append(f"{name}\n\n" + "\n".join(body))
-    return "\n\n".join(out)
+            if set(cells) != {NONE}:
+                body.append([words, *cells])
+        tables[name] = markdown(["no noise", *(f"claimed or kept epsilon {level}" for level in SIGMAS)], body)
+    return stacked(tables)
 
 
 def figures() -> list[Figure]:

@@ -1,7 +1,5 @@
 """Robots by votes: HalfCheetah and Hopper learnt from people's votes along public directions, beside peers.
 
-    python -m experiments.dppg.dppg_votes "HalfCheetah/votes/8/320"  # these rows
-
 Unit: one person, met once (add or remove, which here is to zero out); delta 1e-5. A row is one run of one seed, 320 to
 329, with people, directions, ledger and noise of its own. Settings were fixed on seeds 0 to 3, which no row uses: those
 of epsilon 8 by trials, those of other levels by what the noise leaves, N sqrt(p) / sigma. Feature scales are typical
@@ -17,8 +15,6 @@ steps. One rule for all rows: `REPORTED` is what the tables show.
     noise       the same at epsilon 8 with votes that do not count
     ars         plain random search of the same policy without privacy: differences of returns in place of their signs
     ppo, a2c    without privacy, a million steps: shared critic, normalisation by everybody's records
-
-Writes `experiments/results/dppg_votes.json`.
 """
 
 from __future__ import annotations
@@ -31,7 +27,7 @@ from typing import Any
 import numpy as np
 
 from experiments.dppg.dppg_runs import Task, calibrated, guarantee, judged, learned, peer
-from experiments.lib.experiment import Figure, Json, Store, command_line, describe, store_of
+from experiments.lib.experiment import BLANK, Figure, Json, Store, command_line, describe, markdown, store_of
 from tacit import policy_gradient as pg
 from tacit.agents.policies import Float32
 from tacit.envs.serving import SimulatedUsers
@@ -191,15 +187,15 @@ def returns(results: Store, robot: str, arm: str, level: str, column: str = REPO
 
 def table(results: Store) -> str:
     """A line a robot and arm: mean, worst and number of runs, of the last policy and of the average."""
-    lines = ["| robot | arm | epsilon | last (worst) | average (worst) | runs |", "|---" * 6 + "|"]
+    lines = []
     for robot, arm, level in dict.fromkeys(tuple(key.split("/")[:3]) for key in rows()):
         cells = []
         for column in ("last", "average") if arm in ("votes", "randomized", "coins", "noise") else ("last",):
             found = returns(results, robot, arm, level, column)
-            cells.append(f"{np.mean(found):.0f} ({min(found):.0f})" if found else "")
+            cells.append(f"{np.mean(found):.0f} ({min(found):.0f})" if found else BLANK)
         runs = len(returns(results, robot, arm, level))
-        lines.append(f"| {robot} | {arm} | {level} | {' | '.join([*cells, ''][:2])} | {runs} |")
-    return "\n".join(lines)
+        lines.append([robot, arm, level, *[*cells, BLANK][:2], str(runs)])
+    return markdown(("arm", "epsilon", "last (worst)", "average (worst)", "runs"), lines, "robot")
 
 
 BARS = {

@@ -16,11 +16,13 @@ Where the threshold is above m no plan exists, and the floor is left out.
 
 from __future__ import annotations
 
+import functools
+import itertools
 from typing import Any
 
 from scipy.optimize import brentq
 
-from experiments.lib.experiment import Figure, Json, Store, command_line, describe, store_of
+from experiments.lib.experiment import Computed, Figure, Jobs, command_line, describe
 from tacit.errors import PlanError
 from tacit.privacy.accounting import bounds as accounting
 from tacit.privacy.accounting.events import EpsilonDeltaEvent, SelfComposedEvent
@@ -32,40 +34,6 @@ PROBABILITIES, ACTIONS, HORIZON = (0.01, 0.02, 0.05, 0.1), (2, 4), 200
 AGREEMENTS = (1.0, 0.98, 0.9)
 SHARE, OWN, OVERFLOW = 0.5, 0.5, 0.01
 """Delta times m, the prefixes' own part of delta, and how much of that the reserve may add."""
-
-
-def _setting(name: str) -> tuple[int, int, float]:
-    return next(setting for setting in grid() if key(*setting) == name)
-
-
-def configuration(name: str) -> Json:
-    experts, trajectories, epsilon = _setting(name)
-    return {
-        "experts": experts,
-        "trajectories": trajectories,
-        "epsilon": epsilon,
-        "floors": describe(floors()),
-        "actions": list(ACTIONS),
-        "horizon": HORIZON,
-        "agreements": list(AGREEMENTS),
-        "shares of delta": {"all": SHARE, "own": OWN, "overflow": OVERFLOW},
-    }
-
-
-store = store_of(__file__, configuration, "a grid, none chosen")
-
-
-def grid() -> list[tuple[int, int, float]]:
-    return [(m, n, epsilon) for m in EXPERTS for n in TRAJECTORIES for epsilon in EPSILONS]
-
-
-def rows() -> list[str]:
-    return [key(*setting) for setting in grid()]
-
-
-def run_row(name: str, results: Store) -> None:
-    values = cell(*_setting(name))
-    results.put(name, dataset="none", seed=0, values=values)
 
 
 def key(experts: int, trajectories: int, epsilon: float) -> str:
@@ -123,6 +91,24 @@ def lengths(floor: Floor, actions: int, experts: int, epsilon: float, delta: flo
         "expected": [thresholds.expected_length(told, floor, **public, agreement=share) for share in AGREEMENTS],
     }
 
+
+def jobs() -> Jobs:
+    """All settings."""
+    common = {
+        "floors": describe(floors()),
+        "actions": list(ACTIONS),
+        "horizon": HORIZON,
+        "agreements": list(AGREEMENTS),
+        "shares of delta": {"all": SHARE, "own": OWN, "overflow": OVERFLOW},
+    }
+    return {
+        key(m, n, e): ({"experts": m, "trajectories": n, "epsilon": e, **common}, functools.partial(cell, m, n, e))
+        for m, n, e in itertools.product(EXPERTS, TRAJECTORIES, EPSILONS)
+    }
+
+
+ROWS = Computed(__file__, jobs, "a grid, none chosen")
+rows, configuration, store, run_row = ROWS.rows, ROWS.configuration, ROWS.store, ROWS.run_row
 
 # n_r, epsilon, then (threshold, longest) at p_min .01 and .05 with two actions, .02 with four, and threshold at kappa
 # .02; for basic composition the thresholds alone; None where the threshold is out of reach. m = 3,000.

@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from experiments.gpope import gpope_chain, gpope_chain_baselines, gpope_hiv, gpope_mountain_car, ope_trials
+from experiments.gpope import gpope_chain, gpope_chain_baselines, gpope_hiv, gpope_mountain_car, ope_methods
 from experiments.gpope.ope_methods import DELTA, Columns, Domain, Setting, judged, unit_of
 from experiments.gpope.ope_pages import METHODS, NOT_PRIVATE
 from experiments.lib import cell, vaults
@@ -123,7 +123,7 @@ def main(arguments: Sequence[str]) -> dict[str, list[float]]:
             measures=measures,
             task=lambda seed: Task(domain, setting, seed),
             judge=judge,
-            seeds=range(ope_trials.FIRST_SEED, ope_trials.FIRST_SEED + ope_trials.TRIALS),
+            seeds=range(ope_methods.FIRST_SEED, ope_methods.FIRST_SEED + ope_methods.TRIALS),
             others=others(chosen.domain, setting, measures),
             minutes=0.1 if chosen.domain == "chain" else None,
             digits=6,

@@ -16,8 +16,17 @@ import functools
 import numpy as np
 
 from experiments.gpope import ope_methods
-from experiments.gpope.ope_methods import NOT_PRIVATE, PRIVATE, Columns, Domain, Setting, Yardstick, mean
-from experiments.gpope.ope_trials import FIRST_SEED, Fresh
+from experiments.gpope.ope_methods import (
+    FIRST_SEED,
+    NOT_PRIVATE,
+    PRIVATE,
+    Columns,
+    Domain,
+    Fresh,
+    Setting,
+    Yardstick,
+    mean,
+)
 from experiments.lib.experiment import Figure, command_line, store_of
 from tacit import off_policy_evaluation as ope
 from tacit.envs.rollouts import uniform_policy

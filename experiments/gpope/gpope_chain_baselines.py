@@ -18,8 +18,7 @@ from __future__ import annotations
 from experiments.gpope import gpope_chain
 from experiments.gpope.gpope_chain import EPSILONS, RELATIONS, UNITS
 from experiments.gpope.ope_baselines import Pooled
-from experiments.gpope.ope_methods import Setting
-from experiments.gpope.ope_trials import over_units
+from experiments.gpope.ope_methods import Setting, over_units
 from experiments.lib.experiment import Figure, Store, command_line, store_of
 from experiments.lib.plots import IMAGES, draw
 

@@ -26,8 +26,7 @@ import numpy.typing as npt
 from experiments.gpope import gpope_chain, ope_methods
 from experiments.gpope.gpope_chain_baselines import POOLED
 from experiments.gpope.ope_baselines import SEED, gpope_plan, pooled, rounded
-from experiments.gpope.ope_methods import DELTA, Setting, unit_of
-from experiments.gpope.ope_trials import trials_of
+from experiments.gpope.ope_methods import DELTA, Setting, trials_of, unit_of
 from experiments.lib.experiment import Figure, Json, Store, command_line, store_of
 from tacit import off_policy_evaluation as ope
 from tacit.methods.off_policy_evaluation.gpope import Iterates, Schedule, direction

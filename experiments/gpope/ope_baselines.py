@@ -19,8 +19,7 @@ import numpy as np
 
 from experiments.gpope import ope_methods
 from experiments.gpope.gpope_step_sizes import CHUNK, compare, mspbe, summarise, unit_rows
-from experiments.gpope.ope_methods import DELTA, Columns, Domain, Setting, mean, unit_of
-from experiments.gpope.ope_trials import over_units
+from experiments.gpope.ope_methods import DELTA, Columns, Domain, Setting, mean, over_units, unit_of
 from experiments.lib.experiment import Figure, Json, Store
 from experiments.lib.plots import IMAGES, draw
 from tacit import off_policy_evaluation as ope

@@ -19,11 +19,11 @@ from experiments.gpope.ope_methods import (
     PRIVATE,
     Columns,
     Domain,
+    Fresh,
     Setting,
     Yardstick,
     mean,
 )
-from experiments.gpope.ope_trials import Fresh
 from experiments.lib.experiment import Figure, command_line, store_of
 from tacit import off_policy_evaluation as ope
 from tacit.units import Relation

@@ -6,10 +6,10 @@ and in docs/scale.md.
     python -m experiments.lib.pages --show dppg_audit "tests of experts_table"  # print tables
     python -m experiments.lib.pages --draw  # pictures of policy gradients and experts
 
-A place is `<!-- results: NAME -->`, up to `<!-- end -->` if there is one. NAME is one of `TABLES`, or an experiment that
-has a table of its own. Besides tables there are `rows of NAME ...`, where the rows of some experiments come from, `changes of NAME ...`, whether a method was changed after its
-evaluation rows had been seen, `tests of NAME`, where tacit is below and above its rivals, and `coverage of PAPER`, what
-of a paper was run. Nothing is run.
+A place is `<!-- results: NAME -->`, up to `<!-- end -->` if there is one. NAME is one of `TABLES`, or an experiment
+with a table of its own. Besides tables there are `rows of NAME ...`, where the rows of some experiments come from,
+`changes of NAME ...`, whether a method was changed after its evaluation rows had been seen, `tests of NAME`, where
+tacit is below and above its rivals, and `coverage of PAPER`, what of a paper was run. Nothing is run.
 """
 
 from __future__ import annotations
@@ -19,7 +19,6 @@ import sys
 from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import get_args
 
 from experiments.beyond import federation_scale, improvement, improvement_peers
 from experiments.dppg import dppg_audit, dppg_frontier, dppg_riverswim, dppg_table1, dppg_tables
@@ -28,10 +27,9 @@ from experiments.gpope import ope_pages
 from experiments.lib import comparisons, coverage
 from experiments.lib.history import CHANGED_AFTER_EVALUATION
 from experiments.lib.store import ROOT, experiment
-from experiments.lib.tables import markdown, seconds_of
-from experiments.pategail import mobility_attack, mobility_frontier, mobility_tables
+from experiments.lib.tables import markdown, seconds_of, stacked
+from experiments.pategail import mobility_frontier, mobility_tables
 from experiments.privorl.parts import synthesis_pages, trajectory_pages
-from tacit_worlds.populations import Kind
 
 PAGES = ROOT / "docs" / "results"
 SCALE = ROOT / "docs" / "scale.md"
@@ -46,41 +44,13 @@ RIVALS = {
 """Of tables of tests."""
 
 
-def experts_at_one(kind: Kind) -> str:
-    """Every method at epsilon 1, a column a world."""
-    results = experts_table.store()
-    named = [(words, method, 1.0) for method, words in experts_tables.PRIVATE.items()]
-    named += [(words, method, None) for method, words in experts_tables.REFERENCES.items()]
-    rows = [
-        [
-            words if epsilon is None else f"{words}, epsilon 1",
-            *(
-                experts_tables.shown(experts_tables.values(results, world, kind, method, epsilon))
-                for world in experts_tables.TITLES
-            ),
-        ]
-        for words, method, epsilon in named
-    ]
-    return markdown(list(experts_tables.TITLES.values()), rows)
-
-
-def experts_by_epsilon() -> str:
-    """Every method at every epsilon, one table a world and kind of experts."""
-    results = experts_table.store()
-    return "\n\n".join(
-        f"{title}, {kind} experts\n\n{experts_tables.table(results, world, kind)}"
-        for world, title in experts_tables.TITLES.items()
-        for kind in get_args(Kind)
-    )
-
-
 def movement(people: int) -> str:
     """SEQ by epsilon, and every measure at epsilon 2."""
     results = mobility_frontier.store()
-    blocks = [f"SEQ\n\n{mobility_tables.by_epsilon(results, people)}"]
+    tables = {"SEQ": mobility_tables.by_epsilon(results, people)}
     for one in ("sequence", "robust"):
-        blocks.append(f"{one}, epsilon 2\n\n{mobility_tables.by_measure(results, people, 2.0, one)}")
-    return "\n\n".join(blocks)
+        tables[f"{one}, epsilon 2"] = mobility_tables.by_measure(results, people, 2.0, one)
+    return stacked(tables)
 
 
 TABLES: dict[str, Callable[[], str]] = {
@@ -91,9 +61,9 @@ TABLES: dict[str, Callable[[], str]] = {
     "dppg_riverswim": lambda: dppg_tables.riverswim(dppg_riverswim.store()),
     "dppg_table1": lambda: dppg_tables.table1(dppg_table1.store()),
     "dppg_audit": lambda: dppg_tables.audited(dppg_audit.store()),
-    "experts_mixed": lambda: experts_at_one("mixed"),
-    "experts_good": lambda: experts_at_one("good"),
-    "experts_table": experts_by_epsilon,
+    "experts_mixed": lambda: experts_tables.at_one(experts_table.store(), "mixed"),
+    "experts_good": lambda: experts_tables.at_one(experts_table.store(), "good"),
+    "experts_table": lambda: experts_tables.by_epsilon(experts_table.store()),
     "experts_clones": lambda: experts_tables.clones(experts_table.store()),
     "experts_prefixes": lambda: experts_tables.prefixes(experts_table.store()),
     **{f"mobility_{people}": lambda people=people: movement(people) for people in mobility_frontier.PEOPLE},
@@ -105,7 +75,6 @@ TABLES: dict[str, Callable[[], str]] = {
     },
     "mobility_recipes": mobility_tables.recipes,
     "mobility_published": mobility_tables.published,
-    "mobility_attack": mobility_attack.table_of_attacks,
     "federation_secure": lambda: federation_scale.secure_table(federation_scale.store()),
     "federation_floors": lambda: federation_scale.floor_table(federation_scale.store()),
     "federation_trees": lambda: federation_scale.tree_table(federation_scale.store()),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -14,10 +14,32 @@ INFINITE, BLANK, NONE = float("inf"), "", "–"
 """The epsilon of no privacy; the cell of a row that is missing; the cell of a row that no experiment has."""
 
 
-def markdown(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """A table; the first column has no heading of its own."""
-    lines = ["| | " + " | ".join(head) + " |", "|---" * (len(head) + 1) + "|"]
+def markdown(head: Sequence[str], rows: Iterable[Sequence[str]], first: str = "") -> str:
+    """A table; the first column has no heading of its own, or `first`."""
+    lines = [(f"| {first} | " if first else "| | ") + " | ".join(head) + " |", "|---" * (len(head) + 1) + "|"]
     return "\n".join([*lines, *("| " + " | ".join(row) + " |" for row in rows)])
+
+
+def grid(columns: Mapping[str, Any], rows: Mapping[str, Any], cell: Callable[[Any, Any], str]) -> str:
+    """A table of what stands in the cell of every row and column, by their headings."""
+    return markdown(
+        list(columns), [[words, *(cell(row, one) for one in columns.values())] for words, row in rows.items()]
+    )
+
+
+def stacked(tables: Mapping[str, str]) -> str:
+    """Tables below each other, each under its title."""
+    return "\n\n".join(f"{title}\n\n{table}" for title, table in tables.items())
+
+
+def by_level(epsilons: Iterable[float]) -> dict[str, float]:
+    """Every epsilon under its heading."""
+    return {f"epsilon {epsilon:g}": epsilon for epsilon in epsilons}
+
+
+def at_each(epsilons: Iterable[float], table: Callable[[float], str]) -> str:
+    """The table of every epsilon, below each other."""
+    return stacked({words: table(epsilon) for words, epsilon in by_level(epsilons).items()})
 
 
 def spread(values: Sequence[float], digits: int = 1) -> str:

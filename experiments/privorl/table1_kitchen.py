@@ -20,9 +20,10 @@ from types import MappingProxyType
 import numpy as np
 import numpy.typing as npt
 
-from experiments.lib.experiment import Figure, Store, command_line, markdown, store_of
+from experiments.lib.experiment import Figure, Store, by_level, command_line, grid, store_of
 from experiments.lib.table_cache import Columns
 from experiments.privorl.envs import kitchen
+from experiments.privorl.parts import synthesis_ways as ways
 from experiments.privorl.parts.synthesis_cells import shown
 from experiments.privorl.parts.synthesis_domains import Kitchen, Values
 from experiments.privorl.parts.synthesis_returns import UNTAUGHT, OneTask
@@ -112,13 +113,9 @@ def whole(results: Store) -> list[int]:
 
 def table(results: Store, words: Mapping[str, str]) -> str:
     """A line a way, a column an epsilon; of the seeds of which every row is there."""
-    seeds, lines = whole(results), []
-    for way in (*WAYS, *CONTROLS, *TRIVIAL):
-        private = way not in TRIVIAL and way != "real"
-        found = [shown(column, results, way, epsilon if private else 0.0, seeds) for epsilon in EPSILONS]
-        lines.append([words[way], *found])
-    heads = [f"epsilon {epsilon:g}" for epsilon in EPSILONS]
-    return f"Seeds with every row: {len(seeds)} of {len(SEEDS)}\n\n{markdown(heads, lines)}"
+    seeds, rows = whole(results), {words[way]: way for way in (*WAYS, *CONTROLS, *TRIVIAL)}
+    found = grid(by_level(EPSILONS), rows, lambda way, at: shown(column, results, way, ways.at(way, at), seeds))
+    return f"Seeds with every row: {len(seeds)} of {len(SEEDS)}\n\n{found}"
 
 
 def figures() -> list[Figure]:

@@ -205,6 +205,11 @@ WAYS: dict[str, Way] = {
 }
 
 
+def at(way: str, epsilon: float) -> float:
+    """The epsilon of a way's promise; 0 where it makes none, or is no way to make a table."""
+    return epsilon if way in WAYS and WAYS[way].private else 0.0
+
+
 def key(here: str, way: str, epsilon: float, seed: int) -> str:
     """Of a table: its epsilon is that of its promise, 0 where there is none."""
     return f"{here}/{way}/{epsilon:g}/{seed}"

@@ -17,8 +17,7 @@ from experiments.lib.table_cache import Columns, Notes, kept, rows_of
 from experiments.privorl.parts.synthesis_fits import FULL, Scale, guarantee
 from experiments.privorl.parts.synthesis_ways import key
 from experiments.privorl.parts.trajectory_domains import DELTA, People, unit
-from experiments.privorl.parts.trajectory_fragments import EPISODES, FRAGMENTS, SEAMS, Fragments
-from experiments.privorl.parts.trajectory_rivals import RIVALS
+from experiments.privorl.parts.trajectory_fragments import EPISODES, FRAGMENTS, RIVALS, SEAMS, Fragments
 from experiments.privorl.parts.trajectory_transitions import TRANSITIONS, Histograms, Transitions
 from tacit.evaluation.sequences import Sequences
 

@@ -1,7 +1,5 @@
 """The settings of the offline agents, chosen on real rows of public mazes alone.
 
-    python -m experiments.privorl.tuning.tune_agents "comb/td3_bc/discount=0.995 alpha=40/900"  # these rows
-
 A row is one agent that learned from a million real rows of one public maze. Its key holds the maze, the agent, in what
 its settings differ from those of former tables (`MAZE`), and the agent's seed. Its values are normalised returns: 0
 are uniform actions, 100 is the controller that made the rows. `all` and `far` are of the policy after the last step,

@@ -6,6 +6,7 @@ import dataclasses
 import inspect
 import re
 from collections.abc import Callable, Sequence
+from functools import cache
 from pathlib import Path
 from types import NoneType, SimpleNamespace, UnionType
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Union, cast, get_args, get_origin, get_type_hints
@@ -159,6 +160,7 @@ def _study_words(command: Any) -> dict[str, Any]:
     return {name: getattr(command, name) for name in _STUDY}
 
 
+@cache
 def make_command(verb: Task, base: type[VerbCommand] = RecordsCommand, **usual: Any) -> type[VerbCommand]:
     """The class of a command: the words of a study, those of its verb, and the options of its methods' plans.
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from experiments.beyond.grand_judge import MeanPolicies, checkpoints_of, judge, pooled, spread
+from experiments.beyond.synthesis_grand import MeanPolicies, checkpoints_of, judge, pooled, spread
 from experiments.lib.store import Store
 from experiments.privorl.parts.synthesis_domains import DOMAINS
 from experiments.privorl.parts.synthesis_fits import QUICK

@@ -27,7 +27,6 @@ from experiments.gpope import (
     ope_estimators,
     ope_methods,
     ope_random_mdp,
-    ope_trials,
 )
 from experiments.privorl import table14_accounting
 from tacit import off_policy_evaluation as ope
@@ -173,7 +172,7 @@ def later_lstd(domain: ope_methods.Domain, clip: float, share: float) -> Any:
         (
             ope_random_mdp,
             "random_mdp/residual/m=1000/epsilon=1/replace_one",
-            ope_trials,
+            ope_methods,
             "trials_of",
             lambda quick: 50,
             "trials: 100 stored, 50 asked",
