@@ -6,6 +6,7 @@ import contextlib
 import gc
 import os
 import shutil
+import sys
 import tempfile
 from pathlib import Path
 
@@ -15,6 +16,8 @@ from hypothesis import settings
 settings.register_profile("without a clock", deadline=None)
 settings.load_profile("without a clock")
 os.environ.setdefault("OMP_NUM_THREADS", "1")
+sys.dont_write_bytecode = False  # hundreds of processes would compile tacit, each for half a second
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 RAM, NEEDED = "/dev/shm", 8 << 30
 if os.access(RAM, os.W_OK) and shutil.disk_usage(RAM).free > NEEDED:

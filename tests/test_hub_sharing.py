@@ -146,11 +146,10 @@ def _release(folder: Path, noise: float) -> Release[Synthesizer]:
         return fit(plan.account(unit=unit, delta=1e-5), Vault(data, ledger))
 
 
-@pytest.fixture
-def run(release: Release[Synthesizer], tmp_path: Path) -> Path:
+@pytest.fixture(scope="module")
+def finished(release: Release[Synthesizer], tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of a run: a model, rows, and what stays at home."""
-    folder = tmp_path / "run"
-    folder.mkdir()
+    folder = tmp_path_factory.mktemp("finished")
     hub.save(release, folder / "model")
     release.certificate.save(folder / "certificate.json")
     rows = release.value.sample(20, seed=1)
@@ -160,6 +159,12 @@ def run(release: Release[Synthesizer], tmp_path: Path) -> Path:
     (folder / "private" / "register").write_text("met person 17")
     (folder / "ledger").write_text("spent")
     return folder
+
+
+@pytest.fixture
+def run(finished: Path, tmp_path: Path) -> Path:
+    """A copy of the run's folder."""
+    return shutil.copytree(finished, tmp_path / "run")
 
 
 def test_rows_come_back_verified_and_what_is_private_stays(

@@ -36,7 +36,7 @@ def rows() -> list[str]:
 
 def configuration(key: str) -> dict[str, Json]:
     asked = [EVALUATE] if key.startswith("rule") else [IMPROVE, EVALUATE, SYNTHESIZE]
-    return {"patients": demo.USUAL.patients, "requests": describe(asked), "truth": TRUTH}
+    return {"patients": demo.USUAL.patients, "labels": True, "requests": describe(asked), "truth": TRUTH}
 
 
 store = store_of(__file__, configuration, "those of the demo")
@@ -46,7 +46,7 @@ def answers(kind: str, seed: int) -> dict[str, Any]:
     """Of one demo."""
     world = simulators.load("clinic")
     columns = world.collect(demo.USUAL.patients, seed=seed)
-    people = Trajectories.from_arrays(**columns, spec=world.spec(), unit_name="patient", simulated=True)
+    people = Trajectories.from_arrays(**columns, spec=world.spec(labels=True), unit_name="patient", simulated=True)
     with tempfile.TemporaryDirectory() as folder:
         people.save(Path(folder) / "records")
         written = file.template("records", "patient", demo.USUAL.patients, demo.BUDGET, 0.0, None, {})

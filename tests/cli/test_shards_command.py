@@ -89,7 +89,7 @@ def test_two_processes_make_a_certificate_that_verifies(tmp_path: Path) -> None:
     assert pq.read_table(tmp_path / "run" / "rows.parquet").num_rows == 20
 
 
-@pytest.mark.parametrize("method", ["people", "structured"])
+@pytest.mark.parametrize("method", [pytest.param("people", marks=pytest.mark.slow), "structured"])  # the same sums
 def test_two_processes_count_one_set_of_tables(method: str, tmp_path: Path) -> None:
     words = run_words(dealt(tmp_path), tmp_path / "run")
     training = words.index("--steps")

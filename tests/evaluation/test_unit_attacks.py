@@ -89,7 +89,7 @@ def test_canary_people_are_told_as_well_as_the_noise_allows_and_not_better() -> 
     objective, size = Moves(), sum(p.numel() for p in model.parameters())
     areas = {}
     for sigma in (0.5, 2.0):
-        values, present = [], rng.random((16, 6)) < 0.5
+        values, present = [], rng.random((10, 6)) < 0.5
         for run, chosen in enumerate(present):
             seen = UnitScores(
                 replace(PART, noise_multiplier=sigma), objective, people(columns), public, expected=50.0, seed=run
@@ -103,7 +103,7 @@ def test_canary_people_are_told_as_well_as_the_noise_allows_and_not_better() -> 
             values.append(seen.summed_scores())
         areas[sigma] = roc_area(np.array(values), present)
     assert areas[0.5] > 0.9
-    assert areas[2.0] < 0.76 + 0.15  # Phi(1 / sqrt 2), and three standard errors of 48 against 48
+    assert areas[2.0] < 0.76 + 0.15  # Phi(1 / sqrt 2), and two and a half standard errors of 30 against 30
 
 
 def add_everybody(total: Tensor, model: nn.Module, objective: Moves, known: Trajectories, seed: int) -> None:

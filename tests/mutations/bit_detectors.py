@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from bit_attack import TRIALS, guessed_right
+from bit_attack import TRIALS, told_apart
 from bit_cases import CASES
 from scipy import stats
 from torch import Tensor, nn
@@ -31,8 +31,8 @@ MOST = 1 + 1e-4
 @own_callbacks()
 def _told_apart(folder: Path, name: str) -> None:
     (case,) = (case for case in CASES if str(case) == name)
-    right = guessed_right(case, folder)
-    assert stats.binom.sf(right - 1, TRIALS, 0.5) > RARE, f"the last digits tell {right} of {TRIALS} apart"
+    right = int(stats.binom.isf(RARE, TRIALS, 0.5))
+    assert not told_apart(case, folder, right=right), f"the last digits tell more than {right} of {TRIALS} apart"
 
 
 def released_bits(folder: Path) -> None:

@@ -124,7 +124,7 @@ def parser() -> Any:
 
     with mock.patch("tyro.cli", side_effect=Recorded) as called:
         try:
-            main(["demo"])
+            main(["data"])  # a group: one command has a parser of its own
         except Recorded:
             words = {name: value for name, value in called.call_args.kwargs.items() if name != "args"}
             with warnings.catch_warnings():

@@ -221,11 +221,12 @@ def _parse(words: list[str]) -> object:
         return tyro.cli(kind, prog=f"tacit {words[0]}", args=words[1:], default=defaults, registry=_REGISTRY)
     if of_study is not None:
         return tyro.cli(of_study, prog=f"tacit {words[0]}", args=words[1:], registry=_REGISTRY)
+    name = help.command_words(words)
+    alone = help.commands()[name][0] if name else None  # the parser of all commands takes 20 ms to make
     return tyro.cli(
-        declarations.Command,
-        prog="tacit",
-        description="Differentially private reinforcement learning, with guarantees that anyone can recompute.",
-        args=words,
+        alone or declarations.Command,
+        prog=" ".join(("tacit", *name)) if alone else "tacit",
+        args=words[len(name) :] if alone else words,
         config=(tyro.conf.FlagCreatePairsOff,),
         registry=_REGISTRY,
     )

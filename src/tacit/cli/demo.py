@@ -93,7 +93,7 @@ def demo(command: DemoClinic) -> None:
     with progress(f"Simulating {size.patients:,} patients, of whom none lives"):
         world = simulators.load("clinic")
         columns = world.collect(size.patients, seed=command.seed)
-        people = Trajectories.from_arrays(**columns, spec=world.spec(), unit_name="patient", simulated=True)
+        people = Trajectories.from_arrays(**columns, spec=world.spec(labels=True), unit_name="patient", simulated=True)
         people.save(out / "records")
     written = file.template("records", "patient", size.patients, BUDGET, 0.0, None, {})
     plain_files.write(out / file.NAME, written)

@@ -105,7 +105,7 @@ EXAMPLES: Mapping[str, tuple[str, str]] = {
     ),
     "imitate": (
         "tacit imitate --city 1000 --days 10 --epsilon 2 --out run",
-        "tacit imitate points.csv --box 39.77 116.22 40.03 116.57 --cell 1000 --zone Asia/Shanghai "
+        "tacit imitate points.csv --box 39.77 116.22 40.03 116.57 --cell auto --zone Asia/Shanghai "
         f"--recorded Asia/Shanghai --population 80 --epsilon 2 {_NEW} --out run",
     ),
     "align": (
@@ -170,7 +170,7 @@ def find_help(words: Sequence[str]) -> str | None:
     """The help that these words of a command line ask for; None where they ask for none."""
     if words and not {*SHORT, LONG} & set(words):
         return None
-    name = _command_words(words)
+    name = command_words(words)
     kind = commands()[name][0] if name else None
     if kind is None:
         return _list_commands(name)
@@ -183,7 +183,7 @@ def require_known(words: Sequence[str]) -> None:
     Raises:
         PlanError: there is one.
     """
-    name = _command_words(words)
+    name = command_words(words)
     group = {path[len(name)] for path in commands() if path[: len(name)] == name and len(path) == len(name) + 1}
     if group and words[len(name) :]:  # a group of commands, or none of them
         word, where = words[len(name)], " ".join(("tacit", *name)) if name else "commands"
@@ -214,7 +214,8 @@ def _flags(kind: type) -> set[str]:
     return {*flags, *(f"--no-{flag.removeprefix('--')}" for flag in flags), *SHORT, LONG}
 
 
-def _command_words(words: Sequence[str]) -> tuple[str, ...]:
+def command_words(words: Sequence[str]) -> tuple[str, ...]:
+    """The first words of a command line, as many as name a command or a group of commands."""
     name: tuple[str, ...] = ()
     for word in words:
         if (*name, word) not in commands():

@@ -6,6 +6,7 @@ import dataclasses
 import inspect
 import re
 from collections.abc import Callable, Sequence
+from functools import cache
 from pathlib import Path
 from types import NoneType, SimpleNamespace, UnionType
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Union, cast, get_args, get_origin, get_type_hints
@@ -159,6 +160,7 @@ def _study_words(command: Any) -> dict[str, Any]:
     return {name: getattr(command, name) for name in _STUDY}
 
 
+@cache
 def make_command(verb: Task, base: type[VerbCommand] = RecordsCommand, **usual: Any) -> type[VerbCommand]:
     """The class of a command: the words of a study, those of its verb, and the options of its methods' plans.
 
@@ -220,7 +222,8 @@ def run(command: Any) -> None:
             if (room := study.describe_room(request.plan)) is not None:
                 console.say(room)
             console.say("Dry run: no private record was read and nothing was spent.")
-            result = {"promise": str(request.plan)}
+            expected = [] if request.advice is None else [line.strip() for line in request.advice.lines()]
+            result: dict[str, Any] = {"promise": str(request.plan), "expected": expected}
         else:
             release, request = study.carry_out(command._verb, **words, out=command.out, track=command.track)
             figures = {} if request.summary is None else request.summary(release.value)

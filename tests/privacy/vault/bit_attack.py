@@ -98,10 +98,18 @@ def rehearsed(case: Case, folder: Path) -> Attack:
     return Attack(case, worlds, away, there)
 
 
-def guessed_right(case: Case, folder: Path, trials: int = TRIALS) -> int:
-    """How many of so many fresh runs, half of them with the target, the attacker tells right."""
-    attack, fresh = rehearsed(case, folder), _folders(folder / "trials")
-    return sum(attack.present(case.release(next(fresh), trial % 2 == 0)) == (trial % 2 == 0) for trial in range(trials))
+def told_apart(case: Case, folder: Path, trials: int = TRIALS, right: int = RIGHT) -> bool:
+    """Whether of so many fresh runs, half of them with the target, the attacker tells more than `right` right.
+
+    It ends with the first run after which that is decided.
+    """
+    attack, fresh, wrong = rehearsed(case, folder), _folders(folder / "trials"), 0
+    for trial in range(trials):
+        there = trial % 2 == 0
+        wrong += attack.present(case.release(next(fresh), there)) != there
+        if wrong >= trials - right:
+            return False
+    return True
 
 
 def _folders(parent: Path) -> Iterator[Path]:
