@@ -1,6 +1,6 @@
 """Synthetic rows in the mazes before a judge that sees: means of many agents, on five data sets that nobody has seen.
 
-A cell is a table of one way, and `grand_judge` says what it teaches. A seed is that of private rows, of
+A cell is a table of one way, and `judge` says what it teaches. A seed is that of private rows, of
 public mazes and of noise. Public are rows of sixteen other mazes, many of two, some of fourteen, for every way alike.
 Cells come seed by seed, large at epsilon 10 and at 1, then medium, so that a cut is the same for all ways. Then six
 tables teach a second group of eight agents (a last number in a key): the spread of the figure. A row of a second group
