@@ -1,6 +1,6 @@
 """Whole people from structured tables, in two hospitals whose truth is known, beside AIM and PrivSyn.
 
-A cell is HOSPITAL/PATIENTS/WAY/EPSILON/SEED, and `people_judge` says what its table keeps. Ways:
+A cell is HOSPITAL/PATIENTS/WAY/EPSILON/SEED, and `judge` says what its table keeps. Ways:
 real     a second draw of patients: what no method can undercut
 people   tacit's method
 aim      AIM with three columns at once, on steps: two consecutive visits a row, a patient weighs 1

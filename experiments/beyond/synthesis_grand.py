@@ -1,6 +1,6 @@
 """Synthetic rows in the mazes before a judge that sees: means of many agents, on five data sets that nobody has seen.
 
-A cell is a table of one way, and `grand_judge` says what it teaches. A seed is that of private rows, of
+A cell is a table of one way, and `judge` says what it teaches. A seed is that of private rows, of
 public mazes and of noise. Public are rows of sixteen other mazes, many of two, some of fourteen, for every way alike.
 Cells come seed by seed, large at epsilon 10 and at 1, then medium, so that a cut is the same for all ways. Then six
 tables teach a second group of eight agents (a last number in a key): the spread of the figure. A row of a second group
@@ -29,7 +29,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.stats import ttest_1samp
 
-from experiments.lib.experiment import BLANK, Figure, Json, Store, command_line, describe, markdown, store_of
+from experiments.lib.experiment import BLANK, Figure, Json, Store, command_line, describe, grouped, markdown, store_of
 from experiments.lib.table_cache import Columns, Notes
 from experiments.lib.tables import spread as with_interval
 from experiments.privorl import table3_fidelity
@@ -181,16 +181,15 @@ def rows() -> list[str]:
 
 def together(keys: Sequence[str]) -> list[list[str]]:
     """Agents of a kind, maze, seed and epsilon learn in one stack, those of real rows with the first epsilon's."""
-    groups: dict[tuple[Any, ...], list[str]] = {}
-    for key in keys:
+
+    def stack(key: str) -> tuple[object, ...]:
         domain, kind, *_ = key.split("/")
         if kind in TRIVIAL:
-            groups.setdefault((domain, kind), []).append(key)
-        else:
-            cell = Cell.of(key)
-            at = cell.epsilon or EPSILONS[0]
-            groups.setdefault((domain, kind, cell.seed, at, cell.again), []).append(key)
-    return list(groups.values())
+            return domain, kind
+        cell = Cell.of(key)
+        return domain, kind, cell.seed, cell.epsilon or EPSILONS[0], cell.again
+
+    return grouped(keys, stack)
 
 
 def run_rows(keys: Sequence[str], results: Store, *, scale: fits.Scale = fits.FULL) -> None:

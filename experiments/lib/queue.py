@@ -20,16 +20,18 @@ import functools
 import inspect
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 
 from experiments.lib.store import ROOT, Store, experiment
 from experiments.lib.tables import costs, overview, shown
 from tacit.parallel import parallel_map
+
+Item = TypeVar("Item")
 
 
 @dataclass(frozen=True)
@@ -130,9 +132,9 @@ def command_line(file: str, arguments: Sequence[str] | None = None) -> None:
                 job.run(time.process_time, pattern=pattern, jobs=options.jobs)
 
 
-def grouped(keys: Sequence[str], by: Callable[[str], object]) -> list[list[str]]:
-    """The keys of which `by` says the same, in their order: for `together`."""
-    groups: dict[object, list[str]] = {}
+def grouped(keys: Iterable[Item], by: Callable[[Item], object]) -> list[list[Item]]:
+    """The keys (or cells) of which `by` says the same, in their order: for `together`."""
+    groups: dict[object, list[Item]] = {}
     for key in keys:
         groups.setdefault(by(key), []).append(key)
     return list(groups.values())

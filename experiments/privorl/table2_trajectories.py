@@ -84,11 +84,9 @@ def run_rows(keys: Sequence[str], results: Store) -> None:
 
 def fill(results: Store, wanted: Sequence[Cell], scale: fits.Scale) -> None:
     """Put the cells that are missing: the agents of one domain, seed and kind learn together."""
-    stacks: dict[tuple[str, int, str], list[Cell]] = {}
-    for cell in wanted:
-        if not results.has(cell.key):
-            stacks.setdefault((cell.domain, cell.seed, cell.agent), []).append(cell)
-    for (name, seed, agent), stack in stacks.items():
+    missing = (cell for cell in wanted if not results.has(cell.key))
+    for stack in grouped(missing, lambda cell: (cell.domain, cell.seed, cell.agent)):
+        name, agent, seed = stack[0].domain, stack[0].agent, stack[0].seed
         here = DOMAINS[name]
         found = [ways.table(here, cell.way, cell.epsilon, seed, scale) for cell in stack]
         began = time.process_time()

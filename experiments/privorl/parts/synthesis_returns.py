@@ -89,15 +89,14 @@ def cells(
 
 def fill(results: Store, wanted: Sequence[Cell], scale: fits.Scale, domains: Mapping[str, Domain] = DOMAINS) -> None:
     """Put the cells that are missing: the agents of one domain, seed and kind are trained in one stack."""
-    stacks: dict[tuple[str, int, int, str], list[Cell]] = {}
-    for cell in wanted:
-        if not results.has(cell.key):
-            stacks.setdefault((cell.domain, cell.seed, cell.again, cell.agent), []).append(cell)
-    for (name, seed, again, agent), stack in stacks.items():
-        here, began = domains[name], time.process_time()
+    missing = (cell for cell in wanted if not results.has(cell.key))
+    for stack in grouped(missing, lambda cell: (cell.domain, cell.seed, cell.again, cell.agent)):
+        first = stack[0]
+        here, seed, began = domains[first.domain], first.seed, time.process_time()
         found = [ways.table(here, cell.way, cell.epsilon, seed, scale) for cell in stack]
         made = time.process_time() - began
-        policies = train(name, agent, [table for table, _ in found], seed + 1_000 * again, scale)
+        own = [table for table, _ in found]
+        policies = train(first.domain, first.agent, own, seed + 1_000 * first.again, scale)
         spent = round((time.process_time() - began - made) / len(stack), 1)
         for cell, (_, notes), policy in zip(stack, found, policies, strict=True):
             values: dict[str, Any] = {key: float(one[0]) for key, one in here.returns(policy, seed).items()}

@@ -2,7 +2,7 @@
 
 tacit_j, by_gradients               whole trajectories (`trajectory_fragments`)
 raked                               rows of such trajectories, matched to noisy tables (likewise)
-unet, dp_transformer                whole trajectories without histograms (`trajectory_rivals`)
+unet, dp_transformer                whole trajectories without histograms (`trajectory_fragments`)
 raked_by_gradients, raked_of, noise_only, raking_alone    transitions (`trajectory_transitions`)
 real                                the private trajectories
 """

@@ -37,7 +37,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from experiments.lib.experiment import Figure, Json, Store, command_line, describe, store_of
+from experiments.lib.experiment import Figure, Json, Store, command_line, describe, grouped, store_of
 from experiments.lib.table_cache import Columns, rows_of
 from experiments.privorl.parts.synthesis_agents import AGENTS, MAZE, TRIVIAL
 from tacit.envs.rollouts import Policies
@@ -156,10 +156,7 @@ def learned(names: Sequence[str], agent: Any, seed: int) -> list[dict[str, Any]]
 
 def together(keys: Sequence[str]) -> list[list[str]]:
     """Agents with the same settings and seed, in whatever maze, learn in one stack."""
-    groups: dict[str, list[str]] = {}
-    for key in keys:
-        groups.setdefault(key.split("/", 1)[1], []).append(key)
-    return [one for group, all_ in groups.items() for one in ([[k] for k in all_] if group == "trivial" else [all_])]
+    return grouped(keys, lambda key: key if key.endswith("/trivial") else key.split("/", 1)[1])
 
 
 def run_rows(keys: Sequence[str], results: Store, *, quick: bool = False) -> None:
