@@ -12,7 +12,14 @@ FLAGS = ["/O2", "/std:c11"] if sys.platform == "win32" else ["-O3", "-std=c11", 
 
 setup(
     ext_modules=[
-        Extension(name, [f"src/{name.replace('.', '/')}.c"], extra_compile_args=FLAGS, optional=True)
+        Extension(
+            name,
+            [f"src/{name.replace('.', '/')}.c"],
+            include_dirs=["src/tacit"],
+            depends=["src/tacit/_clones.h"],
+            extra_compile_args=FLAGS,
+            optional=True,
+        )
         for name in ("tacit._rowwise", "tacit.privacy.noise._gaussian", "tacit_worlds._hiv")
         if os.environ.get("TACIT_PURE") != "1"
     ]

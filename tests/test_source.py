@@ -103,6 +103,7 @@ DECIDED = {
     "methods/policy_gradient/votes.py": "a person's own returns, added row by row",
     "methods/synthesis/baselines/privsyn.py": "noisy errors",
     "methods/synthesis/encoding.py": "generated rows",
+    "methods/synthesis/people/sums.py": "a visit's own scores, added row by row",
     "methods/synthesis/trajectories/models.py": "generated rows",
     "privacy/accounting/approximate.py": "numbers of the plan",
     "privacy/accounting/concentrated.py": "numbers of the plan",

@@ -83,7 +83,9 @@ def test_links_lead_to_pages_and_sources_are_named_only() -> None:
     found = linked(text, ROOT / "README.md", shown)
     assert found == "[a](docs/own-data.md#x) `b` ![c](docs/images/vault.svg) [d](#e) f"
     back = linked("[home](../README.md)", ROOT / "docs" / "synthesis.md", shown)
-    assert back == "[home](../index.md)"
+    assert back == "[home](../overview.md)"
+    landing = linked("![a](images/vault.svg) [b](own-data.md)", ROOT / "docs" / "index.md", shown)
+    assert landing == "![a](docs/images/vault.svg) [b](docs/own-data.md)"
 
 
 def test_the_steps_of_the_images_are_known_and_end_without_rights() -> None:

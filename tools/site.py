@@ -58,7 +58,7 @@ RUN = (
 
 
 def pages() -> list[Path]:
-    """Every page of the repository that the site shows, README first."""
+    """Every page of the repository that the site shows."""
     found = [ROOT / "README.md", *(ROOT / name for name in TOP)]
     found += [*sorted((ROOT / "docs").rglob("*.md")), *sorted((ROOT / "proofs").glob("*.md"))]
     return [*found, *sorted((ROOT / "src").rglob("README.md"))]
@@ -71,7 +71,8 @@ def reference(title: str) -> str:
 
 def placed(page: Path) -> Path:
     """Where a page stands in the site."""
-    return Path("index.md") if page == ROOT / "README.md" else page.relative_to(ROOT)
+    moved = {ROOT / "README.md": "overview.md", ROOT / "docs" / "index.md": "index.md"}
+    return Path(moved.get(page, page.relative_to(ROOT)))
 
 
 def linked(text: str, page: Path, shown: set[Path]) -> str:
@@ -87,7 +88,8 @@ def linked(text: str, page: Path, shown: set[Path]) -> str:
             there = os.path.relpath(placed(path), placed(page).parent)
             return f"{picture}[{words}]({Path(there).as_posix()}{mark}{anchor})"
         if path.suffix in (".svg", ".png"):
-            return found[0]
+            there = os.path.relpath(path.relative_to(ROOT), placed(page).parent)
+            return f"{picture}[{words}]({Path(there).as_posix()})"
         return words
 
     return LINK.sub(link, text)

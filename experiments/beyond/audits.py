@@ -16,11 +16,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from experiments.lib.check import Figure
-from experiments.lib.configuration import Json, describe
+from experiments.lib.experiment import Figure, Json, Store, command_line, describe, store_of
 from experiments.lib.plots import IMAGES, Curve, Panel, draw
-from experiments.lib.queue import command_line
-from experiments.lib.store import Store, store_of
 from tacit.evaluation.audits import Effort, audit, library
 from tacit.evaluation.audits.running import CASES
 from tacit.evaluation.report.charts import ChartAxis
@@ -61,7 +58,6 @@ class Cell:
 
     @property
     def key(self) -> str:
-        """Its name."""
         return f"{self.method}/{self.epsilon:g}"
 
 
@@ -73,7 +69,6 @@ def cells(quick: bool = False) -> list[Cell]:
 
 
 def run(cell: Cell, jobs: int) -> dict[str, Any]:
-    """Audit."""
     began = time.perf_counter()
     terms: dict[str, Any] = {"delta": DELTA, "effort": EFFORT, "confidence": CONFIDENCE}
     found = audit(cell.method, epsilon=cell.epsilon, jobs=jobs, **terms)

@@ -23,7 +23,7 @@ import functools
 import math
 import tempfile
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, ClassVar
@@ -37,11 +37,7 @@ from flwr.supercore.logger import FLOWER_LOGGER
 from scipy import stats
 
 from experiments.beyond.loop_grid import LoopGrid, identity
-from experiments.lib.check import Figure
-from experiments.lib.configuration import Json, describe
-from experiments.lib.queue import command_line
-from experiments.lib.store import Store, store_of
-from experiments.lib.tables import markdown
+from experiments.lib.experiment import Computed, Figure, Jobs, Store, command_line, describe, markdown
 from tacit.data import Box, Discrete, PublicSpec
 from tacit.errors import PlanError
 from tacit.federation import FlowerDevices, client_app
@@ -93,7 +89,6 @@ class Plan(PrivatePlan):
     noise_multiplier: float | None = None
 
     def parts(self) -> tuple[DeviceSum]:
-        """The sum."""
         return (
             DeviceSum(
                 name="sum",
@@ -268,9 +263,9 @@ def flat(devices: int) -> dict[str, float]:
     return {"share": found / devices, "price": math.sqrt(devices / found)}
 
 
-def jobs(devices: int = DEVICES) -> dict[str, tuple[Json, Callable[[], dict[str, float]]]]:
-    """For each key its settings, and what computes it."""
-    found: dict[str, tuple[Json, Callable[[], dict[str, float]]]] = {}
+def jobs(devices: int = DEVICES) -> Jobs:
+    """All of them."""
+    found: Jobs = {}
     for size, numbers in SECURE:
         plan = describe(Plan(devices=size, floor=math.ceil(0.9 * size)))
         settings = {"plan": plan, "numbers": numbers, "epsilon": EPSILON, "delta": DELTA}
@@ -290,21 +285,8 @@ def jobs(devices: int = DEVICES) -> dict[str, tuple[Json, Callable[[], dict[str,
     return found
 
 
-def configuration(key: str) -> Json:
-    return jobs()[key][0]
-
-
-store = store_of(__file__, configuration, "none")
-
-
-def rows() -> list[str]:
-    return list(jobs())
-
-
-def run_row(key: str, results: Store, *, quick: bool = False) -> None:
-    values = jobs(QUICK if quick else DEVICES)[key][1]()
-    results.put(key, dataset="none", seed=0, values=values)
-    print(key, " ".join(f"{name}={value:.6g}" for name, value in values.items()), flush=True)
+ROWS = Computed(__file__, jobs)
+rows, configuration, store, run_row = ROWS.rows, ROWS.configuration, ROWS.store, ROWS.run_row
 
 
 def figures() -> list[Figure]:
@@ -357,7 +339,6 @@ def floor_table(results: Store) -> str:
 
 
 def tree_table(results: Store) -> str:
-    """What simulated trees did."""
     lines = []
     for level in LEVELS:
         for share, dropout in TREES:
@@ -383,11 +364,6 @@ def flat_table(results: Store) -> str:
         values = results.values(f"flat/devices={size}")
         lines.append([f"{size:,} devices", f"{100 * values['share']:.1f} %", f"{values['price']:.2f}"])
     return markdown(("largest floor", "noise, over a server's"), lines)
-
-
-def table(results: Store) -> str:
-    """All four."""
-    return "\n\n".join(one(results) for one in (secure_table, floor_table, tree_table, flat_table))
 
 
 if __name__ == "__main__":

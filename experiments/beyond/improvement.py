@@ -36,11 +36,7 @@ from scipy.stats import beta
 
 from experiments.beyond import improvement_logs as logs
 from experiments.beyond.improvement_worlds import EPISODES, World, world
-from experiments.lib.check import Figure
-from experiments.lib.configuration import Json, describe
-from experiments.lib.queue import command_line
-from experiments.lib.store import Store, store_of
-from experiments.lib.tables import markdown
+from experiments.lib.experiment import Figure, Json, Store, command_line, describe, markdown, store_of
 from tacit.methods.improvement import Improvement, ImprovementPlan, fit
 from tacit.methods.improvement.moments import LoggedVisits
 from tacit.methods.improvement.plan import FIT, SCORES, STATEMENT
@@ -107,7 +103,6 @@ def rows() -> list[str]:
 
 
 def seeds(start: str) -> tuple[int, ...]:
-    """Of a setting WORLD/PEOPLE/EPSILON."""
     many = start.startswith("clinic/10000/") and not start.endswith("inf")
     chosen = MANY if many or start in {f"{name}/{CLICKS}/1" for name in SCALES} else SEEDS
     return tuple(seed + LATER for seed in chosen) if start.startswith(PLANNED) else chosen
@@ -156,7 +151,6 @@ def run_row(key: str, results: Store) -> None:
     else:
         values = run(world(name), int(rest[0]), float(rest[1]), int(rest[2]))
         results.put(key, dataset=f"simulated {name}", seed=int(rest[2]), values=values)
-    print(f"{key}: {values}", flush=True)
 
 
 def run(here: World, people: int, epsilon: float, seed: int) -> dict[str, Any]:
@@ -248,20 +242,11 @@ def padded(columns: Any, length: int) -> dict[str, np.ndarray]:
 
 
 def of_runs(results: Store, start: str, value: str) -> list[Any]:
-    """One value of all seeds of a setting.
-
-    Raises:
-        LookupError: a row is missing or has another configuration.
-    """
+    """One value of all seeds of a setting."""
     return [results.values(f"{start}/{seed}")[value] for seed in seeds(start)]
 
 
 def figures() -> list[Figure]:
-    """The promised figures, recomputed from the raw rows.
-
-    Raises:
-        LookupError: a row is missing or has another configuration.
-    """
     results, found = store(), []
     for (people, epsilon), bound in LEAST.items():
         start = f"clinic/{people}/{epsilon:g}"

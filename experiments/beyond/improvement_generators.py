@@ -65,7 +65,6 @@ class EnsemblePlan(PrivatePlan):
     noise_multiplier: float | None = None
 
     def parts(self) -> tuple[PoissonSum, ...]:
-        """The gradients."""
         return (
             PoissonSum(
                 name="gradients",
@@ -92,7 +91,6 @@ class Ensemble(nn.Module):
         )
 
     def forward(self, inputs: Tensor, actions: Tensor) -> Tensor:
-        """See the class."""
         known = torch.cat([inputs, functional.one_hot(actions.long(), clinic.ACTIONS).float()], dim=1)
         return torch.stack([member(known) for member in self.members])
 
@@ -102,7 +100,6 @@ class Prediction:
     """Squared errors of changes and reward, and the cross-entropy of an end, summed over members, a mean a unit."""
 
     def draw(self, generator: torch.Generator, units: int, rows_per_unit: int) -> dict[str, Tensor]:
-        """Nothing is random."""
         return {}
 
     def loss(self, model: nn.Module, rows: Mapping[str, Tensor]) -> Tensor:

@@ -152,14 +152,12 @@ class Shop:
     """The dynamics; a state is (stock, level of the demand, forecast)."""
 
     def starts(self, units: int, generator: np.random.Generator) -> Array:
-        """Shops with a random stock and level."""
         level = generator.integers(0, len(DEMAND), units)
         return self._state(generator.integers(0, 7, units), level, generator)
 
     def step(
         self, state: Array, action: Array, generator: np.random.Generator
     ) -> tuple[Array, FloatArray, np.ndarray[tuple[int, ...], np.dtype[np.bool_]]]:
-        """A week later."""
         level = state[:, 1].astype(np.int64)
         below = demand_chances().cumsum(axis=1)[level, :-1]
         demand = (generator.random(len(state))[:, None] >= below).sum(axis=1)
@@ -168,7 +166,6 @@ class Shop:
         return self._state(left, moved, generator), paid, np.zeros(len(state), bool)
 
     def observe(self, state: Array) -> Array:
-        """Stock and forecast."""
         return state[:, [0, 2]].astype(np.float32)
 
     def _state(self, stock: Array, level: Array, generator: np.random.Generator) -> Array:

@@ -7,28 +7,21 @@ people, fresh noise and a ledger of its own, through the real vault. Advice is f
 
 from __future__ import annotations
 
-import tempfile
 import time
 from collections.abc import Mapping
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 from scipy.stats import beta
 
-from experiments.lib.check import Figure
-from experiments.lib.configuration import Json, describe
-from experiments.lib.queue import command_line
-from experiments.lib.store import Store, store_of
-from experiments.lib.tables import markdown
+from experiments.lib import vaults
+from experiments.lib.experiment import Figure, Json, Store, command_line, describe, markdown, store_of
 from tacit.data.memory import Memory
 from tacit.data.spec import Box, Discrete, PublicSpec
 from tacit.data.trajectories import Trajectories
 from tacit.methods.improvement import ImprovementPlan, Problem, Statement, fit
 from tacit.methods.improvement.statement import read_statement
-from tacit.privacy.ledger.ledger import SUM, Ledger
-from tacit.privacy.vault.vault import Vault
 from tacit.units import Unit
 
 NAME = "improvement_null"
@@ -104,25 +97,20 @@ store = store_of(__file__, configuration, "the method's defaults")
 def run_row(key: str, results: Store) -> None:
     people, epsilon, block = int(key.split("/")[0]), float(key.split("/")[1]), int(key.split("/")[2])
     plan = calibrated(people, epsilon)
-    unit, delta = plan.unit, plan.delta
-    assert unit is not None
-    assert delta is not None
+    assert plan.unit is not None
+    assert plan.delta is not None
     began = time.process_time()
     sums, sampled = [], []
     for place in range(BLOCK):
         data = Trajectories.from_arrays(
             **columns(people, 1_000_000 + BLOCK * block + place), spec=spec(), simulated=True
         )
-        with (
-            tempfile.TemporaryDirectory() as folder,
-            Ledger(Path(folder) / "ledger", unit, epsilon=epsilon, delta=delta, composition=SUM) as ledger,
-        ):
-            value = fit(plan, Vault(data, ledger)).value
+        with vaults.vault(data, plan.unit, epsilon, plan.delta) as doors:
+            value = fit(plan, doors).value
         sums.append([round(one, 9) for one in value.statement.sums])
         sampled.append(value.sampled)
     values = {"sums": sums, "sampled": sampled, "cpu_s": round(time.process_time() - began, 1)}
     results.put(key, dataset="simulated null world", seed=block, values=values)
-    print(f"{key}: {values['cpu_s']} CPU s", flush=True)
 
 
 def _said(results: Store, people: int, epsilon: float) -> list[Statement]:
@@ -137,11 +125,6 @@ def _said(results: Store, people: int, epsilon: float) -> list[Statement]:
 
 
 def figures() -> list[Figure]:
-    """The promised figures, recomputed from the raw rows.
-
-    Raises:
-        LookupError: a row is missing or has another configuration.
-    """
     results, found = store(), []
     for people, epsilon in SETTINGS:
         said = _said(results, people, epsilon)

@@ -19,11 +19,9 @@ from __future__ import annotations
 
 import dataclasses
 import math
-import tempfile
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
@@ -33,11 +31,8 @@ from experiments.beyond import improvement, improvement_generators
 from experiments.beyond.improvement import EPSILONS
 from experiments.beyond.improvement_generators import EnsemblePlan
 from experiments.beyond.improvement_worlds import COURSE, EPISODES, World, of_clinic, world
-from experiments.lib.check import Figure
-from experiments.lib.configuration import Json, describe
-from experiments.lib.queue import command_line
-from experiments.lib.store import Store, store_of
-from experiments.lib.tables import markdown
+from experiments.lib import vaults
+from experiments.lib.experiment import Figure, Json, Store, command_line, describe, markdown, store_of
 from tacit import experts as learning
 from tacit.agents.features import Scaled
 from tacit.agents.heads import Categorical
@@ -48,11 +43,9 @@ from tacit.data.spec import Box, Discrete
 from tacit.methods.improvement import Problem
 from tacit.methods.improvement.moments import LoggedVisits, group_sums
 from tacit.methods.synthesis.baselines.matching_alone import MatchingPlan
-from tacit.privacy.ledger.ledger import SUM, Ledger
 from tacit.privacy.mechanisms.sums import PoissonSum
 from tacit.privacy.sentences import Label
 from tacit.privacy.vault.plan import PrivatePlan
-from tacit.privacy.vault.vault import Vault
 from tacit.units import Unit
 from tacit_worlds import clinic
 
@@ -77,7 +70,6 @@ class TabularPlan(PrivatePlan):
     noise_multiplier: float | None = None
 
     def parts(self) -> tuple[PoissonSum, ...]:
-        """The sum."""
         return (self.problem.part("counts", self.noise_multiplier),)
 
     @property
@@ -242,7 +234,6 @@ def run_row(key: str, results: Store) -> None:
     name, way, people, epsilon, seed = _split(key)
     values = measured(way_of(name, way), world_of(name, way), int(people), float(epsilon), int(seed))
     results.put(key, dataset=f"simulated {name}", seed=int(seed), values=values)
-    print(f"{key}: {values}", flush=True)
 
 
 def measured(way: Way, here: World, people: int, epsilon: float, seed: int) -> Json:
@@ -250,13 +241,9 @@ def measured(way: Way, here: World, people: int, epsilon: float, seed: int) -> J
     began = time.process_time()
     unit, delta = Unit("patient", "add_or_remove", people), 0.1 / people
     plan = way.plan.calibrate(unit=unit, epsilon=epsilon, delta=delta)
-    data = here.data(people, seed)
-    with (
-        tempfile.TemporaryDirectory() as folder,
-        Ledger(Path(folder) / "ledger", unit, epsilon=epsilon, delta=delta, composition=SUM) as ledger,
-    ):
-        memory = here.settings["memory"]
-        vault = Vault(data if isinstance(plan, TabularPlan) else data.remember(memory), ledger)
+    data, memory = here.data(people, seed), here.settings["memory"]
+    seen = data if isinstance(plan, TabularPlan) else data.remember(memory)
+    with vaults.vault(seen, unit, epsilon, delta) as vault:
         actor: Any
         if isinstance(plan, TabularPlan):
             run = vault.reserve(plan)
@@ -274,11 +261,7 @@ def measured(way: Way, here: World, people: int, epsilon: float, seed: int) -> J
 
 
 def figures() -> list[Figure]:
-    """How far our way is ahead of each peer, recomputed from the raw rows.
-
-    Raises:
-        LookupError: a row is missing or has another configuration.
-    """
+    """How far our way is ahead of each peer."""
     results, found = store(), []
     for epsilon in EPSILONS[:3]:
         mine = np.mean(improvement.of_runs(improvement.store(), f"clinic/{PEOPLE}/{epsilon:g}", "score"))

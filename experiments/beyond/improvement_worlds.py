@@ -52,7 +52,6 @@ class World:
     judge: Callable[[PolicyActor], float] | None = None
 
     def data(self, people: int, seed: int) -> Trajectories:
-        """Their records."""
         return Trajectories.from_arrays(**self.collect(people, seed), spec=self.spec, simulated=True)
 
     def score(self, actor: PolicyActor, memory: Memory, seed: int) -> float:
@@ -91,7 +90,6 @@ class OtherClinic:
         return severity[..., :2].cumsum(axis=-1), burden[..., :2].cumsum(axis=-1)
 
     def starts(self, units: int, generator: np.random.Generator) -> Array:
-        """As in the clinic."""
         return Clinic().starts(units, generator)
 
     def step(
@@ -114,7 +112,6 @@ class OtherClinic:
         return after, clinic_model.REWARDS[severity, burden, treatment], ended
 
     def observe(self, state: Array) -> Array:
-        """As in the clinic."""
         return Clinic().observe(state)
 
     def collect(self, patients: int, seed: int) -> Mapping[str, Array]:

@@ -1,7 +1,5 @@
 """Who may judge a policy: a world in which no decision matters, and policies that were learned from its records.
 
-    nice -n 19 python -m experiments.beyond.ope_judges            # all rows; about ten minutes of CPU on one core
-
 Contexts and actions are uniform, and the reward is a fair coin whatever is done: every policy is worth exactly 0.5. The
 policy takes, in each context, the action with the largest noisy sum of rewards, as a private method would release it.
 Its interval, at 95 %, is by importance sampling with the defaults.
@@ -17,18 +15,14 @@ Nothing was tuned.
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
 
-from experiments.lib.check import Figure
-from experiments.lib.configuration import Json, describe
-from experiments.lib.queue import command_line
-from experiments.lib.store import Store, store_of
+from experiments.lib import vaults
+from experiments.lib.experiment import Figure, Json, Store, command_line, describe, markdown, store_of
 from tacit.data.spec import Box, Discrete, PublicSpec
 from tacit.data.trajectories import Trajectories
 from tacit.methods import off_policy_evaluation as ope
@@ -36,11 +30,9 @@ from tacit.methods.off_policy_evaluation import scores
 from tacit.methods.off_policy_evaluation.algorithm import assign_judges
 from tacit.privacy.certificate.certificate import Release
 from tacit.privacy.ledger.folds import JUDGING, LEARNING, Fold
-from tacit.privacy.ledger.ledger import SUM, Ledger
 from tacit.privacy.mechanisms.sums import PoissonSum
 from tacit.privacy.sentences import Label
 from tacit.privacy.vault import plan as plans
-from tacit.privacy.vault.vault import Vault
 from tacit.units import Unit
 
 ACTIONS, TRUTH, LEVEL = 4, 0.5, 0.95
@@ -110,7 +102,6 @@ def learning(people: int, epsilon: float, fold: Fold | None) -> Arms:
 
 
 def key_of(kind: str, people: int, contexts: int, epsilon: float) -> str:
-    """Name of a row."""
     return f"{kind}/people={people}/contexts={contexts}/epsilon={epsilon:g}"
 
 
@@ -207,20 +198,12 @@ def by_law(people: int, contexts: int, epsilon: float, sets: int) -> dict[str, A
 
 def may_print(plan: ope.ImportanceSampling, learner: Arms, policy: ope.Tabular) -> bool:
     """Whether an interval would be printed, by a ledger in which the learner's plan was run."""
-    with (
-        tempfile.TemporaryDirectory(dir=_memory()) as folder,
-        Ledger(Path(folder) / "l", plan.unit, epsilon=1e3, delta=0.5 / plan.unit.size, composition=SUM) as ledger,
-    ):
+    with vaults.ledgers(plan.unit, epsilon=1e3, delta=0.5 / plan.unit.size) as (ledger,):
         described, name = plans.describe(learner), plans.plan_id(learner)
         ledger.reserve(name, described, parts={"arms": 1}, epsilon=learner.epsilon, delta=learner.delta)
         ledger.claim(name, "arms", 1)
         _, allowed = assign_judges(plan, ledger, policy, policy, None, None, ope.Origin.made_from(name))
     return allowed.level is not None
-
-
-def _memory() -> str | None:
-    """A disk in memory, if there is one: ledgers are flushed at every entry."""
-    return "/dev/shm" if Path("/dev/shm").is_dir() else None
 
 
 def _summary(ends: np.ndarray) -> dict[str, float]:
@@ -255,11 +238,7 @@ def through_a_vault(
     people, ids = len(columns["actions"]), np.arange(len(columns["actions"]))
     unit, budget = unit_of(people), plan.epsilon * (2 if learner.fold is None else 1)
     data = Trajectories.from_arrays(**columns, unit_ids=ids, episode_ids=ids, spec=spec_of(contexts), simulated=True)
-    with (
-        tempfile.TemporaryDirectory(dir=_memory()) as folder,
-        Ledger(Path(folder) / "l", unit, epsilon=budget, delta=0.3 / people, composition=SUM) as ledger,
-    ):
-        vault = Vault(data, ledger)
+    with vaults.vault(data, unit, budget, 0.3 / people) as vault:
         run = vault.reserve(learner)
         sums = vault.noisy_sum(run, "arms", Cell(contexts))[0]
         release: Release[Any] = vault.release(run, best_arms(sums, contexts), label=WORDS)
@@ -314,10 +293,7 @@ def figures() -> list[Figure]:
 
 def table(results: Store) -> str:
     """Markdown: misses, widths and what is printed."""
-    lines = [
-        "| people, contexts, epsilon | policy | interval above the truth | below it | median width | printed |",
-        "|---" * 6 + "|",
-    ]
+    lines = []
     for key in rows():
         kind, people, contexts, epsilon = _asked(key)
         if not results.has(key):
@@ -331,8 +307,9 @@ def table(results: Store) -> str:
             where = f"{people:,}, {contexts}, {epsilon:g}" + ("" if kind == "law" else ", through vaults")
             width = f"{one['median width']:.4f}" if "median width" in one else "-"
             above, below = one.get("above the truth", "-"), one.get("below the truth", "-")
-            lines.append(f"| {where} | {name} | {above} | {below} | {width} | {printed} of {found['sets']:,} |")
-    return "\n".join(lines)
+            lines.append([where, name, str(above), str(below), width, f"{printed} of {found['sets']:,}"])
+    head = ("policy", "interval above the truth", "below it", "median width", "printed")
+    return markdown(head, lines, "people, contexts, epsilon")
 
 
 if __name__ == "__main__":

@@ -21,23 +21,16 @@ larger. The regressions clip lower and stay too low. The intervals are valid all
 
 from __future__ import annotations
 
-import tempfile
-import time
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any, cast, get_args
 
 import numpy as np
 
-from experiments.lib.check import Figure
-from experiments.lib.configuration import Json, describe
-from experiments.lib.queue import command_line
-from experiments.lib.store import Store, store_of
+from experiments.lib import vaults
+from experiments.lib.experiment import Figure, Json, Store, command_line, describe, store_of
 from tacit.data.sources import open_bandit
 from tacit.data.trajectories import Trajectories
 from tacit.methods import off_policy_evaluation as ope
-from tacit.privacy.ledger.ledger import SUM, Ledger
-from tacit.privacy.vault.vault import Vault
 from tacit.units import Unit
 
 DELTA, EPSILONS, SEEDS = 1e-6, (0.1, 1.0, 10.0), 10
@@ -129,11 +122,8 @@ def plans(target: np.ndarray) -> dict[str, ope.Plan]:
 def measure(plan: ope.Plan, epsilon: float, log: Trajectories, target: np.ndarray) -> dict[str, float]:
     """Value and interval of one run through the real doors, with a ledger of its own."""
     calibrated = plan.calibrate(unit=UNIT, epsilon=epsilon, delta=DELTA)
-    with (
-        tempfile.TemporaryDirectory() as folder,
-        Ledger(Path(folder) / "clicks.ledger", UNIT, epsilon=epsilon, delta=DELTA, composition=SUM) as ledger,
-    ):
-        found = ope.fit(calibrated, Vault(log, ledger), ope.Tabular(target)).value
+    with vaults.vault(log, UNIT, epsilon, DELTA) as doors:
+        found = ope.fit(calibrated, doors, ope.Tabular(target)).value
     assert found.value is not None
     assert found.interval is not None
     return {"value": float(found.value), "low": float(found.interval.low), "high": float(found.interval.high)}
@@ -141,7 +131,7 @@ def measure(plan: ope.Plan, epsilon: float, log: Trajectories, target: np.ndarra
 
 def run_row(key: str, results: Store) -> None:
     """The ceilings of one campaign, or every plan at one epsilon: on the log, and on the log without clicks."""
-    began, (name, *rest) = time.process_time(), key.split("/")
+    name, *rest = key.split("/")
     campaign = cast(open_bandit.Campaign, name)
     target, dataset = thompson(campaign), f"Open Bandit sample ({SAMPLE}), {campaign}"
     log, values, seed = open_bandit.read(campaign).columns, dict[str, Any](), 0
@@ -155,7 +145,6 @@ def run_row(key: str, results: Store) -> None:
             values[method] = measure(plan, epsilon, open_bandit.read(campaign), target)
             values[f"{method}, noise only"] = measure(plan, epsilon, clickless(log, campaign), target)
     results.put(key, dataset=dataset, seed=seed, values=values)
-    print(f"{key}: {time.process_time() - began:.0f} CPU s", flush=True)
 
 
 def clickless(log: Columns, campaign: open_bandit.Campaign) -> Trajectories:
@@ -198,30 +187,6 @@ def figures() -> list[Figure]:
         out.append(Figure(f"{campaign}: upper end of unclipped at epsilon 1", high, 0.1, at_least=False))
         held += [coverage(results, campaign, e, name) for e in EPSILONS for name in plans(np.full((1, 2), 0.5))]
     return [*out, Figure("share of all intervals that hold the bts log's click rate", float(np.mean(held)), 0.95)]
-
-
-def table(results: Store) -> str:
-    """Markdown: median value, RMSE and interval of every method, in clicks per thousand impressions."""
-    lines = []
-    for campaign in get_args(open_bandit.Campaign):
-        top = results.values(f"{campaign}/nonprivate")
-        shown = {name: f"{1e3 * value:.1f}" for name, value in top.items()}
-        lines += [
-            f"\n{campaign}: bts log {shown['truth']} (standard error {shown['truth_standard_error']}), random log "
-            f"{shown['behaviour']}, ceiling {shown['wpdis']} (standard error {shown['standard_error']})\n",
-            "| epsilon | method | median | RMSE | RMSE of noise only | median interval | holds the bts log's rate |",
-            "|---" * 7 + "|",
-        ]
-        for epsilon in EPSILONS:
-            for name in plans(np.full((1, 2), 0.5)):
-                median, low, high = (
-                    1e3 * np.median(column(results, campaign, epsilon, name, key)) for key in ("value", "low", "high")
-                )
-                errors = [1e3 * rmse(results, campaign, epsilon, one) for one in (name, f"{name}, noise only")]
-                held = coverage(results, campaign, epsilon, name)
-                cells = (f"{epsilon:g}", name, f"{median:.1f}", *(f"{error:.1f}" for error in errors))
-                lines.append(f"| {' | '.join(cells)} | {low:.1f} to {high:.1f} | {held:.0%} |")
-    return "\n".join(lines)
 
 
 if __name__ == "__main__":

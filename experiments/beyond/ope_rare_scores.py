@@ -5,14 +5,13 @@ at delta = .1 / N. Among laws of one mean and range, those of two values at its 
 has the coverage of the true mean for each level and lambda: summed over the binomial law of how many scores are high,
 and over the joint normal law of the noise in the residual and in its variance. Nothing is simulated. Coverage of the
 hull can only be larger.
-
-Prints one line a row and writes `experiments/results/ope_rare_scores.json`; `--quick` has two rows, in `runs/quick`.
 """
 
 from __future__ import annotations
 
+import functools
+import itertools
 import math
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,10 +19,7 @@ from scipy.optimize import brentq
 from scipy.special import ndtr
 from scipy.stats import binom, norm
 
-from experiments.lib.check import Figure
-from experiments.lib.configuration import Json
-from experiments.lib.queue import command_line
-from experiments.lib.store import Store, store_of
+from experiments.lib.experiment import Computed, Figure, Jobs, command_line
 from tacit.methods.off_policy_evaluation import intervals
 from tacit.methods.off_policy_evaluation.intervals import Sides
 from tacit.methods.off_policy_evaluation.scores import SHARES
@@ -44,27 +40,6 @@ GRID = np.linspace(-6.5, 6.5, 261)
 """Of the noise in the variance, in its standard deviations."""
 
 Floats = NDArray[np.float64]
-
-
-def rows() -> list[str]:
-    return [f"{law}/N={n}/epsilon={epsilon:g}" for law in LAWS for n in SIZES for epsilon in EPSILONS]
-
-
-def settings(key: str) -> tuple[str, int, float]:
-    """Law, N and epsilon of a row."""
-    law, n, epsilon = key.split("/")
-    return law, int(n.removeprefix("N=")), float(epsilon.removeprefix("epsilon="))
-
-
-def configuration(key: str) -> Json:
-    law, n, epsilon = settings(key)
-    high, low, floor, sides = LAWS[law]
-    private = "none" if math.isinf(epsilon) else f"{epsilon:g}"
-    asked: dict[str, Any] = {"high": high, "low": low, "floor": floor, "sides": sides, "units": n, "epsilon": private}
-    return asked | {"delta": 0.1 / n, "levels": list(LEVELS), "lambdas": list(LAMBDAS)}
-
-
-store = store_of(__file__, configuration, "none")
 
 
 def noise_of(epsilon: float, delta: float) -> tuple[float, float, float]:
@@ -131,15 +106,27 @@ def coverage(
     return float(weight @ (accepted.reshape(len(count), -1) @ share))
 
 
-def run_row(key: str, results: Store) -> None:
-    law, units, epsilon = settings(key)
+def computed(law: str, units: int, epsilon: float) -> dict[str, list[float]]:
+    """The coverage of every level, for each lambda."""
     noise = noise_of(epsilon, 0.1 / units)
-    values = {
+    return {
         f"{level:g}": [round(coverage(units, rare, LAWS[law], level, noise), 6) for rare in LAMBDAS] for level in LEVELS
     }
-    results.put(key, dataset="none", seed=0, values=values)
-    least = {level: min(found) - float(level) for level, found in values.items()}
-    print(key, " ".join(f"{level}: {100 * short:+.2f} %" for level, short in least.items()), flush=True)
+
+
+def jobs() -> Jobs:
+    """A law, a number of units and an epsilon each."""
+    found: Jobs = {}
+    for law, n, epsilon in itertools.product(LAWS, SIZES, EPSILONS):
+        private = "none" if math.isinf(epsilon) else f"{epsilon:g}"
+        asked = dict(zip(("high", "low", "floor", "sides"), LAWS[law], strict=True)) | {"units": n, "epsilon": private}
+        asked |= {"delta": 0.1 / n, "levels": list(LEVELS), "lambdas": list(LAMBDAS)}
+        found |= {f"{law}/N={n}/epsilon={epsilon:g}": (asked, functools.partial(computed, law, n, epsilon))}
+    return found
+
+
+ROWS = Computed(__file__, jobs)
+rows, configuration, store, run_row = ROWS.rows, ROWS.configuration, ROWS.store, ROWS.run_row
 
 
 def figures() -> list[Figure]:

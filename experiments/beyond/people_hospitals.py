@@ -1,7 +1,5 @@
 """Whole people from structured tables, in two hospitals whose truth is known, beside AIM and PrivSyn.
 
-    python -m experiments.beyond.people_hospitals "linear/20000/*/311"  # some cells
-
 A cell is HOSPITAL/PATIENTS/WAY/EPSILON/SEED, and `people_judge` says what its table keeps. Ways:
 real     a second draw of patients: what no method can undercut
 people   tacit's method
@@ -12,6 +10,11 @@ trivial  real visits, each column permuted by itself: no dependence, and no priv
 noise    the method on a vault with one patient
 
 At epsilon inf nothing is promised and no noise is added: what the method loses by itself (`NOISELESS`, two seeds).
+
+What a table of visits keeps of a hospital whose truth is known: `judge` holds it against a large fresh draw.
+
+A table of whole people has owners and an order. A table of steps (two visits a row) has neither: no number of visits
+and no third lag. It is held against steps of the truth in which every patient weighs alike, as in the table.
 """
 
 from __future__ import annotations
@@ -20,29 +23,200 @@ import dataclasses
 import functools
 import itertools
 import math
-import tempfile
-from collections.abc import Sequence
-from pathlib import Path
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from sklearn.ensemble import HistGradientBoostingRegressor
 
-from experiments.beyond.hospitals import HOSPITALS, SPEC, Linear, to_records
-from experiments.beyond.people_judge import EDGES, LEARNED, LEVELS, MEASURES, PLAYED, SWEEPS, TRUTH, Table, judge
-from experiments.lib.check import Figure
-from experiments.lib.configuration import Json, describe
-from experiments.lib.queue import command_line
-from experiments.lib.store import Store, store_of
+from experiments.beyond.hospitals import DRUGS, GOAL, HOSPITALS, PLACES, SPEC, UNKNOWN, Linear, Rule, to_records
+from experiments.lib import vaults
+from experiments.lib.experiment import BLANK, Figure, Json, Store, command_line, describe, markdown, spread, store_of
 from experiments.lib.table_cache import metered
-from experiments.lib.tables import BLANK, markdown, spread
-from experiments.privorl.parts.synthesis_fits import MEMORY
+from tacit.evaluation.fidelity import FIELDS, total_variation
 from tacit.evaluation.sequences import Sequences
+from tacit.evaluation.structure import structure
 from tacit.methods.synthesis import people
 from tacit.methods.synthesis.baselines import aim, privsyn
 from tacit.methods.synthesis.discretisation import Discretisation
-from tacit.privacy.ledger.ledger import SUM, Ledger
-from tacit.privacy.vault.vault import Vault
 from tacit.units import Unit
+
+STATIC = ("ward", "sex", "age")
+EDGES = {
+    "age": np.arange(17.5, 112, 4),
+    "pressure": np.arange(62.5, 260, 5),
+    "creatinine": np.arange(0.295, 6, 0.1),
+    "gap": np.arange(0.5, 400, 10),
+    "reward": (np.arange(-100, 1, 3) - 0.5) / GOAL,
+}
+"""Bins of numbers, cut between the values that real ones take; what misses is a bin of its own."""
+LEVELS = np.array([110, 120, 130, 140, 150, 160, 175])
+"""Of pressure, by which drugs are given."""
+TRUTH, PLAYED, LEARNED, SWEEPS = (60_000, 999), (10_000, 99), 40_000, 3
+"""Patients and seed of the truth, and of those who get a rule's drugs; steps that a rule learns from, and how often."""
+MEASURES = (
+    *("effects", "static_changes", "visits", "lag_1", "lag_3", "missing", "impossible", "action_follows"),
+    *("next_explained", "drug_given_pressure", "regression", *PLACES, "drug", "reward"),
+)
+"""Errors: less is better. Of `gain`, what a learned rule has over the doctors, more is."""
+
+
+@dataclass(frozen=True, eq=False)
+class Table:
+    """Visits or steps by name, NaN where a value misses."""
+
+    now: dict[str, np.ndarray]
+    following: dict[str, np.ndarray]  # the visits after those in `pairs`
+    pairs: np.ndarray
+    columns: Mapping[str, Any]  # of the pairs, as `tacit.evaluation.structure` takes them
+    owners: np.ndarray | None  # of a table of whole people
+
+    @classmethod
+    def of(cls, columns: Mapping[str, Any], owners: np.ndarray | None = None) -> Table:
+        """From columns of `SPEC`; rows of an owner are their visits in order."""
+        rows = len(columns["rewards"])
+        pairs = np.arange(rows) if owners is None else np.flatnonzero(owners[1:] == owners[:-1])
+        own = {name: np.asarray(columns[name])[pairs] for name in FIELDS}
+        now = {**_named(columns["observations"]), "drug": columns["actions"] * 1.0, "reward": columns["rewards"]}
+        return cls(now, _named(own["next_observations"]), pairs, own, owners)
+
+    def weighed(self, seed: int) -> Table:
+        """As many steps, drawn so that every owner weighs alike."""
+        assert self.owners is not None
+        owners = self.owners[self.pairs]
+        weights = 1 / np.bincount(owners)[owners]
+        some = np.random.default_rng(seed).choice(len(weights), len(weights), p=weights / weights.sum())
+        return Table.of({name: column[some] for name, column in self.columns.items()})
+
+    def steps(self) -> tuple[np.ndarray, ...]:
+        """Pressure, creatinine (1 where it misses), drug and next pressure, of steps where the others are known."""
+        x, c, drug = (self.now[name][self.pairs] for name in ("pressure", "creatinine", "drug"))
+        y = self.following["pressure"]
+        kept = ~np.isnan(x + y) & (drug < UNKNOWN)
+        return x[kept], np.nan_to_num(c[kept], nan=1.0), drug[kept].astype(int), y[kept]
+
+
+def _named(numbers: np.ndarray) -> dict[str, np.ndarray]:
+    return {
+        name: np.where(flag is not None and numbers[:, flag or 0] == 1, np.nan, numbers[:, place].astype(float))
+        for name, (place, flag) in PLACES.items()
+    }
+
+
+@functools.cache
+def truth(hospital: Linear, people: bool) -> Table:
+    """A large fresh draw of people, or of their steps."""
+    if not people:
+        return truth(hospital, True).weighed(TRUTH[1])
+    visits = hospital.draw(*TRUTH)
+    return Table.of(visits, visits["unit_ids"])
+
+
+def judge(table: Table, hospital: Linear, *, true: Table | None = None) -> dict[str, Any]:
+    """`MEASURES` and `gain` of a table beside `true` (`truth` without a word), and what they are made of."""
+    people = table.owners is not None
+    true = truth(hospital, people) if true is None else true
+    found, wanted = effects(table), effects(true)
+    kept = structure(true.columns, table.columns, spec=SPEC)
+    played = functools.partial(hospital.value, patients=PLAYED[0], seed=PLAYED[1])
+    values: dict[str, Any] = {
+        "effects": float(np.sqrt(np.mean((found - wanted) ** 2))),
+        "static_changes": static_changes(table),
+        "missing": float(np.mean(np.abs(_missing(table) - _missing(true)))),
+        "impossible": kept.impossible,
+        "action_follows": abs(kept.real_action_follows - kept.action_follows),
+        "next_explained": abs(kept.real_next_explained - kept.next_explained),
+        "drug_given_pressure": drug_given_pressure(table, true),
+        "regression": regression_error(table, true),
+        **{name: total_variation(*(_codes(name, one.now[name]) for one in (table, true))) for name in true.now},
+        "gain": played(learn_rule(table)) - played(None),
+        "drugs": found.round(2).tolist(),
+    }
+    for steps in (1, 3) if people else (1,):
+        own = lag(table, steps)
+        values |= {f"r_{steps}": own, f"lag_{steps}": abs(own - lag(true, steps))}
+    if table.owners is not None:
+        assert true.owners is not None
+        values["visits"] = total_variation(np.bincount(table.owners), np.bincount(true.owners))
+    return values
+
+
+def effects(table: Table) -> np.ndarray:
+    """Mean change of the pressure until the next visit, of each drug; 0 of one that nobody got."""
+    x, _, drug, y = table.steps()
+    counts = np.bincount(drug, minlength=len(DRUGS))
+    return np.bincount(drug, y - x, minlength=len(DRUGS)) / np.maximum(counts, 1)
+
+
+def static_changes(table: Table) -> float:
+    """Share of steps in which a ward, sex or age is another one."""
+    pairs = [(table.now[name][table.pairs], table.following[name]) for name in STATIC]
+    return float(np.mean(np.any([(a != b) & ~(np.isnan(a) & np.isnan(b)) for a, b in pairs], axis=0)))
+
+
+def lag(table: Table, steps: int) -> float:
+    """Correlation of a person's pressure with the one so many visits later."""
+    x = table.now["pressure"]
+    a, b = x[table.pairs], table.following["pressure"]
+    if steps > 1:
+        assert table.owners is not None
+        first = np.flatnonzero(table.owners[steps:] == table.owners[:-steps])
+        a, b = x[first], x[first + steps]
+    known = ~np.isnan(a + b)
+    return float(np.corrcoef(a[known], b[known])[0, 1])
+
+
+def drug_given_pressure(table: Table, true: Table) -> float:
+    """Mean over levels of pressure of the distance of the drugs that are given there; 1 where a table has nobody."""
+    levels = [np.searchsorted(LEVELS, one.now["pressure"], side="right") for one in (table, true)]
+    known = [~np.isnan(one.now["pressure"]) for one in (table, true)]
+    found = []
+    for level in np.unique(levels[1][known[1]]):
+        given = [one.now["drug"][k & (own == level)] for one, own, k in zip((table, true), levels, known, strict=True)]
+        found.append(total_variation(*(drugs.astype(int) for drugs in given)) if len(given[0]) else 1.0)
+    return float(np.mean(found))
+
+
+def regression_error(table: Table, true: Table) -> float:
+    """RMSE in mmHg, over true steps, between regressions of the next pressure that are learned on both."""
+    weights = []
+    for x, c, drug, y in (table.steps(), true.steps()):
+        given, scaled = np.eye(len(DRUGS))[drug], ((x - 140) / 20)[:, None]
+        rows = np.concatenate([given, given * scaled, given * (c > 1.5)[:, None], scaled**2], axis=1)
+        weights.append(np.linalg.solve(rows.T @ rows + 1e-3 * np.eye(rows.shape[1]), rows.T @ y))
+    return float(np.sqrt(np.mean((rows @ (weights[0] - weights[1])) ** 2)))
+
+
+def learn_rule(table: Table) -> Rule:
+    """Drugs that bring the pressure to the goal, by fitted Q with trees on at most `LEARNED` steps."""
+    x, c, drug, y = table.steps()
+    some = np.random.default_rng(0).permutation(len(x))[:LEARNED]
+    x, c, drug, y = x[some], c[some], drug[some], y[some]
+
+    def inputs(x: np.ndarray, c: np.ndarray, drug: np.ndarray) -> np.ndarray:
+        return np.column_stack([x, np.minimum(c, 3), np.eye(len(DRUGS))[drug]])
+
+    def worth(x: np.ndarray, c: np.ndarray) -> np.ndarray:
+        return np.array([model.predict(inputs(x, c, np.full(len(x), drug))) for drug in range(len(DRUGS))])
+
+    later = np.zeros(len(x))
+    for _ in range(SWEEPS):
+        model = HistGradientBoostingRegressor(max_iter=60, min_samples_leaf=min(100, 1 + len(x) // 20), random_state=0)
+        model.fit(inputs(x, c, drug), 0.9 * later - np.abs(y - GOAL) / GOAL)
+        later = worth(y, c).max(axis=0)
+    return lambda pressure, creatinine: worth(pressure, creatinine).argmax(axis=0)
+
+
+def _missing(table: Table) -> np.ndarray:
+    unknown = [np.isnan(table.now[name]) for name in ("pressure", "creatinine")]
+    return np.mean([*unknown, table.now["drug"] == UNKNOWN], axis=1)
+
+
+def _codes(name: str, values: np.ndarray) -> np.ndarray:
+    codes = np.digitize(values, EDGES[name]) if name in EDGES else np.nan_to_num(values)
+    return np.where(np.isnan(values), len(EDGES.get(name, DRUGS)) + 1, codes).astype(int)
+
 
 SEEDS, DELTA = (311, 312, 313, 314, 315), 1e-6
 MAIN = (("linear", 20_000, 2.0), ("nonlinear", 20_000, 2.0))
@@ -84,18 +258,13 @@ def table(hospital: Linear, patients: int, way: str, epsilon: float, seed: int) 
         Unit("patient", "add_or_remove", patients),
         {"aim": aim, "privsyn": privsyn}.get(way.split("_")[0], people),
     )
-    budget = epsilon if math.isfinite(epsilon) else 1.0  # which a plan without a promise makes void
     plan = planned(way)
     if math.isfinite(epsilon):
         plan = plan.calibrate(unit=unit, epsilon=epsilon, delta=DELTA)
     else:
         plan = dataclasses.replace(plan, noise_multiplier=0.0).account(unit=unit, delta=DELTA)
-    with (
-        tempfile.TemporaryDirectory(dir=MEMORY) as folder,
-        Ledger(Path(folder) / "one.ledger", unit, epsilon=budget, delta=DELTA, composition=SUM) as ledger,
-    ):
-        vault = Vault(to_records(visits, whole=way not in RIVALS), ledger)
-        made = module.fit(plan, vault, seed=seed).value
+    with vaults.vault(to_records(visits, whole=way not in RIVALS), unit, epsilon, DELTA) as doors:
+        made = module.fit(plan, doors, seed=seed).value
     if way in RIVALS:
         return Table.of(made.sample_columns(STEPS * patients, seed=seed))
     drawn = made.sample(patients, seed=seed)
@@ -116,7 +285,6 @@ def permuted(visits: dict[str, Any], seed: int) -> dict[str, Any]:
 
 
 def key(hospital: str, patients: int, way: str, epsilon: float, seed: int) -> str:
-    """Of a cell."""
     return f"{hospital}/{patients}/{way}/{0 if way in OPEN else epsilon:g}/{seed}"
 
 
@@ -152,14 +320,12 @@ store = store_of(
 
 
 def run_row(key: str, results: Store) -> None:
-    """One cell."""
     name, patients, way, epsilon, seed = key.split("/")
     hospital = HOSPITALS[name]
     made, cost = metered(lambda: table(hospital, int(patients), way, float(epsilon), int(seed)))
     values, own = metered(lambda: judge(made, hospital))
     values |= {"cpu_s": {"table": cost["cpu_s"], "judge": own["cpu_s"]}}
     results.put(key, dataset=f"{patients} patients of the {name} hospital, seed {seed}", seed=int(seed), values=values)
-    print(f"{key}: {values}", flush=True)
 
 
 Found = dict[tuple[str, str], list[float]]
@@ -199,23 +365,8 @@ def words_of(results: Store) -> str:
     return "\n\n".join(blocks)
 
 
-def costs(results: Store) -> str:
-    """CPU hours of what is missing, by the mean of a way's cells."""
-    lines = []
-    for way in WAYS:
-        keys = [one for one in rows() if one.split("/")[2] == way]
-        spent = [sum(results.values(one)["cpu_s"].values()) for one in keys if results.has(one)]
-        mean, missing = np.mean(spent) if spent else float("nan"), len(keys) - len(spent)
-        lines.append([way, str(missing), f"{mean:.1f}", f"{mean * missing / 3_600:.2f}"])
-    return markdown(("cells", "CPU s each", "CPU hours"), lines)
-
-
 def figures() -> list[Figure]:
-    """Recomputed from the raw rows: errors of people, alone and beside those of the rivals.
-
-    Raises:
-        LookupError: a row is missing or has another configuration.
-    """
+    """Errors of people, alone and beside those of the rivals."""
     results, found = store(), []
     for one in rows():
         results.values(one)

@@ -7,40 +7,122 @@ tables teach a second group of eight agents (a last number in a key): the spread
 counts only beside the very table that the first one had. IQL's single agents follow, and umaze is last: real rows stay
 below a straight run there, so that it measures how an agent stops. Last come tables without noise, epsilon inf.
 Unit: one transition; delta a tenth of one over N.
+
+The grand judge: what a table teaches a mean of many agents, which spreads far less than what one agent learns.
+
+Eight TD3+BC agents learn from a table, and one policy acts with the mean action of all of them at four checkpoints. A
+single agent says little: on the same rows its return has a spread of 7 to 53. Four of the agents make `grand_a`, the
+others `grand_b`. IQL gains nothing from a mean: its agents are single ones.
 """
 
 from __future__ import annotations
 
-import functools
 import hashlib
 import itertools
 import math
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, replace
-from pathlib import Path
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 from scipy.stats import ttest_1samp
 
-from experiments.beyond.grand_judge import EPISODES, KINDS, judge, settings, spread
-from experiments.lib.check import Figure
-from experiments.lib.configuration import Json, describe
-from experiments.lib.queue import command_line
-from experiments.lib.store import Store
+from experiments.lib.experiment import BLANK, Figure, Json, Store, command_line, describe, markdown, store_of
 from experiments.lib.table_cache import Columns, Notes
-from experiments.lib.tables import BLANK, markdown
 from experiments.lib.tables import spread as with_interval
 from experiments.privorl import table3_fidelity
 from experiments.privorl.parts import synthesis_fits as fits
 from experiments.privorl.parts import synthesis_returns as returns
 from experiments.privorl.parts import synthesis_ways as ways
 from experiments.privorl.parts.synthesis_agents import TRIVIAL
+from experiments.privorl.parts.synthesis_fits import Scale
 from experiments.privorl.parts.synthesis_mazes import Pooled
 from experiments.privorl.parts.synthesis_returns import Cell
 from tacit.evaluation.structure import structure
+from tacit_worlds.agents.offline import OfflinePolicies, Watch, train_tables
 from tacit_worlds.maze_evaluation import evaluate
+from tacit_worlds.maze_layouts import MazeLayout
+
+AGENTS, CHECKPOINTS, EPISODES = {"grand": 8, "iql_long": 4}, (10_000, 12_000, 14_000, 16_000), 150
+"""How many agents of a kind a table teaches (those of `grand` are `td3_bc_long`), and the starts that they share."""
+KINDS = {"grand": "td3_bc_long", "iql_long": "iql_long"}
+
+
+@dataclass(frozen=True, eq=False)
+class MeanPolicies:
+    """One policy for each group of policies: it acts with the mean of their actions."""
+
+    groups: Sequence[OfflinePolicies]
+
+    @property
+    def members(self) -> int:
+        return len(self.groups)
+
+    def act(self, observations: npt.ArrayLike) -> npt.NDArray[np.float32]:
+        states = np.asarray(observations)
+        return np.stack([group.act(own).mean(axis=0) for group, own in zip(self.groups, states, strict=True)])
+
+
+def pooled(checkpoints: Sequence[OfflinePolicies], agents: slice) -> OfflinePolicies:
+    """These agents at all checkpoints as policies side by side."""
+    names = checkpoints[0].arrays
+    return OfflinePolicies({name: np.concatenate([one.arrays[name][agents] for one in checkpoints]) for name in names})
+
+
+def checkpoints_of(steps: int) -> tuple[int, ...]:
+    """`CHECKPOINTS`, or as large shares of another number of steps."""
+    return tuple(steps * one // CHECKPOINTS[-1] for one in CHECKPOINTS)
+
+
+def judge(
+    kind: str, layout: MazeLayout, tables: Sequence[Columns], config: Any, *, seed: int, starts: int, scale: Scale
+) -> list[dict[str, Any]]:
+    """What each table teaches, all agents in one stack.
+
+    Args:
+        kind: of `AGENTS`.
+        layout: of the maze.
+        tables: of rows.
+        config: of the agents.
+        seed: of the first agent; the others follow.
+        starts: seed of the starts.
+        scale: how much is computed.
+    """
+    count, episodes = (4, 4) if scale.quick else (AGENTS[kind], EPISODES)
+    wanted = checkpoints_of(config.steps)
+    kept: list[list[OfflinePolicies]] = []
+
+    def look(done: int, policies: list[OfflinePolicies]) -> None:
+        if done in wanted:
+            kept.append(policies)
+
+    watch = Watch(int(np.gcd.reduce(wanted)), look) if kind == "grand" else None
+    last = train_tables(tables, config, seeds=list(range(seed, seed + count)), watch=watch)
+    found = []
+    for index, policies in enumerate(last):
+        single = evaluate(layout, policies, starts="all", seed=starts, episodes=episodes)
+        values: dict[str, Any] = {"single": float(single.mean()), "singles": np.round(single, 2).tolist()}
+        if kind == "grand":
+            own, half = [policies[index] for policies in kept], count // 2
+            groups = [pooled(own, agents) for agents in (slice(count), slice(half), slice(half, count))]
+            together = evaluate(layout, MeanPolicies(groups), starts="all", seed=starts, episodes=episodes)
+            values |= dict(zip(("grand", "grand_a", "grand_b"), together.tolist(), strict=True))
+        found.append(values)
+    return found
+
+
+def settings(scale: Scale) -> dict[str, Any]:
+    """How a table is judged."""
+    return {"agents": AGENTS, "checkpoints": CHECKPOINTS, "starts": "all", "episodes": EPISODES, "quick": scale.quick}
+
+
+def spread(first: npt.ArrayLike, again: npt.ArrayLike) -> float:
+    """Pooled standard deviation of one group's figure, from pairs of groups on the same tables, [T] each."""
+    difference = np.subtract(first, again, dtype=np.float64)
+    return float(np.sqrt(np.mean(difference**2) / 2.0))
+
 
 NAME, SEEDS, EPSILONS = "synthesis_grand", (21, 22, 23, 24, 25), (10.0, 1.0)
 DOMAINS = {name: Pooled(name) for name in ("large", "medium", "umaze")}
@@ -72,9 +154,7 @@ def configuration(key: str, *, scale: fits.Scale = fits.FULL) -> dict[str, Json]
     }
 
 
-def store(path: Path | None = None, *, quick: bool = False) -> Store:
-    asked = functools.partial(configuration, scale=fits.QUICK if quick else fits.FULL)
-    return Store(path or returns.folder(quick=quick) / f"{NAME}.json", asked, hyperparameters=returns.WORDS)
+store = store_of(__file__, configuration, returns.WORDS)
 
 
 def cells() -> list[Cell]:
@@ -113,12 +193,7 @@ def together(keys: Sequence[str]) -> list[list[str]]:
     return list(groups.values())
 
 
-def run_row(key: str, results: Store) -> None:
-    run_rows([key], results)
-
-
 def run_rows(keys: Sequence[str], results: Store, *, scale: fits.Scale = fits.FULL) -> None:
-    """Cells of one group."""
     domain, kind, *_ = keys[0].split("/")
     here = DOMAINS[domain]
     if kind in TRIVIAL:
@@ -143,7 +218,6 @@ def run_rows(keys: Sequence[str], results: Store, *, scale: fits.Scale = fits.FU
         values |= closeness | {"rows": digest(table)}
         values |= {"cpu_s": {name: round(seconds, 1) for name, seconds in costs.items()}}
         results.put(cell.key, dataset=f"{here.words(seed)}; table {cell.way}", seed=seed, values=values)
-        print(f"{cell.key}: {values}", flush=True)
 
 
 def measured(here: Pooled, cell: Cell, table: Columns, scale: fits.Scale) -> dict[str, float]:
@@ -170,13 +244,8 @@ def cost(notes: Notes) -> float:
 
 
 def column(results: Store, domain: str, kind: str, way: str, epsilon: float, name: str) -> np.ndarray:
-    """One value of a way's cells, of every seed.
-
-    Raises:
-        LookupError: a cell is missing or has another configuration.
-    """
-    at = epsilon if ways.WAYS[way].private else 0.0
-    return returns.column(results, [Cell(domain, kind, way, at, seed) for seed in SEEDS], name)
+    """One value of a way's cells, of every seed."""
+    return returns.column(results, [Cell(domain, kind, way, ways.at(way, epsilon), seed) for seed in SEEDS], name)
 
 
 def spreads(results: Store) -> np.ndarray:
@@ -195,7 +264,7 @@ def spreads(results: Store) -> np.ndarray:
 
 
 def figures() -> list[Figure]:
-    """Recomputed from the raw rows: what real rows teach beyond a straight run."""
+    """What real rows teach beyond a straight run."""
     results, found = store(), []
     for domain in ("large", "medium"):
         straight = np.mean([results.values(f"{domain}/straight/{seed}")["return"] for seed in SEEDS])
@@ -257,8 +326,7 @@ def table(results: Store) -> str:
     for domain, epsilon in dict.fromkeys([*itertools.product(DOMAINS, EPSILONS), *silent]):
         lines = []
         for way in WAYS:
-            at = epsilon if ways.WAYS[way].private else 0.0
-            keys = [Cell(domain, "grand", way, at, seed).key for seed in SEEDS]
+            keys = [Cell(domain, "grand", way, ways.at(way, epsilon), seed).key for seed in SEEDS]
             there = {key.split("/")[-1]: results.values(key) for key in keys if results.has(key)}
             real = {seed: Cell(domain, "grand", "real", 0.0, int(seed)).key for seed in there}
             shares = [
@@ -277,31 +345,6 @@ def table(results: Store) -> str:
         words = f"not known: {missing.args[0]}"
     known = f"Standard deviation of a grand return on the same rows: {words}"
     return "\n\n".join([*blocks, known, "Structured tables less each rival, grand", comparisons(results)])
-
-
-def costs(results: Store) -> str:
-    """CPU hours of the cells that are missing, by the mean of those of one way or kind."""
-    spent: dict[tuple[str, str], list[float]] = {}
-    for cell in (cell for cell in cells() if results.has(cell.key)):
-        found = results.values(cell.key)["cpu_s"]
-        spent.setdefault((cell.agent, "agents"), []).append(found["agents"])
-        if not cell.again and cell.agent == "grand":
-            spent.setdefault(("table", cell.way), []).append(found["table"])
-            spent.setdefault(("measures", "table"), []).append(found["measures"])
-    lines, total = [], 0.0
-    wanted = [cell for cell in cells() if not results.has(cell.key)]
-    of = {
-        **{(kind, "agents"): [cell for cell in wanted if cell.agent == kind] for kind in KINDS},
-        ("measures", "table"): (first := [cell for cell in wanted if cell.agent == "grand" and not cell.again]),
-        **{("table", way): [cell for cell in first if cell.way == way] for way in WAYS if way != "real"},
-    }
-    for name, missing in of.items():
-        seconds = float(np.mean(spent[name])) if name in spent else None
-        hours = None if seconds is None else seconds * len(missing) / 3_600
-        total += hours or 0.0
-        known = ["not measured", ""] if hours is None else [f"{seconds:.0f}", f"{hours:.2f}"]
-        lines.append([", ".join(name), str(len(missing)), *known])
-    return markdown(("cells", "CPU s each", "CPU hours"), [*lines, ["all that is measured", "", "", f"{total:.1f}"]])
 
 
 if __name__ == "__main__":

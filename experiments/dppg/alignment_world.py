@@ -25,7 +25,7 @@ from typing import Any, Literal
 import numpy as np
 import torch
 
-from experiments.lib.store import ROOT
+from experiments.lib.experiment import ROOT
 from tacit.agents.language import llama
 from tacit.agents.language.adapters import Adapter, Steering
 from tacit.agents.language.judges import TextEncoder, TextJudge
@@ -89,7 +89,6 @@ def snippets(rows: Sequence[dict[str, str]], label: str, good: str) -> tuple[lis
 
 @functools.cache
 def encoder() -> TextEncoder:
-    """The frozen encoder."""
     return TextEncoder.load(installed(*ENCODER))
 
 
@@ -168,7 +167,6 @@ class Raters:
     seed: int
 
     def __call__(self, person: str, texts: Sequence[str]) -> list[float]:
-        """Thumbs of one rater."""
         own = np.random.default_rng(_hashed(f"{self.seed}/{person}"))
         bias, slope = own.normal(), own.lognormal(0.0, 0.5)
         values = (style() if self.taste == "differs" else reward())(texts)

@@ -11,8 +11,6 @@ at 95 % confidence:
 - `mu`: at least this much, if it is a Gaussian mechanism;
 - `claimed`: the epsilon of the noise in the policy's sums alone, which is what the paper states, and what the
   certificate states but for the shared critic, where it says infinity.
-
-Resumable; writes `experiments/results/dppg_audit.json`. `--quick` has few runs, in `runs/quick`.
 """
 
 from __future__ import annotations
@@ -26,10 +24,7 @@ from typing import Any
 
 import numpy as np
 
-from experiments.lib.check import Figure
-from experiments.lib.configuration import Json, describe
-from experiments.lib.queue import command_line
-from experiments.lib.store import Store, store_of
+from experiments.lib.experiment import Figure, Json, Store, command_line, describe, store_of
 from tacit.agents.features import Scaled
 from tacit.agents.networks import Mlp
 from tacit.agents.policies import Policy, ValueFunction
@@ -71,7 +66,6 @@ class Cell:
 
     @property
     def key(self) -> str:
-        """Its name."""
         return f"{self.critic}/{self.correlation}/sigma={self.sigma:g}"
 
     def draft(self, rounds: int = ROUNDS) -> PolicyGradientPlan:
@@ -111,17 +105,14 @@ class Pulls:
     """Pulls of two arms, of which the first pays 1 and the second -1; a state is how many there were."""
 
     def starts(self, units: int, generator: np.random.Generator) -> np.ndarray:
-        """[N], 0."""
         return np.zeros(units)
 
     def step(
         self, state: np.ndarray, action: np.ndarray, generator: np.random.Generator
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """One more; the last one ends it."""
         return state + 1, np.where(action == 0, 1.0, -1.0), state + 1 == PULLS
 
     def observe(self, state: np.ndarray) -> np.ndarray:
-        """[N, 1], always 1."""
         return np.ones((len(state), 1), np.float32)
 
 
@@ -150,7 +141,6 @@ class Watched(UserVault):
         self.released: list[np.ndarray] = []
 
     def noisy_sum(self, run: Any, part: str, *rest: Any) -> np.ndarray:
-        """As released."""
         result = super().noisy_sum(run, part, *rest)
         if part == POLICY:
             self.released.append(result)
@@ -171,23 +161,19 @@ class World:
 
     @property
     def replicates(self) -> int:
-        """R."""
         return self.users.replicates
 
     def rehearse(self, part: Any, contribution: Any, state: Any) -> None:
         """Nothing is tried."""
 
     def reserve(self, plan: PolicyGradientPlan) -> Any:
-        """Nothing is charged."""
         self.parts = {part.name: part for part in plan.parts()}
         return plan
 
     def steps_left(self, run: Any, part: str) -> int:
-        """All of them."""
         return self.parts[part].steps
 
     def has_started(self, run: Any) -> bool:
-        """Never."""
         return False
 
     def enroll(self, run: Any, actor: Any) -> None:

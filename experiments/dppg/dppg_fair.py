@@ -1,7 +1,5 @@
 """A fair table: the paper's recipe as it learns, the same with a guarantee, and ours, at equal numbers of steps.
 
-    python -m experiments.dppg.dppg_fair "CartPole/reproduced/inf"  # these rows
-
 A row is ten replicates of seed 311 (Dosing 310), each with people, first parameters, ledger and noise of its own, and
 at most 500,000 steps of the simulator; delta 1e-5. Recipes were chosen on seeds 0 to 7. Levels are the paper's: for the
 first row they are what the paper claims for its noise (`SIGMAS`), "inf" is without noise.
@@ -18,7 +16,7 @@ first row they are what the paper claims for its noise (`SIGMAS`), "inf" is with
 
 Rewards of CartPole and Acrobot are multiplied by 0.01, so that a critic of the printed rate can follow. Acrobot as
 printed learns nothing (entropy 0.36, lambda 0.85): its rows have entropy 0.01 and lambda 0.95. This was chosen on seed
-3; "printed" is Acrobot as printed, without noise. Writes `experiments/results/dppg_fair.json`.
+3; "printed" is Acrobot as printed, without noise.
 """
 
 from __future__ import annotations
@@ -31,20 +29,14 @@ from typing import Any
 
 import numpy as np
 
-from experiments.dppg.dppg_runs import Task, calibrated, guarantee, judged, learned, opened
-from experiments.lib.check import Figure
-from experiments.lib.configuration import Json, describe
-from experiments.lib.queue import command_line
-from experiments.lib.store import Store, store_of
+from experiments.dppg.dppg_runs import Task, calibrated, guarantee, judged, learned, opened, peer
+from experiments.lib.experiment import NONE, Figure, Json, Store, command_line, describe, markdown, stacked, store_of
 from tacit import policy_gradient as pg
-from tacit.agents.heads import Gaussian
-from tacit.data.spec import Box
 from tacit.envs.lasting import LastingUsers
 from tacit.methods.policy_gradient import recipes
 from tacit.methods.policy_gradient.plan import Setting
 from tacit.methods.policy_gradient.recipes import Recipe
 from tacit_worlds import acrobot, cart_pole, dosing
-from tacit_worlds.agents import ppo
 from tacit_worlds.agents.ppo import PpoConfig
 
 SEED, RUNS, EPISODES, STEPS, CURVE = 310, 10, 50, 500_000, 10
@@ -183,7 +175,6 @@ store = store_of(__file__, configuration, "policy_gradient.recipes, the paper's 
 
 
 def private(line: Line, arm: str, level: str, *, quick: bool) -> dict[str, Any]:
-    """Learn and judge."""
     found, runs = draft(line, arm, level), 2 if quick else RUNS
     if quick:
         found = replace(found, plan=replace(found.plan, rounds=found.plan.participations))
@@ -217,21 +208,10 @@ def private(line: Line, arm: str, level: str, *, quick: bool) -> dict[str, Any]:
     return values
 
 
-def peer(line: Line, config: PpoConfig, *, quick: bool) -> dict[str, Any]:
+def free(line: Line, config: PpoConfig, *, quick: bool) -> dict[str, Any]:
     """PPO or A2C."""
-    head, runs = line.recipe.policy.head, 2 if quick else RUNS
-    if isinstance(head, Gaussian):
-        head = replace(head, std=0.5, learned_std=True)
-    assert isinstance(line.task.spec.observation, Box)
-    agent = ppo.learn(
-        line.task.domain,
-        head,
-        replace(config, steps=4_096) if quick else config,
-        observation=line.task.spec.observation.size,
-        horizon=line.task.horizon,
-        agents=runs,
-        seed=line.seed,
-    )
+    config, runs = (replace(config, steps=4_096), 2) if quick else (config, RUNS)
+    agent = peer(line.task, config, line.recipe.policy.head, agents=runs, seed=line.seed)
     judge = functools.partial(judged, line.task, replicates=runs, episodes=EPISODES, seed=line.seed)
     return {"last": judge(agent), "greedy": judge(replace(agent, greedy=True))}
 
@@ -240,12 +220,9 @@ def run_row(key: str, results: Store, *, quick: bool = False) -> None:
     name, arm, level = key.split("/")
     line, began = lines()[name], time.process_time()
     of_peer = arm in line.peers
-    values = peer(line, line.peers[arm], quick=quick) if of_peer else private(line, arm, level, quick=quick)
+    values = free(line, line.peers[arm], quick=quick) if of_peer else private(line, arm, level, quick=quick)
     values["cpu_s"] = round(time.process_time() - began, 1)
     results.put(key, dataset=f"simulated people of {name}", seed=line.seed, values=values)
-    print(
-        f"{key}: {np.mean(values['last']):.1f} ({np.mean(values['greedy']):.1f}), {values['cpu_s']} CPU s", flush=True
-    )
 
 
 WORDS = {
@@ -261,32 +238,26 @@ WORDS = {
 
 def table(results: Store) -> str:
     """A table for each task: mean of the last policy, in brackets the worst run, and the most probable actions."""
-    out = []
+    tables = {}
     for name in lines():
-        head = ["no noise", *(f"claimed or kept epsilon {level}" for level in SIGMAS)]
-        body = [f"| | {' | '.join(head)} |", "|---" * (len(head) + 1) + "|"]
+        body = []
         for arm, words in WORDS.items():
             cells = []
             for level in LEVELS:
                 key = f"{name}/{arm}/{level}"
                 if key not in rows():
-                    cells.append("–")
+                    cells.append(NONE)
                     continue
                 values = results.values(key) if results.has(key) else None
                 shown = "" if values is None else f"{np.mean(values['last']):.1f} ({min(values['last']):.0f})"
                 cells.append(shown + ("" if values is None else f", {np.mean(values['greedy']):.1f}"))
-            if set(cells) != {"–"}:
-                body.append(f"| {words} | {' | '.join(cells)} |")
-        out.append(f"{name}\n\n" + "\n".join(body))
-    return "\n\n".join(out)
+            if set(cells) != {NONE}:
+                body.append([words, *cells])
+        tables[name] = markdown(["no noise", *(f"claimed or kept epsilon {level}" for level in SIGMAS)], body)
+    return stacked(tables)
 
 
 def figures() -> list[Figure]:
-    """Every promised figure, recomputed from the raw rows.
-
-    Raises:
-        LookupError: a row is missing or has another configuration.
-    """
     results, bars = store(), {"CartPole": 480.0, "Acrobot": -95.0}
     return [
         Figure(

@@ -37,10 +37,7 @@ from typing import Any
 import numpy as np
 
 from experiments.dppg.dppg_runs import Task, calibrated, guarantee, learned, vault
-from experiments.lib.check import Figure
-from experiments.lib.configuration import Json, describe
-from experiments.lib.queue import command_line
-from experiments.lib.store import Store, store_of
+from experiments.lib.experiment import Figure, Json, Store, command_line, describe, store_of
 from tacit import policy_gradient as pg
 from tacit.agents.networks import Mlp
 from tacit.envs.rollouts import TimedDomain
@@ -88,7 +85,6 @@ def run_row(label: str, results: Store, *, replicates: int = REPLICATES, seed: i
     seed = FRESH.get(name, SEED) if seed is None else seed
     values = row(name, last, epsilon, replicates, seed)
     results.put(label, dataset="simulated", seed=seed, values=values)
-    print(label, summary(values, last), flush=True)
 
 
 @dataclass(frozen=True)
@@ -191,12 +187,10 @@ def _counters(name: str) -> list[str]:
 
 
 def drafted(name: str, epsilon: float | None) -> Recipe:
-    """A recipe before calibration."""
     return changed(RECIPES[name](), noise_multiplier=0.0) if epsilon is None else RECIPES[name]()
 
 
 def drafted_counters(name: str, epsilon: float | None) -> UcbVi:
-    """UCB-VI's plan before calibration."""
     kind, people = name.rsplit("_", 1)
     return UcbVi(
         states=river_swim.STATES,
@@ -251,7 +245,6 @@ def success(greedy: list[float], last: float) -> float:
 
 
 def summary(values: dict[str, Any], last: float) -> str:
-    """A line for people."""
     greedy = values["greedy"]
     shown = f"success {success(greedy, last):.2f} median {np.median(greedy):.3f} mean {np.mean(greedy):.3f}"
     served = f" served {np.mean(values['served']):.3f}" if "served" in values else ""

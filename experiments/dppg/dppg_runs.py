@@ -3,29 +3,30 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import tempfile
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
 
-from experiments.lib.configuration import Json
+from experiments.lib import vaults
+from experiments.lib.experiment import Json
 from tacit import policy_gradient as pg
-from tacit.data.spec import PublicSpec
+from tacit.agents.heads import Gaussian, Head
+from tacit.data.spec import Box, PublicSpec
 from tacit.envs.rollouts import Domain
 from tacit.envs.serving import Actor, SimulatedUsers, returns
 from tacit.methods.policy_gradient.recipes import Recipe
-from tacit.privacy.ledger.ledger import SUM, Ledger
 from tacit.privacy.ledger.register import Register
 from tacit.privacy.mechanisms.base import Plan
 from tacit.privacy.vault.user_vault import Users, UserVault
 from tacit.units import Unit
+from tacit_worlds.agents import ppo
+from tacit_worlds.agents.ppo import PpoAgents, PpoConfig
 
 DELTA = 1e-5
-MEMORY = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None  # ledgers of simulated people need no disk
 P = TypeVar("P", pg.PolicyGradientPlan, pg.VotesPlan)
 
 
@@ -89,16 +90,12 @@ def vault(
 def opened(users: Users, plan: Plan) -> Iterator[UserVault]:
     """A vault of these simulated people with a ledger each replicate that can pay, in a folder that goes away."""
     epsilon = plan.epsilon if plan.epsilon is not None and np.isfinite(plan.epsilon) else 1e6
-    budget: dict[str, Any] = {"epsilon": epsilon * 1.0000001, "delta": DELTA * 1.0000001, "composition": SUM}
+    budget = {"epsilon": epsilon * 1.0000001, "delta": DELTA * 1.0000001}
     with (
-        tempfile.TemporaryDirectory(dir=MEMORY) as one,
-        tempfile.TemporaryDirectory(dir=MEMORY) as other,
-        contextlib.ExitStack() as open_,
+        vaults.ledgers(plan.unit, users.replicates, **budget) as ledgers,
+        tempfile.TemporaryDirectory(dir=vaults.MEMORY) as other,
+        Register(ledgers[0].path.parent / "register", key=Path(other) / "key") as register,
     ):
-        ledgers = [
-            open_.enter_context(Ledger(Path(one) / f"{r}.ledger", plan.unit, **budget)) for r in range(users.replicates)
-        ]
-        register = open_.enter_context(Register(Path(one) / "register", key=Path(other) / "key"))
         yield UserVault(users, ledgers, register)
 
 
@@ -125,6 +122,20 @@ def learned(
         seed=seed,
     ) as doors:
         return pg.fit(recipe.plan, doors, recipe.policy, seed=seed, **arguments).value
+
+
+def peer(task: Task, config: PpoConfig, head: Head, *, agents: int, seed: int, std: float = 0.5) -> PpoAgents:
+    """PPO or A2C without privacy; continuous actions begin around the head's own first action with this spread."""
+    spread = {"std": std, "learned_std": True} if isinstance(head, Gaussian) else {}
+    assert isinstance(task.spec.observation, Box)
+    size = task.spec.observation.size
+    return ppo.learn(
+        *(task.domain, replace(head, **spread), config),
+        observation=size,
+        horizon=task.horizon,
+        agents=agents,
+        seed=seed,
+    )
 
 
 def judged(task: Task, actor: Actor, *, replicates: int, episodes: int, repeat: int = 1, seed: int) -> list[float]:

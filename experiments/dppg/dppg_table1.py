@@ -21,7 +21,6 @@ action (`greedy`), and that of the mean of the last half of the parameters (`ave
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
@@ -29,20 +28,15 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from experiments.dppg.dppg_runs import Task, calibrated, guarantee, judged, learned
-from experiments.lib.check import Figure
-from experiments.lib.configuration import Json, describe
-from experiments.lib.queue import command_line
-from experiments.lib.store import Store, store_of
+from experiments.dppg.dppg_runs import Task, calibrated, guarantee, judged, learned, peer
+from experiments.lib.experiment import Figure, Json, Store, command_line, describe, store_of
 from tacit import policy_gradient as pg
-from tacit.agents import heads
 from tacit.agents.networks import Mlp
 from tacit.data.spec import Box, Discrete, PublicSpec
 from tacit.methods.policy_gradient import recipes
 from tacit.methods.policy_gradient.plan import Setting
 from tacit.methods.policy_gradient.recipes import Recipe
 from tacit_worlds import acrobot, cart_pole, dosing, locomotion
-from tacit_worlds.agents import ppo
 from tacit_worlds.agents.ppo import PpoConfig
 
 SEED = 100
@@ -100,7 +94,6 @@ class Line:
 
 
 def lines() -> list[Line]:
-    """The six tasks."""
     control: Any = {"ppo": PpoConfig(500_000), "a2c": PpoConfig.a2c(500_000)}
     doses: Any = {"ppo": PpoConfig(300_000, gamma=0.9), "a2c": replace(PpoConfig.a2c(300_000), gamma=0.9)}
     robots: Any = {
@@ -173,21 +166,9 @@ def start(line: Line) -> Values:
     return {name: _returns(line, actor, repeat) for name, actor in actors.items()}
 
 
-def peer(line: Line, config: PpoConfig) -> Values:
-    """PPO or A2C; continuous actions begin around the recipe's own first dose, or no torque."""
-    spec, head = line.task.spec, line.recipe.policy.head
-    if isinstance(head, heads.Gaussian):
-        head = replace(head, std=line.std, learned_std=True)
-    assert isinstance(spec.observation, Box)
-    agent = ppo.learn(
-        line.task.domain,
-        head,
-        config,
-        observation=len(spec.observation.low),
-        horizon=line.task.horizon,
-        agents=line.runs,
-        seed=SEED,
-    )
+def free(line: Line, config: PpoConfig) -> Values:
+    """PPO or A2C."""
+    agent = peer(line.task, config, line.recipe.policy.head, agents=line.runs, seed=SEED, std=line.std)
     return {"last": _returns(line, agent), "greedy": _returns(line, replace(agent, greedy=True))}
 
 
@@ -234,8 +215,8 @@ def measured(line: Line, method: str, level: float | None) -> Values:
         "noise_only": lambda: private(
             line, control(line, "noise_only"), line.epsilons[CONTROLS["noise_only"]["noise_of"]]
         ),
-        "ppo": lambda: peer(line, line.ppo),
-        "a2c": lambda: peer(line, line.a2c),
+        "ppo": lambda: free(line, line.ppo),
+        "a2c": lambda: free(line, line.a2c),
         "start": lambda: start(line),
         "random": lambda: {"last": _returns(line, Uniform(line.task.spec))},
     }
@@ -271,12 +252,9 @@ def rows() -> list[str]:
 
 def run_row(key: str, results: Store, *, quick: bool = False) -> None:
     line, method, level = _cell(key)
-    began = time.process_time()
     values = measured(small(line) if quick else line, method, level)
     people = f"{line.runs} runs of seed {SEED}, {line.episodes} fresh people for each policy"
     results.put(key, dataset=f"simulated {line.task.name}, {people}", seed=SEED, values=values)
-    means = " ".join(f"{name} {np.mean(column):.1f}" for name, column in values.items())
-    print(f"{key}: {means} ({time.process_time() - began:.0f} CPU s)", flush=True)
 
 
 def figures() -> list[Figure]:

@@ -7,15 +7,16 @@ frontier is the mean, in brackets the worst replicate, and the mean with the mos
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import numpy as np
 
 from experiments.dppg import dppg_audit, dppg_fair, dppg_frontier, dppg_riverswim, dppg_table1
 from experiments.dppg.dppg_frontier import Cell
+from experiments.lib.experiment import BLANK, NONE, Store, grid, markdown, spread, stacked
 from experiments.lib.plots import IMAGES, Curve, Panel, draw
-from experiments.lib.store import Store
-from experiments.lib.tables import BLANK, INFINITE, NONE, column, kept, level, markdown, spread
+from experiments.lib.tables import INFINITE, column, kept, level
 from tacit.evaluation.lower_bounds import LowerBounds, audit, highest_rate, lowest_rate
 from tacit.evaluation.report.charts import ChartAxis, span
 from tacit_worlds import river_swim
@@ -100,24 +101,22 @@ def judged(results: Store, cell: Cell) -> str:
 
 def frontier(results: Store) -> str:
     """A table for each task: arms by epsilon; and one of policy classes."""
-    out = []
-    for task, title in TITLES.items():
-        rows = [
-            [words, *(judged(results, frontier_cell(task, arm, epsilon, correlation)) for epsilon in LEVELS)]
-            for (arm, correlation), words in ARMS.items()
-        ]
-        out.append(f"{title}\n\n" + markdown([level(epsilon) for epsilon in LEVELS], rows))
+    levels, arms = {level(epsilon): epsilon for epsilon in LEVELS}, {words: pair for pair, words in ARMS.items()}
+
+    def by_arm(task: str) -> str:
+        cells = functools.partial(frontier_cell, task)
+        return grid(levels, arms, lambda pair, epsilon: judged(results, cells(pair[0], epsilon, pair[1])))
+
+    def of_class(arm: str, place: tuple[str, float]) -> str:
+        task, epsilon = place
+        own = ("local", INFINITE) if arm == "without" else (arm, epsilon)
+        return judged(results, frontier_cell(task, *own))
+
     places = [*(("cart_pole", least) for least in reversed(dppg_frontier.LEAST)), ("cart_pole", 1.0), ("acrobot", 1.0)]
-    rows = []
-    for arm, words in CLASSES.items():
-        cells = [
-            frontier_cell(task, "local", INFINITE) if arm == "without" else frontier_cell(task, arm, epsilon)
-            for task, epsilon in places
-        ]
-        rows.append([words, *(judged(results, cell) for cell in cells)])
-    head = [f"{TITLES[task]}, {level(epsilon)}" for task, epsilon in places]
-    out.append("Classes of policies, local critic, correlated noise\n\n" + markdown(head, rows))
-    return "\n\n".join(out)
+    heads = {f"{TITLES[task]}, {level(epsilon)}": (task, epsilon) for task, epsilon in places}
+    classes = grid(heads, {words: arm for arm, words in CLASSES.items()}, of_class)
+    tables = {title: by_arm(task) for task, title in TITLES.items()}
+    return stacked(tables | {"Classes of policies, local critic, correlated noise": classes})
 
 
 def picture(results: Store) -> list[Panel]:
@@ -164,20 +163,18 @@ def success(values: dict[str, Any], last: float) -> str:
 
 def riverswim(results: Store) -> str:
     """A table for each probability of staying at the right bank: methods by epsilon."""
-    out = []
-    for last in dppg_riverswim.ENDS:
-        best = f"100 %, {best_value(last):.2f}"
-        rows = [["the best policy", best, best, best]]
-        for name, words in SWIMMERS.items():
-            row = [words]
-            for epsilon in (*dppg_riverswim.EPSILONS, None):
-                values = kept(results, dppg_riverswim.key(name, last, epsilon))
-                missing = BLANK if (name, last, epsilon) in dppg_riverswim.grid() else NONE
-                row.append(success(values, last) if values else missing)
-            rows.append(row)
-        head = [level(epsilon) for epsilon in (*dppg_riverswim.EPSILONS, INFINITE)]
-        out.append(f"RiverSwim, stays at the right bank with {last:g}\n\n" + markdown(head, rows))
-    return "\n\n".join(out)
+    heads = {level(epsilon): epsilon for epsilon in dppg_riverswim.EPSILONS} | {level(INFINITE): None}
+    rows = {"the best policy": "best"} | {words: name for name, words in SWIMMERS.items()}
+
+    def cell(name: str, epsilon: float | None, last: float) -> str:
+        if name == "best":
+            return f"100 %, {best_value(last):.2f}"
+        values = kept(results, dppg_riverswim.key(name, last, epsilon))
+        missing = BLANK if (name, last, epsilon) in dppg_riverswim.grid() else NONE
+        return success(values, last) if values else missing
+
+    tables = {last: grid(heads, rows, functools.partial(cell, last=last)) for last in dppg_riverswim.ENDS}
+    return stacked({f"RiverSwim, stays at the right bank with {last:g}": shown for last, shown in tables.items()})
 
 
 def best_value(last: float) -> float:

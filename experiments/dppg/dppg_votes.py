@@ -1,7 +1,5 @@
 """Robots by votes: HalfCheetah and Hopper learnt from people's votes along public directions, beside peers.
 
-    python -m experiments.dppg.dppg_votes "HalfCheetah/votes/8/320"  # these rows
-
 Unit: one person, met once (add or remove, which here is to zero out); delta 1e-5. A row is one run of one seed, 320 to
 329, with people, directions, ledger and noise of its own. Settings were fixed on seeds 0 to 3, which no row uses: those
 of epsilon 8 by trials, those of other levels by what the noise leaves, N sqrt(p) / sigma. Feature scales are typical
@@ -17,8 +15,6 @@ steps. One rule for all rows: `REPORTED` is what the tables show.
     noise       the same at epsilon 8 with votes that do not count
     ars         plain random search of the same policy without privacy: differences of returns in place of their signs
     ppo, a2c    without privacy, a million steps: shared critic, normalisation by everybody's records
-
-Writes `experiments/results/dppg_votes.json`.
 """
 
 from __future__ import annotations
@@ -30,20 +26,14 @@ from typing import Any
 
 import numpy as np
 
-from experiments.dppg.dppg_runs import Task, calibrated, guarantee, judged, learned
-from experiments.lib.check import Figure
-from experiments.lib.configuration import Json, describe
-from experiments.lib.queue import command_line
-from experiments.lib.store import Store, store_of
+from experiments.dppg.dppg_runs import Task, calibrated, guarantee, judged, learned, peer
+from experiments.lib.experiment import BLANK, Figure, Json, Store, command_line, describe, markdown, store_of
 from tacit import policy_gradient as pg
-from tacit.agents.heads import Gaussian
 from tacit.agents.policies import Float32
-from tacit.data.spec import Box
 from tacit.envs.serving import SimulatedUsers
 from tacit.methods.policy_gradient import recipes, votes
 from tacit.methods.policy_gradient.recipes import Recipe
 from tacit_worlds import locomotion
-from tacit_worlds.agents import ppo
 from tacit_worlds.agents.ppo import PpoConfig
 
 SEEDS = tuple(range(320, 330))
@@ -133,7 +123,6 @@ store = store_of(__file__, configuration, "recipes.VOTED, chosen on seeds 0 to 3
 
 
 def voted(robot: str, arm: str, level: str, seed: int, *, quick: bool) -> dict[str, Any]:
-    """A run of votes."""
     found = recipe(robot, arm, level, seed, quick=quick)
     plan = calibrated(found.plan, None if level == "inf" else float(level))
     value = learned(task(robot), replace(found, plan=plan), replicates=1, seed=seed)
@@ -170,20 +159,10 @@ def searched(robot: str, seed: int, *, quick: bool) -> dict[str, Any]:
     return {"last": judged(where, actor, replicates=1, episodes=EPISODES, seed=seed)[0]}
 
 
-def peer(robot: str, config: PpoConfig, seed: int, *, quick: bool) -> dict[str, Any]:
+def free(robot: str, config: PpoConfig, seed: int, *, quick: bool) -> dict[str, Any]:
     """A run of PPO or A2C."""
     where, head = task(robot), recipes.VOTED[ROBOTS[robot]]().policy.head
-    assert isinstance(head, Gaussian)
-    assert isinstance(where.spec.observation, Box)
-    agent = ppo.learn(
-        where.domain,
-        replace(head, std=0.5, learned_std=True),
-        replace(config, steps=4_096) if quick else config,
-        observation=where.spec.observation.size,
-        horizon=where.horizon,
-        agents=1,
-        seed=seed,
-    )
+    agent = peer(where, replace(config, steps=4_096) if quick else config, head, agents=1, seed=seed)
     return {"last": judged(where, agent, replicates=1, episodes=EPISODES, seed=seed)[0]}
 
 
@@ -193,12 +172,11 @@ def run_row(key: str, results: Store, *, quick: bool = False) -> None:
     if arm == "ars":
         values = searched(robot, seed, quick=quick)
     elif arm in PEERS:
-        values = peer(robot, PEERS[arm], seed, quick=quick)
+        values = free(robot, PEERS[arm], seed, quick=quick)
     else:
         values = voted(robot, arm, level, seed, quick=quick)
     values["cpu_s"] = round(time.process_time() - began, 1)
     results.put(key, dataset=f"simulated people of {robot}", seed=seed, values=values)
-    print(f"{key}: {values}", flush=True)
 
 
 def returns(results: Store, robot: str, arm: str, level: str, column: str = REPORTED) -> list[float]:
@@ -209,15 +187,15 @@ def returns(results: Store, robot: str, arm: str, level: str, column: str = REPO
 
 def table(results: Store) -> str:
     """A line a robot and arm: mean, worst and number of runs, of the last policy and of the average."""
-    lines = ["| robot | arm | epsilon | last (worst) | average (worst) | runs |", "|---" * 6 + "|"]
+    lines = []
     for robot, arm, level in dict.fromkeys(tuple(key.split("/")[:3]) for key in rows()):
         cells = []
         for column in ("last", "average") if arm in ("votes", "randomized", "coins", "noise") else ("last",):
             found = returns(results, robot, arm, level, column)
-            cells.append(f"{np.mean(found):.0f} ({min(found):.0f})" if found else "")
+            cells.append(f"{np.mean(found):.0f} ({min(found):.0f})" if found else BLANK)
         runs = len(returns(results, robot, arm, level))
-        lines.append(f"| {robot} | {arm} | {level} | {' | '.join([*cells, ''][:2])} | {runs} |")
-    return "\n".join(lines)
+        lines.append([robot, arm, level, *[*cells, BLANK][:2], str(runs)])
+    return markdown(("arm", "epsilon", "last (worst)", "average (worst)", "runs"), lines, "robot")
 
 
 BARS = {
@@ -231,11 +209,6 @@ BARS = {
 
 
 def figures() -> list[Figure]:
-    """Every promised figure, recomputed from the raw rows.
-
-    Raises:
-        LookupError: a row is missing or has another configuration.
-    """
     results, found = store(), []
     for (robot, level), bar in BARS.items():
         values = [results.values(f"{robot}/votes/{level}/{seed}")[REPORTED] for seed in SEEDS]

@@ -13,16 +13,14 @@ A row `noise` has the multiplier that an epsilon needs, by the paper's rule and 
 
 from __future__ import annotations
 
+import functools
 from pathlib import Path
 
 from scipy.optimize import brentq
 
 from experiments.dppg.dppg_paper import classical_epsilon, published_epsilon, zhao_epsilon
-from experiments.lib.check import Figure
-from experiments.lib.configuration import Json
+from experiments.lib.experiment import Computed, Figure, Jobs, Store, command_line
 from experiments.lib.plots import IMAGES, Curve, Panel, draw
-from experiments.lib.queue import command_line
-from experiments.lib.store import Store, store_of
 from tacit.privacy.accounting import bounds as accounting
 from tacit.privacy.accounting.events import Event, GaussianEvent, PoissonSampledEvent, SelfComposedEvent
 from tacit.units import Relation
@@ -34,38 +32,12 @@ RELATION: Relation = "add_or_remove"
 
 
 def key(sigma: float, delta: float) -> str:
-    """Name of a row."""
     return f"delta={delta:g}/sigma={sigma:g}"
 
 
 def noise_key(epsilon: float, delta: float) -> str:
     """Name of a row of noise for an epsilon."""
     return f"noise/delta={delta:g}/epsilon={epsilon:g}"
-
-
-def configuration(key: str) -> Json:
-    of_noise, delta, number = settings(key)
-    asked = {"delta": delta, "relation": RELATION}
-    if of_noise:
-        return {**asked, "epsilon": number}
-    pool = {"rounds": ROUNDS, "rate": RATE}
-    return {**asked, "noise_multiplier": number, "participations": list(RETURNS), "pool": pool}
-
-
-store = store_of(__file__, configuration, "none")
-
-
-def settings(key: str) -> tuple[bool, float, float]:
-    """Whether a row is one of noise, its delta, and the epsilon or noise multiplier that it is for."""
-    *kind, delta, number = key.split("/")
-    return bool(kind), float(delta.partition("=")[2]), float(number.partition("=")[2])
-
-
-def rows() -> list[str]:
-    keys = []
-    for delta in DELTAS:
-        keys += [key(sigma, delta) for sigma in SIGMAS] + [noise_key(epsilon, delta) for epsilon in TARGETS]
-    return keys
 
 
 def _epsilon(event: Event, delta: float, relation: Relation = RELATION) -> float:
@@ -102,6 +74,25 @@ def noise(epsilon: float, delta: float) -> dict[str, float]:
     }
 
 
+def jobs() -> Jobs:
+    """Epsilons of noise multipliers, and noise multipliers of epsilons, a delta after the other."""
+    more = {"participations": list(RETURNS), "pool": {"rounds": ROUNDS, "rate": RATE}}
+    found: Jobs = {}
+    for delta in DELTAS:
+        asked = {"delta": delta, "relation": RELATION}
+        for sigma in SIGMAS:
+            settings = {**asked, "noise_multiplier": sigma, **more}
+            found |= {key(sigma, delta): (settings, functools.partial(row, sigma, delta))}
+        for epsilon in TARGETS:
+            settings = {**asked, "epsilon": epsilon}
+            found |= {noise_key(epsilon, delta): (settings, functools.partial(noise, epsilon, delta))}
+    return found
+
+
+ROWS = Computed(__file__, jobs)
+rows, configuration, store, run_row = ROWS.rows, ROWS.configuration, ROWS.store, ROWS.run_row
+
+
 def figures() -> list[Figure]:
     results, out = store(), []
     for delta in DELTAS:
@@ -127,7 +118,6 @@ def figures() -> list[Figure]:
 
 
 def plot(results: Store, path: Path = IMAGES / "figure3_budget.svg") -> None:
-    """One panel a delta."""
     shown = {
         "published": "the paper's rule",
         "exact": "exact",
@@ -141,13 +131,6 @@ def plot(results: Store, path: Path = IMAGES / "figure3_budget.svg") -> None:
         curves = [Curve(words, SIGMAS, [cell[name] for cell in cells]) for name, words in shown.items()]
         panels.append(Panel(f"epsilon at delta {delta:g}", "noise multiplier", curves))
     draw(panels, "Epsilon against the noise multiplier", path)
-
-
-def run_row(key: str, results: Store) -> None:
-    of_noise, delta, number = settings(key)
-    values = noise(number, delta) if of_noise else row(number, delta)
-    results.put(key, dataset="none", seed=0, values=values)
-    print(key, " ".join(f"{n}={v:.4g}" for n, v in values.items()), flush=True)
 
 
 if __name__ == "__main__":

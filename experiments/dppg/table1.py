@@ -116,7 +116,6 @@ def others(line: Line, epsilon: float) -> list[cell.Line]:
 
 
 def main(arguments: Sequence[str]) -> dict[str, list[float]]:
-    """Run the cell."""
     tasks = {line.task.name: line for line in lines()}
     options = cell.parser(__doc__, "learner")
     options.add_argument("--task", choices=tasks, default="CartPole")

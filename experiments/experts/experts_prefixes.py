@@ -16,16 +16,13 @@ Where the threshold is above m no plan exists, and the floor is left out.
 
 from __future__ import annotations
 
-from pathlib import Path
+import functools
+import itertools
 from typing import Any
 
 from scipy.optimize import brentq
 
-from experiments.lib.check import Figure
-from experiments.lib.configuration import Json, describe
-from experiments.lib.plots import IMAGES, Curve, Panel, draw
-from experiments.lib.queue import command_line
-from experiments.lib.store import Store, store_of
+from experiments.lib.experiment import Computed, Figure, Jobs, command_line, describe
 from tacit.errors import PlanError
 from tacit.privacy.accounting import bounds as accounting
 from tacit.privacy.accounting.events import EpsilonDeltaEvent, SelfComposedEvent
@@ -39,49 +36,7 @@ SHARE, OWN, OVERFLOW = 0.5, 0.5, 0.01
 """Delta times m, the prefixes' own part of delta, and how much of that the reserve may add."""
 
 
-def _setting(name: str) -> tuple[int, int, float]:
-    return next(setting for setting in grid() if key(*setting) == name)
-
-
-def configuration(name: str) -> Json:
-    experts, trajectories, epsilon = _setting(name)
-    return {
-        "experts": experts,
-        "trajectories": trajectories,
-        "epsilon": epsilon,
-        "floors": describe(floors()),
-        "actions": list(ACTIONS),
-        "horizon": HORIZON,
-        "agreements": list(AGREEMENTS),
-        "shares of delta": {"all": SHARE, "own": OWN, "overflow": OVERFLOW},
-    }
-
-
-store = store_of(__file__, configuration, "a grid, none chosen")
-
-
-def grid() -> list[tuple[int, int, float]]:
-    """All settings."""
-    return [(m, n, epsilon) for m in EXPERTS for n in TRAJECTORIES for epsilon in EPSILONS]
-
-
-def rows() -> list[str]:
-    return [key(*setting) for setting in grid()]
-
-
-def run_row(name: str, results: Store) -> None:
-    values = cell(*_setting(name))
-    results.put(name, dataset="none", seed=0, values=values)
-    shown = " ".join(
-        f"{floor}: {row['threshold']:.0f} ({row['expected'][0]:.3g})"
-        for floor, row in values.items()
-        if isinstance(row, dict) and floor.endswith("A=2")
-    )
-    print(f"{name} {values['trajectory']:.4g} {shown}", flush=True)
-
-
 def key(experts: int, trajectories: int, epsilon: float) -> str:
-    """Name of a cell."""
     return f"m={experts}/n={trajectories}/epsilon={epsilon:g}"
 
 
@@ -137,6 +92,24 @@ def lengths(floor: Floor, actions: int, experts: int, epsilon: float, delta: flo
     }
 
 
+def jobs() -> Jobs:
+    """All settings."""
+    common = {
+        "floors": describe(floors()),
+        "actions": list(ACTIONS),
+        "horizon": HORIZON,
+        "agreements": list(AGREEMENTS),
+        "shares of delta": {"all": SHARE, "own": OWN, "overflow": OVERFLOW},
+    }
+    return {
+        key(m, n, e): ({"experts": m, "trajectories": n, "epsilon": e, **common}, functools.partial(cell, m, n, e))
+        for m, n, e in itertools.product(EXPERTS, TRAJECTORIES, EPSILONS)
+    }
+
+
+ROWS = Computed(__file__, jobs, "a grid, none chosen")
+rows, configuration, store, run_row = ROWS.rows, ROWS.configuration, ROWS.store, ROWS.run_row
+
 # n_r, epsilon, then (threshold, longest) at p_min .01 and .05 with two actions, .02 with four, and threshold at kappa
 # .02; for basic composition the thresholds alone; None where the threshold is out of reach. m = 3,000.
 PLANNING = (
@@ -183,43 +156,6 @@ def _best(values: dict[str, Any], floor: str) -> float:
 
 def _reachable(values: dict[str, Any]) -> int:
     return sum(isinstance(value, dict) for value in values.values())
-
-
-def plot(results: Store, path: Path = IMAGES / "experts_prefixes.svg") -> None:
-    """Thresholds and expected lengths against epsilon, experts and floor: 25 prefixes, two actions."""
-    shown = {
-        "p_min=0.02": "p_min 0.02",
-        "p_min=0.05": "p_min 0.05",
-        "kappa=0.02": "kappa 0.02",
-        "kappa=0.05": "kappa 0.05",
-    }
-
-    def curves(across: tuple[tuple[float, str], ...], what: str) -> list[Curve]:
-        found = []
-        for floor, words in shown.items():
-            points_of = [(x, results.values(name).get(f"{floor}/A=2")) for x, name in across]
-            points = [(x, row[what][0] if what == "expected" else row[what]) for x, row in points_of if row is not None]
-            found.append(Curve(words, [x for x, _ in points], [y for _, y in points]))
-        return found
-
-    epsilons = tuple((epsilon, key(3_000, 25, epsilon)) for epsilon in EPSILONS)
-    experts = tuple((float(m), key(m, 25, 5.0)) for m in EXPERTS)
-    five = results.values(key(3_000, 25, 5.0))
-    by_floor = [
-        Curve(words, PROBABILITIES, [five[f"{kind}={p:g}/A=2"]["expected"][0] for p in PROBABILITIES])
-        for kind, words in (("p_min", "p_min 0.02"), ("kappa", "kappa 0.02"))
-    ]
-    panels = [
-        Panel("threshold, of 3,000 experts", "epsilon of 25 prefixes", curves(epsilons, "threshold")),
-        Panel("expected steps, 3,000 experts", "epsilon of 25 prefixes", curves(epsilons, "expected")),
-        Panel("expected steps, epsilon 5", "experts", curves(experts, "expected")),
-        Panel("expected steps, 3,000 experts, epsilon 5", "p_min or kappa", by_floor),
-    ]
-    draw(
-        panels,
-        "Consensus prefixes: threshold and length against epsilon, experts and floor",
-        path,
-    )
 
 
 if __name__ == "__main__":

@@ -88,7 +88,6 @@ def policy(name: Name, hidden: tuple[int, ...], *, quadratic: bool = False) -> P
 
 @cache
 def recipes(name: Name) -> Recipes:
-    """Those of a world."""
     here = populations.world(name)
     low, high, actions = here.box.low, here.box.high, here.actions
     linear, net, small = policy(name, ()), policy(name, (64, 64)), policy(name, (32,))

@@ -19,8 +19,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from experiments.lib.configuration import Json, describe
-from experiments.lib.store import ROOT
+from experiments.lib import vaults
+from experiments.lib.experiment import ROOT, Json, describe
 from tacit import experts as learning
 from tacit.agents.stacked import StackedPolicies
 from tacit.data.trajectories import Trajectories
@@ -28,7 +28,6 @@ from tacit.envs.gym_domain import GymDomain
 from tacit.envs.serving import Actor
 from tacit.methods.experts.learned import LearnedPolicies
 from tacit.privacy.accounting.filters import SUM, Composition
-from tacit.privacy.ledger.ledger import Ledger
 from tacit.privacy.vault.vault import Vault
 from tacit.units import Unit
 from tacit_worlds import populations
@@ -36,7 +35,6 @@ from tacit_worlds.populations import ExpertActor, Kind, Name, World
 
 EXPERTS, DELTA = 3_000, 1 / 6_000
 KEPT = ROOT / "runs" / "experts"
-MEMORY = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
 Plan = learning.Votes | learning.ReturnWeighted | learning.Consensus
 
 
@@ -108,7 +106,6 @@ class Field:
 
     @classmethod
     def of(cls, name: Name, kind: Kind, seed: int) -> Field:
-        """At full size."""
         return cls(name, kind, seed, size=SIZES[name])
 
     def small(self) -> Field:
@@ -126,17 +123,14 @@ class Field:
 
     @cached_property
     def world(self) -> World:
-        """Where the experts act."""
         return populations.world(self.name)
 
     @cached_property
     def population(self) -> StackedPolicies:
-        """The experts."""
         return populations.population(self.world, self.kind, self.experts, seed=self.population_seed)
 
     @property
     def population_seed(self) -> int:
-        """Of experts and logs."""
         return self.seed - self.seed % 100 if self.size.shared else self.seed
 
     @property
@@ -149,7 +143,7 @@ class Field:
         """A folder with the experts' logs, in tacit's own format."""
         size = self.size
         stem = f"{self.name}-{self.kind}-{self.experts}x{size.trajectories}x{size.horizon}-{self.population_seed}"
-        with tempfile.TemporaryDirectory(dir=MEMORY) as passing:
+        with tempfile.TemporaryDirectory(dir=vaults.MEMORY) as passing:
             folder = (KEPT if size.kept else Path(passing)) / stem
             if not folder.exists():
                 self._write(folder)
@@ -190,13 +184,8 @@ class Field:
             delta: for a single plan with parts that have a delta of their own.
         """
         many = Composition(1.0, 2.0) if delta is None else SUM
-        with tempfile.TemporaryDirectory(dir=MEMORY) as folder, contextlib.ExitStack() as opened:
-            ledgers = [
-                opened.enter_context(
-                    Ledger(Path(folder) / f"{r}.ledger", self.unit, epsilon=1e6, delta=delta or DELTA, composition=many)
-                )
-                for r in range(replicates)
-            ]
+        terms: dict[str, Any] = {"epsilon": 1e6, "delta": delta or DELTA, "composition": many}
+        with vaults.ledgers(self.unit, replicates, **terms) as ledgers:
             yield Vault(Trajectories.open(logs), ledgers, experts=self.population if asked else None)
 
     def learned(self, plan: Plan, logs: Path, replicates: int = 1, **arguments: Any) -> LearnedPolicies:

@@ -22,7 +22,6 @@ Where no number of experts that is sure to be there reaches the threshold, a cel
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -33,10 +32,7 @@ import numpy as np
 from experiments.experts import experts_runs
 from experiments.experts.experts_recipes import EPSILONS, Recipes, recipes
 from experiments.experts.experts_runs import SIZES, Field, Plan, physics
-from experiments.lib.check import Figure
-from experiments.lib.configuration import Json, describe
-from experiments.lib.queue import command_line, grouped
-from experiments.lib.store import Store, store_of
+from experiments.lib.experiment import Figure, Json, Store, command_line, describe, grouped, store_of
 from tacit import experts as learning
 from tacit.agents.policies import PolicyActor
 from tacit.data.trajectories import Trajectories
@@ -111,12 +107,10 @@ class Run:
         return out
 
     def votes(self) -> Values:
-        """The default."""
         world = self.here.world.domain if self.ways.votes.rounds > 1 else None
         return self.ours(self.ways.votes, world=world)
 
     def consensus_only(self) -> Values:
-        """For each n_r."""
         return {
             f"n_r={number}": self.paper(lambda _, number=number: self.ways.alone_with(number))
             for number in self.ways.alone
@@ -132,7 +126,6 @@ class Run:
         return some.paper(plan, world=self.here.world.domain)
 
     def imitation(self) -> Values:
-        """Without noise."""
         plan = self.here.calibrated(self.ways.return_weighted, None)
         return {"return": self.judged(self.here.learned(plan, self.logs))[0]}
 
@@ -239,25 +232,16 @@ def together(keys: Sequence[str]) -> list[list[str]]:
 
 
 def run_rows(keys: Sequence[str], results: Store) -> None:
-    """Rows that are made together, at full size."""
     name, kind, _, seed = keys[0].split("/")
     run = run_of(name, kind, int(seed), Path(), False)  # type: ignore[arg-type]
     with run.here.logs() as logs:
         fill(replace(run, logs=logs), [key.split("/")[2] for key in keys], results)
 
 
-def run_row(label: str, results: Store) -> None:
-    run_rows([label], results)
-
-
 def returns(results: Store, name: str, kind: str, method: str, epsilon: float | None = None) -> list[float]:
     """A method's return for every seed; empty where it cannot be run for each.
 
-    Of `consensus_only` it is that of the n_r with the best mean.
-
-    Raises:
-        LookupError: a row is missing or has another configuration.
-    """
+    Of `consensus_only` it is that of the n_r with the best mean."""
     cells = [results.values(key(name, kind, method, seed)) for seed in SEEDS]
     if method in ("noise", "experts"):
         return [float(np.mean(cell["returns"])) for cell in cells]
@@ -329,11 +313,8 @@ def fill(run: Run, methods: list[str], results: Store) -> None:
     """Put the cells of these methods."""
     here = run.here
     for method in methods:
-        began = time.process_time()
-        values = run.values(method)
         name = key(here.name, here.kind, method, here.seed)
-        results.put(name, dataset=here.words, seed=here.seed, values=values)
-        print(f"{name}: {values} ({time.process_time() - began:.1f} CPU s)", flush=True)
+        results.put(name, dataset=here.words, seed=here.seed, values=run.values(method))
 
 
 if __name__ == "__main__":

@@ -17,9 +17,9 @@ import numpy as np
 from experiments.experts import experts_table
 from experiments.experts.experts_recipes import EPSILONS
 from experiments.experts.experts_table import CLONED, FREE, SEEDS, key, returns
+from experiments.lib.experiment import BLANK, NONE, Store, by_level, grid, markdown, spread, stacked
 from experiments.lib.plots import IMAGES, Curve, Panel, draw
-from experiments.lib.store import Store
-from experiments.lib.tables import BLANK, NONE, kept, markdown, spread
+from experiments.lib.tables import kept
 from tacit.evaluation.report.charts import ChartAxis
 from tacit.evaluation.statistics import t_interval
 from tacit_worlds.populations import Kind, Name
@@ -66,15 +66,27 @@ def shown(row: list[float] | None) -> str:
 
 def table(results: Store, name: Name, kind: Kind, epsilons: Sequence[float] = EPSILONS) -> str:
     """Methods by epsilon; references below, the same for all."""
-    rows = [
-        [words, *(shown(values(results, name, kind, method, epsilon)) for epsilon in epsilons)]
-        for method, words in PRIVATE.items()
-    ]
-    rows += [
-        [words, shown(values(results, name, kind, method)), *[""] * (len(epsilons) - 1)]
-        for method, words in REFERENCES.items()
-    ]
-    return markdown([f"epsilon {epsilon:g}" for epsilon in epsilons], rows)
+
+    def cell(method: str, epsilon: float) -> str:
+        if method in PRIVATE:
+            return shown(values(results, name, kind, method, epsilon))
+        return shown(values(results, name, kind, method)) if epsilon == epsilons[0] else BLANK
+
+    return grid(by_level(epsilons), {words: method for method, words in (PRIVATE | REFERENCES).items()}, cell)
+
+
+def at_one(results: Store, kind: Kind) -> str:
+    """Every method at epsilon 1, a column a world."""
+    rows = {f"{words}, epsilon 1": (method, 1.0) for method, words in PRIVATE.items()}
+    rows |= {words: (method, None) for method, words in REFERENCES.items()}
+    worlds = {title: name for name, title in TITLES.items()}
+    return grid(worlds, rows, lambda row, name: shown(values(results, name, kind, *row)))
+
+
+def by_epsilon(results: Store) -> str:
+    """Every method at every epsilon, one table a world and kind of experts."""
+    pairs = ((name, kind) for name in TITLES for kind in get_args(Kind))
+    return stacked({f"{TITLES[name]}, {kind} experts": table(results, name, kind) for name, kind in pairs})
 
 
 def clones(results: Store) -> str:
@@ -144,6 +156,5 @@ def picture(results: Store) -> list[Panel]:
 
 
 def plot() -> None:
-    """Write docs/images/experts_table.svg."""
     title = "Return against epsilon, four worlds"
     draw(picture(experts_table.store()), title, IMAGES / "experts_table.svg", legend=3)

@@ -92,7 +92,6 @@ def others(name: str, kind: str, epsilon: float) -> list[cell.Line]:
 
 
 def main(arguments: Sequence[str]) -> dict[str, list[float]]:
-    """Run the cell."""
     options = cell.parser(__doc__, "learner")
     options.add_argument("--world", choices=SIZES, default="cart_pole")
     options.add_argument("--experts", choices=get_args(Kind), default="mixed")

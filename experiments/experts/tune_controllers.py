@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from experiments.lib.store import ROOT
+from experiments.lib.experiment import ROOT
 from tacit.envs.rollouts import Domain
 from tacit.envs.serving import returns
 from tacit_worlds import populations
@@ -26,7 +26,7 @@ from tacit_worlds.populations import ExpertActor, Name
 
 FloatArray = npt.NDArray[np.float64]
 STREAM = 52_000_001
-FILE = ROOT / "src" / "tacit" / "envs" / "controllers.json"
+FILE = ROOT / "src" / "tacit_worlds" / "controllers.json"
 
 
 @dataclass(frozen=True)

@@ -9,17 +9,13 @@ from __future__ import annotations
 
 import ast
 import time
-from collections import defaultdict
 from dataclasses import replace
 from typing import cast, get_args
 
 from experiments.experts.experts_recipes import Ceiling, recipes
 from experiments.experts.experts_runs import Field, physics
 from experiments.experts.experts_table import Run
-from experiments.lib.check import Figure
-from experiments.lib.configuration import Json, describe
-from experiments.lib.queue import command_line
-from experiments.lib.store import Store, store_of
+from experiments.lib.experiment import Figure, Json, Store, command_line, describe, store_of
 from tacit_worlds.populations import Kind, Name
 
 SEED = 0
@@ -58,7 +54,6 @@ store = store_of(__file__, configuration, "each row's name holds its settings")
 
 
 def run_row(key: str, results: Store) -> None:
-    """Train and judge."""
     world, kind, setting = key.split("/")
     here = field(cast(Name, world), cast(Kind, kind))
     ways = replace(recipes(here.name), ceiling=ceiling(here.name, setting))
@@ -67,29 +62,10 @@ def run_row(key: str, results: Store) -> None:
         values = Run(here, logs, ways).cql()
         values["cpu_s"] = round(time.process_time() - began, 1)
     results.put(key, dataset=here.words, seed=SEED, values=values)
-    print(f"{key}: {values}", flush=True)
-
-
-def table(results: Store) -> str:
-    """Returns by world and kind, and the mean of both kinds, a line a setting."""
-    found: dict[str, dict[str, float]] = defaultdict(dict)
-    for key, row in results.rows.items():
-        world, kind, setting = key.split("/")
-        found[setting][f"{world} {kind}"] = row["values"]["return"]
-    heads = [f"{world} {kind}" for world in WORLDS for kind in get_args(Kind)]
-    lines = [f"| | {' | '.join(heads)} |", "|---" * (len(heads) + 1) + "|"]
-    for setting in SEARCH:
-        cells = [f"{found[setting][head]:.1f}" if head in found[setting] else "" for head in heads]
-        lines.append(f"| {setting} | {' | '.join(cells)} |")
-    return "\n".join(lines)
 
 
 def figures() -> list[Figure]:
-    """Recomputed from the raw rows: what the best setting of every world returns more than the former one.
-
-    Raises:
-        LookupError: a row is missing or has another configuration.
-    """
+    """What the best setting of every world returns more than the former one."""
     results, found = store(), []
     for world in WORLDS:
         means = {

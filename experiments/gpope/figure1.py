@@ -12,21 +12,18 @@ from __future__ import annotations
 
 import contextlib
 import sys
-import tempfile
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from experiments.gpope import gpope_chain, gpope_chain_baselines, gpope_hiv, gpope_mountain_car, ope_trials
+from experiments.gpope import gpope_chain, gpope_chain_baselines, gpope_hiv, gpope_mountain_car, ope_methods
 from experiments.gpope.ope_methods import DELTA, Columns, Domain, Setting, judged, unit_of
 from experiments.gpope.ope_pages import METHODS, NOT_PRIVATE
-from experiments.lib import cell
+from experiments.lib import cell, vaults
 from tacit.data.trajectories import Trajectories
-from tacit.privacy.ledger.ledger import SUM, Ledger
 from tacit.privacy.vault.vault import Vault
 from tacit.units import Unit
 
@@ -73,19 +70,14 @@ class Task:
 
     @property
     def unit(self) -> Unit:
-        """One trajectory."""
         return unit_of(self.setting)
 
     @contextlib.contextmanager
     def vault(self, plan: Any) -> Iterator[Vault]:
         """The private rows in a vault that can pay for this calibrated plan: what it promises is then accounted."""
         data = Trajectories.from_arrays(**self.rows, spec=self.domain.spec, simulated=True)  # type: ignore[arg-type]
-        budget: dict[str, Any] = {"epsilon": plan.epsilon, "delta": DELTA, "composition": SUM}
-        with (
-            tempfile.TemporaryDirectory() as folder,
-            Ledger(Path(folder) / "one.ledger", plan.unit, **budget) as ledger,
-        ):
-            yield Vault(data, ledger)
+        with vaults.vault(data, plan.unit, plan.epsilon, DELTA) as doors:
+            yield doors
 
 
 def judge(task: Task, made: Any) -> cell.Values:
@@ -116,7 +108,6 @@ def others(name: str, setting: Setting, measures: Sequence[str]) -> list[cell.Li
 
 
 def main(arguments: Sequence[str]) -> dict[str, list[float]]:
-    """Run the cell."""
     options = cell.parser(__doc__, "estimator")
     options.add_argument("--domain", choices=DOMAINS, default="chain")
     options.add_argument("--trajectories", type=int, default=1_000)
@@ -132,7 +123,7 @@ def main(arguments: Sequence[str]) -> dict[str, list[float]]:
             measures=measures,
             task=lambda seed: Task(domain, setting, seed),
             judge=judge,
-            seeds=range(ope_trials.FIRST_SEED, ope_trials.FIRST_SEED + ope_trials.TRIALS),
+            seeds=range(ope_methods.FIRST_SEED, ope_methods.FIRST_SEED + ope_methods.TRIALS),
             others=others(chosen.domain, setting, measures),
             minutes=0.1 if chosen.domain == "chain" else None,
             digits=6,

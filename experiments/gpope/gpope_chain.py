@@ -15,13 +15,19 @@ import functools
 
 import numpy as np
 
-from experiments.gpope import ope_methods, ope_trials
-from experiments.gpope.ope_methods import NOT_PRIVATE, PRIVATE, Columns, Domain, Setting, Yardstick, asked, named
-from experiments.gpope.ope_trials import trials_of
-from experiments.lib.check import Figure
-from experiments.lib.configuration import Json
-from experiments.lib.queue import command_line
-from experiments.lib.store import Store, store_of
+from experiments.gpope import ope_methods
+from experiments.gpope.ope_methods import (
+    FIRST_SEED,
+    NOT_PRIVATE,
+    PRIVATE,
+    Columns,
+    Domain,
+    Fresh,
+    Setting,
+    Yardstick,
+    mean,
+)
+from experiments.lib.experiment import Figure, command_line, store_of
 from tacit import off_policy_evaluation as ope
 from tacit.envs.rollouts import uniform_policy
 from tacit.units import Relation
@@ -33,28 +39,13 @@ LESS_NOISE = 6_200_000
 """First seed of the rows under `replace_one`, which were made again when a replaced unit's price fell."""
 
 
-def configuration(key: str, quick: bool = False) -> Json:
-    _, name, setting = named(key)
-    place = domain()
-    return asked(place, setting, (METHODS | NOT_PRIVATE)[name].settings(place), trials_of(quick))
-
-
-store = store_of(__file__, configuration, "the methods' defaults, chosen on other seeds and other domains")
-
-
-def collect(units: int, seed: int) -> Columns:
-    """Fresh trajectories of the chain."""
-    return chain.collect(uniform_policy(chain.ACTIONS), units, seed=seed)
-
-
-def yardstick() -> Yardstick:
-    """Exact values of all states that are not absorbing."""
-    return Yardstick(np.arange(chain.STATES - 1), chain.values(), chain.mspbe)
-
-
 @functools.cache
 def domain() -> Domain:
     """The chain, on-policy."""
+
+    def collect(units: int, seed: int) -> Columns:
+        return chain.collect(uniform_policy(chain.ACTIONS), units, seed=seed)
+
     return Domain(
         name="chain",
         spec=chain.spec(),
@@ -63,50 +54,51 @@ def domain() -> Domain:
         policy=ope.Behaviour(),
         collect=collect,
         simulator={"states": chain.STATES, "behaviour": "uniform", "judged": "all states, exactly"},
-        judge=yardstick,
+        judge=lambda: Yardstick(np.arange(chain.STATES - 1), chain.values(), chain.mspbe),
         prior=ope.Smoothness(13.0),
     )
 
 
 METHODS = PRIVATE | {"residual_smooth": ope_methods.private(ope_methods.residual_smooth)}
+FRESH = Fresh(
+    domain,
+    METHODS | NOT_PRIVATE,
+    lambda setting: LESS_NOISE if setting.relation == "replace_one" else FIRST_SEED,
+)
+configuration, run_row = FRESH.configuration, FRESH.run_row
+store = store_of(__file__, configuration, "the methods' defaults, chosen on other seeds and other domains")
 
 
 def rows() -> list[str]:
-    promised = [Setting(1_000, e, r) for e in EPSILONS for r in RELATIONS]
-    promised.append(Setting(10_000, 0.1, "add_or_remove"))
+    promised = [*(Setting(1_000, e, r) for e in EPSILONS for r in RELATIONS), Setting(10_000, 0.1)]
     smallest = [Setting(min(UNITS), e, r) for e in EPSILONS for r in RELATIONS]
     jobs = [(name, Setting(m)) for m in UNITS for name in NOT_PRIVATE]
     jobs += [(name, setting) for setting in [*promised, *smallest] for name in METHODS]
-    jobs += [("residual", Setting(m, e, "add_or_remove")) for m in UNITS for e in EPSILONS]
+    jobs += [("residual", Setting(m, e)) for m in UNITS for e in EPSILONS]
     jobs += [("residual", Setting(m, e, "replace_one")) for m in UNITS if m <= 1_000 for e in EPSILONS]
     return [setting.key("chain", name) for name, setting in dict.fromkeys(jobs)]
 
 
-def mean(results: Store, name: str, setting: Setting, column: str) -> float:
-    """The mean over the trials of a row."""
-    return float(np.mean(results.values(setting.key("chain", name))[column]))
+PROMISED = (
+    (Setting(1_000, 1.0), 2e-5, 0.035),
+    (Setting(1_000, 1.0, "replace_one"), 6e-5, 0.06),
+    (Setting(1_000, 0.1), 1.5e-3, 0.13),
+    (Setting(10_000, 0.1), 1.5e-5, 0.03),
+)
+"""At most so much MSPBE and RMSE."""
 
 
 def figures() -> list[Figure]:
-    results, out = store(), []
-    promised = (
-        (Setting(1_000, 1.0, "add_or_remove"), 2e-5, 0.035),
-        (Setting(1_000, 1.0, "replace_one"), 6e-5, 0.06),
-        (Setting(1_000, 0.1, "add_or_remove"), 1.5e-3, 0.13),
-        (Setting(10_000, 0.1, "add_or_remove"), 1.5e-5, 0.03),
-    )
-    for setting, mspbe, rmse in promised:
-        name = f"chain m={setting.units}, epsilon {setting.epsilon:g}, {setting.relation}"
-        for column, bound in (("mspbe", mspbe), ("rmse", rmse)):
-            value = mean(results, "residual", setting, column)
-            out.append(Figure(f"{name}: {column}", value, bound, at_least=False))
-    return out
-
-
-def run_row(key: str, results: Store, *, quick: bool = False) -> None:
-    _, name, setting = named(key)
-    first = LESS_NOISE if setting.relation == "replace_one" else ope_trials.FIRST_SEED
-    ope_trials.run(domain(), name, (METHODS | NOT_PRIVATE)[name], setting, results, first=first, quick=quick)
+    return [
+        Figure(
+            f"chain m={setting.units}, epsilon {setting.epsilon:g}, {setting.relation}: {column}",
+            mean(store(), "chain", "residual", setting, column),
+            bound,
+            at_least=False,
+        )
+        for setting, *bounds in PROMISED
+        for column, bound in zip(("mspbe", "rmse"), bounds, strict=True)
+    ]
 
 
 if __name__ == "__main__":

@@ -14,26 +14,18 @@ import functools
 
 import numpy as np
 
-from experiments.gpope import ope_baselines
-from experiments.gpope.ope_baselines import NOT_PRIVATE, PRIVATE, REPLACE_ONE, RIVALS, SEED, Pool, ahead, mean
-from experiments.gpope.ope_methods import HARDLY_ANY_NOISE, Columns, Domain, Setting, Yardstick, named
-from experiments.gpope.ope_trials import over_units
-from experiments.lib.check import Figure
-from experiments.lib.configuration import Json, calls, describe
-from experiments.lib.plots import IMAGES, draw
-from experiments.lib.queue import command_line
-from experiments.lib.store import Store, store_of
+from experiments.gpope.ope_baselines import SEED, Pooled
+from experiments.gpope.ope_methods import HARDLY_ANY_NOISE, Columns, Domain, Setting, Yardstick
+from experiments.lib.experiment import Figure, Json, Store, calls, command_line, describe, store_of
 from tacit import off_policy_evaluation as ope
 from tacit_worlds import hiv
 
-QUICK_POOL, QUICK_TRIALS = 400, 2
-POOL, STATES, ROLLOUTS = 4_000, 100, 200
+STATES, ROLLOUTS = 100, 200
 FRESH = 7_200_000
 """The seed of the pool and of the data sets of residual return regression, whose default has changed."""
 VISITED = 200
 """Patients whose states V is judged at, and whose rewards are averaged."""
 AVERAGE = "hiv/average_reward"
-UNITS, EPSILONS = (300, 1_000, 3_000), (1.0, 0.1)
 RANGE = (0.0, 150.0)
 """Public: of the rewards' bounds [-1, 5] a treated patient earns about 1 a step, and 3 in the best of years."""
 
@@ -93,81 +85,42 @@ def domain() -> Domain:
     )
 
 
+def trials(domain: str, method: str, units: int) -> int:
+    """How many data sets: 100 where that is a matter of seconds."""
+    if method == "residual":
+        return 20 if units <= 1_000 else 10
+    return 100 if units <= 1_000 and not method.startswith("gpope") else 20
+
+
+POOLED = Pooled({"hiv": domain}, trials, seed=lambda domain, method: FRESH if method == "residual" else SEED)
+
+
 def configuration(key: str, quick: bool = False) -> Json:
     if key == AVERAGE:
         return {"simulator": describe(domain().simulator), "patients": VISITED, "horizon": hiv.HORIZON}
-    _, method, setting = named(key)
-    count = trials(method, setting.units, quick)
-    return ope_baselines.asked(domain(), None, pool_size(quick), method, setting, count)
+    return POOLED.configuration(key, quick)
 
 
 store = store_of(__file__, configuration, "public defaults, and the best of the grids in gpope.ope_baselines")
 
 
 def rows() -> list[str]:
-    jobs = [(name, Setting(m)) for m in UNITS for name in NOT_PRIVATE]
-    jobs += [(name, setting) for setting in settings() for name in methods(setting)]
-    jobs.append(("residual", Setting(1_000, HARDLY_ANY_NOISE)))
-    return [AVERAGE, *(setting.key("hiv", name) for name, setting in jobs)]
-
-
-def pool_size(quick: bool) -> int:
-    """How many units the data sets are subsets of."""
-    return QUICK_POOL if quick else POOL
-
-
-@functools.lru_cache(maxsize=1)
-def pool(seed: int, quick: bool) -> Pool:
-    """The simulated units."""
-    return Pool(domain(), pool_size(quick), seed=seed)
-
-
-def settings() -> list[Setting]:
-    """Both epsilons at every size; for the paper's sampler, which needs it, replace-one at m = 1,000 too."""
-    sizes = [Setting(m, e, "add_or_remove") for m in UNITS for e in EPSILONS]
-    return sizes + [Setting(1_000, e, "replace_one") for e in EPSILONS]
-
-
-def methods(setting: Setting) -> list[str]:
-    """The methods that can keep this promise."""
-    return [*PRIVATE, *REPLACE_ONE] if setting.relation == "replace_one" else ["residual", *PRIVATE]
-
-
-def trials(name: str, units: int, quick: bool) -> int:
-    """How many data sets: 100 where that is a matter of seconds."""
-    if quick:
-        return QUICK_TRIALS
-    if name == "residual":
-        return 20 if units <= 1_000 else 10
-    return 100 if units <= 1_000 and not name.startswith("gpope") else 20
+    return [AVERAGE, *POOLED.rows(), Setting(1_000, HARDLY_ANY_NOISE).key("hiv", "residual")]
 
 
 def figures() -> list[Figure]:
-    """That residual return regression has the smaller RMSE everywhere."""
-    results, found = store(), []
-    for setting in (one for one in settings() if "residual" in methods(one)):
-        own = mean(results, "hiv", "residual", setting)
-        found += ahead(own, results, "hiv", setting, [name for name in RIVALS if name in methods(setting)])
-    return found
+    return POOLED.ahead(store())
 
 
 def plot(results: Store) -> None:
-    """Write docs/images/gpope_hiv.svg: RMSE over m."""
-    picture = []
-    for domain_name, kind in (("hiv", "off-policy"),):
-        for epsilon in EPSILONS:
-            title = f"RMSE of V, {kind}"
-            picture.append(over_units((results,), domain_name, epsilon, UNITS, column="rmse", title=title))
-    draw(picture, "Private values of HIV treatment by method", IMAGES / "gpope_hiv.svg")
+    POOLED.plot(results, {"hiv": "off-policy"}, "Private values of HIV treatment by method", "gpope_hiv.svg")
 
 
 def run_row(key: str, results: Store, *, quick: bool = False) -> None:
-    if key == AVERAGE:
-        reward = float(hiv.collect(hiv.target_policy(), VISITED, seed=3)["rewards"].mean())
-        return results.put(key, dataset=f"{VISITED} simulated patients", seed=3, values={"mean": reward})
-    _, method, setting = named(key)
-    seed = FRESH if method == "residual" else SEED
-    return ope_baselines.run(pool(seed, quick), method, setting, trials(method, setting.units, quick), results)
+    if key != AVERAGE:
+        return POOLED.run_row(key, results, quick=quick)
+    reward = float(hiv.collect(hiv.target_policy(), VISITED, seed=3)["rewards"].mean())
+    return results.put(key, dataset=f"{VISITED} simulated patients", seed=3, values={"mean": reward})
 
 
 if __name__ == "__main__":

@@ -18,20 +18,16 @@ noise: Theorem 2 at V = 0.
 from __future__ import annotations
 
 import functools
-import time
 from typing import Any, cast
 
 import numpy as np
 import numpy.typing as npt
 
-from experiments.gpope import gpope_chain, gpope_chain_baselines, ope_methods
-from experiments.gpope.ope_baselines import SEED, gpope_plan, rounded
-from experiments.gpope.ope_methods import DELTA, Setting, unit_of
-from experiments.gpope.ope_trials import trials_of
-from experiments.lib.check import Figure
-from experiments.lib.configuration import Json
-from experiments.lib.queue import command_line
-from experiments.lib.store import Store, store_of
+from experiments.gpope import gpope_chain, ope_methods
+from experiments.gpope.gpope_chain_baselines import POOLED
+from experiments.gpope.ope_baselines import SEED, gpope_plan, pooled, rounded
+from experiments.gpope.ope_methods import DELTA, Setting, trials_of, unit_of
+from experiments.lib.experiment import Figure, Json, Store, command_line, store_of
 from tacit import off_policy_evaluation as ope
 from tacit.methods.off_policy_evaluation.gpope import Iterates, Schedule, direction
 from tacit.privacy.gradients import clipping
@@ -53,7 +49,6 @@ LOOKS = 100
 
 
 def key(schedule: Schedule, clip: float, steps: int, epsilon: float | None) -> str:
-    """Name of a row."""
     return f"{schedule}/clip={clip:g}/steps={steps}/epsilon={'none' if epsilon is None else f'{epsilon:g}'}"
 
 
@@ -90,7 +85,7 @@ def configuration(name: str, quick: bool = False) -> Json:
         "steps": steps,
     }
     asked = ope_methods.asked(gpope_chain.domain(), setting, method, 1 if clip is None else trials_of(quick))
-    return {"pool": gpope_chain_baselines.pool_size(quick), **asked}
+    return {"pool": POOLED.size(quick), **asked}
 
 
 store = store_of(__file__, configuration, "a public grid of step sizes, all of which are shown; nothing is chosen")
@@ -138,7 +133,7 @@ def step_sizes(plan: ope.Gpope) -> Array:
 
 def row(schedule: Schedule, clip: float, steps: int, epsilon: float | None, *, quick: bool) -> dict[str, Any]:
     """All trials under all step sizes: means over the trials, one number a step size."""
-    pool, plan = gpope_chain_baselines.pool(quick), plan_of(schedule, clip, steps)
+    pool, plan = pooled(gpope_chain.domain, POOLED.size(quick), SEED, None), plan_of(schedule, clip, steps)
     unit = unit_of(Setting(UNITS, epsilon, "replace_one"))
     sigma = 0.0 if epsilon is None else plan.calibrate(unit=unit, epsilon=epsilon, delta=DELTA).sigma
     grid, generator, trials = step_sizes(plan), np.random.default_rng((SEED, steps)), trials_of(quick)
@@ -215,12 +210,10 @@ def figures() -> list[Figure]:
 
 
 def run_row(name: str, results: Store, *, quick: bool = False) -> None:
-    began = time.process_time()
     schedule, clip, steps, epsilon = of(name)
     values = rounded(exact(steps) if clip is None else row(schedule, clip, steps, epsilon, quick=quick))
-    dataset = f"simulated chain, {UNITS} trajectories a trial from a pool of {gpope_chain_baselines.pool_size(quick)}"
+    dataset = f"simulated chain, {UNITS} trajectories a trial from a pool of {POOLED.size(quick)}"
     results.put(name, dataset="none" if clip is None else dataset, seed=SEED, values=values)
-    print(f"{name}: {values['distance_mean']} ({time.process_time() - began:.0f} CPU s)", flush=True)
 
 
 if __name__ == "__main__":

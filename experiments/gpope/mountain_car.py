@@ -77,7 +77,6 @@ class MountainCar:
         return np.stack([place, speed], axis=1), np.full(len(state), -1.0), place >= GOAL
 
     def observe(self, state: Array) -> Array:
-        """The states as float32."""
         return state.astype(np.float32)
 
 

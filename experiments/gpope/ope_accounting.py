@@ -10,18 +10,15 @@ One of m trajectories in each of N steps, one trajectory replaced, at delta 1e-5
 - `poisson`: what the same noise costs if each trajectory takes part independently at rate 1 / m (add or remove).
 
 The rows "noise" have the sigma that each accountant asks for at m = N = 1,000.
-
-Prints one line a row and writes `experiments/results/ope_accounting.json`; `--quick` has two rows, in `runs/quick`.
 """
 
 from __future__ import annotations
 
+import functools
+
 from dp_accounting.pld import privacy_loss_distribution
 
-from experiments.lib.check import Figure
-from experiments.lib.configuration import Json
-from experiments.lib.queue import command_line
-from experiments.lib.store import Store, store_of
+from experiments.lib.experiment import Computed, Figure, Jobs, command_line
 from tacit.methods.off_policy_evaluation.gpope import published_epsilon, published_sigma
 from tacit.privacy.accounting import accountants
 from tacit.privacy.accounting import bounds as accounting
@@ -59,35 +56,12 @@ POISSON: Relation = "add_or_remove"
 
 
 def key(m: int, n: int, sigma: float) -> str:
-    """Name of a row."""
     return f"m={m}/N={n}/sigma={sigma:g}"
 
 
 def noise_key(epsilon: float) -> str:
     """Name of a row of noise for an epsilon."""
     return f"noise/epsilon={epsilon:g}"
-
-
-def configuration(key: str) -> Json:
-    relations = {"fixed": FIXED, "poisson": POISSON}
-    if key.startswith("noise/"):
-        asked = {"epsilon": float(key.removeprefix("noise/epsilon=")), "population": POPULATION, "steps": STEPS}
-    else:
-        m, n, sigma, interval = settings(key)
-        asked = {"population": m, "steps": n, "noise_multiplier": sigma, "grid": interval}
-    return {**asked, "batch": 1, "delta": DELTA, "relations": relations}
-
-
-store = store_of(__file__, configuration, "none")
-
-
-def rows() -> list[str]:
-    return [*(key(m, n, sigma) for m, n, sigma, _ in SETTINGS), *map(noise_key, TARGETS)]
-
-
-def settings(name: str) -> tuple[int, int, float, float]:
-    """m, N, sigma and the grid of a row."""
-    return next(one for one in SETTINGS if key(*one[:3]) == name)
 
 
 def one_of_m(m: int, n: int, sigma: float) -> Event:
@@ -140,6 +114,23 @@ def noise(epsilon: float) -> dict[str, float]:
     }
 
 
+def jobs() -> Jobs:
+    """Epsilons of noise multipliers, and noise multipliers of epsilons."""
+    common = {"batch": 1, "delta": DELTA, "relations": {"fixed": FIXED, "poisson": POISSON}}
+    found: Jobs = {}
+    for m, n, sigma, interval in SETTINGS:
+        asked = {"population": m, "steps": n, "noise_multiplier": sigma, "grid": interval}
+        found |= {key(m, n, sigma): ({**asked, **common}, functools.partial(row, m, n, sigma, interval))}
+    for epsilon in TARGETS:
+        asked = {"epsilon": epsilon, "population": POPULATION, "steps": STEPS}
+        found |= {noise_key(epsilon): ({**asked, **common}, functools.partial(noise, epsilon))}
+    return found
+
+
+ROWS = Computed(__file__, jobs)
+rows, configuration, store, run_row = ROWS.rows, ROWS.configuration, ROWS.store, ROWS.run_row
+
+
 def figures() -> list[Figure]:
     results, out = store(), []
     for m, n, sigma, _ in SETTINGS:
@@ -160,12 +151,6 @@ def figures() -> list[Figure]:
             Figure(f"sigma for {epsilon}, to", sigma, high, False),
         ]
     return out
-
-
-def run_row(key: str, results: Store) -> None:
-    values = noise(float(key.removeprefix("noise/epsilon="))) if key.startswith("noise/") else row(*settings(key))
-    results.put(key, dataset="none", seed=0, values=values)
-    print(key, " ".join(f"{name}={value:.4g}" for name, value in values.items()), flush=True)
 
 
 if __name__ == "__main__":

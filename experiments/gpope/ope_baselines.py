@@ -10,7 +10,6 @@ trials is reported as "best": nobody could know it.
 from __future__ import annotations
 
 import dataclasses
-import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache, partial
@@ -20,10 +19,9 @@ import numpy as np
 
 from experiments.gpope import ope_methods
 from experiments.gpope.gpope_step_sizes import CHUNK, compare, mspbe, summarise, unit_rows
-from experiments.gpope.ope_methods import DELTA, Columns, Domain, Setting, unit_of
-from experiments.lib.check import Figure
-from experiments.lib.configuration import Json
-from experiments.lib.store import Store
+from experiments.gpope.ope_methods import DELTA, Columns, Domain, Setting, mean, over_units, unit_of
+from experiments.lib.experiment import Figure, Json, Store
+from experiments.lib.plots import IMAGES, draw
 from tacit import off_policy_evaluation as ope
 from tacit.data.trajectories import Trajectories
 from tacit.methods.off_policy_evaluation import baselines, scores
@@ -180,7 +178,6 @@ def dp_lstd(pool: Pool, setting: Setting, trials: int, *, share: float = 0.0) ->
 
 
 def ope_ssp(domain: Domain, clip: float, share: float) -> ope.SufficientStatistics:
-    """DP-LSTD's plan."""
     return ope.SufficientStatistics(problem=domain.problem, features=domain.features, clip_norm=clip, value_share=share)
 
 
@@ -196,12 +193,10 @@ def first_visits(pool: Pool) -> np.ndarray:
 
 
 def lsw_plan(domain: Domain, cells: Cells, constants: Any = "tight") -> Lsw:
-    """DP-LSW on public cells."""
     return Lsw(problem=domain.problem, features=domain.features, cells=cells, constants=constants)
 
 
 def lsl_plan(domain: Domain, cells: Cells, constants: Any = "tight", ridge: float | None = None) -> Lsl:
-    """DP-LSL on public cells."""
     return Lsl(problem=domain.problem, features=domain.features, cells=cells, constants=constants, ridge=ridge)
 
 
@@ -352,25 +347,96 @@ RIVALS = ("gpope", "gpope_paper", "dp_lsw", "dp_lstd")
 """Methods that residual return regression is compared with, at their best step size, clip or ridge."""
 
 
-def asked(domain: Domain, cells: Cells, units: int, name: str, setting: Setting, trials: int) -> Json:
-    """The configuration of a row of which the data sets are subsets of a pool of so many units."""
-    method = METHODS[name].settings(domain, cells, setting)
-    return {"pool": units, **ope_methods.asked(domain, setting, method, trials)}
+PROMISES = tuple(Setting(m, e) for m in (300, 1_000, 3_000) for e in (1.0, 0.1))
+PROMISES += tuple(Setting(1_000, e, "replace_one") for e in (1.0, 0.1))
+"""Both epsilons at every size; for the paper's sampler, which needs it, replace-one at m = 1,000 too."""
 
 
-def run(pool: Pool, name: str, setting: Setting, trials: int, results: Store) -> None:
-    """Make one row."""
-    key, began = setting.key(pool.domain.name, name), time.process_time()
-    values = rounded(METHODS[name].trials(pool, setting, trials))
-    dataset = f"simulated {pool.domain.name}, {setting.units} trajectories a trial from a pool of {pool.units}"
-    results.put(key, dataset=dataset, seed=pool.seed, values=values)
-    shown = " ".join(f"{column}={np.mean(values[column]):.3g}" for column in ("rmse", "mspbe"))
-    print(f"{key}: {shown} ({time.process_time() - began:.0f} CPU s)", flush=True)
+@dataclass(frozen=True)
+class Pooled:
+    """The rows of domains whose data sets are subsets of a pool of simulated units.
+
+    Args:
+        domains: by name.
+        pool, quick_pool: how many units it has.
+        seed: of a pool and its data sets, by domain and method.
+        trials: how many data sets of so many units, by domain and method.
+        cells: see `Cells`.
+        settings: what is promised of how many.
+        own: whether residual return regression has rows here.
+    """
+
+    domains: Mapping[str, Callable[[], Domain]]
+    trials: Callable[[str, str, int], int]
+    pool: int = 4_000
+    quick_pool: int = 400
+    quick_trials: int = 2
+    seed: Callable[[str, str], int] = lambda domain, method: SEED
+    cells: Cells = None
+    settings: tuple[Setting, ...] = PROMISES
+    own: bool = True
+
+    def size(self, quick: bool) -> int:
+        """How many units the data sets are subsets of."""
+        return self.quick_pool if quick else self.pool
+
+    def methods(self, setting: Setting, domain: str) -> list[str]:
+        """The methods that can keep this promise."""
+        one, on_policy = setting.relation == "replace_one", self.domains[domain]().on_policy
+        own = ["residual"] if self.own and (on_policy or not one) else []
+        return [*own, *PRIVATE, *(ON_POLICY if on_policy else ()), *(REPLACE_ONE if one else ())]
+
+    def rows(self) -> list[str]:
+        sizes, keys = dict.fromkeys(setting.units for setting in self.settings), []
+        for domain in self.domains:
+            keys += [Setting(m).key(domain, method) for m in sizes for method in NOT_PRIVATE]
+            keys += [one.key(domain, method) for one in self.settings for method in self.methods(one, domain)]
+        return keys
+
+    def counted(self, domain: str, method: str, setting: Setting, quick: bool) -> int:
+        """How many data sets a row has."""
+        return self.quick_trials if quick else self.trials(domain, method, setting.units)
+
+    def configuration(self, key: str, quick: bool = False) -> Json:
+        name, method, setting = ope_methods.named(key)
+        domain = self.domains[name]()
+        settings = METHODS[method].settings(domain, self.cells, setting)
+        count = self.counted(name, method, setting, quick)
+        return {"pool": self.size(quick), **ope_methods.asked(domain, setting, settings, count)}
+
+    def run_row(self, key: str, results: Store, *, quick: bool = False) -> None:
+        name, method, setting = ope_methods.named(key)
+        pool = pooled(self.domains[name], self.size(quick), self.seed(name, method), self.cells)
+        values = rounded(METHODS[method].trials(pool, setting, self.counted(name, method, setting, quick)))
+        dataset = f"simulated {name}, {setting.units} trajectories a trial from a pool of {pool.units}"
+        results.put(key, dataset=dataset, seed=pool.seed, values=values)
+
+    def ahead(self, results: Store, own: Store | None = None) -> list[Figure]:
+        """That residual return regression, whose rows may be elsewhere, has the smaller RMSE wherever it is run."""
+        found = []
+        for domain in self.domains:
+            for setting in self.settings:
+                methods, key = self.methods(setting, domain), setting.key(domain, "residual")
+                if "residual" in methods or (own is not None and key in own.rows):
+                    mine = mean(own or results, domain, "residual", setting)
+                    found += ahead(mine, results, domain, setting, [name for name in RIVALS if name in methods])
+        return found
+
+    def plot(self, results: Store, kinds: Mapping[str, str], title: str, file: str) -> None:
+        """Draw RMSE over the number of units, for kinds of domains, under docs/images/."""
+        sizes = list(dict.fromkeys(setting.units for setting in self.settings))
+        panels = [
+            over_units((results,), domain, epsilon, sizes, column="rmse", title=f"RMSE of V, {kind}")
+            for domain, kind in kinds.items()
+            for epsilon in (1.0, 0.1)
+        ]
+        draw(panels, title, IMAGES / file)
 
 
-def mean(results: Store, domain: str, name: str, setting: Setting, column: str = "rmse") -> float:
-    """The mean over the trials of a row."""
-    return float(np.mean(results.values(setting.key(domain, name))[column]))
+@lru_cache(maxsize=1)
+def pooled(domain: Callable[[], Domain], units: int, seed: int, cells: Cells) -> Pool:
+    """The simulated units of a domain."""
+    return Pool(domain(), units, seed=seed, cells=cells)
 
 
 def ahead(own: float, results: Store, domain: str, setting: Setting, rivals: Iterable[str]) -> list[Figure]:

@@ -26,71 +26,74 @@ seeds of the records.
 from __future__ import annotations
 
 import functools
-import tempfile
-import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from pathlib import Path
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from scipy.stats import beta
 
-from experiments.gpope import mountain_car, random_mdp
-from experiments.gpope.ope_random_mdp import PROCESS
-from experiments.lib.check import Figure
-from experiments.lib.configuration import Json, calls, describe
-from experiments.lib.queue import command_line, grouped
-from experiments.lib.store import Store, store_of
+from experiments.gpope import gpope_chain, gpope_hiv, gpope_mountain_car, mountain_car, ope_random_mdp, random_mdp
+from experiments.gpope.ope_methods import Columns, Domain
+from experiments.lib import vaults
+from experiments.lib.experiment import Figure, Json, Store, command_line, describe, grouped, store_of
 from tacit import off_policy_evaluation as ope
-from tacit.data.spec import PublicSpec
 from tacit.data.trajectories import Trajectories
-from tacit.privacy.ledger.ledger import SUM, Ledger
-from tacit.privacy.vault.vault import Vault
+from tacit.methods.off_policy_evaluation.policies import Target
 from tacit.units import Unit
-from tacit_worlds import chain, hiv
+from tacit_worlds import hiv
 
 DELTA, LEVEL = 1e-5, 0.95
 PROMISES = {"epsilon=1": 1.0, "epsilon=0.1": 0.1}
 EPSILONS = {**PROMISES, "ceiling": 100.0, "floor": 1.0}
 DATA_SETS, FEW, CONTROLS, QUICK = 500, 10, 10, 2
 POOL, FEW_PATIENTS = 20_000, 4_000
-Columns = Mapping[str, np.ndarray]
 
 
 @dataclass(frozen=True, eq=False)
-class Domain:
-    """A simulated domain.
+class Records:
+    """A pool of simulated units of a domain, from which data sets are drawn.
 
     Args:
-        spec, problem, features: public.
+        domain: under the behaviour policy.
         units: of one data set.
-        size: of the pool that data sets are drawn from, in units.
-        collect: the number of units -> columns of so many under the behaviour policy, in order of units.
-        target: the evaluated policy where it is another one, and what gives its value, which may simulate; or None.
-        simulator: its settings, for configurations.
+        truth: the value of another evaluated policy than the records' own, which may simulate; or None.
+        size: of the pool, in units.
         slow: whether the regressions run on few data sets.
+        range: whether the public range of returns is known.
+        without: settings of the domain's simulator that decide nothing here.
     """
 
-    spec: PublicSpec
-    problem: ope.Problem
-    features: ope.Features
+    domain: Domain
     units: int
-    size: int
-    collect: Callable[[int], Columns]
-    target: tuple[ope.DiscretePolicy, Callable[[], float]] | None = None
-    simulator: Mapping[str, Any] = field(default_factory=dict)
+    truth: Callable[[], float] | None = None
+    size: int = POOL
     slow: bool = False
+    range: bool = False
+    without: tuple[str, ...] = ("judged",)
+
+    @property
+    def problem(self) -> ope.Problem:
+        """The domain's, with no more than is public here."""
+        given = self.domain.problem
+        return given if self.range else ope.Problem(gamma=given.gamma, horizon=given.horizon)
+
+    @property
+    def simulator(self) -> Mapping[str, Any]:
+        """Its settings; how values of states are judged is none of them."""
+        return {name: one for name, one in self.domain.simulator.items() if name not in self.without}
 
     @functools.cached_property
     def pool(self) -> Columns:
-        """The pool, simulated once."""
-        return self.collect(self.size)
+        return self.domain.collect(self.size, 0)
 
     @functools.cached_property
     def value(self) -> float:
         """The evaluated policy's, or the pool's own."""
-        return mean_return(self.pool, self.problem.gamma) if self.target is None else self.target[1]()
+        return mean_return(self.pool, self.problem.gamma) if self.truth is None else self.truth()
+
+    def target(self, method: str) -> Target:
+        return ope.Behaviour() if truth_is_own(method) or self.truth is None else self.domain.policy
 
     @functools.cached_property
     def offsets(self) -> np.ndarray:
@@ -107,22 +110,6 @@ class Domain:
         ids = np.repeat(np.arange(len(chosen)), lengths)
         own = {name: column[rows] for name, column in self.pool.items() if not name.endswith("_ids")}
         return {**own, "unit_ids": ids, "episode_ids": ids}
-
-
-@dataclass(frozen=True)
-class Linear:
-    """A simulator's policy as one that can be evaluated: public, and fixed without the records."""
-
-    name: str
-
-    @property
-    def actions(self) -> int:
-        """Four treatments."""
-        return hiv.ACTIONS
-
-    def probabilities(self, observations: np.ndarray) -> np.ndarray:
-        """Of the HIV target."""
-        return np.asarray(hiv.target_policy()(observations), np.float64)
 
 
 def mean_return(columns: Columns, gamma: float) -> float:
@@ -142,94 +129,38 @@ def within_horizon(mdp: random_mdp.RandomMdp, gamma: float, horizon: int) -> flo
 
 
 @functools.cache
-def make_chain() -> Domain:
-    """On-policy, a public range of [0, 1]."""
-
-    def collect(units: int) -> Columns:
-        return chain.collect(lambda states: np.full((len(states), 2), 0.5), units, seed=0)
-
-    problem = ope.Problem(gamma=chain.GAMMA, horizon=chain.HORIZON, return_range=(0.0, 1.0))
-    simulator = {"states": chain.STATES, "behaviour": "uniform"}
-    return Domain(chain.spec(), problem, ope.OneHot(chain.STATES - 1), 1_000, POOL, collect, simulator=simulator)
-
-
-@functools.cache
-def make_random_mdp() -> Domain:
-    """Off-policy; nothing terminates."""
-    mdp = random_mdp.random_mdp(PROCESS)
-    problem = ope.Problem(gamma=random_mdp.GAMMA, horizon=random_mdp.HORIZON)
-
-    def collect(units: int) -> Columns:
-        return random_mdp.collect(mdp, random_mdp.tabular(mdp.behaviour), units, seed=0)
-
-    def value() -> float:
-        return within_horizon(mdp, problem.gamma, problem.horizon)
-
-    simulator = {"process": PROCESS, "states": random_mdp.STATES, "reach": random_mdp.REACH}
-    features, target = ope.OneHot(random_mdp.STATES), ope.Tabular(mdp.target)
-    return Domain(random_mdp.spec(), problem, features, 1_000, POOL, collect, (target, value), simulator)
+def records(name: str) -> Records:
+    """The pool of a domain."""
+    match name:
+        case "chain":
+            return Records(gpope_chain.domain(), 1_000, range=True)
+        case "random_mdp":
+            mdp = random_mdp.random_mdp(ope_random_mdp.PROCESS)
+            exact = functools.partial(within_horizon, mdp, random_mdp.GAMMA, random_mdp.HORIZON)
+            return Records(ope_random_mdp.domain(), 1_000, exact, without=("judged", "behaviour"))
+        case "mountain_car":
+            uniform = ope.Uniform(mountain_car.ACTIONS).probabilities
+            played = functools.partial(mountain_car.collect, uniform, POOL, seed=1)
+            domain = gpope_mountain_car.domain(gpope_mountain_car.OFF)
+            return Records(domain, 1_000, lambda: mean_return(played(), mountain_car.GAMMA), slow=True)
+    treated = functools.partial(hiv.collect, units=FEW_PATIENTS, seed=1)
+    return Records(
+        gpope_hiv.domain(), 500, lambda: mean_return(treated(hiv.target_policy()), hiv.GAMMA), FEW_PATIENTS, slow=True
+    )
 
 
-@functools.cache
-def make_mountain_car() -> Domain:
-    """On- and off-policy; negative rewards."""
-    problem = ope.Problem(gamma=mountain_car.GAMMA, horizon=mountain_car.HORIZON)
-    uniform = ope.Uniform(mountain_car.ACTIONS)
-
-    def collect(units: int) -> Columns:
-        return mountain_car.collect(mountain_car.behaviour(), units, seed=0)
-
-    def value() -> float:
-        return mean_return(mountain_car.collect(uniform.probabilities, POOL, seed=1), problem.gamma)
-
-    learned = calls(mountain_car, "learned_q", "learn")
-    behaviour = {"exploration": mountain_car.EXPLORATION, "learned": learned}
-    simulator = {"goal": mountain_car.GOAL, "behaviour": behaviour}
-    features = ope.Fourier(5, mountain_car.LOW, mountain_car.HIGH)
-    spec = mountain_car.spec()
-    return Domain(spec, problem, features, 1_000, POOL, collect, (uniform, value), simulator, slow=True)
-
-
-@functools.cache
-def make_hiv() -> Domain:
-    """On- and off-policy; rewards of both signs and heavy-tailed returns."""
-    problem = ope.Problem(gamma=hiv.GAMMA, horizon=hiv.HORIZON)
-
-    def collect(units: int) -> Columns:
-        return hiv.collect(hiv.behaviour_policy(), units, seed=0)
-
-    def value() -> float:
-        return mean_return(hiv.collect(hiv.target_policy(), FEW_PATIENTS, seed=1), problem.gamma)
-
-    simulator = {
-        "dynamics": hiv.Hiv(),
-        "drugs": hiv.DRUGS,
-        "start": {"state": hiv.STEADY_STATE, "spread": hiv.SPREAD},
-        "substep": hiv.SUBSTEP,
-        "learned": calls(hiv, "learned_q", "uniform_policy", "collect", "fit", "epsilon_greedy"),
-        "target": {"greedy": hiv.GREEDY_SHARE},
-    }
-    features, target = ope.Fourier(5, hiv.FEATURE_LOW, hiv.FEATURE_HIGH, coupled=False), Linear("target")
-    return Domain(hiv.spec(), problem, features, 500, FEW_PATIENTS, collect, (target, value), simulator, slow=True)
-
-
-DOMAINS: dict[str, Callable[[], Domain]] = {
-    "chain": make_chain,
-    "random_mdp": make_random_mdp,
-    "mountain_car": make_mountain_car,
-    "hiv": make_hiv,
-}
+DOMAINS = ("chain", "random_mdp", "mountain_car", "hiv")
 REGRESSIONS = ("fitted_q", "doubly_robust")
 
 
-def methods(domain: Domain) -> dict[str, Any]:
+def methods(domain: Records) -> dict[str, Any]:
     """Name -> plan, not calibrated."""
-    asked, features = domain.problem, domain.features
+    asked, features = domain.problem, domain.domain.features
     plans: dict[str, Any] = {
         "mean_return": ope.ImportanceSampling(problem=asked),
         "mean_return_lower": ope.ImportanceSampling(problem=asked, sides="lower"),
     }
-    if domain.target is None:
+    if domain.truth is None:
         return plans | {
             "residual_on_policy": ope.ResidualRegression(problem=asked, features=features, on_policy=True),
         }
@@ -243,7 +174,7 @@ def methods(domain: Domain) -> dict[str, Any]:
     }
 
 
-def data_sets(domain: Domain, method: str, promise: str, quick: bool) -> int:
+def data_sets(domain: Records, method: str, promise: str, quick: bool) -> int:
     """How many data sets the row has."""
     if quick:
         return QUICK
@@ -254,21 +185,20 @@ def data_sets(domain: Domain, method: str, promise: str, quick: bool) -> int:
 
 def configuration(key: str, quick: bool = False) -> Json:
     name, method, promise = key.split("/")
-    domain = DOMAINS[name]()
+    domain = records(name)
     place = {
         "name": name,
-        "spec": domain.spec,
+        "spec": domain.domain.spec,
         "problem": domain.problem,
-        "features": domain.features,
+        "features": domain.domain.features,
         "simulator": domain.simulator,
     }
-    policy = ope.Behaviour() if truth_is_own(method) or domain.target is None else domain.target[0]
     return {
         "domain": describe(place),
         "units": domain.units,
         "pool": domain.size,
         "data_sets": data_sets(domain, method, promise, quick),
-        "policy": type(policy).__name__,
+        "policy": type(domain.target(method)).__name__,
         "plan": describe(methods(domain)[method]),
         "records": "of one unit" if promise == "floor" else "all",
         "guarantee": describe({"epsilon": EPSILONS[promise], "delta": DELTA, "unit": unit_of(domain)}),
@@ -279,12 +209,11 @@ store = store_of(__file__, configuration, "the library's defaults; see the modul
 
 
 def rows(names: Sequence[str] = ()) -> list[str]:
-    chosen = {name: methods(DOMAINS[name]()) for name in names or DOMAINS}
+    chosen = {name: methods(records(name)) for name in names or DOMAINS}
     return [f"{name}/{method}/{promise}" for name, plans in chosen.items() for method in plans for promise in EPSILONS]
 
 
-def unit_of(domain: Domain) -> Unit:
-    """One trajectory."""
+def unit_of(domain: Records) -> Unit:
     return Unit("trajectory", "add_or_remove", domain.units)
 
 
@@ -300,17 +229,12 @@ def together(keys: Sequence[str]) -> list[list[str]]:
 
 
 def run_rows(keys: Sequence[str], results: Store) -> None:
-    """Rows that are made together, at full size."""
     run(keys[0].split("/")[0], keys, results)
-
-
-def run_row(key: str, results: Store) -> None:
-    run(key.split("/")[0], [key], results)
 
 
 def run(name: str, keys: Sequence[str], results: Store, *, quick: bool = False) -> None:
     """Make these rows of a domain, all on the same data sets."""
-    began, domain = time.process_time(), DOMAINS[name]()
+    domain = records(name)
     unit, plans = unit_of(domain), methods(domain)
     pairs = [(method, promise) for _, method, promise in (key.split("/") for key in keys)]
     todo = {pair: data_sets(domain, *pair, quick) for pair in pairs}
@@ -324,14 +248,10 @@ def run(name: str, keys: Sequence[str], results: Store, *, quick: bool = False) 
                 continue
             columns = domain.drawn(chosen[:1] if floor else chosen)
             for method, promise in wanted:  # each with a ledger of its own: one answer does not lead to the next
-                data = Trajectories.from_arrays(**columns, spec=domain.spec, simulated=True)  # type: ignore[arg-type]
+                data = Trajectories.from_arrays(**columns, spec=domain.domain.spec, simulated=True)  # type: ignore[arg-type]
                 plan = calibrated(plans[method], unit, EPSILONS[promise])
-                target = ope.Behaviour() if truth_is_own(method) or domain.target is None else domain.target[0]
-                with (
-                    tempfile.TemporaryDirectory() as folder,
-                    Ledger(Path(folder) / "ope.ledger", unit, epsilon=1e4, delta=50 * DELTA, composition=SUM) as ledger,
-                ):
-                    found = ope.fit(plan, Vault(data, ledger), target).value
+                with vaults.vault(data, unit, 1e4, 50 * DELTA) as doors:
+                    found = ope.fit(plan, doors, domain.target(method)).value
                 row = [found.value, found.interval.low, found.interval.high]  # type: ignore[union-attr]
                 rows[method, promise].append([float(f"{number:.6g}") for number in row])
     for (method, promise), numbers in rows.items():
@@ -343,7 +263,6 @@ def run(name: str, keys: Sequence[str], results: Store, *, quick: bool = False) 
             seed=7,
             values={"truth": truth, **columns_of},
         )
-    print(f"{name}: {time.process_time() - began:.0f} CPU s", flush=True)
 
 
 def truth_is_own(method: str) -> bool:
@@ -383,29 +302,6 @@ def figures() -> list[Figure]:
         private, alone = (rmse(results.values(f"{key}/{promise}")) for promise in ("epsilon=1", "floor"))
         out.append(Figure(f"{key}: RMSE at epsilon 1 over that of noise alone", private / alone, 0.5, at_least=False))
     return out
-
-
-def table(results: Store) -> str:
-    """Markdown: RMSE, coverage and median interval of every row."""
-    lines = [
-        "| row | truth | RMSE | coverage | median interval | RMSE of the ceiling | of the floor |",
-        "|---" * 7 + "|",
-    ]
-    for name in DOMAINS:
-        for key in sorted(key for key in results.rows if key.startswith(f"{name}/") and key.split("/")[2] in PROMISES):
-            values, (held, count) = results.values(key), covered(results.values(key))
-            low, high = (np.median(values[end]) for end in ("low", "high"))
-            others = [rmse(results.values(f"{key.rsplit('/', 1)[0]}/{other}")) for other in ("ceiling", "floor")]
-            cells = (
-                key,
-                f"{values['truth']:.4g}",
-                f"{rmse(values):.3g}",
-                f"{held / count:.3f} of {count}",
-                f"{low:.4g} to {high:.4g}",
-                *(f"{other:.3g}" for other in others),
-            )
-            lines.append(f"| {' | '.join(cells)} |")
-    return "\n".join(lines)
 
 
 if __name__ == "__main__":

@@ -13,7 +13,6 @@ from typing import Any
 
 import numpy as np
 
-from experiments.beyond import ope_judges
 from experiments.gpope import (
     gpope_chain,
     gpope_chain_baselines,
@@ -24,9 +23,8 @@ from experiments.gpope import (
     ope_random_mdp,
 )
 from experiments.gpope.ope_methods import HARDLY_ANY_NOISE, Setting
+from experiments.lib.experiment import NONE, Store, markdown
 from experiments.lib.plots import IMAGES, Curve, Panel, draw
-from experiments.lib.store import Store
-from experiments.lib.tables import NONE, markdown
 
 METHODS = {
     "residual": "residual return regression",
@@ -194,6 +192,5 @@ PAGES: dict[str, Callable[[], str]] = {
     "ope_values": whole_policies,
     "gpope_steps": steps,
     "gpope_schedules": schedules,
-    "ope_judges": lambda: ope_judges.table(ope_judges.store()),
 }
 """What `pages` shows, by the names of its places."""

@@ -12,23 +12,19 @@ import functools
 
 import numpy as np
 
-from experiments.gpope import ope_trials, random_mdp
+from experiments.gpope import random_mdp
 from experiments.gpope.ope_methods import (
     HARDLY_ANY_NOISE,
     NOT_PRIVATE,
     PRIVATE,
     Columns,
     Domain,
+    Fresh,
     Setting,
     Yardstick,
-    asked,
-    named,
+    mean,
 )
-from experiments.gpope.ope_trials import trials_of
-from experiments.lib.check import Figure
-from experiments.lib.configuration import Json
-from experiments.lib.queue import command_line
-from experiments.lib.store import Store, store_of
+from experiments.lib.experiment import Figure, command_line, store_of
 from tacit import off_policy_evaluation as ope
 from tacit.units import Relation
 
@@ -38,15 +34,6 @@ FRESH = 5_200_000
 """The first seed of data sets; those of the former default begin at 5,000,000."""
 UNITS, EPSILONS = 1_000, (1.0, 0.1)
 RELATIONS: tuple[Relation, ...] = ("add_or_remove", "replace_one")
-
-
-def configuration(key: str, quick: bool = False) -> Json:
-    _, name, setting = named(key)
-    place = domain()
-    return asked(place, setting, (PRIVATE | NOT_PRIVATE)[name].settings(place), trials_of(quick))
-
-
-store = store_of(__file__, configuration, "the method's defaults, chosen on other seeds and other processes")
 
 
 def rows() -> list[str]:
@@ -86,16 +73,14 @@ def domain() -> Domain:
     )
 
 
+ROWS = Fresh(domain, PRIVATE | NOT_PRIVATE, lambda setting: FRESH)
+configuration, run_row = ROWS.configuration, ROWS.run_row
+store = store_of(__file__, configuration, "the method's defaults, chosen on other seeds and other processes")
+
+
 def figures() -> list[Figure]:
-    setting = Setting(UNITS, 1.0, "add_or_remove")
-    value = float(np.mean(store().values(setting.key("random_mdp", "residual"))["rmse"]))
+    value = mean(store(), "random_mdp", "residual", Setting(UNITS, 1.0))
     return [Figure("random process, off-policy, m=1000, epsilon 1: rmse", value, 0.4, at_least=False)]
-
-
-def run_row(key: str, results: Store, *, quick: bool = False) -> None:
-    _, name, setting = named(key)
-    method = (PRIVATE | NOT_PRIVATE)[name]
-    ope_trials.run(domain(), name, method, setting, results, first=FRESH, quick=quick)
 
 
 if __name__ == "__main__":

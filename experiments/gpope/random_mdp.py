@@ -61,19 +61,16 @@ class RandomMdp:
     target: FloatArray
 
     def starts(self, units: int, generator: np.random.Generator) -> Array:
-        """Uniform states, [N]."""
         return generator.integers(STATES, size=units)
 
     def step(
         self, state: Array, action: npt.NDArray[np.int64], generator: np.random.Generator
     ) -> tuple[Array, FloatArray, npt.NDArray[np.bool_]]:
-        """Next states and rewards [N]; nothing terminates."""
         below = np.cumsum(self.transitions, axis=2)[state, action, :-1]
         after = (below <= generator.random(len(state))[:, None]).sum(axis=1)
         return after, self.rewards[state, action], np.zeros(len(state), dtype=bool)
 
     def observe(self, state: Array) -> Array:
-        """The states themselves."""
         return state
 
 

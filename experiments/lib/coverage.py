@@ -81,7 +81,6 @@ def table(paper: str) -> str:
 
 
 def main(papers: Sequence[str]) -> None:
-    """Print what is missing."""
     for paper, some in items().items():
         if paper in papers or not papers:
             for one in some:

@@ -27,6 +27,14 @@ CHANGED_AFTER_EVALUATION: Mapping[str, tuple[str, ...]] = {
         "Ends of a histogram that noise explains hold nobody since 29 November 2026, when all rows existed: noise gave "
         "some patients a first pressure that nobody has. It was chosen on ten other seeds of the linear hospital. Rows "
         "have other seeds since then; the first ones are in the archive.",
+        "Since 29 November 2026, when rows existed, actions of many numbers, ends and rewards of whole people have "
+        "other laws, chosen in the clinic. In these hospitals, whose rewards are computed, no law changed.",
+    ),
+    "table6_attack": (
+        "Rows of whole people were made before 29 November 2026, when their ends and rewards got other laws.",
+    ),
+    "synthesis_scale": (
+        "Rows of whole people were made before 29 November 2026, when their ends and rewards got other laws.",
     ),
     "mobility_frontier": (
         "The rule for the number of states of the one-shot method was changed once, on 20 November 2026, when rows of "

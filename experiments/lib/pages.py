@@ -6,10 +6,10 @@ and in docs/scale.md.
     python -m experiments.lib.pages --show dppg_audit "tests of experts_table"  # print tables
     python -m experiments.lib.pages --draw  # pictures of policy gradients and experts
 
-A place is `<!-- results: NAME -->`, up to `<!-- end -->` if there is one. Besides tables there are `rows of NAME ...`,
-where the rows of some experiments come from, `changes of NAME ...`, whether a method was changed after its
-evaluation rows had been seen, `tests of NAME`, where tacit is below and above its rivals, and `coverage of PAPER`, what
-of a paper was run. Nothing is run.
+A place is `<!-- results: NAME -->`, up to `<!-- end -->` if there is one. NAME is one of `TABLES`, or an experiment
+with a table of its own. Besides tables there are `rows of NAME ...`, where the rows of some experiments come from,
+`changes of NAME ...`, whether a method was changed after its evaluation rows had been seen, `tests of NAME`, where
+tacit is below and above its rivals, and `coverage of PAPER`, what of a paper was run. Nothing is run.
 """
 
 from __future__ import annotations
@@ -17,32 +17,19 @@ from __future__ import annotations
 import re
 import sys
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, get_args
 
-from tests.faults import faults
-
-from experiments.beyond import federation_scale, improvement, improvement_null, improvement_peers, ten_releases
-from experiments.dppg import (
-    alignment,
-    dppg_audit,
-    dppg_fair,
-    dppg_frontier,
-    dppg_riverswim,
-    dppg_table1,
-    dppg_tables,
-    dppg_votes,
-)
+from experiments.beyond import federation_scale, improvement, improvement_peers
+from experiments.dppg import dppg_audit, dppg_frontier, dppg_riverswim, dppg_table1, dppg_tables
 from experiments.experts import experts_table, experts_tables
 from experiments.gpope import ope_pages
 from experiments.lib import comparisons, coverage
 from experiments.lib.history import CHANGED_AFTER_EVALUATION
 from experiments.lib.store import ROOT, experiment
-from experiments.lib.tables import markdown
-from experiments.pategail import mobility_attack, mobility_frontier, mobility_places, mobility_tables
+from experiments.lib.tables import markdown, seconds_of, stacked
+from experiments.pategail import mobility_frontier, mobility_tables
 from experiments.privorl.parts import synthesis_pages, trajectory_pages
-from tacit_worlds.populations import Kind
 
 PAGES = ROOT / "docs" / "results"
 SCALE = ROOT / "docs" / "scale.md"
@@ -55,45 +42,15 @@ RIVALS = {
     **experts_tables.REFERENCES,
 }
 """Of tables of tests."""
-SECONDS = ("seconds", "cpu_s", "agent_cpu_s", "pretrain_cpu_s", "train_cpu_s", "sample_cpu_s")
-"""Names of values that are seconds of work."""
-
-
-def experts_at_one(kind: Kind) -> str:
-    """Every method at epsilon 1, a column a world."""
-    results = experts_table.store()
-    named = [(words, method, 1.0) for method, words in experts_tables.PRIVATE.items()]
-    named += [(words, method, None) for method, words in experts_tables.REFERENCES.items()]
-    rows = [
-        [
-            words if epsilon is None else f"{words}, epsilon 1",
-            *(
-                experts_tables.shown(experts_tables.values(results, world, kind, method, epsilon))
-                for world in experts_tables.TITLES
-            ),
-        ]
-        for words, method, epsilon in named
-    ]
-    return markdown(list(experts_tables.TITLES.values()), rows)
-
-
-def experts_by_epsilon() -> str:
-    """Every method at every epsilon, one table a world and kind of experts."""
-    results = experts_table.store()
-    return "\n\n".join(
-        f"{title}, {kind} experts\n\n{experts_tables.table(results, world, kind)}"
-        for world, title in experts_tables.TITLES.items()
-        for kind in get_args(Kind)
-    )
 
 
 def movement(people: int) -> str:
     """SEQ by epsilon, and every measure at epsilon 2."""
     results = mobility_frontier.store()
-    blocks = [f"SEQ\n\n{mobility_tables.by_epsilon(results, people)}"]
+    tables = {"SEQ": mobility_tables.by_epsilon(results, people)}
     for one in ("sequence", "robust"):
-        blocks.append(f"{one}, epsilon 2\n\n{mobility_tables.by_measure(results, people, 2.0, one)}")
-    return "\n\n".join(blocks)
+        tables[f"{one}, epsilon 2"] = mobility_tables.by_measure(results, people, 2.0, one)
+    return stacked(tables)
 
 
 TABLES: dict[str, Callable[[], str]] = {
@@ -103,13 +60,10 @@ TABLES: dict[str, Callable[[], str]] = {
     "dppg_frontier": lambda: dppg_tables.frontier(dppg_frontier.store()),
     "dppg_riverswim": lambda: dppg_tables.riverswim(dppg_riverswim.store()),
     "dppg_table1": lambda: dppg_tables.table1(dppg_table1.store()),
-    "dppg_votes": lambda: dppg_votes.table(dppg_votes.store()),
-    "dppg_fair": lambda: dppg_fair.table(dppg_fair.store()),
     "dppg_audit": lambda: dppg_tables.audited(dppg_audit.store()),
-    "alignment": lambda: alignment.table(alignment.store()),
-    "experts_mixed": lambda: experts_at_one("mixed"),
-    "experts_good": lambda: experts_at_one("good"),
-    "experts_table": experts_by_epsilon,
+    "experts_mixed": lambda: experts_tables.at_one(experts_table.store(), "mixed"),
+    "experts_good": lambda: experts_tables.at_one(experts_table.store(), "good"),
+    "experts_table": lambda: experts_tables.by_epsilon(experts_table.store()),
     "experts_clones": lambda: experts_tables.clones(experts_table.store()),
     "experts_prefixes": lambda: experts_tables.prefixes(experts_table.store()),
     **{f"mobility_{people}": lambda people=people: movement(people) for people in mobility_frontier.PEOPLE},
@@ -119,11 +73,8 @@ TABLES: dict[str, Callable[[], str]] = {
         )
         for people in mobility_frontier.PEOPLE
     },
-    "mobility_places": mobility_places.table,
     "mobility_recipes": mobility_tables.recipes,
     "mobility_published": mobility_tables.published,
-    "mobility_attack": mobility_attack.table_of_attacks,
-    "faults": lambda: faults.table(faults.store()),
     "federation_secure": lambda: federation_scale.secure_table(federation_scale.store()),
     "federation_floors": lambda: federation_scale.floor_table(federation_scale.store()),
     "federation_trees": lambda: federation_scale.tree_table(federation_scale.store()),
@@ -132,10 +83,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "improvement_physical": lambda: improvement.physical(improvement.store()),
     "improvement_statements": lambda: improvement.statements(improvement.store()),
     "improvement_units": lambda: improvement.units(improvement.store()),
-    "improvement_null": lambda: improvement_null.table(improvement_null.store()),
     "improvement_coverage": lambda: improvement.covered(improvement.store()),
-    "ten_releases": lambda: ten_releases.table(),
-    "improvement_peers": lambda: improvement_peers.table(improvement_peers.store()),
     "improvement_peers_elsewhere": lambda: improvement_peers.table_elsewhere(improvement_peers.store()),
 }
 
@@ -149,10 +97,14 @@ def table(name: str) -> str | None:
         return coverage.table(names)
     if names and kind == "tests":
         return "\n\n".join(comparisons.table(name, RIVALS) for name in names.split())
-    if name not in TABLES:
-        return None
     try:
-        return TABLES[name]()
+        if name in TABLES:
+            return TABLES[name]()
+        module = experiment(name)
+        shown: str = module.table(module.store())
+        return shown
+    except ModuleNotFoundError:
+        return None
     except LookupError as missing:
         return str(missing.args[0])
 
@@ -165,7 +117,7 @@ def origin(names: Sequence[str]) -> str:
         rows = module.store().rows.values()
         commits = Counter(row["commit"][:8] for row in rows)
         dates = sorted({row["date"] for row in rows if row["date"]})
-        hours = sum(_seconds(row["values"]) for row in rows) / 3600.0
+        hours = sum(seconds_of(row["values"]) for row in rows) / 3600.0
         lines.append(
             [
                 f"`python -m {module.__name__}`",
@@ -182,12 +134,6 @@ def changes(names: Sequence[str]) -> str:
     """A line an experiment: what was changed after its evaluation rows had been seen."""
     lines = [f"- `{name}`: " + " ".join(CHANGED_AFTER_EVALUATION.get(name, ("no change is known.",))) for name in names]
     return "\n".join(lines)
-
-
-def _seconds(values: Mapping[str, Any]) -> float:
-    """Seconds in the values of a row, those of its stages included."""
-    own = sum(float(values[name]) for name in SECONDS if isinstance(values.get(name), int | float))
-    return own + sum(_seconds(below) for below in values.values() if isinstance(below, Mapping))
 
 
 def filled(text: str) -> str:

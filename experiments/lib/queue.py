@@ -8,7 +8,8 @@
 `QUEUE` names the experiments whose rows are wanted, the most important first, with a budget of CPU hours each. A row
 is written when it is done, so that a stopped queue goes on where it was. Rows that exist are never made again because
 code moved; superseded rows go to `results/archive/` first (`Store.archive`). An experiment whose rows are cheaper
-together has `together(keys)`, which groups them, and `run_rows(keys, results)`, which makes one group.
+together has `together(keys)`, which groups them, and `run_rows(keys, results)`, which makes a group, in the place of
+`run_row(key, results)`.
 """
 
 from __future__ import annotations
@@ -22,10 +23,12 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import torch
 
 from experiments.lib.store import ROOT, Store, experiment
+from experiments.lib.tables import costs, overview, shown
 from tacit.parallel import parallel_map
 
 
@@ -66,22 +69,30 @@ class Job:
                     return
 
 
+def make(module: Any, keys: list[str], results: Store, **size: bool) -> None:
+    """Make rows of an experiment, together, where it can, or one by one, and print what they found."""
+    if hasattr(module, "run_rows"):
+        module.run_rows(keys, results, **size)
+    else:
+        for key in keys:
+            module.run_row(key, results, **size)
+    for key in filter(results.has, keys):
+        print(f"{key}: {shown(results.values(key))}", flush=True)
+
+
 def _made(name: str, clock: Callable[[], float], keys: list[str]) -> float:
     """Make the rows of one group; the seconds that this took."""
     torch.set_num_threads(1)
     module, began = experiment(name), clock()
-    if len(keys) > 1:
-        module.run_rows(keys, module.store())
-    else:
-        module.run_row(keys[0], module.store())
+    make(module, keys, module.store())
     return clock() - began
 
 
 def command_line(file: str, arguments: Sequence[str] | None = None) -> None:
     """What `python -m experiments.PAPER.NAME` does: make the missing rows whose keys match, or show what there is.
 
-    An experiment may have `table(results)`, `costs(results)` and `plot(results)`, which its options then print or draw,
-    and a small size: `quick` of its `store` and `run_row`.
+    An experiment may have a `table(results)` and a `plot(results)` of its own, and a small size: `quick` of its `store`
+    and `run_row`.
 
     Args:
         file: of the experiment; its words are the help.
@@ -92,35 +103,31 @@ def command_line(file: str, arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("keys", nargs="*", default=["*"], help="patterns of keys, as of names of files; all by default")
     parser.add_argument("--list", action="store_true", help="print the keys of missing rows and run nothing")
     parser.add_argument("--jobs", type=int, default=1, help="how many rows are made at once, each in a process")
-    known = {"table": "what there is", "costs": "what is missing costs", "plot": "the picture in docs/images"}
-    shown = {
-        name: words
-        for name, words in known.items()
-        if hasattr(module, name)
-        and [*inspect.signature(getattr(module, name)).parameters] in (["results"], ["results", "path"])
-    }
-    for name, words in shown.items():
-        parser.add_argument(f"--{name}", action="store_true", help=f"print {words} and run nothing")
-    if "quick" in inspect.signature(module.run_row).parameters:
+    parser.add_argument("--table", action="store_true", help="print what there is and run nothing")
+    parser.add_argument("--costs", action="store_true", help="print what is missing costs and run nothing")
+    if hasattr(module, "plot"):
+        parser.add_argument("--plot", action="store_true", help="draw the picture in docs/images and run nothing")
+    if "quick" in inspect.signature(getattr(module, "run_rows", None) or module.run_row).parameters:
         parser.add_argument("--quick", action="store_true", help="small rows, written under runs/quick/")
     options = parser.parse_args(arguments)
-    asked = [name for name in shown if getattr(options, name)]
-    for name in asked:
-        print(getattr(module, name)(module.store()) or "")
-    if asked:
-        return
-    if getattr(options, "quick", False):
+    if options.table:
+        print(getattr(module, "table", overview)(module.store()))
+    elif options.costs:
+        print(costs(module.store(), module.rows()))
+    elif getattr(options, "plot", False):
+        module.plot(module.store())
+    elif getattr(options, "quick", False):
         results = module.store(ROOT / "runs" / "quick" / f"{Path(file).stem}.json", quick=True)
         for key in module.rows():
             if any(fnmatch.fnmatchcase(key, pattern) for pattern in options.keys) and not results.has(key):
-                module.run_row(key, results, quick=True)
-        return
-    job = Job(Path(file).stem, float("inf"))
-    for pattern in options.keys:
-        if options.list:
-            print("\n".join(job.missing(pattern)))
-        else:
-            job.run(time.process_time, pattern=pattern, jobs=options.jobs)
+                make(module, [key], results, quick=True)
+    else:
+        job = Job(Path(file).stem, float("inf"))
+        for pattern in options.keys:
+            if options.list:
+                print("\n".join(job.missing(pattern)))
+            else:
+                job.run(time.process_time, pattern=pattern, jobs=options.jobs)
 
 
 def grouped(keys: Sequence[str], by: Callable[[str], object]) -> list[list[str]]:
@@ -140,11 +147,9 @@ QUEUE: tuple[Job, ...] = (
     Job("mobility_attack", 1.0),
     Job("dppg_votes", 4.0),
     Job("ablation_medium", 1.2),
-    Job("table2_mazes", 11.0),
     Job("synthesis_grand", 11.0),
     Job("people_hospitals", 1.5),
     Job("tune_cql", 0.7),
-    Job("experts_ppo", 3.0),
     Job("table1_kitchen", 1.5),
     Job("tune_alignment", 1.2),
     Job("alignment", 8.0),

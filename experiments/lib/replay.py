@@ -29,6 +29,7 @@ from scipy import stats
 
 from experiments.lib import table_cache
 from experiments.lib.check import EXPERIMENTS
+from experiments.lib.queue import make
 from experiments.lib.store import Store, experiment
 
 COSTS = ("cpu_s", "seconds", "peak_mib", "agent_cpu_s", "fit", "pretrain", "sample", "processes")
@@ -68,7 +69,7 @@ def replay(module: Any, results: Store, key: str) -> str:
         tables, table_cache.KEPT = table_cache.KEPT, Path(folder) / "tables"
         try:
             again = module.store(Path(folder) / "again.json")
-            module.run_row(key, again)
+            make(module, [key], again)
         finally:
             table_cache.KEPT = tables
         return compare(results.values(key), again.values(key), replicates(results, key))

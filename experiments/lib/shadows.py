@@ -29,7 +29,6 @@ class Block:
 
     @property
     def key(self) -> str:
-        """Of its row."""
         return f"{self.setting}/{self.epsilon:g}/{self.side}/{self.number}"
 
     @property

@@ -10,18 +10,14 @@ seed): five training seeds with noise of their own, the last averaged policy, no
 from __future__ import annotations
 
 import math
-import time
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from experiments.lib.check import Figure
-from experiments.lib.configuration import Json
-from experiments.lib.queue import command_line
-from experiments.lib.store import Store, store_of
-from experiments.pategail.mobility_runs import GEOLIFE, World, described, generated, unit, world
-from experiments.pategail.mobility_ways import calibrated, guaranteed
+from experiments.lib.experiment import Figure, Json, Store, command_line, store_of
+from experiments.pategail.mobility_runs import GEOLIFE, World, described, unit, world
+from experiments.pategail.mobility_ways import changed, guaranteed
 from tacit.data.mobility.days import Days
 from tacit.methods.mobility import pategail
 
@@ -78,7 +74,6 @@ ROWS = (
 
 
 def key(row: Row, seed: int) -> str:
-    """Of a cell."""
     return f"{row.name}/{row.epsilon:g}/{seed}"
 
 
@@ -100,23 +95,8 @@ def rows() -> list[str]:
     return [key(row, seed) for seed in SEEDS for row in ROWS]
 
 
-def values(row: Row, seed: int) -> dict[str, Any]:
-    """One run and its measures."""
-    began, here = time.process_time(), row.world(seed)
-    plan = calibrated(row.plan(), here, row.epsilon)
-    with here.devices() as vault:
-        simulator = pategail.fit(plan, vault, grid=here.days.grid, seed=seed).value
-    (measured,) = here.measured([generated(simulator, here, seed)])
-    certified = plan.epsilon if math.isfinite(plan.epsilon or 0.0) else "inf"
-    return {"certified": certified, **measured, "seconds": round(time.process_time() - began, 2)}
-
-
 def column(results: Store, row: Row, metrics: str = "sequence", name: str = "SEQ") -> np.ndarray:
-    """One measure for every seed.
-
-    Raises:
-        LookupError: a row is missing or has another configuration.
-    """
+    """One measure for every seed."""
     return np.array([results.values(key(row, seed))[metrics][name] for seed in SEEDS])
 
 
@@ -133,9 +113,8 @@ def figures() -> list[Figure]:
 
 def run_row(name: str, results: Store) -> None:
     row, seed = _of(name)
-    made = values(row, seed)
+    made = changed(row.plan(), row.world(seed), row.epsilon, seed)
     results.put(name, dataset=world(GEOLIFE).words, seed=seed, values=made)
-    print(f"{name}: SEQ {made['sequence']['SEQ']:.4f} ({made['seconds']} CPU s)", flush=True)
 
 
 if __name__ == "__main__":

@@ -16,18 +16,14 @@ A cell is one (rule, epsilon, seed): five training seeds with noise of their own
 from __future__ import annotations
 
 import itertools
-import time
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from experiments.lib.check import Figure
-from experiments.lib.configuration import Json
-from experiments.lib.queue import command_line
-from experiments.lib.store import Store, store_of
-from experiments.pategail.mobility_runs import GEOLIFE, described, generated, unit, world
-from experiments.pategail.mobility_ways import calibrated, guaranteed
+from experiments.lib.experiment import Figure, Json, Store, command_line, store_of
+from experiments.pategail.mobility_runs import GEOLIFE, described, unit, world
+from experiments.pategail.mobility_ways import changed, guaranteed
 from tacit.methods.mobility import pategail
 
 EPSILONS = (2.0, 10.0)
@@ -52,7 +48,6 @@ def mirrored(pilot: np.ndarray, share: np.ndarray) -> np.ndarray:
 
 
 def key(rule: str, epsilon: float, seed: int) -> str:
-    """Of a cell."""
     return f"{rule}/{epsilon:g}/{seed}"
 
 
@@ -69,23 +64,8 @@ def rows() -> list[str]:
     return [key(rule, epsilon, seed) for seed, epsilon, rule in itertools.product(SEEDS, EPSILONS, RULES)]
 
 
-def values(rule: str, epsilon: float, seed: int) -> dict[str, Any]:
-    """One run and its measures."""
-    began, here = time.process_time(), world(GEOLIFE)
-    calibrated_plan = calibrated(plan(rule), here, epsilon)
-    allocate = mirrored if rule == "mirrored" else None
-    with here.devices() as vault:
-        simulator = pategail.fit(calibrated_plan, vault, grid=here.days.grid, allocate=allocate, seed=seed).value
-    (measured,) = here.measured([generated(simulator, here, seed)])
-    return {"certified": calibrated_plan.epsilon, **measured, "seconds": round(time.process_time() - began, 2)}
-
-
 def column(results: Store, rule: str, epsilon: float, metrics: str = "sequence", name: str = "SEQ") -> np.ndarray:
-    """One measure for every seed.
-
-    Raises:
-        LookupError: a row is missing or has another configuration.
-    """
+    """One measure for every seed."""
     return np.array([results.values(key(rule, epsilon, seed))[metrics][name] for seed in SEEDS])
 
 
@@ -104,9 +84,9 @@ def figures() -> list[Figure]:
 
 def run_row(name: str, results: Store) -> None:
     rule, epsilon, seed = name.split("/")
-    made = values(rule, float(epsilon), int(seed))
+    allocate = mirrored if rule == "mirrored" else None
+    made = changed(plan(rule), world(GEOLIFE), float(epsilon), int(seed), allocate=allocate)
     results.put(name, dataset=world(GEOLIFE).words, seed=int(seed), values=made)
-    print(f"{name}: SEQ {made['sequence']['SEQ']:.4f} ({made['seconds']} CPU s)", flush=True)
 
 
 if __name__ == "__main__":

@@ -29,15 +29,12 @@ from typing import Any
 
 import numpy as np
 
-from experiments.lib.check import Figure
-from experiments.lib.configuration import Json
-from experiments.lib.queue import command_line, grouped
+from experiments.lib.experiment import Figure, Json, Store, command_line, grouped, markdown, store_of
 from experiments.lib.shadows import Block, blocks, read, scored
-from experiments.lib.store import Store, store_of
-from experiments.pategail import mobility_shadows
+from experiments.pategail import mobility_shadows, mobility_ways
 from experiments.pategail.mobility_runs import DELTA, GEOLIFE, described, unit, world
 from experiments.pategail.mobility_shadows import InMemory, OnDevices
-from experiments.pategail.mobility_ways import calibrated, guaranteed, one_shot, table
+from experiments.pategail.mobility_ways import calibrated, guaranteed
 from tacit.evaluation.attacks import (
     MIN_PROBABILITY,
     AttackResult,
@@ -99,7 +96,7 @@ def planned(name: str, epsilon: float) -> Any:
     """A method's plan, not yet calibrated."""
     if name in FEDERATED:
         return replace(pategail.recipe("table", GEOLIFE), rounds=ROUNDS)
-    return one_shot(GEOLIFE, epsilon) if name == "one_shot" else table(GEOLIFE, epsilon)
+    return (mobility_ways.one_shot if name == "one_shot" else mobility_ways.table)(GEOLIFE, epsilon)
 
 
 def method(name: str, epsilon: float) -> tuple[Any, float]:
@@ -187,11 +184,7 @@ def rows() -> list[str]:
 
 
 def attacked(results: Store, name: str, epsilon: float, least: bool = False) -> dict[str, AttackResult]:
-    """Every attack's result, from the raw scores.
-
-    Raises:
-        LookupError: a row is missing or has another configuration.
-    """
+    """Every attack's result, from the raw scores."""
     found = read(results, wanted(name, epsilon, least))
     return {one: attack(*sides, delta=DELTA, fpr=FPR) for one, sides in found.items()}
 
@@ -207,7 +200,6 @@ def complete(results: Store) -> list[tuple[str, float]]:
 
 
 def figures() -> list[Figure]:
-    """Every promised figure of what is complete, recomputed from the raw rows."""
     results, out = store(), []
     for name, epsilon in complete(results):
         mu, words = mu_of(results, name, epsilon), f"{name}, epsilon {epsilon:g}"
@@ -229,33 +221,29 @@ def figures() -> list[Figure]:
     return out
 
 
-def lines(results: Store, name: str, epsilon: float, least: bool = False) -> list[str]:
-    """A method's rows of the table, in Markdown."""
+COLUMNS = (
+    *("epsilon", "attack", "AUC", "at most", "TPR at 10 % FPR", "at most"),
+    *("AUC of the most exposed", "epsilon >=", "mu >="),
+)
+
+
+def lines(results: Store, name: str, epsilon: float, least: bool = False) -> list[list[str]]:
+    """A method's rows of the table."""
     mu = mu_of(results, name, epsilon)
     found = []
     for one, result in attacked(results, name, epsilon, least).items():
         bound = 1.0 if one == "copied starts" else auc_bound(mu)
         most = 1.0 if one == "copied starts" else tpr_bound(mu, result.fpr)
         hits = Rate(result.tpr, result.tpr_low, result.tpr_high)
-        found.append(
-            f"| {WORDS[name]} | {epsilon:g} | {one} | {result.auc:.3f} [{result.auc_low:.3f}, {result.auc_high:.3f}] "
-            f"| {bound:.3f} | {hits} | {most:.1%} "
-            f"| {result.exposed_auc:.3f} | {result.epsilon:.2f} | {result.mu:.2f} |"
-        )
+        area = f"{result.auc:.3f} [{result.auc_low:.3f}, {result.auc_high:.3f}]"
+        told = [f"{bound:.3f}", str(hits), f"{most:.1%}", f"{result.exposed_auc:.3f}"]
+        found.append([WORDS[name], f"{epsilon:g}", one, area, *told, f"{result.epsilon:.2f}", f"{result.mu:.2f}"])
     return found
 
 
-COLUMNS = (
-    *("method", "epsilon", "attack", "AUC", "at most", "TPR at 10 % FPR", "at most"),
-    *("AUC of the most exposed", "epsilon >=", "mu >="),
-)
-HEAD = f"| {' | '.join(COLUMNS)} |\n{'|---' * len(COLUMNS)}|"
-
-
-def table_of_attacks() -> str:
+def table(results: Store) -> str:
     """All settings whose rows are complete."""
-    results = store()
-    return "\n".join([HEAD, *(line for pair in complete(results) for line in lines(results, *pair))])
+    return markdown(COLUMNS, (line for pair in complete(results) for line in lines(results, *pair)), "method")
 
 
 def together(keys: Sequence[str]) -> list[list[str]]:
@@ -264,18 +252,9 @@ def together(keys: Sequence[str]) -> list[list[str]]:
 
 
 def run_rows(keys: Sequence[str], results: Store) -> None:
-    """Rows that are made together, at full size."""
-    fill([Block.of(key) for key in keys], results)
-
-
-def run_row(key: str, results: Store) -> None:
-    fill([Block.of(key)], results)
-
-
-def fill(missing: Sequence[Block], results: Store) -> None:
-    """Make some blocks of one method at one epsilon."""
-    run, mu = method(missing[0].setting, missing[0].epsilon)
-    for block in missing:
+    first = Block.of(keys[0])
+    run, mu = method(first.setting, first.epsilon)
+    for block in map(Block.of, keys):
         results.put(block.key, dataset=world(GEOLIFE).words, seed=block.seed, values=values(block, run, mu))
 
 

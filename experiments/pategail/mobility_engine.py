@@ -24,10 +24,7 @@ from typing import Any, ClassVar, Literal, cast, get_args
 import numpy as np
 import numpy.typing as npt
 
-from experiments.lib.check import Figure
-from experiments.lib.configuration import Json, describe
-from experiments.lib.queue import command_line
-from experiments.lib.store import Store, store_of
+from experiments.lib.experiment import Figure, Json, Store, command_line, describe, store_of
 from experiments.pategail.mobility_runs import DELTA, unit
 from experiments.pategail.mobility_ways import guaranteed
 from tacit.data.mobility.days import Days
@@ -89,7 +86,6 @@ class Disk:
     plan: Plan
 
     def write(self, days: Days) -> None:
-        """Give everybody her days."""
         for person in np.unique(days.person):
             np.save(self.folder / f"days{person}.npy", days.cells[days.person == person])
 
@@ -98,7 +94,6 @@ class Disk:
         return Ledger(self.folder / name, self.plan.unit, epsilon=1e9, delta=2 * DELTA, composition=SUM)
 
     def __call__(self, context: Any, state: Any) -> Device:
-        """Her device."""
         person = int(context.node_config["partition-id"])
         cells = np.load(self.folder / f"days{person}.npy")
         days = Days(cells, np.zeros(len(cells), np.int64), _grid())
@@ -139,7 +134,6 @@ def rows() -> list[str]:
 
 
 def key(engine: Engine, people: int, seed: int) -> str:
-    """Name of a cell."""
     return f"{engine}/people={people}/seed={seed}"
 
 
@@ -195,7 +189,6 @@ def run_row(key: str, results: Store) -> None:
     engine, people, seed = _of(key)
     values = row(engine, people, seed)
     results.put(key, dataset=f"invented city: {people} people of {DAYS} days", seed=seed, values=values)
-    print(key, " ".join(f"{n}={v:.4g}" for n, v in values.items()), flush=True)
 
 
 if __name__ == "__main__":

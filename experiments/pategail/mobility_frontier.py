@@ -30,10 +30,7 @@ from typing import Any
 
 import numpy as np
 
-from experiments.lib.check import Figure
-from experiments.lib.configuration import Json
-from experiments.lib.queue import command_line, grouped
-from experiments.lib.store import Store, store_of
+from experiments.lib.experiment import Figure, Json, Store, command_line, grouped, store_of
 from experiments.pategail.mobility_runs import DRAWS, FLOORS, GEOLIFE, World, described, generated, unit, world
 from experiments.pategail.mobility_ways import WAYS, Way, guaranteed
 
@@ -71,7 +68,6 @@ class Job:
 
     @property
     def keys(self) -> list[str]:
-        """Of its cells."""
         return [key(self.people, self.row, self.epsilon, seed) for seed in self.seeds]
 
 
@@ -142,11 +138,7 @@ def seeds_of(people: int, row: str, epsilon: float) -> tuple[int, ...]:
 
 
 def column(results: Store, people: int, row: str, epsilon: float, metrics: str, name: str) -> list[float]:
-    """One measure of a row for every seed.
-
-    Raises:
-        LookupError: a row is missing or has another configuration.
-    """
+    """One measure of a row for every seed."""
     seeds = seeds_of(people, row, epsilon)
     return [float(results.values(key(people, row, epsilon, seed))[metrics][name]) for seed in seeds]
 
@@ -217,12 +209,8 @@ def run(job: Job, way: Way, here: World) -> dict[str, dict[str, Any]]:
 def fill(job: Job, results: Store, ways: dict[str, Way]) -> None:
     """Make the cells of a job."""
     here = world(job.people)
-    made = run(job, ways[job.row], here)
-    for seed, (name, values) in zip(job.seeds, made.items(), strict=True):
+    for seed, (name, values) in zip(job.seeds, run(job, ways[job.row], here).items(), strict=True):
         results.put(name, dataset=here.words, seed=seed, values=values)
-    seq = [values["sequence"]["SEQ"] for values in made.values()]
-    each = next(iter(made.values()))["seconds"]
-    print(f"{job.people}/{job.row}/{job.epsilon:g}: SEQ {np.mean(seq):.4f} ({each} CPU s a seed)", flush=True)
 
 
 def together(keys: Sequence[str]) -> list[list[str]]:
@@ -231,17 +219,11 @@ def together(keys: Sequence[str]) -> list[list[str]]:
 
 
 def run_rows(keys: Sequence[str], results: Store) -> None:
-    """Rows that are made together, at full size."""
-    people, row, epsilon, _ = keys[0].split("/")
-    fill(Job(int(people), row, float(epsilon), tuple(int(key.rpartition("/")[2]) for key in keys)), results, WAYS)
-
-
-def run_row(key: str, results: Store) -> None:
-    people, row, *rest = key.split("/")
+    people, row, *rest = keys[0].split("/")
     if rest:
-        return fill(Job(int(people), row, float(rest[0]), (int(rest[1]),)), results, WAYS)
+        return fill(Job(int(people), row, float(rest[0]), tuple(int(key.split("/")[3]) for key in keys)), results, WAYS)
     here = world(int(people))
-    results.put(key, dataset=here.words, seed=0, values=here.floor() if row == "floor" else here.perfect())
+    return results.put(keys[0], dataset=here.words, seed=0, values=here.floor() if row == "floor" else here.perfect())
 
 
 if __name__ == "__main__":

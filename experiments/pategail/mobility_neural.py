@@ -22,10 +22,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from experiments.lib.check import Figure
-from experiments.lib.configuration import Json, describe
-from experiments.lib.queue import command_line
-from experiments.lib.store import Store, store_of
+from experiments.lib.experiment import Figure, Json, Store, command_line, describe, store_of
 from experiments.pategail.mobility_runs import GEOLIFE, World, described, generated, world
 from tacit.data.mobility.days import SLOTS, Days
 from tacit.data.mobility.grids import RegularGrid, haversine_km
@@ -161,7 +158,6 @@ class Simulator:
     places: Places
 
     def generate(self, count: int, seed: int = 0) -> Days:
-        """Any number of days."""
         source = torch.Generator().manual_seed(seed)
         parts = [min(256, count - done) for done in range(0, count, 256)]
         days = torch.cat([self.generator.sample(self.places.start, part, source) for part in parts])
@@ -262,8 +258,6 @@ def run_row(key: str, results: Store, settings: Settings = Settings()) -> None:
     here = world(int(people))
     for phase, values in made(here, int(seed), settings).items():
         results.put(f"{people}/{phase}/{seed}", dataset=here.words, seed=int(seed), values=values)
-        words = f"{people}/{phase}/{seed}: DailyLoc {values['reference']['DailyLoc']:.4f}"
-        print(f"{words}, held-out loss {values['held_out']} (chance {values['chance']}, {values['seconds']} CPU s)")
 
 
 def figures() -> list[Figure]:

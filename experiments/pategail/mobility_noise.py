@@ -26,10 +26,7 @@ from typing import Any
 
 import numpy as np
 
-from experiments.lib.check import Figure
-from experiments.lib.configuration import Json
-from experiments.lib.queue import command_line
-from experiments.lib.store import Store, store_of
+from experiments.lib.experiment import Figure, Json, Store, command_line, store_of
 from experiments.pategail.mobility_runs import DELTA, GEOLIFE, described, generated, unit, world
 from experiments.pategail.mobility_ways import guaranteed
 from tacit.envs import movement
@@ -113,7 +110,6 @@ def rows() -> list[str]:
 
 
 def run_key(people: int, way: str, scale: float, seed: int) -> str:
-    """Of a run."""
     return f"run/{people}/{way}/{scale:g}/{seed}"
 
 
@@ -187,7 +183,6 @@ class Observed:
 
 
 def free(quick: bool) -> pategail.PateGailPlan:
-    """PateGAIL++ without any noise."""
     plan = replace(pategail.recipe("samples", GEOLIFE, math.inf), starts="given", noise_multiplier=0.0)
     return replace(plan, rounds=QUICK) if quick else plan
 
@@ -253,19 +248,6 @@ def apart(row: dict[str, Any]) -> float:
     return 100 * abs(math.log(row["certified"] / row["check"]))
 
 
-def table(results: Store) -> str:
-    """The levels of noise as Markdown."""
-    lines = [
-        "| N | noise | pure | certified | check | Renyi | with the variance | caught at 5 % false alarms |",
-        "|---|---|---|---|---|---|---|---|",
-    ]
-    for people, scale in itertools.product(PEOPLE, SCALES):
-        row = results.values(f"epsilon/{people}/{scale:g}")
-        numbers = [f"{row[name]:.4g}" for name in ("pure", "certified", "check", "renyi", "with_variance")]
-        lines.append(f"| {people:,} | {PUBLISHED[scale]} | {' | '.join(numbers)} | {row['caught']:.3g} % |")
-    return "\n".join(lines)
-
-
 def run_row(key: str, results: Store, quick: bool = False) -> None:
     kind, *rest = key.split("/")
     if kind in ("naive", "epsilon"):
@@ -275,7 +257,6 @@ def run_row(key: str, results: Store, quick: bool = False) -> None:
     people, way, scale = (int(rest[0]), rest[1], float(rest[2])) if kind == "run" else (GEOLIFE, "", 0.0)
     values = play(people, way, scale, seed, quick) if kind == "run" else without_noise(seed, quick)
     results.put(key, dataset=world(people).words, seed=seed, values=values)
-    print(f"{key}: DailyLoc {values['reference']['DailyLoc']:.4f} ({values.get('seconds', 0)} CPU s)", flush=True)
 
 
 if __name__ == "__main__":

@@ -22,11 +22,8 @@ from typing import Any
 
 import numpy as np
 
-from experiments.lib.check import Figure
-from experiments.lib.configuration import Json
-from experiments.lib.queue import command_line
-from experiments.lib.store import Store, store_of
-from experiments.lib.tables import BLANK, kept, markdown
+from experiments.lib.experiment import BLANK, Figure, Json, Store, command_line, markdown, store_of
+from experiments.lib.tables import kept
 from experiments.pategail.mobility_runs import DRAWS, GEOLIFE, Values, World, described, generated, unit, world
 from experiments.pategail.mobility_ways import WAYS, InProcess, Way, guaranteed, imitated, one_shot
 from tacit.data.mobility.days import Days
@@ -131,10 +128,9 @@ def figures() -> list[Figure]:
     return found
 
 
-def table() -> str:
+def table(results: Store) -> str:
     """Means over seeds with standard errors, every row beside itself without noise."""
-    results, lines = store(), []
-    real = kept(results, "perfect")
+    lines, real = [], kept(results, "perfect")
     lines.append(
         ["a perfect simulator (the floor)", *(BLANK if real is None else f"{real[w][m][n]:.4f}" for w, m, n in COLUMNS)]
     )

@@ -10,7 +10,6 @@ import contextlib
 import functools
 import inspect
 import os
-import tempfile
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,12 +17,11 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from experiments.lib.configuration import Json, describe
-from experiments.lib.store import ROOT
+from experiments.lib import vaults
+from experiments.lib.experiment import ROOT, Json, describe
 from tacit.data.mobility.days import Days
 from tacit.data.mobility.grids import RegularGrid
 from tacit.evaluation.movement import divergences
-from tacit.privacy.ledger.ledger import SUM, Ledger
 from tacit.privacy.mechanisms.base import Public, Work
 from tacit.privacy.mechanisms.device_sums import FederatedSum
 from tacit.privacy.vault.devices import StackedDevices
@@ -47,7 +45,8 @@ DRAWS = 5
 """Of the days that a perfect simulator would make, whose distances are averaged."""
 JUDGED = 20_000
 """Days of the city that simulators are compared with, and that they generate; for Geolife as many as there are."""
-MEMORY = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
+BUDGET = {"epsilon": 1e6, "delta": 1.0000001 * DELTA}
+"""Of a ledger."""
 
 Values = dict[str, Any]
 
@@ -58,7 +57,6 @@ class TriedOnce(IsolationChecks):
     _known: ClassVar[dict[tuple[object, ...], int]] = {}
 
     def try_work(self, part: FederatedSum, work: Work, public: Public) -> int:
-        """See `IsolationChecks`."""
         key = (self._spec, part.name, type(work), type(getattr(work, "contribution", None)), outline(public))
         if key not in self._known:
             self._known[key] = super().try_work(part, work, public)
@@ -98,23 +96,16 @@ class World:
     @contextlib.contextmanager
     def vault(self, replicates: int = 1) -> Iterator[Vault]:
         """A vault of the days with R ledgers in a folder that goes away, for one plan."""
-        with self._ledgers(replicates) as ledgers:
+        with vaults.ledgers(self.unit, replicates, **BUDGET) as ledgers:
             yield Vault(self.days.trajectories(simulated=self.simulated), ledgers)
 
     @contextlib.contextmanager
     def devices(self) -> Iterator[FederatedVault]:
         """The same people's devices, in process."""
-        with self._ledgers(1) as ledgers:
-            vault = FederatedVault(StackedDevices(self.days.trajectories(simulated=self.simulated)), ledgers[0])
+        with vaults.ledgers(self.unit, **BUDGET) as (ledger,):
+            vault = FederatedVault(StackedDevices(self.days.trajectories(simulated=self.simulated)), ledger)
             vault._checks = TriedOnce(vault.spec)
             yield vault
-
-    @contextlib.contextmanager
-    def _ledgers(self, replicates: int) -> Iterator[list[Ledger]]:
-        terms: dict[str, Any] = {"epsilon": 1e6, "delta": 1.0000001 * DELTA, "composition": SUM}
-        with tempfile.TemporaryDirectory(dir=MEMORY) as folder, contextlib.ExitStack() as opened:
-            paths = [Path(folder) / f"{r}.ledger" for r in range(replicates)]
-            yield [opened.enter_context(Ledger(path, self.unit, **terms)) for path in paths]
 
     def measured(self, tables: Sequence[Days]) -> list[Values]:
         """Every measure of several tables of simulated days, by set."""

@@ -150,7 +150,6 @@ class Heard:
         return getattr(self.doors, name)
 
     def noisy_sum(self, run: Any, part: str, work: Any, state: Mapping[str, np.ndarray] | None = None) -> Floats:
-        """As the doors'."""
         mean = self.doors.noisy_sum(run, part, work, state)
         if part == CRITICS:
             self.rounds.append((dict(state or {}), mean[0]))
@@ -161,7 +160,6 @@ class Untried(IsolationChecks):
     """Checks without the trial of critics on invented rows: it reads no record and would take minutes in every run."""
 
     def try_work(self, part: Any, work: Any, public: Any) -> int:
-        """See `IsolationChecks`."""
         return int(work.width(public)) if isinstance(work, LocalCritics) else super().try_work(part, work, public)
 
 

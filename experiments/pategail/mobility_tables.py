@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from experiments.lib.store import Store
-from experiments.lib.tables import BLANK, NONE, kept, markdown
+from experiments.lib.experiment import BLANK, NONE, Store, grid, markdown
+from experiments.lib.tables import kept, level
 from experiments.pategail import mobility_ablation, mobility_allocation, mobility_neural, mobility_noise
 from experiments.pategail import mobility_frontier as frontier
 from experiments.pategail.mobility_runs import GEOLIFE
@@ -103,12 +103,9 @@ def shown(found: list[float] | None) -> str:
 
 def by_epsilon(results: Store, people: int, metrics: str = "sequence", name: str = "SEQ") -> str:
     """Rows by epsilon, one measure."""
-    rows = [
-        [words, *(shown(values(results, people, row, epsilon, metrics, name)) for epsilon in frontier.EPSILONS)]
-        for row, words in WORDS.items()
-    ]
-    heads = ["no noise, not private" if np.isinf(epsilon) else f"epsilon {epsilon:g}" for epsilon in frontier.EPSILONS]
-    return markdown(heads, rows)
+    rows = {words: row for row, words in WORDS.items()}
+    heads = {level(epsilon): epsilon for epsilon in frontier.EPSILONS}
+    return grid(heads, rows, lambda row, epsilon: shown(values(results, people, row, epsilon, metrics, name)))
 
 
 def by_measure(results: Store, people: int, epsilon: float, metrics: str) -> str:

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import functools
 import math
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
-from experiments.lib.configuration import Json, describe
-from experiments.pategail.mobility_runs import DELTA, World
+from experiments.lib.experiment import Json, describe
+from experiments.pategail.mobility_runs import DELTA, Values, World, generated
 from tacit.data.mobility.grids import Grid
 from tacit.methods import mobility
 from tacit.methods.mobility import baselines, pategail
@@ -83,7 +84,6 @@ class InProcess:
     together: bool = True
 
     def simulators(self, here: World, epsilon: float, seeds: Sequence[int]) -> list[Found]:
-        """One for each seed."""
         plan = calibrated(self.planned(here.people, epsilon), here, epsilon)
         found: list[Any] = []
         at_once = max(1, MOST // here.people) if self.together and here.simulated else 1
@@ -110,7 +110,6 @@ class Federated:
         return replace(pategail.recipe(self.kind, people, epsilon), **dict(self.changes))
 
     def simulators(self, here: World, epsilon: float, seeds: Sequence[int]) -> list[Found]:
-        """One for each seed."""
         plan, found = calibrated(self.planned(here.people, epsilon), here, epsilon), []
         for seed in seeds:
             with here.devices() as vault:
@@ -119,13 +118,22 @@ class Federated:
         return found
 
 
+def changed(plan: pategail.PateGailPlan, here: World, epsilon: float, seed: int, **arguments: Any) -> Values:
+    """One run of a changed recipe of PateGAIL++, and its measures."""
+    began, own = time.process_time(), calibrated(plan, here, epsilon)
+    with here.devices() as vault:
+        simulator = pategail.fit(own, vault, grid=here.days.grid, seed=seed, **arguments).value
+    (measured,) = here.measured([generated(simulator, here, seed)])
+    certified = own.epsilon if math.isfinite(own.epsilon or 0.0) else "inf"
+    return {"certified": certified, **measured, "seconds": round(time.process_time() - began, 2)}
+
+
 def baseline(model: baselines.Model, *, together: bool = True) -> InProcess:
     """A row of `mobility.baselines`."""
     return InProcess(lambda people, epsilon: baselines.BaselinePlan(model=model), counted, together)
 
 
 def imitated(plan: mobility.OneShotPlan, vault: Vault, grid: Grid, seed: int) -> Sequence[Any]:
-    """The default's simulators."""
     return mobility.fit_replicates(plan, vault, grid=grid, seed=seed)
 
 

@@ -114,7 +114,6 @@ def others(people: int, epsilon: float) -> list[cell.Line]:
 
 
 def main(arguments: Sequence[str]) -> dict[str, list[float]]:
-    """Run the cell."""
     options = cell.parser(__doc__, "simulator")
     options.add_argument("--people", type=int, default=1_000)
     chosen = options.parse_args(arguments)

@@ -9,19 +9,11 @@ authors' code, where they join the batches; `fine_cur` has it in fine-tuning; `n
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
 
-from experiments.lib.check import Figure
-from experiments.lib.queue import command_line
-from experiments.lib.store import Store, store_of
+from experiments.lib.experiment import Figure, Store, command_line, store_of
 from experiments.privorl import table1_mazes
-from experiments.privorl.parts import synthesis_fits as fits
 from experiments.privorl.parts import synthesis_returns as returns
-from experiments.privorl.parts.synthesis_returns import Cell, configuration
-
-__all__ = ["column", "configuration", "figures", "rows", "run_row", "run_rows", "store", "together"]
 
 DOMAIN, AGENT = "medium", "iql_long"
 SEEDS, EPSILONS = table1_mazes.SEEDS, table1_mazes.EPSILONS
@@ -30,6 +22,7 @@ BORROWED = ("real", "raked")
 SHOWN = (*BORROWED, *WAYS)
 
 
+configuration, together, run_rows = returns.configuration, table1_mazes.together, table1_mazes.run_rows
 store = store_of(__file__, configuration, returns.WORDS)
 
 
@@ -37,26 +30,8 @@ def rows() -> list[str]:
     return [cell.key for seed in SEEDS for cell in returns.cells(DOMAIN, (AGENT,), WAYS, EPSILONS, [seed])]
 
 
-def together(keys: Sequence[str]) -> list[list[str]]:
-    """Agents of one data set learn in one stack."""
-    return table1_mazes.together(keys)
-
-
-def run_rows(keys: Sequence[str], results: Store) -> None:
-    """Cells at full size, those of one data set in one stack."""
-    returns.fill(results, [Cell.of(key) for key in keys], fits.FULL)
-
-
-def run_row(key: str, results: Store) -> None:
-    run_rows([key], results)
-
-
 def column(results: Store, way: str, epsilon: float) -> np.ndarray:
-    """Returns of all data sets.
-
-    Raises:
-        LookupError: a cell is missing or has another configuration.
-    """
+    """Returns of all data sets."""
     if way in BORROWED:
         return table1_mazes.column(table1_mazes.store(), DOMAIN, AGENT, way, epsilon)
     return returns.column(results, returns.cells(DOMAIN, (AGENT,), (way,), (epsilon,), SEEDS))

@@ -7,30 +7,13 @@ which all others are to be compared: its pre-training is without curiosity (the 
 
 from __future__ import annotations
 
-from experiments.lib.check import Figure
-from experiments.lib.queue import command_line
-from experiments.lib.store import store_of
+from experiments.lib.experiment import Figure, command_line
 from experiments.privorl.parts import synthesis_variants as variants
-from experiments.privorl.parts.synthesis_returns import WORDS, Cell, configuration
-from experiments.privorl.parts.synthesis_variants import run_row
 from tacit.evaluation.statistics import iqm
 
-__all__ = ["configuration", "figures", "rows", "run_row", "store"]
-
 WAYS, EPSILONS = ("raked", "tacit", "non_pre", "cur"), (10.0, 1.0)
-
-
-store = store_of(__file__, configuration, WORDS)
-
-
-def rows() -> list[str]:
-    """Keys of the cells that are kept here."""
-    return variants.keys("figure4_ablation", wanted())
-
-
-def wanted() -> list[Cell]:
-    """All cells."""
-    return variants.both(WAYS, EPSILONS)
+VARIANTS = variants.Variants(__file__, variants.both(WAYS, EPSILONS))
+rows, store, run_row, configuration = VARIANTS.rows, VARIANTS.store, variants.run_row, variants.returns.configuration
 
 
 def figures() -> list[Figure]:

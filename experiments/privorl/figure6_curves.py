@@ -8,31 +8,14 @@ from __future__ import annotations
 
 import itertools
 
-from experiments.lib.check import Figure
-from experiments.lib.queue import command_line
-from experiments.lib.store import store_of
+from experiments.lib.experiment import Figure, command_line
 from experiments.privorl.parts import synthesis_variants as variants
-from experiments.privorl.parts.synthesis_returns import WORDS, Cell, configuration
-from experiments.privorl.parts.synthesis_variants import run_row
 from tacit.evaluation.statistics import iqm
-
-__all__ = ["configuration", "figures", "rows", "run_row", "store"]
 
 RATES = {0.0: "tacit", 0.3: "cur", 0.5: "cur_50"}
 EPSILONS, CURVES = (1.0, 3.0, 10.0), ("raked", "tacit")
-
-
-store = store_of(__file__, configuration, WORDS)
-
-
-def rows() -> list[str]:
-    """Keys of the cells that are kept here."""
-    return variants.keys("figure6_curves", wanted())
-
-
-def wanted() -> list[Cell]:
-    """All cells."""
-    return [*variants.both(CURVES, EPSILONS), *variants.both(RATES.values(), (10.0,))]
+VARIANTS = variants.Variants(__file__, [*variants.both(CURVES, EPSILONS), *variants.both(RATES.values(), (10.0,))])
+rows, store, run_row, configuration = VARIANTS.rows, VARIANTS.store, variants.run_row, variants.returns.configuration
 
 
 def figures() -> list[Figure]:

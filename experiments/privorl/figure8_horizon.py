@@ -10,10 +10,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from experiments.lib.check import Figure
-from experiments.lib.configuration import Json
-from experiments.lib.queue import command_line, grouped
-from experiments.lib.store import Store, store_of
+from experiments.lib.experiment import Figure, Json, Store, command_line, grouped, store_of
 from experiments.privorl import table2_trajectories as table2
 from experiments.privorl import table13_trajscore as closeness
 from experiments.privorl.parts import synthesis_fits as fits
@@ -45,13 +42,7 @@ def together(keys: Sequence[str]) -> list[list[str]]:
 
 
 def run_rows(keys: Sequence[str], results: Store) -> None:
-    """Rows that are made together, at full size."""
     fill(results, keys, fits.FULL)
-
-
-def run_row(key: str, results: Store) -> None:
-    """Make, measure and judge one table at full size."""
-    fill(results, [key], fits.FULL)
 
 
 def fill(results: Store, keys: Sequence[str], scale: fits.Scale) -> None:
@@ -64,15 +55,9 @@ def fill(results: Store, keys: Sequence[str], scale: fits.Scale) -> None:
             values = closeness.measured(here, way, EPSILON, seed, scale) | {"return": value}
             key, dataset = ways.key(DOMAIN, way, EPSILON, seed), f"simulated {DOMAIN}, {here.population} people"
             results.put(key, dataset=f"{dataset}, seed {seed}; table {way}", seed=seed, values=values)
-            print(f"{key}: F1 {values['f1']:.3f}, return {value:.1f}", flush=True)
 
 
 def column(results: Store, horizon: int, name: str) -> np.ndarray:
-    """One measure over seeds.
-
-    Raises:
-        LookupError: a cell is missing or has another configuration.
-    """
     way = HORIZONS[horizon]
     if way == OWN and name == "return":
         return table2.returns(table2.store(), DOMAIN, AGENT, OWN, EPSILON)

@@ -9,10 +9,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from experiments.lib.check import Figure
-from experiments.lib.configuration import Json
-from experiments.lib.queue import command_line, grouped
-from experiments.lib.store import Store, store_of
+from experiments.lib.experiment import Figure, Json, Store, command_line, grouped, store_of
 from experiments.privorl.parts import synthesis_fits as fits
 from experiments.privorl.parts import synthesis_returns as returns
 from experiments.privorl.parts import synthesis_ways as ways
@@ -42,13 +39,7 @@ def together(keys: Sequence[str]) -> list[list[str]]:
 
 
 def run_rows(keys: Sequence[str], results: Store) -> None:
-    """Rows that are made together, at full size."""
     fill(results, [returns.Cell.of(key) for key in keys], fits.FULL)
-
-
-def run_row(key: str, results: Store) -> None:
-    """One curve, at full size."""
-    fill(results, [returns.Cell.of(key)], fits.FULL)
 
 
 def row(way: str, epsilon: float) -> list[returns.Cell]:
@@ -57,16 +48,12 @@ def row(way: str, epsilon: float) -> list[returns.Cell]:
 
 
 def curves(results: Store, way: str, epsilon: float) -> np.ndarray:
-    """Returns [seeds, looks].
-
-    Raises:
-        LookupError: a cell is missing or has another configuration.
-    """
+    """Returns [seeds, looks]."""
     return np.array([results.values(cell.key)["returns"] for cell in row(way, epsilon)])
 
 
 def figures() -> list[Figure]:
-    """Recomputed from the raw rows: how the second half of the training goes, against the real rows."""
+    """How the second half of the training goes, against the real rows."""
     later = {one: curves(store(), *one)[:, LOOKS // 2 :].mean(axis=1) for one in TABLES}
     real = iqm(later[TABLES[0]])
     return [
@@ -91,7 +78,6 @@ def fill(results: Store, cells: Sequence[returns.Cell], scale: fits.Scale) -> No
     for cell, found in zip(cells, seen, strict=True):
         dataset = f"{here.words(seed)}; table {cell.way}"
         results.put(cell.key, dataset=dataset, seed=seed, values={"steps": steps, "returns": found})
-        print(f"{cell.key}: " + " ".join(f"{one:.0f}" for one in found), flush=True)
 
 
 if __name__ == "__main__":

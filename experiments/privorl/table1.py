@@ -83,7 +83,6 @@ class Task:
 
     @property
     def unit(self) -> Unit:
-        """One transition."""
         return unit(self.here)
 
     @contextlib.contextmanager
@@ -118,9 +117,8 @@ def others(maze: str, agent: str, epsilon: float) -> list[cell.Line]:
     """Ours, rivals and the paper in this cell, as far as they were run at this epsilon."""
     found, results = [], table1_mazes.store()
     for way in table1_mazes.WAYS:
-        at = epsilon if ways.WAYS[way].private else 0.0
         with contextlib.suppress(LookupError):
-            column = table1_mazes.column(results, maze, agent, way, at)
+            column = table1_mazes.column(results, maze, agent, way, ways.at(way, epsilon))
             seeds = ", ".join(map(str, table1_mazes.SEEDS))
             found.append(cell.Line(WORDS[way], {"return": list(column)}, f"seeds {seeds}, `table1_mazes`"))
     place = {1.0: 0, 10.0: 1}.get(epsilon)
@@ -131,7 +129,6 @@ def others(maze: str, agent: str, epsilon: float) -> list[cell.Line]:
 
 
 def main(arguments: Sequence[str]) -> dict[str, list[float]]:
-    """Run the cell."""
     options = cell.parser(__doc__, "synthesizer")
     options.add_argument("--maze", choices=table1_mazes.DOMAINS, default="umaze")
     options.add_argument("--agent", choices=("iql", "td3_bc", "edac"), default="td3_bc")

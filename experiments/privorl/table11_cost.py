@@ -10,10 +10,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from experiments.lib.check import Figure
-from experiments.lib.configuration import Json
-from experiments.lib.queue import command_line
-from experiments.lib.store import Store, store_of
+from experiments.lib.experiment import Figure, Json, Store, command_line, store_of
 from experiments.privorl import table1_transitions as table1
 from experiments.privorl.parts import synthesis_fits as fits
 from experiments.privorl.parts import synthesis_ways as ways
@@ -44,15 +41,10 @@ def run_row(key: str, results: Store, scale: fits.Scale = fits.FULL) -> None:
     _, notes = ways.table(DOMAINS[domain], way, float(epsilon), int(seed), scale)
     values = {stage: notes[stage] for stage in STAGES if stage in notes}
     results.put(key, dataset=DOMAINS[domain].words(int(seed)), seed=int(seed), values=values)
-    print(f"{key}: {values}", flush=True)
 
 
 def column(results: Store, way: str, stage: str, measure: str) -> np.ndarray:
-    """CPU seconds (`cpu_s`) of one stage over seeds, or the most MiB (`peak_mib`); zeros where there is no such stage.
-
-    Raises:
-        LookupError: a cell is missing or has another configuration.
-    """
+    """CPU seconds (`cpu_s`) of a stage over seeds, or the most MiB (`peak_mib`); zeros where there is no such stage."""
     cells = [results.values(ways.key(DOMAIN, way, EPSILON, seed)) for seed in SEEDS]
     found = np.array([cell.get(stage, {}).get(measure, 0.0) for cell in cells])
     return found.max(keepdims=True) if measure == "peak_mib" else found

@@ -10,10 +10,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from experiments.lib.check import Figure
-from experiments.lib.configuration import Json
-from experiments.lib.queue import command_line, grouped
-from experiments.lib.store import Store, store_of
+from experiments.lib.experiment import Figure, Json, Store, command_line, grouped, store_of
 from experiments.lib.table_cache import Columns
 from experiments.privorl.parts import synthesis_fits as fits
 from experiments.privorl.parts import synthesis_returns as returns
@@ -45,27 +42,15 @@ def together(keys: Sequence[str]) -> list[list[str]]:
 
 
 def run_rows(keys: Sequence[str], results: Store) -> None:
-    """Rows that are made together, at full size."""
     _, _, way, _, seed, _ = keys[0].split("/")
     fill(results, way, int(seed), [int(key.rpartition("/")[2]) for key in keys], fits.FULL)
 
 
-def run_row(key: str, results: Store) -> None:
-    _, _, way, _, seed, count = key.split("/")
-    fill(results, way, int(seed), [int(count)], fits.FULL)
-
-
 def key(way: str, seed: int, rows: int) -> str:
-    """Of a cell."""
     return f"{DOMAIN}/{AGENT}/{way}/{WAYS[way]:g}/{seed}/{rows}"
 
 
 def column(results: Store, way: str, rows: int) -> np.ndarray:
-    """Returns over seeds.
-
-    Raises:
-        LookupError: a cell is missing or has another configuration.
-    """
     return np.array([results.values(key(way, seed, rows))["return"] for seed in SEEDS])
 
 
@@ -89,7 +74,6 @@ def fill(results: Store, way: str, seed: int, sizes: Sequence[int], scale: fits.
         values = {name: float(one[0]) for name, one in here.returns(policy, seed).items()}
         dataset = f"{here.words(seed)}; {count} rows of table {way}"
         results.put(key(way, seed, count), dataset=dataset, seed=seed, values=values)
-        print(f"{key(way, seed, count)}: return {values['return']:.1f}", flush=True)
 
 
 if __name__ == "__main__":

@@ -16,10 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from experiments.lib.check import Figure
-from experiments.lib.configuration import Json
-from experiments.lib.queue import command_line
-from experiments.lib.store import Store, store_of
+from experiments.lib.experiment import Figure, Json, Store, command_line, store_of
 from experiments.lib.table_cache import defaults, rows_of
 from experiments.privorl.parts import synthesis_fits as fits
 from experiments.privorl.parts import trajectory_ways as ways
@@ -76,7 +73,6 @@ def fill(results: Store, some: Iterable[Table], scale: fits.Scale) -> None:
             values = measured(DOMAINS[name], way, epsilon, seed, scale)
             dataset = f"simulated {name}, {DOMAINS[name].population} people, seed {seed}; table {way}"
             results.put(key, dataset=dataset, seed=seed, values=values)
-            print(f"{key}: " + " ".join(f"{one}={value:.3f}" for one, value in values.items()), flush=True)
 
 
 def measured(here: People, way: str, epsilon: float, seed: int, scale: fits.Scale) -> dict[str, float]:
@@ -151,11 +147,7 @@ def encoder(here: People, seed: int, scale: fits.Scale) -> TrajectoryEncoder:
 
 
 def column(results: Store, domain: str, way: str, epsilon: float, name: str) -> np.ndarray:
-    """One measure of a way's tables, over seeds; empty where it has no such measure or is no part of the experiment.
-
-    Raises:
-        LookupError: a cell is missing or has another configuration.
-    """
+    """One measure of a way's tables, over seeds; empty where it has no such measure or is no part of the experiment."""
     if (way, epsilon) not in tables(domain):
         return np.zeros(0)
     found = [results.values(ways.key(domain, way, epsilon, seed)) for seed in SEEDS]

@@ -14,6 +14,7 @@ steps as the authors' code runs them (batches of 128 of four fifths of the rows,
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass
 
 import numpy as np
@@ -21,10 +22,7 @@ from dp_accounting import dp_event
 from dp_accounting.rdp import RdpAccountant
 from scipy.optimize import brentq
 
-from experiments.lib.check import Figure
-from experiments.lib.configuration import Json, describe
-from experiments.lib.queue import command_line
-from experiments.lib.store import Store, store_of
+from experiments.lib.experiment import Computed, Figure, Jobs, command_line, describe
 from tacit.privacy.accounting import bounds as accounting
 from tacit.privacy.accounting.events import Event, GaussianEvent, PoissonSampledEvent, SelfComposedEvent
 from tacit.units import Relation
@@ -54,7 +52,6 @@ class Setting:
 
     @property
     def steps(self) -> int:
-        """Five epochs."""
         return EPOCHS * self.private // BATCH
 
     def event(self, sigma: float) -> Event:
@@ -69,25 +66,6 @@ SETTINGS = {
     "kitchen": Setting(136_950, 0.47, 15_300, 136_950),
     "halfcheetah": Setting(202_000, 0.68, 240_000, 101_000),  # half of D4RL's rows
 }
-
-
-def configuration(key: str) -> Json:
-    name, kind = key.split("/")
-    one = SETTINGS[name]
-    training = {"private_rows": one.private, "steps": one.steps, "epochs": EPOCHS, "batch": BATCH}
-    asked = {"data": describe(one), "training": training, "relation": RELATION}
-    if kind == "delta":
-        return asked | {"promise": dict(VALID)}
-    asked |= {"delta": DELTA, "orders": describe(np.array(ORDERS))}
-    return asked if kind == "table X" else asked | {"epsilon": float(kind.removeprefix("epsilon="))}
-
-
-store = store_of(__file__, configuration, "tables VIII and X of the paper")
-
-
-def rows() -> list[str]:
-    kinds = [*(f"epsilon={epsilon:g}" for epsilon in EPSILONS), "table X", "delta"]
-    return [f"{name}/{kind}" for name in SETTINGS for kind in kinds]
 
 
 def training(rate: float, sigma: float, steps: int) -> Event:
@@ -141,6 +119,24 @@ def valid(one: Setting) -> dict[str, float]:
     return {"delta": delta, "certified": sigma}
 
 
+def jobs() -> Jobs:
+    """Noise of both accountants, what the paper prints, and noise for a valid delta, of each data set."""
+    found: Jobs = {}
+    for name, one in SETTINGS.items():
+        steps = {"private_rows": one.private, "steps": one.steps, "epochs": EPOCHS, "batch": BATCH}
+        asked = {"data": describe(one), "training": steps, "relation": RELATION}
+        more = {**asked, "delta": DELTA, "orders": describe(np.array(ORDERS))}
+        for epsilon in EPSILONS:
+            found[f"{name}/epsilon={epsilon:g}"] = {**more, "epsilon": epsilon}, functools.partial(noise, one, epsilon)
+        found[f"{name}/table X"] = more, functools.partial(printed, one)
+        found[f"{name}/delta"] = {**asked, "promise": dict(VALID)}, functools.partial(valid, one)
+    return found
+
+
+ROWS = Computed(__file__, jobs, "tables VIII and X of the paper", dataset="the number of transitions alone")
+rows, configuration, store, run_row = ROWS.rows, ROWS.configuration, ROWS.store, ROWS.run_row
+
+
 def figures() -> list[Figure]:
     results, out = store(), []
     for name in SETTINGS:
@@ -156,17 +152,6 @@ def figures() -> list[Figure]:
         off = abs(cell["printed"] / 10 - 1)
         out.append(Figure(f"{name}: table X taken together is epsilon 10, off by", off, 0.05, False))
     return out
-
-
-def run_row(key: str, results: Store) -> None:
-    name, kind = key.split("/")
-    one = SETTINGS[name]
-    if kind.startswith("epsilon="):
-        values = noise(one, float(kind.removeprefix("epsilon=")))
-    else:
-        values = printed(one) if kind == "table X" else valid(one)
-    results.put(key, dataset=f"{one.rows:,} transitions (their number alone)", seed=0, values=values)
-    print(key, " ".join(f"{k}={v:.5g}" for k, v in values.items()), flush=True)
 
 
 if __name__ == "__main__":

@@ -13,22 +13,15 @@ from __future__ import annotations
 
 import hashlib
 import sys
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
-from experiments.lib.check import Figure
-from experiments.lib.configuration import Json, describe
-from experiments.lib.queue import command_line
-from experiments.lib.store import Store, store_of
+from experiments.lib.experiment import Figure, Json, command_line, describe, store_of
 from experiments.lib.table_cache import FIELDS, Columns, kept
 from experiments.privorl.envs import half_cheetah
-from experiments.privorl.parts import synthesis_fits as fits
-from experiments.privorl.parts import synthesis_returns as returns
 from experiments.privorl.parts.synthesis_domains import HalfCheetah
-from experiments.privorl.parts.synthesis_returns import Cell
+from experiments.privorl.parts.synthesis_returns import UNTAUGHT, OneTask
 from experiments.privorl.tuning import tune_half_cheetah
 from experiments.privorl.tuning.tune_half_cheetah import COLLECTORS, Collector
 from tacit.evaluation.statistics import iqm
@@ -40,7 +33,7 @@ FROZEN: str | None = "5277a0828426dece17bca6a515758911ec1a7e8c7cfd99649c7917d7a2
 SEEDS, EPSILONS = (10, 11, 12), (10.0, 1.0)
 RIVALS = ("mst", "aim", "privsyn", "pate_gan", "pre_pate_gan")
 WAYS = ("real", "raked", *RIVALS, "noise_only")
-TRIVIAL, ACTIONS = ("still", "random"), 6
+TRIVIAL = UNTAUGHT
 
 
 @dataclass(frozen=True)
@@ -53,7 +46,6 @@ class Replay(HalfCheetah):
 
     @property
     def rows(self) -> Json:
-        """What its rows are made with."""
         return {name: one for name, one in super().rows.items() if name != "collect"}
 
     def private(self, seed: int) -> Columns:
@@ -87,25 +79,9 @@ def digest(rows: Columns) -> str:
     return found.hexdigest()
 
 
-DOMAINS: Mapping[str, Any] = {Replay.name: Replay()}
-
-
-def cells() -> list[Cell]:
-    """All cells of agents, a seed after the other."""
-    return [cell for seed in SEEDS for cell in returns.cells(Replay.name, (AGENT,), WAYS, EPSILONS, [seed])]
-
-
-def rows() -> list[str]:
-    return [*(f"{policy}/{seed}" for policy in TRIVIAL for seed in SEEDS), *(cell.key for cell in cells())]
-
-
-def configuration(key: str, scale: fits.Scale = fits.FULL) -> Json:
-    policy = key.split("/")[0]
-    if policy in TRIVIAL:
-        return {"policy": policy, "judge": describe(DOMAINS[Replay.name].judge)}
-    return returns.configuration(key, scale=scale, domains=DOMAINS)
-
-
+TASK = OneTask(Replay(), AGENT, SEEDS, ((WAYS, EPSILONS),), actions=6, played="HalfCheetah-v5")
+rows, configuration, together = TASK.rows, TASK.configuration, TASK.together
+run_rows, column = TASK.run_rows, TASK.column
 store = store_of(
     __file__,
     configuration,
@@ -113,46 +89,14 @@ store = store_of(
 )
 
 
-def together(keys: Sequence[str]) -> list[list[str]]:
-    """Agents of one seed learn in one stack."""
-    return returns.by_seed(keys, TRIVIAL)
-
-
-def run_rows(keys: Sequence[str], results: Store) -> None:
-    """Make rows; agents of one seed in one stack."""
-    trivial = [key for key in keys if key.split("/")[0] in TRIVIAL]
-    for key in trivial:
-        returns.judge_untaught(key, results, DOMAINS[Replay.name], ACTIONS, "HalfCheetah-v5")
-    returns.fill(results, [Cell.of(key) for key in keys if key not in trivial], fits.FULL, DOMAINS)
-
-
-def run_row(key: str, results: Store) -> None:
-    run_rows([key], results)
-
-
-def column(results: Store, way: str, epsilon: float) -> np.ndarray:
-    """Returns over seeds.
-
-    Raises:
-        LookupError: a cell is missing or has another configuration.
-    """
-    if way in TRIVIAL:
-        return np.array([results.values(f"{way}/{seed}")["return"] for seed in SEEDS])
-    return returns.column(results, returns.cells(Replay.name, (AGENT,), (way,), (epsilon,), SEEDS))
-
-
 def figures() -> list[Figure]:
-    """Recomputed from the raw rows: whether real rows teach what they should, without which no row says anything.
-
-    Raises:
-        LookupError: a row is missing or has another configuration.
-    """
+    """Whether real rows teach what they should, without which no row says anything."""
     real = iqm(column(store(), "real", 0.0))
     return [Figure(f"half-cheetah, {AGENT}: return of real rows", real, tune_half_cheetah.WANTED)]
 
 
 if __name__ == "__main__":
     if sys.argv[1:] == ["--freeze"]:
-        print(digest(DOMAINS[Replay.name].collected()))
+        print(digest(Replay().collected()))
     else:
         command_line(__file__)

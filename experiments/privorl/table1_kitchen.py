@@ -13,26 +13,20 @@ over the population. "still" and "random" are policies that learn nothing.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from experiments.lib.check import Figure
-from experiments.lib.configuration import Json, describe
-from experiments.lib.queue import command_line
-from experiments.lib.store import Store, store_of
+from experiments.lib.experiment import Figure, Store, by_level, command_line, grid, store_of
 from experiments.lib.table_cache import Columns
-from experiments.lib.tables import markdown
 from experiments.privorl.envs import kitchen
-from experiments.privorl.parts import synthesis_fits as fits
-from experiments.privorl.parts import synthesis_returns as returns
+from experiments.privorl.parts import synthesis_ways as ways
 from experiments.privorl.parts.synthesis_cells import shown
 from experiments.privorl.parts.synthesis_domains import Kitchen, Values
-from experiments.privorl.parts.synthesis_returns import Cell
+from experiments.privorl.parts.synthesis_returns import UNTAUGHT, OneTask
 from tacit.data.spec import Box, PublicSpec
 from tacit.envs.rollouts import Policies
 from tacit.evaluation.statistics import iqm
@@ -42,7 +36,7 @@ SEEDS, EPSILONS = (10, 11, 12), (10.0, 1.0)
 WAYS = ("real", "raked_of", "mst", "aim_wide", "privsyn", "pate_gan")
 CONTROLS, CONTROLLED = ("noise_only",), (1.0,)
 """Tacit on a vault of one row: what it has from public rows alone, at one epsilon."""
-TRIVIAL = ("still", "random")
+TRIVIAL = UNTAUGHT
 WANTED = 50.0
 """Return that real rows have to teach, without which no row says anything: two tasks of four."""
 
@@ -61,7 +55,6 @@ class Glance(Kitchen):
 
     @property
     def spec(self) -> PublicSpec:
-        """Declared bounds of what is seen."""
         whole = super().spec
         assert isinstance(whole.observation, Box)
         assert whole.difference is not None
@@ -75,11 +68,9 @@ class Glance(Kitchen):
         )
 
     def private(self, seed: int) -> Columns:
-        """The private rows, as they are seen."""
         return glanced(super().private(seed))
 
     def public(self, seed: int) -> Columns:
-        """Public rows, as they are seen."""
         return glanced(super().public(seed))
 
     def returns(self, policies: Policies, seed: int) -> Values:
@@ -101,73 +92,18 @@ class Glancing:
 
     @property
     def members(self) -> int:
-        """As many."""
         return self.policies.members
 
     def act(self, observations: npt.ArrayLike) -> npt.NDArray[np.float32]:
-        """[K, N, 9]."""
         joints = np.asarray(self.policies.act(np.asarray(observations)[..., SEEN]), np.float32)
         return np.concatenate([joints, np.full((*joints.shape[:-1], 2), -1.0, np.float32)], axis=-1)
 
 
-DOMAINS: Mapping[str, Any] = {Glance.name: Glance()}
-
-
-def cells() -> list[Cell]:
-    """All cells of agents, a seed after the other."""
-    return [
-        cell
-        for seed in SEEDS
-        for ways, epsilons in ((WAYS, EPSILONS), (CONTROLS, CONTROLLED))
-        for cell in returns.cells(Glance.name, (AGENT,), ways, epsilons, [seed])
-    ]
-
-
-def rows() -> list[str]:
-    return [*(f"{policy}/{seed}" for policy in TRIVIAL for seed in SEEDS), *(cell.key for cell in cells())]
-
-
-def configuration(key: str, scale: fits.Scale = fits.FULL) -> Json:
-    policy = key.split("/")[0]
-    if policy in TRIVIAL:
-        return {"policy": policy, "judge": describe(DOMAINS[Glance.name].judge)}
-    return returns.configuration(key, scale=scale, domains=DOMAINS)
-
-
-store = store_of(
-    __file__, configuration, "defaults of methods; the agent's were chosen on public demonstrations (tune_kitchen)"
-)
-
-
-def together(keys: Sequence[str]) -> list[list[str]]:
-    """Agents of one seed learn in one stack."""
-    return returns.by_seed(keys, TRIVIAL)
-
-
-def run_rows(keys: Sequence[str], results: Store, scale: fits.Scale = fits.FULL) -> None:
-    """Make rows; agents of one seed in one stack."""
-    for key in keys:
-        if key.split("/")[0] in TRIVIAL:
-            returns.judge_untaught(key, results, DOMAINS[Glance.name], MOVED, "FrankaKitchen-v1")
-    wanted = [Cell.of(key) for key in keys if key.split("/")[0] not in TRIVIAL]
-    returns.fill(results, wanted, scale, DOMAINS)
-
-
-def run_row(key: str, results: Store) -> None:
-    run_rows([key], results)
-
-
-def column(results: Store, way: str, epsilon: float, seeds: Sequence[int] = SEEDS) -> np.ndarray:
-    """Returns over seeds.
-
-    Raises:
-        LookupError: a cell is missing or has another configuration.
-    """
-    if way in TRIVIAL:
-        return np.array([results.values(f"{way}/{seed}")["return"] for seed in seeds])
-    if way in CONTROLS and epsilon not in CONTROLLED:
-        return np.array([])
-    return returns.column(results, returns.cells(Glance.name, (AGENT,), (way,), (epsilon,), seeds))
+WORDS = "defaults of methods; the agent's were chosen on public demonstrations (tune_kitchen)"
+TASK = OneTask(Glance(), AGENT, SEEDS, ((WAYS, EPSILONS), (CONTROLS, CONTROLLED)), MOVED, "FrankaKitchen-v1")
+rows, configuration, together = TASK.rows, TASK.configuration, TASK.together
+run_rows, column = TASK.run_rows, TASK.column
+store = store_of(__file__, configuration, WORDS)
 
 
 def whole(results: Store) -> list[int]:
@@ -177,21 +113,13 @@ def whole(results: Store) -> list[int]:
 
 def table(results: Store, words: Mapping[str, str]) -> str:
     """A line a way, a column an epsilon; of the seeds of which every row is there."""
-    seeds, lines = whole(results), []
-    for way in (*WAYS, *CONTROLS, *TRIVIAL):
-        private = way not in TRIVIAL and way != "real"
-        found = [shown(column, results, way, epsilon if private else 0.0, seeds) for epsilon in EPSILONS]
-        lines.append([words[way], *found])
-    heads = [f"epsilon {epsilon:g}" for epsilon in EPSILONS]
-    return f"Seeds with every row: {len(seeds)} of {len(SEEDS)}\n\n{markdown(heads, lines)}"
+    seeds, rows = whole(results), {words[way]: way for way in (*WAYS, *CONTROLS, *TRIVIAL)}
+    found = grid(by_level(EPSILONS), rows, lambda way, at: shown(column, results, way, ways.at(way, at), seeds))
+    return f"Seeds with every row: {len(seeds)} of {len(SEEDS)}\n\n{found}"
 
 
 def figures() -> list[Figure]:
-    """Recomputed from the raw rows: whether real rows teach what they should, without which no row says anything.
-
-    Raises:
-        LookupError: a row is missing or has another configuration.
-    """
+    """Whether real rows teach what they should, without which no row says anything."""
     real = iqm(column(store(), "real", 0.0))
     return [Figure(f"kitchen, {AGENT}: return of real rows", real, WANTED)]
 

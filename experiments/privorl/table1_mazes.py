@@ -15,17 +15,13 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from experiments.lib.check import Figure
-from experiments.lib.queue import command_line, grouped
-from experiments.lib.store import Store, store_of
+from experiments.lib.experiment import Figure, Store, command_line, grouped, store_of
 from experiments.privorl import table1_trivial
 from experiments.privorl.parts import synthesis_fits as fits
 from experiments.privorl.parts import synthesis_returns as returns
 from experiments.privorl.parts.synthesis_agents import LONG
-from experiments.privorl.parts.synthesis_returns import Cell, configuration
+from experiments.privorl.parts.synthesis_returns import Cell
 from tacit.evaluation.statistics import iqm
-
-__all__ = ["configuration", "figures", "rows", "run_row", "store"]
 
 DOMAINS, SEEDS, EPSILONS = ("umaze", "medium", "large"), (10, 11, 12), (10.0, 1.0)
 WAYS = ("real", "raked", "mst", "aim_3", "privsyn", "pate_gan", "raked_of", "noise_only")
@@ -43,6 +39,7 @@ PUBLIC = {
 with sparse rewards: the last scores of CORL (arXiv:2210.07105, its repository)."""
 
 
+configuration = returns.configuration
 store = store_of(__file__, configuration, returns.WORDS)
 
 
@@ -85,16 +82,8 @@ def run_rows(keys: Sequence[str], results: Store) -> None:
     returns.fill(results, [Cell.of(key) for key in keys], fits.FULL)
 
 
-def run_row(key: str, results: Store) -> None:
-    returns.fill(results, [Cell.of(key)], fits.FULL)
-
-
 def column(results: Store, domain: str, agent: str, way: str, epsilon: float) -> np.ndarray:
-    """Returns of all data sets.
-
-    Raises:
-        LookupError: a cell is missing or has another configuration.
-    """
+    """Returns of all data sets."""
     return returns.column(results, returns.cells(domain, (agent,), (way,), (epsilon,), SEEDS))
 
 
@@ -111,7 +100,7 @@ def matches(results: Store) -> dict[tuple[str, str], tuple[np.ndarray, np.ndarra
 
 
 def figures() -> list[Figure]:
-    """Recomputed from the raw rows: whether real rows reach their ceiling, without which no row says anything."""
+    """Whether real rows reach their ceiling, without which no row says anything."""
     return ceilings("rows", SEEDS, lambda domain, agent: column(store(), domain, agent, "real", 0.0))
 
 

@@ -1,12 +1,9 @@
 """Table I of PrivORL at an honest epsilon: agents trained on synthetic transitions, judged in the real task.
 
     python -m experiments.privorl.table1_transitions  # all cells, those that matter most first; resumable
-    python -m experiments.privorl.table1_transitions --domains umaze --groups own --agents iql  # a part
-    python -m experiments.privorl.table1_transitions --quick  # small, one seed; written under runs/quick/
+    python -m experiments.privorl.table1_transitions "umaze/iql/*"  # a part
     python -m experiments.privorl.table1_transitions --data umaze=maze2d-umaze-dense-v1.hdf5 --public umaze=other.hdf5
                                                                 # on your own D4RL files (or Minari ids); runs/own/
-    python -m experiments.lib.check table1_transitions
-    python -m experiments.lib.pages --show table1_transitions                        # the table
 
 Unit: one transition; delta a tenth of one over the population. `raked` is tacit's method, `tacit` the same
 without matching. Five seeds for both and the real rows, three for the
@@ -26,19 +23,17 @@ import functools
 import hashlib
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 import torch
 
 from experiments.lib import table_cache
-from experiments.lib.check import Figure
-from experiments.lib.store import ROOT, Store, store_of
+from experiments.lib.experiment import ROOT, Figure, Store, command_line, store_of
 from experiments.privorl.parts import synthesis_fits as fits
 from experiments.privorl.parts.synthesis_agents import AGENTS
 from experiments.privorl.parts.synthesis_domains import DOMAINS, Domain, Own
 from experiments.privorl.parts.synthesis_returns import WORDS, Cell, cells, column, configuration, fill
-from experiments.privorl.parts.synthesis_returns import store as results_of
 from tacit.evaluation.statistics import Comparison, Estimate, bootstrap, compare, is_disjoint, ratio
 
 NAME = "table1_transitions"
@@ -81,7 +76,6 @@ class Part:
     each: int = 1
 
     def cells(self) -> list[Cell]:
-        """Of the part."""
         names, seeds = GROUPS[self.group], SEEDS[self.group]
         return cells(self.domain, self.agents, names, self.epsilons, seeds, each=self.each)
 
@@ -120,16 +114,11 @@ def run_row(key: str, results: Store) -> None:
 
 
 def parts(domain: str) -> list[Part]:
-    """Of one domain."""
     return [part for part in PARTS if part.domain == domain]
 
 
 def returns(results: Store, domain: str, agent: str, way: str, epsilon: float) -> np.ndarray:
-    """Of all seeds of a row; empty where the row is no part of the experiment.
-
-    Raises:
-        LookupError: a cell is missing or has another configuration.
-    """
+    """Of all seeds of a row; empty where the row is no part of the experiment."""
     mine = [cell for part in parts(domain) for cell in part.cells()]
     mine = [cell for cell in mine if (cell.agent, cell.way, cell.epsilon) == (agent, way, epsilon)]
     seeds = dict.fromkeys(cell.seed for cell in mine)
@@ -200,37 +189,27 @@ def run(results: Store, chosen: Sequence[Part], domains: Mapping[str, Domain], s
                 fill(results, [cell for cell in mine if cell.seed == seed], scale, domains)
 
 
-def main(arguments: Sequence[str]) -> None:
-    """Run what is missing."""
+def on_files(arguments: Sequence[str]) -> None:
+    """All cells on the user's rows."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true")
-    parser.add_argument("--domains", nargs="+", choices=list(DOMAINS))
     parser.add_argument("--groups", nargs="+", default=list(GROUPS), choices=list(GROUPS))
     parser.add_argument("--agents", nargs="+", default=list(AGENTS), choices=AGENTS)
-    parser.add_argument("--data", nargs="+", default=[], metavar="TASK=FILE")
+    parser.add_argument("--data", nargs="+", required=True, metavar="TASK=FILE")
     parser.add_argument("--public", nargs="+", default=[], metavar="TASK=FILE")
     parser.add_argument("--population", nargs="+", default=[], metavar="TASK=N")
     options = parser.parse_args(arguments)
     torch.set_num_threads(1)
-    scale = fits.QUICK if options.quick else fits.FULL
-    if options.data:
-        given = options.data, options.public, options.population
-        folder = ROOT / "runs" / "own" / hashlib.sha256(repr(given).encode()).hexdigest()[:8]
-        table_cache.KEPT = folder  # tables of other files have the same names
-        domains: dict[str, Domain] = {own.name: own for own in owned(*given)}
-        for own in domains.values():
-            own.public(0)  # which refuses public rows that are among the private ones, before anything is fitted
-        chosen = [Part(name, group, tuple(options.agents)) for group in options.groups for name in domains]
-        asked = functools.partial(configuration, scale=scale, domains=domains)
-        run(Store(folder / f"{NAME}.json", asked, WORDS), chosen, domains, scale)
-        print(f"results are in {folder}")
-        return
-    chosen = [
-        replace(part, agents=tuple(agent for agent in part.agents if agent in options.agents))
-        for part in PARTS
-        if part.group in options.groups and part.domain in (options.domains or DOMAINS)
-    ]
-    run(results_of(NAME, quick=options.quick), chosen, DOMAINS, scale)
+    scale, given = fits.QUICK if options.quick else fits.FULL, (options.data, options.public, options.population)
+    folder = ROOT / "runs" / "own" / hashlib.sha256(repr(given).encode()).hexdigest()[:8]
+    table_cache.KEPT = folder  # tables of other files have the same names
+    domains: dict[str, Domain] = {own.name: own for own in owned(*given)}
+    for own in domains.values():
+        own.public(0)  # which refuses public rows that are among the private ones, before anything is fitted
+    chosen = [Part(name, group, tuple(options.agents)) for group in options.groups for name in domains]
+    asked = functools.partial(configuration, scale=scale, domains=domains)
+    run(Store(folder / f"{NAME}.json", asked, WORDS), chosen, domains, scale)
+    print(f"results are in {folder}")
 
 
 def owned(data: Sequence[str], public: Sequence[str], population: Sequence[str]) -> list[Own]:
@@ -243,4 +222,7 @@ def owned(data: Sequence[str], public: Sequence[str], population: Sequence[str])
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    if "--data" in sys.argv:
+        on_files(sys.argv[1:])
+    else:
+        command_line(__file__)

@@ -11,10 +11,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from experiments.lib.check import Figure
-from experiments.lib.configuration import Json, describe
-from experiments.lib.queue import command_line
-from experiments.lib.store import Store, store_of
+from experiments.lib.experiment import Figure, Json, Store, command_line, describe, store_of
 from experiments.privorl import table1_transitions as table1
 from experiments.privorl.parts.synthesis_agents import TRIVIAL
 from experiments.privorl.parts.synthesis_domains import DOMAINS
@@ -50,20 +47,14 @@ def run_row(key: str, results: Store) -> None:
     best = int(found["return"].argmax())
     values = {name: round(float(one[best]), 2) for name, one in found.items()}
     results.put(key, dataset=f"starts in {domain}, seed {seed}", seed=seed, values=values)
-    print(f"{key}: " + " ".join(f"{name} {one:.1f}" for name, one in values.items()), flush=True)
 
 
 def returns(results: Store, domain: str, policy: str, seeds: Sequence[int] = SEEDS) -> np.ndarray:
-    """Of these seeds.
-
-    Raises:
-        LookupError: a cell is missing or has another configuration.
-    """
     return np.array([results.values(f"{domain}/{policy}/{seed}")["return"] for seed in seeds])
 
 
 def figures() -> list[Figure]:
-    """Recomputed from the raw rows: what tacit's agents return above the best push."""
+    """What tacit's agents return above the best push."""
     results, kept, found = store(), table1.store(), []
     for domain in table1.PROMISED:
         agents = next(part.agents for part in table1.parts(domain) if part.group == "own")

@@ -12,18 +12,15 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from experiments.lib.check import Figure
-from experiments.lib.configuration import Json
-from experiments.lib.queue import command_line, grouped
-from experiments.lib.store import Store, store_of
+from experiments.lib.experiment import Figure, Json, Store, command_line, grouped, store_of
 from experiments.privorl.parts import synthesis_fits as fits
 from experiments.privorl.parts import trajectory_ways as ways
-from experiments.privorl.parts.trajectory_domains import DOMAINS, WITH_LARGE
+from experiments.privorl.parts.synthesis_returns import Cell
+from experiments.privorl.parts.trajectory_domains import DOMAINS
 from tacit.evaluation.statistics import Estimate, bootstrap, is_disjoint, ratio
 
 SEEDS, EPSILONS, FEWER = (0, 1, 2), (10.0, 1.0), "umaze_2000"
@@ -36,28 +33,6 @@ PROMISED = {
 }
 """The second where people are few or epsilon is small: so it was in other mazes."""
 WORDS = "Plan.for_people of trajectories and of transitions; agents of experiments.privorl.parts.synthesis_agents"
-
-
-@dataclass(frozen=True)
-class Cell:
-    """One agent on one table."""
-
-    domain: str
-    agent: str
-    way: str
-    epsilon: float
-    seed: int
-
-    @property
-    def key(self) -> str:
-        """In the result file."""
-        return f"{self.domain}/{self.agent}/{self.way}/{self.epsilon:g}/{self.seed}"
-
-    @staticmethod
-    def of(key: str) -> Cell:
-        """The cell of a key."""
-        domain, agent, way, epsilon, seed = key.split("/")
-        return Cell(domain, agent, way, float(epsilon), int(seed))
 
 
 def tables(domain: str) -> list[tuple[str, float]]:
@@ -91,7 +66,7 @@ def rows() -> list[str]:
 def configuration(key: str, *, scale: fits.Scale = fits.FULL) -> dict[str, Json]:
     """Everything that decides a cell, but its seed: its domain, its way to a table and its agent."""
     cell = Cell.of(key)
-    here = WITH_LARGE[cell.domain]
+    here = DOMAINS[cell.domain]
     return {**ways.configuration(here, cell.way, cell.epsilon, scale), **here.judge(cell.agent, scale)}
 
 
@@ -104,13 +79,7 @@ def together(keys: Sequence[str]) -> list[list[str]]:
 
 
 def run_rows(keys: Sequence[str], results: Store) -> None:
-    """Rows that are made together, at full size."""
     fill(results, [Cell.of(key) for key in keys], fits.FULL)
-
-
-def run_row(key: str, results: Store) -> None:
-    """Train and judge one agent at full size."""
-    fill(results, [Cell.of(key)], fits.FULL)
 
 
 def fill(results: Store, wanted: Sequence[Cell], scale: fits.Scale) -> None:
@@ -120,7 +89,7 @@ def fill(results: Store, wanted: Sequence[Cell], scale: fits.Scale) -> None:
         if not results.has(cell.key):
             stacks.setdefault((cell.domain, cell.seed, cell.agent), []).append(cell)
     for (name, seed, agent), stack in stacks.items():
-        here = WITH_LARGE[name]
+        here = DOMAINS[name]
         found = [ways.table(here, cell.way, cell.epsilon, seed, scale) for cell in stack]
         began = time.process_time()
         judged = here.judged(agent, [one.columns for one in found], seed, scale)
@@ -130,15 +99,10 @@ def fill(results: Store, wanted: Sequence[Cell], scale: fits.Scale) -> None:
             values |= {key: one.notes[key] for key in ("epsilon", "noise_multiplier") if key in one.notes}
             dataset = f"simulated {name}, {here.population} people, seed {seed}; table {cell.way}"
             results.put(cell.key, dataset=dataset, seed=seed, values=values)
-            print(f"{cell.key}: return {value:.1f}", flush=True)
 
 
 def returns(results: Store, domain: str, agent: str, way: str, epsilon: float) -> np.ndarray:
-    """Of all seeds; empty where the row is no part of the experiment.
-
-    Raises:
-        LookupError: a cell is missing or has another configuration.
-    """
+    """Of all seeds; empty where the row is no part of the experiment."""
     if agent not in DOMAINS[domain].agents or (way, epsilon) not in tables(domain):
         return np.zeros(0)
     return np.array([results.values(Cell(domain, agent, way, epsilon, seed).key)["return"] for seed in SEEDS])

@@ -13,10 +13,7 @@ from collections.abc import Iterable, Mapping
 
 import numpy as np
 
-from experiments.lib.check import Figure
-from experiments.lib.configuration import Json
-from experiments.lib.queue import command_line
-from experiments.lib.store import Store, store_of
+from experiments.lib.experiment import Figure, Json, Store, command_line, store_of
 from experiments.lib.table_cache import Columns, defaults
 from experiments.privorl import table1_transitions as table1
 from experiments.privorl.parts import synthesis_fits as fits
@@ -70,7 +67,6 @@ def fill(results: Store, wanted: Iterable[Table], scale: fits.Scale) -> None:
         if not results.has(key):
             values = measured(DOMAINS[name], way, epsilon, seed, scale)
             results.put(key, dataset=DOMAINS[name].words(seed), seed=seed, values=values)
-            print(f"{key}: " + " ".join(f"{one}={value:.3f}" for one, value in values.items()), flush=True)
 
 
 def measured(here: Domain, way: str, epsilon: float, seed: int, scale: fits.Scale) -> dict[str, float]:
@@ -106,11 +102,7 @@ def repeated(table: Mapping[str, np.ndarray]) -> np.ndarray:
 
 
 def column(results: Store, domain: str, way: str, epsilon: float, name: str) -> np.ndarray:
-    """One measure of a way's tables, over seeds.
-
-    Raises:
-        LookupError: a cell is missing or has another configuration.
-    """
+    """One measure of a way's tables, over seeds."""
     seeds = [seed for *one, seed in tables() if one == [domain, way, epsilon]]
     return np.array([results.values(ways.key(domain, way, epsilon, seed))[name] for seed in seeds])
 

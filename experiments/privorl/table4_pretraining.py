@@ -9,9 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from experiments.lib.check import Figure
-from experiments.lib.queue import command_line
-from experiments.lib.store import Store
+from experiments.lib.experiment import Figure, Store, command_line
 from experiments.privorl import table1_transitions as table1
 from experiments.privorl.parts.synthesis_returns import configuration
 from experiments.privorl.table1_transitions import run_row
@@ -28,7 +26,6 @@ def store(path: Path | None = None) -> Store:
 
 
 def parts() -> list[table1.Part]:
-    """The controls and tacit."""
     return [
         replace(part, agents=(AGENT,))
         for part in table1.PARTS
@@ -41,7 +38,7 @@ def rows() -> list[str]:
 
 
 def figures() -> list[Figure]:
-    """Recomputed from the raw rows: tacit's interval begins above those of the controls."""
+    """Tacit's interval begins above those of the controls."""
     results, found = store(), []
     for domain in MAZES:
         for way, at in (("pretraining", 0.0), ("noise_only", 1.0), ("independent", 0.0), ("raking_alone", 1.0)):

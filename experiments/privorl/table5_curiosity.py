@@ -7,34 +7,17 @@ them is matched to tables.
 
 from __future__ import annotations
 
-from experiments.lib.check import Figure
-from experiments.lib.queue import command_line
-from experiments.lib.store import store_of
+from experiments.lib.experiment import Figure, command_line
 from experiments.privorl.parts import synthesis_variants as variants
-from experiments.privorl.parts.synthesis_returns import WORDS, Cell, configuration
-from experiments.privorl.parts.synthesis_variants import run_row
 from tacit.evaluation.statistics import iqm
 
-__all__ = ["configuration", "figures", "rows", "run_row", "store"]
-
 WAYS, EPSILON = ("tacit", "fine_cur"), 10.0
-
-
-store = store_of(__file__, configuration, WORDS)
-
-
-def rows() -> list[str]:
-    """Keys of the cells that are kept here."""
-    return variants.keys("table5_curiosity", wanted())
-
-
-def wanted() -> list[Cell]:
-    """All cells."""
-    return variants.both(WAYS, (EPSILON,))
+VARIANTS = variants.Variants(__file__, variants.both(WAYS, (EPSILON,)))
+rows, store, run_row, configuration = VARIANTS.rows, VARIANTS.store, variants.run_row, variants.returns.configuration
 
 
 def figures() -> list[Figure]:
-    """Recomputed from the raw rows: the paper's claim that curiosity in fine-tuning does harm."""
+    """The paper's claim that curiosity in fine-tuning does harm."""
     own, theirs = (iqm(variants.column(variants.row(way, EPSILON), "marginal")) for way in WAYS)
     return [Figure("umaze, epsilon 10: Marginal of the default less that of curious fine-tuning", own - theirs, 0.0)]
 

@@ -31,10 +31,7 @@ from unittest import mock
 
 import numpy as np
 
-from experiments.lib.check import Figure
-from experiments.lib.configuration import Json, describe
-from experiments.lib.queue import command_line
-from experiments.lib.store import Store, store_of
+from experiments.lib.experiment import NONE, Figure, Json, Store, command_line, describe, markdown, store_of
 from experiments.lib.table_cache import Columns
 from experiments.privorl.parts import synthesis_fits as fits
 from experiments.privorl.parts import table6_tables as tabled
@@ -71,7 +68,6 @@ class Cell:
 
     @property
     def key(self) -> str:
-        """Its name."""
         return f"{self.maze}/{self.way}/{self.epsilon:g}/{self.seed}"
 
 
@@ -304,19 +300,24 @@ def figures() -> list[Figure]:
 
 
 COLUMNS = (
-    *("maze", "way", "epsilon", "AUC", "best score", "TPR at 10 % FPR", "TPR at 1 % FPR"),
+    *("way", "epsilon", "AUC", "best score", "TPR at 10 % FPR", "TPR at 1 % FPR"),
     *(f"epsilon >= ({score})" for score in SCORES),
 )
-HEAD = f"| {' | '.join(COLUMNS)} |\n{'|---' * len(COLUMNS)}|"
 
 
-def line(cell: Cell, values: Mapping[str, Any]) -> str:
-    """A cell's row of the table, in Markdown."""
-    hits = " | ".join(str(own) for own, _ in rates(values).values())
+def line(cell: Cell, values: Mapping[str, Any]) -> list[str]:
+    """A cell's row of the table."""
+    hits = (str(own) for own, _ in rates(values).values())
     found = [audited(values, score) if score in values["scores"] else None for score in SCORES]
-    bounds = " | ".join("–" if one is None else f"{one.epsilon:.2f} ({one.correct}/{one.guesses})" for one in found)
+    bounds = (NONE if one is None else f"{one.epsilon:.2f} ({one.correct}/{one.guesses})" for one in found)
     promise = f"{cell.epsilon:g}" if cell.epsilon else "none"
-    return f"| {cell.maze} | {cell.way} | {promise} | {values['auc']:.3f} | {values['chosen']} | {hits} | {bounds} |"
+    return [cell.maze, cell.way, promise, f"{values['auc']:.3f}", values["chosen"], *hits, *bounds]
+
+
+def table(results: Store) -> str:
+    """Attacks on releases, as far as their cells are complete."""
+    there = (cell for cell in CELLS if results.has(cell.key))
+    return markdown(COLUMNS, (line(cell, results.values(cell.key)) for cell in there), "maze")
 
 
 if __name__ == "__main__":

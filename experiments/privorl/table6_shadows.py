@@ -30,11 +30,8 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from experiments.lib.check import Figure
-from experiments.lib.configuration import Json, describe
-from experiments.lib.queue import command_line
+from experiments.lib.experiment import Figure, Json, Store, command_line, describe, markdown, store_of
 from experiments.lib.shadows import Block, blocks, read, scored
-from experiments.lib.store import Store, store_of
 from experiments.lib.table_cache import Columns
 from experiments.privorl.parts import synthesis_fits as fits
 from experiments.privorl.parts.synthesis_domains import unit
@@ -119,7 +116,6 @@ def planned(here: Maze, epsilon: float, quick: bool = False) -> synthesis.Transi
 
 @functools.cache
 def models(name: str, epsilon: float, quick: bool = False) -> Models:
-    """What is attacked."""
     here = domain(name, quick)
     plan = planned(here, epsilon, quick)
     start, _ = fits.pretrained(plan, here, FIRST)
@@ -200,11 +196,7 @@ class Found:
 
 
 def found(results: Store, name: str, epsilon: float) -> dict[str, Found]:
-    """Every attack's result, from the raw scores.
-
-    Raises:
-        LookupError: a row is missing or has another configuration.
-    """
+    """Every attack's result, from the raw scores."""
     shadow, target = read(results, wanted(name, epsilon))["loss"]
     judged = {"loss": target, "LiRA": Trials(target.present, likelihood_ratios(shadow, target))}
     return {attack: counted(one) for attack, one in judged.items()}
@@ -238,7 +230,6 @@ def complete(results: Store) -> list[tuple[str, float]]:
 
 
 def figures() -> list[Figure]:
-    """Every promised figure of what is complete, recomputed from the raw rows."""
     results, out = store(), []
     for name, epsilon in complete(results):
         mu = mu_of(results, name, epsilon)
@@ -250,27 +241,27 @@ def figures() -> list[Figure]:
 
 
 COLUMNS = (
-    *("maze", "epsilon", "attack", "AUC", "TPR at 10 % FPR", "at most", "TPR at 1 % FPR", "at most"),
+    *("epsilon", "attack", "AUC", "TPR at 10 % FPR", "at most", "TPR at 1 % FPR", "at most"),
     *("loss of members", "of others", "before"),
 )
-HEAD = f"| {' | '.join(COLUMNS)} |\n{'|---' * len(COLUMNS)}|"
 
 
-def lines(results: Store, name: str, epsilon: float) -> list[str]:
-    """The rows of the table, in Markdown.
-
-    Raises:
-        LookupError: a row is missing or has another configuration.
-    """
+def lines(results: Store, name: str, epsilon: float) -> list[list[str]]:
+    """The rows of the table."""
     mu, mean = mu_of(results, name, epsilon), mean_losses(results, name, epsilon)
     promise = "none" if math.isinf(epsilon) else f"{epsilon:g}"
     shown = []
     for attack, one in found(results, name, epsilon).items():
         auc = f"{one.auc.value:.3f} [{one.auc.low:.3f}, {one.auc.high:.3f}]"
-        hits = " | ".join(f"{hit} | {tpr_bound(mu, fpr):.1%}" for hit, fpr in zip(one.hits, FPRS, strict=True))
-        after = " | ".join(f"{mean[side]:.3f}" for side in ("in", "out", "start"))
-        shown.append(f"| {name} | {promise} | {attack} | {auc} | {hits} | {after} |")
+        hits = [(str(hit), f"{tpr_bound(mu, fpr):.1%}") for hit, fpr in zip(one.hits, FPRS, strict=True)]
+        after = (f"{mean[side]:.3f}" for side in ("in", "out", "start"))
+        shown.append([name, promise, attack, auc, *itertools.chain(*hits), *after])
     return shown
+
+
+def table(results: Store) -> str:
+    """Attacks on models of few rows, as far as their blocks are complete."""
+    return markdown(COLUMNS, (line for pair in complete(results) for line in lines(results, *pair)), "maze")
 
 
 if __name__ == "__main__":

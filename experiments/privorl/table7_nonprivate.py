@@ -6,35 +6,18 @@ is ever met (through the same doors, which make the ledger void); `real` the age
 
 from __future__ import annotations
 
-from experiments.lib.check import Figure
-from experiments.lib.queue import command_line
-from experiments.lib.store import store_of
+from experiments.lib.experiment import Figure, command_line
 from experiments.privorl.parts import synthesis_variants as variants
-from experiments.privorl.parts.synthesis_returns import WORDS, Cell, configuration
-from experiments.privorl.parts.synthesis_variants import run_row
 from experiments.privorl.table1_transitions import OWN
 from tacit.evaluation.statistics import iqm
 
-__all__ = ["configuration", "figures", "rows", "run_row", "store"]
-
 WAYS, EPSILONS = ("real", "non_priv", "tacit", "raked"), (10.0, 1.0)
-
-
-store = store_of(__file__, configuration, WORDS)
-
-
-def rows() -> list[str]:
-    """Keys of the cells that are kept here."""
-    return variants.keys("table7_nonprivate", wanted())
-
-
-def wanted() -> list[Cell]:
-    """All cells."""
-    return variants.both(WAYS, EPSILONS)
+VARIANTS = variants.Variants(__file__, variants.both(WAYS, EPSILONS))
+rows, store, run_row, configuration = VARIANTS.rows, VARIANTS.store, variants.run_row, variants.returns.configuration
 
 
 def figures() -> list[Figure]:
-    """Recomputed from the raw rows: the paper loses 0.03 of Marginal and 7 of return; tacit is with matching."""
+    """The paper loses 0.03 of Marginal and 7 of return; tacit is with matching."""
     found = []
     for measure, bound in (("marginal", -0.03), ("return", -7.0)):
         own, free = (

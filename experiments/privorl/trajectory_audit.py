@@ -14,21 +14,17 @@ exceed it.
 from __future__ import annotations
 
 import contextlib
-import tempfile
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 from unittest import mock
 
 import numpy as np
 from torch import Tensor, nn
 
-from experiments.lib.check import Figure
-from experiments.lib.configuration import Json, describe
-from experiments.lib.queue import command_line
-from experiments.lib.store import Store, store_of
+from experiments.lib import vaults
+from experiments.lib.experiment import Figure, Json, Store, command_line, describe, store_of
 from experiments.lib.table_cache import defaults
 from experiments.privorl.parts.synthesis_fits import guarantee
 from tacit.data.trajectories import Trajectories
@@ -39,8 +35,6 @@ from tacit.methods.synthesis.encoding import Encoder
 from tacit.methods.synthesis.trajectories.models import FragmentLoss, FragmentModel, fragment_model
 from tacit.methods.synthesis.trajectories.plan import FRAGMENTS
 from tacit.privacy.gradients import clipping
-from tacit.privacy.ledger.ledger import SUM, Ledger
-from tacit.privacy.vault.vault import Vault
 from tacit.units import Unit
 from tacit_worlds import maze
 from tacit_worlds.maze import LONGEST, SHORTEST, goal_episodes
@@ -65,12 +59,10 @@ class Cell:
 
     @property
     def key(self) -> str:
-        """Its name."""
         return f"{self.way}/{self.seed}"
 
 
 def cells(quick: bool = False) -> list[Cell]:
-    """All of them."""
     return [Cell(way, seed) for way, count in (QUICK if quick else RUNS).items() for seed in range(count)]
 
 
@@ -158,12 +150,8 @@ def run(cell: Cell) -> dict[str, Any]:
             seen(step, model, gradient)
 
     broken = unclipped() if cell.way == "no clipping" else contextlib.nullcontext()
-    with (
-        tempfile.TemporaryDirectory() as folder,
-        Ledger(Path(folder) / "one.ledger", UNIT, epsilon=EPSILON, delta=DELTA, composition=SUM) as ledger,
-        broken,
-    ):
-        trajectories.fit(small, Vault(people(known, columns, present), ledger), observe=observe)
+    with vaults.vault(people(known, columns, present), UNIT, EPSILON, DELTA) as doors, broken:
+        trajectories.fit(small, doors, observe=observe)
     return {
         "present": "".join("01"[int(p)] for p in present),
         "scores": [float(f"{score:.5g}") for score in seen.summed_scores()],
@@ -191,7 +179,6 @@ def figures() -> list[Figure]:
 
 
 def run_row(key: str, results: Store) -> None:
-    """Run one row."""
     way, seed = key.rsplit("/", 1)
     words = f"{MAZE}: {OTHERS} people and {CANARIES} canaries, seed {seed}"
     results.put(key, dataset=words, seed=int(seed), values=run(Cell(way, int(seed))))

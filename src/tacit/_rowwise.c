@@ -9,13 +9,7 @@
 #include <stdint.h>
 #include <stdlib.h>
 
-#if defined(__x86_64__) && defined(__GNUC__)
-#define CLONES 1
-#define INLINE static inline __attribute__((always_inline))
-#else
-#define CLONES 0
-#define INLINE static inline
-#endif
+#include "_clones.h"
 
 #define LARGEST 512 /* of k and m: what a thread's stack holds */
 #define LARGEST_SHIFT 1000
@@ -88,25 +82,15 @@ typedef void kernel(const request *);
 static void run_baseline(const request *r) { run(r); }
 
 #if CLONES
-__attribute__((target("avx2,fma"))) static void run_avx2(const request *r) { run(r); }
-
-__attribute__((target("avx512f,avx512dq,avx512vl,avx2,fma,prefer-vector-width=512"))) static void
-run_avx512(const request *r)
-{
-    run(r);
-}
+AVX2 static void run_avx2(const request *r) { run(r); }
+AVX512 static void run_avx512(const request *r) { run(r); }
 #endif
 
 static kernel *best(void)
 {
 #if CLONES
-    __builtin_cpu_init();
-    int avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
-    if (avx2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq") &&
-        __builtin_cpu_supports("avx512vl"))
-        return run_avx512;
-    if (avx2)
-        return run_avx2;
+    if (widest() > 128)
+        return widest() == 512 ? run_avx512 : run_avx2;
 #endif
     return run_baseline;
 }

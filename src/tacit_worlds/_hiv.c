@@ -8,13 +8,7 @@
 #include <Python.h>
 #include <stdint.h>
 
-#if defined(__x86_64__) && defined(__GNUC__)
-#define CLONES 1
-#define INLINE static inline __attribute__((always_inline))
-#else
-#define CLONES 0
-#define INLINE static inline
-#endif
+#include "_clones.h"
 
 enum { STATES = 6, BLOCK = 16 };
 
@@ -84,14 +78,12 @@ static void integrate_baseline(double *state, const double *drugs, int64_t patie
 }
 
 #if CLONES
-__attribute__((target("avx2,fma")))
-static void integrate_avx2(double *state, const double *drugs, int64_t patients, int64_t steps, double length)
+AVX2 static void integrate_avx2(double *state, const double *drugs, int64_t patients, int64_t steps, double length)
 {
     integrate_body(state, drugs, patients, steps, length);
 }
 
-__attribute__((target("avx512f,avx512dq,avx512vl,avx2,fma,prefer-vector-width=512")))
-static void integrate_avx512(double *state, const double *drugs, int64_t patients, int64_t steps, double length)
+AVX512 static void integrate_avx512(double *state, const double *drugs, int64_t patients, int64_t steps, double length)
 {
     integrate_body(state, drugs, patients, steps, length);
 }
@@ -100,13 +92,8 @@ static void integrate_avx512(double *state, const double *drugs, int64_t patient
 static kernel *best_kernel(void)
 {
 #if CLONES
-    __builtin_cpu_init();
-    int avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
-    if (avx2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq") &&
-        __builtin_cpu_supports("avx512vl"))
-        return integrate_avx512;
-    if (avx2)
-        return integrate_avx2;
+    if (widest() > 128)
+        return widest() == 512 ? integrate_avx512 : integrate_avx2;
 #endif
     return integrate_baseline;
 }

@@ -84,14 +84,19 @@ _BELOW_BURDEN: Final = BURDEN[..., :2].cumsum(axis=-1)
 _CERTAIN: Final = np.eye(ACTIONS)
 
 
-def spec() -> PublicSpec:
+def spec(*, labels: bool = False) -> PublicSpec:
     """Six bounded numbers, six treatments, rewards in [-6, 5.5], terminations, logged propensities.
+
+    With `labels`, what numbers stand for is said too: addiction is a label that never changes, a visit a whole number.
 
     `difference` has root mean squares that follow from the model alone: a reading changes by the noise of two visits
     and by the moves of the truth, which have the mean chance over all patients who are treated and all treatments; a
     visit is one later.
     """
     columns = tuple(Column(name, low=low, high=high) for name, low, high in zip(COLUMNS, LOW, HIGH, strict=True))
+    if labels:
+        addicted = Column("addicted", "category", labels=("no", "yes"), static=True)
+        columns = (*columns[:4], addicted, Column("visit", "integer", low=0, high=HORIZON))
     treatment = Column("treatment", "category", labels=tuple(TREATMENTS))
     moves = 1.0 - np.array([SEVERITY[:, :, 1:CRISIS, ..., 1].mean(), 1.0, 1.0, BURDEN[..., 1].mean()])
     return PublicSpec(

@@ -160,35 +160,6 @@ def readings(kind: Array, severity: Array, burden: Array, uniforms: Array) -> Fl
     return np.asarray(truth + np.array(SPREAD) * ndtri(least + uniforms * (1.0 - 2.0 * least)))
 
 
-class PosteriorPolicy:
-    """A policy of what is seen: the treatment of largest weight in the mean over the patients it may be.
-
-    Args:
-        weights: [H, patients, A], the prior chance of each patient at each visit times what treatments are worth.
-    """
-
-    def __init__(self, weights: FloatArray) -> None:
-        self._weights = weights
-
-    def __call__(self, observations: Array) -> FloatArray:
-        """Probabilities [N, A], 0 or 1, for observations [N, 6] of `tacit_worlds.clinic.Clinic`."""
-        observed = np.asarray(observations, dtype=np.float64)
-        symptoms, side_effects = (
-            np.exp(-0.5 * ((observed[:, i, None] - levels) / SPREAD[i]) ** 2)
-            for i, levels in ((0, np.arange(1, CRISIS)), (3, np.arange(PATIENTS[3])))
-        )
-        markers = np.exp(-0.5 * (((observed[:, None, 1:3] - CENTRES) / SPREAD[1:3]) ** 2).sum(axis=2))
-        cases = np.clip(np.rint(observed[:, 5]), 0, HORIZON - 1).astype(np.int64) * 2 + (observed[:, 4] > 0.5)
-        treatment_values = np.empty((len(observed), ACTIONS))
-        for case in np.unique(cases):
-            rows = np.flatnonzero(cases == case)
-            weights = self._weights[case // 2, :, case % 2, 1:CRISIS].reshape(-1, ACTIONS)
-            felt = symptoms[rows][:, :, None] * side_effects[rows][:, None]
-            likelihood = markers[rows][:, :, None, None] * felt[:, None]
-            treatment_values[rows] = likelihood.reshape(len(rows), -1) @ weights
-        return np.asarray(np.eye(ACTIONS)[treatment_values.argmax(axis=1)])
-
-
 def value(policy: Policy, *, draws: int = 64, seed: int = 0, repeats: int = 8) -> tuple[float, float]:
     """The mean return of a policy of what is seen at the present visit, and its standard error.
 

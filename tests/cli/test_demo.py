@@ -38,7 +38,7 @@ def test_one_ledger_pays_for_all_three_answers(quick: Path) -> None:
 def test_the_page_leads_to_three_reports_whose_certificates_hold(quick: Path) -> None:
     page = (quick / "report.html").read_text()
     links = re.findall(r'href="(\w+)/report.html"', page)
-    assert links == ["better", "rule", "visits"]
+    assert links == ["better", "rule", "courses"]
     for name in links:
         assert (quick / name / "report.html").is_file()
         assert (quick / name / "letter.html").is_file()
@@ -64,7 +64,7 @@ def test_what_comes_next_works(quick: Path, tmp_path: Path, monkeypatch: pytest.
     monkeypatch.chdir(tmp_path)
     for line in demo.next_steps(quick).values():
         assert main(shlex.split(line)[1:]) == 0, line
-    assert (quick / "more.csv").read_text().count("\n") == 1_001
+    assert (quick / "more.csv").read_text().count("\n") > 2_000  # visits of 1,000 patients
     assert (tmp_path / "visits.csv").is_file()
 
 

@@ -591,7 +591,7 @@ def test_records_that_do_not_fit_are_refused(
 
 def test_fitted_q_takes_records_without_propensities(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     visits = imported(tmp_path, propensities=False)
-    line = ["evaluate", str(visits), "--out", str(tmp_path / "run"), *PROMISE, "--unit", "patient"]
+    line = ["evaluate", str(visits), "--out", str(tmp_path / "run"), *PROMISE, "--unit", "patient", "--yes"]
     line += ["--policy", "uniform", "--method", "fqe", "--features", "fourier:1", "--nonprivate-diagnostics"]
     assert main(line) == 0
     for text in written(capsys.readouterr().out, tmp_path / "run")[::2]:

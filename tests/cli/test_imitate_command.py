@@ -34,8 +34,8 @@ TOWN = ("--city", "60", "--days", "4", "--delta", "1e-3")
 """The options of `imitated`."""
 BOX = ("--box", "39.76", "116.22", "40.04", "116.58")
 PROMISE = ("--epsilon", "4", "--delta", "1e-3", "--budget-epsilon", "4.0", "--budget-sampled", "1")
-POINTS = (*BOX, "--cell", "500", "--zone", "Asia/Shanghai", "--population", "60", *PROMISE, "--method", "epr")
-CELLS = (*BOX, "--degrees", "0.01", "--population", "60", *PROMISE, "--method", "epr")
+POINTS = (*BOX, "--cell", "500", "--zone", "Asia/Shanghai", "--population", "60", *PROMISE, "--method", "epr", "--yes")
+CELLS = (*BOX, "--degrees", "0.01", "--population", "60", *PROMISE, "--method", "epr", "--yes")
 
 
 def run(*words: str) -> int:
@@ -300,7 +300,7 @@ def test_a_folder_of_plt_files_and_a_grid_of_hexagons(tmp_path: Path) -> None:
         (folder / "a.plt").write_text("\n" * 6 + "\n".join(lines) + "\n")
     grid = H3Grid(39.7, 116.1, 40.1, 116.7, 7)
     (tmp_path / "grid.json").write_text(json.dumps(grid.to_json()))
-    words = ("--grid", str(tmp_path / "grid.json"), "--zone", "Asia/Shanghai", "--population", "60", *PROMISE)
+    words = ("--grid", str(tmp_path / "grid.json"), "--zone", "Asia/Shanghai", "--population", "60", *PROMISE, "--yes")
     folder = tmp_path / "run"
     assert run("imitate", str(tmp_path / "geolife"), *words, "--method", "markov", "--out", str(folder)) == 0
     value = hub.load(folder / "simulator").value
@@ -389,7 +389,7 @@ def test_bad_records_cost_nothing(
     assert not (tmp_path / "run").exists()
 
 
-REST = ("--population", "60", *PROMISE)
+REST = ("--population", "60", *PROMISE, "--yes")
 CITY = ("--city", "60", "--epsilon", "2", "--delta", "1e-3")
 
 

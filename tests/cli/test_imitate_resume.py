@@ -28,6 +28,7 @@ BOX = ("--box", "39.76", "116.22", "40.04", "116.58", "--degrees", "0.01")
 CELLS = (
     *(*BOX, "--population", "60", "--epsilon", "4", "--delta", "1e-3", "--method", "pategail"),
     *("--budget-epsilon", "4", "--budget-sampled", "1"),
+    "--yes",
 )
 ASKING = "Asking people's critics"
 

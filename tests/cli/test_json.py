@@ -81,7 +81,7 @@ def test_a_dataset_and_an_evaluation(shown: Any, tmp_path: Path, capsys: pytest.
     assert "promises (2, 0.0001)-differential privacy" in found["promise"]
     assert json.loads((run / "run.json").read_text())["settings"].get("json") is None
     found = shown("evaluate", str(data), "--out", str(tmp_path / "dry"), *PROMISE, "--dry-run")
-    assert set(found) == {"promise"}
+    assert set(found) == {"promise", "expected"}
     assert main(["evaluate", str(data), "--out", str(run), *PROMISE]) != 0
     assert capsys.readouterr().out == ""
 

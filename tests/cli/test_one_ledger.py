@@ -85,7 +85,7 @@ def test_what_was_moved_goes_on(visits: Path, tmp_path: Path, capsys: pytest.Cap
 
 
 def test_a_slip_leaves_no_note(visits: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    small = ("--population", "8", "--delta", "0.01")
+    small = ("--population", "8", "--delta", "0.01", "--yes")
     assert run(visits, "a", *small, "--ledger", str(visits.parent / "c.ledger")) == 2
     assert "the data hold more patients than the declared population" in capsys.readouterr().err
     assert not (visits / "ledger.json").exists()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import tomllib
 from pathlib import Path
 
 import numpy as np
@@ -80,6 +81,19 @@ def test_a_new_study_knows_the_header_and_what_was_told(folder: Path, capsys: py
     assert "P0" not in text + Path("visits.toml").read_text()
     assert sorted(path.name for path in folder.iterdir()) == ["study.toml", "visits.csv", "visits.toml"]
     assert main(["new", "visits.csv", *TOLD]) == 6  # never over another
+
+
+def test_a_new_study_puts_columns_where_they_were_said_to_belong(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["new", "visits.csv", *TOLD, "--time", "hour", "--action", "drog", "--propensity", "p"]) == 2
+    assert "there is no column 'drog'; expected one of patient_id, hour" in capsys.readouterr().err
+    assert main(["new", "visits.csv", *TOLD, "--time", "hour", "--action", "drug", "--propensity", "p"]) == 0
+    study, bounds = (tomllib.loads((folder / name).read_text()) for name in ("study.toml", "visits.toml"))
+    assert study["reading"] == {"time": "hour", "propensity": "p"}
+    assert bounds["propensities"] is True
+    assert [column["name"] for column in bounds["observation"]["columns"]] == ["pulse"]
+    assert [column["name"] for column in bounds["action"]["columns"]] == ["drug"]
 
 
 def test_what_only_the_curator_knows_is_asked_for_at_once(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -150,7 +150,16 @@ def test_a_template_lists_the_columns_and_is_refused_until_it_is_filled_in(tmp_p
     with pytest.raises(DataError, match=r"bounds\.toml: observation: low is missing"):
         spec_files.read(path)
     filled = spec_files.template(["pulse", "action", "reward"])
-    filled = filled.replace("# low =                #", "low = 0  #").replace("# high =               #", "high = 1  #")
+    filled = filled.replace("# low =\n", "low = 0\n").replace("# high =\n", "high = 1\n")
     path.write_text(filled)
     bounds = [space_of(Column(name, low=0, high=1)) for name in ("pulse", "action", "reward")]
     assert spec_files.read(path) == PublicSpec(*bounds, "declared")
+
+
+def test_a_template_puts_columns_where_they_are_said_to_belong() -> None:
+    text = spec_files.template(["age", "banner", "click"], actions=("banner",), reward="click", propensities=True)
+    found = tomllib.loads(text)
+    assert found["propensities"] is True
+    spaces = {space: [column["name"] for column in found[space]["columns"]] for space in ("observation", "action")}
+    assert spaces == {"observation": ["age"], "action": ["banner"]}
+    assert [column["name"] for column in found["reward"]["columns"]] == ["click"]

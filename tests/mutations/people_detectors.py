@@ -11,8 +11,8 @@ from tacit.data import Column, PublicSpec, Trajectories
 from tacit.data.spec import space_of
 from tacit.methods.synthesis.people import PeoplePlan, fit
 from tacit.methods.synthesis.people.sums import (
-    ChangeMoments,
     NumberShares,
+    VisitMoments,
     VisitTables,
     read_densities,
     solve_regressions,
@@ -74,7 +74,7 @@ def people_count_once_and_by_the_root(folder: Path) -> None:
     """Statics and lengths count once a person; ends as the root of the number of visits."""
     rows, scheme = padded(200, 0), PeoplePlan(spec=SPEC, most=MOST).scheme
     scheme = read_densities(scheme, NumberShares(scheme)(rows, None).sum(axis=0), 0.0)[0]
-    scheme = solve_regressions(scheme, ChangeMoments(scheme)(rows, None).sum(axis=0), 0.0).with_nodes(200.0, 5.0, 1.0)
+    scheme = solve_regressions(scheme, VisitMoments(scheme)(rows, None).sum(axis=0), 0.0).with_nodes(200.0, 5.0, 1.0)
     vectors, begin = VisitTables(scheme)(rows, None), 0
     visits = 1 + rows["mask"].sum(axis=1)
     for node in scheme.nodes:
@@ -90,7 +90,7 @@ def moments_are_of_length_one(folder: Path) -> None:
     """A person's moments have norm 1, however many visits she has."""
     rows, scheme = padded(200, 0), PeoplePlan(spec=SPEC, most=MOST).scheme
     scheme = read_densities(scheme, NumberShares(scheme)(rows, None).sum(axis=0), 0.0)[0]
-    norms = np.sqrt(np.square(ChangeMoments(scheme)(rows, None)).sum(axis=1))
+    norms = np.sqrt(np.square(VisitMoments(scheme)(rows, None)).sum(axis=1))
     assert np.abs(norms - 1).max() < 1e-6, f"moments have norms up to {norms.max():.3g}"
 
 

@@ -65,7 +65,13 @@ def test_the_folder_of_a_run_is_that_of_the_command(logs: Path, tmp_path: Path) 
     study_of(logs, **TWO).improve(epsilon=2.0, delta=1e-4, out=tmp_path / "run", **WORDS)
     names = {path.name for path in (tmp_path / "run").iterdir()}
     assert names == {"certificate.json", "certificate.md", *FILES.values(), "policy", "report.html", "run.json"}
+    linked = '<a href="letter.html">letter for the data protection officer</a>'
+    assert linked in (tmp_path / "run" / "report.html").read_text()
     assert main(["report", str(tmp_path / "run")]) == 0
+    assert linked in (tmp_path / "run" / "report.html").read_text()
+    (tmp_path / "run" / "letter.html").unlink()  # a run of before there were letters
+    assert main(["report", str(tmp_path / "run")]) == 0
+    assert linked not in (tmp_path / "run" / "report.html").read_text()
     with pytest.raises(tacit.TacitError, match="there is something in this place already"):
         study_of(logs).improve(epsilon=2.0, delta=1e-5, out=tmp_path / "run", **WORDS)
 

@@ -42,7 +42,7 @@ def test_days_in_memory_make_a_simulator_without_a_folder(days: Days, tmp_path: 
     with pytest.raises(PlanError, match=r"expected ledger= with the file"):
         tacit.Study(days, **WORDS)
     study = tacit.Study(days, ledger=tmp_path / "ledger", **WORDS)
-    release = study.imitate(epsilon=4.0, method="markov")
+    release = study.imitate(epsilon=4.0, method="markov", yes=True)
     assert isinstance(release.value, BlockChain)
     assert release.certificate.unit["name"] == "rider"
     assert not release.certificate.simulated
@@ -63,7 +63,7 @@ def test_files_become_days_by_public_words_and_their_ledger_lies_beside_them(day
     plan = study.plan("imitate", epsilon=2.0, days=3)
     assert (plan.unit.name, plan.days, plan.epsilon) == ("rider", 3, pytest.approx(2.0, rel=1e-3))
     assert list(tmp_path.iterdir()) == [path]
-    study.imitate(epsilon=2.0, method="epr", out=tmp_path / "run")
+    study.imitate(epsilon=2.0, method="epr", out=tmp_path / "run", yes=True)
     assert isinstance(hub.load(tmp_path / "run" / "simulator").value, Simulator)
     assert (tmp_path / "cells.npz.ledger").exists()
     with pytest.raises(PlanError, match=r"the public grid is missing; expected box= SOUTH"):
@@ -80,9 +80,9 @@ def test_the_cells_of_a_readable_map_follow_from_public_figures_alone(days: Days
     sizes = []
     for epsilon in (0.5, 1.0, 2.0):  # there is no such file yet
         request = imitate.imitate(tacit.Study(path, **words).curator, epsilon=epsilon)
-        grid, maps, pairs = request.more[:3]
-        sizes.append(int(grid.split()[2].replace(",", "")))
-        assert maps.startswith(f"Visits by half-hour ({sizes[-1]:,} cells)")
+        _, maps, pairs, *_ = request.advice.lines()
+        sizes.append(int(request.more[0].split()[2].replace(",", "")))
+        assert maps.startswith(f"  visits by half-hour ({sizes[-1]:,} cells)")
         assert maps.endswith("it can be read.")
         assert "A map of at most" in pairs
         most = 0.5 / request.plan.noise_std("starts")  # the noise is half of what a mean cell holds

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import pytest
 
 from tacit.data import Column, PublicSpec
-from tacit.data.spec import Box, space_of
+from tacit.data.spec import Box, Discrete, space_of
 from tacit.data.store import UnitKind
 from tacit.study.synthesis_plans import choose_method
 
@@ -15,6 +17,11 @@ NAMED = PublicSpec(
     space_of(Column("relief", low=0, high=1)),
     "declared",
 )
+
+FORCE = space_of(Column("force", low=-1, high=1))
+STEERED = dataclasses.replace(NAMED, action=FORCE)
+AGED = space_of(Column("age", "integer", low=18, high=99, static=True), Column("pulse", low=30, high=220))
+DOSED = dataclasses.replace(STEERED, observation=AGED)
 
 
 def plane(numbers: int) -> PublicSpec:
@@ -27,6 +34,9 @@ def plane(numbers: int) -> PublicSpec:
     [
         ("id", NAMED, set(), "people"),
         ("id", NAMED, {"public"}, "privorl"),
+        ("id", dataclasses.replace(NAMED, action=Discrete(3)), set(), "people"),
+        ("id", DOSED, set(), "people"),
+        ("id", STEERED, set(), "privorl"),
         ("id", plane(4), set(), "privorl"),
         ("transition", plane(4), set(), "privorl"),
         ("transition", plane(4), {"public"}, "structured"),

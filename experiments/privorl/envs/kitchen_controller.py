@@ -281,7 +281,6 @@ class _Polyline:
 
     @property
     def length(self) -> float:
-        """Of the whole path."""
         return float(self.ends[-1])
 
     def point(self, at: float) -> tuple[FloatArray, FloatArray]:

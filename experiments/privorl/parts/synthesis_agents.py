@@ -78,7 +78,6 @@ class Push:
     members = 8
 
     def act(self, observations: npt.ArrayLike) -> npt.NDArray[np.float32]:
-        """[8, N, 2]."""
         directions = np.array([(x, y) for x in (-1, 0, 1) for y in (-1, 0, 1) if x or y], np.float32)
         return np.broadcast_to(directions[:, None], (8, np.asarray(observations).shape[-2], 2))
 
@@ -99,7 +98,6 @@ class Untaught:
     members = 1
 
     def act(self, observations: npt.ArrayLike) -> npt.NDArray[np.float32]:
-        """[1, N, actions]."""
         shape = (*np.shape(observations)[:-1], self.actions)
         return self.rng.uniform(-self.size, self.size, shape).astype(np.float32)
 

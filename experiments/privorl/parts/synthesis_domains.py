@@ -15,7 +15,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from experiments.lib.configuration import Json, describe
+from experiments.lib.experiment import Json, describe
 from experiments.lib.table_cache import Columns, defaults, kept, rows_of
 from experiments.privorl.envs import half_cheetah, kitchen, kitchen_controller, kitchen_demonstrations
 from experiments.privorl.parts.synthesis_mazes import Maze
@@ -32,42 +32,27 @@ Values = dict[str, np.ndarray]
 
 
 class Domain(Protocol):
-    """A task with private transitions."""
+    """A task with private transitions.
 
-    def __hash__(self) -> int:
-        """Of all that it is made from."""
+    Attributes:
+        name: under which cells keep it.
+        population: public number of private transitions.
+        delta: of every promise.
+        spec: public bounds.
+        provenance: of the public rows.
+        rows: what its rows are made with.
+        judge: how policies are judged.
+        settings: in which its plan differs from the default one.
+    """
 
-    @property
-    def name(self) -> str:
-        """Under which cells keep it."""
-
-    @property
-    def population(self) -> int:
-        """Public number of private transitions."""
-
-    @property
-    def delta(self) -> float:
-        """Of every promise."""
-
-    @property
-    def spec(self) -> PublicSpec:
-        """Public bounds."""
-
-    @property
-    def provenance(self) -> str:
-        """Of the public rows."""
-
-    @property
-    def rows(self) -> Json:
-        """What its rows are made with."""
-
-    @property
-    def judge(self) -> Json:
-        """How policies are judged."""
-
-    @property
-    def settings(self) -> Mapping[str, Any]:
-        """In which its plan differs from the default one."""
+    name: str
+    population: int
+    delta: float
+    spec: PublicSpec
+    provenance: str
+    rows: Json
+    judge: Json
+    settings: Mapping[str, Any]
 
     def words(self, seed: int) -> str:
         """What the private rows are."""
@@ -103,17 +88,14 @@ class HalfCheetah:
 
     @property
     def delta(self) -> float:
-        """A tenth of one over the population."""
         return 0.1 / self.population
 
     @property
     def spec(self) -> PublicSpec:
-        """Declared bounds."""
         return half_cheetah.spec()
 
     @property
     def rows(self) -> Json:
-        """What its rows are made with."""
         return {
             **describe(self),
             "spec": describe(self.spec),
@@ -123,15 +105,12 @@ class HalfCheetah:
         }
 
     def words(self, seed: int) -> str:
-        """What the private rows are."""
         return f"half-cheetah replay of our own agent (not D4RL's), {self.population} transitions"
 
     def private(self, seed: int) -> Columns:
-        """The private rows, collected once."""
         return self._kept("private", lambda: half_cheetah.collect(self.population, seed=0))
 
     def public(self, seed: int) -> Columns:
-        """Public rows to pre-train on, collected once."""
         return self._kept("public", lambda: half_cheetah.other_rows(self.public_rows, seed=1_000))
 
     def _kept(self, kind: str, make: Any) -> Columns:
@@ -139,11 +118,9 @@ class HalfCheetah:
         return kept(name, self.rows, lambda: (rows_of(make()), {}))[0]
 
     def returns(self, policies: Policies, seed: int) -> Values:
-        """D4RL's normalised score over ten episodes."""
         return {"return": half_cheetah.evaluate(policies, seed=seed, **self.judge)}
 
     def errors(self, table: Columns) -> dict[str, float]:
-        """Of a table's transitions against the simulator."""
         some = {name: column[:10_000] for name, column in table.items()}
         found = one_step_errors(some, half_cheetah.step)
         return {"next_state": found.next_state, "reward_error": found.reward}
@@ -162,17 +139,14 @@ class Kitchen:
 
     @property
     def delta(self) -> float:
-        """A tenth of one over the population."""
         return 0.1 / self.population
 
     @property
     def spec(self) -> PublicSpec:
-        """Declared bounds."""
         return kitchen.spec()
 
     @property
     def rows(self) -> Json:
-        """What its rows are made with."""
         return {
             **describe(self),
             "spec": describe(self.spec),
@@ -183,15 +157,12 @@ class Kitchen:
         }
 
     def words(self, seed: int) -> str:
-        """What the private rows are."""
         return f"kitchen demonstrations by a scripted controller (not D4RL's), {self.population} transitions"
 
     def private(self, seed: int) -> Columns:
-        """The private rows, collected once."""
         return self._kept("private", self.population, kitchen_demonstrations.OWN, 0)
 
     def public(self, seed: int) -> Columns:
-        """Public rows to pre-train on, collected once."""
         return self._kept("public", self.public_rows, kitchen_demonstrations.OTHER, 1_000)
 
     def _kept(self, kind: str, rows: int, menu: kitchen_demonstrations.Menu, seed: int) -> Columns:
@@ -204,11 +175,9 @@ class Kitchen:
         return kept(f"kitchen/{kind}/{rows}", settings, lambda: (rows_of(make()), {}))[0]
 
     def returns(self, policies: Policies, seed: int) -> Values:
-        """Tasks done of four, in per cent."""
         return {"return": kitchen.evaluate(policies, seed=seed, **self.judge)}
 
     def errors(self, table: Columns) -> dict[str, float]:
-        """There is no cheap simulator."""
         return {}
 
 
@@ -230,22 +199,18 @@ class Own:
 
     @property
     def name(self) -> str:
-        """Under which cells keep it."""
         return f"own_{self.task.name}"
 
     @property
     def delta(self) -> float:
-        """A tenth of one over the population."""
         return 0.1 / self.population
 
     @property
     def spec(self) -> PublicSpec:
-        """The task's."""
         return self.task.spec
 
     @property
     def provenance(self) -> str:
-        """Of the public rows."""
         return self.task.provenance if self.others is None else f"the user's file {Path(self.others).name}"
 
     @property
@@ -256,20 +221,16 @@ class Own:
 
     @property
     def judge(self) -> Json:
-        """The task's."""
         return self.task.judge
 
     @property
     def settings(self) -> Mapping[str, Any]:
-        """The task's."""
         return self.task.settings
 
     def words(self, seed: int) -> str:
-        """What the private rows are."""
         return f"{self.data}, as {self.task.name}"
 
     def private(self, seed: int) -> Columns:
-        """The rows of the file."""
         return read(self.data, self.spec)
 
     def public(self, seed: int) -> Columns:
@@ -287,11 +248,9 @@ class Own:
         return rows
 
     def returns(self, policies: Policies, seed: int) -> Values:
-        """The task's."""
         return self.task.returns(policies, seed)
 
     def errors(self, table: Columns) -> dict[str, float]:
-        """The task's."""
         return self.task.errors(table)
 
 

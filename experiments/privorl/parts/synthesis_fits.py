@@ -5,20 +5,18 @@ Hyper-parameters are the defaults of the plan, which were chosen on public layou
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import functools
 import math
-import os
-import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Protocol
 
 import torch
 
-from experiments.lib.configuration import Json, constants, describe
+from experiments.lib import vaults
+from experiments.lib.experiment import Json, constants, describe
 from experiments.lib.table_cache import Columns, Notes, kept, metered, rows_of
 from experiments.privorl.parts.synthesis_domains import Domain, unit
 from tacit.data.trajectories import Trajectories
@@ -26,13 +24,11 @@ from tacit.evaluation import fidelity
 from tacit.methods import synthesis
 from tacit.methods.synthesis import ablations
 from tacit.methods.synthesis.pretraining import PretrainedDenoiser
-from tacit.privacy.ledger.ledger import SUM, Ledger
 from tacit.privacy.vault.vault import Vault
 from tacit.units import Unit
 
 ROWS = 100_000
 """Of every synthetic table."""
-MEMORY = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
 
 
 @dataclass(frozen=True)
@@ -43,7 +39,6 @@ class Scale:
 
     @property
     def rows(self) -> int:
-        """Of a synthetic table."""
         return 2_000 if self.quick else ROWS
 
 
@@ -72,11 +67,9 @@ class Shown:
     private: bool = False
 
     def configuration(self, here: Domain, scale: Scale) -> Json:
-        """Whether columns are permuted."""
         return {"method": "real rows", "permuted": self.permuted}
 
     def table(self, here: Domain, epsilon: float, seed: int, scale: Scale) -> tuple[Columns, Notes]:
-        """The rows."""
         real = here.private(seed)
         return (fidelity.independent_columns(real, seed=seed) if self.permuted else real), {}
 
@@ -103,7 +96,6 @@ class Diffusion:
 
     @property
     def private(self) -> bool:
-        """Without private rows there is nothing to promise."""
         return self.rows != 0 and self.change != "NonPriv"
 
     def configuration(self, here: Domain, scale: Scale) -> Json:
@@ -237,16 +229,10 @@ def pretrained(plan: synthesis.TransitionsPlan, here: Domain, seed: int) -> tupl
     return start, {"pretrain": notes["pretrain"]}
 
 
-@contextlib.contextmanager
-def vault(here: Domain, plan: Any, rows: Columns) -> Iterator[Vault]:
-    """A vault of these rows with a ledger in a folder that goes away, for one plan."""
+def vault(here: Domain, plan: Any, rows: Columns) -> AbstractContextManager[Vault]:
+    """A vault of these rows, for one plan."""
     data = Trajectories.from_arrays(**rows, unit_ids=":transition", spec=here.spec, simulated=True)  # type: ignore[arg-type]
-    budget = plan.epsilon if math.isfinite(plan.epsilon) else 1.0  # which a plan without a promise makes void
-    with (
-        tempfile.TemporaryDirectory(dir=MEMORY) as folder,
-        Ledger(Path(folder) / "one.ledger", unit(here), epsilon=budget, delta=here.delta, composition=SUM) as ledger,
-    ):
-        yield Vault(data, ledger)
+    return vaults.vault(data, unit(here), plan.epsilon, here.delta)
 
 
 def promised(plan: Any) -> Notes:

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from experiments.lib.configuration import Json, describe
+from experiments.lib.experiment import Json, describe
 from experiments.lib.table_cache import Columns, defaults, kept, rows_of
 from tacit.data.spec import PublicSpec
 from tacit.envs.rollouts import Policies
@@ -56,17 +56,14 @@ class Maze:
 
     @property
     def delta(self) -> float:
-        """A tenth of one over the population."""
         return 0.1 / self.population
 
     @property
     def spec(self) -> PublicSpec:
-        """From its outer walls and the physics."""
         return maze.spec(self.layout)
 
     @property
     def rows(self) -> Json:
-        """What its rows are made with."""
         return {
             **describe(self),
             "layout": describe(self.layout),
@@ -78,19 +75,15 @@ class Maze:
 
     @property
     def judge(self) -> Json:
-        """How policies are judged."""
         return {"starts": describe(STARTS), "episodes": EPISODES}
 
     def words(self, seed: int) -> str:
-        """What the private rows are."""
         return f"simulated {self.name}, {self.population} transitions, seed {seed}"
 
     def private(self, seed: int) -> Columns:
-        """The private rows."""
         return rows_of(maze.collect(self.layout, self.population, seed=seed))
 
     def public(self, seed: int) -> Columns:
-        """Public rows to pre-train on, collected once."""
         name = f"{self.name}/public/{self.public_rows}/{seed}"
 
         def make() -> tuple[Columns, dict[str, Any]]:
@@ -99,14 +92,12 @@ class Maze:
         return kept(name, self.rows, make)[0]
 
     def returns(self, policies: Policies, seed: int) -> dict[str, np.ndarray]:
-        """Of `STARTS`."""
         return {
             name: evaluate(self.layout, policies, starts=starts, seed=seed, episodes=EPISODES)
             for name, starts in STARTS.items()
         }
 
     def errors(self, table: Columns) -> dict[str, float]:
-        """Of a table's transitions against the simulator."""
         found = dynamics(
             table,
             step=lambda state, action: maze.step(state, action, self.layout),
@@ -137,15 +128,12 @@ class Pooled(Maze):
     small_rows: int = 50_000
 
     def worlds(self, seed: int) -> list[Columns]:
-        """Public rows of each maze."""
         found = other_mazes(self.layout, self.large + self.small, seed=1_000 + seed)
         sizes = [self.large_rows] * self.large + [self.small_rows] * self.small
         pairs = zip(found, sizes, strict=True)
         return [rows_of(maze.collect(one, size, seed=2_000 + 100 * seed + i)) for i, (one, size) in enumerate(pairs)]
 
     def public(self, seed: int) -> Columns:
-        """Those of all mazes, collected once."""
-
         def make() -> tuple[Columns, dict[str, Any]]:
             worlds = self.worlds(seed)
             return {name: np.concatenate([world[name] for world in worlds]) for name in worlds[0]}, {}

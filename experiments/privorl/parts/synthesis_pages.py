@@ -7,14 +7,15 @@ intervals.
 
 from __future__ import annotations
 
+import functools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 import numpy as np
 
-from experiments.beyond import people_hospitals, synthesis_grand, synthesis_scale
+from experiments.beyond import people_hospitals
+from experiments.lib.experiment import NONE, Store, at_each, by_level, grid, markdown, stacked
 from experiments.lib.plots import IMAGES, Curve, Panel, draw
-from experiments.lib.tables import NONE, markdown
 from experiments.privorl import (
     ablation_medium,
     figure4_ablation,
@@ -27,8 +28,6 @@ from experiments.privorl import (
     table1_trivial,
     table3_fidelity,
     table5_curiosity,
-    table6_attack,
-    table6_shadows,
     table11_cost,
     table12_size,
     table14_accounting,
@@ -36,7 +35,7 @@ from experiments.privorl import (
 from experiments.privorl.parts import synthesis_variants as variants
 from experiments.privorl.parts import synthesis_ways as ways
 from experiments.privorl.parts import trajectory_pages
-from experiments.privorl.parts.synthesis_cells import SHORT, named, shown
+from experiments.privorl.parts.synthesis_cells import SHORT, Values, by_measure, shown, title
 from experiments.privorl.tuning import tune_kitchen
 from tacit.evaluation.report.charts import ChartAxis
 from tacit.evaluation.statistics import bootstrap
@@ -70,56 +69,56 @@ MEASURES = ("marginal", "correlation", "told_apart", "in_wall", "next_position",
 WITHOUT_WALLS = ("marginal", "correlation", "told_apart", "next_state", "reward_error")
 
 
+def _private(results: Store, column: Values, ways_of: Iterable[str], epsilons: Sequence[float]) -> str:
+    """What a column says of every way, a column an epsilon."""
+    rows = {{**WORDS, **UNTAUGHT}[way]: way for way in ways_of}
+    return grid(by_level(epsilons), rows, lambda way, at: shown(column, results, way, ways.at(way, at)))
+
+
+def _with_level(rows: Iterable[tuple[str, float]]) -> dict[str, tuple[str, float]]:
+    """Ways and the epsilons of their promises, under both."""
+    found = [(way, ways.at(way, epsilon)) for way, epsilon in rows]
+    return {WORDS[way] + (f", epsilon {at:g}" if at else ""): (way, at) for way, at in found}
+
+
 def table1() -> str:
     """Returns of every method, one table an epsilon."""
-    results, control, blocks = table1_transitions.store(), table1_trivial.store(), []
+    results, control = table1_transitions.store(), table1_trivial.store()
     heads = [(part.domain, agent) for part in table1_transitions.PARTS if part.group == "own" for agent in part.agents]
-    names = [way for group in table1_transitions.GROUPS.values() for way in group]
-    for epsilon in table1_transitions.EPSILONS:
-        rows = []
-        for way in names:
-            at = epsilon if ways.WAYS[way].private else 0.0
-            cells = [shown(table1_transitions.returns, results, domain, agent, way, at) for domain, agent in heads]
-            rows.append([WORDS[way], *cells])
-        for policy, words in TRIVIAL.items():
-            mazes = [domain if domain in table1_trivial.MAZES else None for domain, _ in heads]
-            cells = [shown(table1_trivial.returns, control, maze, policy) if maze else NONE for maze in mazes]
-            rows.append([words, *cells])
-        head = [f"{domain.replace('_', '-')}, {SHORT[agent]}" for domain, agent in heads]
-        blocks.append(f"epsilon {epsilon:g}\n\n{markdown(head, rows)}")
-    return "\n\n".join(blocks)
+    columns = {f"{title(domain)}, {SHORT[agent]}": (domain, agent) for domain, agent in heads}
+    rows = {WORDS[way]: way for group in table1_transitions.GROUPS.values() for way in group}
+    rows |= {words: policy for policy, words in TRIVIAL.items()}
+
+    def cell(way: str, domain: str, agent: str, epsilon: float) -> str:
+        if way not in TRIVIAL:
+            return shown(table1_transitions.returns, results, domain, agent, way, ways.at(way, epsilon))
+        return shown(table1_trivial.returns, control, domain, way) if domain in table1_trivial.MAZES else NONE
+
+    return at_each(table1_transitions.EPSILONS, lambda e: grid(columns, rows, lambda way, head: cell(way, *head, e)))
 
 
 def mazes() -> str:
     """Ceilings, and returns of every method with the agents of long training, one table an epsilon."""
     results, control = table1_mazes.store(), table1_trivial.store()
     heads = [(domain, agent) for domain in table1_mazes.DOMAINS for agent in table1_mazes.agents_of(domain)]
-    titles = [f"{domain}, {SHORT[agent.removesuffix('_long')]}" for domain, agent in heads]
-    public = ["others, real rows of D4RL", *(f"{table1_mazes.PUBLIC[head]:.1f}" for head in heads)]
-    blocks = []
-    for epsilon in table1_mazes.EPSILONS:
-        rows = []
-        for way in table1_mazes.WAYS:
-            at = epsilon if ways.WAYS[way].private else 0.0
-            rows.append([WORDS[way], *(shown(table1_mazes.column, results, *head, way, at) for head in heads)])
-        for policy, words in TRIVIAL.items():
-            cells = [shown(table1_trivial.returns, control, maze, policy, table1_mazes.SEEDS) for maze, _ in heads]
-            rows.append([words, *cells])
-        blocks.append(f"epsilon {epsilon:g}\n\n{markdown(titles, [*rows, public])}")
-    return "\n\n".join(blocks)
+    columns = {f"{domain}, {SHORT[agent.removesuffix('_long')]}": (domain, agent) for domain, agent in heads}
+    rows = {WORDS[way]: way for way in table1_mazes.WAYS} | {words: policy for policy, words in TRIVIAL.items()}
+    rows["others, real rows of D4RL"] = "public"
+
+    def cell(way: str, domain: str, agent: str, epsilon: float) -> str:
+        if way == "public":
+            return f"{table1_mazes.PUBLIC[domain, agent]:.1f}"
+        if way in TRIVIAL:
+            return shown(table1_trivial.returns, control, domain, way, table1_mazes.SEEDS)
+        return shown(table1_mazes.column, results, domain, agent, way, ways.at(way, epsilon))
+
+    return at_each(table1_mazes.EPSILONS, lambda e: grid(columns, rows, lambda way, head: cell(way, *head, e)))
 
 
 def half_cheetah() -> str:
     """Returns on half-cheetah's frozen rows."""
-    results, lines = table1_half_cheetah.store(), []
-    for way in (*table1_half_cheetah.WAYS, *table1_half_cheetah.TRIVIAL):
-        private = way in ways.WAYS and ways.WAYS[way].private
-        cells = [
-            shown(table1_half_cheetah.column, results, way, epsilon if private else 0.0)
-            for epsilon in table1_half_cheetah.EPSILONS
-        ]
-        lines.append([{**WORDS, **UNTAUGHT}[way], *cells])
-    return markdown([f"epsilon {epsilon:g}" for epsilon in table1_half_cheetah.EPSILONS], lines)
+    here = table1_half_cheetah
+    return _private(here.store(), here.column, (*here.WAYS, *here.TRIVIAL), here.EPSILONS)
 
 
 def kitchen() -> str:
@@ -131,79 +130,46 @@ def kitchen() -> str:
 
 def table3() -> str:
     """Closeness and errors of every table, one block a domain and epsilon."""
-    results, blocks = table3_fidelity.store(), []
-    for domain in dict.fromkeys(name for name, *_ in table3_fidelity.tables()):
+    column = functools.partial(table3_fidelity.column, table3_fidelity.store())
+
+    def table(domain: str, epsilon: float) -> str:
         measures = MEASURES if domain in table3_fidelity.MAZES else WITHOUT_WALLS
-        for epsilon in table1_transitions.EPSILONS:
-            rows = []
-            for way in dict.fromkeys(way for name, way, *_ in table3_fidelity.tables() if name == domain):
-                at = epsilon if ways.WAYS[way].private else 0.0
-                cells = [
-                    shown(table3_fidelity.column, results, domain, way, at, measure, digits=3, interval=False)
-                    for measure in measures
-                ]
-                rows.append([WORDS[way], *cells])
-            title = f"{domain.replace('_', '-')}, epsilon {epsilon:g}"
-            blocks.append(f"{title}\n\n{markdown([named(one) for one in measures], rows)}")
-    return "\n\n".join(blocks)
+        found = [way for name, way, *_ in table3_fidelity.tables() if name == domain]
+        rows = {WORDS[way]: (way, ways.at(way, epsilon)) for way in found}
+        return by_measure(measures, rows, functools.partial(column, domain))
+
+    domains = dict.fromkeys(name for name, *_ in table3_fidelity.tables())
+    levels = by_level(table1_transitions.EPSILONS).items()
+    return stacked({f"{title(domain)}, {words}": table(domain, at) for domain in domains for words, at in levels})
 
 
-def rows_of(rows: Sequence[tuple[str, float]]) -> str:
+def rows_of(rows: Iterable[tuple[str, float]]) -> str:
     """One table of variants: return, Marginal, Correlation and the error of the next position."""
     measures = ("return", "return_far", "marginal", "correlation", "next_position")
-    lines = []
-    for way, epsilon in rows:
-        at = epsilon if ways.WAYS[way].private else 0.0
-        cells = [
-            shown(
-                variants.column,
-                variants.row(way, at),
-                measure,
-                digits=1 if measure.startswith("return") else 3,
-                interval=measure.startswith("return"),
-            )
-            for measure in measures
-        ]
-        lines.append([WORDS[way] + (f", epsilon {epsilon:g}" if at else ""), *cells])
-    return markdown([named(one) for one in measures], lines)
+    return by_measure(measures, _with_level(rows), lambda *row: variants.column(variants.row(*row[:2]), *row[2:]))
 
 
 def table4() -> str:
-    """Controls beside tacit."""
-    results, rows = table1_transitions.store(), []
-    for way, epsilon in (("raked", 10.0), ("raked", 1.0), *((way, 1.0) for way in table1_transitions.CONTROLS)):
-        at = epsilon if ways.WAYS[way].private else 0.0
-        cells = [shown(table1_transitions.returns, results, domain, "iql", way, at) for domain in ("umaze", "medium")]
-        rows.append([WORDS[way] + (f", epsilon {epsilon:g}" if at else ""), *cells])
-    return markdown(("umaze, IQL", "medium, IQL"), rows)
+    returns = functools.partial(table1_transitions.returns, table1_transitions.store())
+    rows = _with_level([("raked", 10.0), ("raked", 1.0), *((way, 1.0) for way in table1_transitions.CONTROLS)])
+    heads = {f"{domain}, IQL": domain for domain in ("umaze", "medium")}
+    return grid(heads, rows, lambda row, domain: shown(returns, domain, "iql", *row))
 
 
 def figure4() -> str:
-    """Ablations of pre-training."""
-    chosen = [(way, epsilon) for epsilon in figure4_ablation.EPSILONS for way in figure4_ablation.WAYS]
-    return rows_of(chosen)
+    return rows_of((way, epsilon) for epsilon in figure4_ablation.EPSILONS for way in figure4_ablation.WAYS)
 
 
 def medium() -> str:
-    """Ablations in medium, a column an epsilon."""
-    results, rows = ablation_medium.store(), []
-    for way in ablation_medium.SHOWN:
-        promised = ways.WAYS[way].private
-        cells = [
-            shown(ablation_medium.column, results, way, epsilon if promised else 0.0)
-            for epsilon in ablation_medium.EPSILONS
-        ]
-        rows.append([WORDS[way], *cells])
-    return markdown([f"epsilon {epsilon:g}" for epsilon in ablation_medium.EPSILONS], rows)
+    """Ablations in medium."""
+    return _private(ablation_medium.store(), ablation_medium.column, ablation_medium.SHOWN, ablation_medium.EPSILONS)
 
 
 def table5() -> str:
-    """Curiosity in fine-tuning."""
-    return rows_of([(way, table5_curiosity.EPSILON) for way in table5_curiosity.WAYS])
+    return rows_of((way, table5_curiosity.EPSILON) for way in table5_curiosity.WAYS)
 
 
 def table7() -> str:
-    """What privacy costs."""
     return rows_of([("real", 0.0), ("non_priv", 0.0), *((way, e) for way in ("tacit", "raked") for e in (10.0, 1.0))])
 
 
@@ -244,30 +210,20 @@ def figure6() -> str:
 
 def table11() -> str:
     """Seconds and memory of every method."""
-    results = table11_cost.store()
-    heads = [f"{stage}, {unit}" for stage in table11_cost.STAGES for unit in ("CPU s", "MiB")]
-    rows = [
-        [
-            WORDS[way],
-            *(
-                shown(table11_cost.column, results, way, stage, measure, digits=0, interval=False)
-                for stage in table11_cost.STAGES
-                for measure in ("cpu_s", "peak_mib")
-            ),
-        ]
-        for way in table11_cost.METHODS
-    ]
-    return markdown(heads, rows)
+    column, units = functools.partial(table11_cost.column, table11_cost.store()), {"CPU s": "cpu_s", "MiB": "peak_mib"}
+    heads = {f"{stage}, {unit}": (stage, name) for stage in table11_cost.STAGES for unit, name in units.items()}
+    rows = {WORDS[way]: way for way in table11_cost.METHODS}
+    return grid(heads, rows, lambda way, head: shown(column, way, *head, digits=0, interval=False))
 
 
 def table12() -> str:
-    """Returns by rows."""
-    results = table12_size.store()
-    rows = [
-        [WORDS[way], *(shown(table12_size.column, results, way, size) for size in table12_size.SIZES)]
-        for way in table12_size.WAYS
-    ]
-    return markdown([f"{size:,} rows" for size in table12_size.SIZES], rows)
+    column, rows = (
+        functools.partial(table12_size.column, table12_size.store()),
+        {WORDS[w]: w for w in table12_size.WAYS},
+    )
+    return grid(
+        {f"{size:,} rows": size for size in table12_size.SIZES}, rows, lambda way, size: shown(column, way, size)
+    )
 
 
 def figure9() -> str:
@@ -280,20 +236,6 @@ def figure9() -> str:
     panel = Panel("medium, TD3+BC while it learns", "share of the training", curves, axes)
     title = "Learning curves on real and synthetic rows"
     return picture([panel], title, "synthesis_learning.svg", columns=1, legend=2)
-
-
-def table6() -> str:
-    """Attacks on releases, as far as their cells are complete."""
-    results = table6_attack.store()
-    found = [(cell, results.values(cell.key)) for cell in table6_attack.CELLS if results.has(cell.key)]
-    return "\n".join([table6_attack.HEAD, *(table6_attack.line(cell, values) for cell, values in found)])
-
-
-def table6_power() -> str:
-    """Attacks on models of few rows, as far as their blocks are complete."""
-    results = table6_shadows.store()
-    found = [line for pair in table6_shadows.complete(results) for line in table6_shadows.lines(results, *pair)]
-    return "\n".join([table6_shadows.HEAD, *found])
 
 
 def table14() -> str:
@@ -326,7 +268,6 @@ def _range(values: Sequence[np.ndarray]) -> tuple[float, float]:
 
 
 PAGES: dict[str, Callable[[], str]] = {
-    "synthesis_grand": lambda: synthesis_grand.table(synthesis_grand.store()),
     "people_hospitals": lambda: people_hospitals.words_of(people_hospitals.store()),
     "table1_transitions": table1,
     "table1_mazes": mazes,
@@ -338,12 +279,9 @@ PAGES: dict[str, Callable[[], str]] = {
     "table5_curiosity": table5,
     "ablation_medium": medium,
     "figure6_curves": figure6,
-    "table6_attack": table6,
-    "table6_shadows": table6_power,
     "table7_nonprivate": table7,
     "figure9_learning": figure9,
     "table11_cost": table11,
-    "synthesis_scale": lambda: synthesis_scale.table(synthesis_scale.store()),
     "table12_size": table12,
     "table14_accounting": table14,
     **trajectory_pages.PAGES,

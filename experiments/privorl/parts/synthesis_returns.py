@@ -9,18 +9,14 @@ policy is judged, none is picked, and states and rewards are standardised by the
 from __future__ import annotations
 
 import dataclasses
-import functools
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from experiments.lib.configuration import Json, describe
-from experiments.lib.queue import grouped
-from experiments.lib.store import RESULTS, ROOT, Store
+from experiments.lib.experiment import Json, Store, describe, grouped
 from experiments.lib.table_cache import Columns
 from experiments.privorl.parts import synthesis_fits as fits
 from experiments.privorl.parts import synthesis_ways as ways
@@ -47,7 +43,6 @@ class Cell:
 
     @property
     def key(self) -> str:
-        """In a result file."""
         first = f"{self.domain}/{self.agent}/{self.way}/{self.epsilon:g}/{self.seed}"
         return f"{first}/{self.again}" if self.again else first
 
@@ -69,18 +64,6 @@ def configuration(
         "agent": describe(config(cell.domain, cell.agent, scale)),
         "judge": describe(here.judge),
     }
-
-
-def store(name: str, *, quick: bool = False, path: Path | None = None) -> Store:
-    """The result file of an experiment, or another one in its place."""
-    scale = fits.QUICK if quick else fits.FULL
-    asked = functools.partial(configuration, scale=scale)
-    return Store(path or folder(quick=quick) / f"{name}.json", asked, hyperparameters=WORDS)
-
-
-def folder(*, quick: bool) -> Path:
-    """Where results go."""
-    return ROOT / "runs" / "quick" if quick else RESULTS
 
 
 def cells(
@@ -121,23 +104,78 @@ def fill(results: Store, wanted: Sequence[Cell], scale: fits.Scale, domains: Map
             values |= {key: notes[key] for key in ("epsilon", "noise_multiplier") if key in notes}
             dataset = f"{here.words(seed)}; table {cell.way}"
             results.put(cell.key, dataset=dataset, seed=seed, values=values | {"agent_cpu_s": spent})
-            print(f"{cell.key}: return {values['return']:.1f}", flush=True)
-        print(f"{name} seed {seed} {agent}: {made:.0f} CPU s of tables, {spent} an agent", flush=True)
 
 
-def by_seed(keys: Sequence[str], untaught: Sequence[str]) -> list[list[str]]:
-    """Agents of one seed learn in one stack; policies that learn nothing ("POLICY/SEED") are rows of their own."""
-    return grouped(keys, lambda key: key if key.split("/")[0] in untaught else Cell.of(key).seed)
+@dataclass(frozen=True)
+class OneTask:
+    """Table I on the rows of one task, with policies that learn nothing beside ("POLICY/SEED").
+
+    Args:
+        here: the task.
+        agent: who learns.
+        seeds: of networks, noise, agents and starts, for all ways alike.
+        ways: names with their epsilons.
+        actions: numbers of an action, as uniform ones are drawn.
+        played: what is played.
+    """
+
+    here: Domain
+    agent: str
+    seeds: tuple[int, ...]
+    ways: tuple[tuple[tuple[str, ...], tuple[float, ...]], ...]
+    actions: int
+    played: str
+
+    @property
+    def domains(self) -> Mapping[str, Domain]:
+        """As `configuration` and `fill` take them."""
+        return {self.here.name: self.here}
+
+    def cells(self) -> list[Cell]:
+        """Of agents, a seed after the other."""
+        return [
+            cell
+            for seed in self.seeds
+            for names, epsilons in self.ways
+            for cell in cells(self.here.name, (self.agent,), names, epsilons, [seed])
+        ]
+
+    def rows(self) -> list[str]:
+        """Policies that learn nothing first."""
+        return [*(f"{one}/{seed}" for one in UNTAUGHT for seed in self.seeds), *(cell.key for cell in self.cells())]
+
+    def configuration(self, key: str, scale: fits.Scale = fits.FULL) -> Json:
+        """Of a row."""
+        policy = key.split("/")[0]
+        if policy in UNTAUGHT:
+            return {"policy": policy, "judge": describe(self.here.judge)}
+        return configuration(key, scale=scale, domains=self.domains)
+
+    def together(self, keys: Sequence[str]) -> list[list[str]]:
+        """Agents of one seed learn in one stack; policies that learn nothing are rows of their own."""
+        return grouped(keys, lambda key: key if key.split("/")[0] in UNTAUGHT else Cell.of(key).seed)
+
+    def run_rows(self, keys: Sequence[str], results: Store, scale: fits.Scale = fits.FULL) -> None:
+        """Make rows; agents of one seed in one stack."""
+        for key in (key for key in keys if key.split("/")[0] in UNTAUGHT):
+            policy, seed = key.split("/")[0], int(key.split("/")[1])
+            untaught = Untaught(self.actions, float(policy == "random"), np.random.default_rng(seed))
+            values = {name: round(float(one[0]), 2) for name, one in self.here.returns(untaught, seed).items()}
+            results.put(key, dataset=self.played, seed=seed, values=values)
+        taught = [Cell.of(key) for key in keys if key.split("/")[0] not in UNTAUGHT]
+        fill(results, taught, scale, self.domains)
+
+    def column(self, results: Store, way: str, epsilon: float, seeds: Sequence[int] | None = None) -> np.ndarray:
+        """Returns over seeds; empty where the way has no rows at this epsilon."""
+        seeds = self.seeds if seeds is None else seeds
+        if way in UNTAUGHT:
+            return np.array([results.values(f"{way}/{seed}")["return"] for seed in seeds])
+        if epsilon and not any(way in names and epsilon in epsilons for names, epsilons in self.ways):
+            return np.array([])
+        return column(results, cells(self.here.name, (self.agent,), (way,), (epsilon,), seeds))
 
 
-def judge_untaught(key: str, results: Store, here: Domain, actions: int, dataset: str) -> None:
-    """Put the row "POLICY/SEED" of a policy that learns nothing: "random", or one that stands still."""
-    policy, word = key.split("/")
-    seed = int(word)
-    found = here.returns(Untaught(actions, float(policy == "random"), np.random.default_rng(seed)), seed)
-    values = {name: round(float(one[0]), 2) for name, one in found.items()}
-    results.put(key, dataset=dataset, seed=seed, values=values)
-    print(f"{key}: {values}", flush=True)
+UNTAUGHT = ("still", "random")
 
 
 def config(domain: str, agent: str, scale: fits.Scale) -> Any:
@@ -154,9 +192,5 @@ def train(
 
 
 def column(results: Store, wanted: Iterable[Cell], name: str = "return") -> np.ndarray:
-    """One value of every cell.
-
-    Raises:
-        LookupError: a cell is missing or has another configuration.
-    """
+    """One value of every cell."""
     return np.array([results.values(cell.key)[name] for cell in wanted], np.float64)

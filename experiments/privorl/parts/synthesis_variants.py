@@ -6,12 +6,13 @@ Every cell has one home: `tacit` is that of `table1_transitions`, closeness to t
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
-from experiments.lib.store import Store
+from experiments.lib.experiment import Store, store_of
 from experiments.privorl import table1_transitions as table1
 from experiments.privorl import table3_fidelity as table3
 from experiments.privorl.parts import synthesis_fits as fits
@@ -51,27 +52,35 @@ def home(cell: Cell) -> str:
 
 
 def column(wanted: Iterable[Cell], measure: str = "return") -> np.ndarray:
-    """A return, or a measure of the tables, of these cells.
-
-    Raises:
-        LookupError: a cell is missing or has another configuration.
-    """
+    """A return, or a measure of the tables, of these cells."""
     cells = list(wanted)
     if not measure.startswith("return"):
         kept = table3.store()
         return np.array([kept.values(ways.key(c.domain, c.way, c.epsilon, c.seed))[measure] for c in cells])
-    files = {file: returns.store(file) for file in set(map(home, cells))}
+    files = {file: store_of(file, returns.configuration, returns.WORDS)() for file in set(map(home, cells))}
     return np.array([files[home(cell)].values(cell.key)[measure] for cell in cells])
 
 
-def store(name: str, path: Path | None = None) -> Store:
-    """The result file of an experiment."""
-    return returns.store(name, path=path)
+@dataclass(frozen=True)
+class Variants:
+    """The rows of an experiment on other plans: those of its cells that have no other home.
 
+    Args:
+        file: of the experiment.
+        wanted: all its cells.
+    """
 
-def keys(name: str, wanted: Iterable[Cell]) -> list[str]:
-    """Of the cells that an experiment keeps itself."""
-    return [cell.key for cell in wanted if home(cell) == name]
+    file: str
+    wanted: Sequence[Cell]
+
+    @property
+    def store(self) -> Callable[..., Store]:
+        """See `store_of`."""
+        return store_of(self.file, returns.configuration, returns.WORDS)
+
+    def rows(self) -> list[str]:
+        """Keys of the cells that are kept here."""
+        return [cell.key for cell in self.wanted if home(cell) == Path(self.file).stem]
 
 
 def run_row(key: str, results: Store) -> None:

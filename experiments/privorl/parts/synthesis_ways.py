@@ -28,7 +28,7 @@ import math
 from dataclasses import dataclass, replace
 from typing import Any
 
-from experiments.lib.configuration import Json, describe
+from experiments.lib.experiment import Json, describe
 from experiments.lib.table_cache import Columns, Notes, kept, metered
 from experiments.privorl.parts.synthesis_domains import Domain, unit
 from experiments.privorl.parts.synthesis_fits import (
@@ -76,7 +76,6 @@ class Marginals:
         return {"method": self.module, "plan": describe(plan), "public_bins": not self.paper, "rows": scale.rows}
 
     def table(self, here: Domain, epsilon: float, seed: int, scale: Scale) -> tuple[Columns, Notes]:
-        """Fit through the doors, sample."""
         module = self.imported()
         raw = self.planned(here.spec, None if self.paper else _cut(here, seed, self.bins))
         own = raw.calibrate(unit=unit(here), epsilon=epsilon, delta=here.delta)
@@ -85,11 +84,9 @@ class Marginals:
         return drawn(value, seed, scale, promised(own) | {"fit": cost})
 
     def imported(self) -> Any:
-        """The baseline's module."""
         return importlib.import_module(f"tacit.methods.synthesis.baselines.{self.module}")
 
     def planned(self, spec: PublicSpec, cut: Discretisation | None) -> Any:
-        """Its plan on these bins, before calibration."""
         plan = getattr(self.imported(), self.plan)
         return plan.paper(spec) if self.paper else plan(discretisation=cut, **dict(self.settings))
 
@@ -105,11 +102,9 @@ class Structured:
     private: bool = True
 
     def configuration(self, here: Domain, scale: Scale) -> Json:
-        """What is public."""
         return {"method": "structured", "rows": scale.rows}
 
     def table(self, here: Domain, epsilon: float, seed: int, scale: Scale) -> tuple[Columns, Notes]:
-        """Choose on public rows, fit through the doors, sample."""
         apart = getattr(here, "worlds", None)
         worlds = [here.public(seed)] if apart is None else apart(seed)
         words: dict[str, Any] = {"worlds": worlds, "provenance": here.provenance}
@@ -140,11 +135,9 @@ class Gan:
     private: bool = True
 
     def configuration(self, here: Domain, scale: Scale) -> Json:
-        """Its plan."""
         return {"method": "pate_gan", "plan": describe(self.planned(here.provenance, scale)), "rows": scale.rows}
 
     def planned(self, provenance: str, scale: Scale) -> pate_gan.PateGanPlan:
-        """Its plan, before calibration."""
         raw = pate_gan.PateGanPlan(steps=10, hold=2) if scale.quick else pate_gan.PateGanPlan()
         if not self.public:
             return raw
@@ -152,7 +145,6 @@ class Gan:
         return replace(raw, pretraining=pate_gan.GanPretraining(provenance=provenance, **steps))
 
     def table(self, here: Domain, epsilon: float, seed: int, scale: Scale) -> tuple[Columns, Notes]:
-        """Pre-train, fit through the doors, sample."""
         raw = self.planned(here.provenance, scale)
         start, notes = _begun(raw, here, seed) if self.public else (None, {})
         own = raw.calibrate(unit=unit(here), epsilon=epsilon, delta=here.delta)
@@ -176,11 +168,9 @@ class Histograms:
     private: bool = True
 
     def configuration(self, here: Domain, scale: Scale) -> Json:
-        """The tables."""
         return {"method": "matching alone", "matching": matching_settings(here, scale), "rows": scale.rows}
 
     def table(self, here: Domain, epsilon: float, seed: int, scale: Scale) -> tuple[Columns, Notes]:
-        """Fit through the doors, sample."""
         raw = matching_alone.MatchingPlan(matching=matching(here, scale))
         own = raw.calibrate(unit=unit(here), epsilon=epsilon, delta=here.delta)
         with vault(here, own, here.private(seed)) as doors:
@@ -213,6 +203,11 @@ WAYS: dict[str, Way] = {
     "non_priv": Diffusion("NonPriv"),
     "cur_50": Diffusion(curiosity=0.5),
 }
+
+
+def at(way: str, epsilon: float) -> float:
+    """The epsilon of a way's promise; 0 where it makes none, or is no way to make a table."""
+    return epsilon if way in WAYS and WAYS[way].private else 0.0
 
 
 def key(here: str, way: str, epsilon: float, seed: int) -> str:

@@ -6,15 +6,14 @@ the laws of strangers, other rows or people of the same world, which the attacke
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from experiments.lib.configuration import Json, describe
+from experiments.lib import vaults
+from experiments.lib.experiment import Json, describe
 from experiments.lib.table_cache import Columns
 from experiments.privorl import trajectory_audit
 from experiments.privorl.parts import synthesis_fits as fits
@@ -28,10 +27,8 @@ from tacit.methods.synthesis import people, structured
 from tacit.methods.synthesis.people.plan import PeoplePlan
 from tacit.methods.synthesis.people.sums import codes_of, state_of
 from tacit.methods.synthesis.structured.algorithm import guide_values
-from tacit.privacy.ledger.ledger import SUM, Ledger
 from tacit.privacy.noise.secret import SecretNoise
 from tacit.privacy.vault.records import Reader
-from tacit.privacy.vault.vault import Vault
 from tacit.units import Unit
 
 SURE, LEAST, PEOPLE = 400.0, 1e-4, 1_000
@@ -62,7 +59,6 @@ class Rows:
 
     @property
     def delta(self) -> float:
-        """Of the promise."""
         return self.maze.delta
 
     def unit(self, canaries: int) -> Unit:
@@ -77,7 +73,6 @@ class Rows:
         return Sides(fitted, present, members, self.maze.private(own), self.maze.private(own + 1), leaps)
 
     def fit(self, rows: Columns, promise: Unit, epsilon: float, seed: int) -> structured.StructuredSynthesizer:
-        """The release."""
         worlds, maze = [self.maze.public(seed)], self.maze
         words: dict[str, Any] = {"worlds": worlds, "provenance": maze.provenance}
         raw = structured.StructuredPlan.choose(maze.spec, unit=promise, epsilon=epsilon, **words)
@@ -105,7 +100,6 @@ class People:
 
     @property
     def here(self) -> MazePeople:
-        """Those who walk."""
         return MazePeople(self.maze.name, population=PEOPLE)
 
     @property
@@ -128,13 +122,9 @@ class People:
         return Sides(fitted, present, members, here.people(own), here.people(own + 1), everyone)
 
     def fit(self, rows: Trajectories, promise: Unit, epsilon: float, seed: int) -> people.PeopleSynthesizer:
-        """The release."""
         plan = PeoplePlan(spec=self.here.spec).calibrate(unit=promise, epsilon=epsilon, delta=DELTA)
-        with (
-            tempfile.TemporaryDirectory(dir=fits.MEMORY) as folder,
-            Ledger(Path(folder) / "one.ledger", promise, epsilon=epsilon, delta=DELTA, composition=SUM) as ledger,
-        ):
-            return people.fit(plan, Vault(rows, ledger)).value
+        with vaults.vault(rows, promise, epsilon, DELTA) as doors:
+            return people.fit(plan, doors).value
 
     def likelihoods(self, value: people.PeopleSynthesizer, rows: Trajectories) -> np.ndarray:
         """The logarithm of each person's [T]."""

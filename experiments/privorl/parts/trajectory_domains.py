@@ -16,7 +16,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from experiments.lib.configuration import Json, describe
+from experiments.lib.experiment import Json, describe
 from experiments.lib.table_cache import Columns, defaults, kept
 from experiments.privorl.parts import synthesis_returns as returns
 from experiments.privorl.parts.synthesis_fits import Scale
@@ -41,50 +41,31 @@ DELTA = 1e-6
 
 
 class People(Protocol):
-    """A task with people."""
+    """A task with people.
 
-    def __hash__(self) -> int:
-        """Of all that it is made from."""
+    Attributes:
+        name: under which cells keep it.
+        population: public number of people.
+        spec: public bounds.
+        longest: public number of steps of the longest episode.
+        episodes: public usual number of a person's episodes.
+        samples: synthetic trajectories that are drawn.
+        agents: who learns from a table.
+        provenance: of the public trajectories.
+        others: what the public trajectories are made with.
+        rows: what its people and the public trajectories are made with.
+    """
 
-    @property
-    def name(self) -> str:
-        """Under which cells keep it."""
-
-    @property
-    def population(self) -> int:
-        """Public number of people."""
-
-    @property
-    def spec(self) -> PublicSpec:
-        """Public bounds."""
-
-    @property
-    def longest(self) -> int:
-        """Public number of steps of the longest episode."""
-
-    @property
-    def episodes(self) -> int:
-        """Public usual number of a person's episodes."""
-
-    @property
-    def samples(self) -> int:
-        """Synthetic trajectories that are drawn."""
-
-    @property
-    def agents(self) -> tuple[str, ...]:
-        """Who learns from a table."""
-
-    @property
-    def provenance(self) -> str:
-        """Of the public trajectories."""
-
-    @property
-    def others(self) -> Json:
-        """What the public trajectories are made with."""
-
-    @property
-    def rows(self) -> Json:
-        """What its people and the public trajectories are made with."""
+    name: str
+    population: int
+    spec: PublicSpec
+    longest: int
+    episodes: int
+    samples: int
+    agents: tuple[str, ...]
+    provenance: str
+    others: Json
+    rows: Json
 
     def judge(self, agent: str, scale: Scale) -> dict[str, Json]:
         """The settings of an agent, and how it is judged."""
@@ -149,12 +130,10 @@ class MazePeople:
 
     @property
     def spec(self) -> PublicSpec:
-        """From the outer walls and the physics."""
         return self._maze.spec
 
     @property
     def others(self) -> Json:
-        """What the public trajectories are made with."""
         walks = {"shortest": maze.SHORTEST, "longest": LONGEST, "collect": defaults(maze.collect)}
         own = {"mazes": self.mazes, "episodes": self.public_episodes, "provenance": self.provenance}
         return {"layout": describe(self._maze.layout), "walks": walks, "public": own}
@@ -169,12 +148,9 @@ class MazePeople:
         return {"agent": describe(returns.config(self.layout, agent, scale)), "judge": describe(self._maze.judge)}
 
     def people(self, seed: int) -> Trajectories:
-        """Simulated each time, which takes seconds."""
         return maze.goal_episodes(self._maze.layout, self.population, seed=seed)
 
     def worlds(self, seed: int) -> list[Trajectories]:
-        """Simulated once."""
-
         def make() -> tuple[Columns, dict[str, Any]]:
             layouts = other_mazes(self._maze.layout, self.mazes, seed=1_000 + seed)
             each = [
@@ -190,11 +166,9 @@ class MazePeople:
         return _split(columns, self.spec)
 
     def public(self, seed: int) -> Trajectories:
-        """From all mazes."""
         return _together(self.worlds(seed), self.spec)
 
     def matching(self, seed: int | None) -> TableMatching:
-        """Tables for a point in the plane."""
         return _plane(self, seed)
 
     def judged(self, agent: str, tables: Sequence[Columns], seed: int, scale: Scale) -> list[float]:
@@ -203,7 +177,6 @@ class MazePeople:
         return [float(self._maze.returns(policy, seed)["return"][0]) for policy in policies]
 
     def errors(self, table: Columns) -> dict[str, float]:
-        """Of single rows."""
         return self._maze.errors(table)
 
     def errors_along(self, sequences: Sequences) -> dict[str, float]:
@@ -243,12 +216,10 @@ class Patients:
 
     @property
     def spec(self) -> PublicSpec:
-        """Declared bounds; propensities are not synthesised."""
         return dataclasses.replace(clinic.spec(), propensities=False)
 
     @property
     def others(self) -> Json:
-        """What the public trajectories are made with."""
         courses = {"horizon": clinic.HORIZON, "lost": clinic.LOST, "doctors": clinic.DOCTORS}
         own = {"staffs": self.staffs, "patients": self.public_patients, "provenance": self.provenance}
         return {"courses": courses, "public": own}
@@ -266,14 +237,12 @@ class Patients:
         return {"agent": {**learned, **defaults(train), "steps": steps}, "judge": {"episodes": episodes}}
 
     def people(self, seed: int) -> Trajectories:
-        """Histories under the eight default doctors."""
         columns = clinic.collect(self.population, seed=seed)
         columns.pop("propensities")
         given: dict[str, Any] = columns
         return Trajectories.from_arrays(**given, spec=self.spec, simulated=True)
 
     def worlds(self, seed: int) -> list[Trajectories]:
-        """Histories under others."""
         first = 1_000 * (1 + seed)
         found = []
         for other in range(first, first + self.staffs):
@@ -282,15 +251,12 @@ class Patients:
         return found
 
     def public(self, seed: int) -> Trajectories:
-        """Under all of them."""
         return _together(self.worlds(seed), self.spec)
 
     def matching(self, seed: int | None) -> TableMatching:
-        """The default tables."""
         return general_matching(self, seed)
 
     def judged(self, agent: str, tables: Sequence[Columns], seed: int, scale: Scale) -> list[float]:
-        """Discrete CQL, judged on fresh patients."""
         steps, episodes = _lengths(scale)
 
         def policy(table: Columns) -> Any:
@@ -305,7 +271,6 @@ class Patients:
         return {}
 
     def errors_along(self, sequences: Sequences) -> dict[str, float]:
-        """Likewise."""
         return {}
 
 
@@ -353,5 +318,3 @@ DOMAINS: dict[str, People] = {
     here.name: here
     for here in (MazePeople("umaze"), MazePeople("medium"), Patients(), MazePeople("umaze", population=2_000))
 }
-WITH_LARGE: dict[str, People] = {**DOMAINS, "large": MazePeople("large")}
-"""Those of `table2_mazes` too."""

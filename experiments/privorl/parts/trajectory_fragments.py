@@ -7,6 +7,15 @@ raked           rows of such trajectories, each weighted by the histograms for i
 by_gradients    a transformer that learns by noisy gradients, weighted by histograms (PrivORL-j)
 
 All settings are those of `trajectories.TrajectoriesPlan.for_people`: what is tuned is tuned there.
+
+Networks of fragments by noisy gradients without tacit's histograms: the rivals of PrivORL, in what is published.
+
+unet            the temporal U-Net (PrivORL-j-U)
+dp_transformer  rows drawn one by one (DP-Transformer), by one fragment a person and step: four cost four times as much
+
+Their guarantee is tacit's, as are the public worlds that they begin with, and all settings are those of
+`trajectories.TrajectoriesPlan.for_people`. All of the promise is spent on their gradients. What histograms add to noisy
+gradients is shown by `by_gradients`.
 """
 
 from __future__ import annotations
@@ -18,7 +27,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from experiments.lib.configuration import Json, describe
+from experiments.lib.experiment import Json, describe
 from experiments.lib.table_cache import Columns, Notes, kept, metered, rows_of
 from experiments.privorl.parts.synthesis_fits import Scale, promised
 from experiments.privorl.parts.trajectory_domains import DELTA, MazePeople, Patients, People, unit
@@ -65,7 +74,6 @@ class Fragments:
         }
 
     def plan(self, here: People, scale: Scale, *, public_seed: int | None = 0) -> trajectories.TrajectoriesPlan:
-        """Before calibration."""
         matching, radius = telling(here, public_seed) if self.told else (here.matching(public_seed), None)
         plan = trajectories.TrajectoriesPlan.for_people(
             population=here.population,
@@ -108,7 +116,6 @@ FRAGMENTS: dict[str, Fragments] = {
 
 
 def samples(here: People, scale: Scale) -> int:
-    """Synthetic trajectories."""
     return QUICK_SAMPLES if scale.quick else here.samples
 
 
@@ -167,3 +174,15 @@ def pretrained(plan: trajectories.TrajectoriesPlan, here: People) -> tuple[Pretr
     encoder = Encoder.from_json(notes["encoder"])
     start = PretrainedModels(encoder, weights["starts"], weights["fragments"], plan.pretraining.provenance)
     return start, {"pretrain": notes["pretrain"]}
+
+
+@dataclass(frozen=True)
+class Published(Fragments):
+    """Whole trajectories as they are drawn."""
+
+    def plan(self, here: People, scale: Scale, *, public_seed: int | None = 0) -> trajectories.TrajectoriesPlan:
+        plan = dataclasses.replace(super().plan(here, scale, public_seed=public_seed), matching=None)
+        return dataclasses.replace(plan, fragments_per_unit=1) if self.network == "autoregressive" else plan
+
+
+RIVALS: dict[str, Published] = {"unet": Published("unet"), "dp_transformer": Published("autoregressive")}

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 
-from experiments.lib.tables import markdown
+from experiments.lib.experiment import at_each, by_level, grid, markdown, stacked
 from experiments.privorl import figure8_horizon, table2_trajectories, table13_trajscore, trajectory_audit
 from experiments.privorl.parts import trajectory_ways as people
-from experiments.privorl.parts.synthesis_cells import SHORT, named, shown
+from experiments.privorl.parts.synthesis_cells import SHORT, by_measure, shown, title
 from experiments.privorl.parts.trajectory_domains import DOMAINS as PEOPLE
 
 WHOLE = {
@@ -26,52 +27,36 @@ OF_ROWS = ("marginal", "correlation", "told_apart", "next_position", "in_wall")
 
 def table2() -> str:
     """Returns under the guarantee of a person, one table an epsilon."""
-    results, blocks = table2_trajectories.store(), []
-    heads = [(domain, agent) for domain, here in PEOPLE.items() for agent in here.agents]
-    for epsilon in table2_trajectories.EPSILONS:
-        rows = []
-        for way in table2_trajectories.NAMES:
-            at = epsilon if people.WAYS[way].private else 0.0
-            if not any((way, at) in table2_trajectories.tables(domain) for domain in PEOPLE):
-                continue
-            cells = [shown(table2_trajectories.returns, results, domain, agent, way, at) for domain, agent in heads]
-            rows.append([WHOLE[way], *cells])
-        head = [f"{domain.replace('_', ', ')}, {SHORT[agent]}" for domain, agent in heads]
-        blocks.append(f"epsilon {epsilon:g}\n\n{markdown(head, rows)}")
-    return "\n\n".join(blocks)
+    here, results = table2_trajectories, table2_trajectories.store()
+    heads = [(domain, agent) for domain, one in PEOPLE.items() for agent in one.agents]
+    columns = {f"{title(domain, ', ')}, {SHORT[agent]}": (domain, agent) for domain, agent in heads}
+    run = {one for domain in PEOPLE for one in here.tables(domain)}
+
+    def table(epsilon: float) -> str:
+        levels = {way: epsilon if people.WAYS[way].private else 0.0 for way in here.NAMES}
+        rows = {WHOLE[way]: (way, at) for way, at in levels.items() if (way, at) in run}
+        return grid(columns, rows, lambda row, head: shown(here.returns, results, *head, *row))
+
+    return at_each(here.EPSILONS, table)
 
 
 def table13() -> str:
     """TrajScore and what stands beside it, one block a domain and epsilon."""
-    results, blocks = table13_trajscore.store(), []
+    results, blocks = table13_trajscore.store(), {}
     for domain in PEOPLE:
-        for epsilon in sorted({at for _, at in table2_trajectories.tables(domain) if at}, reverse=True):
-            rows = []
-            for way, at in table2_trajectories.tables(domain):
-                if at not in (0.0, epsilon):
-                    continue
-                own = (table13_trajscore.column, results, domain, way, at)
-                cells = [shown(*own, measure, digits=3, interval=False) for measure in (*ALONG, *OF_ROWS)]
-                rows.append([WHOLE[way], *cells])
-            words = domain.replace("_", ", ")
-            blocks.append(
-                f"{words}, epsilon {epsilon:g}\n\n{markdown([named(one) for one in (*ALONG, *OF_ROWS)], rows)}"
-            )
-    return "\n\n".join(blocks)
+        column = functools.partial(table13_trajscore.column, results, domain)
+        tables = table2_trajectories.tables(domain)
+        for words, epsilon in by_level(sorted({at for _, at in tables if at}, reverse=True)).items():
+            rows = {WHOLE[way]: (way, at) for way, at in tables if at in (0.0, epsilon)}
+            blocks[f"{title(domain, ', ')}, {words}"] = by_measure((*ALONG, *OF_ROWS), rows, column)
+    return stacked(blocks)
 
 
 def figure8() -> str:
     """By the horizon of fragments."""
-    results, rows = figure8_horizon.store(), []
     measures = ("f1", "marginal", "told_apart", "inside", "at_seams", "drift", "return")
-    for horizon in figure8_horizon.HORIZONS:
-        digits = {"return": 1}
-        cells = [
-            shown(figure8_horizon.column, results, horizon, one, digits=digits.get(one, 3), interval=one == "return")
-            for one in measures
-        ]
-        rows.append([f"{horizon} rows", *cells])
-    return markdown([named(one) for one in measures], rows)
+    rows = {f"{horizon} rows": (horizon,) for horizon in figure8_horizon.HORIZONS}
+    return by_measure(measures, rows, functools.partial(figure8_horizon.column, figure8_horizon.store()))
 
 
 def audit_of_people() -> str:

@@ -10,23 +10,20 @@ All settings are those of `synthesis.TransitionsPlan.for_people`: what is tuned 
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
-import tempfile
-from collections.abc import Iterator
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, cast
 
-from experiments.lib.configuration import Json, describe
+from experiments.lib import vaults
+from experiments.lib.experiment import Json, describe
 from experiments.lib.table_cache import Columns, Notes, metered, rows_of
-from experiments.privorl.parts.synthesis_fits import MEMORY, Scale, promised, tables_of
+from experiments.privorl.parts.synthesis_fits import Scale, promised, tables_of
 from experiments.privorl.parts.trajectory_domains import DELTA, People, general_matching, unit
 from tacit.data.trajectories import Trajectories
 from tacit.methods import synthesis
 from tacit.methods.synthesis import Encoder, Pretraining
 from tacit.methods.synthesis.baselines import matching_alone
-from tacit.privacy.ledger.ledger import SUM, Ledger
 from tacit.privacy.vault.vault import Vault
 
 QUICK_PEOPLE, QUICK_POOL, QUICK_STEPS = 60, 500, {"steps": 100}
@@ -57,7 +54,6 @@ class Transitions:
     def plan(
         self, here: People, epsilon: float, scale: Scale, *, public_seed: int | None = 0
     ) -> synthesis.TransitionsPlan:
-        """Before calibration."""
         matching = general_matching(here, public_seed) if self.general else here.matching(public_seed)
         begun = Pretraining(provenance=here.provenance, **(QUICK_STEPS if scale.quick else {}))
         plan = synthesis.TransitionsPlan.for_people(
@@ -69,7 +65,6 @@ class Transitions:
         return dataclasses.replace(plan, steps=6, sampling_rate=QUICK_PEOPLE / here.population) if scale.quick else plan
 
     def made(self, here: People, epsilon: float, seed: int, scale: Scale) -> tuple[Columns, Notes]:
-        """Pre-train, fit through the doors, sample."""
         plan, start = self.plan(here, epsilon, scale), None
         if plan.pretraining is not None:
             public = here.public(seed).columns
@@ -89,18 +84,15 @@ class Histograms:
     private = True
 
     def configuration(self, here: People, epsilon: float, scale: Scale) -> Json:
-        """The tables."""
         return {"method": "matching alone", "plan": planned(self.plan(here, scale, None)), "rows": scale.rows}
 
     def plan(self, here: People, scale: Scale, public_seed: int | None = 0) -> matching_alone.MatchingPlan:
-        """Before calibration."""
         matching = here.matching(public_seed)
         return matching_alone.MatchingPlan(
             matching=dataclasses.replace(matching, pool=QUICK_POOL) if scale.quick else matching
         )
 
     def made(self, here: People, epsilon: float, seed: int, scale: Scale) -> tuple[Columns, Notes]:
-        """Fit through the doors, sample."""
         raw = self.plan(here, scale)
         own = raw.calibrate(unit=unit(here), epsilon=epsilon, delta=DELTA)
         with vault(here, own, here.people(seed)) as doors:
@@ -124,11 +116,6 @@ def planned(plan: Any) -> dict[str, Json]:
     return {"type": type(plan).__name__, **own, "matching": matching}
 
 
-@contextlib.contextmanager
-def vault(here: People, plan: Any, people: Trajectories) -> Iterator[Vault]:
-    """A vault of these people with a ledger in a folder that goes away, for one plan."""
-    with (
-        tempfile.TemporaryDirectory(dir=MEMORY) as folder,
-        Ledger(Path(folder) / "one.ledger", unit(here), epsilon=plan.epsilon, delta=DELTA, composition=SUM) as ledger,
-    ):
-        yield Vault(people, ledger)
+def vault(here: People, plan: Any, people: Trajectories) -> AbstractContextManager[Vault]:
+    """A vault of these people, for one plan."""
+    return vaults.vault(people, unit(here), plan.epsilon, DELTA)

@@ -4,7 +4,6 @@ tacit_j, by_gradients               whole trajectories (`trajectory_fragments`)
 raked                               rows of such trajectories, matched to noisy tables (likewise)
 unet, dp_transformer                whole trajectories without histograms (`trajectory_rivals`)
 raked_by_gradients, raked_of, noise_only, raking_alone    transitions (`trajectory_transitions`)
-mst, aim, privsyn, pate_gan         rows by the baselines of transitions (`trajectory_baselines`)
 real                                the private trajectories
 """
 
@@ -13,13 +12,12 @@ from __future__ import annotations
 import functools
 from dataclasses import dataclass
 
-from experiments.lib.configuration import Json
+from experiments.lib.experiment import Json
 from experiments.lib.table_cache import Columns, Notes, kept, rows_of
 from experiments.privorl.parts.synthesis_fits import FULL, Scale, guarantee
-from experiments.privorl.parts.trajectory_baselines import BASELINES, GanOfPeople, MarginalsOfPeople
+from experiments.privorl.parts.synthesis_ways import key
 from experiments.privorl.parts.trajectory_domains import DELTA, People, unit
-from experiments.privorl.parts.trajectory_fragments import EPISODES, FRAGMENTS, SEAMS, Fragments
-from experiments.privorl.parts.trajectory_rivals import RIVALS
+from experiments.privorl.parts.trajectory_fragments import EPISODES, FRAGMENTS, RIVALS, SEAMS, Fragments
 from experiments.privorl.parts.trajectory_transitions import TRANSITIONS, Histograms, Transitions
 from tacit.evaluation.sequences import Sequences
 
@@ -40,17 +38,14 @@ class Real:
     private = False
 
     def configuration(self, here: People, epsilon: float, scale: Scale) -> Json:
-        """They are as they are."""
         return {"method": "real trajectories"}
 
 
-Way = Fragments | Transitions | Histograms | MarginalsOfPeople | GanOfPeople | Real
-WAYS: dict[str, Way] = {"real": Real(), **TRANSITIONS, **FRAGMENTS, **RIVALS, **BASELINES}
+Way = Fragments | Transitions | Histograms | Real
+WAYS: dict[str, Way] = {"real": Real(), **TRANSITIONS, **FRAGMENTS, **RIVALS}
 
 
-def key(here: str, way: str, epsilon: float, seed: int) -> str:
-    """Of a table: its epsilon is that of its promise, 0 where there is none."""
-    return f"{here}/{way}/{epsilon:g}/{seed}"
+__all__ = ["WAYS", "Table", "configuration", "key", "table"]
 
 
 @functools.cache

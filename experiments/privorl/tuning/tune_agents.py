@@ -1,7 +1,5 @@
 """The settings of the offline agents, chosen on real rows of public mazes alone.
 
-    python -m experiments.privorl.tuning.tune_agents "comb/td3_bc/discount=0.995 alpha=40/900"  # these rows
-
 A row is one agent that learned from a million real rows of one public maze. Its key holds the maze, the agent, in what
 its settings differ from those of former tables (`MAZE`), and the agent's seed. Its values are normalised returns: 0
 are uniform actions, 100 is the controller that made the rows. `all` and `far` are of the policy after the last step,
@@ -39,21 +37,21 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from experiments.lib.check import Figure
-from experiments.lib.configuration import Json, describe
-from experiments.lib.queue import command_line
-from experiments.lib.store import Store, store_of
+from experiments.lib.experiment import Figure, Json, Store, command_line, describe, store_of
 from experiments.lib.table_cache import Columns, rows_of
 from experiments.privorl.parts.synthesis_agents import AGENTS, MAZE, TRIVIAL
-from experiments.privorl.tuning.tune_matching import HALLS
 from tacit.envs.rollouts import Policies
 from tacit_worlds import maze
 from tacit_worlds.agents.offline import Watch, train_tables
 from tacit_worlds.maze_evaluation import Starts, evaluate
 from tacit_worlds.maze_layouts import LAYOUTS, MazeLayout
 
+HALLS = (
+    "############ #OOO#OOOOOO# #O#O#O##O#O# #O#OOO#OO#O# #O###O#O##O# #OOO#OOO#OO# ##O##O#O#O## #OOOOO#OOOO# "
+    "############"
+)
 MAZES: Mapping[str, MazeLayout] = {name: LAYOUTS[name] for name in ("ring", "tee", "zigzag", "rooms", "comb")} | {
-    "halls": HALLS
+    "halls": MazeLayout("halls", tuple(HALLS.split()), (7, 10), 800, (33.1, 561.3))
 }
 POPULATION, ROWS_SEED, START_SEED, EPISODES, LOOKS = 1_000_000, 960, 950, 100, 4
 PROBES, SEED, FINAL_SEEDS = ("comb", "zigzag", "halls"), 900, (901, 902)
@@ -166,52 +164,24 @@ def together(keys: Sequence[str]) -> list[list[str]]:
 
 def run_rows(keys: Sequence[str], results: Store, *, quick: bool = False) -> None:
     """Make the rows of one stack."""
+    if keys[0].endswith("/trivial"):
+        name = keys[0].split("/")[0]
+        return _put(results, keys[0], name, START_SEED, trivial(name))
     names, (kind, setting, word) = [key.split("/")[0] for key in keys], keys[0].split("/")[1:]
     agent, seed = config(kind, setting), int(word)
     found = learned(names, replace(agent, steps=100) if quick else agent, seed)
     for key, name, values in zip(keys, names, found, strict=True):
         _put(results, key, name, seed, values)
-
-
-def run_row(key: str, results: Store, *, quick: bool = False) -> None:
-    name, kind = key.split("/")[:2]
-    if kind == "trivial":
-        _put(results, key, name, START_SEED, trivial(name))
-    else:
-        run_rows([key], results, quick=quick)
+    return None
 
 
 def _put(results: Store, key: str, name: str, seed: int, values: dict[str, Any]) -> None:
     words = f"simulated maze {name}, {POPULATION} transitions, seed {ROWS_SEED}"
     results.put(key, dataset=words, seed=seed, values=values)
-    print(f"{key}: {values}", flush=True)
-
-
-def table(results: Store) -> str:
-    """A line for each agent and setting: the return from all starts in every maze, and the CPU seconds of an agent."""
-    found: dict[str, dict[str, list[float]]] = {}
-    for key, row in results.rows.items():
-        name, *setting, _ = key.split("/") if key.count("/") > 1 else (*key.split("/"), "")
-        values = row["values"]
-        each = {policy: one["all"] for policy, one in values.items()} if setting == ["trivial"] else {"": values["all"]}
-        for policy, value in each.items():
-            line = found.setdefault(" ".join([*setting, policy]).strip(), {})
-            line.setdefault(name, []).append(value)
-            line.setdefault("CPU s", []).append(values.get("cpu_s", 0.0))
-    shown = [*MAZES, "CPU s"]
-    lines = [f"| agent and settings | {' | '.join(shown)} |", "|---" * (len(shown) + 1) + "|"]
-    for words, line in sorted(found.items()):
-        cells = (", ".join(f"{value:.0f}" for value in line.get(name, ())) for name in shown)
-        lines.append(f"| {words} | {' | '.join(cells)} |")
-    return "\n".join(lines)
 
 
 def figures() -> list[Figure]:
-    """Recomputed from the raw rows: by how much real rows clear the straight run with the settings that are chosen.
-
-    Raises:
-        LookupError: a row is missing or has another configuration.
-    """
+    """By how much real rows clear the straight run with the settings that are chosen."""
     results, found = store(), []
     for agent in AGENTS:
         for name in MAZES:

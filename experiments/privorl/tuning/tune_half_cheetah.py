@@ -18,17 +18,12 @@ import itertools
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 import torch
 
-from experiments.lib.check import Figure
-from experiments.lib.configuration import Json, describe
-from experiments.lib.queue import command_line
-from experiments.lib.store import Store, store_of
+from experiments.lib.experiment import Figure, Json, Store, command_line, describe, store_of
 from experiments.lib.table_cache import Columns, rows_of
-from experiments.lib.tables import markdown
 from experiments.privorl.envs import half_cheetah
 from experiments.privorl.envs.half_cheetah import Robot
 from experiments.privorl.parts.synthesis_agents import LOCOMOTION
@@ -117,15 +112,10 @@ def run_row(key: str, results: Store, *, quick: bool = False) -> None:
         "agent_cpu_s": round(time.process_time() - began, 1),
     }
     results.put(key, dataset=f"replay on another robot ({robot}), {population} transitions", seed=SEED, values=values)
-    print(f"{key}: {values}", flush=True)
 
 
 def scores(results: Store) -> dict[tuple[str, str], float]:
-    """By collector and agent the mean return over robots.
-
-    Raises:
-        LookupError: a row is missing or has another configuration.
-    """
+    """By collector and agent the mean return over robots."""
     return {
         (name, agent): float(np.mean([results.values(f"{robot}/{name}/{agent}")["return"] for robot in ROBOTS]))
         for name, agent in itertools.product(COLLECTORS, AGENTS)
@@ -133,34 +123,16 @@ def scores(results: Store) -> dict[tuple[str, str], float]:
 
 
 def chosen(results: Store) -> tuple[str, str]:
-    """The collector and the agent of the highest mean return.
-
-    Raises:
-        LookupError: a row is missing or has another configuration.
-    """
+    """The collector and the agent of the highest mean return."""
     found = scores(results)
     return max(found, key=lambda pair: found[pair])
 
 
 def figures() -> list[Figure]:
-    """Recomputed from the raw rows: whether the best of three collectors teaches what is wanted.
-
-    Raises:
-        LookupError: a row is missing or has another configuration.
-    """
+    """Whether the best of three collectors teaches what is wanted."""
     results = store()
     best = chosen(results)
     return [Figure(f"other robots, {' with '.join(best)}: return of real rows", scores(results)[best], WANTED)]
-
-
-def table(results: Store) -> str:
-    """A line a row that is there."""
-    lines: list[list[Any]] = [
-        [key.replace("/", ", "), *(f"{results.values(key)[name]:.1f}" for name in ("return", "rows_mean", "rows_last"))]
-        for key in rows()
-        if results.has(key)
-    ]
-    return markdown(("agent's return", "mean of the rows", "of the last 20 episodes"), lines)
 
 
 if __name__ == "__main__":

@@ -14,15 +14,11 @@ from typing import Any
 import numpy as np
 import torch
 
-from experiments.lib.check import Figure
-from experiments.lib.configuration import Json, describe
-from experiments.lib.queue import command_line
-from experiments.lib.store import Store, store_of
+from experiments.lib.experiment import Figure, Json, Store, command_line, describe, markdown, store_of
 from experiments.lib.table_cache import Columns
-from experiments.lib.tables import markdown
 from experiments.privorl.envs import kitchen, kitchen_demonstrations
 from experiments.privorl.parts.synthesis_agents import KITCHEN
-from experiments.privorl.table1_kitchen import DOMAINS, Glance, Glancing
+from experiments.privorl.table1_kitchen import Glance, Glancing
 from tacit_worlds.agents.offline import train_tables
 
 SEEDS, EPISODES, WANTED = (1_010,), 5, 50.0
@@ -36,7 +32,7 @@ def rows() -> list[str]:
 def configuration(key: str, *, quick: bool = False) -> Json:
     config = KITCHEN[key.split("/")[0]]
     return {
-        "rows": DOMAINS[Glance.name].rows,
+        "rows": Glance().rows,
         "agent": describe(replace(config, steps=100) if quick else config),
         "judge": {"tasks": describe(kitchen_demonstrations.OTHER.order), "episodes": 1 if quick else EPISODES},
     }
@@ -49,7 +45,7 @@ def run_row(key: str, results: Store, *, quick: bool = False) -> None:
     torch.set_num_threads(1)
     agent, word = key.split("/")
     seed, began = int(word), time.process_time()
-    table: Columns = DOMAINS[Glance.name].public(seed)
+    table: Columns = Glance().public(seed)
     config = replace(KITCHEN[agent], steps=100) if quick else KITCHEN[agent]
     policy = train_tables([table], config, seeds=[seed])[0]
     spent = round(time.process_time() - began, 1)
@@ -57,34 +53,21 @@ def run_row(key: str, results: Store, *, quick: bool = False) -> None:
     found = float(kitchen.evaluate(Glancing(policy), seed=seed, **asked)[0])
     values = {"return": round(found, 1), "agent_cpu_s": spent}
     results.put(key, dataset=f"public demonstrations, {len(table['rewards'])} transitions", seed=seed, values=values)
-    print(f"{key}: {values}", flush=True)
 
 
 def scores(results: Store) -> dict[str, float]:
-    """By agent the mean return over seeds.
-
-    Raises:
-        LookupError: a row is missing or has another configuration.
-    """
+    """By agent the mean return over seeds."""
     return {agent: float(np.mean([results.values(f"{agent}/{seed}")["return"] for seed in SEEDS])) for agent in KITCHEN}
 
 
 def chosen(results: Store) -> str:
-    """The agent of the highest mean return.
-
-    Raises:
-        LookupError: a row is missing or has another configuration.
-    """
+    """The agent of the highest mean return."""
     found = scores(results)
     return max(found, key=lambda agent: found[agent])
 
 
 def figures() -> list[Figure]:
-    """Recomputed from the raw rows: whether the best agent does what is wanted.
-
-    Raises:
-        LookupError: a row is missing or has another configuration.
-    """
+    """Whether the best agent does what is wanted."""
     results = store()
     best = chosen(results)
     return [Figure(f"public tasks, {best}: return of public rows", scores(results)[best], WANTED)]

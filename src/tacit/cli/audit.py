@@ -142,11 +142,13 @@ def report(command: declarations.ReportCommand) -> None:
         again = f"{verb} again into another folder, within the ledger's budget"
         remedy = again if verb in ("evaluate", "learn") else remedy
         raise FileError(what, where=str(run.path), expected=expected, remedy=remedy)
-    from tacit.evaluation.report import Report, render  # the refusal above does not wait for charts
+    from tacit.evaluation.letter import LINKS  # the refusal above does not wait for charts
+    from tacit.evaluation.report import Report, render
 
     certificate = Certificate.load(run.resolve("certificate.json"))
     certificate.verify()
     shown = Report.from_json(stored["report"], certificate.to_json())
     found = audits.load_for_certificate(run.resolve("certificate.json"), certificate.digest)
-    run.write("report.html", render(shown, found))
+    letters = {name: words for name, words in LINKS.items() if (run.path / name).is_file()}
+    run.write("report.html", render(shown, found, letters))
     say(f"Wrote {run.path / 'report.html'}")

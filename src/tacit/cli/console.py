@@ -9,6 +9,7 @@ import json
 import math
 import os
 import sys
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext, redirect_stdout
 from pathlib import Path
@@ -16,7 +17,7 @@ from typing import Any
 
 from tacit.errors import FileError
 from tacit.plain_text import escape
-from tacit.study.narration import Advance
+from tacit.study.narration import Advance, say_duration
 
 
 def say(text: str = "") -> None:
@@ -78,16 +79,23 @@ def progress(title: str) -> Iterator[Advance]:
         yield advance
 
 
+SHORT = 10.0
+"""Seconds up to which nobody needs to know how much is left."""
+
+
 class _ProgressLines:
-    """Prints how far something is, once for each tenth that is reached before the end."""
+    """Prints how far something is, once for each tenth that is reached before the end; and what is left if it lasts."""
 
     def __init__(self, title: str) -> None:
-        self._title, self._tenths = title, 0
+        self._title, self._tenths, self._begun = title, 0, time.monotonic()
 
     def __call__(self, done: int, total: int, *_: object) -> None:
         tenths = 10 * done // max(total, 1)
         if self._tenths < tenths < 10:
-            print(f"{self._title} ... {10 * tenths} %", file=sys.stderr, flush=True)
+            passed = time.monotonic() - self._begun
+            left = passed * (total - done) / done  # if it goes on as it went
+            words = f", about {say_duration(left)} left" if passed + left > SHORT else ""
+            print(f"{self._title} ... {10 * tenths} %{words}", file=sys.stderr, flush=True)
         self._tenths = tenths
 
 

@@ -246,6 +246,10 @@ class New:
         budget_sampled: the part of it for plans that sample, such as DP-SGD: 0 for none, 1 for all; it is final.
         spec: TOML file of the public bounds, which is written where there is none; by default called like the table.
         out: file to write; it must not exist.
+        time: what orders a unit's rows: a column or an expression.
+        action: column of what was done; it may be repeated.
+        reward: column of what a row gained.
+        propensity: column with the probability of the action that was taken, under whoever took it.
         separator: of a CSV file, as for `tacit data import`.
         encoding: of a CSV file, as for `tacit data import`.
     """
@@ -253,6 +257,10 @@ class New:
     records: Positional[Path]
     unit: str | None = None
     population: int | None = None
+    time: str | None = None
+    action: Annotated[tuple[str, ...], UseAppendAction] = ()
+    reward: str | None = None
+    propensity: str | None = None
     budget_epsilon: float | None = None
     budget_sampled: float | None = None
     spec: Path | None = None

@@ -49,15 +49,14 @@ RULE: Mapping[str, Any] = {"policy": "tacit_worlds.clinic:protocol", "policy_fro
 
 @dataclass(frozen=True)
 class DemoScale:
-    """How many patients there are, synthetic rows, steps of a learner, and fresh patients who judge."""
+    """How many patients there are, steps of a learner, and fresh patients who judge."""
 
     patients: int
-    rows: int
     steps: int
     fresh: int
 
 
-USUAL, QUICK = DemoScale(10_000, 100_000, 1_000, 4_000), DemoScale(400, 2_000, 10, 50)
+USUAL, QUICK = DemoScale(10_000, 1_000, 4_000), DemoScale(400, 10, 50)
 
 
 @dataclass(frozen=True)
@@ -94,18 +93,18 @@ def demo(command: DemoClinic) -> None:
     with progress(f"Simulating {size.patients:,} patients, of whom none lives"):
         world = simulators.load("clinic")
         columns = world.collect(size.patients, seed=command.seed)
-        people = Trajectories.from_arrays(**columns, spec=world.spec(), unit_name="patient", simulated=True)
+        people = Trajectories.from_arrays(**columns, spec=world.spec(labels=True), unit_name="patient", simulated=True)
         people.save(out / "records")
     written = file.template("records", "patient", size.patients, BUDGET, 0.0, None, {})
     plain_files.write(out / file.NAME, written)
     say(f"{out / file.NAME} says whose the {size.patients:,} records are, and that all releases may cost epsilon 4.\n")
     study, answers = Study.open(out / file.NAME), list[DemoAnswer]()
     judge = DemoJudge(world, size, command.seed)
-    rows = {"method": "privsyn", "rows": size.rows}
+    histories = {"trajectories": size.patients}
     requests: tuple[tuple[Any, str, dict[str, Any], str], ...] = (
         (_improvement, "improve", {"epsilon": 1.0, **COURSES, **COLUMNS, "environment": "clinic"}, "better"),
         (_evaluation, "evaluate", {"epsilon": 1.0, **COURSES, **RULE}, "rule"),
-        (_synthesis, "synthesize", {"epsilon": 2.0, **rows}, "visits"),
+        (_synthesis, "synthesize", {"epsilon": 2.0, **histories}, "courses"),
     )
     for ask, verb, words, run in requests:
         line = shell_line(verb, out / file.NAME, {**words, "out": out / run})
@@ -118,7 +117,7 @@ def demo(command: DemoClinic) -> None:
             name, figure, sentence = ask(value, judge, columns)
         answers.append(DemoAnswer(name, words["epsilon"], figure, sentence, line, seconds, run))
         say(f"{name}: {figure}. {sentence} [{seconds:.0f} s]\n")
-    answers.append(_refusal(study, {"epsilon": BUDGET, **rows}, out))
+    answers.append(_refusal(study, {"epsilon": BUDGET, **histories}, out))
     plain_files.write(out / REPORT, render(study, answers, judge.scores, size, out))
     say(f"{study}\n\nOpen     {out / REPORT}\nWhat next")
     for what, line in next_steps(out).items():
@@ -186,11 +185,11 @@ def _evaluation(value: Any, judge: DemoJudge, columns: Mapping[str, Any]) -> tup
 
 
 def _synthesis(value: Any, judge: DemoJudge, columns: Mapping[str, Any]) -> tuple[str, str, str]:
-    drawn = value.sample_columns(judge.size.rows, seed=judge.seed)
+    drawn = value.sample(judge.size.patients, seed=judge.seed).columns
     records = judge.of_learner("A learner from the records, no privacy", columns)
-    points = judge.of_learner("The same learner from synthetic visits, epsilon 2", drawn)
+    points = judge.of_learner("The same learner from synthetic courses, epsilon 2", drawn)
     sentence = f"So much has a learner that is trained on them; trained on the records it has {records:.0f}."
-    return "Synthetic visits", f"{points:.0f} points", sentence
+    return "Synthetic courses", f"{points:.0f} points", sentence
 
 
 def _refusal(study: Study, words: Mapping[str, Any], out: Path) -> DemoAnswer:
@@ -204,7 +203,7 @@ def _refusal(study: Study, words: Mapping[str, Any], out: Path) -> DemoAnswer:
         left = bound(study.ledger.left()[0], 2)
         sentence = f"The ledger refused it before a record was read: epsilon {left:.2f} is left."
         say(f"tacit: {refusal}\n")
-        return DemoAnswer("More visits", words["epsilon"], "refused", sentence, line)
+        return DemoAnswer("More courses", words["epsilon"], "refused", sentence, line)
     raise AssertionError("the budget covers a fourth request")
 
 
@@ -252,7 +251,7 @@ def next_steps(out: Path) -> dict[str, str]:
     return {
         "verify a promise": f"tacit certificate verify {out / 'better' / 'certificate.json'}",
         "see the policy act": f"tacit play {out / 'better' / 'policy'}",
-        "draw more visits": f"tacit sample --model {out / 'visits' / 'model'} --count 1000 --out {out / 'more.csv'}",
+        "draw more courses": f"tacit sample --model {out / 'courses' / 'model'} --count 1000 --out {out / 'more.csv'}",
         "your own table": "tacit data example visits.csv",
         "other demos": "tacit demo --help",
     }

@@ -105,7 +105,7 @@ EXAMPLES: Mapping[str, tuple[str, str]] = {
     ),
     "imitate": (
         "tacit imitate --city 1000 --days 10 --epsilon 2 --out run",
-        "tacit imitate points.csv --box 39.77 116.22 40.03 116.57 --cell 1000 --zone Asia/Shanghai "
+        "tacit imitate points.csv --box 39.77 116.22 40.03 116.57 --cell auto --zone Asia/Shanghai "
         f"--recorded Asia/Shanghai --population 80 --epsilon 2 {_NEW} --out run",
     ),
     "align": (

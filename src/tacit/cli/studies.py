@@ -276,11 +276,19 @@ def new(command: New) -> None:
     if names and not unit.startswith(":") and unit not in names:
         expected_names = f"one of {', '.join(names)}, or :transition or :episode where each is a unit of its own"
         raise PlanError(f"there is no column {unit[:40]!r}", where="new", expected=expected_names, remedy="name one")
+    for column in (*command.action, command.reward, command.propensity):
+        if column is not None and column not in names:
+            what, expected_names = f"there is no column {column[:40]!r}", f"one of {', '.join(names)}"
+            raise PlanError(what, where="new", expected=expected_names, remedy="name one")
     bounds = (
         None if imported else command.spec or command.out.with_name(f"{command.records.name.partition('.')[0]}.toml")
     )
     if bounds is not None and not bounds.exists():
-        plain_files.write(bounds, spec_files.template(names))
+        known = (unit, command.time, command.propensity)  # which have no bounds
+        read = [name for name in names if name not in known]
+        logged = command.propensity is not None
+        text = spec_files.template(read, actions=command.action, reward=command.reward, propensities=logged)
+        plain_files.write(bounds, text)
         say(f"Wrote {bounds}: fill it in from the documentation of the records, never from their cells.")
     records, spec = (  # as a file beside the study's names them
         None
@@ -288,7 +296,8 @@ def new(command: New) -> None:
         else Path(path if path.is_absolute() else os.path.relpath(path, command.out.parent)).as_posix()
         for path in (command.records, bounds)
     )
-    plain_files.write(command.out, files.template(str(records), unit, int(population), budget, sampled, spec, style))
+    reading = style | given_options(command, "time", "propensity")
+    plain_files.write(command.out, files.template(str(records), unit, int(population), budget, sampled, spec, reading))
     say(f"Wrote {command.out}. Next: tacit check")
 
 
@@ -323,4 +332,4 @@ def check(command: Check) -> None:
         count = len(verdict.faults)
         what = f"the study cannot be used yet: {count} thing{'s' * (count > 1)} to mend"
         raise PlanError(what, where=str(command.study), expected="what is named above", remedy="then check again")
-    say(f"{command.study} is ready: tacit synthesize --epsilon 1 --out RUN")
+    say(f"{command.study} is ready: tacit {verdict.verb} --epsilon 1 --out RUN")

@@ -222,7 +222,8 @@ def run(command: Any) -> None:
             if (room := study.describe_room(request.plan)) is not None:
                 console.say(room)
             console.say("Dry run: no private record was read and nothing was spent.")
-            result = {"promise": str(request.plan)}
+            expected = [] if request.advice is None else [line.strip() for line in request.advice.lines()]
+            result: dict[str, Any] = {"promise": str(request.plan), "expected": expected}
         else:
             release, request = study.carry_out(command._verb, **words, out=command.out, track=command.track)
             figures = {} if request.summary is None else request.summary(release.value)

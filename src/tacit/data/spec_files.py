@@ -23,25 +23,27 @@ _HEAD = """\
 # Never take them from the cells: bounds that were fitted to the records would release them.
 #
 # 1. Move the columns of the actions below [action], and write [[action.columns]] above each.
-# 2. Delete the columns that nobody needs: ids, times, and next observations that the import builds.
+# 2. Delete the columns that nobody needs: times, and next observations that the import builds.
 # 3. Name the reward: what a row gained. Where no column has it, choose a name here, and compute it when you import:
 #    --reward "EXPRESSION", or --reward 0 where nothing is valued (not for `tacit evaluate` and `tacit improve`).
 # 4. Fill in what each column needs, then check the file: tacit check
+#
+# A column has a kind: "number", "integer", "duration" since the row before, or "category", with labels = ["no", "yes"]
+# in place of low and high, the smallest and largest value that can occur. It may also have
+#   missing = "flag"     a column of its own for missing cells; or "fill:VALUE"; without it they are refused
+#   step = 1.5           typical size of a change from one row to the next, for a number; synthesis needs it
+#   static = true        where it never changes in a unit (sex, year of birth), which the import then checks
 
 source = "declared"    # where the bounds come from: environment, physics, declared or public_data
 terminals = true       # false where no episode ever ends by itself
-propensities = false   # true where a column has the behaviour policy's probability of the action
+propensities = {propensities}   # true where a column has the behaviour policy's probability of the action
 """
 _COLUMN = """\
 [[{space}.columns]]
 name = {name}
-kind = "number"        # "integer"; "category", with labels in place of low and high; "duration" since the row before
-# low =                # smallest value that can occur
-# high =               # largest value that can occur
-# labels = ["no", "yes"]
-# missing = "flag"     # "refuse" where it is not said; "fill:VALUE"; or "flag", a column of its own for missing cells
-# step =               # typical size of a change from one row to the next, for a number; synthesis needs it
-# static = true        # where it never changes in a unit (sex, year of birth), which the import then checks
+kind = "number"
+# low =
+# high =
 """
 _REWARD = """\
 [[reward.columns]]
@@ -89,19 +91,24 @@ def _content(path: Path) -> Any:
     return value
 
 
-def template(names: Sequence[str]) -> str:
+def template(
+    names: Sequence[str], *, actions: Sequence[str] = (), reward: str | None = None, propensities: bool = False
+) -> str:
     """A TOML file to fill in: it knows the names of a table's columns, and nothing of their cells.
 
     Args:
-        names: the header. `reward` and `action` go where they belong, names of flags are read without bounds, and all
-            others stand as observations.
+        names: the columns that are read. `reward` and `action` go where they belong, names of flags are read without
+            bounds, and all others stand as observations.
+        actions, reward: names of these, where they are called otherwise.
+        propensities: whether a column has them.
     """
     spaces: dict[str, list[str]] = {"observation": [], "action": [], "reward": []}
     for name in names:
-        space = name.partition("_")[0] if name.partition("_")[0] in ("action", "reward") else "observation"
+        guess = name.partition("_")[0] if name.partition("_")[0] in ("action", "reward") else "observation"
+        space = "action" if name in actions else "reward" if name == reward else guess
         if name not in _FLAGS:
             spaces[space].append(name)
-    return "\n".join((_HEAD, *_blocks(spaces)))
+    return "\n".join((_HEAD.format(propensities="true " if propensities else "false"), *_blocks(spaces)))
 
 
 def _blocks(spaces: dict[str, list[str]]) -> Iterator[str]:

@@ -25,6 +25,8 @@ from tacit.privacy.certificate.fields import find_balance
 Language = Literal["en", "de"]
 FILES: Mapping[Language, str] = {"en": "letter.html", "de": "letter.de.html"}
 """The letters of a run, beside its certificate."""
+LINKS: Mapping[str, str] = {FILES["en"]: "letter for the data protection officer", FILES["de"]: "auf Deutsch"}
+"""What a report beside them says of them."""
 ALARMS = (0.01, 0.1, 0.5)
 """How often a conclusion would be drawn without a unit's records, where the letter says how often it is at most."""
 _Words: TypeAlias = Mapping[str, Any]

@@ -69,6 +69,7 @@ def align(
     key: Path | None = None,
     seed: int = 0,
     resume: bool = False,
+    yes: bool = False,
     out: Path | None = None,
     track: Path | None = None,
     **settings: Any,
@@ -105,6 +106,7 @@ def align(
             ~/.tacit/NAME.key.
         seed: of completions (never of the privacy noise, which is secret).
         resume: go on with a run that was interrupted; give the same options.
+        yes: carry out also what will teach nothing for its noise, which is refused otherwise.
         out: folder of the run; it will hold nothing private but what lies under OUT/private/.
         track: file for the length of every value that leaves a mechanism, one JSON object a step; this costs no
             privacy.
@@ -114,6 +116,7 @@ def align(
         TacitError: a word is wrong, or the ledger does not pay; nothing is spent before people are met.
     """
     from tacit.study.account import VerbPhrases
+    from tacit.study.advice import Advice, sum_figures
     from tacit.study.folder import SIMULATED, require_free, require_packages
 
     texts = curator.source.texts
@@ -187,7 +190,14 @@ def align(
                 account.tell(run, f'Try      tacit complete {run.path} --prompts "{shortened}" --reference')
         return release
 
-    return Request(plan, carry_out, (f"The people {SIMULATED}",) if curator.source.simulated else ())
+    foreseen = Advice(
+        plan,
+        sum_figures,
+        "more people in a round, or fewer rounds",
+        accepted=yes or curator.source.simulated,
+    )
+    simulated = (f"The people {SIMULATED}",) if curator.source.simulated else ()
+    return Request(plan, carry_out, simulated, advice=foreseen)
 
 
 @dataclass(frozen=True)

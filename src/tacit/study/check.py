@@ -24,11 +24,13 @@ class Verdict:
         faults: sentences on what keeps the study from being used; none where it can be.
         notes: sentences on what was found, and what holds where nothing was said.
         advice: a sentence on what the faults of cells may not be used for; empty where there are none.
+        verb: what such records are asked first.
     """
 
     faults: tuple[str, ...]
     notes: tuple[str, ...]
     advice: str = ""
+    verb: str = "synthesize"
 
 
 _ADVICE = (
@@ -66,9 +68,13 @@ def check(path: Path) -> Verdict:
             cells += _faults(lambda: _cells(records, text["spec"], values["unit"], values.get("reading", {})))
     if not faults:
         faults += _faults(lambda: _balance(StudyFile.read(path), notes))
-    if not faults and (MOVEMENT_WORDS | {"text"}) & values.get("reading", {}).keys():
+    reading = values.get("reading", {}).keys()
+    verb = "align" if "text" in reading else "imitate" if MOVEMENT_WORDS & reading else "synthesize"
+    if not faults and verb != "synthesize":
         cells += _faults(lambda: _open(path))
-    return Verdict((*faults, *cells), tuple(notes), _ADVICE if cells else "")
+    if not faults and not cells and verb != "align":  # which needs a model
+        notes += _foresee(path, verb)
+    return Verdict((*faults, *cells), tuple(notes), _ADVICE if cells else "", verb)
 
 
 def _faults(step: Any) -> Iterator[str]:
@@ -150,6 +156,20 @@ def _cells(records: Path, bounds: Path, unit: str, reading: Mapping[str, Any]) -
     plain = lake.file_kind(lake.list_files([str(records)])[0][0]) != "csv"
     table = lake.open_table([str(records)], style if plain else replace(style, misfits=misfits))
     yield from map(str, sorting.find_faults(table, options, spec, misfits, simulated=simulated))
+
+
+def _foresee(path: Path, verb: str) -> Iterator[str]:
+    # what a first release for epsilon 1, or for what is left, would hold, or why there could be none
+    study = Study.open(path)
+    left = study.curator.budget.epsilon if study.ledger is None else study.ledger.left()[0]
+    epsilon = min(1.0, left or 1.0)
+    try:
+        request = study.request(verb, epsilon=epsilon)
+    except TacitError as error:
+        yield f"`tacit {verb} --epsilon {epsilon:g}` would be refused: {error}"
+        return
+    yield f"`tacit {verb} --epsilon {epsilon:g}`, of which --dry-run says all:"
+    yield from request.advice.lines() if request.advice else ()
 
 
 def _open(path: Path) -> None:

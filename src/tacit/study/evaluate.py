@@ -69,6 +69,7 @@ def evaluate(
     follow_visits: int | None = None,
     overlap: float | None = None,
     nonprivate_diagnostics: bool = False,
+    yes: bool = False,
     out: Path | None = None,
     track: Path | None = None,
     **settings: Any,
@@ -111,6 +112,7 @@ def evaluate(
         follow_visits: only the first so many visits of an episode are followed; then --follow is 1 by default.
         overlap: share of epsilon and delta for a second release: how alike behaviour and evaluated policy are.
         nonprivate_diagnostics: also compute figures WITHOUT privacy for the curator, under OUT/private/.
+        yes: carry out also what will teach nothing for its noise, which is refused otherwise.
         out: folder of the run; it will hold nothing private but what lies under OUT/private/.
         track: file for the length of every value that leaves a mechanism, one JSON object a step; this costs no
             privacy.
@@ -122,6 +124,7 @@ def evaluate(
     from tacit.methods.off_policy_evaluation import Behaviour, Problem
     from tacit.methods.off_policy_evaluation.features import require_memory
     from tacit.study.account import VerbPhrases
+    from tacit.study.advice import Advice, evaluation_figures
     from tacit.study.folder import require_free
 
     if method not in list_names("evaluate"):
@@ -185,7 +188,15 @@ def evaluate(
         return _release(curator, comparison, account, options, out, track, diagnose=nonprivate_diagnostics)
 
     more = () if overlap_plan is None else (f"Before it, a release of its own from the same budget:\n{overlap_plan}",)
-    return Request(plan, carry_out, more, lambda value: {"evaluation": value.to_json()})
+    remedy = "a narrower --range from the records' documentation, or another --method"
+    foreseen = Advice(
+        plan,
+        partial(evaluation_figures, spec=spec),
+        remedy,
+        pace="evaluate",
+        accepted=yes or curator.source.simulated,
+    )
+    return Request(plan, carry_out, more, lambda value: {"evaluation": value.to_json()}, foreseen)
 
 
 @dataclasses.dataclass(frozen=True)

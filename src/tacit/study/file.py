@@ -36,7 +36,7 @@ spec = {spec}    # public bounds of the columns: fill them in
 [reading]
 # time = "date"             # what orders a person's rows; without it, the table's order. A column, or an expression:
 # time = "try_strptime(day, '%d.%m.%Y')"
-# episode = "stay_id"       # column of the episode's id
+# episode = "stay_id"       # column of the episode's id; where every row is a decision of its own, of its event or time
 # next = "keep"             # build next observations from the next row ("drop" leaves out the last row of each episode)
 # reward = "-abs(pulse - 75) / 145"    # an expression, where no column has it
 # propensity = "p"          # column with the behaviour policy's probability of the action

@@ -217,9 +217,10 @@ def certify(run: RunFolder, certificate: Certificate) -> None:
 
 def finish(run: RunFolder, report: Report) -> None:
     """Write report.html, and run.json with all that it shows."""
+    from tacit.evaluation.letter import LINKS
     from tacit.evaluation.report import render
 
-    run.write(REPORT, render(report))
+    run.write(REPORT, render(report, letters=LINKS))
     run.write("run.json", {**run.read(), "finished": True, "report": report.to_json()})
 
 

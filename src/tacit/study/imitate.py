@@ -59,6 +59,7 @@ def imitate(
     seed: int = 0,
     nonprivate_diagnostics: bool = False,
     resume: bool = False,
+    yes: bool = False,
     out: Path | None = None,
     track: Path | None = None,
     **settings: Any,
@@ -78,6 +79,7 @@ def imitate(
         nonprivate_diagnostics: also compare with the records WITHOUT privacy, for the curator, under OUT/private/.
         resume: go on with a run that was interrupted, after its release or (pategail) between its rounds; give the
             same options.
+        yes: carry out also what will teach nothing for its noise, which is refused otherwise.
         out: folder of the run; it will hold nothing private but what lies under OUT/private/.
         track: file for the length of every value that leaves a mechanism, one JSON object a step; this costs no
             privacy.
@@ -87,6 +89,7 @@ def imitate(
         TacitError: a word is wrong, or the ledger does not pay; nothing is spent before the imitation begins.
     """
     from tacit.study.account import VerbPhrases
+    from tacit.study.advice import Advice
     from tacit.study.folder import SIMULATED, require_free
 
     source, movement = curator.source, curator.source.movement
@@ -143,9 +146,16 @@ def imitate(
     name = curator.unit.name
     public = f"what most {name}s have in common, and the rules by which records became days"
     promised = f"Protected: everything of one {name}. Not protected: {public}."
-    maps = (one.to_sentence() for one in advice(plan, grid))
-    more = (f"Public grid: {grid.size:,} cells.", *(f"{one[:1].upper()}{one[1:]}" for one in maps), promised)
-    return Request(plan, carry_out, (*more, f"The people {SIMULATED}") if source.simulated else more)
+    more = (f"Public grid: {grid.size:,} cells.", promised, *((f"The people {SIMULATED}",) if source.simulated else ()))
+    foreseen = Advice(
+        plan,
+        lambda plan: advice(plan, grid)[:1],  # of where days pass; pairs of cells are far noisier anyhow
+        "a larger --cell (--cell auto takes the smallest that can be read)",
+        tuple(one.to_sentence() for one in advice(plan, grid)[1:]),
+        pace=method,
+        accepted=yes or source.simulated,
+    )
+    return Request(plan, carry_out, more, advice=foreseen)
 
 
 @dataclasses.dataclass(frozen=True)

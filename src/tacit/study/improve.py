@@ -6,6 +6,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -42,6 +43,7 @@ def improve(
     columns: tuple[str, ...] = (),
     value_columns: tuple[str, ...] = (),
     environment: str | None = None,
+    yes: bool = False,
     out: Path | None = None,
     track: Path | None = None,
     **settings: Any,
@@ -65,6 +67,7 @@ def improve(
         columns: columns that the policy looks at; by default all of them. Fewer mean less noise.
         value_columns: those of them that the value depends on; by default all of them.
         environment: name of the environment that `tacit play` shows the policy in, if there is one.
+        yes: carry out also what will teach nothing for its noise, which is refused otherwise.
         out: folder of the run; it will hold nothing private but what lies under OUT/private/.
         track: file for the length of every value that leaves a mechanism, one JSON object a step; this costs no
             privacy.
@@ -75,6 +78,7 @@ def improve(
     """
     from tacit.methods.improvement import ImprovementPlan, Problem
     from tacit.study.account import VerbPhrases
+    from tacit.study.advice import Advice, improvement_figures
     from tacit.study.folder import require_free
 
     spec = curator.source.spec
@@ -101,7 +105,11 @@ def improve(
     def carry_out(options: Mapping[str, Any]) -> Release[Improvement]:
         return _release(curator, plan, account, options, out, track, notes)
 
-    return Request(plan, carry_out)
+    remedy = "a narrower --range from the records' documentation, or fewer --columns"
+    foreseen = Advice(
+        plan, partial(improvement_figures, spec=spec), remedy, pace="improve", accepted=yes or curator.source.simulated
+    )
+    return Request(plan, carry_out, advice=foreseen)
 
 
 def _release(

@@ -83,6 +83,7 @@ def learn(
     paper: bool = False,
     evaluate: int = 100,
     seed: int = 0,
+    yes: bool = False,
     out: Path | None = None,
     track: Path | None = None,
     **settings: Any,
@@ -126,6 +127,7 @@ def learn(
             --steps shortens it, since the paper trains for millions.
         evaluate: over how many episodes in the world returns are measured.
         seed: of simulated experts, of what they play and of evaluations (never of the privacy noise, which is secret).
+        yes: carry out also what will teach nothing for its noise, which is refused otherwise.
         out: folder of the run; it will hold nothing private but what lies under OUT/private/.
         track: file for the length of every value that leaves a mechanism, one JSON object a step; this costs no
             privacy.
@@ -141,6 +143,7 @@ def learn(
     from tacit.methods.experts.learned import promise_scope
     from tacit.study import simulators
     from tacit.study.account import VerbPhrases
+    from tacit.study.advice import Advice, sum_figures
     from tacit.study.environments import find_world, list_worlds
     from tacit.study.folder import SIMULATED, require_free
 
@@ -187,7 +190,8 @@ def learn(
         more.insert(0, str(compare_claims(plan)))
     if not logs and arguments["simulated"]:
         more.append(f"The experts {SIMULATED}")
-    return Request(plan, carry_out, tuple(more))
+    foreseen = Advice(plan, sum_figures, "another --method", accepted=yes or simulates or simulated or source.simulated)
+    return Request(plan, carry_out, tuple(more), advice=foreseen)
 
 
 def _require_meaning(method: str, arguments: Mapping[str, Any], *, logs: bool, simulates: bool) -> None:

@@ -14,6 +14,11 @@ Advance = Callable[..., None]
 """Called with (done, total, ...); what follows is not shown."""
 
 
+def say_duration(seconds: float) -> str:
+    """About so many seconds, or minutes."""
+    return f"{seconds:,.0f} seconds" if seconds < 90 else f"{seconds / 60:,.0f} minutes"
+
+
 class Interrupted(KeyboardInterrupt):
     """An interruption with public words about what it cost; those of any other interruption are not shown."""
 

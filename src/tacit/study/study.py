@@ -30,7 +30,7 @@ class Study:
 
         study = tacit.Study("visits.csv", unit="patient_id", spec="visits.toml", population=120_000,
                         budget_epsilon=8, budget_sampled=0)
-        print(study.plan("improve", epsilon=1, gamma=1, horizon=24))      # the promise; no record is read
+        print(study.request("improve", epsilon=1, gamma=1, horizon=24))   # promise and expected errors; nothing is read
         better = study.improve(epsilon=1, gamma=1, horizon=24, out="better")
         print(study)                                                      # spent, left, releases
 
@@ -138,7 +138,7 @@ class Study:
         return self.request(verb, **words).plan
 
     def request(self, verb: str, **words: Any) -> Request[Any]:
-        """A verb's words, checked and planned.
+        """A verb's words, checked and planned: printed, it says the promise and which errors are to be expected.
 
         Raises:
             PlanError: there is no such verb.
@@ -161,6 +161,8 @@ class Study:
             words = normalise_words(ask, words)
             request: Request[Any] = ask(self.curator, **words)
             self.curator.narrator.say(str(request))
+            if request.advice is not None:
+                request.advice.require(verb)
             return request.carry_out(settings_of(self.curator, ask, words)), request
 
     def describe_room(self, plan: Plan) -> str | None:

@@ -59,6 +59,7 @@ def synthesize(
     nonprivate_diagnostics: bool = False,
     seed: int = 0,
     resume: bool = False,
+    yes: bool = False,
     out: Path | None = None,
     track: Path | None = None,
     **settings: Any,
@@ -71,13 +72,14 @@ def synthesize(
     Args:
         epsilon: the promise to every unit, for all that this run releases.
         delta: slack of the promise, below 1 / population; by default a tenth of that.
-        method: "auto", which takes "people" where these own several rows of named columns, "structured" where rows of
-            few numbers are units and there are --public ones, and else "privorl". "people" are whole people from
-            structured noisy tables, with columns that never change and as many visits as people have; "structured" are
-            single steps from such tables, which public records choose; "privorl" is a diffusion model of single steps,
-            "privorl-j" one of whole trajectories. To compare with: "mst", "aim" and "pgm" (graphical models of noisy
-            marginals), "privsyn" (noisy marginals, gradually adapted), "pate-gan" and "pre-pate-gan" (a generator that
-            learns from noisy votes of teachers; the latter begins with public records).
+        method: "auto", which takes "people" where these own several rows of named columns that are not all numbers,
+            "structured" where rows of few numbers are units and there are --public ones, and else "privorl". "people"
+            are whole people from structured noisy tables, with columns that never change and as many visits as people
+            have; "structured" are single steps from such tables, which public records choose; "privorl" is a diffusion
+            model of single steps, "privorl-j" one of whole trajectories. To compare with: "mst", "aim" and "pgm"
+            (graphical models of noisy marginals), "privsyn" (noisy marginals, gradually adapted), "pate-gan" and
+            "pre-pate-gan" (a generator that learns from noisy votes of teachers; the latter begins with public
+            records).
         public: folder of public records of the same shape to pre-train on, or to choose bins by. They are never
             compared with the private ones: what becomes of a run does not depend on who is on both sides.
         provenance: where the public records come from and why they hold no private one; it is printed in the
@@ -107,6 +109,7 @@ def synthesize(
             OUT/private/.
         seed: of sampling and public pre-training (never of the privacy noise, which is secret).
         resume: go on with a run that was interrupted; give the same options.
+        yes: carry out also what will teach nothing for its noise, which is refused otherwise.
         out: folder of the run; it will hold nothing private but what lies under OUT/private/.
         track: file for the length of every value that leaves a mechanism, one JSON object a step; this costs no
             privacy.
@@ -119,6 +122,7 @@ def synthesize(
     from tacit.data.trajectories import Trajectories, copied_ends_error
     from tacit.study import synthesis_plans as plans
     from tacit.study.account import VerbPhrases
+    from tacit.study.advice import Advice, synthesis_figures, synthesis_notes
     from tacit.study.folder import Stopwatch, require_free, require_packages
     from tacit.validation import require_valid
 
@@ -220,7 +224,15 @@ def synthesize(
         folder_option=next((name for name, value in needs_folder.items() if value), None),
         watch=Stopwatch(),
     )
-    return Request(plan, partial(release, curator, job), said)
+    foreseen = Advice(
+        plan,
+        synthesis_figures,
+        "fewer columns, or coarser labels",
+        synthesis_notes(plan, source.spec),
+        pace=method,
+        accepted=yes or source.simulated,
+    )
+    return Request(plan, partial(release, curator, job), said, advice=foreseen)
 
 
 def release(curator: Curator, job: SynthesisJob, options: Mapping[str, Any]) -> Release[Any]:

@@ -17,6 +17,7 @@ from tacit.study.words import method_options
 
 if TYPE_CHECKING:
     from tacit.privacy.certificate.certificate import Release
+    from tacit.study.advice import Advice
     from tacit.study.curator import Curator
     from tacit.tracking import JsonLines
 
@@ -33,15 +34,17 @@ class Request(Generic[Value]):
         carry_out: reserves, fits, releases and saves, by the settings that a run is resumed with.
         more: lines on the promise beside those of the plan.
         summary: what was released, as JSON values by their names; None of a verb whose release is no figures.
+        advice: what is to be expected of it; None of a verb that says nothing.
     """
 
     plan: Any
     carry_out: Callable[[Mapping[str, Any]], Release[Value]]
     more: tuple[str, ...] = ()
     summary: Callable[[Value], Mapping[str, Any]] | None = None
+    advice: Advice | None = None
 
     def __str__(self) -> str:
-        return "\n".join((str(self.plan), *self.more))
+        return "\n".join((str(self.plan), *self.more, *(self.advice.lines() if self.advice else ())))
 
 
 def verb(ask: Callable[Concatenate[Curator, P], Request[Value]]) -> Callable[Concatenate[Any, P], Release[Value]]:
@@ -108,7 +111,7 @@ def settings_of(
     bound = inspect.signature(ask).bind(*before, **words)
     bound.apply_defaults()
     more = bound.arguments.get("settings", {})
-    never = {"out", "format", "shape", "resume", "track", "narrator", "settings", *left_out}
+    never = {"out", "yes", "format", "shape", "resume", "track", "narrator", "settings", *left_out}
     names = list(bound.arguments)[len(before) :]
     settings = {name: _plain_setting(bound.arguments[name]) for name in names if name not in never}
     return {**({} if curator is None else curator.settings), **settings, **more}

@@ -8,11 +8,12 @@ from typing import Any
 import numpy as np
 import pytest
 from experiments.beyond.hospitals import HOSPITALS, Hidden, Linear, encode, to_records
-from experiments.beyond.people_judge import Table
+from experiments.beyond.people_hospitals import Table
 from experiments.lib.store import Store
+from experiments.lib.tables import costs
 from scipy import special
 
-from experiments.beyond import people_hospitals, people_judge
+from experiments.beyond import people_hospitals
 from tacit.evaluation.sequences import Sequences
 
 NAN = float("nan")
@@ -26,7 +27,9 @@ def drawn(hospital: Linear, patients: int, seed: int) -> Table:
 def written(owners: list[int], pressures: list[float], drugs: list[int], **others: list[float]) -> Table:
     """Visits as they are written here."""
     count = len(owners)
-    seen = {name: np.array(others.get(name, [40.0 if name == "age" else 1.0] * count)) for name in people_judge.PLACES}
+    seen = {
+        name: np.array(others.get(name, [40.0 if name == "age" else 1.0] * count)) for name in people_hospitals.PLACES
+    }
     numbers = encode({**seen, "pressure": np.array(pressures)})
     following = np.roll(numbers, -1, axis=0)
     columns = {"observations": numbers, "next_observations": following, "actions": np.array(drugs)}
@@ -78,17 +81,17 @@ def test_visits_are_records_whole_or_as_steps(hospital: Linear) -> None:
 
 def test_measures_of_tables_that_are_written_down() -> None:
     table = written([0, 0, 0, 1, 1], [150, 140, NAN, 120, 130], [3, 0, 4, 3, 3], age=[40, 40, 41, 50, 50])
-    assert people_judge.effects(table).tolist() == [0, 0, 0, 0]  # -10 and +10 under both; one next pressure misses
-    assert people_judge.static_changes(table) == pytest.approx(1 / 3)
+    assert people_hospitals.effects(table).tolist() == [0, 0, 0, 0]  # -10 and +10 under both; one next pressure misses
+    assert people_hospitals.static_changes(table) == pytest.approx(1 / 3)
     line = written([0, 0, 0, 0, 1, 1, 1, 1], [100, 110, 120, 190, 130, 120, 110, 160], [0] * 8)
-    assert people_judge.lag(line, 3) == pytest.approx(-1.0)
-    assert people_judge.lag(line, 1) == pytest.approx(
+    assert people_hospitals.lag(line, 3) == pytest.approx(-1.0)
+    assert people_hospitals.lag(line, 1) == pytest.approx(
         np.corrcoef([100, 110, 120, 130, 120, 110], [110, 120, 190, 120, 110, 160])[0, 1]
     )
     other = written([0, 0, 0, 0], [105, 135, 135, 195], [1, 0, 3, 0])
     levels = [1.0, 0.5, 1.0]  # below 110 another drug; of two at 135 one; nobody above 175
     wrong = written([0, 0, 0, 0], [105, 135, 135, 145], [0, 0, 0, 0])
-    assert people_judge.drug_given_pressure(wrong, other) == pytest.approx(np.mean(levels))
+    assert people_hospitals.drug_given_pressure(wrong, other) == pytest.approx(np.mean(levels))
 
 
 def test_in_weighed_steps_every_patient_weighs_alike() -> None:
@@ -105,21 +108,21 @@ def test_in_weighed_steps_every_patient_weighs_alike() -> None:
 def test_a_table_whose_next_pressures_are_moved_is_off_by_as_much() -> None:
     true, moved = drawn(Linear(), 2_000, 1), drawn(Linear(), 2_000, 1)
     moved.following["pressure"] += 3
-    assert people_judge.regression_error(true, true) == 0
-    assert people_judge.regression_error(moved, true) == pytest.approx(3, abs=1e-3)
-    assert people_judge.effects(moved) - people_judge.effects(true) == pytest.approx([3] * 4)
+    assert people_hospitals.regression_error(true, true) == 0
+    assert people_hospitals.regression_error(moved, true) == pytest.approx(3, abs=1e-3)
+    assert people_hospitals.effects(moved) - people_hospitals.effects(true) == pytest.approx([3] * 4)
 
 
 @pytest.mark.parametrize("name", HOSPITALS)
 def test_real_patients_pass_and_shuffled_ones_are_seen(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(people_judge, "PLAYED", (1_000, 99))
-    monkeypatch.setattr(people_judge, "LEARNED", 4_000)
+    monkeypatch.setattr(people_hospitals, "PLAYED", (1_000, 99))
+    monkeypatch.setattr(people_hospitals, "LEARNED", 4_000)
     hospital, true = HOSPITALS[name], drawn(HOSPITALS[name], 6_000, 3)
-    real = people_judge.judge(drawn(hospital, 2_000, 2), hospital, true=true)
+    real = people_hospitals.judge(drawn(hospital, 2_000, 2), hospital, true=true)
     visits = people_hospitals.permuted(hospital.draw(2_000, 2), seed=0)
-    shuffled = people_judge.judge(Table.of(visits, visits["unit_ids"]), hospital, true=true)
-    assert set(real) == {*people_judge.MEASURES, "gain", "drugs", "r_1", "r_3"}
-    others = [one for one in people_judge.MEASURES if one not in ("effects", "regression")]
+    shuffled = people_hospitals.judge(Table.of(visits, visits["unit_ids"]), hospital, true=true)
+    assert set(real) == {*people_hospitals.MEASURES, "gain", "drugs", "r_1", "r_3"}
+    others = [one for one in people_hospitals.MEASURES if one not in ("effects", "regression")]
     assert max(real[one] for one in others) < 0.1
     assert max(real["effects"], real["regression"]) < 0.6
     assert min(shuffled["effects"], shuffled["regression"]) > 4
@@ -127,15 +130,15 @@ def test_real_patients_pass_and_shuffled_ones_are_seen(name: str, monkeypatch: p
     assert shuffled["static_changes"] == 0
     assert shuffled["visits"] == real["visits"]
     assert shuffled["gain"] < 0 < real["gain"]
-    steps = people_judge.judge(drawn(hospital, 2_000, 2).weighed(0), hospital, true=true.weighed(0))
+    steps = people_hospitals.judge(drawn(hospital, 2_000, 2).weighed(0), hospital, true=true.weighed(0))
     assert set(real) - set(steps) == {"visits", "lag_3", "r_3"}
 
 
 def test_people_keep_sign_and_order_of_the_effects() -> None:
     found = people_hospitals.table(Linear(), 4_000, "people", 8.0, 1)
-    none, ace, beta, both = people_judge.effects(found)
+    none, ace, beta, both = people_hospitals.effects(found)
     assert both < ace < beta < 0 < none
-    assert people_judge.static_changes(found) == 0
+    assert people_hospitals.static_changes(found) == 0
 
 
 def test_cells_have_fresh_seeds_and_configurations_of_their_own(
@@ -148,13 +151,13 @@ def test_cells_have_fresh_seeds_and_configurations_of_their_own(
     assert keys[:2] == ["linear/20000/real/0/311", "linear/20000/people/2/311"]
     asked = [people_hospitals.configuration(key) for key in people_hospitals.rows([1])]
     assert len({str(one) for one in asked}) == 46
-    monkeypatch.setattr(people_judge, "TRUTH", (1_000, 999))
-    monkeypatch.setattr(people_judge, "PLAYED", (200, 99))
-    people_judge.truth.cache_clear()
+    monkeypatch.setattr(people_hospitals, "TRUTH", (1_000, 999))
+    monkeypatch.setattr(people_hospitals, "PLAYED", (200, 99))
+    people_hospitals.truth.cache_clear()
     results = people_hospitals.store(tmp_path / "rows.json")
     for way, epsilon in (("privsyn_public", 2), ("noise", 2), ("trivial", 0), ("people", "inf")):
         people_hospitals.run_row(f"linear/300/{way}/{epsilon}/1", results)
-    people_judge.truth.cache_clear()
+    people_hospitals.truth.cache_clear()
     assert results.has("linear/300/privsyn_public/2/1")
     assert set(results.values("linear/300/noise/2/1")["cpu_s"]) == {"table", "judge"}
     assert results.values("linear/300/people/inf/1")["effects"] < results.values("linear/300/noise/2/1")["effects"]
@@ -180,7 +183,7 @@ def test_the_table_says_on_how_many_measures_people_are_ahead(tmp_path: Path, mo
     text = people_hospitals.words_of(results)
     assert "people is ahead of aim on 2 of 3, privsyn on 0 of 0, " in text
     assert "| effects | 0.313 ± 0.002 | 0.413 ± 0.002 | 0.513 ± 0.002 |  |  |  |  |  |" in text
-    assert "| aim | 25 | 36.0 | 0.25 |" in people_hospitals.costs(results)
+    assert costs(results, people_hospitals.rows()) == "209 rows are missing; CPU hours: 2.1"
     monkeypatch.setattr(people_hospitals, "store", lambda: results)
     with pytest.raises(LookupError, match="privsyn"):
         people_hospitals.figures()

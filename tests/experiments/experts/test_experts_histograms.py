@@ -1,4 +1,4 @@
-"""Histograms of what experts are worth: the rows, the picture's outlines and the promised shares."""
+"""Histograms of what experts are worth: the rows and the promised shares."""
 
 from __future__ import annotations
 
@@ -19,22 +19,11 @@ def invented(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Store:
     """Of every world ten good experts near the top of the range and ten mixed ones, six of them at the bottom."""
     store = Store(tmp_path / "a.json", experts_histograms.configuration, hyperparameters="none")
     monkeypatch.setattr(experts_histograms, "store", lambda: store)
-    for name, (_, low, high) in experts_histograms.SHOWN.items():
+    for name, (low, high) in experts_histograms.SHOWN.items():
         top, bottom = high - 0.01 * (high - low), low - 5.0
         for kind, paid in (("good", [top] * 10), ("mixed", [top] * 4 + [bottom] * 6)):
             store.put(f"{name}/{kind}", dataset="invented", seed=0, values={"greedy": paid, "logged": paid})
     return store
-
-
-def test_an_outline_counts_every_expert(invented: Store) -> None:
-    panel = experts_histograms.panel(invented, "lunar_lander")
-    mixed = panel.curves[1]
-    assert [curve.name for curve in panel.curves] == ["good experts", "mixed experts"]
-    assert len(mixed.x) == len(mixed.y) == 2 * experts_histograms.BINS + 2
-    assert list(mixed.y[:4]) == [0, 6, 6, 0]  # those below the range are at its end
-    assert list(mixed.y[-4:]) == [0, 4, 4, 0]
-    assert (mixed.x[0], mixed.x[-1]) == (-600.0, 300.0)
-    assert list(panel.curves[0].y[-3:]) == [10, 10, 0]
 
 
 def test_the_promised_shares(invented: Store) -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
 from experiments.experts import experts_accounting, experts_prefixes
@@ -43,14 +41,3 @@ def test_what_is_out_of_reach_is_left_out() -> None:
     assert experts_prefixes.lengths(KappaStop(0.05), 2, 10_000, 0.5, 1e-6) is not None
     alone = experts_prefixes.cell(300, 25, 1.0)
     assert set(alone) == {"trajectory", "basic", "reserve", "overflow"}
-
-
-def test_the_picture_is_drawn_from_the_cells(tmp_path: Path) -> None:
-    results, values = experts_prefixes.store(tmp_path / "cells.json"), experts_prefixes.cell(3_000, 25, 5.0)
-    rows = [(m, 5.0) for m in experts_prefixes.EXPERTS] + [(3_000, e) for e in experts_prefixes.EPSILONS]
-    for experts, epsilon in rows:
-        results.put(experts_prefixes.key(experts, 25, epsilon), dataset="none", seed=0, values=values)
-    experts_prefixes.plot(results, tmp_path / "prefixes.svg")
-    text = (tmp_path / "prefixes.svg").read_text()
-    assert "epsilon of 25 prefixes" in text
-    assert "nan" not in text

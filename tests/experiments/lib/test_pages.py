@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from experiments.lib.store import experiment
+from experiments.lib.tables import seconds_of
 
 from experiments.lib import coverage, pages
 
@@ -26,7 +27,7 @@ def test_every_table_is_that_of_the_rows(page: Path) -> None:
 
 
 def test_hours_are_summed_over_stages_and_a_missing_experiment_is_an_error() -> None:
-    assert pages._seconds({"seconds": 2, "fit": {"cpu_s": 3.0, "epsilon": 9.0}, "in_wall": 1.0}) == 5.0
+    assert seconds_of({"seconds": 2, "fit": {"cpu_s": 3.0, "epsilon": 9.0}, "in_wall": 1.0}) == 5.0
     assert pages.table("no such table") is None
     with pytest.raises(ModuleNotFoundError):
         pages.table("rows of nothing")

@@ -35,7 +35,7 @@ CACHED: tuple[Any, ...] = (
     gpope_hiv.domain,
     gpope_mountain_car.domain,
     ope_random_mdp.domain,
-    *ope_estimators.DOMAINS.values(),
+    ope_estimators.records,
     synthesis_fits.matching_settings,
     synthesis_ways.configuration,
     trajectory_ways.configuration,

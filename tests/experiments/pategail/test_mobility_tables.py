@@ -173,13 +173,13 @@ def test_people_weigh_alike_beside_days_and_rows_stand_beside_their_noise_free_o
             for weigh, x in weighed.items()
         }
         store.rows[key] = {"values": values, "configuration": None}
-    lines = mobility_places.table().splitlines()
+    lines = mobility_places.table(mobility_places.store()).splitlines()
     assert lines[0].startswith("| | SEQ, each person once | Distance km, each person once")
     assert lines[3] == f"| one-shot imitation, epsilon 2 |{' 0.2500 ± 0.0000 |' * 6}{' 0.5005 ± 0.0002 |' * 4}"
     assert lines[4].startswith("| one-shot imitation, no noise | 0.2500")
     assert [figure.holds for figure in mobility_places.figures()] == [False, False]
     del store.rows["markov/inf/7202"]
-    assert mobility_tables.BLANK in mobility_places.table().splitlines()[-1]
+    assert mobility_tables.BLANK in mobility_places.table(mobility_places.store()).splitlines()[-1]
 
 
 def test_a_person_counts_once_however_many_days_she_has() -> None:

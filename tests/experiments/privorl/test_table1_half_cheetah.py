@@ -11,7 +11,7 @@ import pytest
 from experiments.lib.store import Store
 from experiments.privorl.envs import half_cheetah
 from experiments.privorl.parts.synthesis_agents import Untaught
-from experiments.privorl.table1_half_cheetah import ACTIONS, DOMAINS, Replay, digest
+from experiments.privorl.table1_half_cheetah import TASK, Replay, digest
 from experiments.privorl.tuning import tune_half_cheetah
 from experiments.privorl.tuning.tune_half_cheetah import COLLECTORS, Collector
 
@@ -57,8 +57,8 @@ def test_the_beginning_of_a_life_may_be_left_out() -> None:
 
 def test_still_and_random_torques() -> None:
     seen = np.zeros((1, 4, 17))
-    assert not Untaught(ACTIONS, 0.0, np.random.default_rng(0)).act(seen).any()
-    torques = Untaught(ACTIONS, 1.0, np.random.default_rng(0)).act(np.zeros((1, 4_000, 17)))
+    assert not Untaught(TASK.actions, 0.0, np.random.default_rng(0)).act(seen).any()
+    torques = Untaught(TASK.actions, 1.0, np.random.default_rng(0)).act(np.zeros((1, 4_000, 17)))
     assert torques.shape == (1, 4_000, 6)
     assert np.abs(torques).max() <= 1.0
     assert torques.std() == pytest.approx(3**-0.5, rel=0.01)
@@ -85,7 +85,6 @@ def test_the_best_collector_is_chosen_by_both_robots(tmp_path: Path, monkeypatch
     (figure,) = tune_half_cheetah.figures()
     assert tune_half_cheetah.chosen(results) == ("long", "td3_bc_long")
     assert (figure.value, figure.bound, figure.holds) == (50.0, 40.0, True)
-    assert tune_half_cheetah.table(results).count("\n") == 13
 
 
 def test_all_rows_have_the_same_seeds_and_both_epsilons() -> None:
@@ -95,7 +94,7 @@ def test_all_rows_have_the_same_seeds_and_both_epsilons() -> None:
     asked: Any = table1_half_cheetah.configuration(keys[-1])
     assert asked["domain"]["collector"] == {"type": "Collector", "episodes": 1_920, "since": 0.0}
     assert "collect" not in asked["domain"]
-    assert DOMAINS[Replay.name].collector is COLLECTORS["long"]
+    assert Replay().collector is COLLECTORS["long"]
 
 
 def test_agents_of_one_seed_learn_together() -> None:

@@ -12,7 +12,7 @@ from experiments.privorl.envs import kitchen_demonstrations
 from experiments.privorl.parts.synthesis_agents import KITCHEN, Untaught
 from experiments.privorl.parts.synthesis_domains import Kitchen
 from experiments.privorl.parts.synthesis_pages import UNTAUGHT, WORDS
-from experiments.privorl.table1_kitchen import DOMAINS, MOVED, SEEN, Glance, Glancing, glanced
+from experiments.privorl.table1_kitchen import MOVED, SEEN, Glance, Glancing, glanced
 from experiments.privorl.tuning import tune_kitchen
 
 from experiments.privorl import table1_kitchen
@@ -82,7 +82,7 @@ def test_all_rows_have_the_same_seeds_and_both_epsilons() -> None:
     asked: Any = table1_kitchen.configuration(keys[-1])
     assert asked["domain"]["type"] == "Glance"
     assert asked["domain"]["own"]["order"] == ["microwave", "kettle", "light switch", "slide cabinet"]
-    assert asked["guarantee"]["delta"] == 0.1 / DOMAINS[Glance.name].population
+    assert asked["guarantee"]["delta"] == 0.1 / Glance().population
     assert asked["agent"] == tune_kitchen.configuration(f"{table1_kitchen.AGENT}/0")["agent"]
 
 

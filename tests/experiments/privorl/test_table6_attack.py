@@ -46,8 +46,8 @@ def test_a_cell_is_run_attacked_and_told_in_one_line(tmp_path: Path, monkeypatch
             assert 0 <= hits.low <= hits.value <= hits.high <= 1
             assert 0 <= alarms.value <= 1
     row = table6.line(cell, values)
-    assert row.count("|") == table6.HEAD.partition("\n")[0].count("|")
-    assert row.startswith("| umaze | memorised | none |")
+    assert len(row) == 1 + len(table6.COLUMNS)
+    assert row[:3] == ["umaze", "memorised", "none"]
 
 
 def test_released_histograms_are_told_from_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -96,6 +96,6 @@ def test_figures_ask_for_power_and_refuse_what_a_promise_forbids(monkeypatch: py
 def test_a_line_has_the_columns_of_the_head() -> None:
     results: Any = Known(True)
     for line in shadows.lines(results, "umaze", 10.0):
-        assert line.count("|") == shadows.HEAD.partition("\n")[0].count("|")
-        assert "| 100.0% [100.0%, 100.0%] | 38.9% |" in line
+        assert len(line) == 1 + len(shadows.COLUMNS)
+        assert line[4:6] == ["100.0% [100.0%, 100.0%]", "38.9%"]
     assert isinstance(shadows.store(), Store)

@@ -17,12 +17,11 @@ from experiments.privorl.parts import (
     synthesis_pages,
     trajectory_domains,
     trajectory_fragments,
-    trajectory_transitions,
     trajectory_ways,
 )
 from experiments.privorl.parts.trajectory_domains import DOMAINS, MazePeople, Patients
 
-from experiments.lib import check, table_cache
+from experiments.lib import check, table_cache, vaults
 from experiments.privorl import figure8_horizon, table2_trajectories, table13_trajscore, trajectory_audit
 from tacit.agents.networks import Mlp
 from tacit.methods.synthesis import trajectories
@@ -196,7 +195,7 @@ def test_a_small_table_of_patients_is_made_judged_and_measured_once(
 ) -> None:
     monkeypatch.setattr(table_cache, "KEPT", tmp_path)
     seeded = functools.partial(Vault, noise=SecretNoise.for_tests(4))
-    monkeypatch.setattr(trajectory_transitions, "Vault", seeded)
+    monkeypatch.setattr(vaults, "Vault", seeded)
     monkeypatch.setattr(stitching, "TRIES", 1)  # a network that hardly learned misses each time
     here = Patients(population=150, staffs=4, public_patients=10)
     scale = synthesis_fits.QUICK

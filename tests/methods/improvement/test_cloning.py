@@ -141,7 +141,8 @@ def test_steps_reach_the_most_likely_clone():
     found = softmax(z @ theta)[:, 1]
     # What the clip leaves of each unit: its weight is cut so that its gradient has a norm of at most 0.2.
     residual = np.eye(2)[VISITS.actions] - softmax(z @ theta)
-    gradients = VISITS.row_means((z[:, :, None] * residual[:, None, :]).reshape(len(z), -1))
+    outer = (z[:, :, None] * residual[:, None, :]).reshape(len(z), -1)
+    gradients = VISITS.sums(outer) / np.bincount(VISITS.unit)[:, None]
     cut = np.minimum(WEIGHTS, 0.2 / np.maximum(np.linalg.norm(gradients, axis=1), 1e-12))
     per_row = (cut / np.bincount(VISITS.unit))[VISITS.unit]
 

@@ -191,7 +191,7 @@ def _interval_section(certificate: Certified, evaluation: Evaluation) -> Section
             x=ChartAxis("value of an episode", *_value_range(evaluation)),
         )
         words = _interval_sentences(interval, str(certificate["unit"]["name"]), modelled=_has_model(certificate))
-        note = "nothing outside it was possible from the start"
+        note = "line: the estimate; bar: its interval; nothing beyond the ends was possible from the start"
         content = [Chart("On the public range", note, drawn), Paragraphs(words, "prose")]
     return Section("How to read the interval", make_grid(content, wide=True), id="interval", before=True)
 

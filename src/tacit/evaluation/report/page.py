@@ -7,6 +7,7 @@ import math
 from collections.abc import Mapping, Sequence
 from functools import partial
 from importlib import resources
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -25,12 +26,15 @@ from tacit.privacy.mechanisms.kinds import PrivateSelection, part_from_json
 _FOLDER = "tacit.evaluation.report"
 
 
-def render(report: Report, audits: Sequence[AuditResult] = ()) -> str:
+def render(
+    report: Report, audits: Sequence[AuditResult] = (), letters: Mapping[str, str] = MappingProxyType({})
+) -> str:
     """The report as one HTML page: no script, no request, the same bytes for the same report.
 
     Args:
         report: of any kind.
         audits: what audits of its certificate found.
+        letters: files beside the page that it links to -> what a link says.
 
     Raises:
         CertificateError: the certificate lacks a field that the page must show.
@@ -60,6 +64,7 @@ def render(report: Report, audits: Sequence[AuditResult] = ()) -> str:
         banners=_banners(report, private),
         sections=[section for section in sections if section.blocks or section.hero],
         verify=report.verify,
+        letters=letters,
         costs=[*_steps(certificate), *report.costs] if report.costs else [],
         simulated=report.simulated,
         certificate=certificate,

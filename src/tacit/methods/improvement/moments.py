@@ -99,10 +99,6 @@ class LoggedVisits:
         result[np.arange(longest) < np.bincount(self.unit, minlength=self.units)[:, None]] = values
         return result
 
-    def row_means(self, values: Float64) -> Float64:
-        """Each unit's mean of values [T, k] over its rows, [U, k]; 0 for a unit without any."""
-        return self.sums(values) / np.maximum(np.bincount(self.unit, minlength=self.units), 1)[:, None]
-
     def sums(self, values: Float64) -> Float64:
         """Each unit's sum of values [T, k], [U, k]."""
         return group_sums(self.unit, values, self.units)

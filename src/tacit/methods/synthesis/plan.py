@@ -287,7 +287,7 @@ class DiffusionPlan(SynthesisPlan):
 class TransitionsPlan(DiffusionPlan):
     """PrivORL-n: a diffusion model of single transitions, fine-tuned by noisy sums of clipped gradients.
 
-    The defaults were chosen for utility on public maze layouts alone (`experiments/privorl/tuning/tune_synthesis.py`);
+    The defaults were chosen for utility on public layouts alone (`experiments/results/archive/tune_synthesis.json`);
     `TransitionsPlan.paper` gives the paper's own settings. The network is a residual MLP (`diffusion.ResidualMLP`), and
     histograms are released after the last gradient.
     """

@@ -11,13 +11,11 @@
 #include <stdint.h>
 #include <string.h>
 
-#if defined(__x86_64__) && defined(__GNUC__)
-#define CLONES 1
-#define INLINE static inline __attribute__((always_inline))
+#include "_clones.h"
+
+#if CLONES
 #define FMA(a, b, c) (fused ? __builtin_fmaf(a, b, c) : (a) * (b) + (c))
 #else
-#define CLONES 0
-#define INLINE static inline
 #define FMA(a, b, c) ((void)fused, (a) * (b) + (c))
 #endif
 
@@ -159,25 +157,15 @@ typedef int kernel(const request *);
 static int fill_baseline(const request *r) { return fill(r, 0); }
 
 #if CLONES
-__attribute__((target("avx2,fma"))) static int fill_avx2(const request *r) { return fill(r, 1); }
-
-__attribute__((target("avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,prefer-vector-width=512"))) static int
-fill_avx512(const request *r)
-{
-    return fill(r, 1);
-}
+AVX2 static int fill_avx2(const request *r) { return fill(r, 1); }
+AVX512 static int fill_avx512(const request *r) { return fill(r, 1); }
 #endif
 
 static kernel *best(void)
 {
 #if CLONES
-    __builtin_cpu_init();
-    int avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
-    if (avx2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-        __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl"))
-        return fill_avx512;
-    if (avx2)
-        return fill_avx2;
+    if (widest() > 128)
+        return widest() == 512 ? fill_avx512 : fill_avx2;
 #endif
     return fill_baseline;
 }

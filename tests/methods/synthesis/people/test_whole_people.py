@@ -17,8 +17,8 @@ from tacit.methods.synthesis.people import PeoplePlan, fit
 from tacit.methods.synthesis.people.plan import HISTOGRAMS, REGRESSION, TABLES
 from tacit.methods.synthesis.people.scheme import Scheme, default_nodes
 from tacit.methods.synthesis.people.sums import (
-    ChangeMoments,
     NumberShares,
+    VisitMoments,
     VisitTables,
     read_densities,
     solve_regressions,
@@ -106,7 +106,7 @@ def released(rows: dict[str, Any], plan: PeoplePlan) -> Scheme:
     """The scheme of exact sums."""
     scheme = dataclasses.replace(plan.scheme, copied_ends=True)
     scheme = read_densities(scheme, NumberShares(scheme)(rows, None).sum(axis=0), 0.0)[0]
-    scheme = solve_regressions(scheme, ChangeMoments(scheme)(rows, None).sum(axis=0), 0.0)
+    scheme = solve_regressions(scheme, VisitMoments(scheme)(rows, None).sum(axis=0), 0.0)
     return scheme.with_nodes(10_000.0, 5.0, 10.0)
 
 
@@ -125,7 +125,7 @@ def test_no_vector_of_a_unit_is_longer_than_its_bound() -> None:
     scheme = released(rows, plan)
     bounds = {part.name: part.clip_norm for part in plan.parts()}
     assert bounds == {HISTOGRAMS: 2.0, REGRESSION: 1.0, TABLES: (5 + 3 * 7) ** 0.5}
-    for name, work in ((HISTOGRAMS, NumberShares), (REGRESSION, ChangeMoments), (TABLES, VisitTables)):
+    for name, work in ((HISTOGRAMS, NumberShares), (REGRESSION, VisitMoments), (TABLES, VisitTables)):
         vectors = work(scheme)(rows, None)
         norms = np.linalg.norm(vectors, axis=1)
         assert norms.max() <= bounds[name] * (1 + 1e-9)

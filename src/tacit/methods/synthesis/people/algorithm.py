@@ -28,8 +28,8 @@ from tacit.methods.synthesis.people.densities import Density
 from tacit.methods.synthesis.people.plan import HISTOGRAMS, REGRESSION, TABLES, PeoplePlan
 from tacit.methods.synthesis.people.scheme import Scheme
 from tacit.methods.synthesis.people.sums import (
-    ChangeMoments,
     NumberShares,
+    VisitMoments,
     VisitTables,
     read_densities,
     solve_regressions,
@@ -147,20 +147,19 @@ def fit(
     deviation = {name: part.noise_scale for name, part in parts.items()}
     sums = release(HISTOGRAMS, NumberShares(scheme))
     scheme, units = read_densities(scheme, sums, deviation[HISTOGRAMS])
-    sums = release(REGRESSION, ChangeMoments(scheme)) if REGRESSION in parts else np.zeros(0)
+    sums = release(REGRESSION, VisitMoments(scheme)) if REGRESSION in parts else np.zeros(0)
     scheme = solve_regressions(scheme, sums, deviation.get(REGRESSION, 0.0))
     scheme = scheme.with_nodes(units, plan.visits, deviation[TABLES])
     sums = release(TABLES, VisitTables(scheme))
     laws = []
     for node, table in split_tables(scheme, sums):
-        if node.role == "end":
+        if node.role in ("end", "terminal"):
             table = forget_unseen(table, scheme.size(node), deviation[TABLES])
         if node.role == "visits":  # a tree sees where the long ones end; single cells of noise would be many visits
             steps, table = np.arange(len(table) + 1.0), forget_tail(table, deviation[TABLES])
             laws.append(np.diff(Density.of(steps, table, deviation[TABLES]).cumulative)[None])
             continue
-        flags = ("missing", "missed")
-        ordinal = [not (parent.kind in flags or scheme.variable(parent).labels) for parent in node.parents]
+        ordinal = [scheme.is_ordinal(parent) for parent in node.parents]
         laws.append(estimate_laws(table, scheme.shape(node), deviation[TABLES], ordinal))
     people = PeopleSynthesizer(plan, scheme, tuple(laws))
     return vault.release(run, people, label=plan.label())

@@ -149,7 +149,7 @@ class Cut:
         return values if self.atom is None else np.where(codes == bins, self.atom, values)
 
 
-def quantile_cut(density: Density, parts: int, *, atom: float | None = None) -> Cut:
-    """Bins that hold about equally many, where these are apart."""
-    ends = (density.edges[0], *density.quantiles(parts).tolist(), density.edges[-1])
+def quantile_cut(density: Density, parts: int, *, even: int = 1, atom: float | None = None) -> Cut:
+    """Bins that hold about equally many, where these are apart; each is within one of `even` parts of the range."""
+    ends = (*np.linspace(density.edges[0], density.edges[-1], even + 1).tolist(), *density.quantiles(parts).tolist())
     return Cut(tuple(np.unique(ends).tolist()), density, atom)

@@ -8,7 +8,7 @@ from typing import ClassVar
 
 from tacit.data.spec import PublicSpec
 from tacit.methods.synthesis.people.scheme import ONCE, Scheme, default_nodes
-from tacit.methods.synthesis.people.sums import LOOSE, count_features
+from tacit.methods.synthesis.people.sums import LOOSE, count_moments
 from tacit.methods.synthesis.people.visits import list_variables
 from tacit.methods.synthesis.plan import SynthesisPlan, label
 from tacit.parameters import Option
@@ -67,12 +67,11 @@ class PeoplePlan(SynthesisPlan):
         scheme = self.scheme
         once = sum(node.role in ONCE for node in default_nodes(scheme))
         others = sum(node.role not in ONCE for node in default_nodes(scheme))
-        squares = {HISTOGRAMS: len(scheme.numbers), REGRESSION: len(scheme.changing), TABLES: once + LOOSE * others}
+        moments = count_moments(scheme)
+        squares = {HISTOGRAMS: len(scheme.numbers), REGRESSION: len(moments), TABLES: once + LOOSE * others}
         shares = {name: share for name, share in zip(squares, self.shares, strict=True) if squares[name]}
         whole, sigma = sum(shares.values()), self.noise_multiplier
-        widths = [count_features(scheme, target) + 1 for target in scheme.changing]
-        triangles = [width * (width + 1) // 2 for width in widths]
-        products = [Block(kind="gram", share=1 / len(widths), size=size, width=size) for size in triangles]
+        products = [Block(kind="gram", share=1 / len(moments), size=size, width=size) for size in moments]
         return tuple(
             PoissonSum(
                 name=name,

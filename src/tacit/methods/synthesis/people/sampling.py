@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from tacit.data.sources.expressions import compute_rewards
 from tacit.data.spec import Discrete, PublicSpec, Space
 from tacit.methods.synthesis.laws import draw
-from tacit.methods.synthesis.people.scheme import Node, Parent, ParentKind, Scheme
-from tacit.methods.synthesis.people.sums import expected_change
+from tacit.methods.synthesis.people.scheme import Node, Parent, ParentKind, Role, Scheme
+from tacit.methods.synthesis.people.sums import expected, leaning_of
 from tacit.methods.synthesis.people.visits import BEGINS_AGAIN, GOES_ON, STOPS, Variable
 
 if TYPE_CHECKING:
@@ -24,6 +24,8 @@ Integers = NDArray[np.int64]
 
 
 _UNKNOWN: tuple[ParentKind, ...] = ("static", "now", "before", "earlier")
+LEAST = 1e-4
+"""Chance that a unit stops at a visit at which its laws say that it does not."""
 
 
 class PeopleDrawing:
@@ -51,7 +53,8 @@ class PeopleDrawing:
             known |= {Parent("missing", i): np.zeros(count), Parent("missed", i): np.full(count, 2.0)}
         for i in range(len(self._scheme.done)):
             known |= {Parent("action", i): np.full(count, np.nan), Parent("last", i): np.full(count, np.nan)}
-        return known
+        counts = [Parent("age", 0), Parent("over", 0), *(Parent("lean", i) for i in self._scheme.habits)]
+        return known | {parent: np.zeros(count) for parent in counts}
 
     def _codes(self, node: Node) -> Integers:
         return draw(self._laws[node], self._scheme.cells(node, self._known, len(self.people)), self._rng)
@@ -64,7 +67,10 @@ class PeopleDrawing:
         missing = (codes == own - 1) & (node.role in ("static", "action")) & one.flag
         if cut is None:
             return np.where(missing, np.nan, codes.astype(np.float64))
-        values = np.clip(cut.draw(codes, self._rng), one.low, one.high)
+        values = cut.draw(codes, self._rng)
+        if self._scheme.regression(node) is not None:
+            values += expected(self._scheme, node, self._known)
+        values = np.clip(values, one.low, one.high)
         return np.where(missing, np.nan, np.rint(values) if one.whole else values)
 
     def visit(self, number: int) -> dict[str, Any]:
@@ -73,21 +79,17 @@ class PeopleDrawing:
         for i, one in enumerate(scheme.seen):
             if not one.static:
                 self._see(i, one)
+        known |= leaning_of(scheme, known)
         for i in range(len(scheme.done)):
             known[Parent("action", i)] = self._value(self._nodes["action", i])
+        ending, over = self._end(number)
+        known[Parent("over", 0)] = over.astype(np.float64)
         reward = np.zeros(count)
         if (node := self._nodes.get(("reward", 0))) is not None:
             cut = scheme.cut(node)
             assert cut is not None
             reward = np.clip(cut.draw(self._codes(node), self._rng), *scheme.reward)
             reward = np.rint(reward) if scheme.whole_reward else reward
-        ending = self._end(number)
-        over = np.zeros(count, np.bool_)
-        if scheme.terminals:
-            over = (self._codes(self._nodes["terminal", 0]) == 1) & (ending != GOES_ON)
-        if not scheme.copied_ends:  # whose only visit it is, and who did not terminate, would have no step
-            alone = self._begins & (ending != GOES_ON)
-            over, ending = (over | alone, ending) if scheme.terminals else (over, np.where(alone, GOES_ON, ending))
         seen = [
             known[Parent("static", i)]
             if one.static
@@ -110,10 +112,10 @@ class PeopleDrawing:
             known[Parent("missing", i)] = missing
             return
         before, node = known[Parent("before", i)], self._nodes["change", i]
-        if scheme.regressions[i] is not None:
+        if scheme.regression(node) is not None:
             cut = scheme.cut(node)
             assert cut is not None
-            moved = expected_change(scheme, i, known) + cut.draw(self._codes(node), self._rng)
+            moved = expected(scheme, node, known) + cut.draw(self._codes(node), self._rng)
             changed = one.bend(one.straighten(np.nan_to_num(before, nan=one.low)) + moved)
         else:
             changed = self._value(node)
@@ -121,21 +123,42 @@ class PeopleDrawing:
         known[Parent("missing", i)] = missing
         known[Parent("now", i)] = np.where(missing == 1, before, value)
 
-    def _end(self, number: int) -> Integers:
-        """What follows a visit; as many stop after so many visits as the table of their number says."""
-        node, scheme = self._nodes["end", 0], self._scheme
-        law = self._laws[node][scheme.cells(node, self._known, len(self.people))]
+    def _end(self, number: int) -> tuple[Integers, NDArray[np.bool_]]:
+        """What follows a visit, and whether it terminated; as many stop after so many as the table of numbers says."""
+        count = len(self.people)
+        cut, done = (self._law_of_ends(role, count) for role in ("end", "terminal"))
+        alone = self._begins & (not self._scheme.copied_ends)  # a cut here would leave an episode without a step
+        cut[alone] = (1.0, 0.0, 0.0)
+        goes_on = cut[:, GOES_ON]
+        again = np.column_stack([goes_on * done[:, GOES_ON], cut[:, BEGINS_AGAIN], goes_on * done[:, BEGINS_AGAIN]])
+        stops = np.column_stack([cut[:, STOPS], goes_on * done[:, STOPS]])
         hazard = self._hazard[number] if number < len(self._hazard) else 1.0
-        odds = np.clip(law[:, STOPS], 1e-4, 1 - 1e-4)
+        odds = np.clip(stops.sum(axis=1), LEAST, 1 - LEAST)
         odds /= 1 - odds
         low, high = 1e-6, 1e6
         for _ in range(50):
             middle = np.sqrt(low * high)
             low, high = (middle, high) if (middle * odds / (1 + middle * odds)).mean() < hazard else (low, middle)
-        stops = self._rng.random(len(odds)) < middle * odds / (1 + middle * odds)
-        stops = np.full(len(odds), hazard >= 1 - 1e-9) if not 1e-9 < hazard < 1 - 1e-9 else stops
-        again = law[:, BEGINS_AGAIN] / np.maximum(1 - law[:, STOPS], 1e-9)
-        return np.where(stops, STOPS, np.where(self._rng.random(len(odds)) < again, BEGINS_AGAIN, 0)).astype(np.int64)
+        leaves = self._rng.random(count) < middle * odds / (1 + middle * odds)
+        all_leave = hazard >= 1 - 1e-9
+        leaves = np.full(count, all_leave) if not 1e-9 < hazard < 1 - 1e-9 else leaves
+        stops[:, 0] += 1e-12  # who leaves against the laws was cut
+        places = np.arange(count)
+        kind = np.where(leaves, draw(stops, places, self._rng), draw(again, places, self._rng))
+        over = kind == np.where(leaves, 1, 2)
+        alone &= leaves & ~over
+        if self._scheme.terminals:
+            over |= alone
+        elif number == 0 or not all_leave:
+            leaves &= ~alone
+        ending = np.where(leaves, STOPS, np.where(~leaves & (kind > 0) & ~alone, BEGINS_AGAIN, GOES_ON))
+        return ending.astype(np.int64), over
+
+    def _law_of_ends(self, role: Role, count: int) -> Floats:
+        node = self._nodes.get((role, 0))
+        if node is None:
+            return np.tile([1.0, 0.0, 0.0], (count, 1))  # nothing ends
+        return self._laws[node][self._scheme.cells(node, self._known, count)]
 
     def _go_on(self, ending: Integers) -> None:
         """Keep those who do not stop; what was known of an episode ends with it."""
@@ -149,6 +172,7 @@ class PeopleDrawing:
             known[Parent("before", i)], known[Parent("missed", i)] = now, known[Parent("missing", i)]
         for i in range(len(self._scheme.done)):
             known[Parent("last", i)] = known[Parent("action", i)]
+        known[Parent("age", 0)] = known[Parent("age", 0)] + 1
         kept = {parent for parent in known if parent.kind == "static"}
         self._known = {
             parent: values if parent in kept else np.where(new, fresh[parent], values)

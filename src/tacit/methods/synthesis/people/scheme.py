@@ -3,8 +3,10 @@
     statics  ->  number of visits  ->  visit by visit:
         durations | what was last seen, last action        missing flags | whether it missed before
         first values | statics, other first values         changes | last action, flag, own last value (`ChangeModel`)
-    actions | what is seen now, last action                reward | what is seen now      end | what is seen now, action
-                                                           (or computed by the spec's expression)
+        actions | what is most likely by all that is seen (`Scheme.leanings`), what is seen now, last action
+        end by a cut | visits of the episode so far, what is seen now; where the last row of an episode has an action,
+                       what is seen now, action            end by termination | what is seen now, action
+        reward | whether it terminated, action, what is seen now; or computed by the spec's expression
 
 A node is one of these with its parents; its law is a noisy table. The parents follow from the spec alone
 (`default_nodes`), and are made coarser or fewer until a mean cell holds `TOLD` standard deviations of noise.
@@ -13,6 +15,7 @@ A node is one of these with its parents; its law is a noisy table. The parents f
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -28,9 +31,11 @@ from tacit.serialization import OPTIONAL
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 Role = Literal["static", "visits", "first", "duration", "missing", "change", "action", "reward", "end", "terminal"]
-ParentKind = Literal["static", "before", "earlier", "now", "missed", "missing", "last", "action"]
+ParentKind = Literal["static", "before", "earlier", "now", "missed", "missing", "last", "action", "age", "over", "lean"]
 _SEEN: tuple[ParentKind, ...] = ("static", "before", "earlier", "now")
 _DONE: tuple[ParentKind, ...] = ("last", "action")
+OWN_COUNTS: Mapping[ParentKind, int] = {"missing": 2, "missed": 3, "over": 2}
+"""Of parents that are no variables, how many values they have; an age has one for each visit."""
 ONCE: frozenset[Role] = frozenset({"static", "visits", "first"})
 """What a unit has once; all else every visit has."""
 LEVELS = (4, 8, 16)
@@ -38,10 +43,12 @@ LEVELS = (4, 8, 16)
 TOLD = 2.0
 FEW = 16
 """Labels up to which a category has a say in the expected change of a number."""
+TABLED = 2
+"""Numbers that the table of an action holds at most."""
 LARGEST_CHANGE = 3.0
 """Typical steps that a change is clipped to where its expectation is learned."""
-OWN, OWN_REWARD, OWN_DURATION = 12, 24, 10
-"""Bins of a first or static value, a reward and a duration."""
+OWN, OWN_REWARD, OWN_DURATION, EVEN = 12, 12, 10, 8
+"""Bins of a first or static value, a reward and a duration; even parts of a reward's range, of which few decide."""
 
 
 @dataclass(frozen=True)
@@ -93,9 +100,10 @@ class Scheme:
         terminals: whether episodes can terminate.
         copied_ends: whether a row that cuts an episode is its last visit, and its next observation its own.
         densities: of each observed variable, each action and the reward; None of categories.
-        regressions: of each observed variable; None of those whose changes are not modelled.
+        regressions: of the change of each observed variable and of each action; None of those that have none.
         nodes: what is drawn, in order.
         computes_reward: True where the reward is computed from what is drawn, else None.
+        leanings: of each action the weights of a linear score of each label, of which the highest is most likely.
     """
 
     seen: tuple[Variable, ...]
@@ -109,6 +117,7 @@ class Scheme:
     regressions: tuple[ChangeModel | None, ...] = ()
     nodes: tuple[Node, ...] = ()
     computes_reward: bool | None = dataclasses.field(default=None, metadata=OPTIONAL)
+    leanings: tuple[tuple[tuple[float, ...], ...], ...] = dataclasses.field(default=(), metadata=OPTIONAL)
 
     @property
     def numbers(self) -> tuple[tuple[int, float, float, bool], ...]:
@@ -128,6 +137,11 @@ class Scheme:
         """The observed variables whose changes are modelled by a regression."""
         return tuple(i for i, one in enumerate(self.seen) if not (one.labels or one.static or one.duration))
 
+    @property
+    def habits(self) -> tuple[int, ...]:
+        """The actions that can follow more numbers than a table holds: what is done usually is regressed first."""
+        return tuple(i for i, one in enumerate(self.done) if len(self.changing) > TABLED and one.labels <= FEW)
+
     @cached_property
     def scales(self) -> dict[int, tuple[float, float]]:
         """Of each observed number, the middle and half the range of what is usual, straightened."""
@@ -144,15 +158,21 @@ class Scheme:
         assert density is not None
         return LARGEST_CHANGE * one.step / (density.quantiles(10)[4] if one.is_logarithmic else 1.0)
 
+    def is_ordinal(self, parent: Parent) -> bool:
+        """Whether the values of a parent have an order."""
+        return parent.kind == "age" or (parent.kind not in OWN_COUNTS and not self.variable(parent).labels)
+
     def variable(self, parent: Parent) -> Variable:
         """The variable that a parent is of."""
-        return self.done[parent.index] if parent.kind in ("last", "action") else self.seen[parent.index]
+        return self.done[parent.index] if parent.kind in ("last", "action", "lean") else self.seen[parent.index]
 
     def parent_size(self, parent: Parent) -> int:
         """How many values a parent has."""
+        if (size := {**OWN_COUNTS, "age": self.most}.get(parent.kind)) is not None:
+            return size
         one = self.variable(parent)
-        if parent.kind in ("missing", "missed"):
-            return 2 if parent.kind == "missing" else 3
+        if parent.kind == "lean":
+            return one.labels
         return (one.labels or len(self._levels[parent]) + 1) + 1  # and that it is not known
 
     @cached_property
@@ -172,7 +192,7 @@ class Scheme:
     def parent_codes(self, parent: Parent, state: State) -> Integers:
         """Codes [V] of a parent."""
         values = state[dataclasses.replace(parent, level=0)]
-        if parent.kind in ("missing", "missed"):
+        if parent.kind in ("age", "lean") or parent.kind in OWN_COUNTS:
             return values.astype(np.int64)
         unknown, last = np.isnan(values), self.parent_size(parent) - 1
         if self.variable(parent).labels:
@@ -194,21 +214,24 @@ class Scheme:
         """The bins of a node's number; None of a category and of what is counted."""
         place = {"action": len(self.seen) + node.index, "reward": len(self.seen) + len(self.done)}
         density = self.densities[place.get(node.role, node.index)] if node.role not in ("visits", "end") else None
-        if node.role == "change" and (regression := self.regressions[node.index]) is not None:
+        if (regression := self.regression(node)) is not None:
             return regression.cut
         if density is None or node.role in ("missing", "terminal", "visits", "end"):
             return None
         if node.role == "reward":
             low, high = self.reward
-            return quantile_cut(density, OWN_REWARD, atom=0.0 if low <= 0 <= high else None)
+            return quantile_cut(density, OWN_REWARD, even=EVEN, atom=0.0 if low <= 0 <= high else None)
         return quantile_cut(density, OWN_DURATION if node.role == "duration" else OWN)
+
+    def regression(self, node: Node) -> ChangeModel | None:
+        """What a node is expected to be, if its bins are those of what is left."""
+        place = {"change": node.index, "action": len(self.seen) + node.index}.get(node.role)
+        return None if place is None else self.regressions[place]
 
     def size(self, node: Node) -> int:
         """How many values a node has."""
-        if node.role in ("missing", "terminal"):
-            return 2
-        if node.role in ("visits", "end"):
-            return self.most if node.role == "visits" else 3
+        if (size := {"missing": 2, "visits": self.most, "end": 3, "terminal": 3}.get(node.role)) is not None:
+            return size
         one = self.done[node.index] if node.role == "action" else self.seen[node.index]
         cut = self.cut(node)
         missing = node.role in ("static", "action") and one.flag  # of all others the flag is a node of its own
@@ -229,9 +252,8 @@ class Scheme:
         parents, own = list(node.parents), self.size(node)
         while parents and own * np.prod(self.shape(Node(node.role, node.index, tuple(parents)))) > most_cells:
             finest = max(range(len(parents)), key=lambda i: (parents[i].level, i))
-            spare = {"action": 2, "reward": 1 + any(parent.kind == "missing" for parent in parents)}.get(
-                node.role, len(parents)
-            )  # of these, the last parent goes first
+            told = 2 + sum(parent.kind in ("over", "missing") for parent in node.parents)
+            spare = {"action": 2, "reward": told}.get(node.role, len(parents))  # of these, the last parent goes first
             if parents[finest].level == 0 or len(parents) > spare:
                 parents.pop()
             else:
@@ -267,24 +289,46 @@ def default_nodes(scheme: Scheme) -> Iterator[Node]:
         yield Node("change", i, (*last, *missed, own) if not seen[i].labels else (own, *last, *missed))
     now = [Parent("now", i, whole if j == 0 else 0) for j, i in enumerate(main)]
     for i in range(len(done)):
-        yield Node("action", i, (*now[:1], Parent("action", i - 1) if i else Parent("last", 0), *now[1:]))
+        lean = [Parent("lean", i)] if i in scheme.habits and done[i].labels else []
+        yield Node("action", i, (*lean, *now[:1], Parent("action", i - 1) if i else Parent("last", 0), *now[1:]))
     flags = [Parent("missing", i) for i in main[:1] if seen[i].flag]
     if not scheme.computes_reward:
-        yield Node("reward", 0, (*now[:1], *flags, Parent("action", 0), *now[1:]))
-    yield Node("end", 0, (*now[:1], Parent("action", 0)))
+        over = [Parent("over", 0)] * scheme.terminals
+        yield Node("reward", 0, (*over, Parent("action", 0), *now[:1], *flags, *now[1:]))
+    acted = (*now[:1], Parent("action", 0))
+    coarse = [Parent("now", i) for i in main[:1]]
+    yield Node("end", 0, acted if scheme.copied_ends else (Parent("age", 0), *coarse))
     if scheme.terminals:
-        yield Node("terminal", 0, (*now[:1], Parent("action", 0)))
+        yield Node("terminal", 0, acted)
+
+
+def habit_features(scheme: Scheme, target: int, state: State) -> list[Floats]:
+    """What an action is expected from, each [V] within +-1: all that is seen now, and the last actions."""
+    columns = [np.ones(len(state[Parent("last", target)]))]
+    for i, one in enumerate(scheme.seen):
+        values = state[Parent("static" if one.static else "now", i)]
+        if not one.labels:
+            columns.append(_usual(scheme, i, values))
+        elif one.labels <= FEW:
+            columns += [(values == label) * 0.5 for label in range(one.labels)]
+        if one.flag and not one.static:
+            columns.append(state[Parent("missing", i)])
+    for i, one in enumerate(scheme.done):
+        if one.labels <= FEW:
+            columns += [(state[Parent("last", i)] == label) * 0.5 for label in range(one.labels)]
+    return columns
+
+
+def _usual(scheme: Scheme, i: int, values: Floats) -> Floats:
+    """Values of an observed number by what is usual of it, within +-1; what misses is in the middle."""
+    middle, half = scheme.scales[i]
+    values = (scheme.seen[i].straighten(values) - middle) / half
+    return np.clip(np.where(np.isnan(values), 0.0, values), -2, 2) / 2
 
 
 def features(scheme: Scheme, target: int, state: State) -> list[Floats]:
     """What a change is expected from, each [V] within +-1: own value and trend, last action, others, statics."""
-    scales = scheme.scales
-
-    def usual(i: int, values: Floats) -> Floats:
-        middle, half = scales[i]
-        values = (scheme.seen[i].straighten(values) - middle) / half
-        return np.clip(np.where(np.isnan(values), 0.0, values), -2, 2) / 2
-
+    usual = functools.partial(_usual, scheme)
     own = usual(target, state[Parent("before", target)])
     trend = own - usual(target, state[Parent("earlier", target)])
     columns = [np.ones(len(own)), own, trend]

@@ -3,7 +3,8 @@
 | sum        | a unit's vector                                                                     | its norm        |
 |------------|-------------------------------------------------------------------------------------|-----------------|
 | histograms | of each number, the shares of its own values in the cells of a public grid          | sqrt(numbers)   |
-| regression | of each changing number, the sum of z z' over its visits over that sum's own norm   | sqrt(targets)   |
+| regression | of each changing number, and each action of many numbers, the sum of z z' over its  | sqrt(targets)   |
+|            | visits over that sum's own norm                                                     |                 |
 | tables     | statics, number of visits and first values once; all else counts / sqrt(visits),    | sqrt(once + 3   |
 |            | together scaled to at most sqrt(3 x their tables)                                   | x others)       |
 
@@ -12,6 +13,7 @@ The vault clips every vector to these norms whatever is written here: what follo
 
 from __future__ import annotations
 
+import collections
 import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -22,12 +24,23 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacit.methods.synthesis.people.densities import Density, fine_grid
-from tacit.methods.synthesis.people.scheme import ONCE, ChangeModel, Node, Parent, ParentKind, Scheme, State, features
+from tacit.methods.synthesis.people.scheme import (
+    ONCE,
+    ChangeModel,
+    Node,
+    Parent,
+    ParentKind,
+    Scheme,
+    State,
+    features,
+    habit_features,
+)
 from tacit.methods.synthesis.people.visits import GOES_ON, CutVisits
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 Rows = Mapping[str, NDArray[Any]]
+Scores = tuple[tuple[float, ...], ...]
 
 LOOSE = 3.0
 """Squared norm that the tables of visits may have each, on average: a unit's visits lie in many cells."""
@@ -80,23 +93,21 @@ def read_densities(scheme: Scheme, sums: Floats, deviation: float) -> tuple[Sche
 
 
 @dataclass(frozen=True)
-class ChangeMoments:
-    """Of each changing number, what its expected change is regressed from: a unit's z z', of norm 1."""
+class VisitMoments:
+    """Of each changing number what its expected change is regressed from, of actions what leads to them.
+
+    A unit's z z', of norm 1 each.
+    """
 
     scheme: Scheme
 
     def __call__(self, rows: Rows, state: None) -> Floats:
         """[U, upper triangles of all targets]; what lies off the diagonal is times sqrt(2)."""
         visits = self.scheme.visits_of(rows)
-        known, targets, begin = state_of(self.scheme, visits), self.scheme.changing, 0
-        widths = [count_features(self.scheme, target) + 1 for target in targets]
-        vectors = np.zeros((visits.units, sum(width * (width + 1) // 2 for width in widths)))
-        for target in targets:
-            here = changes_of(self.scheme, visits, known, target)
-            part = {parent: values[here] for parent, values in known.items()}
-            now, before = (self.scheme.seen[target].straighten(part[Parent(kind, target)]) for kind in MOVES)
-            change = (now - before) / self.scheme.change_scale(target)
-            z = np.stack([*features(self.scheme, target, part), np.clip(change, -1, 1)])
+        vectors = np.zeros((visits.units, sum(count_moments(self.scheme))))
+        begin = 0
+        for here, columns in self._regressed(visits, state_of(self.scheme, visits)):
+            z = np.stack(columns)
             i, j = np.triu_indices(len(z))
             rows_of = np.searchsorted(i, np.arange(len(z) + 1))
             total, owner = vectors[:, begin : begin + len(i)], visits.owner[here]
@@ -115,26 +126,77 @@ class ChangeMoments:
             total /= np.where(norms > 0, norms, 1.0)
         return vectors
 
+    def _regressed(self, visits: CutVisits, known: State) -> Iterator[tuple[Integers, list[Floats]]]:
+        scheme = self.scheme
+        for target in scheme.changing:
+            here = changes_of(scheme, visits, known, target)
+            part = {parent: values[here] for parent, values in known.items()}
+            now, before = (scheme.seen[target].straighten(part[Parent(kind, target)]) for kind in MOVES)
+            yield here, [*features(scheme, target, part), np.clip((now - before) / scheme.change_scale(target), -1, 1)]
+        for target in scheme.habits:
+            here, one = np.flatnonzero(visits.acted & ~np.isnan(visits.done[target])), scheme.done[target]
+            part = {parent: values[here] for parent, values in known.items()}
+            acts = part[Parent("action", target)]
+            labels = [(acts == label).astype(np.float64) for label in range(one.labels)]
+            answers = labels or [np.clip((acts - one.low) / (one.high - one.low) * 2 - 1, -1, 1)]
+            yield here, [*habit_features(scheme, target, part), *answers]
+
+
+def count_moments(scheme: Scheme) -> list[int]:
+    """How many moments each regression has, of any densities."""
+    flat = (None if one.labels else Density((one.low, one.high), (0.0, 1.0)) for one in scheme.seen)
+    scheme = dataclasses.replace(scheme, densities=tuple(flat))
+    nothing = collections.defaultdict[Parent, Floats](lambda: np.zeros(1))
+    widths = [len(features(scheme, target, nothing)) + 1 for target in scheme.changing]
+    habits = [(habit_features(scheme, target, nothing), scheme.done[target].labels) for target in scheme.habits]
+    widths += [len(columns) + max(1, labels) for columns, labels in habits]
+    return [width * (width + 1) // 2 for width in widths]
+
 
 def solve_regressions(scheme: Scheme, sums: Floats, deviation: float) -> Scheme:
-    """The scheme with the regressions of its changing numbers: ridge regression on noisy moments."""
-    found: list[ChangeModel | None] = [None] * len(scheme.seen)
-    begin = 0
-    for target in scheme.changing:
-        width = count_features(scheme, target) + 1
+    """The scheme with the regressions of its changing numbers and actions, by ridge from noisy moments."""
+    own = len(scheme.seen)
+    regressions: list[ChangeModel | None] = [None] * (own + len(scheme.done))
+    leanings: list[Scores] = [()] * len(scheme.done)
+    places, begin = [*scheme.changing, *(own + i for i in scheme.habits)], 0
+    for place, size in zip(places, count_moments(scheme), strict=True):
+        part, begin = sums[begin : begin + size], begin + size
+        width = int(np.sqrt(2 * size))
         i, j = np.triu_indices(width)
-        part, begin = sums[begin : begin + len(i)], begin + len(i)
         moments = np.zeros((width, width))
         moments[i, j] = moments[j, i] = part / np.where(i == j, 1.0, np.sqrt(2.0))
-        inner, cross = moments[:-1, :-1], moments[:-1, -1]
-        values, vectors = np.linalg.eigh(inner)
         ridge = RIDGE * deviation * np.sqrt(width)
-        weights = vectors @ ((vectors.T @ cross) / np.maximum(np.maximum(values, 0) + ridge, 1e-9))
-        rest = moments[-1, -1] - 2 * weights @ cross + weights @ inner @ weights
+        labels = scheme.done[place - own].labels if place >= own else 0
+        inner, cross = moments[: -(labels or 1), : -(labels or 1)], moments[: -(labels or 1), -(labels or 1) :]
+        if labels:
+            leanings[place - own] = _discriminate(inner, cross, np.diag(moments)[-labels:], ridge)
+            continue
+        weights = _solve(inner, cross, ridge)[:, 0]
+        rest = moments[-1, -1] - 2 * weights @ cross[:, 0] + weights @ inner @ weights
         spread = np.sqrt(np.clip(rest / max(moments[0, 0], 1.0), LEAST_SPREAD, 1.0))
-        scale = scheme.change_scale(target)
-        found[target] = ChangeModel(tuple(weights.tolist()), scale, float(spread * scale))
-    return dataclasses.replace(scheme, regressions=tuple(found))
+        if place < own:
+            scale = scheme.change_scale(place)
+        else:  # an action lies about the middle of its range, and the first feature is 1
+            low, high = scheme.done[place - own].low, scheme.done[place - own].high
+            scale = (high - low) / 2
+            weights[0] += (low + high) / 2 / scale
+        regressions[place] = ChangeModel(tuple(weights.tolist()), scale, float(spread * scale))
+    return dataclasses.replace(scheme, regressions=tuple(regressions), leanings=tuple(leanings))
+
+
+def _solve(inner: Floats, cross: Floats, ridge: float) -> Floats:
+    values, vectors = np.linalg.eigh(inner)  # of which noise makes some negative
+    return np.asarray(vectors @ ((vectors.T @ cross) / np.maximum(np.maximum(values, 0) + ridge, 1e-9)[:, None]))
+
+
+def _discriminate(inner: Floats, cross: Floats, counts: Floats, ridge: float) -> Scores:
+    # linear discriminants: labels are normal with one covariance; the first feature is 1
+    counts = np.maximum(counts, ridge + 1e-9)
+    means = cross[1:] / counts  # [features, labels]
+    within = inner[1:, 1:] - (means * counts) @ means.T
+    directions = _solve(within, means, ridge) * counts.sum()
+    offsets = np.log(counts / counts.sum()) - (directions * means).sum(axis=0) / 2
+    return tuple(map(tuple, np.vstack([offsets, directions]).T.tolist()))
 
 
 @dataclass(frozen=True)
@@ -206,7 +268,13 @@ def state_of(scheme: Scheme, visits: CutVisits) -> State:
         }
     for i, values in enumerate(visits.done):
         known |= {Parent("action", i): values, Parent("last", i): visits.previous(values)}
-    return known
+    known |= leaning_of(scheme, known)
+    start = np.maximum.accumulate(np.where(visits.begins, np.arange(len(visits.owner)), 0))
+    return {
+        **known,
+        Parent("age", 0): np.arange(len(visits.owner), dtype=np.float64) - start,
+        Parent("over", 0): visits.terminated.astype(np.float64),
+    }
 
 
 def changes_of(scheme: Scheme, visits: CutVisits, known: State, i: int) -> Integers:
@@ -214,23 +282,25 @@ def changes_of(scheme: Scheme, visits: CutVisits, known: State, i: int) -> Integ
     return np.flatnonzero(~np.isnan(visits.seen[i]) & ~np.isnan(known[Parent("before", i)]))
 
 
-def expected_change(scheme: Scheme, i: int, known: State) -> Floats:
-    """The expected change of a straightened number."""
-    regression = scheme.regressions[i]
+def expected(scheme: Scheme, node: Node, known: State) -> Floats:
+    """The expected change of a straightened number, or the expected action."""
+    regression = scheme.regression(node)
     assert regression is not None
+    told = features if node.role == "change" else habit_features
     # row by row, so that nobody's residual depends on who else is there, not even in its last bit
-    columns = np.stack(features(scheme, i, known), axis=1)
+    columns = np.stack(told(scheme, node.index, known), axis=1)
     return np.asarray((columns * np.asarray(regression.weights)).sum(axis=1) * regression.scale)
 
 
-def count_features(scheme: Scheme, target: int) -> int:
-    """How many numbers a change is regressed from, of any densities."""
-    flat = (None if one.labels else Density((one.low, one.high), (0.0, 1.0)) for one in scheme.seen)
-    scheme = dataclasses.replace(scheme, densities=tuple(flat))
-    kinds: tuple[ParentKind, ...] = ("now", "before", "earlier", "static")
-    parents = [Parent(kind, i) for i in range(len(scheme.seen)) for kind in kinds]
-    nothing = dict.fromkeys([*parents, Parent("last", 0)], np.zeros(1))
-    return len(features(scheme, target, nothing))
+def leaning_of(scheme: Scheme, known: State) -> State:
+    """Of each action that has scores, the label [V] that is most likely by what is known."""
+    found = {}
+    for i, labels in enumerate(scheme.leanings):
+        if labels:
+            columns = np.stack(habit_features(scheme, i, known), axis=1)  # row by row, as of changes
+            scores = [(columns * np.asarray(weights)).sum(axis=1) for weights in labels]
+            found[Parent("lean", i)] = np.argmax(scores, axis=0).astype(np.float64)
+    return found
 
 
 def codes_of(scheme: Scheme, visits: CutVisits, known: State, node: Node) -> tuple[Integers, Integers]:
@@ -238,11 +308,10 @@ def codes_of(scheme: Scheme, visits: CutVisits, known: State, node: Node) -> tup
     role, i, every = node.role, node.index, np.arange(len(visits.owner))
     if role == "visits":
         return visits.first, np.minimum(visits.count[visits.owner[visits.first]], scheme.most) - 1
-    if role == "end":
-        return every, visits.ending
-    if role == "terminal":
-        here = np.flatnonzero((visits.ending != GOES_ON) & visits.acted)
-        return here, visits.terminated[here].astype(np.int64)
+    if role in ("end", "terminal"):  # by a cut, or by what was done; who has more visits than count is not at an end
+        is_cut = ~visits.terminated & (scheme.copied_ends | ~visits.acted)
+        here = every if role == "end" else np.flatnonzero(~(is_cut & (visits.ending != GOES_ON)))
+        return here, np.where(is_cut if role == "end" else visits.terminated, visits.ending, GOES_ON)[here]
     if role == "missing":
         return every, np.isnan(visits.seen[i]).astype(np.int64)
     if role == "static":
@@ -254,14 +323,15 @@ def codes_of(scheme: Scheme, visits: CutVisits, known: State, node: Node) -> tup
         here, values = np.flatnonzero(~visits.begins & ~np.isnan(visits.seen[i])), visits.seen[i]
     elif role == "change":
         here, values = changes_of(scheme, visits, known, i), visits.seen[i]
-        if scheme.regressions[i] is not None:
-            part = {parent: value[here] for parent, value in known.items()}
-            values = np.zeros(len(every))
-            now, before = (scheme.seen[i].straighten(part[Parent(kind, i)]) for kind in MOVES)
-            values[here] = now - before - expected_change(scheme, i, part)
     else:
         here = np.flatnonzero(visits.acted)
         values = visits.reward if role == "reward" else visits.done[i]
+    if scheme.regression(node) is not None:
+        part, values = {parent: value[here] for parent, value in known.items()}, values.copy()
+        if role == "change":
+            now, before = (scheme.seen[i].straighten(part[Parent(kind, i)]) for kind in MOVES)
+            values[here] = now - before
+        values[here] -= expected(scheme, node, part)
     cut, chosen = scheme.cut(node), values[here]
     missing = scheme.size(node) - 1  # the last code, of statics and actions that may miss
     codes = np.nan_to_num(chosen).astype(np.int64) if cut is None else cut.encode(chosen)

@@ -1,0 +1,49 @@
+"""Experiments that read no records: each row is what a function of public settings returns."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from experiments.lib.configuration import Json
+from experiments.lib.store import Store, store_of
+
+Jobs = Mapping[str, tuple[Json, Callable[[], dict[str, Any]]]]
+"""For each key its settings, and what computes the row."""
+
+
+@dataclass(frozen=True)
+class Computed:
+    """The rows of such an experiment.
+
+    Args:
+        file: of the experiment.
+        jobs: see `Jobs`; with `quick`, where it has a small size.
+        hyperparameters: see `Store`.
+        seed: of all rows.
+        dataset: what they are about.
+    """
+
+    file: str
+    jobs: Callable[..., Jobs]
+    hyperparameters: str = "none"
+    seed: int = 0
+    dataset: str = "none"
+
+    @property
+    def store(self) -> Callable[..., Store]:
+        """See `store_of`."""
+        return store_of(self.file, self.configuration, self.hyperparameters)
+
+    def rows(self) -> list[str]:
+        """Keys, in the order of the jobs."""
+        return list(self.jobs())
+
+    def configuration(self, key: str) -> Json:
+        """The settings of a row."""
+        return self.jobs()[key][0]
+
+    def run_row(self, key: str, results: Store) -> None:
+        """Compute a row."""
+        results.put(key, dataset=self.dataset, seed=self.seed, values=self.jobs()[key][1]())

@@ -1,0 +1,302 @@
+"""What can be learned at a price, said before anything is spent: from the plan, the public bounds and the population.
+
+No record is read. Where noise alone decides, its size is known. Of intervals, the functions that read a release are
+asked what they would say of invented people: returns stand half of them a quarter of the range above its middle, half
+as much below, and every action is logged with the same probability. Real people may be more alike, or less.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+
+from tacit.errors import PlanError, TacitError
+from tacit.privacy.mechanisms.base import Sum
+from tacit.privacy.mechanisms.marginals import Marginals
+from tacit.study.narration import say_duration
+
+if TYPE_CHECKING:
+    from tacit.data.spec import PublicSpec
+    from tacit.methods.improvement import ImprovementPlan
+
+ROUGH = 0.5
+"""A relative error above which it is said what would be better."""
+NOTHING = 0.999
+"""A relative error from which a figure says nothing: intervals end at the ends of their range."""
+BINS = 12
+"""Of a number's table, where a mean cell is spoken of."""
+TOLD = 2.0
+"""A cell can be read that holds so many standard deviations of its noise."""
+PACES = {"people": (10.0, 8e-4), "evaluate": (2.0, 4e-4), "improve": (2.0, 1e-4), "one-shot": (9.0, 6e-4)}
+"""Seconds of work at least, and for each person: measured on one core with 500 to 5,000 people of 96 rows, who were
+simulated, reports and files included."""
+_SPREAD = 0.5
+"""Of invented returns, in multiples of half their range."""
+_SQUARE = (1 + _SPREAD**2) / 4
+"""The mean square of such returns as numbers from 0 to 1."""
+
+
+class Foreseen(Protocol):
+    """A figure of a release, and how wrong it will be."""
+
+    @property
+    def relative_error(self) -> float:
+        """In multiples of what it is about: from 1 on it says nothing."""
+
+    def to_sentence(self) -> str:
+        """In words."""
+
+
+@dataclass(frozen=True)
+class Figure:
+    """What a release will hold, with its expected error.
+
+    Args:
+        name: what it is.
+        error: a half-width, or a standard deviation.
+        whole: what the error is compared with: all of the answer's range, or what a mean cell holds.
+        of: this in words.
+    """
+
+    name: str
+    error: float
+    whole: float
+    of: str
+
+    @property
+    def relative_error(self) -> float:
+        """See `Foreseen`."""
+        return self.error / self.whole
+
+    def to_sentence(self) -> str:
+        """See `Foreseen`."""
+        error, whole = _number(self.error), _number(self.whole)
+        share = 100 * self.relative_error
+        return f"{self.name}: {error}, where {self.of} {whole} ({share:.{2 if share < 10 else 3}g} %)"
+
+
+@dataclass(frozen=True)
+class Advice:
+    """What is to be expected of a plan.
+
+    Args:
+        plan: calibrated.
+        figures: what a release of such a plan will hold.
+        remedy: what would be better, beside more epsilon.
+        notes: further sentences.
+        pace: which of `PACES` the work has; None where only its progress tells.
+        accepted: whether a hopeless plan is carried out all the same, since somebody asks for it or nobody is behind
+            the records.
+    """
+
+    plan: Any
+    figures: Callable[[Any], Sequence[Foreseen]]
+    remedy: str
+    notes: tuple[str, ...] = ()
+    pace: str | None = None
+    accepted: bool = False
+
+    @cached_property
+    def expected(self) -> Sequence[Foreseen]:
+        """The figures at the plan's own noise."""
+        return self.figures(self.plan)
+
+    @property
+    def is_hopeless(self) -> bool:
+        """Whether no figure will say anything."""
+        return min((figure.relative_error for figure in self.expected), default=0.0) >= NOTHING
+
+    def lines(self) -> Iterator[str]:
+        """What a person reads before anything is spent."""
+        unit = self.plan.unit
+        if self.expected:
+            yield f"Expected of all {unit.size:,} {unit.name}s (of half as many, an error up to twice as large):"
+        yield from (f"  {figure.to_sentence()}" for figure in self.expected)
+        yield from (f"  {note}" for note in self.notes)
+        if _worst(self.expected) > ROUGH:
+            word = "hopeless, and refused unless you say --yes" if self.is_hopeless else "rough"
+            word = "hopeless" if self.is_hopeless and self.accepted else word
+            enough = self.enough()
+            more = "No epsilon up to 64 times as large" if enough is None else f"Epsilon {enough:g}"
+            yield f"  This is {word}. {more} would be enough; or take {self.remedy}."
+        if self.pace in PACES:
+            base, each = PACES[self.pace]
+            took = say_duration(base + each * unit.size)
+            yield f"Takes    about {took} of one core, if they have a hundred rows each."
+
+    def enough(self) -> float | None:
+        """The least multiple of epsilon, a power of 2 up to 64, at which no figure is rough; None where none is."""
+        for factor in (2, 4, 8, 16, 32, 64):
+            wanted = {"unit": self.plan.unit, "epsilon": factor * self.plan.epsilon, "delta": self.plan.delta}
+            try:
+                if _worst(self.figures(self.plan.calibrate(**wanted))) <= ROUGH:
+                    return float(wanted["epsilon"])
+            except TacitError:  # no certificate could state so large an epsilon
+                break
+        return None
+
+    def require(self, verb: str) -> None:
+        """Refuse what will say nothing.
+
+        Raises:
+            PlanError: every error is as large as all that could be said, and nobody accepted that.
+        """
+        if self.is_hopeless and not self.accepted:
+            what = f"nothing would be learned for this epsilon: {self.expected[0].to_sentence().rstrip('.')}"
+            remedy = f"take {self.remedy}, or more epsilon; or ask for it all the same with --yes"
+            raise PlanError(what, where=verb, expected="an error below what is to be learned", remedy=remedy)
+
+
+def evaluation_figures(plan: Any, spec: PublicSpec) -> tuple[Figure, ...]:
+    """The interval of the value, and that of what following the policy a little changes."""
+    from tacit.methods.off_policy_evaluation import Behaviour, ResidualRegression, Uniform
+    from tacit.methods.off_policy_evaluation.difference import PART, SHARES, DifferenceScores
+    from tacit.methods.off_policy_evaluation.scores import (
+        FIT,
+        NAME,
+        POINT_SHARE,
+        ScoreVector,
+        clip_for,
+        limits,
+        read,
+    )
+    from tacit.methods.off_policy_evaluation.scores import SHARES as SCORED
+
+    parts, (low, high), size = {part.name: part for part in plan.parts()}, limits(plan.problem, spec), plan.unit.size
+    figures, target = [], Uniform(getattr(spec.action, "n", 1))
+    part = parts.get(NAME)
+    if part is not None:
+        people, noise = size / (1 if part.fold is None else 2), part.noise_multiplier
+        fixed = 1.0 if isinstance(plan, ResidualRegression) else clip_for(people, noise)
+        clip, point = getattr(plan, "clip", None) or fixed, len(part.blocks or ()) > 3
+        policy = Behaviour() if getattr(plan, "on_policy", False) else target
+        vector = ScoreVector(plan.problem, policy, None, spec, clip, (lambda log, state: log) if point else None)
+        returns = (low + high) / 2 + np.array([-_SPREAD, _SPREAD]) * (high - low) / 2
+        offsets, scales = vector.offsets_and_scales()
+        u = (returns - offsets[0])[:, None] / scales[0]
+        if not isinstance(policy, Behaviour):
+            u = np.concatenate([u, (offsets[1] - returns)[:, None] / scales[1]], axis=1)
+        a, b, d = np.sqrt(SCORED)
+        mean = FIT * np.concatenate([a * u.mean(axis=0), [b], d * (u**2).mean(axis=0)])
+        mean = np.append(0.0, math.sqrt(1 - POINT_SHARE) * mean) if point else mean
+        found = read(people * mean, vector, noise, size, people).interval(plan.level)
+        alike = "" if isinstance(policy, Behaviour) else " of a policy that acts as the records do"
+        name = f"half-width of the value's interval{alike}"
+        figures.append(Figure(name, (found.high - found.low) / 2, (high - low) / 2, "it can be at most"))
+    part, following = parts.get(PART), getattr(plan, "following", None)
+    if part is not None and following is not None:
+        people, noise = size / (1 if part.fold is None else 2), part.noise_multiplier
+        clip = following.clip(spec, plan.problem, clip_for(people, noise))
+        scores = DifferenceScores(plan.problem, target, None, following, (low, high), clip)
+        square = _weight_variance(following.share, following.visits or plan.problem.horizon, spec) * _SQUARE / clip**2
+        a, b, d = np.sqrt(SHARES)
+        total = people * FIT * np.array([0.0, 0.0, b, d * square, d * square])
+        change = scores.read(total, noise=noise, population=size, expected=people, level=plan.level).interval
+        assert change is not None
+        name = f"half-width of what following it {following.extent} changes"
+        figures.append(Figure(name, (change.high - change.low) / 2, high - low, "it can be at most"))
+    return tuple(figures) or sum_figures(plan)
+
+
+def improvement_figures(plan: ImprovementPlan, spec: PublicSpec) -> tuple[Figure, ...]:
+    """The gain that can be proven, and the interval of the records' own returns."""
+    from tacit.methods.improvement.plan import FIT, SCORES
+    from tacit.methods.improvement.statement import read_statement
+    from tacit.methods.off_policy_evaluation.scores import limits
+
+    low, high = limits(plan.problem, spec)
+    variance = _weight_variance(plan.advice, plan.problem.horizon, spec)
+    mean = FIT * np.sqrt(SCORES) * np.array([0.0, 0.0, 1.0, variance * _SQUARE, _SPREAD**2])
+    sums = tuple((mean * plan.expected_units / plan.population).tolist())
+    statement = read_statement(sums, plan, (low, high), sampled=False)
+    returns, name = (
+        statement.returns_interval,
+        f"least gain of advice in {100 * plan.advice:.3g} % of the visits that can be proven",
+    )
+    return (
+        Figure(name, -statement.gain_interval.low, high - low, "all gains are below"),
+        Figure(
+            "half-width of the records' mean return",
+            (returns.high - returns.low) / 2,
+            (high - low) / 2,
+            "it can be at most",
+        ),
+    )
+
+
+def synthesis_figures(plan: Any) -> tuple[Figure, ...]:
+    """The noise in a cell of a table, or, where there are gradients, in a number of a step."""
+    parts, unit = plan.parts(), plan.unit
+    counted = next((part for part in parts if isinstance(part, Marginals) or part.name.endswith("tables")), None)
+    if counted is None:
+        return sum_figures(plan)
+    if isinstance(counted, Marginals):  # as if all columns were measured alike
+        steps = counted.steps / len(counted.axes)
+        noise = (counted.noise_multiplier or 0.0) / math.sqrt(steps)
+    else:
+        noise = counted.noise_scale
+    return (
+        Figure(
+            f"noise in a cell of a table of {BINS} cells",
+            noise,
+            unit.size / BINS,
+            "a mean cell holds",
+        ),
+    )
+
+
+def synthesis_notes(plan: Any, spec: PublicSpec) -> tuple[str, ...]:
+    """How many cells a table may have, and which columns have more labels than that."""
+    figure = next(iter(synthesis_figures(plan)), None)
+    if figure is None or figure.whole != plan.unit.size / BINS:
+        return ()
+    most = int(plan.unit.size / (TOLD * figure.error))
+    if most < 2:
+        return ("No table can be read.",)
+    columns = [*(spec.observation.columns or ()), *(spec.action.columns or ())]
+    fine = [f"{column.name} ({len(column.labels):,})" for column in columns if len(column.labels) > most]
+    told = (
+        f"A table of at most {most:,} cells can be read: a mean cell then holds {TOLD:g} standard deviations of noise."
+    )
+    return (told, *((f"Columns with more labels than that: {', '.join(fine)}.",) if fine else ()))
+
+
+def sum_figures(plan: Any) -> tuple[Figure, ...]:
+    """Of the noisiest sum, the noise in a mean over its steps, beside the most that all who take part could add."""
+
+    def error(part: Sum) -> float:
+        return (part.noise_multiplier or 0.0) / part.divisor(plan.unit) / math.sqrt(part.steps)
+
+    sums = [part for part in plan.parts() if isinstance(part, Sum) and part.noise_multiplier is not None]
+    worst = max(sums, key=error, default=None)
+    if worst is None:
+        return ()
+    return (
+        Figure(
+            f"noise in a number of the sums {worst.name!r}",
+            error(worst),
+            1.0,
+            "all who take part could add at most",
+        ),
+    )
+
+
+def _weight_variance(share: float, visits: int, spec: PublicSpec) -> float:
+    # of weights (1 - share + share rho) multiplied over the visits, where practice takes all actions alike
+    from tacit.methods.off_policy_evaluation.difference import LARGEST_LOG
+
+    actions = getattr(spec.action, "n", 2)
+    return math.expm1(min(visits * math.log1p(share**2 * (actions - 1)), LARGEST_LOG))
+
+
+def _worst(figures: Sequence[Foreseen]) -> float:
+    return max((figure.relative_error for figure in figures), default=0.0)
+
+
+def _number(value: float) -> str:
+    return f"{value:,.0f}" if value >= 1000 else f"{value:.3g}"

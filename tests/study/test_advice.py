@@ -1,0 +1,180 @@
+"""Advice before spending: what is foreseen is what is then seen, what is hopeless is refused, and no record is read."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy.special import ndtri
+
+import tacit
+from tacit.cli import main
+from tacit.data.trajectories import Trajectories
+from tacit.errors import PlanError
+from tacit.methods.improvement.plan import SCORES, STATEMENT
+from tacit.privacy.vault.vault import Vault
+from tacit.study.advice import PACES, Advice, Figure, synthesis_notes
+
+PEOPLE, VISITS = 4_000, 3
+WORDS: dict[str, Any] = {"gamma": 1.0, "horizon": VISITS}
+
+
+def records_of(folder: Path, *, simulated: bool = True, people: int = PEOPLE, alike: bool = False) -> Path:
+    """People as advice supposes them: returns are a quarter or three quarters of their range, at three visits each,
+    and practice takes one of four actions by chance. If they are `alike`, all rows are the same."""
+    rng = np.random.default_rng(0)
+    lucky = np.repeat(rng.permutation(np.arange(people) % 2), VISITS)
+    sick = tacit.space_of(tacit.Column("sick", low=0.0, high=1.0, step=0.5))
+    spec = tacit.PublicSpec(sick, tacit.Discrete(4), tacit.Box((0.0,), (1.0,)), "declared", propensities=True)
+    last = np.tile(np.arange(VISITS) == VISITS - 1, people)
+    columns: dict[str, Any] = {
+        "observations": rng.uniform(size=(people * VISITS, 1)),
+        "next_observations": rng.uniform(size=(people * VISITS, 1)),
+        "actions": rng.integers(0, 4, people * VISITS),
+        "rewards": np.where(lucky, 0.75, 0.25),
+        "terminations": np.zeros(people * VISITS, bool),
+        "truncations": last,
+        "propensities": np.full(people * VISITS, 0.25),
+        "unit_ids": np.repeat(np.arange(people), VISITS),
+    }
+    if alike:
+        columns |= {name: np.zeros_like(columns[name]) for name in ("observations", "next_observations", "actions")}
+        columns["rewards"][:] = 0.25
+    Trajectories.from_arrays(**columns, spec=spec, unit_name="person", simulated=simulated).save(folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def records(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return records_of(tmp_path_factory.mktemp("advice") / "records")
+
+
+def study_of(records: Path, ledger: Path, *, population: int = PEOPLE) -> tacit.Study:
+    budget: dict[str, Any] = {"budget_epsilon": 50.0, "budget_sampled": 0}
+    return tacit.Study(records, unit="person", population=population, ledger=ledger, **budget)
+
+
+class First:
+    """Whoever follows it always takes the first action."""
+
+    actions = 4
+
+    def probabilities(self, observations: np.ndarray) -> np.ndarray:
+        return np.tile([1.0, 0.0, 0.0, 0.0], (len(observations), 1))
+
+
+def width(interval: Any) -> float:
+    return float(interval.high - interval.low) / 2
+
+
+def test_the_half_width_of_a_value_is_as_foreseen(records: Path, tmp_path: Path) -> None:
+    study, words = study_of(records, tmp_path / "ledger"), {"epsilon": 1.0, **WORDS}
+    foreseen = study.request("evaluate", **words).advice.expected
+    seen = study.evaluate(**words).value
+    assert [round(figure.whole, 9) for figure in foreseen] == [1.5]
+    assert width(seen.interval) == pytest.approx(foreseen[0].error, rel=0.15)
+
+
+def test_the_half_width_of_following_a_policy_a_little_is_as_foreseen(records: Path, tmp_path: Path) -> None:
+    study, words = study_of(records, tmp_path / "ledger"), {"epsilon": 4.0, "policy": First(), **WORDS}
+    value, change = study.request("evaluate", **words, follow=0.2).advice.expected
+    assert change.name == "half-width of what following it in 20 % of the visits changes"
+    seen = study.evaluate(**words, follow=0.2).value
+    assert width(seen.difference.interval) == pytest.approx(change.error, rel=0.25)
+    # of a policy that is followed whole, weights are far larger than those of one that acts as the records do
+    assert value.error < width(seen.interval) <= 1.5
+
+
+def test_the_gain_that_can_be_proven_is_as_foreseen(records: Path, tmp_path: Path) -> None:
+    study, words = study_of(records, tmp_path / "ledger"), {"epsilon": 4.0, "advice": 0.2, **WORDS}
+    request = study.request("improve", **words)
+    gain, returns = request.advice.expected
+    statement = study.improve(**words).value.statement
+    assert width(statement.returns_interval) == pytest.approx(returns.error, rel=0.15)
+    assert statement.gain - statement.gain_interval.low == pytest.approx(gain.error, rel=0.4)
+    # noise alone, by hand: z sigma / sqrt(share) over half of the people, of a range of 3
+    floor = 3 * ndtri(0.95) * request.plan.noise_std(STATEMENT) / np.sqrt(SCORES[0]) / (PEOPLE / 2)
+    assert gain.error > floor
+
+
+def test_the_noise_of_a_cell_is_as_foreseen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    records = records_of(tmp_path / "records", alike=True)  # whichever row of theirs counts
+    noisy, tables = Vault.noisy_sum, list[np.ndarray]()
+
+    def noisy_sum(vault: Vault, run: Any, part: str, *others: Any) -> np.ndarray:
+        mean = noisy(vault, run, part, *others)
+        if part == "tables":
+            tables.append(mean[0] * PEOPLE)
+        return mean
+
+    monkeypatch.setattr(Vault, "noisy_sum", noisy_sum)
+    for ledger in ("one", "another"):  # what two releases differ in is noise alone
+        study = study_of(records, tmp_path / ledger)
+        request = study.request("synthesize", method="structured", epsilon=2.0)
+        study.synthesize(method="structured", epsilon=2.0)
+    (cell,) = request.advice.expected
+    assert (cell.whole, len(tables)) == (PEOPLE / 12, 2)
+    seen = np.std(tables[0] - tables[1]) / np.sqrt(2)
+    assert seen == pytest.approx(cell.error, rel=5 / np.sqrt(2 * tables[0].size))  # five standard deviations
+    (told,) = synthesis_notes(request.plan, request.plan.spec)
+    assert told.startswith(f"A table of at most {int(PEOPLE / (2 * cell.error)):,} cells can be read")
+
+
+def test_what_is_hopeless_is_refused_before_anything_is_spent(tmp_path: Path) -> None:
+    records = records_of(tmp_path / "records", simulated=False, people=60)
+    study = study_of(records, tmp_path / "ledger", population=60)
+    (tmp_path / "records" / "rewards.npy").write_bytes(b"whoever reads this fails")
+    request = study.request("synthesize", method="structured", epsilon=0.02)
+    assert request.advice.is_hopeless
+    assert "This is hopeless, and refused unless you say --yes." in str(request)
+    with pytest.raises(PlanError, match=r"nothing would be learned for this epsilon: noise in a cell.* with yes="):
+        study.synthesize(method="structured", epsilon=0.02)
+    with pytest.raises(PlanError, match=r"nothing would be learned"):
+        study.evaluate(epsilon=0.01, **WORDS)
+    assert not (tmp_path / "ledger").exists()
+
+
+def test_who_insists_gets_it_and_nobody_is_asked_of_simulated_people(tmp_path: Path) -> None:
+    real = records_of(tmp_path / "real", simulated=False, people=60)
+    study = study_of(real, tmp_path / "ledger", population=60)
+    assert study.evaluate(epsilon=0.01, yes=True, **WORDS).certificate.epsilon == pytest.approx(0.01, rel=1e-3)
+    made = study_of(records_of(tmp_path / "made", people=60), tmp_path / "another", population=60)
+    assert made.request("evaluate", epsilon=0.01, **WORDS).advice.is_hopeless
+    made.evaluate(epsilon=0.01, **WORDS)
+
+
+def test_a_command_refuses_likewise_and_says_what_would_do(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    records = records_of(tmp_path / "records", simulated=False, people=60)
+    whom = ["--unit", "person", "--population", "60", "--budget-epsilon", "8", "--budget-sampled", "0"]
+    asked = ["evaluate", str(records), *whom, "--gamma", "1", "--horizon", "3", "--out", str(tmp_path / "run")]
+    assert main([*asked, "--epsilon", "0.01", "--dry-run"]) == 0
+    said = capsys.readouterr().out
+    assert "Expected of all 60 persons (of half as many, an error up to twice as large):" in said
+    assert "half-width of the value's interval: 1.5, where it can be at most 1.5 (100 %)" in said
+    assert main([*asked, "--epsilon", "0.01"]) == 2
+    assert "or ask for it all the same with --yes" in capsys.readouterr().err
+    assert main([*asked, "--epsilon", "0.01", "--yes"]) == 0
+
+
+def advice_of(error: float, **more: Any) -> Advice:
+    return Advice(None, lambda plan: (Figure("error", error, 1.0, "at most"),), "fewer columns", **more)
+
+
+@pytest.mark.parametrize(("error", "hopeless"), [(0.4, False), (0.998, False), (1.0, True), (30.0, True)])
+def test_hopeless_is_an_error_as_large_as_the_answer(error: float, hopeless: bool) -> None:
+    advice = advice_of(error)
+    assert advice.is_hopeless is hopeless
+    advice_of(error, accepted=True).require("evaluate")
+    if hopeless:
+        with pytest.raises(PlanError, match="take fewer columns, or more epsilon"):
+            advice.require("evaluate")
+
+
+def test_figures_are_said_with_what_they_are_compared_with() -> None:
+    assert Figure("noise", 23.18, 20_000 / 12, "a mean cell holds").to_sentence() == (
+        "noise: 23.2, where a mean cell holds 1,667 (1.4 %)"
+    )
+    assert Figure("width", 3.0, 1.5, "it can be at most").to_sentence().endswith("(200 %)")
+    assert all(base > 0 and each > 0 for base, each in PACES.values())
