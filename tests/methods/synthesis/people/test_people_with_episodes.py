@@ -8,10 +8,19 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.methods.synthesis.people.test_whole_people import padded
 
 from tacit.data import Column, PublicSpec, Trajectories
-from tacit.data.spec import space_of
+from tacit.data.spec import Space, space_of
 from tacit.methods.synthesis.people import PeoplePlan, fit
+from tacit.methods.synthesis.people.plan import HISTOGRAMS, REGRESSION, TABLES
+from tacit.methods.synthesis.people.sums import (
+    NumberShares,
+    VisitMoments,
+    VisitTables,
+    read_densities,
+    solve_regressions,
+)
 from tacit.privacy.ledger.ledger import SUM, Ledger
 from tacit.privacy.vault.vault import Vault
 from tacit.units import Unit
@@ -111,3 +120,22 @@ def test_a_dose_follows_the_last_number_too(tmp_path: Path) -> None:
     people = fit(plan, Vault(data, ledger)).value.sample(PEOPLE, seed=1).columns
     slopes = [np.polyfit(one["observations"][:, 3], one["actions"][:, 0], 1) for one in (real, people)]
     np.testing.assert_allclose(slopes[1], slopes[0], atol=0.06)
+
+
+@pytest.mark.parametrize("action", [SPEC.action, space_of(Column("dose", low=0, high=4))], ids=["moves", "doses"])
+def test_what_a_person_adds_is_bounded_and_depends_on_nobody_else(action: Space) -> None:
+    spec = dataclasses.replace(SPEC, action=action)
+    plan, flat = PeoplePlan(spec=spec, most=8), columns(40, 5, copies=False)
+    flat["actions"] = flat["actions"] if action is SPEC.action else flat["actions"][:, None] * 1.5
+    rows = padded(flat, 8)
+    ends = rows["terminations"] | rows["truncations"]
+    rows["starts"] = rows["mask"] & np.concatenate([np.ones((40, 1), bool), ends[:, :-1]], axis=1)
+    few = {name: column[:17] for name, column in rows.items()}
+    scheme = read_densities(plan.scheme, NumberShares(plan.scheme)(rows, None).sum(axis=0), 0.0)[0]
+    scheme = solve_regressions(scheme, VisitMoments(scheme)(rows, None).sum(axis=0), 0.0).with_nodes(40.0, 5.0, 0.1)
+    bounds = {part.name: part.clip_norm for part in plan.parts()}
+    assert bounds[REGRESSION] == 5**0.5  # four numbers that change, and what is done
+    for name, work in ((HISTOGRAMS, NumberShares), (REGRESSION, VisitMoments), (TABLES, VisitTables)):
+        vectors = work(scheme)(rows, None)
+        assert np.linalg.norm(vectors, axis=1).max() <= bounds[name] * (1 + 1e-9)
+        np.testing.assert_array_equal(work(scheme)(few, None), vectors[:17])
