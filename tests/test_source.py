@@ -228,9 +228,9 @@ def test_the_whole_source_was_read() -> None:
 
 
 MOST = {
-    "files": 407,
-    "lines": 89_315,
-    "functions": 5_172,
+    "files": 408,
+    "lines": 89_832,
+    "functions": 5_196,
     "private functions of at most three lines used once": 16,
     "class names defined more than once": 1,
     "docstring lines on names that are not public": 662,

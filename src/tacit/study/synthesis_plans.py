@@ -146,15 +146,11 @@ def choose_method(kind: UnitKind, spec: PublicSpec, given: Collection[str]) -> t
         return PRIVORL, "the records are not rows of named columns that people own"
     if foreign := sorted({*given} - {*words.method_options("synthesize", PEOPLE)}):
         return PRIVORL, f"{words.option_flag(foreign[0])} has a meaning for it"
-    if _is_control(spec):
+    columns = (*spec.observation.columns, *(spec.action.columns or ()))
+    numbers = all(one.kind == "number" and one.missing != "flag" and not one.static for one in columns)
+    if numbers and not isinstance(spec.action, Discrete):
         return PRIVORL, "all that is seen and done are numbers, as of a machine that is steered"
     return PEOPLE, "people own rows of named columns"
-
-
-def _is_control(spec: PublicSpec) -> bool:
-    columns = (*(spec.observation.columns or ()), *(spec.action.columns or ()))
-    numbers = all(one.kind == "number" and one.missing != "flag" and not one.static for one in columns)
-    return numbers and not isinstance(spec.action, Discrete)
 
 
 def _method_options(method: str) -> set[str]:

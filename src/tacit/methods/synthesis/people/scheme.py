@@ -320,8 +320,7 @@ def habit_features(scheme: Scheme, target: int, state: State) -> list[Floats]:
 
 
 def _usual(scheme: Scheme, i: int, values: Floats) -> Floats:
-    """Values of an observed number by what is usual of it, within +-1; what misses is in the middle."""
-    middle, half = scheme.scales[i]
+    middle, half = scheme.scales[i]  # what misses is in the middle
     values = (scheme.seen[i].straighten(values) - middle) / half
     return np.clip(np.where(np.isnan(values), 0.0, values), -2, 2) / 2
 
