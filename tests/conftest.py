@@ -16,6 +16,7 @@ from hypothesis import settings
 settings.register_profile("without a clock", deadline=None)
 settings.load_profile("without a clock")
 os.environ.setdefault("OMP_NUM_THREADS", "1")
+os.environ.setdefault("JAX_DISABLE_MOST_OPTIMIZATIONS", "1")  # small models take longer to compile than to fit
 sys.dont_write_bytecode = False  # hundreds of processes would compile tacit, each for half a second
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 

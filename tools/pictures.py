@@ -1,4 +1,4 @@
-"""Draw the landing page's pictures of reports: `python tools/pictures.py runs/demo`, after `make demo`. Needs Chromium."""
+"""Draw the landing page's pictures of reports: `python tools/pictures.py runs/demo`, after `make demo`; by Chromium."""
 
 from __future__ import annotations
 

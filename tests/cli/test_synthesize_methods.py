@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import importlib
 import json
-import shutil
 import re
+import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path

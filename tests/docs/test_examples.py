@@ -26,7 +26,11 @@ NAMES = ("evaluate", "imitate_city", "learn_from_experts", "own_data", "train_ca
 SMALLER = {
     "imitate_city": ((" 1_000, 2.0", " 500, 2.0"), ("20_000", "3_000")),
     "own_data": (("3, 9, 5_000", "3, 9, 2_000"), ("steps=200", "steps=80"), ("10_000", "2_000")),
-    "train_cartpole": ((" 1_600, 1e-5", " 400, 1e-5"), ("hidden=()", "hidden=(), rounds=50"), (" 100, hor", " 20, hor")),
+    "train_cartpole": (
+        (" 1_600, 1e-5", " 400, 1e-5"),
+        ("hidden=()", "hidden=(), rounds=50"),
+        (" 100, hor", " 20, hor"),
+    ),
 }
 """What a quick run of a script replaces: fewer people, steps and rows."""
 

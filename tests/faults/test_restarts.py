@@ -39,8 +39,11 @@ def judged(folder: Path) -> Counter[str]:
     return Counter(json.loads(done.stdout))
 
 
+@pytest.mark.slow
 def test_steps_of_two_lost_lives_are_not_released_again(tmp_path: Path) -> None:
-    """A worker dies before its fourth sum, then the leader after its third claim; the third life ends.
+    """As eight kills of a rank in `test_kill_ranks`, with torchrun's own restarts.
+
+    A worker dies before its fourth sum, then the leader after its third claim; the third life ends.
 
     Where a rank is slow to leave, torchrun may begin one more life, which releases other steps.
     """

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,8 @@ from tacit.errors import PlanError
 from tacit.methods.improvement.plan import SCORES, STATEMENT
 from tacit.privacy.vault.vault import Vault
 from tacit.study.advice import PACES, Advice, Figure, synthesis_notes
+from tacit.study.check import check
+from tacit_worlds.city import city
 
 PEOPLE, VISITS = 4_000, 3
 WORDS: dict[str, Any] = {"gamma": 1.0, "horizon": VISITS}
@@ -178,3 +181,29 @@ def test_figures_are_said_with_what_they_are_compared_with() -> None:
     )
     assert Figure("width", 3.0, 1.5, "it can be at most").to_sentence().endswith("(200 %)")
     assert all(base > 0 and each > 0 for base, each in PACES.values())
+
+
+def test_a_check_of_positions_says_which_maps_can_be_read(tmp_path: Path) -> None:
+    days, lines = city(20, days=2, seed=0).days, ["user,time,lat,lon"]
+    for row, (cells, person) in enumerate(zip(days.cells, days.person, strict=True)):
+        for slot, (lat, lon) in enumerate(days.grid.centres(cells)):
+            lines.append(f"{person},2024-03-0{4 + row % 2}T{slot // 2:02}:{30 * (slot % 2):02}:00,{lat:.5f},{lon:.5f}")
+    (tmp_path / "points.csv").write_text("\n".join(lines) + "\n")
+    (tmp_path / "study.toml").write_text(
+        'records = "points.csv"\nunit = "user"\npopulation = 2000\nbudget_epsilon = 4\nbudget_sampled = 0\n[reading]\n'
+        'box = [39.7, 116.1, 40.1, 116.7]\ncell = "auto"\nzone = "Asia/Shanghai"\nrecorded = "Asia/Shanghai"\n'
+    )
+    verdict = check(tmp_path / "study.toml")
+    assert (verdict.faults, verdict.verb) == ((), "imitate")
+    assert "`tacit imitate --epsilon 1`, of which --dry-run says all:" in verdict.notes
+    assert any(re.match(r"  visits by half-hour \(\d+ cells\): .* it can be read\.$", note) for note in verdict.notes)
+    assert not list(tmp_path.glob("*.ledger"))
+
+
+def test_a_check_of_a_table_says_what_a_first_release_would_hold(tmp_path: Path) -> None:
+    pytest.importorskip("duckdb")
+    assert main(["data", "example", str(tmp_path / "visits.csv")]) == 0
+    verdict = check(tmp_path / "study.toml")
+    assert verdict.faults == ()
+    assert any(note.startswith("  noise in a cell of a table of 12 cells: ") for note in verdict.notes)
+    assert any(note.startswith("Takes    about ") for note in verdict.notes)

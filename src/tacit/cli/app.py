@@ -223,8 +223,9 @@ def _parse(words: list[str]) -> object:
         return tyro.cli(of_study, prog=f"tacit {words[0]}", args=words[1:], registry=_REGISTRY)
     name = help.command_words(words)
     alone = help.commands()[name][0] if name else None  # the parser of all commands takes 20 ms to make
+    parsed: Any = alone or declarations.Command
     return tyro.cli(
-        alone or declarations.Command,
+        parsed,
         prog=" ".join(("tacit", *name)) if alone else "tacit",
         args=words[len(name) :] if alone else words,
         config=(tyro.conf.FlagCreatePairsOff,),

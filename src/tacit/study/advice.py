@@ -11,7 +11,7 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
@@ -22,8 +22,10 @@ from tacit.study.narration import say_duration
 
 if TYPE_CHECKING:
     from tacit.data.spec import PublicSpec
+    from tacit.evaluation.movement.divergences import MapAdvice
     from tacit.methods.improvement import ImprovementPlan
 
+Foreseen: TypeAlias = "Figure | MapAdvice"
 ROUGH = 0.5
 """A relative error above which it is said what would be better."""
 NOTHING = 0.999
@@ -39,17 +41,6 @@ _SPREAD = 0.5
 """Of invented returns, in multiples of half their range."""
 _SQUARE = (1 + _SPREAD**2) / 4
 """The mean square of such returns as numbers from 0 to 1."""
-
-
-class Foreseen(Protocol):
-    """A figure of a release, and how wrong it will be."""
-
-    @property
-    def relative_error(self) -> float:
-        """In multiples of what it is about: from 1 on it says nothing."""
-
-    def to_sentence(self) -> str:
-        """In words."""
 
 
 @dataclass(frozen=True)
@@ -70,11 +61,11 @@ class Figure:
 
     @property
     def relative_error(self) -> float:
-        """See `Foreseen`."""
+        """In multiples of what it is compared with: from 1 on it says nothing."""
         return self.error / self.whole
 
     def to_sentence(self) -> str:
-        """See `Foreseen`."""
+        """In words."""
         error, whole = _number(self.error), _number(self.whole)
         share = 100 * self.relative_error
         return f"{self.name}: {error}, where {self.of} {whole} ({share:.{2 if share < 10 else 3}g} %)"
@@ -156,15 +147,7 @@ def evaluation_figures(plan: Any, spec: PublicSpec) -> tuple[Figure, ...]:
     """The interval of the value, and that of what following the policy a little changes."""
     from tacit.methods.off_policy_evaluation import Behaviour, ResidualRegression, Uniform
     from tacit.methods.off_policy_evaluation.difference import PART, SHARES, DifferenceScores
-    from tacit.methods.off_policy_evaluation.scores import (
-        FIT,
-        NAME,
-        POINT_SHARE,
-        ScoreVector,
-        clip_for,
-        limits,
-        read,
-    )
+    from tacit.methods.off_policy_evaluation.scores import FIT, NAME, POINT_SHARE, ScoreVector, clip_for, limits, read
     from tacit.methods.off_policy_evaluation.scores import SHARES as SCORED
 
     parts, (low, high), size = {part.name: part for part in plan.parts()}, limits(plan.problem, spec), plan.unit.size
@@ -214,18 +197,11 @@ def improvement_figures(plan: ImprovementPlan, spec: PublicSpec) -> tuple[Figure
     mean = FIT * np.sqrt(SCORES) * np.array([0.0, 0.0, 1.0, variance * _SQUARE, _SPREAD**2])
     sums = tuple((mean * plan.expected_units / plan.population).tolist())
     statement = read_statement(sums, plan, (low, high), sampled=False)
-    returns, name = (
-        statement.returns_interval,
-        f"least gain of advice in {100 * plan.advice:.3g} % of the visits that can be proven",
-    )
+    returns, name = statement.returns_interval, f"least gain of advice in {100 * plan.advice:.3g} % of the visits"
+    width = (returns.high - returns.low) / 2
     return (
-        Figure(name, -statement.gain_interval.low, high - low, "all gains are below"),
-        Figure(
-            "half-width of the records' mean return",
-            (returns.high - returns.low) / 2,
-            (high - low) / 2,
-            "it can be at most",
-        ),
+        Figure(f"{name} that can be proven", -statement.gain_interval.low, high - low, "all gains are below"),
+        Figure("half-width of the records' mean return", width, (high - low) / 2, "it can be at most"),
     )
 
 
@@ -240,14 +216,7 @@ def synthesis_figures(plan: Any) -> tuple[Figure, ...]:
         noise = (counted.noise_multiplier or 0.0) / math.sqrt(steps)
     else:
         noise = counted.noise_scale
-    return (
-        Figure(
-            f"noise in a cell of a table of {BINS} cells",
-            noise,
-            unit.size / BINS,
-            "a mean cell holds",
-        ),
-    )
+    return (Figure(f"noise in a cell of a table of {BINS} cells", noise, unit.size / BINS, "a mean cell holds"),)
 
 
 def synthesis_notes(plan: Any, spec: PublicSpec) -> tuple[str, ...]:
@@ -276,14 +245,8 @@ def sum_figures(plan: Any) -> tuple[Figure, ...]:
     worst = max(sums, key=error, default=None)
     if worst is None:
         return ()
-    return (
-        Figure(
-            f"noise in a number of the sums {worst.name!r}",
-            error(worst),
-            1.0,
-            "all who take part could add at most",
-        ),
-    )
+    name, most = f"noise in a number of the sums {worst.name!r}", "all who take part could add at most"
+    return (Figure(name, error(worst), 1.0, most),)
 
 
 def _weight_variance(share: float, visits: int, spec: PublicSpec) -> float:

@@ -33,6 +33,8 @@ class Verdict:
     verb: str = "synthesize"
 
 
+SOME = 10_000
+"""Cells of a grid on which positions are tried."""
 _ADVICE = (
     "What is said of cells and rows is private: do not publish it. Labels, bounds and rules that you change because of "
     "these rows are no longer public knowledge alone: take them from the documentation of the records."
@@ -174,6 +176,10 @@ def _foresee(path: Path, verb: str) -> Iterator[str]:
 
 def _open(path: Path) -> None:
     source = Study.open(path).curator.source
+    if source.movement is not None and source.movement.choose is not None:
+        source = source.movement.choose(
+            lambda grid: grid.size <= SOME
+        )  # --cell auto: by a promise that nobody gave yet
     if source.texts is not None:
         source.texts.rows()
     else:

@@ -44,6 +44,9 @@ spec = {spec}    # public bounds of the columns: fill them in
 # decimal = ","
 # encoding = "cp1252"
 # missing = ["n.a."]        # texts that say that nothing is known, beside empty cells, NA and null
+# box = [39.7, 116.2, 40.1, 116.6]     # of positions, in place of spec: the region, SOUTH WEST NORTH EAST, with
+# cell = "auto"             # or metres, and the zone of its midnights:
+# zone = "Asia/Shanghai"
 """
 
 
