@@ -17,7 +17,7 @@ from experiments.lib.queue import QUEUE
 from experiments.lib.store import ROOT, Store, experiment
 
 EXPERIMENTS = (
-    *("ten_releases", "gpope_chain", "gpope_chain_baselines", "gpope_schedules", "gpope_mountain_car"),
+    *("ten_releases", "demo_answers", "gpope_chain", "gpope_chain_baselines", "gpope_schedules", "gpope_mountain_car"),
     *("gpope_hiv", "ope_random_mdp", "ope_accounting", "ope_rare_scores", "ope_estimators", "ope_open_bandit"),
     *("ope_judges", "improvement", "improvement_null", "improvement_peers", "tune_improvement_peers"),
     *("trust_region_coverage", "figure3_budget", "dppg_frontier", "dppg_table1", "dppg_audit"),
@@ -26,7 +26,7 @@ EXPERIMENTS = (
     *("mobility_noise", "mobility_frontier", "mobility_places", "mobility_neural", "mobility_attack"),
     *("mobility_allocation", "mobility_ablation", "mobility_engine", "table1_transitions", "table1_trivial"),
     *("tune_agents", "tune_half_cheetah", "table1_half_cheetah", "tune_kitchen", "table1_kitchen"),
-    *("table1_mazes", "synthesis_grand", "people_hospitals", "table3_fidelity", "table4_pretraining"),
+    *("table1_mazes", "synthesis_grand", "people_hospitals", "clinic_courses", "table3_fidelity", "table4_pretraining"),
     *("figure4_ablation", "ablation_medium", "table5_curiosity", "figure6_curves", "table6_attack"),
     *("table6_shadows", "table7_nonprivate", "table11_cost", "synthesis_scale", "table12_size"),
     *("table14_accounting", "figure9_learning", "table2_trajectories", "table13_trajscore", "figure8_horizon"),
