@@ -313,7 +313,7 @@ def test_a_header_between_semicolons(german: list[str], capsys: pytest.CaptureFi
     told = ["--population", "9", "--budget-epsilon", "1", "--budget-sampled", "1"]
     assert main(["new", "hb.csv", "--unit", "Patientennr", *told, *STYLE, "--spec", "new.toml"]) == 0
     assert 'name = "lfd. Nr."' in (shown := Path("new.toml").read_text())
-    assert shown.count("name = ") == 7  # the reward beside six columns
+    assert shown.count("name = ") == 6  # the reward beside five columns: the unit has no bounds
     Path("study.toml").write_text(Path("study.toml").read_text().replace("new.toml", "hb.toml"))
     assert main(["check"]) == 2
     assert "hb.csv" in capsys.readouterr().err

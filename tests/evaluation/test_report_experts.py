@@ -128,7 +128,7 @@ def test_the_promise_says_which_of_an_expert_it_covers() -> None:
 
 def test_without_a_simulator_the_agreement_is_the_headline() -> None:
     page = Page(render(alone()))
-    assert "At half of the public states, at least 96 % of the experts choose alike." in page.text
+    assert "At half of the public states, at least 96\u00a0% of the experts choose alike." in page.text
     assert "Measured over" not in page.text
     bare = Page(render(alone(votes=None, consensus=None)))
     assert "One policy, learned from what many experts do." in bare.text
