@@ -103,7 +103,8 @@ def table(results: Store) -> str:
         ["the rule's interval has the truth", f"{int(values['covered'].sum())} of {len(values['covered'])}"],
         ["its width over the truth", f"{values['width'].mean() / TRUTH:.1f}"],
     ]
-    return markdown(("answer", "20 demos, and 400 evaluations more"), lines)
+    demos, every = len(values["policy"]), len(values["covered"])
+    return markdown(("answer", f"{demos} demos, and {every - demos} evaluations more"), lines)
 
 
 def figures() -> list[Figure]:
