@@ -104,7 +104,7 @@ def table(results: Store) -> str:
         ["its width over the truth", f"{values['width'].mean() / TRUTH:.1f}"],
     ]
     demos, every = len(values["policy"]), len(values["covered"])
-    return markdown(("answer", f"{demos} demos, and {every - demos} evaluations more"), lines)
+    return markdown((f"{demos} demos, and {every - demos} evaluations more",), lines)
 
 
 def figures() -> list[Figure]:
