@@ -167,7 +167,8 @@ def solve_regressions(scheme: Scheme, sums: Floats, deviation: float) -> Scheme:
         moments[i, j] = moments[j, i] = part / np.where(i == j, 1.0, np.sqrt(2.0))
         ridge = RIDGE * deviation * np.sqrt(width)
         labels = scheme.done[place - own].labels if place >= own else 0
-        inner, cross = moments[: -(labels or 1), : -(labels or 1)], moments[: -(labels or 1), -(labels or 1) :]
+        answers = labels or 1
+        inner, cross = moments[:-answers, :-answers], moments[:-answers, -answers:]
         if labels:
             leanings[place - own] = _discriminate(inner, cross, np.diag(moments)[-labels:], ridge)
             continue
