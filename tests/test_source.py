@@ -229,7 +229,7 @@ def test_the_whole_source_was_read() -> None:
 
 MOST = {
     "files": 408,
-    "lines": 89_833,
+    "lines": 89_832,
     "functions": 5_196,
     "private functions of at most three lines used once": 16,
     "class names defined more than once": 1,

@@ -249,7 +249,7 @@ class New:
         time: what orders a unit's rows: a column or an expression.
         action: column of what was done; it may be repeated.
         reward: column of what a row gained.
-        propensity: column with the probability of the action that was taken, under whoever took it.
+        propensity: column with the probability of the action that was taken, under the policy that took it.
         separator: of a CSV file, as for `tacit data import`.
         encoding: of a CSV file, as for `tacit data import`.
     """

@@ -177,9 +177,8 @@ def _foresee(path: Path, verb: str) -> Iterator[str]:
 def _open(path: Path) -> None:
     source = Study.open(path).curator.source
     if source.movement is not None and source.movement.choose is not None:
-        source = source.movement.choose(
-            lambda grid: grid.size <= SOME
-        )  # --cell auto: by a promise that nobody gave yet
+        # --cell auto: by a promise that nobody gave yet
+        source = source.movement.choose(lambda grid: grid.size <= SOME)
     if source.texts is not None:
         source.texts.rows()
     else:

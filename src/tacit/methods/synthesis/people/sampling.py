@@ -151,7 +151,7 @@ class PeopleDrawing:
             over |= alone
         elif number == 0 or not all_leave:
             leaves &= ~alone
-        ending = np.where(leaves, STOPS, np.where(~leaves & (kind > 0) & ~alone, BEGINS_AGAIN, GOES_ON))
+        ending = np.where(leaves, STOPS, np.where(kind > 0, BEGINS_AGAIN, GOES_ON))
         return ending.astype(np.int64), over
 
     def _law_of_ends(self, role: Role, count: int) -> Floats:
