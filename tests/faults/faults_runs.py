@@ -23,6 +23,7 @@ from tests.faults import faults_layer as layer
 from tests.faults.faults_audit import NEVER, SOUND, audit, observe
 from tests.faults.faults_layer import Fault
 from tests.faults.faults_lives import Life
+from tests.faults.witness import open_witness, whole_lines
 
 from tacit.errors import TacitError
 
@@ -72,8 +73,7 @@ class Run:
 
     def lines(self, name: str) -> list[str]:
         """What is written in a file beside the folder: "released", "messages" or "crashes"."""
-        path = self.root / name
-        return path.read_text().splitlines() if path.exists() else []
+        return whole_lines(self.root / name)
 
     def audit(self, life: Life) -> Counter[str]:
         """Observer against ledgers."""
@@ -104,7 +104,7 @@ def born(life: Life, run: Run, doom: Doom = lambda files: None, before: Callable
     code = CRASHED
     try:
         signal.alarm(PATIENCE)
-        handle = os.open(run.root / "released", os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+        handle = open_witness(run.root / "released")
 
         def say(line: str) -> None:
             os.write(handle, f"{line}\n".encode())

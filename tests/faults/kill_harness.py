@@ -13,8 +13,11 @@ import random
 import signal
 import sys
 import time
+import traceback
 from collections import Counter
 from pathlib import Path
+
+from witness import open_witness, whole_lines
 
 from tacit.errors import BudgetExceeded, LedgerError
 from tacit.privacy.ledger.ledger import SUM, Ledger
@@ -61,7 +64,7 @@ MODES = {"claim_first": ClaimFirst, "release_first": ReleaseFirst, "write_behind
 
 def child(folder: Path, mode: str) -> None:
     """Go on where the last one died, until the budget is used up."""
-    log = os.open(folder / "released", os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+    log = open_witness(folder / "released")
 
     def release(plan: str, part: str, step: int) -> None:
         os.write(log, f"{plan} {part} {step}\n".encode())
@@ -95,8 +98,7 @@ def audit(folder: Path) -> dict[str, int]:
             found["torn_view"] = int(view.head != ledger.head)
     except LedgerError:
         return {**found, "verify_failed": 1}
-    text = (folder / "released").read_text() if (folder / "released").exists() else ""
-    steps = Counter(tuple(line.split(" ")) for line in text.splitlines())
+    steps = Counter(tuple(line.split(" ")) for line in whole_lines(folder / "released"))
     found["released"] = steps.total()
     found["twice"] = sum(n - 1 for n in steps.values())
     found["unclaimed"] = sum(int(step) >= claimed.get((plan, part), 0) for plan, part, step in steps)
@@ -116,6 +118,8 @@ def main(root: Path, kills: int, mode: str, seed: int) -> dict[str, int]:
             try:
                 child(folder, mode)
                 code = 0
+            except BaseException:
+                traceback.print_exc()
             finally:
                 os._exit(code)
         before = os.path.getsize(folder / "released") if (folder / "released").exists() else 0

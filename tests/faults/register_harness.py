@@ -12,9 +12,12 @@ import random
 import signal
 import sys
 import time
+import traceback
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
+
+from witness import open_witness, whole_lines
 
 from tacit.errors import LedgerError
 from tacit.privacy.ledger.register import Register
@@ -66,8 +69,8 @@ def open_(root: Path) -> Register:
 def child(root: Path, mode: str, seed: int) -> None:
     """The same people come again and again, and new ones all the time."""
     draw = random.Random(seed)
-    log = os.open(root / "served", os.O_WRONLY | os.O_APPEND | os.O_CREAT)
-    newest = max((int(line.split()[1]) for line in (root / "served").read_text().splitlines()), default=0)
+    log = open_witness(root / "served")
+    newest = max((int(name.split()[1]) for name in whole_lines(root / "served")), default=0)
 
     def serve(people: list[str]) -> None:
         os.write(log, "".join(f"{person}\n" for person in people).encode())
@@ -87,8 +90,7 @@ def audit(root: Path) -> dict[str, int]:
         return {"verify_failed": 1}
     with register:
         spent = register._counts.get(PLAN, Counter[str]())
-        text = (root / "served").read_text() if (root / "served").exists() else ""
-        served = Counter(text.splitlines())
+        served = Counter(whole_lines(root / "served"))
         return {
             "served": served.total(),
             "over_cap": sum(max(0, number - MOST) for number in served.values()),
@@ -115,6 +117,8 @@ def main(root: Path, kills: int, mode: str, seed: int) -> dict[str, int]:
         if pid == 0:
             try:
                 child(root, mode, draw.randrange(10**9))
+            except BaseException:
+                traceback.print_exc()
             finally:
                 os._exit(1)
         if done % 4:  # the others may die while they open the register

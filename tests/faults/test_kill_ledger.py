@@ -19,7 +19,7 @@ def run(mode: str, kills: int, seed: int) -> Counter[str]:
     with tempfile.TemporaryDirectory() as folder:
         harness = Path(__file__).with_name("kill_harness.py")
         command = [sys.executable, str(harness), str(Path(folder, "runs")), str(kills), mode, str(seed)]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=280, check=True)
+        done = subprocess.run(command, stdout=subprocess.PIPE, text=True, timeout=280, check=True)
     return Counter(json.loads(done.stdout))
 
 

@@ -20,7 +20,7 @@ pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="kills forked ch
 def run(folder: Path, mode: str, kills: int, seed: int) -> Counter[str]:
     harness = Path(__file__).with_name("register_harness.py")
     command = [sys.executable, str(harness), str(folder / mode), str(kills), mode, str(seed)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True)
+    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, timeout=120, check=True)
     return Counter(json.loads(done.stdout))
 
 
@@ -38,6 +38,16 @@ def test_the_harness_catches_a_broken_order(tmp_path: Path, mode: str) -> None:
     found = run(tmp_path, mode, 50, seed=2)
     assert found["over_cap"] > 0
     assert found["unwritten"] > 0
+
+
+def test_a_name_that_a_kill_tore_stops_no_child(tmp_path: Path) -> None:
+    """A write of a few bytes is torn where it crosses a page."""
+    root = tmp_path / "reserve_first"
+    root.mkdir()
+    (root / "served").write_text("person 1\nperson 2\npers")
+    found = run(tmp_path, "reserve_first", 4, seed=3)
+    assert (found["kills"], found["child_failed"]) == (4, 0)
+    assert (root / "served").read_text().startswith("person 1\nperson 2\nperson ")
 
 
 def test_killed_while_it_is_made_it_opens_or_says_what_is_missing(tmp_path: Path) -> None:

@@ -32,7 +32,7 @@ forking = pytest.mark.skipif(not hasattr(os, "fork"), reason="kills forked child
 
 def harness(folder: Path, *words: str) -> Any:
     command = [sys.executable, str(Path(__file__).with_name("train_harness.py")), str(folder / "runs"), *words]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=280, check=True)
+    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, timeout=280, check=True)
     return json.loads(done.stdout)
 
 

@@ -13,6 +13,7 @@ import random
 import signal
 import sys
 import time
+import traceback
 from collections import Counter
 from pathlib import Path
 
@@ -63,6 +64,8 @@ def fork(folder: Path, plan: TransitionsPlan, point: str | None = None, calls: i
             code = 0
         except TacitError as error:
             print(error, file=sys.stderr)
+        except BaseException:
+            traceback.print_exc()
         finally:
             os._exit(code)
     return pid

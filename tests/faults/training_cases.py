@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from witness import open_witness, whole_lines
 
 from tacit.data import Box, Discrete, PublicSpec, Trajectories
 from tacit.methods.synthesis.algorithm import Synthesizer, fit
@@ -53,7 +54,7 @@ def open_ledger(folder: Path, epsilon: float = 2.0) -> Ledger:
 def logged(folder: Path) -> Iterator[None]:
     """Every noisy gradient, as soon as a door hands it out, leaves its step and hash in `folder/released`, flushed."""
     real = Vault.noisy_gradient
-    log = os.open(folder / "released", os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+    log = open_witness(folder / "released")
 
     def noisy_gradient(self: Vault, run: Any, part: str, *rest: Any) -> Any:
         step = self.next_step(run, part)
@@ -78,8 +79,7 @@ def train(folder: Path, plan: TransitionsPlan, **options: Any) -> Release[Synthe
 
 def released(folder: Path) -> list[tuple[int, str]]:
     """(step, hash of the noisy gradient) of every release, in order."""
-    path = folder / "released"
-    lines = path.read_text().splitlines() if path.exists() else []
+    lines = whole_lines(folder / "released")
     return [(int(step), digest) for step, digest in (line.split(" ") for line in lines)]
 
 
