@@ -51,11 +51,7 @@ def noise_of(epsilon: float, delta: float) -> tuple[float, float, float]:
 
 
 def coverage(
-    units: int,
-    rare: float,
-    law: tuple[float, float, float, Sides],
-    level: float,
-    noise: tuple[float, float, float],
+    units: int, rare: float, law: tuple[float, float, float, Sides], level: float, noise: tuple[float, float, float]
 ) -> float:
     """The probability that the true mean is accepted, exactly.
 

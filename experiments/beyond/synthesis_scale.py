@@ -98,7 +98,6 @@ def rows() -> list[str]:
 
 
 def run_row(key: str, results: Store) -> None:
-    """One row, in a fresh process."""
     words = [sys.executable, "-m", "experiments.beyond.synthesis_scale", "--measure", key]
     made = subprocess.run(words, check=True, capture_output=True, text=True)
     values = json.loads(made.stdout.splitlines()[-1])

@@ -23,22 +23,6 @@ from tacit.envs.rollouts import Array, FloatArray, Policy, projected_bellman_err
 from tacit.envs.rollouts import collect as _collect
 from tacit.envs.rollouts import monte_carlo_values as _truth
 
-__all__ = [
-    "ACTIONS",
-    "GAMMA",
-    "HORIZON",
-    "STATES",
-    "RandomMdp",
-    "collect",
-    "mspbe",
-    "population",
-    "random_mdp",
-    "spec",
-    "tabular",
-    "truth",
-    "values",
-]
-
 STATES, ACTIONS = 20, 3
 GAMMA = 0.95
 HORIZON = 40
@@ -110,14 +94,7 @@ def collect(mdp: RandomMdp, policy: Policy, units: int, *, seed: int, horizon: i
 
 
 def truth(
-    mdp: RandomMdp,
-    policy: Policy,
-    states: Array,
-    *,
-    rollouts: int,
-    horizon: int = 400,
-    gamma: float = GAMMA,
-    seed: int,
+    mdp: RandomMdp, policy: Policy, states: Array, *, rollouts: int, horizon: int = 400, gamma: float = GAMMA, seed: int
 ) -> tuple[FloatArray, FloatArray]:
     """Values [S] of the states [S] and their standard errors by Monte Carlo; `values` has them exactly."""
     return _truth(mdp, policy, states, rollouts=rollouts, horizon=horizon, gamma=gamma, seed=seed)

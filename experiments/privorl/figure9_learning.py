@@ -43,7 +43,6 @@ def run_rows(keys: Sequence[str], results: Store) -> None:
 
 
 def row(way: str, epsilon: float) -> list[returns.Cell]:
-    """The seeds of one table."""
     return returns.cells(DOMAIN, (AGENT,), (way,), (epsilon,), SEEDS)
 
 

@@ -36,7 +36,6 @@ def rows() -> list[str]:
 
 
 def run_row(key: str, results: Store, scale: fits.Scale = fits.FULL) -> None:
-    """Note what one table cost."""
     domain, way, epsilon, seed = key.split("/")
     _, notes = ways.table(DOMAINS[domain], way, float(epsilon), int(seed), scale)
     values = {stage: notes[stage] for stage in STAGES if stage in notes}

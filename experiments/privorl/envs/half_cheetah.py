@@ -28,8 +28,6 @@ from tacit_worlds import locomotion
 from tacit_worlds.agents import ppo
 from tacit_worlds.locomotion import HORIZON, Locomotion, Name
 
-__all__ = ["Robot", "collect", "evaluate", "lived", "normalised", "other_robots", "other_rows", "spec", "step"]
-
 REFERENCE = (-280.178953, 12135.0)
 """D4RL's returns of a random policy and of an expert, which the normalised return maps to 0 and 100."""
 
@@ -160,12 +158,7 @@ def collect(
 
 
 def other_rows(
-    rows: int,
-    *,
-    seed: int,
-    robots: int = OTHERS,
-    episodes: int = OTHER_EPISODES,
-    progress: Progress | None = None,
+    rows: int, *, seed: int, robots: int = OTHERS, episodes: int = OTHER_EPISODES, progress: Progress | None = None
 ) -> dict[str, npt.NDArray[Any]]:
     """`rows` transitions of `other_robots`, an equal share from the life of each one's own learner.
 

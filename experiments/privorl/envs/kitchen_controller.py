@@ -90,11 +90,7 @@ PATHS: Mapping[Task, Path] = {
     "top burner": _knob(4),  # done in three of six tries, so no demonstration has it
     "light switch": Path(
         "light_site",
-        (
-            Waypoint((0.068, -0.1, 0.0)),
-            Waypoint((0.068, 0.03, 0.0), firm=True),
-            Waypoint((-0.1, 0.03, 0.0), firm=True),
-        ),
+        (Waypoint((0.068, -0.1, 0.0)), Waypoint((0.068, 0.03, 0.0), firm=True), Waypoint((-0.1, 0.03, 0.0), firm=True)),
     ),
     "slide cabinet": Path(
         "slide_site",
