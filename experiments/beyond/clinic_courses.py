@@ -121,11 +121,6 @@ def table(results: Store) -> str:
 
 
 def figures() -> list[Figure]:
-    """Recomputed from the raw rows: what a learner from synthetic people has of one from the records.
-
-    Raises:
-        LookupError: a row is missing or has another configuration.
-    """
     results, found = store(), []
     for patients, epsilon in SETTINGS:
         means = {way: float(np.mean(points(results, patients, way, epsilon))) for way in WAYS}

@@ -107,11 +107,6 @@ def table(results: Store) -> str:
 
 
 def figures() -> list[Figure]:
-    """Recomputed from the raw rows.
-
-    Raises:
-        LookupError: a row is missing or has another configuration.
-    """
     results = store()
     for key in rows():
         results.values(key)

@@ -82,7 +82,6 @@ def peak() -> int:
 
 
 def configuration(key: str) -> dict[str, Json]:
-    """Everything that decides a row but its seed."""
     method, count, columns = key.split("/")
     records = describe(Linear() if method == "people" else spec_of(int(columns)))
     plan = describe(people_hospitals.planned("people")) if method == "people" else "chosen without public rows"

@@ -23,7 +23,6 @@ STAGES = ("pretrain", "fit", "sample")
 
 
 def configuration(key: str, *, scale: fits.Scale = fits.FULL) -> dict[str, Json]:
-    """Everything that decides the table whose cost is noted, but its seed."""
     domain, way, epsilon, _ = key.split("/")
     return ways.configuration(DOMAINS[domain], way, float(epsilon), scale)
 
