@@ -22,8 +22,6 @@ import numpy.typing as npt
 
 from experiments.privorl.envs.kitchen import Task
 
-__all__ = ["PATHS", "Arm", "Style", "Waypoint", "actions", "distance"]
-
 FloatArray = npt.NDArray[np.float64]
 Vector = tuple[float, float, float]
 

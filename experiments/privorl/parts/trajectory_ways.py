@@ -45,9 +45,6 @@ Way = Fragments | Transitions | Histograms | Real
 WAYS: dict[str, Way] = {"real": Real(), **TRANSITIONS, **FRAGMENTS, **RIVALS}
 
 
-__all__ = ["WAYS", "Table", "configuration", "key", "table"]
-
-
 @functools.cache
 def configuration(here: People, way: str, epsilon: float, scale: Scale = FULL) -> dict[str, Json]:
     found = WAYS[way]
