@@ -68,7 +68,6 @@ def answers(kind: str, seed: int) -> dict[str, Any]:
 
 
 def run_row(key: str, results: Store) -> None:
-    """One cell."""
     kind, seed = key.split("/")
     values = answers(kind, int(seed))
     results.put(key, dataset=f"{demo.USUAL.patients} patients, seed {seed}", seed=int(seed), values=values)
@@ -108,11 +107,6 @@ def table(results: Store) -> str:
 
 
 def figures() -> list[Figure]:
-    """Recomputed from the raw rows.
-
-    Raises:
-        LookupError: a row is missing or has another configuration.
-    """
     results = store()
     for key in rows():
         results.values(key)
