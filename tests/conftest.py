@@ -17,6 +17,7 @@ settings.register_profile("without a clock", deadline=None)
 settings.load_profile("without a clock")
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("JAX_DISABLE_MOST_OPTIMIZATIONS", "1")  # small models take longer to compile than to fit
+gc.disable()  # until all tests are collected: a third of that time would go into walks through imported modules
 sys.dont_write_bytecode = False  # hundreds of processes would compile tacit, each for half a second
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
@@ -32,8 +33,8 @@ with contextlib.suppress(ImportError):
 
 def pytest_collection_finish() -> None:
     """Imported modules stay: a collection of garbage that walks through them takes a quarter of a second."""
-    gc.collect()
     gc.freeze()
+    gc.enable()
 
 
 @pytest.fixture
