@@ -48,11 +48,13 @@ def real_data() -> Path:
 
 @pytest.fixture(autouse=True)
 def small_crowds(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Callbacks are tried on at most 5 units instead of 300, and on 33 or 300 where trials are what is tested."""
+    """Callbacks are tried on two crowds of 5 units, and on up to 33 or 300 of all kinds where trials are tested."""
     monkeypatch.setattr("tacit.privacy.vault.isolation._PASSED", {})
     if "isolation" not in request.path.name:
         tested = {"mutations", "removal"} & set(request.path.parts) or "refused_callbacks" in request.path.name
-        monkeypatch.setattr("tacit.privacy.vault.removal.CROWDS", (1, 2, 5, 33) if tested else (1, 2, 5))
+        monkeypatch.setattr("tacit.privacy.vault.removal.CROWDS", (1, 2, 5, 33) if tested else (5,))
+        if not tested:
+            monkeypatch.setattr("tacit.privacy.vault.removal.TIED", ("few",))
 
 
 @pytest.fixture(autouse=True)
