@@ -255,7 +255,9 @@ def parse_times(values: Any, where: str, recorded: str | None, pattern: str | No
         times = pd.to_datetime(text, utc=True, errors="coerce", format=pattern or "ISO8601")
         zoned = text.str.contains(r"\d:\d\d\S*?\s?(?:Z|UTC|[+-]\d\d(?::?\d\d)?)(?:\s|$)", regex=True)
         aware = zoned.to_numpy(dtype=np.bool_)
-    _refuse_rows(times.isna().to_numpy(), "a time is missing or not a time", where)
+    told = "not as 2024-12-31 14:05" if pattern is None else "not of the pattern that was named"
+    remedy = "say how times are written, --pattern '%d.%m.%Y %H:%M' (in Python pattern=), or correct the row"
+    _refuse_rows(times.isna().to_numpy(), f"a time is missing, or {told}", where, remedy)
     if not aware.all() and recorded is None:
         raise _zone_error(where, "a time has no zone")
     if not aware.all():
@@ -379,9 +381,11 @@ def _order(part: PointTable, person: IntArray, rules: Rules) -> IntArray:
     return order[last]
 
 
-def _refuse_rows(wrong: npt.NDArray[np.bool_], what: str, where: str) -> None:
+def _refuse_rows(
+    wrong: npt.NDArray[np.bool_], what: str, where: str, remedy: str = "correct the row or leave it out"
+) -> None:
     if wrong.any():
-        expected, remedy = "a user, a time, a latitude and a longitude in every row", "correct the row or leave it out"
+        expected = "a user, a time, a latitude and a longitude in every row"
         raise DataError(what, where=f"{where}, row {int(np.argmax(wrong)) + 1}", expected=expected, remedy=remedy)
 
 
