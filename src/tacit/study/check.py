@@ -121,7 +121,9 @@ def _table(records: Path, bounds: Path, values: Mapping[str, Any], notes: list[s
     broken = [f"{bounds}: {fault}" for fault in spec_files.faults(bounds)]
     yield from broken
     if any("low is missing" in fault for fault in broken):
-        notes.append('A number needs low and high. A column of texts needs kind = "category", and labels in their place.')
+        notes.append(
+            'A number needs low and high. A column of texts needs kind = "category", and labels in their place.'
+        )
     if broken:
         return
     spec = spec_files.read(bounds)

@@ -86,7 +86,8 @@ def evaluate(
         range: public LOW HIGH of an episode's value; without it, the widest that the reward's bounds allow.
         find_range: let the method residual look for the range privately.
         episodes_per_unit: episodes of one unit that count.
-        policy: whom to evaluate: "behaviour" (who made the records), "uniform", the folder of a policy (RUN/policy of
+        policy: whom to evaluate: "behaviour" (who made the records), "uniform", a rule in the names and labels of the
+            public bounds ("device = ios and age < 30 -> discount; else none"), the folder of a policy (RUN/policy of
             `tacit train`, `learn` or `improve`), a network FILE.onnx or FILE.safetensors (numbered layers NAME.weight
             and NAME.bias, a softmax on the outputs), a table FILE.csv or FILE.json (a row for each state, a column of
             probabilities for each action), or your own package.module:function from observations to probabilities. In
