@@ -182,8 +182,10 @@ def _foresee(path: Path, verb: str, notes: list[str]) -> str:
     except TacitError as error:
         return f"`tacit {verb} --epsilon {epsilon:g}` would be refused: {error}"
     notes.append(f"`tacit {verb} --epsilon {epsilon:g}`, of which --dry-run says all:")
-    notes.extend(request.advice.lines() if request.advice else ())
-    return ""
+    advice = request.advice
+    notes.extend(advice.lines() if advice else ())
+    refused = advice is not None and advice.is_hopeless and not advice.accepted
+    return f"`tacit {verb} --epsilon {epsilon:g}` would be refused without --yes." if refused else ""
 
 
 def _open(path: Path) -> None:

@@ -183,8 +183,8 @@ def template(
     if spec is not None:
         text += _OF_TABLE.format(spec=_quote(spec))
     for name, value in reading.items():  # in place of the example
-        said = f"{name} = {_quote(value)}"
-        text = re.sub(rf'^# {name} = "[^"]*"', lambda _, said=said: said, text, count=1, flags=re.MULTILINE)
+        said = f"{name} = {_quote(value)}".replace("\\", r"\\")
+        text = re.sub(rf'^# {name} = "[^"]*"', said, text, count=1, flags=re.MULTILINE)
     return text
 
 

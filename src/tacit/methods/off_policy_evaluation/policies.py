@@ -202,7 +202,7 @@ class DecisionList:
                 holds &= _SIGNS[sign](rows[:, place], np.float32(number))
                 holds &= rows[:, place + 1] == 0 if flagged else True
             taken[holds] = action
-        return np.eye(self.actions)[taken]
+        return np.asarray(np.eye(self.actions)[taken])
 
 
 _EXAMPLE = "device = ios and age < 30 -> discount; else none"
