@@ -209,7 +209,8 @@ def build_days(parts: Sequence[PointTable], grid: Grid, rules: Rules) -> Days:
         raise DataError(what, where="mobility", expected=expected, remedy="check the grid and the columns")
     cells, owner = whole_days(person, start, end, offset, end_offset, cell, rules)
     if not len(cells):
-        what, expected = "no day is whole", "days whose slots are recorded or carried, of people with enough of them"
+        what, expected = "no day is whole", f"days in which {rules.observed} half-hours have a record, and gaps of "
+        expected += f"at most {rules.carry} half-hours, of people with {rules.days} such days"
         remedy = "check the grid and the time zone, or loosen the public rules (carry, observed, days)"
         raise DataError(what, where="mobility", expected=expected, remedy=remedy)
     present, codes = np.unique(owner, return_inverse=True)
@@ -255,9 +256,8 @@ def parse_times(values: Any, where: str, recorded: str | None, pattern: str | No
         times = pd.to_datetime(text, utc=True, errors="coerce", format=pattern or "ISO8601")
         zoned = text.str.contains(r"\d:\d\d\S*?\s?(?:Z|UTC|[+-]\d\d(?::?\d\d)?)(?:\s|$)", regex=True)
         aware = zoned.to_numpy(dtype=np.bool_)
-    told = "not as 2024-12-31 14:05" if pattern is None else "not of the pattern that was named"
-    remedy = "say how times are written, --pattern '%d.%m.%Y %H:%M' (in Python pattern=), or correct the row"
-    _refuse_rows(times.isna().to_numpy(), f"a time is missing, or {told}", where, remedy)
+    remedy = "correct the row; where times are not as 2024-12-31 14:05, say how: --pattern '%d.%m.%Y %H:%M' of a table"
+    _refuse_rows(times.isna().to_numpy(), "a time is missing or not a time", where, remedy)
     if not aware.all() and recorded is None:
         raise _zone_error(where, "a time has no zone")
     if not aware.all():
