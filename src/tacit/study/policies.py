@@ -72,12 +72,10 @@ def load_policy(folder: Path) -> Release[Any]:
     release = hub.load(folder)
     if not isinstance(release.value, TrainedPolicies | Taught | Improvement):
         moves = hasattr(release.value, "generate")
-        raise FileError(
-            f"the release is a {'simulator of movement' if moves else 'synthesizer'}, and does not act",
-            where=str(folder),
-            expected="the policy of a run of `tacit train`, `tacit learn` or `tacit improve`",
-            remedy=f"draw {'days' if moves else 'rows'} from it with `tacit {'generate' if moves else 'sample'}`",
-        )
+        what = f"the release is a {'simulator of movement' if moves else 'synthesizer'}, and does not act"
+        expected = "the policy of a run of `tacit train`, `tacit learn` or `tacit improve`"
+        remedy = f"draw {'days' if moves else 'rows'} from it with `tacit {'generate' if moves else 'sample'}`"
+        raise FileError(what, where=str(folder), expected=expected, remedy=remedy)
     return release
 
 
