@@ -148,7 +148,7 @@ def _find_policy(words: str | Any, spec: PublicSpec, option: str, activation: Ac
         return None
     text, path = str(words), Path(words)
     if "->" in text:
-        return DecisionList.parse(text, spec, option)
+        return DecisionList.parse(text, spec, option) if isinstance(spec.action, Discrete) else None
     if ":" in text:
         import_user_function(text)
     elif path.suffix.lower() in (".csv", ".json"):

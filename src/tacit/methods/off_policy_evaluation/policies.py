@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import math
 import operator
@@ -166,23 +167,19 @@ class DecisionList:
         def condition(said: str) -> tuple[int, str, float, bool]:
             found = _CONDITION.fullmatch(said.strip())
             if found is None or found[1] not in places:
-                raise refuse(
-                    f"{said.strip()[:40]!r} is no condition", f"one of {', '.join(places)}, a sign, and a cell"
-                )
-            (place, column), cell = places[found[1]], found[3]
+                raise refuse(f"{said.strip()[:40]!r} is no condition", f"{', '.join(places)}: one, a sign and a cell")
+            (place, column), cell, number = places[found[1]], found[3], math.nan
             labelled = column.kind == "category"
-            try:
+            with contextlib.suppress(ValueError):
                 number = float(column.labels.index(cell) if labelled else cell)
-            except ValueError:
-                number = math.nan
             if not math.isfinite(number) or (labelled and found[2] not in ("=", "!=")):
                 expected = f"= or != and one of {', '.join(column.labels[:12])}" if labelled else "a finite number"
                 raise refuse(f"{said.strip()[:40]!r} is no condition on {column.name!r}", expected)
             return place, found[2], number, column.flag is not None
 
         *lines, last = text.strip().removesuffix(";").split(";")
-        otherwise = re.fullmatch(r"\s*else\s+(.+)", last, re.DOTALL)
-        if otherwise is None:
+        word, _, otherwise = last.strip().partition(" ")
+        if word != "else":
             raise refuse("the last line says no action for all others", "else ACTION at the end")
         listed = []
         for line in lines:
@@ -190,7 +187,7 @@ class DecisionList:
             if not arrow:
                 raise refuse(f"{line.strip()[:40]!r} says no action", "CONDITION -> ACTION")
             listed.append((tuple(map(condition, re.split(r"\sand\s", said))), code(then)))
-        return cls(count, tuple(listed), code(otherwise[1]))
+        return cls(count, tuple(listed), code(otherwise))
 
     def probabilities(self, observations: np.ndarray) -> Float64:
         """1 for the action that the list says, else 0."""
