@@ -77,7 +77,6 @@ def steps(patients: int, way: str, epsilon: float, seed: int) -> Mapping[str, An
 
 
 def key(patients: int, way: str, epsilon: float, seed: int) -> str:
-    """Of a cell."""
     return f"{patients}/{way}/{0 if way in OPEN else epsilon:g}/{seed}"
 
 
@@ -97,7 +96,6 @@ store = store_of(__file__, configuration, "defaults of the plans; what people do
 
 
 def run_row(key: str, results: Store) -> None:
-    """One cell."""
     patients, way, epsilon, seed = key.split("/")
     made, cost = metered(lambda: steps(int(patients), way, float(epsilon), int(seed)))
     judge = DemoJudge(simulators.load("clinic"), USUAL, int(seed))
@@ -123,11 +121,6 @@ def table(results: Store) -> str:
 
 
 def figures() -> list[Figure]:
-    """Recomputed from the raw rows: what a learner from synthetic people has of one from the records.
-
-    Raises:
-        LookupError: a row is missing or has another configuration.
-    """
     results, found = store(), []
     for patients, epsilon in SETTINGS:
         means = {way: float(np.mean(points(results, patients, way, epsilon))) for way in WAYS}

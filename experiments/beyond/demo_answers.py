@@ -22,7 +22,7 @@ from tacit.data.trajectories import Trajectories
 from tacit.study import file, simulators
 from tacit.study.study import Study
 
-DEMOS, RULES = tuple(range(200, 220)), tuple(range(1_000, 1_400))
+DEMOS, RULES = tuple(range(240, 260)), tuple(range(1_000, 1_400))
 TRUTH = 0.1124
 """Change of a course's return, of which `demo.CHANGE` is the points; a test of the demo recomputes it."""
 IMPROVE = {"epsilon": 1.0, **demo.COURSES, **demo.COLUMNS, "environment": "clinic"}
@@ -68,7 +68,6 @@ def answers(kind: str, seed: int) -> dict[str, Any]:
 
 
 def run_row(key: str, results: Store) -> None:
-    """One cell."""
     kind, seed = key.split("/")
     values = answers(kind, int(seed))
     results.put(key, dataset=f"{demo.USUAL.patients} patients, seed {seed}", seed=int(seed), values=values)
@@ -108,11 +107,6 @@ def table(results: Store) -> str:
 
 
 def figures() -> list[Figure]:
-    """Recomputed from the raw rows.
-
-    Raises:
-        LookupError: a row is missing or has another configuration.
-    """
     results = store()
     for key in rows():
         results.values(key)

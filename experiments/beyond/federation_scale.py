@@ -152,11 +152,7 @@ def secure(devices: int, numbers: int) -> dict[str, float]:
 
         def open_device(context: Context, state: Any) -> Device:
             ledger = Ledger(
-                Path(folder) / f"{context.node_id}",
-                plan.unit,
-                epsilon=2 * EPSILON,
-                delta=2 * DELTA,
-                composition=SUM,
+                Path(folder) / f"{context.node_id}", plan.unit, epsilon=2 * EPSILON, delta=2 * DELTA, composition=SUM
             )
             return Device(None, ledger, plan, {"sum": Same(numbers)}, state=state)
 
@@ -264,7 +260,6 @@ def flat(devices: int) -> dict[str, float]:
 
 
 def jobs(devices: int = DEVICES) -> Jobs:
-    """All of them."""
     found: Jobs = {}
     for size, numbers in SECURE:
         plan = describe(Plan(devices=size, floor=math.ceil(0.9 * size)))

@@ -51,7 +51,7 @@ from tacit.units import Unit
 SEEDS = tuple(range(500, 510))
 MANY = tuple(range(500, 520))
 """Of clicks at epsilon 1."""
-PLANNED, LATER = ("clinic", "other-", "stock", "coverage"), 100
+ADVISED, LATER = ("clinic", "other-", "stock", "coverage", "clicks", "purchases"), 200
 """Worlds with a model of values, whose seeds begin later; the clinic with 10,000 patients has 20, too."""
 PEOPLE = (2_000, 10_000)
 EPSILONS = (0.5, 1.0, 4.0, math.inf)
@@ -105,7 +105,7 @@ def rows() -> list[str]:
 def seeds(start: str) -> tuple[int, ...]:
     many = start.startswith("clinic/10000/") and not start.endswith("inf")
     chosen = MANY if many or start in {f"{name}/{CLICKS}/1" for name in SCALES} else SEEDS
-    return tuple(seed + LATER for seed in chosen) if start.startswith(PLANNED) else chosen
+    return tuple(seed + LATER for seed in chosen) if start.startswith(ADVISED) else chosen
 
 
 def planned(here: World, **settings: Any) -> ImprovementPlan:

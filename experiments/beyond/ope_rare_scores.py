@@ -51,11 +51,7 @@ def noise_of(epsilon: float, delta: float) -> tuple[float, float, float]:
 
 
 def coverage(
-    units: int,
-    rare: float,
-    law: tuple[float, float, float, Sides],
-    level: float,
-    noise: tuple[float, float, float],
+    units: int, rare: float, law: tuple[float, float, float, Sides], level: float, noise: tuple[float, float, float]
 ) -> float:
     """The probability that the true mean is accepted, exactly.
 
@@ -130,7 +126,6 @@ rows, configuration, store, run_row = ROWS.rows, ROWS.configuration, ROWS.store,
 
 
 def figures() -> list[Figure]:
-    """Every promised figure: no coverage below its level, up to .04 % at 99.9 %."""
     results = store()
     return [
         Figure(f"{key}: least coverage at {level}", min(found), float(level) - (4e-4 if level == "0.999" else 5e-6))

@@ -114,7 +114,6 @@ def judge(
 
 
 def settings(scale: Scale) -> dict[str, Any]:
-    """How a table is judged."""
     return {"agents": AGENTS, "checkpoints": CHECKPOINTS, "starts": "all", "episodes": EPISODES, "quick": scale.quick}
 
 

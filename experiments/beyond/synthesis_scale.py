@@ -82,7 +82,6 @@ def peak() -> int:
 
 
 def configuration(key: str) -> dict[str, Json]:
-    """Everything that decides a row but its seed."""
     method, count, columns = key.split("/")
     records = describe(Linear() if method == "people" else spec_of(int(columns)))
     plan = describe(people_hospitals.planned("people")) if method == "people" else "chosen without public rows"
@@ -98,7 +97,6 @@ def rows() -> list[str]:
 
 
 def run_row(key: str, results: Store) -> None:
-    """One row, in a fresh process."""
     words = [sys.executable, "-m", "experiments.beyond.synthesis_scale", "--measure", key]
     made = subprocess.run(words, check=True, capture_output=True, text=True)
     values = json.loads(made.stdout.splitlines()[-1])

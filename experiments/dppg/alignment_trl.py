@@ -32,7 +32,7 @@ import torch
 from torch import Tensor, nn
 
 from experiments.dppg import alignment_world as world
-from experiments.lib.experiment import Figure, Json, Store, command_line, describe, store_of
+from experiments.lib.experiment import Json, Store, command_line, describe, store_of
 from tacit.agents.language.adapters import Steering
 from tacit.agents.language.llama import Llama, LlamaLayer
 from tacit.agents.language.sampling import Completions, encode_completions, log_softmax
@@ -76,10 +76,7 @@ class Settings:
     beta: float = 0.0
 
 
-TRIES: tuple[Settings, ...] = (
-    Settings("lora", 1e-4),
-    Settings("lora", 5e-4),
-)
+TRIES: tuple[Settings, ...] = (Settings("lora", 1e-4), Settings("lora", 5e-4))
 CHOSEN = TRIES[1]
 
 
@@ -365,11 +362,6 @@ def shares(tuned: Llama, texts: Sequence[str], looks: int = 3) -> dict[str, floa
 
 
 WORDS = {"lora": "TRL's GRPO, no privacy", "third": "TRL's GRPO, a third of the people, no privacy"}
-
-
-def figures() -> list[Figure]:
-    """Nothing is promised of a yardstick."""
-    return []
 
 
 if __name__ == "__main__":

@@ -15,7 +15,6 @@ at 95 % confidence:
 
 from __future__ import annotations
 
-import os
 import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -24,6 +23,7 @@ from typing import Any
 
 import numpy as np
 
+from experiments.lib import vaults
 from experiments.lib.experiment import Figure, Json, Store, command_line, describe, store_of
 from tacit.agents.features import Scaled
 from tacit.agents.networks import Mlp
@@ -36,7 +36,6 @@ from tacit.methods.policy_gradient.plan import Critic, PolicyGradientPlan
 from tacit.methods.policy_gradient.rounds import POLICY
 from tacit.privacy.accounting import bounds as accounting
 from tacit.privacy.gradients import clipping
-from tacit.privacy.ledger.ledger import SUM, Ledger
 from tacit.privacy.ledger.register import Register
 from tacit.privacy.noise import correlated
 from tacit.privacy.noise.secret import SecretNoise
@@ -197,20 +196,18 @@ class World:
         """Nothing."""
 
 
-def released(folder: Path, cell: Cell, *, canary: bool, runs: int, seed: int, rounds: int) -> list[np.ndarray]:
+def released(cell: Cell, *, canary: bool, runs: int, seed: int, rounds: int) -> list[np.ndarray]:
     """The noisy means of the policy, [runs, P] for each of the rounds, from the real door."""
-    for name in ("ledgers", "keys"):
-        (folder / name).mkdir()
-    paths = [folder / "ledgers" / str(r) for r in range(runs)]
-    ledgers = [Ledger(path, UNIT, epsilon=1e6, delta=0.5 / UNIT.size, composition=SUM) for path in paths]
     users = Crowd(canary=canary, replicates=runs, seed=seed)
     noise = SecretNoise.for_tests(2 * seed + canary)
-    with Register(folder / "ledgers" / "register", key=folder / "keys" / "key") as register:
+    with (
+        vaults.ledgers(UNIT, runs, epsilon=1e6, delta=0.5 / UNIT.size) as ledgers,
+        tempfile.TemporaryDirectory(dir=vaults.MEMORY) as other,
+        Register(ledgers[0].path.parent / "register", key=Path(other) / "key") as register,
+    ):
         vault = Watched(users, ledgers, register, noise=noise)
         fit(cell.plan(rounds), vault, SMALL, **_critic(cell), seed=seed)
-    for ledger in ledgers:
-        ledger.close()
-    return vault.released
+        return vault.released
 
 
 def ratios(cell: Cell, means: list[np.ndarray], *, seed: int, rounds: int) -> np.ndarray:
@@ -237,13 +234,11 @@ def scores(
     cell: Cell, *, runs: int, together: int = TOGETHER, seed: int = 0, rounds: int = ROUNDS
 ) -> dict[str, list[float]]:
     """Ratios of `runs` runs without the canary and of as many with it."""
-    ram = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
     kept: dict[str, list[float]] = {"without": [], "having": []}
     for name, canary in (("without", False), ("having", True)):
         for block, first in enumerate(range(0, runs, together)):
             own, count = seed + 1_000 * block, min(together, runs - first)
-            with tempfile.TemporaryDirectory(dir=ram) as folder:
-                means = released(Path(folder), cell, canary=canary, runs=count, seed=own, rounds=rounds)
+            means = released(cell, canary=canary, runs=count, seed=own, rounds=rounds)
             kept[name] += [round(float(score), 4) for score in ratios(cell, means, seed=own, rounds=rounds)]
     return kept
 

@@ -209,7 +209,6 @@ def private(line: Line, arm: str, level: str, *, quick: bool) -> dict[str, Any]:
 
 
 def free(line: Line, config: PpoConfig, *, quick: bool) -> dict[str, Any]:
-    """PPO or A2C."""
     config, runs = (replace(config, steps=4_096), 2) if quick else (config, RUNS)
     agent = peer(line.task, config, line.recipe.policy.head, agents=runs, seed=line.seed)
     judge = functools.partial(judged, line.task, replicates=runs, episodes=EPISODES, seed=line.seed)

@@ -50,7 +50,6 @@ class Cell:
 
     @property
     def key(self) -> str:
-        """The cell's name in the results."""
         return f"{self.task}/{self.arm}/{self.correlation}/epsilon={self.epsilon or 'inf'}"
 
 

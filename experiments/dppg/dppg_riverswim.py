@@ -164,7 +164,6 @@ COUNTERS: dict[str, dict[str, Any]] = {
 
 
 def key(name: str, last: float, epsilon: float | None) -> str:
-    """Name of a cell; None is no noise."""
     return f"{name}/last={last:g}/epsilon={'inf' if epsilon is None else f'{epsilon:g}'}"
 
 
@@ -203,7 +202,6 @@ def drafted_counters(name: str, epsilon: float | None) -> UcbVi:
 
 
 def row(name: str, last: float, epsilon: float | None, replicates: int, seed: int) -> dict[str, Any]:
-    """The values of one cell."""
     river = RiverSwim(last)
     if name.startswith("ucb"):
         return _counted(name, river, epsilon, replicates, seed)

@@ -69,14 +69,7 @@ def calibrated(plan: P, epsilon: float | None) -> P:
 
 @contextlib.contextmanager
 def vault(
-    task: Task,
-    plan: Plan,
-    *,
-    horizon: int,
-    repeat: int = 1,
-    restarts: bool = False,
-    replicates: int,
-    seed: int,
+    task: Task, plan: Plan, *, horizon: int, repeat: int = 1, restarts: bool = False, replicates: int, seed: int
 ) -> Iterator[UserVault]:
     """A vault of simulated people who are met once, with R ledgers that can pay for this plan."""
     users = SimulatedUsers(

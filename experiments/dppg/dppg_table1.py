@@ -89,7 +89,6 @@ class Line:
         return [*fixed, *priced]
 
     def key(self, method: str, level: float | None) -> str:
-        """Of a cell in the result file."""
         return "|".join([self.task.name, method, *([f"{level:g}"] if level is not None else [])])
 
 
@@ -150,11 +149,7 @@ def private(line: Line, recipe: Recipe, level: float | None) -> Values:
     """
     plan = calibrated(recipe.plan, level)
     got = learned(line.task, replace(recipe, plan=plan), replicates=line.runs, seed=SEED)
-    actors = {
-        "last": got.actor(),
-        "greedy": got.actor(greedy=True),
-        "average": got.actor(greedy=True, average=True),
-    }
+    actors = {"last": got.actor(), "greedy": got.actor(greedy=True), "average": got.actor(greedy=True, average=True)}
     return {name: _returns(line, actor, recipe.repeat) for name, actor in actors.items()}
 
 
@@ -167,7 +162,6 @@ def start(line: Line) -> Values:
 
 
 def free(line: Line, config: PpoConfig) -> Values:
-    """PPO or A2C."""
     agent = peer(line.task, config, line.recipe.policy.head, agents=line.runs, seed=SEED, std=line.std)
     return {"last": _returns(line, agent), "greedy": _returns(line, replace(agent, greedy=True))}
 

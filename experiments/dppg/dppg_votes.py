@@ -160,7 +160,6 @@ def searched(robot: str, seed: int, *, quick: bool) -> dict[str, Any]:
 
 
 def free(robot: str, config: PpoConfig, seed: int, *, quick: bool) -> dict[str, Any]:
-    """A run of PPO or A2C."""
     where, head = task(robot), recipes.VOTED[ROBOTS[robot]]().policy.head
     agent = peer(where, replace(config, steps=4_096) if quick else config, head, agents=1, seed=seed)
     return {"last": judged(where, agent, replicates=1, episodes=EPISODES, seed=seed)[0]}

@@ -177,7 +177,6 @@ def jobs() -> Jobs:
 
 
 def of_case(case: str, users: int, sigma: float) -> dict[str, list[float]]:
-    """The row of a case."""
     return row(CASES[case][0](), users, sigma, FIRST_SEED)
 
 

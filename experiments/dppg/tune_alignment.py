@@ -19,7 +19,7 @@ import torch
 
 from experiments.dppg import alignment
 from experiments.dppg import alignment_world as world
-from experiments.lib.experiment import Figure, Json, Store, command_line, describe, store_of
+from experiments.lib.experiment import Json, Store, command_line, describe, store_of
 from tacit.methods.alignment import AlignmentPlan, Bias, People, Steered
 from tacit.methods.alignment.people import CompletionActor, PersonGradient, ReleasedSteering
 
@@ -125,11 +125,6 @@ def contributions(plan: AlignmentPlan, texts: list[str]) -> np.ndarray:
     theta = plan.adapter.initial_parameters(writer.model.shape)
     rows = people.serve([list(ids)], CompletionActor(plan, writer, reward, theta))
     return PersonGradient(plan, writer)(rows, ReleasedSteering(theta.numpy()))
-
-
-def figures() -> list[Figure]:
-    """Nothing is promised of a search."""
-    return []
 
 
 if __name__ == "__main__":

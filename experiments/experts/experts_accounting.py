@@ -48,7 +48,6 @@ JOINT = {"trajectories": 25, "epsilon": 0.264, "sigma": 10.0, "steps": 22_000}
 
 
 def jobs() -> Jobs:
-    """All of them."""
     found: Jobs = {"joint": (dict(JOINT), joint)}
     for delta in DELTAS:
         for sigma in SIGMAS:
@@ -114,11 +113,7 @@ def allowed(sigma: float, delta: float) -> dict[str, float]:
     """Noisy steps that epsilon 5 allows, with the certified epsilon of so many and the limit theorem's."""
     training = mixed(1.0, sigma)
     steps = training.honest_steps(TARGET, delta)
-    return {
-        "steps": steps,
-        **_certified(training.event(steps), delta),
-        "limit": training.limit_epsilon(steps, delta),
-    }
+    return {"steps": steps, **_certified(training.event(steps), delta), "limit": training.limit_epsilon(steps, delta)}
 
 
 def rounded(interval: float) -> dict[str, float]:

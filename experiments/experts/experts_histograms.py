@@ -68,7 +68,6 @@ def grid() -> list[tuple[Name, Kind]]:
 
 
 def row(name: Name, kind: Kind, experts: int, episodes: int) -> dict[str, Any]:
-    """The values of one cell."""
     here = world(name)
     logging = population(here, kind, experts, seed=SEED)
     acting = ExpertActor(replace(logging, floor=0.0))

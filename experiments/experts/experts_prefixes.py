@@ -57,7 +57,6 @@ def trajectory_epsilon(epsilon: float, trajectories: int, experts: int) -> float
 
 
 def cell(experts: int, trajectories: int, epsilon: float) -> dict[str, Any]:
-    """The figures of one cell."""
     one, delta = trajectory_epsilon(epsilon, trajectories, experts), SHARE * OWN / experts / trajectories
     reserve = thresholds.smallest_holdout(
         trajectories, experts, trajectories * one, OVERFLOW * trajectories * delta, limit=trajectories
@@ -93,7 +92,6 @@ def lengths(floor: Floor, actions: int, experts: int, epsilon: float, delta: flo
 
 
 def jobs() -> Jobs:
-    """All settings."""
     common = {
         "floors": describe(floors()),
         "actions": list(ACTIONS),

@@ -1,7 +1,7 @@
 """The hyper-parameters of `experts_table`: one set for each world, for both of its populations.
 
-They were compared on populations, logs and noise of seeds 0 to 7 (`tune_experts`), never on the
-seeds of the table, and they are public: no number here comes from the records that are protected.
+They were compared on populations, logs and noise of seeds 0 to 7, one changed field at a time, never on the seeds of
+the table, and they are public: no number here comes from the records that are protected.
 """
 
 from __future__ import annotations

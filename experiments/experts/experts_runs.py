@@ -135,7 +135,6 @@ class Field:
 
     @property
     def unit(self) -> Unit:
-        """One expert more or less."""
         return Unit("expert", "add_or_remove", self.experts)
 
     @contextlib.contextmanager

@@ -166,7 +166,6 @@ class Run:
         return {"returns": self.here.own_returns(some, episodes).round(4).tolist(), "logged": total}
 
     def values(self, method: str) -> Values:
-        """The values of one cell."""
         ways = self.ways
         done: dict[str, Callable[[], Values]] = {
             "votes": self.votes,
@@ -184,7 +183,6 @@ class Run:
 
 
 def key(name: str, kind: str, method: str, seed: int) -> str:
-    """Of a cell in the result file."""
     return f"{name}/{kind}/{method}/{seed}"
 
 
@@ -310,7 +308,6 @@ def quick(run: Run) -> Run:
 
 
 def fill(run: Run, methods: list[str], results: Store) -> None:
-    """Put the cells of these methods."""
     here = run.here
     for method in methods:
         name = key(here.name, here.kind, method, here.seed)

@@ -24,12 +24,7 @@ from tacit.evaluation.report.charts import ChartAxis
 from tacit.evaluation.statistics import t_interval
 from tacit_worlds.populations import Kind, Name
 
-TITLES: dict[Name, str] = {
-    "cart_pole": "CartPole",
-    "acrobot": "Acrobot",
-    "lunar_lander": "LunarLander",
-    "hiv": "HIV",
-}
+TITLES: dict[Name, str] = {"cart_pole": "CartPole", "acrobot": "Acrobot", "lunar_lander": "LunarLander", "hiv": "HIV"}
 PRIVATE = {
     "votes": "clone votes",
     "return_weighted": "return-weighted imitation",

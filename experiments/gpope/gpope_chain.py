@@ -61,9 +61,7 @@ def domain() -> Domain:
 
 METHODS = PRIVATE | {"residual_smooth": ope_methods.private(ope_methods.residual_smooth)}
 FRESH = Fresh(
-    domain,
-    METHODS | NOT_PRIVATE,
-    lambda setting: LESS_NOISE if setting.relation == "replace_one" else FIRST_SEED,
+    domain, METHODS | NOT_PRIVATE, lambda setting: LESS_NOISE if setting.relation == "replace_one" else FIRST_SEED
 )
 configuration, run_row = FRESH.configuration, FRESH.run_row
 store = store_of(__file__, configuration, "the methods' defaults, chosen on other seeds and other domains")

@@ -25,20 +25,6 @@ from tacit.envs.rollouts import collect as _collect
 from tacit.envs.rollouts import monte_carlo_values as _truth
 from tacit_worlds.agents.q_learning import FourierQ, epsilon_greedy, learn
 
-__all__ = [
-    "ACTIONS",
-    "GAMMA",
-    "HIGH",
-    "HORIZON",
-    "LOW",
-    "MountainCar",
-    "behaviour",
-    "collect",
-    "learned_q",
-    "spec",
-    "truth",
-]
-
 LOW, HIGH = (-1.2, -0.07), (0.6, 0.07)
 GOAL = 0.5
 ACTIONS = 3

@@ -83,7 +83,6 @@ def reached(m: int, n: int, sigma: float, interval: float) -> float:
 
 
 def row(m: int, n: int, sigma: float, interval: float) -> dict[str, float]:
-    """The figures of one row."""
     event = one_of_m(m, n, sigma)
     bound = accounting.epsilon(event, delta=DELTA, relation=FIXED)
     poisson = SelfComposedEvent(PoissonSampledEvent(1 / m, GaussianEvent(sigma)), n)

@@ -394,7 +394,6 @@ class Pooled:
         return keys
 
     def counted(self, domain: str, method: str, setting: Setting, quick: bool) -> int:
-        """How many data sets a row has."""
         return self.quick_trials if quick else self.trials(domain, method, setting.units)
 
     def configuration(self, key: str, quick: bool = False) -> Json:

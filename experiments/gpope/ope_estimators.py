@@ -161,9 +161,7 @@ def methods(domain: Records) -> dict[str, Any]:
         "mean_return_lower": ope.ImportanceSampling(problem=asked, sides="lower"),
     }
     if domain.truth is None:
-        return plans | {
-            "residual_on_policy": ope.ResidualRegression(problem=asked, features=features, on_policy=True),
-        }
+        return plans | {"residual_on_policy": ope.ResidualRegression(problem=asked, features=features, on_policy=True)}
     if not domain.slow:
         plans = {}
     return plans | {
@@ -293,12 +291,7 @@ def figures() -> list[Figure]:
             if key.split("/")[2] in PROMISES and count >= DATA_SETS:
                 upper = 1.0 if held == count else float(beta.ppf(0.995, held + 1, count - held))
                 out.append(Figure(f"{key}: coverage {held / count:.3f}, upper end of its 99 % interval", upper, LEVEL))
-    for key in (
-        "chain/mean_return",
-        "random_mdp/wpdis",
-        "random_mdp/fitted_q",
-        "hiv/mean_return",
-    ):
+    for key in ("chain/mean_return", "random_mdp/wpdis", "random_mdp/fitted_q", "hiv/mean_return"):
         private, alone = (rmse(results.values(f"{key}/{promise}")) for promise in ("epsilon=1", "floor"))
         out.append(Figure(f"{key}: RMSE at epsilon 1 over that of noise alone", private / alone, 0.5, at_least=False))
     return out

@@ -99,7 +99,6 @@ class Setting:
     relation: Relation = "add_or_remove"
 
     def key(self, domain: str, method: str) -> str:
-        """The name of a row."""
         promise = "" if self.epsilon is None else f"/epsilon={self.epsilon:g}/{self.relation}"
         return f"{domain}/{method}/m={self.units}{promise}"
 
@@ -223,10 +222,7 @@ def best_constant(domain: Domain, columns: Columns, setting: Setting) -> Row:
     return judged(domain, np.full(len(domain.truth), domain.truth.mean()))
 
 
-PRIVATE: dict[str, Method] = {
-    "residual": private(residual),
-    "residual_noise_only": noise_only(private(residual)),
-}
+PRIVATE: dict[str, Method] = {"residual": private(residual), "residual_noise_only": noise_only(private(residual))}
 NOT_PRIVATE: dict[str, Method] = {
     "zero": Method(zero, lambda domain: {"values": "zero"}),
     "best_constant": Method(best_constant, lambda domain: {"values": "best constant"}),

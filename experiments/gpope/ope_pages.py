@@ -86,7 +86,6 @@ def _short(value: float) -> str:
 
 
 def values(stores: Sequence[Store], domain: str, settings: Sequence[Setting]) -> str:
-    """All methods at some settings."""
     rows = [[words, *(errors(stores, domain, name, one) for one in settings)] for name, words in METHODS.items()]
     heads = [f"m = {one.units:,}, epsilon {one.epsilon:g}, {one.relation.replace('_', '-')}" for one in settings]
     return markdown(heads, [row for row in rows if set(row[1:]) != {NONE}])

@@ -21,23 +21,6 @@ import numpy.typing as npt
 from tacit.data.spec import Box, Discrete, PublicSpec
 from tacit.envs.rollouts import Array, FloatArray, Policy, projected_bellman_error
 from tacit.envs.rollouts import collect as _collect
-from tacit.envs.rollouts import monte_carlo_values as _truth
-
-__all__ = [
-    "ACTIONS",
-    "GAMMA",
-    "HORIZON",
-    "STATES",
-    "RandomMdp",
-    "collect",
-    "mspbe",
-    "population",
-    "random_mdp",
-    "spec",
-    "tabular",
-    "truth",
-    "values",
-]
 
 STATES, ACTIONS = 20, 3
 GAMMA = 0.95
@@ -107,20 +90,6 @@ def tabular(table: FloatArray) -> Policy:
 def collect(mdp: RandomMdp, policy: Policy, units: int, *, seed: int, horizon: int = HORIZON) -> dict[str, Array]:
     """One episode of each of `units` units under `policy`; the columns of `tacit.envs.rollouts.collect`."""
     return _collect(mdp, policy, units, seed=seed, horizon=horizon)
-
-
-def truth(
-    mdp: RandomMdp,
-    policy: Policy,
-    states: Array,
-    *,
-    rollouts: int,
-    horizon: int = 400,
-    gamma: float = GAMMA,
-    seed: int,
-) -> tuple[FloatArray, FloatArray]:
-    """Values [S] of the states [S] and their standard errors by Monte Carlo; `values` has them exactly."""
-    return _truth(mdp, policy, states, rollouts=rollouts, horizon=horizon, gamma=gamma, seed=seed)
 
 
 def values(mdp: RandomMdp, table: FloatArray, gamma: float = GAMMA) -> FloatArray:

@@ -24,7 +24,7 @@ EXPERIMENTS = (
     *("dppg_riverswim", "dppg_votes", "dppg_fair", "tune_alignment", "alignment", "alignment_trl"),
     *("experts_accounting", "experts_prefixes", "experts_histograms", "experts_table", "tune_cql"),
     *("mobility_noise", "mobility_frontier", "mobility_places", "mobility_neural", "mobility_attack"),
-    *("mobility_allocation", "mobility_ablation", "mobility_engine", "table1_transitions", "table1_trivial"),
+    *("mobility_allocation", "mobility_ablation", "table1_transitions", "table1_trivial"),
     *("tune_agents", "tune_half_cheetah", "table1_half_cheetah", "tune_kitchen", "table1_kitchen"),
     *("table1_mazes", "synthesis_grand", "people_hospitals", "clinic_courses", "table3_fidelity", "table4_pretraining"),
     *("figure4_ablation", "ablation_medium", "table5_curiosity", "figure6_curves", "table6_attack"),
@@ -77,7 +77,7 @@ def check(name: str) -> tuple[list[str], bool]:
     faults += [f"{count} rows have another configuration: {change}" for change, count in differing.items()]
     lines += [f"MISS {fault}" for fault in faults]
     try:
-        figures: list[Figure] = module.figures()
+        figures: list[Figure] = module.figures() if hasattr(module, "figures") else []
     except LookupError as missing:
         return (
             ([*lines, "     its figures wait for them"], True)

@@ -33,7 +33,6 @@ class Computed:
 
     @property
     def store(self) -> Callable[..., Store]:
-        """See `store_of`."""
         return store_of(self.file, self.configuration, self.hyperparameters)
 
     def rows(self) -> list[str]:
@@ -41,9 +40,7 @@ class Computed:
         return list(self.jobs())
 
     def configuration(self, key: str) -> Json:
-        """The settings of a row."""
         return self.jobs()[key][0]
 
     def run_row(self, key: str, results: Store) -> None:
-        """Compute a row."""
         results.put(key, dataset=self.dataset, seed=self.seed, values=self.jobs()[key][1]())

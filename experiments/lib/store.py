@@ -43,8 +43,8 @@ def experiment(name: str) -> Any:
 
     Every experiment has `rows()`, the keys in the order in which they are made; `configuration(key)`, everything that
     decides a row but its seed; `store(path)`, its rows or those of another file; `run_row(key, results)`, which makes
-    one at full size, or `run_rows(keys, results)`, which makes those that `together(keys)` groups; and `figures()`,
-    every promised figure, recomputed from the raw rows.
+    one at full size, or `run_rows(keys, results)`, which makes those that `together(keys)` groups; and, where
+    something is promised, `figures()`: every promised figure, recomputed from the raw rows.
 
     Raises:
         ModuleNotFoundError: no file, or more than one, has the name.

@@ -109,9 +109,7 @@ def method(name: str, epsilon: float) -> tuple[Any, float]:
         moves = mobility.build_contributions(plan, here.days.grid)[MOVES_PART]
         noise = plan.noise_std(MOVES_PART)
         run = InMemory(
-            plan,
-            moves,
-            lambda mean, seed: match(mean, noise, plan.layout, plan.weights, plan.matching, seed=seed),
+            plan, moves, lambda mean, seed: match(mean, noise, plan.layout, plan.weights, plan.matching, seed=seed)
         )
     else:
         (part,) = (part for part in plan.parts() if part.name == MOVES_PART)
@@ -133,7 +131,6 @@ def scores(run: Any) -> dict[str, Score]:
 
 
 def settings(methods: Sequence[str] = tuple(RUNS), epsilons: Sequence[float] = EPSILONS) -> list[tuple[str, float]]:
-    """Every method with its epsilons."""
     pairs = itertools.product(methods, epsilons)
     return [(name, epsilon) for name, epsilon in pairs if epsilon in FEDERATED.get(name, EPSILONS)]
 
@@ -144,7 +141,6 @@ def wanted(name: str, epsilon: float, least: bool = False) -> list[Block]:
 
 
 def values(block: Block, run: Any, mu: float) -> dict[str, Any]:
-    """Members and scores of a block."""
     began = time.process_time()
     digits = {"likelihood": 5, "release": 5}
     found = scored(block, run, scores(run), GEOLIFE, runs=BLOCK, together=8, digits=digits)
@@ -247,7 +243,6 @@ def table(results: Store) -> str:
 
 
 def together(keys: Sequence[str]) -> list[list[str]]:
-    """Blocks of a method at an epsilon."""
     return grouped(keys, lambda key: (Block.of(key).setting, Block.of(key).epsilon))
 
 

@@ -72,7 +72,6 @@ class Job:
 
 
 def key(people: int, row: str, epsilon: float, seed: int) -> str:
-    """Of a cell in the result file."""
     return f"{people}/{row}/{epsilon:g}/{seed}"
 
 
@@ -207,14 +206,12 @@ def run(job: Job, way: Way, here: World) -> dict[str, dict[str, Any]]:
 
 
 def fill(job: Job, results: Store, ways: dict[str, Way]) -> None:
-    """Make the cells of a job."""
     here = world(job.people)
     for seed, (name, values) in zip(job.seeds, run(job, ways[job.row], here).items(), strict=True):
         results.put(name, dataset=here.words, seed=seed, values=values)
 
 
 def together(keys: Sequence[str]) -> list[list[str]]:
-    """Seeds of a row that is cheap."""
     return grouped(keys, lambda key: key if key.split("/")[1] not in CHEAP else key.rpartition("/")[0])
 
 

@@ -173,7 +173,6 @@ def loss_of(generator: Generator, days: Tensor) -> Tensor:
 
 @torch.no_grad()
 def held_out_loss(generator: Generator, days: Tensor) -> float:
-    """Of days that are not trained on."""
     return float(np.mean([loss_of(generator, part).item() for part in days.split(50)]))
 
 

@@ -85,7 +85,6 @@ class World:
 
     @property
     def unit(self) -> Unit:
-        """One person with all days."""
         return unit(self.people, self.relation)
 
     @property

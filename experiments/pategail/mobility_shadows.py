@@ -191,9 +191,7 @@ class OnDevices:
 
 
 def suspected(
-    plan: pategail.PateGailPlan,
-    rounds: Sequence[tuple[Mapping[str, np.ndarray], Floats]],
-    rng: np.random.Generator,
+    plan: pategail.PateGailPlan, rounds: Sequence[tuple[Mapping[str, np.ndarray], Floats]], rng: np.random.Generator
 ) -> Floats:
     """[U], by how much each person's critic seems to be among those that answered.
 

@@ -12,10 +12,13 @@ import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
-from experiments.lib.experiment import Json, describe
-from experiments.pategail.mobility_runs import DELTA, Values, World, generated
+import numpy as np
+
+from experiments.lib.experiment import Json, Store, describe, store_of
+from experiments.pategail.mobility_runs import DELTA, GEOLIFE, Values, World, described, generated, unit, world
+from tacit.data.mobility.days import Days
 from tacit.data.mobility.grids import Grid
 from tacit.methods import mobility
 from tacit.methods.mobility import baselines, pategail
@@ -118,14 +121,96 @@ class Federated:
         return found
 
 
-def changed(plan: pategail.PateGailPlan, here: World, epsilon: float, seed: int, **arguments: Any) -> Values:
-    """One run of a changed recipe of PateGAIL++, and its measures."""
-    began, own = time.process_time(), calibrated(plan, here, epsilon)
-    with here.devices() as vault:
-        simulator = pategail.fit(own, vault, grid=here.days.grid, seed=seed, **arguments).value
-    (measured,) = here.measured([generated(simulator, here, seed)])
-    certified = own.epsilon if math.isfinite(own.epsilon or 0.0) else "inf"
-    return {"certified": certified, **measured, "seconds": round(time.process_time() - began, 2)}
+@dataclass(frozen=True)
+class Change:
+    """One change of PateGAIL++'s recipe of rewards of samples, on Geolife.
+
+    Args:
+        name: of the change.
+        epsilon: of the promise; inf is without noise.
+        people: how many of the 83 take part, who are the population then.
+        critic: changes of the critic.
+        changes: of the plan.
+        allocate: splits a round's budget, for a plan with the allocation "own".
+        asked: what `allocate` is, for configurations.
+    """
+
+    name: str
+    epsilon: float = math.inf
+    people: int = GEOLIFE
+    critic: tuple[tuple[str, Any], ...] = ()
+    changes: tuple[tuple[str, Any], ...] = ()
+    allocate: Callable[[np.ndarray, np.ndarray], np.ndarray] | None = None
+    asked: tuple[tuple[str, Json], ...] = ()
+
+    @property
+    def start(self) -> str:
+        """Of the keys of its rows."""
+        return f"{self.name}/{self.epsilon:g}"
+
+    def plan(self) -> pategail.PateGailPlan:
+        recipe = pategail.recipe("samples", GEOLIFE)
+        critic = replace(recipe.critic, **dict(self.critic))
+        return replace(recipe, people=self.people, critic=critic, **dict(self.changes))
+
+    def world(self, seed: int) -> World:
+        """Those who take part: a fresh draw for every seed."""
+        here = world(GEOLIFE)
+        if self.people == GEOLIFE:
+            return here
+        chosen = np.sort(np.random.default_rng([seed, self.people]).choice(GEOLIFE, self.people, replace=False))
+        kept = np.isin(here.days.person, chosen)
+        person = np.searchsorted(chosen, here.days.person[kept])
+        return replace(here, people=self.people, days=Days(here.days.cells[kept], person, here.days.grid))
+
+    def run(self, seed: int) -> Values:
+        """One run, and its measures."""
+        began, here = time.process_time(), self.world(seed)
+        own = calibrated(self.plan(), here, self.epsilon)
+        with here.devices() as vault:
+            simulator = pategail.fit(own, vault, grid=here.days.grid, seed=seed, allocate=self.allocate).value
+        (measured,) = here.measured([generated(simulator, here, seed)])
+        certified = own.epsilon if math.isfinite(own.epsilon or 0.0) else "inf"
+        return {"certified": certified, **measured, "seconds": round(time.process_time() - began, 2)}
+
+
+@dataclass(frozen=True)
+class Changes:
+    """The rows of an experiment on changes: five training seeds each, with noise of their own.
+
+    Args:
+        file: of the experiment.
+        every: change, in the order in which they are made.
+    """
+
+    file: str
+    every: tuple[Change, ...]
+    seeds: ClassVar[tuple[int, ...]] = tuple(range(5))
+
+    @property
+    def store(self) -> Callable[..., Store]:
+        """See `store_of`."""
+        return store_of(self.file, self.configuration, "the recipe of PateGAIL++ for 83 people, chosen on the city")
+
+    def rows(self) -> list[str]:
+        return [f"{change.start}/{seed}" for seed in self.seeds for change in self.every]
+
+    def configuration(self, key: str) -> Json:
+        change = self._of(key)
+        data = described(GEOLIFE) | {"people": change.people}
+        promised = guaranteed(change.plan(), unit(change.people), change.epsilon)
+        return {"data": data, **dict(change.asked), **promised}
+
+    def run_row(self, key: str, results: Store) -> None:
+        seed = int(key.rpartition("/")[2])
+        results.put(key, dataset=world(GEOLIFE).words, seed=seed, values=self._of(key).run(seed))
+
+    def column(self, results: Store, change: Change) -> np.ndarray:
+        """SEQ for every seed."""
+        return np.array([results.values(f"{change.start}/{seed}")["sequence"]["SEQ"] for seed in self.seeds])
+
+    def _of(self, key: str) -> Change:
+        return {change.start: change for change in self.every}[key.rpartition("/")[0]]
 
 
 def baseline(model: baselines.Model, *, together: bool = True) -> InProcess:

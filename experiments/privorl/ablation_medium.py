@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from experiments.lib.experiment import Figure, Store, command_line, store_of
+from experiments.lib.experiment import Store, command_line, store_of
 from experiments.privorl import table1_mazes
 from experiments.privorl.parts import synthesis_returns as returns
 
@@ -35,11 +35,6 @@ def column(results: Store, way: str, epsilon: float) -> np.ndarray:
     if way in BORROWED:
         return table1_mazes.column(table1_mazes.store(), DOMAIN, AGENT, way, epsilon)
     return returns.column(results, returns.cells(DOMAIN, (AGENT,), (way,), (epsilon,), SEEDS))
-
-
-def figures() -> list[Figure]:
-    """None: no figure was promised."""
-    return []
 
 
 if __name__ == "__main__":

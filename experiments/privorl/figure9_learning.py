@@ -22,7 +22,6 @@ SEEDS, TABLES = (0, 1, 2), (("real", 0.0), ("raked", 10.0), ("raked", 1.0))
 
 
 def configuration(key: str, *, scale: fits.Scale = fits.FULL) -> dict[str, Json]:
-    """Everything that decides a curve, but its seed."""
     return {**returns.configuration(key, scale=scale), "looks": LOOKS}
 
 
@@ -43,7 +42,6 @@ def run_rows(keys: Sequence[str], results: Store) -> None:
 
 
 def row(way: str, epsilon: float) -> list[returns.Cell]:
-    """The seeds of one table."""
     return returns.cells(DOMAIN, (AGENT,), (way,), (epsilon,), SEEDS)
 
 

@@ -23,7 +23,6 @@ STAGES = ("pretrain", "fit", "sample")
 
 
 def configuration(key: str, *, scale: fits.Scale = fits.FULL) -> dict[str, Json]:
-    """Everything that decides the table whose cost is noted, but its seed."""
     domain, way, epsilon, _ = key.split("/")
     return ways.configuration(DOMAINS[domain], way, float(epsilon), scale)
 
@@ -36,7 +35,6 @@ def rows() -> list[str]:
 
 
 def run_row(key: str, results: Store, scale: fits.Scale = fits.FULL) -> None:
-    """Note what one table cost."""
     domain, way, epsilon, seed = key.split("/")
     _, notes = ways.table(DOMAINS[domain], way, float(epsilon), int(seed), scale)
     values = {stage: notes[stage] for stage in STAGES if stage in notes}

@@ -55,7 +55,6 @@ store = store_of(__file__, configuration, WORDS)
 
 
 def run_row(key: str, results: Store) -> None:
-    """Measure one table at full size."""
     domain, way, epsilon, seed = key.split("/")
     fill(results, [(domain, way, float(epsilon), int(seed))], fits.FULL)
 

@@ -79,12 +79,7 @@ def measured(here: Domain, way: str, epsilon: float, seed: int, scale: fits.Scal
     few = groups.max() < MIN_ROWS  # so few different rows are told apart by their repetition
     told = 1.0 if few else two_sample_test(real, other, synthetic_groups=groups, seed=seed).accuracy.value
     some = {name: column[: scale.rows] for name, column in table.items()}
-    return {
-        "marginal": close.marginal,
-        "correlation": close.correlation,
-        "told_apart": told,
-        **_errors(here, some),
-    }
+    return {"marginal": close.marginal, "correlation": close.correlation, "told_apart": told, **_errors(here, some)}
 
 
 def _errors(here: Domain, table: Columns) -> dict[str, float]:

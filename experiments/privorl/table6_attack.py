@@ -24,10 +24,9 @@ from __future__ import annotations
 import contextlib
 import math
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
-from unittest import mock
 
 import numpy as np
 
@@ -37,6 +36,7 @@ from experiments.privorl.parts import synthesis_fits as fits
 from experiments.privorl.parts import table6_tables as tabled
 from experiments.privorl.parts.synthesis_domains import unit
 from experiments.privorl.parts.synthesis_mazes import Maze
+from experiments.privorl.trajectory_audit import unclipped
 from tacit.evaluation.canaries import GradientScores, leap_canaries
 from tacit.evaluation.lower_bounds import Rate, rate
 from tacit.evaluation.membership import LEVELS, LossAttack, attack, losses
@@ -44,7 +44,6 @@ from tacit.evaluation.one_run import OneRunBound, audit, plant
 from tacit.methods import synthesis
 from tacit.methods.synthesis import ablations
 from tacit.methods.synthesis.table_matching import cell_codes
-from tacit.privacy.gradients import clipping
 
 POPULATION, CANARIES, DRAWS, PUBLIC, TOLD, CONFIDENCE = 20_000, 100, 4, 100, 4_000, 0.95
 STRANGERS = 2_000_000
@@ -83,13 +82,6 @@ CELLS = (
     Cell("umaze", "no privacy"),
     Cell("umaze", "memorised"),
 )
-
-
-@contextlib.contextmanager
-def unclipped() -> Iterator[None]:
-    """The broken twin: nobody's contribution is scaled."""
-    with mock.patch.object(clipping, "coefficients", lambda norms, clip: norms * 0 + 1):
-        yield
 
 
 def domain(cell: Cell, scale: fits.Scale) -> Maze:

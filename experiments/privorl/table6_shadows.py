@@ -145,10 +145,7 @@ def described(name: str, epsilon: float, quick: bool) -> Json:
     """A plan before its calibration, and the guarantee that it is calibrated to."""
     here = domain(name, quick)
     raw = replace(planned(here, math.inf, quick), clip_norm=1.0, noise_multiplier=None)
-    return {
-        "plan": describe(replace(raw, promise=None)),
-        "guarantee": fits.guarantee(unit(here), epsilon, here.delta),
-    }
+    return {"plan": describe(replace(raw, promise=None)), "guarantee": fits.guarantee(unit(here), epsilon, here.delta)}
 
 
 def wanted(name: str, epsilon: float) -> list[Block]:
@@ -203,7 +200,6 @@ def found(results: Store, name: str, epsilon: float) -> dict[str, Found]:
 
 
 def counted(judged: Trials) -> Found:
-    """Area and hits of scores."""
     hits = (bootstrap_runs(functools.partial(_hits, fpr=fpr), judged) for fpr in FPRS)
     return Found(bootstrap_runs(RankedScores.roc_area, judged), tuple(hits))
 

@@ -89,7 +89,6 @@ def plan() -> trajectories.TrajectoriesPlan:
 
 
 def configuration(key: str) -> dict[str, Json]:
-    """What decides a run, but its seed."""
     return {
         "way": key.split("/")[0],
         "plan": describe(plan()),

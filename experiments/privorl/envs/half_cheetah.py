@@ -12,7 +12,6 @@ learner of its own. They tell what a cheetah is, but neither this robot's physic
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import Any
@@ -23,12 +22,9 @@ import numpy.typing as npt
 from tacit.agents.heads import Gaussian
 from tacit.data.spec import Box, PublicSpec
 from tacit.envs.rollouts import Array, FloatArray, Policies
-from tacit.errors import DataError
 from tacit_worlds import locomotion
 from tacit_worlds.agents import ppo
 from tacit_worlds.locomotion import HORIZON, Locomotion, Name
-
-__all__ = ["Robot", "collect", "evaluate", "lived", "normalised", "other_robots", "other_rows", "spec", "step"]
 
 REFERENCE = (-280.178953, 12135.0)
 """D4RL's returns of a random policy and of an expert, which the normalised return maps to 0 and 100."""
@@ -47,8 +43,6 @@ _NEAREST, _FARTHEST = 0.15, 0.5  # range of |log factor| of another robot's mass
 _LOW = (-0.7, -2.0, -0.8, -1.05, -0.65, -1.25, -1.45, -0.75, -4.0, -4.0, -8.0) + (-30.0,) * 6
 _HIGH = (0.7, 5.0, 1.3, 1.05, 1.05, 0.95, 1.1, 0.75, 10.0, 4.0, 8.0) + (30.0,) * 6
 _DIFFERENCE = (0.03, 0.06, 0.23, 0.23, 0.27, 0.26, 0.27, 0.2, 0.7, 0.7, 1.5, 7.0, 8.0, 9.0, 8.0, 9.0, 6.0)
-
-Progress = Callable[[int, int], None]
 
 
 def spec() -> PublicSpec:
@@ -73,25 +67,12 @@ class Robot(Locomotion):
 
     Args:
         gravity, mass, strength: factors of gravity, of all masses and inertias, and of the motors' torques.
-
-    Raises:
-        DataError: a factor is not positive; or, on first use, MuJoCo is not installed.
     """
 
     name: Name = "HalfCheetah-v5"
     gravity: float = 1.0
     mass: float = 1.0
     strength: float = 1.0
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.name != "HalfCheetah-v5" or not all(0.0 < f < np.inf for f in (self.gravity, self.mass, self.strength)):
-            raise DataError(
-                "a factor of the physics is not positive, or the robot is another one",
-                where="half_cheetah.Robot",
-                expected="finite factors > 0 of HalfCheetah-v5",
-                remedy="correct the factor, or take tacit_worlds.locomotion.Locomotion for the other robot",
-            )
 
     @cached_property
     def _physics(self) -> locomotion._Physics:
@@ -136,9 +117,7 @@ def other_robots(count: int, *, seed: int) -> list[Robot]:
     return [Robot(gravity=g, mass=m, strength=s) for g, m, s in np.exp(size).tolist()]
 
 
-def collect(
-    rows: int = 200_000, *, seed: int, episodes: int = EPISODES, progress: Progress | None = None
-) -> dict[str, npt.NDArray[Any]]:
+def collect(rows: int = 200_000, *, seed: int, episodes: int = EPISODES) -> dict[str, npt.NDArray[Any]]:
     """Rows of a learner on the real robot: whole episodes of 1,000 steps, evenly spread over its life, oldest first.
 
     About 70 seconds of one core for the learner's 640,000 steps, whatever the number of rows that are kept.
@@ -147,40 +126,23 @@ def collect(
         rows: how many are kept; the last episode is cut if they do not fill it.
         seed: of the learner; the same arguments give the same rows on the same machine.
         episodes: how many the learner plays, a multiple of 16; with fewer of them it stays weaker.
-        progress: called with (steps done, steps).
 
     Returns:
         observations and next_observations [T, 17] f32, actions [T, 6] f32 in [-1, 1], rewards [T] f32, terminations
         [T] bool (False), truncations [T] bool (the last row of each episode), episode_ids [T] int64.
-
-    Raises:
-        DataError: more rows than the learner plays, or MuJoCo is not installed.
     """
-    return lived(_robot(), rows, episodes=episodes, seed=seed, progress=progress)
+    return lived(_robot(), rows, episodes=episodes, seed=seed)
 
 
 def other_rows(
-    rows: int,
-    *,
-    seed: int,
-    robots: int = OTHERS,
-    episodes: int = OTHER_EPISODES,
-    progress: Progress | None = None,
+    rows: int, *, seed: int, robots: int = OTHERS, episodes: int = OTHER_EPISODES
 ) -> dict[str, npt.NDArray[Any]]:
-    """`rows` transitions of `other_robots`, an equal share from the life of each one's own learner.
-
-    Returns:
-        Columns as of `collect`, without episode ids.
-
-    Raises:
-        DataError: as `collect`.
-    """
+    """`rows` transitions of `other_robots`, an equal share of each one's own learner; columns as of `collect`, without
+    episode ids."""
     parts = []
     for k, robot in enumerate(other_robots(robots, seed=seed)):
         share = rows * (k + 1) // robots - rows * k // robots
         parts.append(lived(robot, share, episodes=episodes, seed=seed + 1 + k))
-        if progress is not None:
-            progress(k + 1, robots)
     return {name: np.concatenate([part[name] for part in parts]) for name in parts[0] if name != "episode_ids"}
 
 
@@ -231,27 +193,10 @@ class _Recorder:
         return after, paid, ended
 
 
-def lived(
-    robot: Robot, rows: int, *, episodes: int, seed: int, since: float = 0.0, progress: Progress | None = None
-) -> dict[str, Array]:
-    """Rows of `collect`, from a learner on this robot.
-
-    Args:
-        robot: on which it learns.
-        rows, episodes, seed, progress: as of `collect`.
-        since: share of its life, at the beginning, of which nothing is kept.
-
-    Raises:
-        DataError: as `collect`; the rows that are wanted must be played after `since`.
-    """
+def lived(robot: Robot, rows: int, *, episodes: int, seed: int, since: float = 0.0) -> dict[str, Array]:
+    """Rows of `collect`, from a learner on this robot; of a share `since` of its life, the beginning, none is kept."""
     first = round(since * episodes)
-    if episodes < _SIDE or episodes % _SIDE or not 0 < rows <= (episodes - first) * HORIZON:
-        raise DataError(
-            "the learner does not play that many rows",
-            where="half_cheetah",
-            expected=f"1 to 1,000 times episodes rows, and episodes a multiple of {_SIDE}",
-            remedy="ask for fewer rows, or let the learner play more episodes",
-        )
+    assert 0 < rows <= (episodes - first) * HORIZON, "the learner plays fewer rows"
     head = Gaussian((-1.0,) * 6, (1.0,) * 6, (0.0,) * 6, _ACTION_STD, learned_std=True)
     config = ppo.PpoConfig(
         episodes * HORIZON,
@@ -265,7 +210,7 @@ def lived(
         rate=6e-4,
     )
     recorder = _Recorder(robot, [])
-    ppo.learn(recorder, head, config, observation=17, horizon=HORIZON, seed=seed, progress=progress)
+    ppo.learn(recorder, head, config, observation=17, horizon=HORIZON, seed=seed)
     kept = np.linspace(first, episodes - 1, -(-rows // HORIZON)).round().astype(np.int64)
     columns: dict[str, Array] = {}
     for name in recorder.blocks[0]:

@@ -22,8 +22,6 @@ import numpy.typing as npt
 
 from experiments.privorl.envs.kitchen import Task
 
-__all__ = ["PATHS", "Arm", "Style", "Waypoint", "actions", "distance"]
-
 FloatArray = npt.NDArray[np.float64]
 Vector = tuple[float, float, float]
 
@@ -90,11 +88,7 @@ PATHS: Mapping[Task, Path] = {
     "top burner": _knob(4),  # done in three of six tries, so no demonstration has it
     "light switch": Path(
         "light_site",
-        (
-            Waypoint((0.068, -0.1, 0.0)),
-            Waypoint((0.068, 0.03, 0.0), firm=True),
-            Waypoint((-0.1, 0.03, 0.0), firm=True),
-        ),
+        (Waypoint((0.068, -0.1, 0.0)), Waypoint((0.068, 0.03, 0.0), firm=True), Waypoint((-0.1, 0.03, 0.0), firm=True)),
     ),
     "slide cabinet": Path(
         "slide_site",

@@ -21,9 +21,6 @@ from experiments.lib.table_cache import Columns
 from experiments.privorl.envs import kitchen, kitchen_controller
 from experiments.privorl.envs.kitchen import COMPLETE, HORIZON, Task
 from experiments.privorl.envs.kitchen_controller import FloatArray, Style
-from tacit.errors import DataError
-
-__all__ = ["OTHER", "OWN", "Menu", "collect", "episode"]
 
 
 @dataclass(frozen=True)
@@ -54,23 +51,7 @@ OTHER = Menu(("slide cabinet", "kettle", "bottom burner"))
 
 
 def collect(population: int, *, menu: Menu = OWN, seed: int) -> Columns:
-    """So many transitions, episode after episode; the last episode is cut.
-
-    Args:
-        population: number of transitions.
-        menu: what the people do.
-        seed: of everybody.
-
-    Raises:
-        DataError: no transition is asked for, or gymnasium-robotics is not installed.
-    """
-    if population < 1:
-        raise DataError(
-            f"population is {population}",
-            where="kitchen_demonstrations.collect",
-            expected="one transition at least",
-            remedy="choose another population",
-        )
+    """So many transitions of people with this menu, episode after episode; the last episode is cut."""
     found: list[Columns] = []
     rows = 0
     while rows < population:

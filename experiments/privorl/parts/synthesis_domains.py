@@ -71,7 +71,6 @@ class Domain(Protocol):
 
 
 def unit(here: Domain) -> Unit:
-    """One transition, added or removed."""
     return Unit("transition", "add_or_remove", here.population)
 
 

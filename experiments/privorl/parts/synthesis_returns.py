@@ -144,7 +144,6 @@ class OneTask:
         return [*(f"{one}/{seed}" for one in UNTAUGHT for seed in self.seeds), *(cell.key for cell in self.cells())]
 
     def configuration(self, key: str, scale: fits.Scale = fits.FULL) -> Json:
-        """Of a row."""
         policy = key.split("/")[0]
         if policy in UNTAUGHT:
             return {"policy": policy, "judge": describe(self.here.judge)}

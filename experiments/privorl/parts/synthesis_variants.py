@@ -33,7 +33,6 @@ HOMES = {
 
 
 def row(way: str, epsilon: float) -> list[Cell]:
-    """The seeds of one way."""
     return returns.cells(DOMAIN, (AGENT,), (way,), (epsilon,), SEEDS)
 
 
@@ -75,7 +74,6 @@ class Variants:
 
     @property
     def store(self) -> Callable[..., Store]:
-        """See `store_of`."""
         return store_of(self.file, returns.configuration, returns.WORDS)
 
     def rows(self) -> list[str]:

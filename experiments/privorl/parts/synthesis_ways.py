@@ -217,7 +217,6 @@ def key(here: str, way: str, epsilon: float, seed: int) -> str:
 
 @functools.cache
 def configuration(here: Domain, way: str, epsilon: float, scale: Scale = FULL) -> dict[str, Json]:
-    """Everything that decides the rows of a table, but its seed."""
     found = WAYS[way]
     promise = guarantee(unit(here), epsilon, here.delta) if found.private else None
     return {"domain": here.rows, "table": found.configuration(here, scale), "guarantee": promise}

@@ -54,7 +54,6 @@ class Rows:
 
     @property
     def configuration(self) -> Json:
-        """The rows and the method."""
         return {"rows": self.maze.rows, "method": "structured"}
 
     @property
@@ -104,7 +103,6 @@ class People:
 
     @property
     def configuration(self) -> Json:
-        """The people and the method."""
         return {"rows": self.here.rows, "method": describe(PeoplePlan(spec=self.here.spec))}
 
     def unit(self, canaries: int) -> Unit:

@@ -5,17 +5,10 @@ tacit_j         networks that learned from many public worlds and see the privat
                 (`tacit.methods.synthesis.trajectories`), by which trajectories are weighted, too
 raked           rows of such trajectories, each weighted by the histograms for itself
 by_gradients    a transformer that learns by noisy gradients, weighted by histograms (PrivORL-j)
-
-All settings are those of `trajectories.TrajectoriesPlan.for_people`: what is tuned is tuned there.
-
-Networks of fragments by noisy gradients without tacit's histograms: the rivals of PrivORL, in what is published.
-
-unet            the temporal U-Net (PrivORL-j-U)
+unet            the temporal U-Net by noisy gradients alone (PrivORL-j-U)
 dp_transformer  rows drawn one by one (DP-Transformer), by one fragment a person and step: four cost four times as much
 
-Their guarantee is tacit's, as are the public worlds that they begin with, and all settings are those of
-`trajectories.TrajectoriesPlan.for_people`. All of the promise is spent on their gradients. What histograms add to noisy
-gradients is shown by `by_gradients`.
+All have tacit's guarantee and public worlds, and the settings of `trajectories.TrajectoriesPlan.for_people`.
 """
 
 from __future__ import annotations

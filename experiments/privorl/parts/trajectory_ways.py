@@ -45,12 +45,8 @@ Way = Fragments | Transitions | Histograms | Real
 WAYS: dict[str, Way] = {"real": Real(), **TRANSITIONS, **FRAGMENTS, **RIVALS}
 
 
-__all__ = ["WAYS", "Table", "configuration", "key", "table"]
-
-
 @functools.cache
 def configuration(here: People, way: str, epsilon: float, scale: Scale = FULL) -> dict[str, Json]:
-    """Everything that decides a table, but its seed."""
     found = WAYS[way]
     promise = guarantee(unit(here), epsilon, DELTA) if found.private else None
     return {"domain": here.rows, "table": found.configuration(here, epsilon, scale), "guarantee": promise}

@@ -19,13 +19,8 @@ step) needs some 30,000 steps. The former alpha of 20 lets imitation win near th
 higher discount sees farther, but makes these few steps a smaller share of a value: in comb 0.99 is better than 0.995.
 Waves of positions twice as short tell walls apart that longer ones blur.
 
-What was found, with one seed, in zigzag, comb and halls (straight run 79, 56, 48): TD3+BC with an alpha of 40 and
-16,000 steps returns 80, 77 and 70, and is the cheapest that is above everywhere; twice the steps are above in two. IQL
-with an inverse temperature of 10 and a cap of 100,000 on weights returns 77, 67 and 69 after 24,000 steps and 76, 58
-and 58 after 12,000; with 3 and 100 its policy is a mean of too many actions (66, 65, 50). EDAC returns 80, 75 and -1
-after 16,000 steps: it fails in the largest maze, and the tables have it in umaze alone. LayerNorm in TD3+BC costs half
-of the return at so few steps (74, 44, 29). Returns go up and down by 20 along a curve, and no policy is picked from
-it.
+Chosen is the cheapest that is above the straight run everywhere, with one seed. EDAC fails in the largest maze: the
+tables have it in umaze alone. Returns go up and down by 20 along a curve, and no policy is picked from it.
 """
 
 from __future__ import annotations
@@ -160,7 +155,6 @@ def together(keys: Sequence[str]) -> list[list[str]]:
 
 
 def run_rows(keys: Sequence[str], results: Store, *, quick: bool = False) -> None:
-    """Make the rows of one stack."""
     if keys[0].endswith("/trivial"):
         name = keys[0].split("/")[0]
         return _put(results, keys[0], name, START_SEED, trivial(name))

@@ -42,7 +42,6 @@ def test_settings_are_tries_and_a_configuration_holds_no_seed() -> None:
     assert [alignment_trl.settings_of(key) for key in tries] == list(TRIES)
     assert len({str(alignment_trl.configuration(key)) for key in keys}) == len(keys)
     assert alignment_trl.settings_of("untrained/0") is None
-    assert alignment_trl.figures() == []
 
 
 def test_the_model_that_trl_trains_writes_the_vocabulary_with_our_logits_and_comes_back() -> None:

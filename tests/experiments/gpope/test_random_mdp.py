@@ -8,6 +8,7 @@ from experiments.gpope.random_mdp import tabular
 
 from experiments.gpope import random_mdp
 from tacit.data.trajectories import Trajectories
+from tacit.envs.rollouts import monte_carlo_values
 
 MDP = random_mdp.random_mdp()
 
@@ -44,7 +45,8 @@ def test_values_solve_the_bellman_equation() -> None:
 def test_monte_carlo_agrees() -> None:
     states = np.array([0, 10, 19])
     for table in (MDP.target, MDP.behaviour):
-        mean, error = random_mdp.truth(MDP, tabular(table), states, rollouts=2_000, horizon=300, seed=0)
+        how = {"rollouts": 2_000, "horizon": 300, "gamma": random_mdp.GAMMA, "seed": 0}
+        mean, error = monte_carlo_values(MDP, tabular(table), states, **how)
         assert (np.abs(mean - random_mdp.values(MDP, table)[states]) < 4 * error).all()
         assert error.max() < 0.05
 

@@ -12,7 +12,7 @@ import pytest
 from experiments.pategail.mobility_runs import DELTA, GEOLIFE, World
 from experiments.pategail.mobility_shadows import InMemory, Sums
 
-from experiments.pategail import mobility_ablation, mobility_attack, mobility_shadows
+from experiments.pategail import mobility_ablation, mobility_attack, mobility_shadows, mobility_ways
 from tacit.methods import mobility
 from tacit.methods.mobility.moves import MOVES_PART
 from tacit.methods.mobility.places import STARTS
@@ -26,7 +26,7 @@ WORLD = World(GEOLIFE, CITY, CITY, CITY, "invented people")
 def invented(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Invented people in the place of Geolife's."""
     mobility_shadows.everybody.cache_clear()
-    for module in (mobility_attack, mobility_shadows, mobility_ablation):
+    for module in (mobility_attack, mobility_shadows, mobility_ways):
         monkeypatch.setattr(module, "world", lambda people: WORLD)
     monkeypatch.setattr(mobility_shadows, "GENERATED", 200)
     yield
@@ -85,7 +85,7 @@ def test_shadow_and_target_runs_share_no_seed() -> None:
 
 
 def test_fewer_people_are_a_population_of_their_own() -> None:
-    row = next(row for row in mobility_ablation.ROWS if row.people == 33)
+    row = next(row for row in mobility_ablation.ROWS.every if row.people == 33)
     here = row.world(0)
     assert here.people == here.unit.size == row.plan().people == 33
     assert set(here.days.person.tolist()) == set(range(33))

@@ -20,7 +20,6 @@ from experiments.pategail import (
     mobility_ablation,
     mobility_allocation,
     mobility_attack,
-    mobility_engine,
     mobility_frontier,
     mobility_noise,
     mobility_places,
@@ -36,7 +35,6 @@ MODULES: tuple[Any, ...] = (
     mobility_attack,
     mobility_allocation,
     mobility_ablation,
-    mobility_engine,
     mobility_places,
 )
 

@@ -21,7 +21,6 @@ from experiments.privorl.envs.half_cheetah import (
 )
 
 from tacit.data import Box, Trajectories
-from tacit.errors import DataError
 
 pytest.importorskip("mujoco")
 SHORT: dict[str, Any] = {"episodes": 16}
@@ -97,9 +96,7 @@ def test_the_same_seed_makes_the_same_rows(rows: dict[str, Any]) -> None:
 
 @pytest.mark.usefixtures("short")
 def test_other_rows_are_of_other_robots(rows: dict[str, Any]) -> None:
-    told: list[tuple[int, int]] = []
-    other = other_rows(301, seed=900, robots=2, progress=lambda *at: told.append(at), **SHORT)
-    assert told == [(1, 2), (2, 2)]
+    other = other_rows(301, seed=900, robots=2, **SHORT)
     assert set(other) == set(rows) - {"episode_ids"}
     assert {len(column) for column in other.values()} == {301}
     for k, robot in enumerate(other_robots(2, seed=900)):
@@ -187,15 +184,3 @@ def test_the_learner_becomes_medium() -> None:
     assert isinstance(box, Box)
     held = (rows["observations"] >= np.array(box.low)) & (rows["observations"] <= np.array(box.high))
     assert held.mean(axis=0).min() > 0.98
-
-
-@pytest.mark.parametrize(("rows", "episodes"), [(0, 16), (16_001, 16), (10, 0), (10, 24)])
-def test_more_rows_than_the_learner_plays(rows: int, episodes: int) -> None:
-    with pytest.raises(DataError, match="does not play that many rows"):
-        collect(rows, seed=0, episodes=episodes)
-
-
-@pytest.mark.parametrize("wrong", [{"gravity": 0.0}, {"mass": float("nan")}, {"strength": -1.0}, {"name": "Hopper-v5"}])
-def test_robots_that_cannot_be(wrong: dict[str, Any]) -> None:
-    with pytest.raises(DataError, match="a factor of the physics is not positive, or the robot is another one"):
-        Robot(**wrong)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -12,7 +11,6 @@ from experiments.privorl.envs import kitchen
 from experiments.privorl.envs.kitchen import COMPLETE, MIXED, evaluate, spec
 
 from tacit.data import Box
-from tacit.errors import DataError
 
 
 @dataclass
@@ -102,16 +100,3 @@ def test_the_bounds_hold_a_busy_robot() -> None:
     assert held.mean() > 0.99
     change = np.diff(rows, axis=0)[:, :18].std(axis=0) / np.array(bounds.difference[:18])
     assert ((change > 0.3) & (change < 3.0)).all()
-
-
-def test_without_gymnasium_robotics(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
-    with pytest.raises(DataError, match="gymnasium-robotics is not installed") as caught:
-        evaluate(Constant((0.0,)), seed=0)
-    assert caught.value.remedy == "install tacit[bench]"
-
-
-@pytest.mark.parametrize("wrong", [{"tasks": []}, {"tasks": ["oven"]}, {"episodes": 0}])
-def test_refusals(wrong: dict[str, Any]) -> None:
-    with pytest.raises(DataError, match="there are no tasks, unknown ones or no episodes"):
-        evaluate(Constant((0.0,)), **{"seed": 0, **wrong})

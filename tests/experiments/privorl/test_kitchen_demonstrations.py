@@ -14,7 +14,6 @@ from experiments.privorl.envs.kitchen_controller import PATHS, Style, _Polyline
 from experiments.privorl.envs.kitchen_demonstrations import OTHER, OWN, Menu
 
 from tacit.data import overlap
-from tacit.errors import DataError
 
 SLIDE = Menu(("slide cabinet",), left_out=0.0)
 
@@ -110,11 +109,6 @@ def test_the_public_bounds_hold_demonstrations() -> None:
     rows = kitchen_demonstrations.episode(OTHER, seed=7, number=0)["observations"]
     held = (rows >= np.array(bounds.observation.low)) & (rows <= np.array(bounds.observation.high))
     assert held.mean() > 0.99
-
-
-def test_refusal() -> None:
-    with pytest.raises(DataError, match="population is 0"):
-        kitchen_demonstrations.collect(0, seed=0)
 
 
 def test_a_site_is_public_geometry() -> None:
