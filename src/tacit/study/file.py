@@ -171,7 +171,7 @@ def template(
         unit, population, budget, sampled: what only the curator knows.
         reading: how the table is read, as far as it was told.
     """
-    words = "" if spec is None else "    # the column that says whose a row is"
+    words = "" if spec is None else "    # the column that says whose a row is; certificates and letters use its name"
     text = _TEMPLATE.format(
         records=_quote(records),
         unit=_quote(unit),
