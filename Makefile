@@ -8,6 +8,9 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 TORCH_INDEX ?=
+TESTS ?= --ignore tests/docs
+# Each worker has half of the tests in their order, so that it shares what is computed once, and takes what the other leaves.
+WORKERS := -n 2 --dist worksteal
 export TACIT_DATA ?= $(abspath ../shared/data)
 export OMP_NUM_THREADS ?= 1
 
@@ -37,10 +40,10 @@ demo: $(VENV)/.user-ready
 	$(BIN)/tacit demo --out runs/demo
 
 test: setup
-	$(BIN)/pytest -n 2 --dist loadscope --ignore tests/docs
+	$(BIN)/pytest $(WORKERS) $(TESTS)
 
 test-all: setup
-	$(BIN)/pytest -n 2 --dist loadscope --timeout 3600 -m "slow or not slow"
+	$(BIN)/pytest $(WORKERS) --timeout 3600 -m "slow or not slow"
 
 check: lint pages
 
@@ -51,7 +54,7 @@ lint: setup
 	$(BIN)/lint-imports
 
 pages: setup
-	$(BIN)/pytest -n 2 tests/docs
+	$(BIN)/pytest $(WORKERS) tests/docs
 
 bench: setup
 	$(BIN)/python -m benchmarks

@@ -13,10 +13,11 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
-settings.register_profile("without a clock", deadline=None)
+settings.register_profile("without a clock", deadline=None, max_examples=50)
 settings.load_profile("without a clock")
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("JAX_DISABLE_MOST_OPTIMIZATIONS", "1")  # small models take longer to compile than to fit
+gc.disable()  # until all tests are collected: a third of that time would go into walks through imported modules
 sys.dont_write_bytecode = False  # hundreds of processes would compile tacit, each for half a second
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
@@ -32,8 +33,8 @@ with contextlib.suppress(ImportError):
 
 def pytest_collection_finish() -> None:
     """Imported modules stay: a collection of garbage that walks through them takes a quarter of a second."""
-    gc.collect()
     gc.freeze()
+    gc.enable()
 
 
 @pytest.fixture
@@ -47,11 +48,13 @@ def real_data() -> Path:
 
 @pytest.fixture(autouse=True)
 def small_crowds(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Callbacks are tried on at most 5 units instead of 300, and on 33 or 300 where trials are what is tested."""
+    """Callbacks are tried on two crowds of 5 units, and on up to 33 or 300 of all kinds where trials are tested."""
     monkeypatch.setattr("tacit.privacy.vault.isolation._PASSED", {})
     if "isolation" not in request.path.name:
         tested = {"mutations", "removal"} & set(request.path.parts) or "refused_callbacks" in request.path.name
-        monkeypatch.setattr("tacit.privacy.vault.removal.CROWDS", (1, 2, 5, 33) if tested else (1, 2, 5))
+        monkeypatch.setattr("tacit.privacy.vault.removal.CROWDS", (1, 2, 5, 33) if tested else (5,))
+        if not tested:
+            monkeypatch.setattr("tacit.privacy.vault.removal.TIED", ("few",))
 
 
 @pytest.fixture(autouse=True)

@@ -22,6 +22,8 @@ T = TypeVar("T")
 Option = Annotated[T, "an option of the command line"]
 """Of a field that a command line offers."""
 _PLAIN: dict[str, type] = {"bool": bool, "int": int, "float": float, "str": str}
+_IMPORT = re.compile(r"^from (tacit[\w.]+) import (\([^)]*|.*)", re.MULTILINE)
+_METHOD, _NEXT_STATEMENT = re.compile(r"^    (?=def |@)", re.MULTILINE), re.compile(r"\n(?=[^\s)\]]|\Z)")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -102,8 +104,8 @@ def _class_path(name: str, module: str, source: str) -> str | None:
     """Where a class is that a module names: in the module, or where it is imported from; None outside any plan."""
     if _statement(source, f"class {name}") is not None:
         return f"{module}:{name}"
-    home = re.search(rf"^from (tacit[\w.]+) import (?:\([^)]*?|.*?)\b{re.escape(name)}\b", source, re.MULTILINE)
-    return None if home is None else f"{home[1]}:{name}"
+    homes = (home for home, names in _IMPORT.findall(source) if name in re.split(r"\W+", names))
+    return next((f"{home}:{name}" for home in homes), None)
 
 
 @cache
@@ -118,7 +120,7 @@ def _class(path: str) -> tuple[ast.ClassDef, str]:
     text = _statement(source, f"class {name}")
     if text is None:
         raise LookupError(f"there is no class {path}")
-    (node,) = ast.parse(text).body
+    (node,) = ast.parse(_METHOD.split(text, 1)[0]).body  # fields stand before methods, which take longer to parse
     assert isinstance(node, ast.ClassDef)
     return node, source
 
@@ -145,8 +147,11 @@ def declared_parameters(path: str) -> tuple[Parameter, ...]:
 
 def _statement(source: str, start: str) -> str | None:
     """The first statement of a module that starts so, up to the next line that is not indented."""
-    found = re.search(rf"^{re.escape(start)}(?!\w).*\n(?:[ \t)\]].*\n|\n)*", source, re.MULTILINE)
-    return None if found is None else found[0]
+    source, at = f"\n{source}\n", 0
+    while at := source.find(f"\n{start}", at) + 1:
+        if not re.match(r"\w", source[at + len(start)]):
+            return _NEXT_STATEMENT.split(source[at:], 1)[0] + "\n"
+    return None
 
 
 def _parameter(field: ast.AnnAssign, next_statement: ast.stmt | None, module: str, source: str) -> Parameter:

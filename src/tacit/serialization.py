@@ -64,6 +64,8 @@ class Json:
 
 def to_json(value: Any) -> Any:
     """Plain JSON values: dataclasses and mappings are objects, tuples and arrays lists, infinities "inf" and "-inf"."""
+    if type(value) in (str, int, bool) or (type(value) is float and math.isfinite(value)):  # nearly all, so first
+        return value
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         entries: dict[str, Any] = {}
         for field in dataclasses.fields(value):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import multiprocessing
 from pathlib import Path
 from typing import Any
 
@@ -45,7 +46,10 @@ def expected(model: Path) -> np.ndarray:
     return np.concatenate([part.columns["observations"] for part in parts])
 
 
-def test_two_processes_draw_what_their_seeds_give(model: Path, tmp_path: Path) -> None:
+def test_two_processes_draw_what_their_seeds_give(model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Forked ones, which need not import everything again; `test_parallel.py` has fresh ones."""
+    forking = multiprocessing.get_context("fork")
+    monkeypatch.setattr("tacit.parallel.multiprocessing.get_context", lambda _: forking)
     words = ["sample", "--model", str(model), "--count", "7", "--seed", "5", "--jobs", "2"]
     assert main([*words, "--out", str(tmp_path / "rows")]) == 0
     rows = Trajectories.open(tmp_path / "rows")

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import datetime
 import math
+from collections.abc import Iterator
 from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
@@ -23,6 +24,8 @@ import pytest
 from ways_in import WAYS, Odd, verdicts
 
 from tacit.data import Column
+from tacit.data.sources import sorting
+from tacit.data.sources.engine import open_engine
 
 NAN, INF = math.nan, math.inf
 BAD = {"texts": "! no number", "positions": "! missing, NaN / not a number"}
@@ -214,6 +217,18 @@ TABLE: dict[str, tuple[Odd, dict[str, str]]] = {
     "a duration, in the table":       row(spec(Column("value", "duration", low=0, high=9, time_unit="days"), value=[0.0, 1.5]), "0 1.5", **NO_SPEC),
 }
 # fmt: on
+
+
+@pytest.fixture(scope="module")
+def engine() -> Iterator[Any]:
+    with open_engine(None) as engine:
+        yield engine
+
+
+@pytest.fixture(autouse=True)
+def _one_engine(engine: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tables are sorted by cursors of one engine: to open one takes longer than to sort these rows."""
+    monkeypatch.setattr(sorting, "open_engine", lambda store: engine.cursor())
 
 
 @pytest.mark.filterwarnings("ignore:.* None:UserWarning")

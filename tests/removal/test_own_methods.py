@@ -64,8 +64,8 @@ def modes(callback: Any) -> tuple[object, ...]:
     return type(callback), *(value for value in chosen if isinstance(value, bool | str | None))
 
 
-LONG = ("mobility", "synthesis", "trajectories")
-"""Areas whose runs take more than half of the time, and wait for the slow tests."""
+LONG = ("alignment", "mobility", "synthesis", "trajectories")
+"""Areas whose runs take most of the time, and wait for the slow tests; `alignment` has quick tests of its own."""
 
 
 @pytest.mark.parametrize("area", [pytest.param(area, marks=pytest.mark.slow if area in LONG else ()) for area in AREAS])

@@ -215,7 +215,7 @@ def test_a_table_without_faults_is_one_that_an_import_takes(following: str) -> N
     options: dict[str, Any] = {"time": "try_strptime(Datum, '%d.%m.%Y')", "reward": "-abs(Hb - 12) / 13"}
     wanted = sorting.TableOptions("MRN", next=following, **options)  # type: ignore[arg-type]
     wanted = replace(wanted, fields=sorting.Fields.from_pairs(spec, ["propensity=p"]))
-    for _ in range(24):
+    for _ in range(16):
         Path("visits.csv").write_text("\n".join([HEADER, *mutated(rng)]) + "\n")
         found = sorting.find_faults(lake.open_table(["visits.csv"], style), wanted, spec, {})
         refusal = ""
@@ -227,4 +227,4 @@ def test_a_table_without_faults_is_one_that_an_import_takes(following: str) -> N
             assert {one.what for one in found} <= {"the unit id is missing (1 such row)"}
         assert not refusal or any(one.what.startswith(refusal) for one in found), (refusal, [e.what for e in found])
         seen.add(refusal)
-    assert len(seen) > 5
+    assert len(seen) > 4

@@ -133,7 +133,7 @@ def by_hand(frame: pd.DataFrame, drop: bool) -> list[tuple[Any, ...]]:
     return found
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", range(6))
 def test_any_rows_are_as_plain_loops_have_them(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     rng = np.random.default_rng(seed)
     monkeypatch.setattr(engine, "CHUNK", int(rng.integers(1, 12)))
@@ -377,7 +377,7 @@ def test_what_the_engine_reads_is_closed_before_the_engine(monkeypatch: pytest.M
 
     monkeypatch.setattr(sorting, "query_batches", watched)
     monkeypatch.setattr(engine, "CHUNK", 1)  # more is to come when the first rows are refused
-    bad = pd.concat([table().assign(patient=f"{i:04}") for i in range(1_500)], ignore_index=True)
+    bad = pd.concat([table().assign(patient=f"{i:04}") for i in range(300)], ignore_index=True)
     bad["pulse"] = np.inf
     with pytest.raises(DataError) as caught:
         read(typed(bad))
@@ -475,3 +475,8 @@ def test_times_that_are_whole_numbers_need_no_object_each(cells: list[Any], want
     assert (
         np.append(sorting._numpy(column[:1]), found)[1:].tolist() == wanted
     )  # blocks of both kinds follow one another
+
+
+def test_no_engine_prints_a_bar_among_a_commands_output() -> None:
+    with engine.open_engine(None) as opened:
+        assert opened.execute("SELECT current_setting('enable_progress_bar')").fetchone() == (False,)

@@ -78,12 +78,20 @@ def test_no_model_departs_from_the_clone_where_more_visits_count_than_are_planne
 
 @pytest.mark.parametrize(
     ("population", "noise", "kappa"),
-    [(390, 1.0, 0.0), (594, 1.0, 2.0), (2_376, 4.0, 2.0), (20_000_000, 1.0, 50.0), (600, 0.0, 50.0)],
+    [(390, 1.0, 0.0), (594, 1.0, 2.0), (2_376, 4.0, 2.0), (20_000_000, 1.0, 10.0), (600, 0.0, 10.0)],
 )
 @pytest.mark.parametrize("teachers", ["best", "all"])
 def test_trust_in_the_model_follows_from_public_numbers(population, noise, kappa, teachers):
     unit = Unit("patient", "add_or_remove", population)  # 3 features, each of a scale of 33
     plan = plan_of(noise_multiplier=noise * (0.92 * 0.7) ** 0.5, unit=unit, teachers=teachers)
+    assert plan.kappa == pytest.approx(kappa)
+
+
+@pytest.mark.parametrize(("population", "kappa"), [(390, 0.0), (594, 2.0), (5_940, 20.0), (20_000_000, 50.0)])
+def test_a_model_of_one_decision_is_trusted_further(population, kappa):
+    unit = Unit("patient", "add_or_remove", population)
+    problem = Problem(gamma=1.0, horizon=1, return_range=(-9.0, 5.0))
+    plan = plan_of(noise_multiplier=(0.92 * 0.7) ** 0.5, unit=unit, problem=problem, teachers="best", snr_scale=33.0)
     assert plan.kappa == pytest.approx(kappa)
 
 

@@ -1,7 +1,6 @@
 """What the engine cannot vouch for, it refuses by the parameter's name."""
 
-import subprocess
-import sys
+import os
 from collections.abc import Callable, Iterator, Mapping
 
 import pytest
@@ -11,7 +10,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from tacit.errors import MechanismError
-from tacit.privacy.gradients.clipped_sums import clipped_sum
+from tacit.privacy.gradients.clipped_sums import clipped_sum, require_separate_units
 
 
 class Odd(nn.Module):
@@ -135,15 +134,19 @@ def test_a_hostile_unit_does_not_make_the_probe_refuse() -> None:
 
 
 def test_a_precision_of_a_backend_alone_is_refused_in_our_words() -> None:
-    code = (
-        "import torch; torch.backends.mkldnn.matmul.fp32_precision = 'bf16'\n"
-        "from tacit.errors import MechanismError\n"
-        "from tacit.privacy.gradients.clipped_sums import require_separate_units\n"
-        "try: require_separate_units(torch.nn.Linear(1, 1))\n"
-        "except MechanismError as error: print(error)"
-    )
-    said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
-    assert "float32 matrix products are set to a lower precision" in said
+    back, out = os.pipe()
+    if not os.fork():  # the setting cannot be taken back
+        try:
+            torch.backends.mkldnn.matmul.fp32_precision = "bf16"
+            require_separate_units(nn.Linear(1, 1))
+        except MechanismError as error:
+            os.write(out, str(error).encode())
+        finally:
+            os._exit(0)
+    os.close(out)
+    with os.fdopen(back) as told:
+        assert "float32 matrix products are set to a lower precision" in told.read()
+    os.wait()
 
 
 @pytest.fixture

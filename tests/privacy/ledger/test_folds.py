@@ -231,7 +231,7 @@ def test_a_dth_of_the_distance_costs_at_most_a_dth_of_epsilon(d: float) -> None:
 def test_a_full_balance_keeps_the_promise_to_whoever_comes_goes_or_moves(relation: Relation) -> None:
     """Random plans are admitted until no more fit; then the exact privacy of each person there can be is computed."""
     generator = np.random.default_rng(7)
-    for _ in range(60):
+    for _ in range(20):
         budget, delta = float(generator.uniform(4.0, 20.0)), 1e-5
         balance, plans = Balance.empty(relation, SUM), list[tuple[Any, float, float]]()
         for _ in range(20):

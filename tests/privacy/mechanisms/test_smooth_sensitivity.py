@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import math
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -110,22 +111,20 @@ def test_no_neighbour_is_further_than_the_sensitivity_and_psi_is_smooth(constant
     lsl = RegularisedLoss(**SMALL, ridge=40.0, constants=constants)
     span = VISITS.span
     inverse = np.linalg.norm(np.linalg.pinv(np.sqrt(WEIGHTS)[:, None] * np.array(PHI)), 2)
-    for one in UNITS:
-        alone, single = totals([one]), [one]
-        for other in UNITS:
-            pair = totals([one, other])
-            for third in [*UNITS, None]:
-                neighbour = alone if third is None else totals([*single, third])
-                moved = np.linalg.norm(lsw.solve(*pair) - lsw.solve(*neighbour))
-                here, there = lsw.psi(pair[0]), lsw.psi(neighbour[0])
-                assert moved <= inverse * span * math.sqrt(min(here, there)) + 1e-9
-                assert here <= math.exp(2 * lsw.beta) * there * (1 + 1e-12)
-                assert there <= math.exp(2 * lsw.beta) * here * (1 + 1e-12)
-                moved = np.linalg.norm(lsl.solve(*pair, 2) - lsl.solve(*neighbour, 2))
-                assert moved <= min(lsl.scale(pair[0], 2), lsl.scale(neighbour[0], 2)) / lsl.alpha + 1e-9
-                here, there = lsl.psi(pair[0], 2), lsl.psi(neighbour[0], 2)
-                assert here <= math.exp(2 * lsl.beta) * there * (1 + 1e-12)
-                assert there <= math.exp(2 * lsl.beta) * here * (1 + 1e-12)
+
+    @cache
+    def found(*units: Any) -> tuple[Any, ...]:
+        counts, sums = totals(list(units))
+        states = lsw.solve(counts, sums), lsw.psi(counts)
+        return *states, lsl.solve(counts, sums, 2), lsl.scale(counts, 2), lsl.psi(counts, 2)
+
+    for one, other, third in itertools.product(UNITS, UNITS, [*UNITS, None]):
+        theta, here, ridge, spread, psi = found(one, other)
+        theta_there, there, ridge_there, spread_there, psi_there = found(one) if third is None else found(one, third)
+        assert math.dist(theta, theta_there) <= inverse * span * math.sqrt(min(here, there)) + 1e-9
+        assert max(here / there, there / here) <= math.exp(2 * lsw.beta) * (1 + 1e-12)
+        assert math.dist(ridge, ridge_there) <= min(spread, spread_there) / lsl.alpha + 1e-9
+        assert max(psi / psi_there, psi_there / psi) <= math.exp(2 * lsl.beta) * (1 + 1e-12)
 
 
 def test_a_sensitivity_without_its_smoothing_would_be_caught() -> None:
@@ -154,12 +153,13 @@ def test_noise_has_the_scale_of_the_bound_and_a_public_grid() -> None:
     chunks = [rows([(0, 1), (1, 1)], length=10)] * 3
     counts, sums = np.array([3.0, 3.0]), 3 * np.array([1.5, 1.0])
     noise = SecretNoise.for_tests(1)
-    drawn = np.array([part.release(chunks, noise, unit) for _ in range(4_000)])
+    drawn = np.array([part.release(chunks, noise, unit) for _ in range(1_500)])
     centre = part.solve(counts, sums)
     np.testing.assert_allclose(part.release(chunks, Zero(), unit), centre, atol=part.scale(np.full(2, 50.0)) / 1000)
     scaled = (drawn - centre) / part.scale(counts)
     assert stats.kstest(scaled[:, 0], "norm").pvalue > 1e-4
-    assert abs(np.corrcoef(scaled.T)[0, 1]) < 0.06
+    assert abs(np.square(scaled).mean() - 1) < 0.1  # a scale that is off by a twentieth
+    assert abs(np.corrcoef(scaled.T)[0, 1]) < 0.1
     grid = 2.0 ** (math.frexp(part.scale(np.full(2, 50.0)))[1] - 11)
     assert np.array_equal(drawn / grid, np.rint(drawn / grid))
 

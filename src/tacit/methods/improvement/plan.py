@@ -49,11 +49,12 @@ STEPS = 20
 """Newton steps of the clone."""
 LEAST_SNR = 300.0
 """Signal-to-noise ratio for each feature from which a clone alone has squares."""
-MOST_KAPPA = 50.0
+MOST_KAPPA, MOST_PLANNED = 50.0, 10.0
+"""The most that a model is trusted: of a single decision, and of one after which others are planned."""
 SWEEPS = 24
 """Rounds of value iteration: so many visits are planned ahead. Where more count, errors of the model add up."""
-LEAST_RATIO = 2.0
-"""Signal-to-noise ratio for each feature, in multiples of its scale, from which a model is trusted."""
+LEAST_RATIO, TRUST = 2.0, 2 / 3
+"""Signal-to-noise ratio for each feature, in multiples of its scale, from which a model is trusted, and how much."""
 SCORES = (0.8, 0.06, 0.05, 0.06, 0.03)
 """Of the squared norm of a unit's statement vector: gain, return, presence, squared gain, squared return."""
 SCORED: Blocks = (
@@ -256,7 +257,10 @@ class ImprovementPlan(PrivatePlan):
     def kappa(self) -> float:
         """How much the advice trusts the model beside the clone: 0 is the clone itself."""
         ratio = self.snr / self.features / self.snr_scale
-        return 0.0 if self.advises is False or ratio < LEAST_RATIO else min(MOST_KAPPA, ratio - 1)
+        if self.advises is False or ratio < LEAST_RATIO:
+            return 0.0
+        # What a quadratic model gets wrong adds up where it plans ahead, and no signal mends that.
+        return min(MOST_PLANNED if self.has_next_states else MOST_KAPPA, TRUST * ratio)
 
     @property
     def half_width(self) -> float:

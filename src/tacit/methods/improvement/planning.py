@@ -7,9 +7,12 @@ The clone of `cloning` gives log p(a|s), linear in phi. A plan that does not adv
    phi. The noise of the sums is known, so theta_a moves from 0 by a Kalman gain, and has a covariance. x are rewards
    in their own standard deviations around their mean: the variance of a row is about 1 in any unit of reward.
 3. Values. v <- the least-squares fit of max_a (Q - pessimism sd) over the points, again and again.
-4. Advice. The best of log p(a|s) + kappa (Q - sd), Q - sd as the weighted points' linear function of phi.
-5. Judgement. The model's own estimate of what the advice adds at a visit, the mean over the points of
-   Q(s, advice) - sum_a p(a|s) Q(s, a). Where that is not above its own noise (`DOUBTS`), nothing says that the
+4. Copies. 2 and 3 are done for `COPIES` copies of the sums, each with as much public noise again as the sums have. A
+   maximum that is taken 24 times over lets one noise grow; what the noise alone made differs from copy to copy.
+5. Advice. The best of log p(a|s) + kappa (Q - sd), Q - sd as the weighted points' linear function of phi, the mean
+   over the copies.
+6. Judgement. The model's own estimate of what the advice adds at a visit, the mean over the points of
+   Q(s, advice) - sum_a p(a|s) Q(s, a). Where that is not above its own noise, nothing says that the
    advice is better than the clone's decisions: it is dropped, and the clone is the policy. A clone of all units draws
    its actions as the records do (the most frequent action of all can be the worst one); one of the best takes the
    likeliest.
@@ -21,8 +24,7 @@ as every other policy is.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,13 +36,13 @@ from tacit.agents.policies import Policy
 from tacit.data.spec import Box, PublicSpec
 from tacit.methods.improvement.cloning import CloneGeometry
 from tacit.methods.improvement.moments import FARTHEST, Moments, Scales, find_points, phi, psi, softmax
-from tacit.methods.improvement.plan import SWEEPS, ImprovementPlan, Teachers
+from tacit.methods.improvement.plan import SWEEPS, ImprovementPlan
 from tacit.methods.off_policy_evaluation.scores import limits
 
 Float64 = NDArray[np.float64]
-DOUBTS: Mapping[Teachers, float] = {"best": 3.0, "all": 1.0}
-"""Standard deviations of the posterior by which the advice has to be above the clone's decisions, by who teaches."""
-CONSTANT, SLOPE = 4.0, 1.0
+COPIES = 16
+"""Copies of the noisy sums over which the advice is averaged."""
+CONSTANT, SLOPE = 0.25, 0.0625
 """Prior variance of the constant of theta_a, and of its other entries, in variances of a reward."""
 
 
@@ -83,12 +85,13 @@ def advise(
         y, weight = find_points(
             total / rows, len(plan.columns), math.sqrt(len(moments.products)) * moments.noise[0] / rows
         )
-        model = ValueModel.of(moments, y, weight, StandardProblem.of(scales, plan, spec), plan)
-        candidate = clone + plan.kappa * model.advantages(y, weight)
+        standard = StandardProblem.of(scales, plan, spec)
+        model, *copies = (ValueModel.of(one, y, weight, standard, plan) for one in (moments, *noisy_copies(moments)))
+        candidate = clone + plan.kappa * np.mean([copy.advantages(y, weight) for copy in copies], axis=0)
         gain, spread = model.gain(y, weight, phi(y) @ candidate, softmax(phi(y) @ clone))
-        # A clone of the best gains by itself, and what a quadratic model gets wrong is in no posterior. One of all
-        # draws its actions, and advice takes one always: where noise decides, the commonest, which can be the worst.
-        dropped = gain <= DOUBTS[plan.teachers] * spread
+        # A clone of all draws its actions, and advice takes one always: where noise decides, the commonest, which can
+        # be the worst.
+        dropped = gain <= spread
         scores, sampled = clone if dropped else candidate, dropped and plan.teachers == "all"
     actions = clone.shape[1]
     changes = np.zeros((actions, actions))
@@ -98,6 +101,26 @@ def advise(
     policy = Policy(inputs, Mlp((inputs.size, actions), gain=0.0), Categorical(actions))
     parameters = [_parameters(weights, plan.columns, len(low)) for weights in (scores, clone)]
     return AdviceResult(policy, parameters[0], parameters[1], changes, sampled)
+
+
+def noisy_copies(moments: Moments) -> list[Moments]:
+    """`COPIES` copies of noisy sums, each with public noise of the same law added to theirs."""
+    generator, copies = np.random.default_rng(0), list[Moments]()
+    of_products, of_changes, of_rewards = moments.noise
+    for _ in range(COPIES):
+        noise = generator.standard_normal(moments.products.shape)
+        # Symmetric, with less off the diagonal, as the noise of the triangle is (`JointMoments`).
+        upper = np.triu(noise, 1) / math.sqrt(2)
+        noise = upper + upper.swapaxes(1, 2) + noise * np.eye(noise.shape[1])
+        copies.append(
+            replace(
+                moments,
+                products=moments.products + of_products * noise,
+                changes=moments.changes + of_changes * generator.standard_normal(moments.changes.shape),
+                rewards=moments.rewards + of_rewards * generator.standard_normal(moments.rewards.shape),
+            )
+        )
+    return copies
 
 
 @dataclass(frozen=True)

@@ -308,16 +308,16 @@ START_WIDTH = 0.25
 class QEstimator(ScoreEstimator, ABC):
     """A method that fits Q, then averages a number that Q gives about each unit, beside the scores."""
 
-    def grams(self, spec: PublicSpec) -> int:
-        """One for each action."""
-        return spec.action.size
-
     with_point: ClassVar[bool] = True
 
     features: AnyFeatures
     """phi."""
     regression: Regression = field(default_factory=Regression)
     """rounds, trace, prior."""
+
+    def grams(self, spec: PublicSpec) -> int:
+        """One for each action."""
+        return spec.action.size
 
     @abstractmethod
     def half_width(self, spec: PublicSpec) -> float:

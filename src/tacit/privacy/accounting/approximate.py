@@ -27,7 +27,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import expit, gammaln, log_expit, logsumexp, ndtri
+from scipy.special import expit, gammaln, log_expit, ndtri
 
 from tacit.errors import AccountingError
 from tacit.privacy.accounting.events import EpsilonDeltaEvent, Leaves, RandomizedResponseEvent
@@ -229,7 +229,8 @@ def renyi(leaves: EpsilonDeltas, order: float) -> float:
     """The Renyi divergence of their answers, given that no bit is revealed; that of the whole is inf with a delta."""
 
     def log_moment(answers: tuple[tuple[float, float], ...]) -> float:
-        return max(float(logsumexp([(order - 1) * loss + log_mass for loss, log_mass in answers])), 0.0)
+        (low, high) = sorted((order - 1) * loss + log_mass for loss, log_mass in answers)
+        return max(high + math.log1p(math.exp(low - high)), 0.0)
 
     both = ([(count, log_moment(_answers(leaf, swapped))) for leaf, count in leaves] for swapped in (False, True))
     return max(math.fsum(count * moment for count, moment in one) for one in both) / (order - 1)

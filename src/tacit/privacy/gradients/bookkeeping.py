@@ -152,7 +152,8 @@ def parameter_error(parameter: str, what: str, kind: type[MechanismError] = Book
 
 
 def _differentiate(losses: Tensor, weights: Tensor, inputs: list[Tensor]) -> tuple[Tensor | None, ...]:
-    result: tuple[Tensor | None, ...] = torch.autograd.grad(losses, inputs, weights, allow_unused=True)
+    # of a sum, which has the same bits: given the weights as its gradient, torch would import SymPy for a second
+    result: tuple[Tensor | None, ...] = torch.autograd.grad((losses * weights).sum(), inputs, allow_unused=True)
     return result
 
 

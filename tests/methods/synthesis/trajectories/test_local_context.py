@@ -185,7 +185,7 @@ def test_histograms_alone_may_be_all_that_is_learned_of_private_rows(tmp_path: P
     assert shown.shape != unseen.shape or not np.array_equal(shown, unseen)
 
 
-@pytest.mark.parametrize("network", ["transformer", "unet", "autoregressive"])
+@pytest.mark.parametrize("network", ["transformer", pytest.param("unet", marks=pytest.mark.slow), "autoregressive"])
 def test_histograms_come_first_and_an_interrupted_run_goes_on(
     network: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
