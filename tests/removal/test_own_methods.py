@@ -65,7 +65,7 @@ def modes(callback: Any) -> tuple[object, ...]:
 
 
 LONG = ("alignment", "mobility", "synthesis", "trajectories")
-"""Areas whose runs take most of the time, and wait for the slow tests; that of `alignment` has quick tests of its own."""
+"""Areas whose runs take most of the time, and wait for the slow tests; `alignment` has quick tests of its own."""
 
 
 @pytest.mark.parametrize("area", [pytest.param(area, marks=pytest.mark.slow if area in LONG else ()) for area in AREAS])
