@@ -48,11 +48,9 @@ from tacit.privacy.noise.secret import SecretNoise
 from tacit.privacy.vault.vault import Vault
 from tacit.units import Unit
 
-SEEDS = tuple(range(500, 510))
-MANY = tuple(range(500, 520))
-"""Of clicks at epsilon 1."""
-ADVISED, LATER = ("clinic", "other-", "stock", "coverage", "clicks", "purchases"), 200
-"""Worlds with a model of values, whose seeds begin later; the clinic with 10,000 patients has 20, too."""
+SEEDS = tuple(range(700, 710))
+MANY = tuple(range(700, 720))
+"""Of clicks at epsilon 1, and of the clinic with 10,000 patients and noise."""
 PEOPLE = (2_000, 10_000)
 EPSILONS = (0.5, 1.0, 4.0, math.inf)
 LEAST = {
@@ -72,7 +70,7 @@ RATE, HARM = 0.095, 0.02
 """What the mean click rate has to be, and the most that a run may lose of the best gain that there is."""
 POOL, SETS, COVERED = 50_000, 2_000, 10_000
 """Patients whose scores are made once, data sets drawn from them, and patients of each."""
-COVERED_SEED = SEEDS[0] + LATER
+COVERED_SEED = SEEDS[0]
 """Of a row of coverage."""
 OTHERS = ("other-5", "other-6", "clinic-untuned")
 """Clinics beside the clinic, and the clinic without settings."""
@@ -104,8 +102,7 @@ def rows() -> list[str]:
 
 def seeds(start: str) -> tuple[int, ...]:
     many = start.startswith("clinic/10000/") and not start.endswith("inf")
-    chosen = MANY if many or start in {f"{name}/{CLICKS}/1" for name in SCALES} else SEEDS
-    return tuple(seed + LATER for seed in chosen) if start.startswith(ADVISED) else chosen
+    return MANY if many or start in {f"{name}/{CLICKS}/1" for name in SCALES} else SEEDS
 
 
 def planned(here: World, **settings: Any) -> ImprovementPlan:

@@ -8,11 +8,14 @@ from typing import Any
 
 import pytest
 
+from tacit.cli import main
+from tacit.cli.certificate import PROOFS
 from tacit.privacy.accounting import tradeoff as trade_off
 from tacit.privacy.accounting.events import event_from_json
 from tacit.privacy.certificate.certificate import Certificate
 from tacit.privacy.certificate.fields import figures
 from tacit.privacy.certificate.markdown import catch_percent, miss_rate
+from tacit.privacy.mechanisms.kinds import _KINDS
 
 CERTIFICATES = Path(__file__).parents[1] / "golden" / "certificates"
 EXACT = ("synthesis", "halves")
@@ -66,3 +69,10 @@ def test_infinite_figures_say_nothing() -> None:
     stated = record("synthesis")
     nothing = {**stated, "epsilon": "inf", "mu": "inf", "profile": [{"delta": 1e-5, "epsilon": "inf"}]}
     assert miss_rate(nothing, 0.05) == 0.0
+
+
+def test_every_kind_of_part_has_a_page_of_proofs(capsys: pytest.CaptureFixture[str]) -> None:
+    pages = Path(__file__).parents[2] / "proofs"
+    assert [kind for kind in _KINDS if not (pages / f"{PROOFS.get(kind, kind)}.md").is_file()] == []
+    assert main(["certificate", "verify", str(CERTIFICATES / "synthesis.json")]) == 0
+    assert "Proved in: proofs/noisy_sum.md of tacit." in capsys.readouterr().out

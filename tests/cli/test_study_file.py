@@ -90,10 +90,51 @@ def test_a_new_study_puts_columns_where_they_were_said_to_belong(
     assert "there is no column 'drog'; expected one of patient_id, hour" in capsys.readouterr().err
     assert main(["new", "visits.csv", *TOLD, "--time", "hour", "--action", "drug", "--propensity", "p"]) == 0
     study, bounds = (tomllib.loads((folder / name).read_text()) for name in ("study.toml", "visits.toml"))
-    assert study["reading"] == {"time": "hour", "propensity": "p"}
+    assert study["reading"] == {"time": "hour", "next": "keep", "propensity": "p"}  # no column is called next_pulse
     assert bounds["propensities"] is True
+    assert bounds["terminals"] is False  # and none is called termination
+    assert bounds["action"]["columns"] == [{"name": "drug", "kind": "category"}]
     assert [column["name"] for column in bounds["observation"]["columns"]] == ["pulse"]
     assert [column["name"] for column in bounds["action"]["columns"]] == ["drug"]
+
+
+def test_a_header_with_next_observations_and_ends_is_read_as_it_stands(folder: Path) -> None:
+    Path("steps.csv").write_text("patient_id,pulse,drug,comfort,next_pulse,termination\n")
+    assert main(["new", "steps.csv", *TOLD, "--separator", ","]) == 0
+    assert tomllib.loads(Path("study.toml").read_text())["reading"] == {"separator": ","}
+    assert tomllib.loads(Path("steps.toml").read_text())["terminals"] is True
+
+
+def test_files_of_arrays_are_sent_to_the_import(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    Path("steps.npz").write_bytes(b"")
+    assert main(["new", "steps.npz", *TOLD]) == 6
+    assert "read it with `tacit data import`, by bounds that Python writes" in capsys.readouterr().err
+
+
+def test_columns_that_the_header_lacks_are_said_at_once_and_before_the_cells(
+    study: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = Path("study.toml").read_text()
+    Path("study.toml").write_text(text.replace('next = "keep"\n', ""))
+    Path("visits.toml").write_text(BOUNDS.replace("terminals = false", "terminals = true"))
+    assert main(["check"]) == 2
+    shown = capsys.readouterr().err
+    assert "there is no column 'next_pulse'; say next = \"keep\" under [reading], and time" in shown
+    assert "there is no column 'termination'; say terminals = false in visits.toml" in shown
+    assert "2 things to mend" in shown
+    assert "is private" not in shown  # no cell was at fault
+
+
+def test_a_study_whose_first_release_would_be_refused_is_not_called_ready(
+    study: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = Path("study.toml").read_text().replace("budget_epsilon = 6.0", "budget_epsilon = 0.05")
+    Path("study.toml").write_text(text.replace("population = 400", "population = 20"))
+    capsys.readouterr()
+    assert main(["check"]) == 0
+    shown = capsys.readouterr().out
+    assert "study.toml has no fault. `tacit synthesize --epsilon 0.05` would be refused without --yes." in shown
+    assert "ready" not in shown
 
 
 def test_what_only_the_curator_knows_is_asked_for_at_once(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:

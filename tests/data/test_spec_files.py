@@ -153,7 +153,7 @@ def test_a_template_lists_the_columns_and_is_refused_until_it_is_filled_in(tmp_p
     filled = filled.replace("# low =\n", "low = 0\n").replace("# high =\n", "high = 1\n")
     path.write_text(filled)
     bounds = [space_of(Column(name, low=0, high=1)) for name in ("pulse", "action", "reward")]
-    assert spec_files.read(path) == PublicSpec(*bounds, "declared")
+    assert spec_files.read(path) == PublicSpec(*bounds, "declared", terminals=False)
 
 
 def test_a_template_puts_columns_where_they_are_said_to_belong() -> None:

@@ -54,12 +54,10 @@ def audit(command: AuditCommand) -> None:
     _show(results)
     refuted = [result.words for result, _ in results if not result.is_upheld]
     if refuted:
-        raise CertificateError(
-            "an audit found a larger epsilon than was certified",
-            where="; ".join(refuted),
-            expected="a bound below the certificate, but for the chance that the confidence leaves",
-            remedy="audit again with more runs; if it stays so, do not publish, and report it",
-        )
+        what = "an audit found a larger epsilon than was certified"
+        expected = "a bound below the certificate, but for the chance that the confidence leaves"
+        remedy = "audit again with more runs; if it stays so, do not publish, and report it"
+        raise CertificateError(what, where="; ".join(refuted), expected=expected, remedy=remedy)
 
 
 def _audit_run(command: AuditCommand, run: RunFolder, effort: audits.Effort) -> Found:

@@ -30,6 +30,12 @@ from tacit.privacy.ledger.folds import FOLDS, JUDGING
 from tacit.privacy.ledger.ledger import Ledger, LedgerView
 from tacit.study.folder import CERTIFICATE
 
+PROOFS = {
+    **{"poisson_sum": "noisy_sum", "noisy_histogram": "noisy_sum", "fixed_size_sum": "fixed_size_sampling"},
+    **{"user_sum": "policy_gradient", "randomized_responses": "policy_gradient", "teacher_votes": "teachers"},
+    **{"device_sum": "federated_sums", "laplace_sum": "federated_sums"},
+}
+"""Kind of a part -> its page of proofs, where that is not called as the kind."""
 FOLDED = ("register", "callback", "actor", "policy")
 """Kinds of notes that are not shown one by one: their times are those of single meetings."""
 
@@ -65,6 +71,8 @@ def verify(command: CertificateVerify) -> None:
     say(certificate.sentence)
     say(f"Recomputed: epsilon = {check.epsilon:.6g} at delta = {check.delta:.3g}, as the certificate states.")
     say(f"Independent check: epsilon = {check.check_epsilon:.6g} by another accountant.")
+    kinds = dict.fromkeys(part["kind"] for part in certificate.to_json()["parts"])
+    say(f"Proved in: {', '.join(dict.fromkeys(f'proofs/{PROOFS.get(kind, kind)}.md' for kind in kinds))} of tacit.")
     say(f"Signed by {check.signed_by}." if check.signed_by else "Not signed: this shows no author.")
     say(f"Declared, and protected by a signature alone: {', '.join(check.declared)}.")
     if certificate.simulated:

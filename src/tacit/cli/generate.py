@@ -163,12 +163,10 @@ def _load_second_panel(command: Map, source: Path, first: maps.Panel) -> maps.Pa
     if source.suffix != ".npz":
         return _panel(command, source)[0]
     if not command.published:
-        raise option_error(
-            "map",
-            "the days of the .npz file are real people's, and will be shown as they are",
-            "--published, which declares that these days were published",
-            "never show private records: draw another simulator beside instead",
-        )
+        what = "the days of the .npz file are real people's, and will be shown as they are"
+        expected = "--published, which declares that these days were published"
+        remedy = "never show private records: draw another simulator beside instead"
+        raise option_error("map", what, expected, remedy)
     grid = first.days.grid if command.grid is None else read_grid(command.grid)
     with progress("Reading the published days"):
         days = mobility.from_cells(source, grid)

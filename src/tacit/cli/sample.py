@@ -44,21 +44,17 @@ def sample(command: Sample) -> None:
     inside = command.model / "model"
     if not command.model.is_dir() or (inside.is_dir() and not (command.model / hub.CONFIG).exists()):
         run = inside.is_dir()
-        raise FileError(
-            "this is the folder of a run" if run else "there is no such folder",
-            where=str(command.model),
-            expected="the folder of a model, RUN/model of a run of `tacit demo` or `tacit synthesize`",
-            remedy=f"did you mean {inside}" if run else "check the path",
-        )
+        what = "this is the folder of a run" if run else "there is no such folder"
+        expected = "the folder of a model, RUN/model of a run of `tacit demo` or `tacit synthesize`"
+        remedy = f"did you mean {inside}" if run else "check the path"
+        raise FileError(what, where=str(command.model), expected=expected, remedy=remedy)
     release = hub.load(command.model)
     if not hasattr(release.value, "sample"):
         moves = hasattr(release.value, "generate")
-        raise FileError(
-            f"the release is a {'simulator of movement' if moves else 'policy'}, and rows come from a synthesizer",
-            where=str(command.model),
-            expected="the model of a run of `tacit demo` or `tacit synthesize`",
-            remedy="draw days with `tacit generate`" if moves else "play the policy with `tacit play`",
-        )
+        what = f"the release is a {'simulator of movement' if moves else 'policy'}, and rows come from a synthesizer"
+        expected = "the model of a run of `tacit demo` or `tacit synthesize`"
+        remedy = "draw days with `tacit generate`" if moves else "play the policy with `tacit play`"
+        raise FileError(what, where=str(command.model), expected=expected, remedy=remedy)
     what = sample_kind(release.value)
     if command.transitions and not hasattr(release.value, "sample_trajectories"):
         expected = "it with a model of trajectories, of which it draws single steps"

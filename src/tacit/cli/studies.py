@@ -172,7 +172,7 @@ def missing_options(command: DataImport) -> list[MissingOption]:
     own = [plain_files.is_plain_file(file) and "spec" in parquet_description(file) for file in files]
     if command.spec is not None or kinds == {"minari"} or (own and all(own)):  # as tacit's own Parquet files have it
         return whose
-    expected = "a TOML or JSON file of public bounds (`tacit new` writes a template)"
+    expected = "a TOML or JSON file of public bounds (of a table `tacit new` writes a template, else Python's to_json)"
     return [*whose, MissingOption("--spec", expected, "declare bounds that are known without the data")]
 
 
@@ -297,6 +297,8 @@ def new(command: New) -> None:
         for path in (command.records, bounds)
     )
     reading = style | given_options(command, "time", "propensity")
+    if names and unit != ":transition" and not any(name.startswith("next_") for name in names):
+        reading["next"] = "keep"
     plain_files.write(command.out, files.template(str(records), unit, int(population), budget, sampled, spec, reading))
     say(f"Wrote {command.out}. Next: tacit check")
 
@@ -332,4 +334,7 @@ def check(command: Check) -> None:
         count = len(verdict.faults)
         what = f"the study cannot be used yet: {count} thing{'s' * (count > 1)} to mend"
         raise PlanError(what, where=str(command.study), expected="what is named above", remedy="then check again")
-    say(f"{command.study} is ready: tacit {verdict.verb} --epsilon 1 --out RUN")
+    if verdict.refusal:
+        say(f"{command.study} has no fault. {verdict.refusal}")
+    else:
+        say(f"{command.study} is ready: tacit {verdict.verb} --epsilon 1 --out RUN")

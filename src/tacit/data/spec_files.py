@@ -24,8 +24,8 @@ _HEAD = """\
 #
 # 1. Move the columns of the actions below [action], and write [[action.columns]] above each.
 # 2. Delete the columns that nobody needs: times, and next observations that the import builds.
-# 3. Name the reward: what a row gained. Where no column has it, choose a name here, and compute it when you import:
-#    --reward "EXPRESSION", or --reward 0 where nothing is valued (not for `tacit evaluate` and `tacit improve`).
+# 3. Name the reward: what a row gained. Where no column has it, choose a name here, and compute it in study.toml:
+#    reward = "EXPRESSION", or "0" with bounds -1 and 0 where nothing is valued (not to evaluate or to improve).
 # 4. Fill in what each column needs, then check the file: tacit check
 #
 # A column has a kind: "number", "integer", "duration" since the row before, or "category", with labels = ["no", "yes"]
@@ -34,9 +34,9 @@ _HEAD = """\
 #   step = 1.5           typical size of a change from one row to the next, for a number; synthesis needs it
 #   static = true        where it never changes in a unit (sex, year of birth), which the import then checks
 
-source = "declared"    # where the bounds come from: environment, physics, declared or public_data
-terminals = true       # false where no episode ever ends by itself
-propensities = {propensities}   # true where a column has the behaviour policy's probability of the action
+source = "declared"     # where the bounds come from: environment, physics, declared or public_data
+terminals = {terminals}       # true where a column "termination" says that a course ended by itself, as by death
+propensities = {propensities}    # true where a column has the probability with which the action was chosen
 """
 _COLUMN = """\
 [[{space}.columns]]
@@ -45,11 +45,11 @@ kind = "number"
 # low =
 # high =
 """
-_REWARD = """\
-[[reward.columns]]
-name = "reward"
-# low =
-# high =
+_ACTION = """\
+[[action.columns]]
+name = {name}
+kind = "category"
+# labels = []
 """
 
 
@@ -108,15 +108,18 @@ def template(
         space = "action" if name in actions else "reward" if name == reward else guess
         if name not in _FLAGS:
             spaces[space].append(name)
-    return "\n".join((_HEAD.format(propensities="true " if propensities else "false"), *_blocks(spaces)))
+    said = {"terminals": "termination" in names, "propensities": propensities}
+    head = _HEAD.format(**{name: "true " if value else "false" for name, value in said.items()})
+    return "\n".join((head, *_blocks(spaces, propensities)))
 
 
-def _blocks(spaces: dict[str, list[str]]) -> Iterator[str]:
+def _blocks(spaces: dict[str, list[str]], propensities: bool) -> Iterator[str]:
     for space, names in spaces.items():
         yield f'[{space}]\nkind = "columns"\n'
         if space == "action" and not names:
             yield f"# [[{space}.columns]]\n"
         if space == "reward" and not names:
-            yield _REWARD
+            names = ["reward"]
         quoted = [json.dumps(name).replace("\x7f", "\\u007f") for name in names]  # TOML has the escapes of JSON
-        yield from (_COLUMN.format(space=space, name=name) for name in quoted)
+        block = _ACTION if space == "action" and propensities else _COLUMN
+        yield from (block.format(space=space, name=name) for name in quoted)

@@ -25,17 +25,20 @@ class Verdict:
         notes: sentences on what was found, and what holds where nothing was said.
         advice: a sentence on what the faults of cells may not be used for; empty where there are none.
         verb: what such records are asked first.
+        refusal: why a first release would be refused; empty where it would not.
     """
 
     faults: tuple[str, ...]
     notes: tuple[str, ...]
     advice: str = ""
     verb: str = "synthesize"
+    refusal: str = ""
 
 
 SOME = 10_000
 """Cells of a grid on which positions are tried."""
 _ADVICE = (
+    'A study\'s file says under [reading] what is named here as an option: missing = ["n.a."] for --missing n.a. '
     "What is said of cells and rows is private: do not publish it. Labels, bounds and rules that you change because of "
     "these rows are no longer public knowledge alone: take them from the documentation of the records."
 )
@@ -74,9 +77,10 @@ def check(path: Path) -> Verdict:
     verb = "align" if "text" in reading else "imitate" if MOVEMENT_WORDS & reading else "synthesize"
     if not faults and verb != "synthesize":
         cells += _faults(lambda: _open(path))
+    refusal = ""
     if not faults and not cells and verb != "align":  # which needs a model
-        notes += _foresee(path, verb)
-    return Verdict((*faults, *cells), tuple(notes), _ADVICE if cells else "", verb)
+        refusal = _foresee(path, verb, notes)
+    return Verdict((*faults, *cells), tuple(notes), _ADVICE if cells else "", verb, refusal)
 
 
 def _faults(step: Any) -> Iterator[str]:
@@ -116,6 +120,10 @@ def _table(records: Path, bounds: Path, values: Mapping[str, Any], notes: list[s
             yield f"{records.name}: there is no column {column!r}, which {option} names"
     broken = [f"{bounds}: {fault}" for fault in spec_files.faults(bounds)]
     yield from broken
+    if any("low is missing" in fault for fault in broken):
+        notes.append(
+            'A number needs low and high. A column of texts needs kind = "category", and labels in their place.'
+        )
     if broken:
         return
     spec = spec_files.read(bounds)
@@ -134,7 +142,11 @@ def _table(records: Path, bounds: Path, values: Mapping[str, Any], notes: list[s
                 f"it by {option} under [reading]"
             )
     if absent["next_observations"] and "next" not in reading:
-        notes.append('Next observations have no columns: [reading] needs next = "keep" (or "drop").')
+        name = absent["next_observations"][0]
+        yield f'{records.name}: there is no column {name!r}; say next = "keep" under [reading], and time'
+    if spec.terminals and absent["terminations"]:
+        name = absent["terminations"][0]
+        yield f"{records.name}: there is no column {name!r}; say terminals = false in {bounds.name}"
     if spec.propensities and absent["propensities"] and "propensity" not in reading:
         name = absent["propensities"][0]
         yield (
@@ -160,18 +172,20 @@ def _cells(records: Path, bounds: Path, unit: str, reading: Mapping[str, Any]) -
     yield from map(str, sorting.find_faults(table, options, spec, misfits, simulated=simulated))
 
 
-def _foresee(path: Path, verb: str) -> Iterator[str]:
-    # what a first release for epsilon 1, or for what is left, would hold, or why there could be none
+def _foresee(path: Path, verb: str, notes: list[str]) -> str:
+    # what a first release for epsilon 1, or for what is left, would hold; or else why there could be none
     study = Study.open(path)
     left = study.curator.budget.epsilon if study.ledger is None else study.ledger.left()[0]
     epsilon = min(1.0, left or 1.0)
     try:
         request = study.request(verb, epsilon=epsilon)
     except TacitError as error:
-        yield f"`tacit {verb} --epsilon {epsilon:g}` would be refused: {error}"
-        return
-    yield f"`tacit {verb} --epsilon {epsilon:g}`, of which --dry-run says all:"
-    yield from request.advice.lines() if request.advice else ()
+        return f"`tacit {verb} --epsilon {epsilon:g}` would be refused: {error}"
+    notes.append(f"`tacit {verb} --epsilon {epsilon:g}`, of which --dry-run says all:")
+    advice = request.advice
+    notes.extend(advice.lines() if advice else ())
+    refused = advice is not None and advice.is_hopeless and not advice.accepted
+    return f"`tacit {verb} --epsilon {epsilon:g}` would be refused without --yes." if refused else ""
 
 
 def _open(path: Path) -> None:
@@ -211,8 +225,9 @@ def describe_spec(spec: Any) -> list[str]:
             if column.kind != "category" and column.step is None and not column.static
         ]
         lines.append(
-            f"No step is declared: {', '.join(without) or 'difference'}. `tacit synthesize` then takes all steps from "
-            "--public records, and is refused without them. Other commands need no steps."
+            f"No step is declared: {', '.join(without) or 'difference'}. `tacit synthesize --method people` then takes "
+            "a tenth of the range for it, and changes come out coarse. Its other methods take steps from --public "
+            "records, and are refused without them. Other commands need no steps."
         )
     return lines
 

@@ -86,7 +86,8 @@ def evaluate(
         range: public LOW HIGH of an episode's value; without it, the widest that the reward's bounds allow.
         find_range: let the method residual look for the range privately.
         episodes_per_unit: episodes of one unit that count.
-        policy: whom to evaluate: "behaviour" (who made the records), "uniform", the folder of a policy (RUN/policy of
+        policy: whom to evaluate: "behaviour" (who made the records), "uniform", a rule in the names and labels of the
+            public bounds ("device = ios and age < 30 -> discount; else none"), the folder of a policy (RUN/policy of
             `tacit train`, `learn` or `improve`), a network FILE.onnx or FILE.safetensors (numbered layers NAME.weight
             and NAME.bias, a softmax on the outputs), a table FILE.csv or FILE.json (a row for each state, a column of
             probabilities for each action), or your own package.module:function from observations to probabilities. In
@@ -305,11 +306,10 @@ def _plan(method: str, fields: dict[str, Any], spec: PublicSpec, features: str |
         if methods:
             raise no_effect_error(name, f"one of the methods {', '.join(methods)}")
     if (method in _ON_POLICY and not on_policy) or (method in _OFF_POLICY and on_policy):
-        raise option_error(
-            f"--method {method} does not evaluate this policy",
-            "--policy behaviour for lsw and lsl, any other one for fqe and dr",
-            "choose the method residual, which evaluates both",
-        )
+        what = f"--method {method} does not evaluate this policy"
+        expected = "--policy behaviour for lsw and lsl, any other one for fqe and dr"
+        remedy = "choose the method residual, which evaluates both"
+        raise option_error(what, expected, remedy)
     if method in _ON_POLICY:
         fields.pop("level")
     if method in ("pdis", "wpdis"):
@@ -406,19 +406,17 @@ def _origin(
     if comparison.policy_from:
         return Origin.made_from(*map(_plan_id, comparison.policy_from))
     if resolve_release(comparison.policy) is not None:
-        raise option_error(
-            "the policy was released under another ledger, and where it comes from is not declared",
-            "--policy-from public, if none of these people taught it",
-            "declare it; a policy that these people taught gets an interval under their own ledger alone",
-        )
+        what = "the policy was released under another ledger, and where it comes from is not declared"
+        expected = "--policy-from public, if none of these people taught it"
+        remedy = "declare it; a policy that these people taught gets an interval under their own ledger alone"
+        raise option_error(what, expected, remedy)
     needed = plan.needs_propensities and plan.private_behaviour is None
     behaviour_policy = resolve_behaviour(comparison.target, known, vault, needed=needed)
     if not assign_judges(plan, vault.ledger, comparison.target, comparison.target, behaviour_policy, known)[1].declared:
-        raise option_error(
-            "the ledger holds a release already, and where the policy comes from is not declared",
-            "--policy-from public, or --policy-from with every plan or run that it was made from",
-            "declare it: who taught a policy cannot judge it, so the interval depends on it",
-        )
+        what = "the ledger holds a release already, and where the policy comes from is not declared"
+        expected = "--policy-from public, or --policy-from with every plan or run that it was made from"
+        remedy = "declare it: who taught a policy cannot judge it, so the interval depends on it"
+        raise option_error(what, expected, remedy)
     begun = any(plan.claimed for plan in vault.ledger.plans())
     return None if begun or comparison.overlap is None else Origin.public()  # the overlap will be a release
 

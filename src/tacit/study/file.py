@@ -6,6 +6,7 @@ import dataclasses
 import difflib
 import json
 import math
+import re
 import tomllib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -170,7 +171,7 @@ def template(
         unit, population, budget, sampled: what only the curator knows.
         reading: how the table is read, as far as it was told.
     """
-    words = "" if spec is None else "    # the column that says whose a row is"
+    words = "" if spec is None else "    # the column that says whose a row is; certificates and letters use its name"
     text = _TEMPLATE.format(
         records=_quote(records),
         unit=_quote(unit),
@@ -179,8 +180,12 @@ def template(
         budget=f"{budget!r}",
         sampled=f"{sampled!r}",
     )
-    said = "".join(f"{name} = {_quote(value)}\n" for name, value in reading.items())
-    return text if spec is None else text + _OF_TABLE.format(spec=_quote(spec)) + said
+    if spec is not None:
+        text += _OF_TABLE.format(spec=_quote(spec))
+    for name, value in reading.items():  # in place of the example
+        said = f"{name} = {_quote(value)}".replace("\\", r"\\")
+        text = re.sub(rf'^# {name} = "[^"]*"', said, text, count=1, flags=re.MULTILINE)
+    return text
 
 
 def _quote(text: str) -> str:

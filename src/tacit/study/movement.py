@@ -111,9 +111,9 @@ class Whereabouts:
             files called .tsv or .txt.
         decimal: decimal sign of the numbers in a CSV file, where it is ",".
         encoding: of a CSV file that is not UTF-8: cp1252, latin-1, utf-16.
-        carry: half-hours for which the last place goes on where nothing is recorded.
-        observed: half-hours with a record that a day needs.
-        fewest: whole days that a person needs; others add nothing, and stay in the population.
+        carry: half-hours for which the last place goes on where nothing is recorded; 16 without it.
+        observed: half-hours with a record that a day needs; 8 without it.
+        fewest: whole days that a person needs, 1 without it; others add nothing, and stay in the population.
         outside: what a point outside the region is: an error, or the day in which most of a half-hour is outside is
             dropped.
         untidy: what unsorted or repeated times of a person are: an error, or they are mended.

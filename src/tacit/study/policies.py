@@ -27,6 +27,7 @@ from tacit.methods.off_policy_evaluation import CustomFeatures, Features, Fourie
 from tacit.methods.off_policy_evaluation.features import try_features
 from tacit.methods.off_policy_evaluation.policies import (
     Callable,
+    DecisionList,
     DiscretePolicy,
     Network,
     Tabular,
@@ -71,12 +72,10 @@ def load_policy(folder: Path) -> Release[Any]:
     release = hub.load(folder)
     if not isinstance(release.value, TrainedPolicies | Taught | Improvement):
         moves = hasattr(release.value, "generate")
-        raise FileError(
-            f"the release is a {'simulator of movement' if moves else 'synthesizer'}, and does not act",
-            where=str(folder),
-            expected="the policy of a run of `tacit train`, `tacit learn` or `tacit improve`",
-            remedy=f"draw {'days' if moves else 'rows'} from it with `tacit {'generate' if moves else 'sample'}`",
-        )
+        what = f"the release is a {'simulator of movement' if moves else 'synthesizer'}, and does not act"
+        expected = "the policy of a run of `tacit train`, `tacit learn` or `tacit improve`"
+        remedy = f"draw {'days' if moves else 'rows'} from it with `tacit {'generate' if moves else 'sample'}`"
+        raise FileError(what, where=str(folder), expected=expected, remedy=remedy)
     return release
 
 
@@ -111,7 +110,7 @@ def resolve_policy(words: str | Any, spec: PublicSpec, option: str, activation: 
 
     Args:
         words: "uniform", a file of a network or of a table of probabilities, a folder or a release of a policy,
-            "package.module:function", or a policy of `tacit.off_policy_evaluation`.
+            "package.module:function", a rule (`DecisionList.parse`), or a policy of `tacit.off_policy_evaluation`.
         spec: the public bounds.
         option: that names it, for errors.
         activation: between the layers of a file that does not say it.
@@ -148,6 +147,8 @@ def _find_policy(words: str | Any, spec: PublicSpec, option: str, activation: Ac
     if not isinstance(words, str | Path):
         return None
     text, path = str(words), Path(words)
+    if "->" in text:
+        return DecisionList.parse(text, spec, option) if isinstance(spec.action, Discrete) else None
     if ":" in text:
         import_user_function(text)
     elif path.suffix.lower() in (".csv", ".json"):
@@ -155,8 +156,10 @@ def _find_policy(words: str | Any, spec: PublicSpec, option: str, activation: Ac
     elif path.suffix or os.sep in text:
         return Network.load(path, activation=activation or "relu")
     elif text not in ("behaviour", "uniform"):
-        expected = "behaviour, uniform, a .safetensors, .onnx, .csv or .json file, the folder of a policy or "
-        expected += "package.module:function"
+        expected = (
+            "behaviour, uniform, a rule (CONDITION -> ACTION; else ACTION), a .safetensors, .onnx, .csv or .json "
+        )
+        expected += "file, the folder of a policy or package.module:function"
         raise unknown_form_error(option, text, expected)
     return None
 

@@ -475,3 +475,8 @@ def test_times_that_are_whole_numbers_need_no_object_each(cells: list[Any], want
     assert (
         np.append(sorting._numpy(column[:1]), found)[1:].tolist() == wanted
     )  # blocks of both kinds follow one another
+
+
+def test_no_engine_prints_a_bar_among_a_commands_output() -> None:
+    with engine.open_engine(None) as opened:
+        assert opened.execute("SELECT current_setting('enable_progress_bar')").fetchone() == (False,)

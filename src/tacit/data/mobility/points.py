@@ -209,7 +209,8 @@ def build_days(parts: Sequence[PointTable], grid: Grid, rules: Rules) -> Days:
         raise DataError(what, where="mobility", expected=expected, remedy="check the grid and the columns")
     cells, owner = whole_days(person, start, end, offset, end_offset, cell, rules)
     if not len(cells):
-        what, expected = "no day is whole", "days whose slots are recorded or carried, of people with enough of them"
+        what, expected = "no day is whole", f"days in which {rules.observed} half-hours have a record, and gaps of "
+        expected += f"at most {rules.carry} half-hours, of people with {rules.days} such days"
         remedy = "check the grid and the time zone, or loosen the public rules (carry, observed, days)"
         raise DataError(what, where="mobility", expected=expected, remedy=remedy)
     present, codes = np.unique(owner, return_inverse=True)
@@ -255,7 +256,8 @@ def parse_times(values: Any, where: str, recorded: str | None, pattern: str | No
         times = pd.to_datetime(text, utc=True, errors="coerce", format=pattern or "ISO8601")
         zoned = text.str.contains(r"\d:\d\d\S*?\s?(?:Z|UTC|[+-]\d\d(?::?\d\d)?)(?:\s|$)", regex=True)
         aware = zoned.to_numpy(dtype=np.bool_)
-    _refuse_rows(times.isna().to_numpy(), "a time is missing or not a time", where)
+    remedy = "correct the row; where times are not as 2024-12-31 14:05, say how: --pattern '%d.%m.%Y %H:%M' of a table"
+    _refuse_rows(times.isna().to_numpy(), "a time is missing or not a time", where, remedy)
     if not aware.all() and recorded is None:
         raise _zone_error(where, "a time has no zone")
     if not aware.all():
@@ -305,13 +307,9 @@ def _encode_users(part: PointTable, code_of: dict[str, int], kinds: set[str], un
     keys = [str(key) for key in found.tolist()]
     repeated = np.array([key in code_of for key in keys], dtype=np.bool_)
     if repeated.any():
-        raise _error(
-            "a user also occurs in an earlier file",
-            part,
-            "all rows of a user in one file",
-            "if it is the same user, concatenate the files first; if not, make the ids distinct",
-            repeated[index],
-        )
+        what, expected = "a user also occurs in an earlier file", "all rows of a user in one file"
+        remedy = "if it is the same user, concatenate the files first; if not, make the ids distinct"
+        raise _error(what, part, expected, remedy, repeated[index])
     codes = np.array([code_of.setdefault(key, len(code_of)) for key in keys], dtype=np.int64)
     return codes[index] if len(codes) else np.zeros(0, dtype=np.int64)
 
@@ -327,29 +325,20 @@ def _cells(part: PointTable, grid: Grid, rules: Rules) -> IntArray:
     cell[off_earth] = OUTSIDE
     outside = cell == OUTSIDE
     if outside.all() and (grid.cells(lon, lat) >= 0).any():
-        raise _error(
-            "all points are outside the grid, and they are inside with latitude and longitude swapped",
-            part,
-            "latitudes in lat and longitudes in lon",
-            "swap the names of the two columns, or the sides of the grid if its box is the one that is swapped",
-        )
+        what = "all points are outside the grid, and they are inside with latitude and longitude swapped"
+        expected = "latitudes in lat and longitudes in lon"
+        remedy = "swap the names of the two columns, or the sides of the grid if its box is the one that is swapped"
+        raise _error(what, part, expected, remedy)
     if not outside.any() or rules.outside == "drop":
         return cell
     if off_earth.any():
-        raise _error(
-            "a latitude is outside [-90, 90] or a longitude outside [-180, 180]",
-            part,
-            "degrees, latitudes in lat and longitudes in lon",
-            "check whether the two are swapped, correct the rows, or declare Rules(outside='drop')",
-            off_earth,
-        )
-    raise _error(
-        "a point is outside the grid",
-        part,
-        "points inside the public grid",
-        "take a wider public grid, or declare Rules(outside='drop')",
-        outside,
-    )
+        what = "a latitude is outside [-90, 90] or a longitude outside [-180, 180]"
+        expected = "degrees, latitudes in lat and longitudes in lon"
+        remedy = "check whether the two are swapped, correct the rows, or declare Rules(outside='drop')"
+        raise _error(what, part, expected, remedy, off_earth)
+    what, expected = "a point is outside the grid", "points inside the public grid"
+    remedy = "take a wider public grid, or declare Rules(outside='drop')"
+    raise _error(what, part, expected, remedy, outside)
 
 
 def _order(part: PointTable, person: IntArray, rules: Rules) -> IntArray:
@@ -365,13 +354,9 @@ def _order(part: PointTable, person: IntArray, rules: Rules) -> IntArray:
             if wrong.any():
                 rows = np.zeros(len(person), dtype=np.bool_)
                 rows[grouped[1:][wrong]] = True
-                raise _error(
-                    f"the times of a user {what}",
-                    part,
-                    "rising times of each user",
-                    "sort the rows and leave repeated ones out, or declare Rules(untidy='mend')",
-                    rows,
-                )
+                what, expected = f"the times of a user {what}", "rising times of each user"
+                remedy = "sort the rows and leave repeated ones out, or declare Rules(untidy='mend')"
+                raise _error(what, part, expected, remedy, rows)
         return grouped
     order = np.lexsort((np.arange(len(person)), part.start, person))
     last = np.ones(len(order), dtype=np.bool_)
@@ -379,9 +364,11 @@ def _order(part: PointTable, person: IntArray, rules: Rules) -> IntArray:
     return order[last]
 
 
-def _refuse_rows(wrong: npt.NDArray[np.bool_], what: str, where: str) -> None:
+def _refuse_rows(
+    wrong: npt.NDArray[np.bool_], what: str, where: str, remedy: str = "correct the row or leave it out"
+) -> None:
     if wrong.any():
-        expected, remedy = "a user, a time, a latitude and a longitude in every row", "correct the row or leave it out"
+        expected = "a user, a time, a latitude and a longitude in every row"
         raise DataError(what, where=f"{where}, row {int(np.argmax(wrong)) + 1}", expected=expected, remedy=remedy)
 
 

@@ -196,7 +196,8 @@ def _open_duckdb(path: Path) -> Any:
 
     connection = duckdb.connect(os.fspath(path), read_only=True)
     connection.execute("SET temp_directory = ''")  # rows would lie beside the database
-    for setting in ("autoinstall_known_extensions", "autoload_known_extensions", "enable_external_access"):
+    never = ("autoinstall_known_extensions", "autoload_known_extensions", "enable_external_access")
+    for setting in (*never, "enable_progress_bar"):
         connection.execute(f"SET {setting} = false")
     connection.execute("SET TimeZone = 'UTC'")
     connection.execute("SET lock_configuration = true")

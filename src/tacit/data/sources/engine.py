@@ -45,6 +45,7 @@ def open_engine(store: str | os.PathLike[str] | None) -> Iterator[Any]:
                 "autoinstall_known_extensions": "false",
                 "autoload_known_extensions": "false",
                 "enable_external_access": "false",
+                "enable_progress_bar": "false",  # it would be printed among a command's output
                 "lock_configuration": "true",
             }.items():
                 engine.execute(f"SET {setting} = '{value}'")

@@ -104,8 +104,13 @@ def file_kind(path: Path) -> str | None:
 
 def kind_error(path: Path) -> FileError:
     """Of a file whose name says that it holds no records."""
-    what = f"files of the kind {path.suffix or 'without a suffix'} are not read"
-    expected = f"a file that is called {', '.join(SUFFIXES)}, .npz or .hdf5, or the id of a Minari dataset"
+    kind, tables = path.suffix or "without a suffix", ", ".join(SUFFIXES)
+    if path.suffix.lower() in (".npz", ".hdf5", ".h5"):
+        what, expected = f"files of the kind {kind} have no header", f"a table that is called {tables}"
+        remedy = "read it with `tacit data import`, by bounds that Python writes: json.dumps(PublicSpec(...).to_json())"
+        return FileError(what, where=path.name, expected=expected, remedy=remedy)
+    expected = f"a file that is called {tables}, .npz or .hdf5, or the id of a Minari dataset"
+    what = f"files of the kind {kind} are not read"
     return FileError(what, where=path.name, expected=expected, remedy="save a table as CSV or Parquet")
 
 

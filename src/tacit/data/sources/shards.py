@@ -205,6 +205,7 @@ def _copy(
         spill = folder / "spill"
         spill.mkdir(mode=0o700)
         settings = {"temp_directory": os.fspath(spill), "memory_limit": memory, "preserve_insertion_order": "true"}
+        settings["enable_progress_bar"] = "false"
         for setting, value in settings.items():
             connection.execute(f"SET {setting} = {_text(value)}")
         for number in range(shards):

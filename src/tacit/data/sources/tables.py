@@ -524,7 +524,7 @@ def _kind(path: Path) -> str:
 
 def _number_error(path: Path, name: str, row: int) -> DataError:
     what, expected = f"the column {name!r} has a cell that is not a number", "a finite number in every row"
-    remedy = "correct the data or leave the row out; `tacit data import` takes --decimal and --missing"
+    remedy = 'correct the data, leave the row out, or name the decimal sign of 1,5: --decimal "," (in Python decimal=)'
     return DataError(what, where=f"{path.name}, row {row}", expected=expected, remedy=remedy)
 
 

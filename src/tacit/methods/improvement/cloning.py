@@ -43,7 +43,7 @@ PRODUCTS_CLIP = 0.4
 """Largest norm of a unit's products, in multiples of the number of features."""
 STEP_CLIP = 0.2
 """Largest norm of what a unit adds to a step."""
-DAMPING = 0.3
+DAMPING = 0.1
 """What is added to the curvature in every direction, beside what the noise makes necessary."""
 FLOOR = 1e-3
 """Least eigenvalue of the products, likewise."""

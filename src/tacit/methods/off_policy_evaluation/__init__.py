@@ -19,6 +19,7 @@ from tacit.methods.off_policy_evaluation.importance import ImportanceSampling, O
 from tacit.methods.off_policy_evaluation.policies import (
     Behaviour,
     Callable,
+    DecisionList,
     DiscretePolicy,
     LinearQ,
     Network,
@@ -39,6 +40,7 @@ __all__ = [
     "Candidate",
     "ChosenCandidate",
     "CustomFeatures",
+    "DecisionList",
     "Difference",
     "DiscretePolicy",
     "DoublyRobust",
