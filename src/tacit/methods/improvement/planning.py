@@ -171,21 +171,18 @@ class ValueModel:
         features, values = phi(y), psi(y[:, [plan.columns.index(column) for column in plan.value_columns]])
         of_products, of_changes, of_rewards = moments.noise
         prior = np.diag([CONSTANT, *[SLOPE] * (features.shape[1] - 1)])
-        regressions = [_Regression(product, of_products, prior) for product in _positive(moments.products, of_products)]
+        regression = _Regression.of(_positive(moments.products, of_products), of_products, prior)
         root = np.sqrt(weight)[:, None]
         project = np.linalg.pinv(root * values, rcond=1e-6) * root.T
-        v, theta, spreads = np.zeros(values.shape[1]), np.empty(0), np.empty(0)
+        v, theta, covariances = np.zeros(values.shape[1]), np.empty(0), np.empty(0)
         for _ in range(SWEEPS if plan.has_next_states else 1):
             next_values = moments.changes @ v if plan.has_next_states else np.zeros_like(moments.rewards)
             size = of_rewards**2 + of_changes**2 * float(v @ v)
-            totals = moments.rewards + next_values
-            posteriors = [regression(total, size) for regression, total in zip(regressions, totals, strict=True)]
-            theta = np.stack([mean for mean, _ in posteriors], axis=1)
-            spreads = np.stack([spread for _, spread in posteriors])
+            theta, covariances = regression.posterior(moments.rewards + next_values, size)
             q = features @ theta + (standard.offset + values @ v)[:, None]
-            state_values = (q - plan.pessimism * _deviation(features, spreads)).max(axis=1)
+            state_values = (q - plan.pessimism * _deviation(features, covariances)).max(axis=1)
             v = project @ np.clip(state_values, standard.low, standard.high)
-        return cls(theta, spreads)
+        return cls(theta, covariances)
 
     def advantages(self, y: Float64, weight: Float64) -> Float64:
         """How much better each action is than the mean of all, less a standard deviation, as weights of phi, [n, A]."""
@@ -210,21 +207,27 @@ def _deviation(features: Float64, covariances: Float64) -> Float64:
     return np.asarray(np.sqrt(np.maximum(np.einsum("akn,kn->ka", features @ covariances, features), 0)))
 
 
+@dataclass(frozen=True, eq=False)
 class _Regression:
-    """Coefficients of what is summed with phi on phi, under known noise, from the prior N(0, P)."""
+    """Coefficients of what is summed with phi on phi, under known noise, from the prior N(0, P), action by action."""
 
     # The sum b = G theta + noise has the noise of b itself, that of G times what theta may be, and the sampling of
     # rows.
+    prior: Float64  # P, [n, n]
+    weighted: Float64  # G P, [A, n, n]
+    spread: Float64  # G P G + G, [A, n, n]
+    noise: float  # variance that comes from G's
 
-    def __init__(self, products: Float64, sigma: float, prior: Float64) -> None:
-        self._products, self._sigma, self._prior = products, sigma, prior
+    @classmethod
+    def of(cls, products: Float64, sigma: float, prior: Float64) -> _Regression:
+        weighted = products @ prior
+        return cls(prior, weighted, weighted @ products + products, sigma**2 * float(np.trace(prior)) / len(prior))
 
-    def __call__(self, total: Float64, variance: float) -> tuple[Float64, Float64]:
-        """theta [n] and its covariance [n, n] for a sum b [n] whose own noise has this variance."""
-        g, prior = self._products, self._prior
-        variance = variance + self._sigma**2 * np.trace(prior) / len(prior)
-        gain = np.linalg.solve(g @ prior @ g + variance * np.eye(len(g)) + g, g @ prior).T
-        return gain @ total, prior - gain @ g @ prior
+    def posterior(self, totals: Float64, variance: float) -> tuple[Float64, Float64]:
+        """theta [n, A] and its covariances [A, n, n] for sums b [A, n] whose own noise has this variance."""
+        spread = self.spread + (variance + self.noise) * np.eye(len(self.prior))
+        gain = np.linalg.solve(spread, self.weighted).swapaxes(1, 2)
+        return (gain @ totals[:, :, None])[:, :, 0].T, self.prior - gain @ self.weighted
 
 
 def _positive(products: Float64, sigma: float) -> Float64:
