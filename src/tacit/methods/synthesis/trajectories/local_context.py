@@ -57,7 +57,8 @@ class LocalContext:
     @property
     def cells(self) -> int:
         """Numbers of a world's tables, as of `world_tables`."""
-        return sum(self.matching.sizes[i] for i in self.table_indices)
+        sizes = self.matching.sizes  # which counts the bins of all tables each time
+        return sum(sizes[i] for i in self.table_indices)
 
     def world_tables(self, shares: Sequence[Floats]) -> Tensor:
         """A world's tables, one after another, [cells], from noisy shares of the rows in all tables of `matching`."""
