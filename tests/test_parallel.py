@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import multiprocessing
 import os
 from pathlib import Path
 
@@ -37,7 +38,9 @@ def fails(number: int) -> None:
     raise ValueError(f"number {number}")
 
 
-def test_an_error_of_a_process_is_raised() -> None:
+def test_an_error_of_a_process_is_raised(monkeypatch: pytest.MonkeyPatch) -> None:
+    forking = multiprocessing.get_context("fork")  # a fresh process takes two seconds to import all
+    monkeypatch.setattr("tacit.parallel.multiprocessing.get_context", lambda _: forking)
     with parallel_map(fails, range(2), jobs=2) as results, pytest.raises(ValueError, match="number 0"):
         next(results)
 
