@@ -48,8 +48,8 @@ from tacit.privacy.noise.secret import SecretNoise
 from tacit.privacy.vault.vault import Vault
 from tacit.units import Unit
 
-SEEDS = tuple(range(700, 710))
-MANY = tuple(range(700, 720))
+SEEDS = tuple(range(800, 810))
+MANY = tuple(range(800, 820))
 """Of clicks at epsilon 1, and of the clinic with 10,000 patients and noise."""
 PEOPLE = (2_000, 10_000)
 EPSILONS = (0.5, 1.0, 4.0, math.inf)

@@ -43,8 +43,8 @@ PRODUCTS_CLIP = 0.4
 """Largest norm of a unit's products, in multiples of the number of features."""
 STEP_CLIP = 0.2
 """Largest norm of what a unit adds to a step."""
-DAMPING = 0.1
-"""What is added to the curvature in every direction, beside what the noise makes necessary."""
+DAMPING, NOISE_DAMPING = 0.1, 6.0
+"""What is added to the curvature in every direction, and so many standard deviations of a step's noise beside it."""
 FLOOR = 1e-3
 """Least eigenvalue of the products, likewise."""
 LONGEST = 3.0
@@ -212,7 +212,7 @@ class CloneStep:
         """theta [n, A] after the step that a noisy sum [n A], over the public population, says (post-processing)."""
         gradient = mean * self.plan.population * STEP_CLIP / FIT / geometry.total
         noise = self.plan.noise_std(STEP) * STEP_CLIP / FIT / geometry.total
-        damped = geometry.curvature(theta) + (DAMPING + noise) * np.eye(len(gradient))
+        damped = geometry.curvature(theta) + (DAMPING + NOISE_DAMPING * noise) * np.eye(len(gradient))
         change = np.linalg.solve(damped, gradient).reshape(theta.shape)
         theta = theta + change * min(1.0, LONGEST / max(float(np.abs(change).max()), 1e-9))
         return np.asarray(theta - theta.mean(axis=1, keepdims=True))
