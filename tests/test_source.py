@@ -229,13 +229,13 @@ def test_the_whole_source_was_read() -> None:
 
 MOST = {
     "files": 408,
-    "lines": 89_832,
-    "functions": 5_196,
-    "private functions of at most three lines used once": 16,
+    "lines": 89_986,
+    "functions": 5_198,
+    "private functions of at most three lines used once": 14,
     "class names defined more than once": 1,
     "docstring lines on names that are not public": 662,
-    "errors of more than two lines": 57,
-    "lines of these errors": 319,
+    "errors of more than two lines": 44,
+    "lines of these errors": 240,
 }
 """What `tools/form.py` may say at most: lower a figure when it has fallen."""
 

@@ -119,7 +119,8 @@ def attack(
         raise DataError(what, where="membership.attack", expected=expected, remedy=remedy)
     generator = np.random.default_rng(seed)
     (member_train, member_test), (other_train, other_test) = (
-        _split_halves(scores, generator) for scores in (member_scores, other_scores)
+        np.split(generator.permutation(scores, axis=1), [scores.shape[1] // 2], axis=1)
+        for scores in (member_scores, other_scores)
     )
     areas = [_auc(inside, outside) for inside, outside in zip(member_train, other_train, strict=True)]
     best = int(np.argmax(areas))
@@ -132,12 +133,6 @@ def attack(
         )
         hits.append(Hits(fpr, tpr, false_alarms))
     return LossAttack(best, tuple(hits), _auc(member_test[best], other_test[best]))
-
-
-def _split_halves(scores: Floats, generator: np.random.Generator) -> tuple[Floats, Floats]:
-    order = generator.permutation(scores.shape[1])
-    half = len(order) // 2
-    return scores[:, order[:half]], scores[:, order[half:]]
 
 
 def _auc(members: Floats, others: Floats) -> float:

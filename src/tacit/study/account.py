@@ -119,7 +119,11 @@ class Account:
             place = beside if note is None else note["path"]
             if chosen != place and os.path.exists(place):
                 expected = "that one: of two ledgers neither knows what the other promised, and both promises add up"
-                remedy = _remedy(source, beside, place, alone=len(self.sources) == 1)
+                remedy = f"give --ledger {place}" if place != beside else "leave --ledger out"
+                if len(self.sources) > 1:
+                    remedy = (
+                        f"give --ledger {place} if it is the ledger of all these sources; if not, leave {source} out"
+                    )
                 raise LedgerError("these records have a ledger already", where=place, expected=expected, remedy=remedy)
             for other in filter(None, map(_read_note, _notes_around(source))):
                 if chosen != other["path"] and not (os.path.exists(chosen) and _dataset(chosen) == other["dataset"]):
@@ -453,12 +457,6 @@ def _notes_around(source: Path) -> Iterator[Path]:
     yield from (folder.with_name(f"{folder.name}.{_NOTE}") for folder in data.parents if folder.name)
     if data.is_dir() and _note_path(data).parent != data:
         yield from sorted(data.rglob(f"*.{_NOTE}"))
-
-
-def _remedy(source: Path, beside: str, place: str, *, alone: bool) -> str:
-    if not alone:
-        return f"give --ledger {place} if it is the ledger of all these sources; if not, leave {source} out"
-    return "leave --ledger out" if place == beside else f"give --ledger {place}"
 
 
 def _real_path(path: Path) -> str:

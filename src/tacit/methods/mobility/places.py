@@ -137,7 +137,9 @@ class HomeSums:
             noise: its known standard deviation.
         """
         mean, noise = np.asarray(mean, np.float64).reshape(-1), max(noise, LEAST_NOISE)
-        sizes, prior = self._sizes(), self._prior()
+        sizes, inside = self._sizes(), self.box_mask()
+        share = INSIDE if not inside.all() else 1.0
+        prior = np.asarray(share * inside / inside.sum() + (1 - share) * ~inside / max(1, int((~inside).sum())))
         fine = Level(mean[: sizes[0]], noise, np.zeros(sizes[0], np.int64))
         levels = [fine]
         if self.farther is not None:
@@ -166,11 +168,6 @@ class HomeSums:
             (latitude >= south) & (latitude <= north) & (longitude >= west) & (longitude <= east)
         )
         return inside
-
-    def _prior(self) -> Floats:
-        inside = self.box_mask()
-        share = INSIDE if not inside.all() else 1.0
-        return np.asarray(share * inside / inside.sum() + (1 - share) * ~inside / max(1, int((~inside).sum())))
 
 
 @dataclass(frozen=True, eq=False)

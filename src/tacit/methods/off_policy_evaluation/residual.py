@@ -148,7 +148,8 @@ class ResidualRegression(GaussianEstimator):
 
     def sums(self) -> tuple[PoissonSum, ...]:
         """Noisy sums over all units, whose precisions add up to 1 / noise_multiplier^2."""
-        fields, level = self._split(), [Block(kind=kind, share=0.5, size=1) for kind in ("signed", "positive")]
+        sigma, fields = self.own_noise, self._split()
+        level = [Block(kind=kind, share=0.5, size=1) for kind in ("signed", "positive")]
         blocks: dict[str, Blocks] = {
             "scores": scores.score_blocks(on_policy=self.on_policy, with_point=not self.shared_centre),
             "gram": gram_blocks(self.features),
@@ -157,8 +158,9 @@ class ResidualRegression(GaussianEstimator):
             "range": POSITIVE,
         }
         return tuple(
-            self.problem.part(name, self._sigma(fields[name] / steps), steps=steps, blocks=blocks.get(name))
-            for name, steps in ((name, self.rounds if name in ("scale", "round") else 1) for name in fields)
+            self.problem.part(name, sigma and sigma / math.sqrt(share / steps), steps=steps, blocks=blocks.get(name))
+            for name, share in fields.items()
+            for steps in [self.rounds if name in ("scale", "round") else 1]
         )
 
     def calibrate(self, *, unit: Unit, epsilon: float, delta: float) -> ResidualRegression:
@@ -242,9 +244,6 @@ class ResidualRegression(GaussianEstimator):
     def shared_centre(self) -> bool:
         """Whether the scores' mean return is the centre, and the value too: on-policy, in a known range."""
         return self.on_policy and not self.finds_range
-
-    def _sigma(self, share: float) -> float | None:
-        return self.own_noise and self.own_noise / math.sqrt(share)
 
 
 def _find_limits(plan: ResidualRegression, vault: Vault, run: Run, summary: ResidualStatistics) -> tuple[float, float]:
