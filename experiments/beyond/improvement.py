@@ -51,6 +51,8 @@ from tacit.units import Unit
 SEEDS = tuple(range(800, 810))
 MANY = tuple(range(800, 820))
 """Of clicks at epsilon 1, and of the clinic with 10,000 patients and noise."""
+SHOP_SEEDS = tuple(range(800, 830))
+"""Of the shop with noise, whose policies differ by 25 points from run to run; twenty were added to ten."""
 PEOPLE = (2_000, 10_000)
 EPSILONS = (0.5, 1.0, 4.0, math.inf)
 LEAST = {
@@ -101,6 +103,8 @@ def rows() -> list[str]:
 
 
 def seeds(start: str) -> tuple[int, ...]:
+    if start.startswith("stock/") and not start.endswith("inf"):
+        return SHOP_SEEDS
     many = start.startswith("clinic/10000/") and not start.endswith("inf")
     return MANY if many or start in {f"{name}/{CLICKS}/1" for name in SCALES} else SEEDS
 
