@@ -130,7 +130,8 @@ def test_a_run_that_was_begun_needs_its_checkpoint_or_resume(tmp_path: Path, pla
     assert len(released(tmp_path)) == 20
 
 
-def test_a_finished_run_runs_no_step_again(tmp_path: Path, plan: TransitionsPlan) -> None:
+def test_a_finished_run_runs_no_step_again(tmp_path: Path) -> None:
+    plan = small_plan(steps=30)
     first = train(tmp_path, plan)
     again = train(tmp_path, plan)  # from its checkpoint: the same release, at no cost
     assert len(released(tmp_path)) == plan.steps
@@ -267,7 +268,8 @@ def test_a_ledger_behind_the_checkpoint_is_refused(tmp_path: Path, plan: Transit
     assert claimed(tmp_path, plans.plan_id(plan)) == 20
 
 
-def test_an_older_checkpoint_loses_steps_and_repeats_none(tmp_path: Path, plan: TransitionsPlan) -> None:
+def test_an_older_checkpoint_loses_steps_and_repeats_none(tmp_path: Path) -> None:
+    plan = small_plan(steps=60)
     path = begun(tmp_path, plan)
     content = path.read_bytes()
     with pytest.raises(Stop):
