@@ -273,13 +273,6 @@ def _number_duplicates(digests: np.ndarray) -> np.ndarray:
     return np.concatenate([digests, numbers[:, None].view(np.uint8)], axis=1)
 
 
-def _spread(column: np.ndarray, places: np.ndarray, size: int) -> np.ndarray:
-    """An array [size, ...] with the entries of the column at these places, and zeros elsewhere."""
-    spread = np.zeros((size, *column.shape[1:]), column.dtype)
-    spread[places] = column
-    return spread
-
-
 READ_BYTES = 1 << 26
 """Bytes of rows that a gradient's sample is read in at a time."""
 
@@ -417,8 +410,11 @@ class SealedRecords:
                 inside, alone = [members[:block] for members in alone], [members[block:] for members in alone]
                 places = [(start, start + len(members)) for start, members in zip(itertools.count(0, block), inside)]
                 taken = np.concatenate([np.arange(*place) for place in places])
-                rows = read(np.concatenate(inside))
-                yield {name: _spread(column, taken, block * len(places)) for name, column in rows.items()}, places
+                padded = {}
+                for name, column in read(np.concatenate(inside)).items():
+                    padded[name] = np.zeros((block * len(places), *column.shape[1:]), column.dtype)
+                    padded[name][taken] = column
+                yield padded, places
             for members in alone:
                 for piece in (members[start : start + size] for start in range(0, len(members), size)):
                     yield read(piece), []
