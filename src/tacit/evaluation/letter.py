@@ -110,8 +110,9 @@ class _Writer:
         named = {name: html.escape(_trim(record[name], 2 * _LONGEST_WORDS)) for name in ("method", "source")}
         method = say("method", **named)
         yield say("leaves"), f"{leaves} {method}"
-        column = "" if self._unit["name"] in self._noun else f" ({say('quoted', words=self._short(self._unit['name']))})"
-        records = say("records", population=self._number(self._unit["population"]), named=column)
+        name, people = str(self._unit["name"]), self._number(self._unit["population"])
+        column = "" if name in self._noun else f" ({say('quoted', words=self._short(name))})"
+        records = say("records", population=people, named=column)
         trust = self._pick(self._table["trust"][markdown.trust_model(record["parts"])])
         columns = list(dict.fromkeys(_column_names(record["plan"])))
         shown, left = _fit(columns)
