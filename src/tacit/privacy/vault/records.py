@@ -300,11 +300,11 @@ class SealedRecords:
     ) -> None:
         units = len(data._unit_rows[1]) - 1
         if units > unit.size:
-            what = f"the data hold more {unit.name}s than the declared population"
+            what = f"the data hold more {unit.noun}s than the declared population"
             expected, remedy = f"at most {unit.size:,}", "declare a population that covers everybody, in a new ledger"
             raise DataError(what, where="Vault", expected=expected, remedy=remedy)
         if experts is not None and (experts.count, experts.actions) != (units, getattr(data.spec.action, "n", None)):
-            what = f"there is not one policy for each {unit.name} of the records, over the same actions"
+            what = f"there is not one policy for each {unit.noun} of the records, over the same actions"
             expected = "one policy a unit, in the order in which the units appear in the records"
             remedy = "leave out units without trajectories, or without a policy"
             raise DataError(what, where="Vault(experts=)", expected=expected, remedy=remedy)
