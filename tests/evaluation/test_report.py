@@ -224,7 +224,7 @@ def test_a_glance_says_what_went_in_came_out_is_promised_and_is_worth() -> None:
     private = private_report(drawn="2,000 synthetic rows")
     glance = Page(render(private)).text.split("The promise")[0]
     assert "records, which stay sealed" in glance
-    assert "of a public population of 50,000; unit: patient" in glance
+    assert "of a public population of 50,000 patients" in glance
     assert "2,000 synthetic rows" in glance
     assert "ε = 4.378" in glance  # rounded up
     assert "not measured here" in glance

@@ -14,6 +14,7 @@ from tacit.evaluation.report import blocks, charts
 from tacit.evaluation.report.blocks import Block, Certified, Chart, Facts, Paragraphs, Section, make_grid, setting_pairs
 from tacit.evaluation.report.charts import Array, ChartAxis, number, span
 from tacit.methods.off_policy_evaluation.problem import Evaluation, Interval
+from tacit.units import noun
 
 _LINE, _SIDE, _LINES = 121, 41, 24
 """Points of a line, cells of a side of a surface, and lines at most."""
@@ -135,7 +136,7 @@ def _answer_section(certificate: Certified, evaluation: Evaluation, policy: str)
     worth = f"the expected sum of rewards over the first {problem['horizon']:,} steps"
     if problem["gamma"] != 1:
         worth += f", each step's reward counted {number(problem['gamma'])} times as much as the one before"
-    question = f"Evaluated: {policy}. Worth means {worth}; every {certificate['unit']['name']} weighs the same."
+    question = f"Evaluated: {policy}. Worth means {worth}; every {noun(certificate['unit']['name'])} weighs the same."
     if evaluation.value is None:
         question += f" {method} estimates a function of the state; it gives no figure for all starts."
     figures = []
@@ -190,7 +191,7 @@ def _interval_section(certificate: Certified, evaluation: Evaluation) -> Section
             title=f"Value of the policy: {written[0]}, interval from {written[1]} to {written[2]}, on the public range",
             x=ChartAxis("value of an episode", *_value_range(evaluation)),
         )
-        words = _interval_sentences(interval, str(certificate["unit"]["name"]), modelled=_has_model(certificate))
+        words = _interval_sentences(interval, noun(certificate["unit"]["name"]), modelled=_has_model(certificate))
         note = "line: the estimate; bar: its interval; nothing beyond the ends was possible from the start"
         content = [Chart("On the public range", note, drawn), Paragraphs(words, "prose")]
     return Section("How to read the interval", make_grid(content, wide=True), id="interval", before=True)

@@ -300,11 +300,11 @@ class SealedRecords:
     ) -> None:
         units = len(data._unit_rows[1]) - 1
         if units > unit.size:
-            what = f"the data hold more {unit.name}s than the declared population"
+            what = f"the data hold more {unit.noun}s than the declared population"
             expected, remedy = f"at most {unit.size:,}", "declare a population that covers everybody, in a new ledger"
             raise DataError(what, where="Vault", expected=expected, remedy=remedy)
         if experts is not None and (experts.count, experts.actions) != (units, getattr(data.spec.action, "n", None)):
-            what = f"there is not one policy for each {unit.name} of the records, over the same actions"
+            what = f"there is not one policy for each {unit.noun} of the records, over the same actions"
             expected = "one policy a unit, in the order in which the units appear in the records"
             remedy = "leave out units without trajectories, or without a policy"
             raise DataError(what, where="Vault(experts=)", expected=expected, remedy=remedy)
@@ -380,20 +380,44 @@ class SealedRecords:
         for rows, owner, piece in self.reader(part.held_out).flat_rows(units, part.rows_per_unit, part.rows):
             yield rows, owner, replicate[piece]
 
-    def sample_chunks(self, part: Sum, chunks: int) -> Iterator[Columns]:
+    def sample_chunks(
+        self, part: Sum, chunks: int, *, block: int, together: int
+    ) -> Iterator[tuple[Columns, list[tuple[int, int]]]]:
         """A fresh sample for every replicate, dealt to so many chunks, each read in pieces of at most `READ_BYTES`.
 
+        Several chunks may come together, each with `block` places of its own. Units beyond these come after them.
+
+        Yields:
+            Columns [U, ...], zeros where nobody is; the first place of each chunk's units and the place after its last,
+            none where a chunk comes alone.
+
         Guarantee: each unit's chunk is uniform, secret and independent of the other units and of how many there are.
+        When a unit leaves, only units of its chunk change their places, and the others' U stays.
         """
         replicate, units = self._draw_units(part)
         reader = self.reader(part.held_out)
         size = max(1, READ_BYTES // (reader.row_bytes * part.rows_per_unit * part.horizon))
+        together = max(1, min(together, chunks, size // block))
         dealt = self._noise.integers(np.full(len(units), chunks)) if chunks > 1 else np.zeros(len(units), np.int64)
-        for chunk in range(chunks):
-            members = np.flatnonzero(dealt == chunk)
-            for piece in (members[start : start + size] for start in range(0, len(members), size)):
-                rows = reader.rows(units[piece], part.rows_per_unit, part.rows, part.horizon)
-                yield {**rows, "replicate": replicate[piece]}
+
+        def read(members: np.ndarray) -> Columns:
+            rows = reader.rows(units[members], part.rows_per_unit, part.rows, part.horizon)
+            return {**rows, "replicate": replicate[members]}
+
+        for first in range(0, chunks, together):
+            alone = [np.flatnonzero(dealt == chunk) for chunk in range(first, min(first + together, chunks))]
+            if together > 1:
+                inside, alone = [members[:block] for members in alone], [members[block:] for members in alone]
+                places = [(start, start + len(members)) for start, members in zip(itertools.count(0, block), inside)]
+                taken = np.concatenate([np.arange(*place) for place in places])
+                padded = {}
+                for name, column in read(np.concatenate(inside)).items():
+                    padded[name] = np.zeros((block * len(places), *column.shape[1:]), column.dtype)
+                    padded[name][taken] = column
+                yield padded, places
+            for members in alone:
+                for piece in (members[start : start + size] for start in range(0, len(members), size)):
+                    yield read(piece), []
 
     def _draw_units(self, part: Sum) -> tuple[np.ndarray, np.ndarray]:
         """(replicate, unit) pairs, sorted: trial r * units + u decides about unit u in replicate r."""
