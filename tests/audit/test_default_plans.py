@@ -6,7 +6,6 @@ Noise is seeded, so that a test that passed cannot fail by chance.
 from __future__ import annotations
 
 import dataclasses
-import functools
 import math
 from collections.abc import Callable
 from typing import Any
@@ -21,7 +20,7 @@ from tacit.evaluation.audits.findings import AuditResult
 from tacit.evaluation.audits.running import CASES, Effort, audit
 from tacit.methods import METHODS
 from tacit.privacy.accounting import bounds as accounting
-from tacit.privacy.accounting.events import Event, GaussianEvent, PoissonSampledEvent, SelfComposedEvent
+from tacit.privacy.accounting.events import GaussianEvent, PoissonSampledEvent, SelfComposedEvent
 from tacit.privacy.mechanisms.base import Sum
 from tacit.privacy.noise import secret
 from tacit.privacy.noise.secret import SecretNoise
@@ -48,15 +47,17 @@ def coarse_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bounds, "HALVINGS", 5)
 
 
-@functools.cache
-def law_of(event: Event) -> Any:
-    return bounds.noise_law(event, "add_or_remove", 1e-5)
+LAWS: dict[str, Any] = {}
+"""By their events, which are asked for twice."""
 
 
 def crowd(case: Case, factor: float = 1.0, seed: int = 0) -> tuple[list[np.ndarray], list[np.ndarray], Any]:
     """Scores and digits of canaries that are out, and in, at epsilon 8 with so many times the noise; and the law."""
     plan = case.plan(8.0, 1e-5, case.crowd)
-    law = law_of(plans.event(plan))
+    event = plans.event(plan)
+    if repr(event) not in LAWS:
+        LAWS[repr(event)] = bounds.noise_law(event, "add_or_remove", 1e-5)
+    law = LAWS[repr(event)]
     present = np.random.default_rng(seed).random(case.crowd) < 0.5
     used = plan if factor == 1 else mechanisms.with_noise(plan, factor)
     seen = case.run(used, RunRequest(present, seed=seed, noise=SecretNoise.for_tests(seed)))
