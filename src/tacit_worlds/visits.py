@@ -63,10 +63,7 @@ def export(seed: int) -> bytes:
     """The file: semicolons, decimal commas, dates with the day first, rows in any order, cells that miss."""
     rng, rows = np.random.default_rng(seed), list[tuple[str, ...]]()
     for patient in range(PATIENTS):
-        age, sex = (
-            int(rng.integers(30, 90)),
-            str(rng.choice(["männlich", "weiblich", ""], p=[0.48, 0.5, 0.02])),
-        )
+        age, sex = int(rng.integers(30, 90)), str(rng.choice(["männlich", "weiblich", ""], p=[0.48, 0.5, 0.02]))
         pressure, creatinine = rng.normal(150, 15), rng.lognormal(-0.05, 0.3)
         time = datetime(2021, 1, 4, 8) + timedelta(minutes=int(rng.integers(0, 600 * 24 * 60)))
         for _ in range(int(rng.integers(2, 11))):

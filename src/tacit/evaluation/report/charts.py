@@ -378,13 +378,7 @@ def category_chart(
 
 
 def histogram_chart(
-    edges: Array,
-    reference: Array | None,
-    synthetic: Array,
-    *,
-    title: str,
-    x_label: str,
-    y_label: str = "rows, %",
+    edges: Array, reference: Array | None, synthetic: Array, *, title: str, x_label: str, y_label: str = "rows, %"
 ) -> str:
     """Histograms over shared bins: the reference as a filled shape, the synthetic as an outline above it.
 

@@ -169,12 +169,7 @@ def _middle_blocks(days: Days) -> tuple[Grid, NDArray[np.int64]]:
 
 
 def _answer_section(
-    certificate: Certified,
-    method: str,
-    days: int,
-    advice: Sequence[MapAdvice],
-    drawn: Picture | None,
-    peak: int | None,
+    certificate: Certified, method: str, days: int, advice: Sequence[MapAdvice], drawn: Picture | None, peak: int | None
 ) -> Section:
     headline = "A simulator of people's days, from which any number of days can be drawn."
     lines = [
