@@ -37,17 +37,9 @@ def spec() -> PublicSpec:
 
 @dataclass(frozen=True)
 class Acrobot:
-    """The dynamics; a state is (theta1, theta2, theta1', theta2'). The defaults are Gymnasium's.
-
-    A link's mass sits in its middle; its moment of inertia about that point stays 1, whatever its length and mass.
-
-    Args:
-        lengths: of the two links, m; an episode ends above the height of the first.
-        masses: of the two links, kg.
-
-    Raises:
-        DataError: a parameter is not a finite number > 0.
-    """
+    """The dynamics; a state is (theta1, theta2, theta1', theta2'). The defaults, lengths (m) and masses (kg) of the two
+    links, are Gymnasium's. A link's mass sits in its middle; its moment of inertia about that point stays 1, whatever
+    its length and mass. Raises DataError where a parameter is not a finite number > 0."""
 
     lengths: tuple[float, float] = (1.0, 1.0)
     masses: tuple[float, float] = (1.0, 1.0)

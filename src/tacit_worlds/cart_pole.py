@@ -38,17 +38,9 @@ def spec() -> PublicSpec:
 
 @dataclass(frozen=True)
 class CartPole:
-    """The dynamics; a state is (x, x', theta, theta'). The defaults are Gymnasium's.
-
-    Args:
-        gravity: m/s^2.
-        force: of a push, N.
-        cart_mass, pole_mass: kg.
-        half_length: from the joint to the middle of the pole, m.
-
-    Raises:
-        DataError: a parameter is not a finite number > 0.
-    """
+    """The dynamics; a state is (x, x', theta, theta'). The defaults are Gymnasium's: gravity in m/s^2, the force of a
+    push in N, masses in kg, and the length from the joint to the middle of the pole in m. Raises DataError where a
+    parameter is not a finite number > 0."""
 
     gravity: float = 9.8
     force: float = 10.0

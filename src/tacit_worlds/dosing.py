@@ -89,11 +89,7 @@ def spec() -> PublicSpec:
 
 @dataclass(frozen=True)
 class Dosing:
-    """The dynamics of Dosing-1, or of Dosing-0 with `personal=False`.
-
-    Args:
-        personal: whether everybody has meals of their own, or all the same ones.
-    """
+    """The dynamics of Dosing-1, where everybody has meals of their own, or of Dosing-0 with `personal=False`."""
 
     personal: bool = True
 
@@ -144,8 +140,7 @@ class Dosing:
 
 def meal_curve(time: FloatArray, base: FloatArray, spikes: FloatArray, amounts: FloatArray) -> FloatArray:
     """A personal day's meals [N] at places `time` [N] of the grid: amounts [N, 6] above the base [N] at the whole
-    places `spikes` [N, 6], smoothed, and never below the base.
-    """
+    places `spikes` [N, 6], smoothed, and never below the base."""
     offset = np.abs(time[:, None] - spikes)
     weight = np.where(offset < 5.5, (89.0 - 5.0 * offset**2) / 429.0, 0.0)  # the Savitzky-Golay filter of 11, 3
     return np.asarray(base + np.maximum((weight * amounts).sum(axis=1), 0.0))
@@ -166,17 +161,12 @@ def _draw_meals(base: FloatArray, generator: np.random.Generator) -> tuple[Float
 
 
 def integrate(body: FloatArray, dose: FloatArray, meal: FloatArray, substeps: int = SUBSTEPS) -> FloatArray:
-    """The bodies [N, 6] ten minutes later, by the classical Runge-Kutta method.
+    """The bodies [N, 6] ten minutes later, under a constant dose [N] (mU/min) and a meal [N], by the Runge-Kutta
+    method.
 
     All but G is linear with constant coefficients, so that X and Q at every stage of every substep are one matrix times
     (X, I, S1, S2, Q, u); and G' is linear in G, so that a substep maps G to a G + b. This is the method itself, up to
     rounding, without its loop over stages.
-
-    Args:
-        body: (G, X, I, S1, S2, Q).
-        dose: [N] mU/min, constant over the ten minutes.
-        meal: [N].
-        substeps: how many steps.
     """
     length = MINUTES / substeps
     stages, last = (_STAGES, _LAST) if substeps == SUBSTEPS else _linear_maps(substeps)

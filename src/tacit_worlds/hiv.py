@@ -86,14 +86,8 @@ def spec() -> PublicSpec:
 
 
 def integrate_numpy(state: FloatArray, drugs: FloatArray, steps: int, length: float) -> None:
-    """The classical Runge-Kutta method in numpy; the reference of the compiled kernel and its stand-in.
-
-    Args:
-        state: [N, 6], changed in place.
-        drugs: [N, 2] efficacies of RTI and PI.
-        steps: how many steps.
-        length: days of one step.
-    """
+    """The classical Runge-Kutta method in numpy, the reference of the compiled kernel and its stand-in: `steps` of
+    `length` days, of state [N, 6], changed in place, under the efficacies [N, 2] of RTI and PI."""
     now, rti, pi = np.ascontiguousarray(state.T), drugs[:, 0], drugs[:, 1]
     for _ in range(steps):
         first = _rates(now, rti, pi)
@@ -182,8 +176,7 @@ class Hiv:
 @lru_cache(maxsize=1)
 def learned_q() -> FourierQ:
     """Q of 31 features an action (order 5, uncoupled), from 150 patients under random treatment and 150 under the first
-    fit's best one; about a second with the C kernel and a minute without.
-    """
+    fit's best one; about a second with the C kernel and a minute without."""
     columns: list[dict[str, Array]] = []
     policy = uniform_policy(ACTIONS)
     for seed in (0, 1):

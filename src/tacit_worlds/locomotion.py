@@ -37,11 +37,9 @@ _SAFE_SPEED, _SAFE_HEIGHT, _SAFE_PITCH, _FASTEST = 100.0, 0.7, 0.2, 10.0
 
 
 def spec(name: Name) -> PublicSpec:
-    """Public bounds: 17 observations and 6 torques of HalfCheetah-v5, 11 and 3 of Hopper-v5; torques are in [-1, 1].
-
-    A cheetah's reward is its speed less 0.1 times the squared torques, a hopper's its speed, plus 1 on its feet, less
-    0.001 times the squared torques.
-    """
+    """Public bounds: 17 observations and 6 torques of HalfCheetah-v5, 11 and 3 of Hopper-v5; torques are in [-1, 1]. A
+    cheetah's reward is its speed less 0.1 times the squared torques, a hopper's its speed, plus 1 on its feet, less
+    0.001 times the squared torques."""
     if name == "HalfCheetah-v5":
         high = _CHEETAH[0] + _CHEETAH[1]
         return PublicSpec(
@@ -61,14 +59,8 @@ def spec(name: Name) -> PublicSpec:
 
 @dataclass(frozen=True)
 class Locomotion:
-    """The dynamics of one of the robots; MuJoCo is loaded when a state is first asked for.
-
-    Args:
-        name: "HalfCheetah-v5" or "Hopper-v5".
-
-    Raises:
-        DataError: another name; or, on first use, MuJoCo is not installed.
-    """
+    """The dynamics of "HalfCheetah-v5" or "Hopper-v5"; MuJoCo is loaded when a state is first asked for. Raises
+    DataError of another name; or, on first use, where MuJoCo is not installed."""
 
     name: Name
 

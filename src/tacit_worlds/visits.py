@@ -1,9 +1,7 @@
-"""A file of visits as hospitals write it, with nobody in it: simulated patients with high blood pressure.
-
-Between two visits the pressure (mmHg) goes a tenth of the way back to 145, changes by the effect of the drug that was
-given (`EFFECTS`, alike for everybody) and by noise of 6. Creatinine drifts by a factor of about 1.08. Doctors give more
-where the pressure is higher.
-"""
+"""A file of visits as hospitals write it, with nobody in it: simulated patients with high blood pressure. Between two
+visits the pressure (mmHg) goes a tenth of the way back to 145, changes by the effect of the drug that was given
+(`EFFECTS`, alike for everybody) and by noise of 6. Creatinine drifts by a factor of about 1.08. Doctors give more where
+the pressure is higher."""
 
 from __future__ import annotations
 

@@ -46,11 +46,8 @@ class Head(Protocol):
         self, outputs: F32, free: F32, actions: Array, weight: F32, entropy: Array | float = 0.0
     ) -> tuple[F32, F32]:
         """Slopes of sum_n weight log p(action) + entropy H by the outputs [G, n, o] and the free parameters [G, e].
-
-        Args:
-            weight: [G, n].
-            entropy: coefficient of the entropy H, in nats, of each row's distribution: [G, n], or the same in all.
-        """
+        `weight` is [G, n]; `entropy`, the coefficient of H (in nats) of each row's distribution, [G, n] or the same in
+        all."""
 
 
 @dataclass(frozen=True)

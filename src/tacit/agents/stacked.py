@@ -42,9 +42,8 @@ class StackedPolicies:
         features: public map of observations to the networks' inputs, the same for all.
         sizes: widths from the inputs to the A actions, (8, 512, 256, 64, 4); (8, 4) is a linear policy.
         weights: a pair ([m, in, out], [m, out]) of matrices and biases for every layer; float32 arrays are not copied.
-        floor: as above, below 1 / A; or nan.
+        floor, least: as above, below 1 / A.
         activation: what stands between two layers.
-        least: of softmax policies, below 1 / A; 0 otherwise.
 
     Raises:
         PlanError: shapes that do not fit, weights that are not finite, or a floor that is out of range.

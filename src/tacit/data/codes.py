@@ -86,12 +86,9 @@ def _rising_mask(last: Any, ids: Array, packed: Array) -> Array | None:
 
 
 class Digests:
-    """Keyed digests of units, by which shards are compared without showing an id.
-
-    Args:
-        key: secret bytes, 16 to 64, the same for all shards of one run and for no other.
-        unit_key: what twins are. Unless they are different units they get one digest, so that two shards find them.
-    """
+    """Keyed digests of units, by which shards are compared without showing an id. The key is secret, 16 to 64 bytes,
+    the same for all shards of one run and for no other. Twins get one digest, unless `unit_key` says that they
+    differ."""
 
     def __init__(self, key: bytes, unit_key: UnitKey | None = None) -> None:
         self._key, self._exact = key, unit_key == "exact"
@@ -112,11 +109,8 @@ class Digests:
 
 
 class Names:
-    """The names of units as they come, and whether two of these are twins.
-
-    Args:
-        unit_key: what twins are; they are looked for where nobody said it.
-    """
+    """The names of units as they come, and whether two of these are twins, where nobody said what twins are
+    (`unit_key`)."""
 
     def __init__(self, unit_key: UnitKey | None) -> None:
         self._checks_twins = unit_key is None

@@ -1,8 +1,6 @@
-"""Named, typed columns of records: cells as people write them, and the numbers that methods learn from.
-
-A space whose columns are declared holds one number for each: a number or a whole number as it stands, a category by the
-place of its label. A column that may miss has a second number after its own, 1 where the cell was missing.
-"""
+"""Named, typed columns of records: cells as people write them, and the numbers that methods learn from. A space whose
+columns are declared holds one number for each: a number or a whole number as it stands, a category by the place of its
+label. A column that may miss has a second number after its own, 1 where the cell was missing."""
 
 from __future__ import annotations
 
@@ -143,16 +141,9 @@ class Column:
         return Column(f"{self.name}_missing", "category", labels=("no", "yes"), static=self.static)
 
     def encode(self, cells: Array, refused: list[BadCell] | None = None) -> tuple[Array, Array]:
-        """Cells -> their numbers [n] float64, and which were missing [n] bool. Numbers are not clipped.
-
-        Args:
-            cells: [n] of numbers, texts, None and NaN.
-            refused: takes all that is wrong, a kind at a time, in place of the error; such cells become the lowest
-                value.
-
-        Raises:
-            BadCell: one is missing and may not, or is none of this column's.
-        """
+        """Cells [n] (numbers, texts, None, NaN) -> their numbers [n] float64, not clipped, and which were missing [n]
+        bool. Raises BadCell where one is missing and may not, or is none of this column's; `refused` takes all that is
+        wrong instead, a kind at a time, and such cells become the lowest value."""
         found: list[BadCell] = []
         if cells.dtype.kind in "biuf" and self.kind != "category":
             values = cells.astype(np.float64)
@@ -221,13 +212,8 @@ class Column:
 
 
 class BadCell(Exception):
-    """Cells that their column does not take; rows count from 0, and no cell is named.
-
-    Args:
-        what, expected: of the error that names the file.
-        rows: of all such cells, in order.
-        remedy: of the error, where there is one beside correcting the cell.
-    """
+    """Cells that their column does not take: `rows` (from 0) of all of them, in order. No cell is named. `what`,
+    `expected` and `remedy` are of the error that names the file."""
 
     def __init__(self, what: str, expected: str, rows: Sequence[int], remedy: str | None = None) -> None:
         super().__init__(what)

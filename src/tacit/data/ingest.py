@@ -1,7 +1,5 @@
-"""The only way into tacit: records are checked, clipped to the public bounds and coded, a chunk at a time.
-
-Errors raised here may name the file and the row (counted from 1), never a cell or a unit id.
-"""
+"""The only way into tacit: records are checked, clipped to the public bounds and coded, a chunk at a time. Errors
+raised here may name the file and the row (counted from 1), never a cell or a unit id."""
 
 from __future__ import annotations
 
@@ -89,8 +87,7 @@ class Ingest:
         unit: name of the column of the unit ids, if it has one.
         queried: whether a query made the records, of which nobody checked that it mixes no units.
         digest_key: secret bytes, under which the ids of a shard's units leave digests (`Records.digests`).
-        unit_key: what ids of units are that differ by case or form alone ("exact" or "folded", see
-            `tacit.data.unit_keys`); None refuses them.
+        unit_key: what twins are (`tacit.data.unit_keys`); None refuses them.
         copied_ends: whether the row that cuts an episode has its own observation as the next one.
         faults: takes what is wrong with rows, in place of the refusal of the first; then nothing is kept.
 

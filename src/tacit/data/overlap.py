@@ -85,9 +85,8 @@ class _PairCounts:
 
 
 def find_overlap(public: Columns, private: Columns, spec: PublicSpec, *, tolerance: float = TOLERANCE) -> RowOverlap:
-    """Count the public rows that are a private row, whatever their reward is; some are so by chance.
-
-    The answer is not protected: it is for the curator alone, and no run or release may depend on it.
+    """Count the public rows that are a private row, whatever their reward is; some are so by chance. The answer is not
+    protected: it is for the curator alone, and no run or release may depend on it.
 
     Args:
         public, private: observations [T, d] or [T] (discrete), actions likewise, and next_observations, which are

@@ -51,11 +51,8 @@ class NoKey(ValueError):
 
 
 def key(value: Any, unit_key: UnitKey | None = None) -> str:
-    """The key of an id, given what twins are.
-
-    Raises:
-        NoKey: it is missing, or is neither text, bytes nor a whole number; the message shows no cell.
-    """
+    """The key of an id, given what twins are. Raises NoKey where it is missing, or is neither text, bytes nor a whole
+    number; the message shows no cell."""
     if isinstance(value, str):
         text = value.strip()
     elif isinstance(value, (bytes, bytearray, memoryview)):
@@ -158,10 +155,8 @@ def _is_invisible(character: str) -> bool:
 
 
 def names(keys: Iterable[str]) -> NDArray[np.uint8]:
-    """The digest of each key, by which units are dealt (`tacit.privacy.deals`), [U, 16] bytes; as private as the ids.
-
-    There is no secret in it: a key has the same name everywhere.
-    """
+    """The digest of each key, by which units are dealt (`tacit.privacy.deals`), [U, 16] bytes; as private as the ids:
+    there is no secret in it, and a key has the same name everywhere."""
     digests = bytearray()
     for text in keys:
         digests += hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=NAME_BYTES).digest()
@@ -177,11 +172,7 @@ def duplicates(rows: NDArray[np.uint8]) -> Array:
 
 
 def require_no_twins(keys: Iterable[str], where: str, unit_key: UnitKey | None = None) -> None:
-    """Refuse different keys that differ by case or form alone.
-
-    Raises:
-        DataError: there are two, and nobody said what they are.
-    """
+    """Refuse (DataError) different keys that differ by case or form alone, unless it was said what they are."""
     distinct = set(keys)
     if unit_key is None and len({fold_key(text) for text in distinct}) < len(distinct):
         raise twins_error(where)

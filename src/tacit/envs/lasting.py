@@ -1,8 +1,6 @@
-"""Simulated people who stay for several rounds, so that their episodes go on from round to round.
-
-Somebody who begins afresh in every round is only ever seen near the start of an episode. Here a person holds a slot for
-a public number of rounds, whatever happens to them: when the next one begins tells nothing of anybody.
-"""
+"""Simulated people who stay for several rounds, so that their episodes go on from round to round. Somebody who begins
+afresh in every round is only ever seen near the start of an episode. Here a person holds a slot for a public number of
+rounds, whatever happens to them: when the next one begins tells nothing of anybody."""
 
 from __future__ import annotations
 
@@ -23,24 +21,9 @@ class LastingUsers:
 
     Slots change hands one after another, slot u before the rounds t with t + u divisible by `stay`, and always at a
     round's start. An episode that is over is followed by another one of the same person; the last one is cut when they
-    leave. The people are in this process alone: a run of theirs cannot be taken up in another.
-
-    Args:
-        domain: the simulator.
-        spec: public bounds of its rows.
-        horizon: steps of a round.
-        episode: steps after which an episode is cut.
-        replicates: independent copies of the experiment that are served at once.
-        seed: of everything random.
-
-    Attributes:
-        spec: public bounds of the rows.
-        simulated: True.
-        replicates: R.
-        stay: in how many rounds one person takes part at most, ceil(episode / horizon): a whole episode fits.
-
-    Raises:
-        DataError: a parameter is out of range.
+    leave. The people are in this process alone: a run of theirs cannot be taken up in another. `stay` is ceil(episode /
+    horizon), so that a whole episode fits: a round has `horizon` steps, an episode `episode`. Other arguments and
+    attributes as of `SimulatedUsers`.
     """
 
     simulated = True

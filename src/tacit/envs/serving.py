@@ -39,10 +39,8 @@ class Actor(Protocol):
 
 @runtime_checkable
 class EpisodicActor(Actor, Protocol):
-    """An actor that differs from episode to episode (`policy_gradient.votes.Tried`).
-
-    In place of replicates it takes (r places + u) episodes + e for episode e of the person in place u of replicate r.
-    """
+    """An actor that differs from episode to episode (`policy_gradient.votes.Tried`). In place of replicates it takes (r
+    places + u) episodes + e for episode e of the person in place u of replicate r."""
 
     @property
     def places(self) -> int:
@@ -133,11 +131,8 @@ def returns(
     repeat: int = 1,
     generator: np.random.Generator,
 ) -> FloatArray:
-    """Undiscounted returns [R, episodes] of single episodes of fresh people, as `serve` has them, without their rows.
-
-    Raises:
-        DataError: as `serve`.
-    """
+    """Undiscounted returns [R, episodes] of single episodes of fresh people, as `serve` has them, without their
+    rows."""
     total = np.zeros(max(replicates, 0) * max(episodes, 0))
     people = np.repeat(np.arange(max(replicates, 0)), max(episodes, 0))
     for decision in _run_decisions(domain, actor, people, horizon, repeat, False, generator):
@@ -255,8 +250,8 @@ def _allocate_rows(people: int, decisions: int, decision: _Decision) -> dict[str
 class SimulatedUsers:
     """People of a simulator: who comes next, and what they experience with an actor.
 
-    Everything random derives from `seed`, the round's number and nothing else, so a run that is resumed before its
-    k-th round (`rounds=k`) meets the same people as one that was never stopped.
+    Everything random derives from `seed`, the round's number and nothing else, so a run that is resumed before its k-th
+    round (`rounds=k`) meets the same people as one that was never stopped.
 
     Args:
         domain: the simulator; each person's slot begins at a fresh start.
@@ -264,18 +259,12 @@ class SimulatedUsers:
         horizon: most steps of the simulator in a person's slot.
         repeat: public number of steps that an action is repeated for, with summed rewards.
         restarts: whether a slot goes on with another episode of the same person when one is over.
-        replicates: independent copies of the experiment that are served at once.
+        replicates: R, independent copies of the experiment that are served at once.
         seed: of everything random.
         missing: probability that a person who came gives no rows (they left, or answered too late).
-        pool: number of people in a fixed pool for each replicate; 0 for people who come and never return.
+        pool: number of people in a fixed pool for each replicate; 0 for people who come and never return. As an
+            attribute their ids.
         rounds: how many rounds were held before.
-
-    Attributes:
-        spec: public bounds of the rows.
-        simulated: True.
-        replicates: R.
-        slot: L, the most rows of a person: ceil(horizon / repeat).
-        pool: the ids of the pool for each replicate; nothing without one.
 
     Raises:
         DataError: a parameter is out of range.
@@ -316,12 +305,9 @@ class SimulatedUsers:
         return [[f"{self._seed}-{r}-{round_}-{i}" for i in range(count)] for r in range(self.replicates)]
 
     def serve(self, people: Sequence[Sequence[str]], actor: Actor) -> Mapping[str, Array]:
-        """The rows of the people of each replicate under `actor`: columns [U, L, ...] of `tacit.envs.serving.serve`, U
-        all people in order, replicate by replicate. A missing person has no rows; a round may be empty.
-
-        Raises:
-            DataError: there is not one list of people for each replicate, or the actor's actions do not fit.
-        """
+        """The rows of the people of each replicate under `actor`: columns [U, L, ...] of `serve`, U all people in
+        order, replicate by replicate. A missing person has no rows; a round may be empty. Raises DataError where there
+        is not one list of people for each replicate, or the actor's actions do not fit."""
         if len(people) != self.replicates:
             what = f"people of {len(people)} replicates are to be served"
             expected = f"one list of people for each of the {self.replicates} replicates"

@@ -1,8 +1,6 @@
-"""Whole trajectories as plain columns, and how those of two tables are distributed: returns, lengths and ways.
-
-What looks at real trajectories is not differentially private: outside `vault.nonprivate` only for simulated or public
-data.
-"""
+"""Whole trajectories as plain columns, and how those of two tables are distributed: returns, lengths and ways. What
+looks at real trajectories is not differentially private: outside `vault.nonprivate` only for simulated or public
+data."""
 
 from __future__ import annotations
 
@@ -21,12 +19,9 @@ Indices = NDArray[np.int64]
 
 @dataclass(frozen=True, eq=False)
 class Sequences:
-    """E trajectories of different lengths, as columns of T rows.
-
-    Raises:
-        DataError: the columns are empty or of different lengths, a trajectory is empty, the episodes do not cover the
-            rows, or a stitch is not inside a trajectory.
-    """
+    """E trajectories of different lengths, as columns of T rows. Raises DataError where the columns are empty or of
+    different lengths, a trajectory is empty, the episodes do not cover the rows, or a stitch is not inside a
+    trajectory."""
 
     # by name, [T, ...] each, as of `Trajectories.columns`; the rows of a trajectory one after another
     columns: Mapping[str, NDArray[np.generic]]
@@ -46,12 +41,7 @@ class Sequences:
 
     @classmethod
     def of(cls, trajectories: Trajectories, stitches: Indices | None = None) -> Sequences:
-        """The trajectories of a set.
-
-        Raises:
-            SealedError: the records are sealed in a vault.
-            DataError: as the class.
-        """
+        """The trajectories of a set. Raises SealedError where the records are sealed in a vault."""
         none = np.zeros(0, np.int64)
         return cls(trajectories.columns, trajectories.episodes, none if stitches is None else stitches)
 
@@ -87,11 +77,7 @@ class Sequences:
         return self.pick(np.random.default_rng(seed).permutation(len(self))[:count])
 
     def split_halves(self, seed: int) -> tuple[Sequences, Sequences]:
-        """Two disjoint random halves, for real-against-real ceilings; an odd last trajectory is left out.
-
-        Raises:
-            DataError: there is one trajectory only.
-        """
+        """Two disjoint random halves, for real-against-real ceilings; an odd last trajectory is left out."""
         half = len(self) // 2
         if half == 0:
             raise _error("there is one trajectory only", "at least two, to be split into disjoint halves")
@@ -100,9 +86,7 @@ class Sequences:
 
     def shuffle_rows(self, seed: int) -> Sequences:
         """The floor of a measure of sequences: the same lengths, and rows drawn from all trajectories in any order.
-
-        Every distribution of single rows stays as it is, and nothing of their order or of who they belong to does.
-        """
+        Every distribution of single rows stays as it is, and nothing of their order or of who they belong to does."""
         order = np.random.default_rng(seed).permutation(self.episodes[-1])
         return Sequences({name: np.asarray(column)[order] for name, column in self.columns.items()}, self.episodes)
 
@@ -189,9 +173,7 @@ class SequenceDynamics:
 
     The error of a step is between the state that follows in the trajectory (the next row's, or the last row's next
     observation) and the simulator's next state: per column |s' - s*| / mean |s* - s|, and the mean over the columns
-    that the simulator moves. 0 is exact; 1 is as bad as trajectories that stand still.
-
-    A mean over nothing is nan.
+    that the simulator moves. 0 is exact; 1 is as bad as trajectories that stand still. A mean over nothing is nan.
     """
 
     step_errors: Floats  # [H] mean error of step t, over the trajectories that have one; H is the longest one's steps

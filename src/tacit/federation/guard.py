@@ -1,9 +1,7 @@
-"""What a device checks of Flower's secure aggregation before it goes along with the server.
-
-Flower's own device code trusts the server with the protocol's constants and with whom it declares to have dropped out.
-A device here goes along only with constants under which fewer answers than the floor are never unmasked, and never
-helps to reveal both secrets of one device.
-"""
+"""What a device checks of Flower's secure aggregation before it goes along with the server. Flower's own device code
+trusts the server with the protocol's constants and with whom it declares to have dropped out. A device here goes along
+only with constants under which fewer answers than the floor are never unmasked, and never helps to reveal both secrets
+of one device."""
 
 from __future__ import annotations
 

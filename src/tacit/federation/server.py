@@ -185,11 +185,8 @@ class FlowerDevices:
         return tuple(map(clause, ("devices_people", "server_noise", "secure_sums", "who_answers")))
 
     def enter(self, population: int) -> object:
-        """Nothing to be kept: every device has a ledger of its own.
-
-        Raises:
-            DataError: there may be more devices than people in the population.
-        """
+        """Nothing to be kept: every device has a ledger of its own. Raises DataError of more devices than people in the
+        population."""
         if self._max_devices > population:
             what = f"there may be {self._max_devices:,} devices"
             expected = f"at most the declared population, {population:,}"
@@ -198,11 +195,8 @@ class FlowerDevices:
         return None
 
     def wait(self, count: int, seconds: float = 60.0) -> int:
-        """Wait until so many devices are connected, and return how many there are.
-
-        Raises:
-            MechanismError: there are fewer after `seconds`.
-        """
+        """Wait until so many devices are connected, and return how many there are. Raises MechanismError of fewer after
+        `seconds`."""
         end = time.monotonic() + seconds
         while len(nodes := self._nodes()) < count:
             if time.monotonic() >= end:

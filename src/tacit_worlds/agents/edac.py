@@ -1,4 +1,4 @@
-"""EDAC (An et al. 2021, arXiv:2110.01548), several agents trained at once.
+"""EDAC (An et al. 2021, arXiv:2110.01548), several agents trained at once; how they are stacked: `offline`.
 
 As in the paper: soft actor-critic whose value is the smallest of N critics, and critics that are trained to disagree
 outside the data: the cosines between their slopes in the action are penalised at the data's actions (equation 7).
@@ -8,8 +8,6 @@ returned is the mean action, tanh(mean), without noise.
 The critics are piecewise linear in their inputs (ReLU, no LayerNorm): where the units that are on stay on, a value and
 its slope in the action are linear in what enters. So the gradient of any sum of values and slopes is that of one pass
 with other rows, and needs no second differentiation (`critic_gradient`).
-
-How members are stacked: `tacit_worlds.agents.offline`.
 """
 
 from __future__ import annotations
@@ -96,11 +94,9 @@ class EdacConfig(OfflineConfig):
 def critic_gradient(
     q: Layers, target: Layers, policy: Layers, temperature: Tensor, batch: Batch, noise: Tensor, config: EdacConfig
 ) -> Tensor:
-    """Of all critics' mean squared errors and eta times the cosines of their slopes, [K N, P].
-
-    A row has the derivatives `by_value` in its value and `by_slope` in its slope. With the same units on, its share is
-    the gradient of the output for the row by_value (s, a) + (0, by_slope), where biases are multiplied with by_value.
-    """
+    """Of all critics' mean squared errors and eta times the cosines of their slopes, [K N, P]. A row has the
+    derivatives `by_value` in its value and `by_slope` in its slope. With the same units on, its share is the gradient
+    of the output for the row by_value (s, a) + (0, by_slope), where biases are multiplied with by_value."""
     s, a, r, s_next, alive = batch
     members, rows, actions = a.shape
     next_actions, log_probability = act(network_outputs(policy, s_next, norm=False), noise)
@@ -122,11 +118,8 @@ def critic_gradient(
 
 
 def cosine_gradient(slope: Tensor) -> Tensor:
-    """Derivatives [K, N, B, d_a] of the cosines between the slopes of each two critics, of the same shape.
-
-    Of their sum over pairs / (N - 1), a mean over the batch; sum_{i != j} <u_i, u_j> of unit vectors has the derivative
-    2 (sum_j u_j - u_i) in u_i.
-    """
+    """Derivatives [K, N, B, d_a] of the cosines between the slopes of each two critics, summed over pairs / (N - 1), a
+    mean over the batch; sum_{i != j} <u_i, u_j> of unit vectors has the derivative 2 (sum_j u_j - u_i) in u_i."""
     critics, rows = slope.shape[1:3]
     length = (slope.square().sum(-1, keepdim=True) + 1e-12).sqrt()
     unit = slope / length
@@ -156,12 +149,8 @@ def policy_gradient(
 
 
 def act(outputs: Tensor, noise: Tensor) -> tuple[Tensor, Tensor]:
-    """Actions [K, B, d_a] of tanh-normal policies and their log densities [K, B].
-
-    Args:
-        outputs: of the policies, means and logarithms of standard deviations [K, B, 2 d_a].
-        noise: standard normal [K, B, d_a].
-    """
+    """Actions [K, B, d_a] of tanh-normal policies and their log densities [K, B], from their outputs, means and
+    logarithms of standard deviations [K, B, 2 d_a], and standard normal noise [K, B, d_a]."""
     mean, log_std = outputs.chunk(2, -1)
     log_std = log_std.clamp(*_LOG_STD)
     pre_tanh = mean + log_std.exp() * noise

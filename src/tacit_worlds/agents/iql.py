@@ -1,11 +1,10 @@
-"""Implicit Q-learning (Kostrikov et al. 2021, arXiv:2110.06169), several agents trained at once.
+"""Implicit Q-learning (Kostrikov et al. 2021, arXiv:2110.06169), several agents trained at once; stacked as `offline`
+says.
 
 As in the paper: V(s) is an expectile of Q(s, a) over the data's actions, Q regresses to r + gamma V(s'), and the policy
 imitates the data's actions weighted by exp(beta * advantage). Choices that the paper leaves open: LayerNorm in Q and V,
 the smaller of two target networks, advantages in units of their own standard deviation within the batch, and a
 deterministic tanh policy.
-
-How members are stacked: `tacit_worlds.agents.offline`.
 """
 
 from __future__ import annotations

@@ -251,15 +251,8 @@ class PpoConfig:
 
 @dataclass(frozen=True, eq=False)
 class PpoAgents:
-    """G trained policies, as an actor that serves episodes of any of them.
-
-    Args:
-        network: maps normalised observations to the outputs that the head reads.
-        head: the distribution over actions.
-        theta, free: [G, P] and [G, e], parameters of the network and of the head.
-        mean, deviation: [G, d], what normalises observations.
-        greedy: play the most probable action.
-    """
+    """G trained policies, as an actor that serves episodes of any of them. `mean` and `deviation` [G, d] normalise the
+    observations that the network reads; theta [G, P] and free [G, e] are its and the head's parameters."""
 
     network: Mlp
     head: Head
@@ -317,10 +310,8 @@ class PpoObjective:
         return np.asarray(self.critic.forward(self.split(theta)[2], x)[0][..., 0])
 
     def slope(self, theta: F32, rows: RolloutRows) -> F32:
-        """Slope [G, P + e + Q], by theta, of the mean over the rows of
-
-        min(A r, A clip(r)) + entropy H - (V - goal)^2 / 4, r the ratio of the new probability to the old one.
-        """
+        """Slope [G, P + e + Q], by theta, of the mean over the rows of min(A r, A clip(r)) + entropy H - (V - goal)^2 /
+        4, r the ratio of the new probability to the old one."""
         by_actor, free, by_critic = self.split(theta)
         count = rows.value_target.shape[1]
         outputs, cache = self.actor.forward(by_actor, rows.x)
@@ -348,21 +339,9 @@ def learn(
     seed: int = 0,
     progress: Callable[[int, int], None] | None = None,
 ) -> PpoAgents:
-    """Train agents that share nothing but the generator; the same arguments give the same parameters.
-
-    Args:
-        simulator: the environment.
-        head: the distribution over actions.
-        config: hyper-parameters.
-        observation: d.
-        horizon: steps after which an episode is cut.
-        agents: G.
-        seed: of everything random.
-        progress: called with (steps done, steps) of one agent.
-
-    Raises:
-        PlanError: the parameters diverged.
-    """
+    """Train `agents` that share nothing but the generator, on observations of `observation` numbers, in episodes of at
+    most `horizon` steps; the same arguments give the same parameters. `progress` is called with (steps done, steps) of
+    one. Raises PlanError where the parameters diverged."""
     generator = np.random.default_rng(seed)
     sizes = (observation, *config.hidden)
     learner = PpoObjective(Mlp((*sizes, head.outputs), gain=0.01), Mlp((*sizes, 1), gain=1.0), head, config)

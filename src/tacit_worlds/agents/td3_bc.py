@@ -1,10 +1,8 @@
-"""TD3+BC (Fujimoto and Gu 2021, arXiv:2106.06860), several agents trained at once.
+"""TD3+BC (Fujimoto and Gu 2021, arXiv:2106.06860), several agents trained at once; how they are stacked: `offline`.
 
 As in the paper: twin delayed critics with smoothed target actions (TD3, arXiv:1802.09477), and a policy that maximises
 lambda Q(s, pi(s)) - |pi(s) - a|^2 with lambda = alpha / mean |Q| over the batch. Choices of our own: rewards
 standardised as states are, and a learning rate that falls to 0 at the end.
-
-How members are stacked: `tacit_worlds.agents.offline`.
 """
 
 from __future__ import annotations

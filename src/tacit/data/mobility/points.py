@@ -1,7 +1,5 @@
 """From recorded positions to whole days: 48 half-hours of local time, the cell of most dwell in each, gaps carried.
-
-Errors name a file and a row (counted from 1), never a cell, a time, a position or an id.
-"""
+Errors name a file and a row (counted from 1), never a cell, a time, a position or an id."""
 
 from __future__ import annotations
 
@@ -72,11 +70,7 @@ class Rules:
 
 
 def require_zone(zone: Any, name: str) -> None:
-    """Refuses what is not the name of a time zone.
-
-    Raises:
-        DataError: the zone is missing or unknown.
-    """
+    """Refuses (DataError) what is not the name of a time zone."""
     if isinstance(zone, str) and zone:
         try:
             zoneinfo.ZoneInfo(zone)

@@ -105,13 +105,9 @@ def read(
     simulated: bool = False,
     store: str | os.PathLike[str] | None = None,
 ) -> StoredRecords:
-    """The records in a table, checked and clipped like those of any other source.
-
-    Raises:
-        DataError: a column is missing, an expression is refused, times are missing or equal, or the records break a
-            rule of `Trajectories`.
-        FileError: the source cannot be read to its end, or the folder exists or cannot be written.
-    """
+    """The records in a table, checked and clipped like those of any other source. Raises DataError where a column is
+    missing, an expression is refused, times are missing or equal, or the records break a rule of `Trajectories`;
+    FileError where the source cannot be read to its end, or the folder exists or cannot be written."""
     _require_readable(table, options)
     refuse_unread_columns(table.name, tuple(table.kinds), options.fields or Fields.of(spec), spec)
     said: dict[str, Any] = {"unit": options.key_columns.get("unit"), "unit_key": options.unit_key}

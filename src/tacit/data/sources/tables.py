@@ -276,13 +276,8 @@ def parquet_header(path: Path) -> list[str]:
 
 
 def parquet_description(path: Path) -> dict[str, Any]:
-    """What `to_parquet` said of the rows of a file (spec, units, certificate) and how many `rows` there are.
-
-    Of any other file it is empty.
-
-    Raises:
-        FileError: it is missing or damaged.
-    """
+    """What `to_parquet` said of the rows of a file (spec, units, certificate), and how many `rows` there are; of any
+    other file nothing. Raises FileError where it is missing or damaged."""
     import pyarrow.parquet as pq
 
     footer = _replace_errors(path, lambda: pq.read_metadata(path))

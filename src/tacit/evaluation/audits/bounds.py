@@ -1,9 +1,8 @@
 """From scores to lower bounds: exact confidence, and what is assumed is said.
 
-Bounds that assume nothing come from `evaluation.lower_bounds` (Clopper & Pearson) and `evaluation.one_run` (Steinke et
-al.). Where all that leaves the vault are sums with Gaussian noise, over everybody or over Poisson samples, the whole
-trade-off curve is known up to the scale of the noise, and the rates of one test that was fixed beforehand bound that
-scale: far tighter, for a mechanism of that law.
+Bounds that assume nothing come from `lower_bounds` (Clopper & Pearson) and `one_run` (Steinke et al.). Where all that
+leaves the vault are sums with Gaussian noise, over everybody or over Poisson samples, the trade-off curve is known up
+to the scale of the noise, and the rates of one test that was fixed beforehand bound that scale: far tighter.
 """
 
 from __future__ import annotations

@@ -101,8 +101,7 @@ def sections(
         map: name of the map's file beside the report, or None.
 
     Raises:
-        DataError: days are compared and the certificate does not say that the people are simulated, or the map is no
-            plain file name.
+        DataError: days are compared and the certificate does not say that the people are simulated.
     """
     simulated = certificate.get("simulated") is True
     if lines and not simulated:
@@ -125,11 +124,7 @@ def sections(
 
 
 def picture(days: Days) -> Picture:
-    """The picture of generated days.
-
-    Args:
-        days: of a released simulator, never of people; at least one.
-    """
+    """The picture of at least one generated day of a released simulator, never of people's days."""
     grid, cells = _middle_blocks(days)
     places, index = np.unique(cells, return_inverse=True)
     index = index.reshape(cells.shape)

@@ -1,7 +1,5 @@
-"""What a report says of trajectories as wholes: some in pictures, and how long, good and lawful all of them are.
-
-Drawn are synthetic trajectories, public or simulated ones: a picture of a real trajectory shows a person.
-"""
+"""What a report says of trajectories as wholes: some in pictures, and how long, good and lawful all of them are. Drawn
+are synthetic trajectories, public or simulated ones: a picture of a real trajectory shows a person."""
 
 from __future__ import annotations
 
@@ -87,14 +85,8 @@ class WholeTrajectories:
 def trajectory_histograms(
     synthetic: Sequences, reference: Sequences | None = None, *, longest: int, returns: tuple[float, float]
 ) -> tuple[Histogram, ...]:
-    """How lengths and returns are distributed over trajectories.
-
-    Args:
-        synthetic: released trajectories.
-        reference: simulated or public ones, or None.
-        longest: public number of steps of the longest trajectory.
-        returns: public range of the sum of rewards.
-    """
+    """How lengths and returns of trajectories are distributed; the reference is simulated or public. `longest` and
+    `returns` are public: steps of the longest trajectory, and the range of the sum of rewards."""
     measured, other = trajectory_statistics(synthetic), None if reference is None else trajectory_statistics(reference)
     reach = min(longest, max(int(part.lengths.max()) for part in (measured, other) if part is not None))
     return tuple(
@@ -128,12 +120,7 @@ def trajectory_scores(dynamics: SequenceDynamics | None, closeness: TrajScore | 
 
 
 def trajectories_section(shown: WholeTrajectories | None, reference: str) -> Section:
-    """The section of whole trajectories.
-
-    Args:
-        shown: None leaves it out.
-        reference: what reference rows are called.
-    """
+    """The section of whole trajectories, or an empty one; `reference` is what reference rows are called."""
     shown = shown or WholeTrajectories()
     style = charts.styles(
         [(d.label, d.kind) for d in shown.drawings] + [(label, kind) for label, kind, _ in shown.errors]
@@ -177,8 +164,7 @@ def _error_charts(shown: WholeTrajectories, style: dict[str, str]) -> list[Chart
 
 
 def wall_boxes(cells: Sequence[str], origin: float) -> Array:
-    """[W, 4] low and high corner (x, y, x, y) of each wall ('#') of a plane whose cell 0 covers [-origin, 1 -
-    origin]."""
+    """[W, 4] corners (x, y, x, y) of each wall ('#') of a plane whose cell 0 covers [-origin, 1 - origin]."""
     # x grows with the row and y with the column.
     places = [(i, j) for i, row in enumerate(cells) for j, cell in enumerate(row) if cell == "#"]
     low = np.array(places, np.float64).reshape(-1, 2) - origin
@@ -240,8 +226,7 @@ def _draw_goal(svg: Element, plot: Plot, plane: Plane) -> None:
 
 
 def time_line_chart(drawing: Drawing, style: str, *, x_label: str, y: ChartAxis) -> str:
-    """One lane a patient: the state as a curve, the treatment under each visit, a dashed bar before each stitch
-    point."""
+    """A lane each: the state as a curve, the treatment under each visit, a dashed bar before each stitch point."""
     # A filled square after the last visit says that the course ended, an open end that it was cut off.
     sequences = drawing.sequences
     top, left = 22.0, 10.0 + 6.4 * max(len(number(end)) for end in (y.low, y.high))
