@@ -130,21 +130,15 @@ integrate: Final[Integrate] = integrate_compiled or integrate_numpy
 
 @dataclass(frozen=True)
 class Hiv:
-    """The dynamics; a state is (T1, T2, T1*, T2*, V, E).
+    """The dynamics; a state is (T1, T2, T1*, T2*, V, E). Raises DataError where a parameter is not finite, one is
+    negative, or a step has no length."""
 
-    Args:
-        penalties: what a full dose of RTI and of PI costs in the reward, times the squared efficacy.
-        efficacy_noise: standard deviation of normal noise on the efficacies of the drugs that are given, drawn for
-            every patient and step; efficacies stay within [0, 1], and the penalties are those without the noise.
-        days: length of a step, 20 in the experiments with experts.
-
-    Raises:
-        DataError: a parameter is not finite, one is negative, or a step has no length.
-    """
-
+    # what a full dose of RTI and of PI costs in the reward, times the squared efficacy
     penalties: tuple[float, float] = (2e4, 2e3)
+    # standard deviation of normal noise on the efficacies of the drugs that are given, drawn for every patient and
+    # step; efficacies stay within [0, 1], and the penalties are those without the noise
     efficacy_noise: float = 0.0
-    days: float = 5.0
+    days: float = 5.0  # length of a step, 20 in the experiments with experts
 
     def __post_init__(self) -> None:
         costs = {f"penalties[{i}]": self.penalties[i] for i in (0, 1)}

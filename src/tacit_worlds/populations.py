@@ -226,28 +226,19 @@ TOGETHER = 4096
 
 @dataclass(frozen=True)
 class World:
-    """A task for experts and for what is learned from them.
+    """A task for experts and for what is learned from them."""
 
-    Attributes:
-        name: which one it is.
-        domain: the simulator, in its default setting.
-        spec: public bounds of its rows.
-        horizon: steps after which a logged episode is cut.
-        evaluation: steps after which an episode is cut when a policy is evaluated.
-        bounds: public bounds of the return of a logged episode (of a lander: a public scale; some are far below it).
-        box: the part of the observations where decisions matter: a public scale for features, and where to ask
-            policies what they would do.
-        dimensions: what the numbers of an observation are.
-    """
-
-    name: Name
-    domain: Domain
-    spec: PublicSpec
-    horizon: int
-    evaluation_horizon: int
+    name: Name  # which one it is
+    domain: Domain  # the simulator, in its default setting
+    spec: PublicSpec  # public bounds of its rows
+    horizon: int  # steps after which a logged episode is cut
+    evaluation_horizon: int  # steps after which an episode is cut when a policy is evaluated
+    # public bounds of the return of a logged episode (of a lander: a public scale; some are far below it)
     return_bounds: tuple[float, float]
+    # the part of the observations where decisions matter: a public scale for features, and where to ask policies what
+    # they would do
     box: Box
-    dimension_names: tuple[str, ...]
+    dimension_names: tuple[str, ...]  # what the numbers of an observation are
 
     @property
     def actions(self) -> int:

@@ -58,15 +58,11 @@ class Mlp:
     one after another, flattened row by row. Parameters may be a broadcast view (one vector for all groups). Activations
     of more than about 500 x 64 numbers outgrow the processor's caches: pass fewer groups at a time.
 
-    Args:
-        sizes: widths from the input to the output, (4, 64, 64, 2) for the network of the paper.
-        gain: first weights are orthogonal matrices, times sqrt(2) in hidden layers and times `gain` in the last.
-
-    Raises:
-        PlanError: fewer than two sizes, a size below 1, or a gain that is negative or not finite.
+    Raises PlanError of fewer than two sizes, a size below 1, or a gain that is negative or not finite.
     """
 
-    sizes: tuple[int, ...]
+    sizes: tuple[int, ...]  # widths from the input to the output, (4, 64, 64, 2) for the network of the paper
+    # first weights are orthogonal matrices, times sqrt(2) in hidden layers and times `gain` in the last
     gain: float = 0.01
 
     def __post_init__(self) -> None:

@@ -45,19 +45,12 @@ _ACTIVATIONS: Mapping[str, Activation] = {"Relu": "relu", "Tanh": "tanh"}
 
 @dataclass(frozen=True)
 class FeedForward:
-    """The layers of one policy over discrete actions, and what is said about them.
+    """The layers of one policy over discrete actions, and what is said about them."""
 
-    Attributes:
-        layers: (weight [in, out], bias [out]) of each.
-        activation: between them; None where the file does not say, or has one layer.
-        features: what the first layer takes; None for raw observations.
-        greedy: whether the policy takes its best action always, and not with the softmax of the outputs.
-    """
-
-    layers: tuple[tuple[Float32, Float32], ...]
-    activation: Activation | None = None
-    features: Features | None = None
-    greedy: bool = False
+    layers: tuple[tuple[Float32, Float32], ...]  # (weight [in, out], bias [out]) of each
+    activation: Activation | None = None  # between them; None where the file does not say, or has one layer
+    features: Features | None = None  # what the first layer takes; None for raw observations
+    greedy: bool = False  # whether the policy takes its best action always, and not with the softmax of the outputs
 
     @classmethod
     def of(cls, policy: Policy, theta: Float32, *, greedy: bool = False) -> FeedForward:

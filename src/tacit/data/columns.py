@@ -39,32 +39,23 @@ _LARGEST = 2**24  # float32 tells whole numbers apart up to it
 
 @dataclass(frozen=True)
 class Column:
-    """One column of a table, as its documentation describes it; never as its cells do.
+    """One column of a table, as its documentation describes it; never as its cells do. Raises DataError where a field
+    is out of range, or belongs to another kind."""
 
-    Args:
-        name: its name in files, reports and outputs.
-        kind: "number"; "integer", whole numbers; "category", one of `labels`; or "duration", the time since the row
-            before in the episode, 0 in its first one, which the import computes where the table has no such column.
-        low, high: public bounds of whatever is no category.
-        labels: what a category's cells say, in the order of their codes 0, 1, ...
-        missing: what a missing cell is: "refuse", an error; "fill:VALUE", this public value; or "flag", the lowest
-            value beside a flag that says so, which methods learn like any other column.
-        step: public typical size (standard deviation) of a number's change from one row to the next, if it is known.
-        static: whether it never changes in a unit (sex, year of birth), which the import checks.
-        time_unit: what a duration counts, where times are dates; None where they are numbers, whose difference it is.
-
-    Raises:
-        DataError: a field is out of range, or belongs to another kind.
-    """
-
-    name: str
+    name: str  # its name in files, reports and outputs
+    # "number"; "integer", whole numbers; "category", one of `labels`; or "duration", the time since the row before in
+    # the episode, 0 in its first one, which the import computes where the table has no such column
     kind: Kind = "number"
-    low: float | None = None
+    low: float | None = None  # low, high: public bounds of whatever is no category
     high: float | None = None
-    labels: tuple[str, ...] = ()
+    labels: tuple[str, ...] = ()  # what a category's cells say, in the order of their codes 0, 1, ...
+    # what a missing cell is: "refuse", an error; "fill:VALUE", this public value; or "flag", the lowest value beside
+    # a flag that says so, which methods learn like any other column
     missing: str = "refuse"
+    # public typical size (standard deviation) of a number's change from one row to the next, if it is known
     step: float | None = None
-    static: bool = False
+    static: bool = False  # whether it never changes in a unit (sex, year of birth), which the import checks
+    # what a duration counts, where times are dates; None where they are numbers, whose difference it is
     time_unit: TimeUnit | None = None
 
     def __post_init__(self) -> None:

@@ -28,24 +28,17 @@ ROUNDING = 1e-6  # a probability may exceed 1 by so much: sums of float32 do
 
 @dataclass
 class Faults:
-    """All that an import would refuse, counted by kind, with the first rows of each; no cell and no id is in it.
+    """All that an import would refuse, counted by kind, with the first rows of each; no cell and no id is in it."""
 
-    Attributes:
-        place: the number of a row -> its file and row.
-        follows: whether next observations are those of other rows, which are added themselves.
-        computes: whether rewards are computed, and so miss where another cell of the row is refused.
-        rows: numbers of the rows that are being added, and of the one before them.
-        observed: which of these are read as a next observation alone.
-        spoiled: which of these have a refused cell, by its field.
-        kinds: what is refused -> expected, remedy, how often, the smallest numbers of rows.
-    """
-
-    place: Callable[[int], str]
-    follows: bool = False
-    computes: bool = False
+    place: Callable[[int], str]  # the number of a row -> its file and row
+    follows: bool = False  # whether next observations are those of other rows, which are added themselves
+    computes: bool = False  # whether rewards are computed, and so miss where another cell of the row is refused
+    # numbers of the rows that are being added, and of the one before them
     rows: Array = field(default_factory=lambda: np.zeros(1, np.int64))
+    # which of these are read as a next observation alone
     observed: Array = field(default_factory=lambda: np.zeros(0, np.bool_))
-    spoiled: dict[str, Array] = field(default_factory=dict)
+    spoiled: dict[str, Array] = field(default_factory=dict)  # which of these have a refused cell, by its field
+    # what is refused -> expected, remedy, how often, the smallest numbers of rows
     kinds: dict[str, tuple[str, str, int, list[int]]] = field(default_factory=dict)
 
     def begin(self, rows: Array, observed: Array | None = None) -> None:

@@ -98,17 +98,13 @@ class Box:
 
 @dataclass(frozen=True)
 class Discrete:
-    """A finite space with the values `0 .. n - 1`.
+    """A finite space with the values `0 .. n - 1`."""
 
-    Args:
-        n: how many values there are, at least 2.
-        columns: the one category whose labels the values stand for, if it is declared (`space_of`).
-        start: the number that records and environments have in place of 0, if it is another one: it is taken away
-            on the way in, and added on the way out. A category has none.
-    """
-
-    n: int
+    n: int  # how many values there are, at least 2
+    # the one category whose labels the values stand for, if it is declared (`space_of`)
     columns: tuple[Column, ...] | None = field(default=None, metadata=OPTIONAL)
+    # the number that records and environments have in place of 0, if it is another one: it is taken away on the way
+    # in, and added on the way out. A category has none.
     start: int | None = field(default=None, metadata=OPTIONAL)
 
     def __post_init__(self) -> None:
@@ -157,35 +153,25 @@ def _columns_error(where: str) -> DataError:
 
 @dataclass(frozen=True)
 class PublicSpec:
-    """Bounds known without the data. Records are clipped to them once, on entry.
+    """Bounds known without the data. Records are clipped to them once, on entry. Raises DataError where a bound is
+    missing, the source is not one of the four, or there are propensities of continuous actions."""
 
-    Args:
-        observation: space of observations and next observations.
-        action: space of actions.
-        reward: bounds of the reward, a `Box` of size 1.
-        source: where the bounds come from: `environment` (its spaces), `physics` (limits of the device or the body),
-            `declared` (a rule or a form that fixes them) or `public_data` (other people's published data). Bounds
-            fitted to the private records would leak them and are refused.
-        terminals: whether the data has terminations at all; when False, the field is False everywhere.
-        difference: public typical size (standard deviation) of `next_observation - observation` per dimension, shape
-            `(d,)`, if one is known. None takes the steps of declared columns, where each number has one.
-        propensities: whether the records say, for every row, the probability that the behaviour policy gave to the
-            logged action (a discrete one), as off-policy evaluation needs.
-        reward_expression: SQL expression of a row's declared observations and actions by which the import computed its
-            reward, if it kept one (`tacit.data.sources.expressions`). Specs that differ in it alone are equal.
-
-    Raises:
-        DataError: a bound is missing, the source is not one of the four, or there are propensities of continuous
-            actions.
-    """
-
-    observation: Space
-    action: Space
-    reward: Box
+    observation: Space  # space of observations and next observations
+    action: Space  # space of actions
+    reward: Box  # bounds of the reward, a `Box` of size 1
+    # where the bounds come from: `environment` (its spaces), `physics` (limits of the device or the body), `declared`
+    # (a rule or a form that fixes them) or `public_data` (other people's published data). Bounds fitted to the
+    # private records would leak them and are refused.
     source: Source
-    terminals: bool = True
+    terminals: bool = True  # whether the data has terminations at all; when False, the field is False everywhere
+    # public typical size (standard deviation) of `next_observation - observation` per dimension, shape `(d,)`, if one
+    # is known. None takes the steps of declared columns, where each number has one.
     difference: tuple[float, ...] | None = None
+    # whether the records say, for every row, the probability that the behaviour policy gave to the logged action (a
+    # discrete one), as off-policy evaluation needs
     propensities: bool = False
+    # SQL expression of a row's declared observations and actions by which the import computed its reward, if it kept
+    # one (`tacit.data.sources.expressions`). Specs that differ in it alone are equal.
     reward_expression: str | None = field(default=None, metadata=OPTIONAL, compare=False)
 
     def __post_init__(self) -> None:

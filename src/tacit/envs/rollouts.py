@@ -64,30 +64,20 @@ Policy = Callable[[Array], Array]
 
 @dataclass(frozen=True)
 class PlaneWorld:
-    """A public simulator of point masses in a plane with walls, whose rows begin with a position, as a report asks it.
+    """A public simulator of point masses in a plane with walls, whose rows begin with a position, as a report asks
+    it."""
 
-    Attributes:
-        columns: name and unit of each scalar column: observations, actions, rewards, next observations.
-        cells: rows of the plane's cells, '#' for a wall; x grows with the row and y with the column.
-        origin: cell 0 covers [-origin, 1 - origin] on both axes.
-        goal: where it is, (x, y).
-        starts: from where policies are evaluated, such as "all", the first, and "far".
-        ignorant: a policy that learns nothing, and what a report calls it.
-        step: states [N, 4] and actions [N, a] to true next states [N, 4].
-        reward: states [N, 4] to true rewards [N].
-        in_wall: positions [N, 2] to whether they lie inside walls, [N].
-        evaluate: (policies, starts=, seed=, episodes=) to the mean normalised return of each policy, [K].
-    """
-
+    # name and unit of each scalar column: observations, actions, rewards, next observations
     columns: Sequence[tuple[str, str]]
-    cells: tuple[str, ...]
-    origin: float
-    goal: tuple[float, float]
-    starts: tuple[str, ...]
-    baseline: tuple[str, Policies]
-    step: Callable[[FloatArray, Array], FloatArray]
-    reward: Callable[[FloatArray], FloatArray]
-    in_wall: Callable[[FloatArray], npt.NDArray[np.bool_]]
+    cells: tuple[str, ...]  # rows of the plane's cells, '#' for a wall; x grows with the row and y with the column
+    origin: float  # cell 0 covers [-origin, 1 - origin] on both axes
+    goal: tuple[float, float]  # where it is, (x, y)
+    starts: tuple[str, ...]  # from where policies are evaluated, such as "all", the first, and "far"
+    baseline: tuple[str, Policies]  # a policy that learns nothing, and what a report calls it
+    step: Callable[[FloatArray, Array], FloatArray]  # states [N, 4] and actions [N, a] to true next states [N, 4]
+    reward: Callable[[FloatArray], FloatArray]  # states [N, 4] to true rewards [N]
+    in_wall: Callable[[FloatArray], npt.NDArray[np.bool_]]  # positions [N, 2] to whether they lie inside walls, [N]
+    # (policies, starts=, seed=, episodes=) to the mean normalised return of each policy, [K]
     evaluate: Callable[..., FloatArray]
 
 

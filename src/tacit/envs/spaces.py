@@ -32,20 +32,13 @@ class RankLaw:
     The nearest place of a place is itself, as there; someone in a cell that is no place goes on from the place nearest
     to it. Distances are great circles.
 
-    Args:
-        grid: public grid.
-        places: cells of the vocabulary [V], each once.
-        alpha: exponent; a public constant or a released estimate.
-        ranks: how many neighbours, at most V.
-
-    Raises:
-        DataError: the vocabulary is empty, repeats a cell or leaves the grid, or a number is out of range.
+    Raises DataError where the vocabulary is empty, repeats a cell or leaves the grid, or a number is out of range.
     """
 
-    grid: Grid
-    places: IntArray
-    alpha: float = 0.6
-    ranks: int = 200
+    grid: Grid  # public grid
+    places: IntArray  # cells of the vocabulary [V], each once
+    alpha: float = 0.6  # exponent; a public constant or a released estimate
+    ranks: int = 200  # how many neighbours, at most V
     _neighbours: IntArray = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -92,17 +85,11 @@ class UnboundedSpace:
 @dataclass(frozen=True)
 class JumpLaw:
     """A distance from bins of known probabilities, log-uniform in the bin, in a uniform direction. What leaves the grid
-    or stays in the cell is drawn again, up to 20 times, and then nobody moves.
+    or stays in the cell is drawn again, up to 20 times, and then nobody moves."""
 
-    Args:
-        grid: public grid.
-        edges: [B + 1] rising edges of the bins, km, the first above 0.
-        probabilities: [B] of the bins, which add up to 1.
-    """
-
-    grid: Grid
-    edges: tuple[float, ...]
-    probabilities: tuple[float, ...]
+    grid: Grid  # public grid
+    edges: tuple[float, ...]  # [B + 1] rising edges of the bins, km, the first above 0
+    probabilities: tuple[float, ...]  # [B] of the bins, which add up to 1
 
     def __post_init__(self) -> None:
         edges, numbers = np.array(self.edges, dtype=np.float64), np.array(self.probabilities, dtype=np.float64)

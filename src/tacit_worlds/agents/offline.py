@@ -222,20 +222,14 @@ class Watch:
 
 @dataclass(frozen=True)
 class OfflineLearner:
-    """What an agent brings to the loop.
+    """What an agent brings to the loop."""
 
-    Args:
-        parameters: all that Adam moves, a tensor a network.
-        policy: of these, the layers of the policy.
-        step: step(number, batch) -> for each of the parameters the gradient of the members' losses, or None where they
-            keep still in this step.
-        follow: follow(number), after Adam's step.
-    """
-
-    parameters: list[Tensor]
-    policy: Layers
+    parameters: list[Tensor]  # all that Adam moves, a tensor a network
+    policy: Layers  # of these, the layers of the policy
+    # step(number, batch) -> for each of the parameters the gradient of the members' losses, or None where they keep
+    # still in this step
     step: Callable[[int, Batch], Sequence[Tensor | None]]
-    update_targets: Callable[[int], None]
+    update_targets: Callable[[int], None]  # update_targets(number), after Adam's step
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -26,17 +26,11 @@ _PLACE_INVARIANT: dict[tuple[object, ...], bool] = {}
 
 @dataclass(frozen=True, eq=False)
 class Completions:
-    """K completions of each of B prompts.
+    """K completions of each of B prompts."""
 
-    Args:
-        prompts: tokens [B, n].
-        written: [B, K, T] int64, places in the model's vocabulary.
-        residual: [B, K, T, width], what the layers below the adapter made of the tokens before each one written.
-    """
-
-    prompts: Tensor
-    written: Tensor
-    residual: Tensor
+    prompts: Tensor  # tokens [B, n]
+    written: Tensor  # [B, K, T] int64, places in the model's vocabulary
+    residual: Tensor  # [B, K, T, width], what the layers below the adapter made of the tokens before each one written
 
 
 @torch.no_grad()

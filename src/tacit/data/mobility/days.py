@@ -156,26 +156,16 @@ def motif_sequences(classes: int = MOTIFS) -> tuple[tuple[int, ...], ...]:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Days:
-    """Days of people on a public grid.
+    """Days of people on a public grid. Raises DataError where a shape is wrong, a cell is outside the grid, or a code
+    is negative or has no name."""
 
-    Args:
-        cells: [D, 48] cells of `grid`.
-        person: [D] codes of the people, whole numbers >= 0; which code is whose is not kept.
-        grid: the public grid.
-        names: the digest of each code's id (`tacit.data.unit_keys.names`), [codes, 16], where people have ids.
-        unit_key: what ids are that differ by case or form alone, if anybody said it.
-        receipt: what was left out when they were read, in counts for the curator alone.
-
-    Raises:
-        DataError: a shape is wrong, a cell is outside the grid, or a code is negative or has no name.
-    """
-
-    cells: IntArray
-    person: IntArray
-    grid: Grid
+    cells: IntArray  # [D, 48] cells of `grid`
+    person: IntArray  # [D] codes of the people, whole numbers >= 0; which code is whose is not kept
+    grid: Grid  # the public grid
+    # the digest of each code's id (`tacit.data.unit_keys.names`), [codes, 16], where people have ids
     names: npt.NDArray[np.uint8] | None = None
-    unit_key: UnitKey | None = None
-    receipt: Mapping[str, Any] | None = None
+    unit_key: UnitKey | None = None  # what ids are that differ by case or form alone, if anybody said it
+    receipt: Mapping[str, Any] | None = None  # what was left out when they were read, in counts for the curator alone
 
     def __post_init__(self) -> None:
         cells, person = _require_days(self.cells), np.asarray(self.person)

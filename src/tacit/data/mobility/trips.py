@@ -43,20 +43,13 @@ IntArray = npt.NDArray[np.int64]
 
 @dataclass(frozen=True, eq=False)
 class Trips:
-    """The journeys of D days, one after the other.
+    """The journeys of D days, one after the other."""
 
-    Attributes:
-        starts: [D + 1]; the vertices of day i are starts[i] .. starts[i + 1] - 1.
-        lon, lat: of the vertices, degrees.
-        seconds: of the vertices, since midnight; they rise within a day.
-        person: [D] codes.
-    """
-
-    starts: IntArray
-    lon: FloatArray
+    starts: IntArray  # [D + 1]; the vertices of day i are starts[i] .. starts[i + 1] - 1.
+    lon: FloatArray  # lon, lat: of the vertices, degrees
     lat: FloatArray
-    seconds: IntArray
-    person: IntArray
+    seconds: IntArray  # of the vertices, since midnight; they rise within a day
+    person: IntArray  # [D] codes
 
 
 def trips(days: Days) -> Trips:

@@ -39,24 +39,15 @@ Misfits = dict[Path, "dict[str, array[int]]"]
 
 @dataclass(frozen=True)
 class Style:
-    """How CSV files are written.
+    """How CSV files are written. Raises DataError where one is none of these, or the separator is the decimal sign."""
 
-    Args:
-        separator: what stands between two cells, one character, "tab" or "space", runs of white space; None takes tabs
-            in files called .tsv or .txt, and commas in others.
-        decimal: what stands before the decimals of a number, "." or ",".
-        encoding: of the text.
-        missing: cells that say that nothing is known, beside those of `columns.MISSING`.
-        misfits: takes the rows that are none, which are left out in place of the refusal of the first.
-
-    Raises:
-        DataError: one is none of these, or the separator is the decimal sign.
-    """
-
+    # what stands between two cells, one character, "tab" or "space", runs of white space; None takes tabs in files
+    # called .tsv or .txt, and commas in others
     separator: str | None = None
-    decimal: str = "."
-    encoding: str = "utf-8"
-    missing: tuple[str, ...] = ()
+    decimal: str = "."  # what stands before the decimals of a number, "." or ","
+    encoding: str = "utf-8"  # of the text
+    missing: tuple[str, ...] = ()  # cells that say that nothing is known, beside those of `columns.MISSING`
+    # takes the rows that are none, which are left out in place of the refusal of the first
     misfits: Misfits | None = field(default=None, compare=False)
 
     def __post_init__(self) -> None:
