@@ -40,23 +40,8 @@ from tacit.errors import DataError
 from tacit_worlds import clinic_model as model
 from tacit_worlds.clinic_model import ACTIONS, BURDEN, CRISIS, HORIZON, REWARDS, SEVERITY, SPREAD, STARTS, TREATMENTS
 
-__all__ = [
-    "ACTIONS",
-    "HIGH",
-    "HORIZON",
-    "LOW",
-    "REFERENCE",
-    "TREATMENTS",
-    "Clinic",
-    "collect",
-    "doctors",
-    "evaluate",
-    "normalized_returns",
-    "protocol",
-    "returns",
-    "spec",
-    "unstack_policies",
-]
+__all__ = ["ACTIONS", "HIGH", "HORIZON", "LOW", "REFERENCE", "TREATMENTS", "Clinic", "collect", "doctors", "evaluate"]
+__all__ += ["normalized_returns", "protocol", "returns", "spec", "unstack_policies"]
 
 COLUMNS = ("symptoms", "first_marker", "second_marker", "side_effects", "addicted", "visit")
 LOW = (-2.5, -2.7, -3.0, -2.0, 0.0, 0.0)

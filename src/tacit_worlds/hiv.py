@@ -34,25 +34,9 @@ from tacit.envs.rollouts import collect as _collect
 from tacit.envs.rollouts import monte_carlo_values as _truth
 from tacit_worlds.agents.q_learning import FourierQ, epsilon_greedy, fit, softmax
 
-__all__ = [
-    "ACTIONS",
-    "FEATURE_HIGH",
-    "FEATURE_LOW",
-    "GAMMA",
-    "HORIZON",
-    "REWARD",
-    "STEADY_STATE",
-    "Hiv",
-    "behaviour_policy",
-    "collect",
-    "integrate",
-    "integrate_compiled",
-    "integrate_numpy",
-    "learned_q",
-    "monte_carlo_values",
-    "spec",
-    "target_policy",
-]
+__all__ = ["ACTIONS", "FEATURE_HIGH", "FEATURE_LOW", "GAMMA", "HORIZON", "REWARD", "STEADY_STATE", "Hiv"]
+__all__ += ["behaviour_policy", "collect", "integrate", "integrate_compiled", "integrate_numpy", "learned_q"]
+__all__ += ["monte_carlo_values", "spec", "target_policy"]
 
 ACTIONS = 4
 DRUGS: Final = np.array([(0.0, 0.0), (0.7, 0.0), (0.0, 0.3), (0.7, 0.3)])

@@ -35,28 +35,9 @@ from tacit_worlds.maze_layouts import (
     zone_edge,
 )
 
-__all__ = [
-    "JITTER",
-    "LAYOUTS",
-    "LONGEST",
-    "REACHED",
-    "SHORTEST",
-    "FloatArray",
-    "MazeEnv",
-    "MazeLayout",
-    "MazeVector",
-    "WaypointController",
-    "collect",
-    "controller_policy",
-    "goal_episodes",
-    "in_wall",
-    "normalized_returns",
-    "random_start",
-    "reward",
-    "rollout",
-    "spec",
-    "step",
-]
+__all__ = ["JITTER", "LAYOUTS", "LONGEST", "REACHED", "SHORTEST", "FloatArray", "MazeEnv", "MazeLayout", "MazeVector"]
+__all__ += ["WaypointController", "collect", "controller_policy", "goal_episodes", "in_wall", "normalized_returns"]
+__all__ += ["random_start", "reward", "rollout", "spec", "step"]
 
 
 # The waypoint controller that makes Maze2D data: shortest ways on the grid, followed by a PD law (D4RL).

@@ -30,23 +30,8 @@ from tacit_worlds.acrobot import Acrobot
 from tacit_worlds.cart_pole import SECONDS, CartPole
 from tacit_worlds.hiv import Hiv
 
-__all__ = [
-    "DAYS",
-    "ExpertActor",
-    "Kind",
-    "Name",
-    "World",
-    "cart_pole_gains",
-    "log_blocks",
-    "logs",
-    "policies",
-    "population",
-    "returns",
-    "tuned_gains",
-    "variation",
-    "variation_count",
-    "world",
-]
+__all__ = ["DAYS", "ExpertActor", "Kind", "Name", "World", "cart_pole_gains", "log_blocks", "logs", "policies"]
+__all__ += ["population", "returns", "tuned_gains", "variation", "variation_count", "world"]
 
 
 # Weights of parametric experts: controllers that were tuned on variations of a world, their gains disturbed.

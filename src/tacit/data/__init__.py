@@ -15,18 +15,8 @@ from tacit.data.spec import Box, Discrete, PublicSpec, Space
 from tacit.data.store import layout, read_spec
 from tacit.data.trajectories import Trajectories
 
-__all__ = [
-    "EACH_EPISODE",
-    "EACH_TRANSITION",
-    "Box",
-    "Column",
-    "Discrete",
-    "Fields",
-    "PublicSpec",
-    "Space",
-    "Trajectories",
-    "inspect",
-]
+__all__ = ["EACH_EPISODE", "EACH_TRANSITION", "Box", "Column", "Discrete", "Fields", "PublicSpec", "Space"]
+__all__ += ["Trajectories", "inspect"]
 
 
 def inspect(data: Trajectories | str | os.PathLike[str]) -> dict[str, Any]:

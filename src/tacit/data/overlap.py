@@ -31,8 +31,6 @@ from scipy.spatial import cKDTree
 from tacit.data.spec import Discrete, PublicSpec, Space
 from tacit.errors import DataError
 
-__all__ = ["RowOverlap", "find_overlap"]
-
 Columns = Mapping[str, npt.NDArray[Any]]
 Points = npt.NDArray[np.float64]
 Codes = npt.NDArray[np.int64]

@@ -13,8 +13,6 @@ from tacit.data.sources.tables import CSV, PLAIN, Style, csv_header, to_numbers,
 from tacit.errors import DataError
 from tacit.units import UnitKey
 
-__all__ = ["Texts"]
-
 _ROWS = "an id in every row, as texts of nobody are not one person's, and a cell for each column"
 
 

@@ -13,8 +13,6 @@ import numpy.typing as npt
 from tacit.data.spec import Discrete, PublicSpec, Space
 from tacit.errors import DataError
 
-__all__ = ["Visit", "empty_rows", "visit_rows"]
-
 Array = npt.NDArray[Any]
 
 

@@ -16,9 +16,6 @@ from tacit.data.spec import MOST_LABELS, Box, Discrete, PublicSpec, Space, space
 from tacit.envs.rollouts import Array, Domain, FloatArray
 from tacit.errors import DataError
 
-__all__ = ["DomainEnv", "GymDomain"]
-
-
 # The domains as Gymnasium environments, one unit at a time.
 
 

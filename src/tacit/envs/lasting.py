@@ -13,8 +13,6 @@ from tacit.envs.rollouts import Array, Domain
 from tacit.envs.serving import Actor, replace_nonfinite
 from tacit.errors import DataError
 
-__all__ = ["LastingUsers"]
-
 
 class LastingUsers:
     """People in slots whose episodes go on with the next round; `stay` rounds belong to one person.

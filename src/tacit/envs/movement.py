@@ -39,19 +39,8 @@ from tacit.data.mobility.days import (
 from tacit.envs.spaces import JumpLaw, RankLaw
 from tacit.errors import DataError
 
-__all__ = [
-    "DayRollout",
-    "FixedPolicy",
-    "Invalid",
-    "JumpLaw",
-    "MovementPolicy",
-    "RankLaw",
-    "Space",
-    "StartSampler",
-    "play",
-    "possible_actions",
-    "rollout",
-]
+__all__ = ["DayRollout", "FixedPolicy", "Invalid", "JumpLaw", "MovementPolicy", "RankLaw", "Space", "StartSampler"]
+__all__ += ["play", "possible_actions", "rollout"]
 
 TRIES = 10
 """Draws of an explore before it is given up for a stay."""

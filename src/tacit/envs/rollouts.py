@@ -14,21 +14,6 @@ from tacit.data.memory import Memory
 from tacit.data.spec import Discrete, PublicSpec
 from tacit.errors import DataError
 
-__all__ = [
-    "Domain",
-    "MemoryDomain",
-    "PlaneWorld",
-    "Policies",
-    "Policy",
-    "TimedDomain",
-    "collect",
-    "monte_carlo_values",
-    "projected_bellman_error",
-    "require_physical",
-    "uniform_policy",
-]
-
-
 # What the simulators with physical parameters share: the check of these parameters.
 
 

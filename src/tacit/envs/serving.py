@@ -20,9 +20,6 @@ from tacit.data.visits import empty_rows
 from tacit.envs.rollouts import Array, Domain, FloatArray
 from tacit.errors import DataError
 
-__all__ = ["Actor", "EpisodicActor", "SimulatedUsers", "replace_nonfinite", "returns", "serve"]
-
-
 WAITING = 0.125
 """Share of a batch whose episodes may be over before it is made smaller."""
 

@@ -12,8 +12,6 @@ import numpy.typing as npt
 from tacit.data.mobility.grids import EARTH_KM, Grid, grid_from_json, grid_json_error
 from tacit.errors import DataError
 
-__all__ = ["GravityLaw", "JumpLaw", "RankLaw", "UnboundedSpace"]
-
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
 

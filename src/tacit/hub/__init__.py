@@ -30,20 +30,8 @@ if TYPE_CHECKING:
     from tacit.data.spec import PublicSpec
     from tacit.hub.values import Kind
 
-__all__ = [
-    "CARD",
-    "CERTIFICATE",
-    "CONFIG",
-    "MANIFEST",
-    "MODEL",
-    "load",
-    "load_experts",
-    "notes",
-    "read",
-    "save",
-    "save_experts",
-    "to_onnx",
-]
+__all__ = ["CARD", "CERTIFICATE", "CONFIG", "MANIFEST", "MODEL", "load", "load_experts", "notes", "read", "save"]
+__all__ += ["save_experts", "to_onnx"]
 
 MODEL, CONFIG, CERTIFICATE, CARD = "model.safetensors", "config.json", "certificate.json", "README.md"
 _MAX_CONFIG_BYTES = 1_000_000

@@ -19,27 +19,6 @@ from tacit.data.trajectories import Trajectories, receipt_of
 from tacit.errors import DataError
 from tacit.units import UnitKey
 
-__all__ = [
-    "ACTIONS",
-    "EXPLORE",
-    "HOME",
-    "LAST",
-    "MOTIFS",
-    "RETURN",
-    "SLOTS",
-    "STAY",
-    "Days",
-    "actions",
-    "days_of",
-    "distinct_counts",
-    "motif_classes",
-    "motif_sequences",
-    "move_counts",
-    "previous_symbols",
-    "stay_lengths",
-    "symbols",
-]
-
 SLOTS = 48
 """Half-hours of a day."""
 STAY, EXPLORE, HOME, RETURN, LAST = range(5)

@@ -28,8 +28,6 @@ from tacit.data.sources.tables import PLAIN, TABBED, Style, csv_chunks, parquet_
 from tacit.errors import DataError, FileError
 from tacit.plain_files import is_plain_file, read_text
 
-__all__ = ["GPX", "SUFFIXES", "read_columns", "read_gpx"]
-
 SUFFIXES = (".csv", ".csv.gz", ".csv.zip", *TABBED, ".parquet", ".gpkg", ".geojson")
 GPX = ".gpx"
 """Files of one person each, or of folders of one."""

@@ -14,9 +14,6 @@ import numpy.typing as npt
 
 from tacit.errors import DataError
 
-__all__ = ["EARTH_KM", "Grid", "H3Grid", "RegularGrid", "grid_from_json", "haversine_km"]
-
-
 EARTH_KM = 6371.0088
 """Mean radius of the earth."""
 
