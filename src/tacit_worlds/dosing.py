@@ -63,16 +63,8 @@ SPREAD = 10.0 / 6.0
 SMOOTH: Final = (89.0 - 5.0 * np.arange(-5.0, 6.0) ** 2) / 429.0
 """The Savitzky-Golay filter of 11 points and order 3."""
 
-BODY, TIME, BEFORE, MEAL, MEAL_BEFORE, BASE_AT, SPIKES, AMOUNTS = (
-    slice(0, 6),
-    6,
-    7,
-    8,
-    9,
-    10,
-    slice(11, 17),
-    slice(17, 23),
-)
+BODY, TIME, BEFORE, MEAL, MEAL_BEFORE, BASE_AT, SPIKES = slice(0, 6), 6, 7, 8, 9, 10, slice(11, 17)
+AMOUNTS = slice(17, 23)
 """Columns of a state; Dosing-0 has the first ten."""
 
 

@@ -149,11 +149,9 @@ class Ingest:
         # new episode after every end and at every change of unit; cells_alone: they are checked, and their rows are not
         # added
         if units is None:
-            raise self._error(
-                "there is no unit id",
-                "one id of the protected unit for each row",
-                remedy=f"pass the ids, or say {EACH_TRANSITION!r} or {EACH_EPISODE!r}; there is no default",
-            )
+            what, expected = "there is no unit id", "one id of the protected unit for each row"
+            remedy = f"pass the ids, or say {EACH_TRANSITION!r} or {EACH_EPISODE!r}; there is no default"
+            raise self._error(what, expected, remedy=remedy)
         units = units if isinstance(units, str) else unit_keys.as_column(units)
         episodes = None if episodes is None else unit_keys.as_column(episodes)
         arrays = {name: self._numbers(name, values) for name, values in columns.items() if values is not None}
@@ -162,21 +160,18 @@ class Ingest:
         if ("propensities" in arrays) != self._spec.propensities:
             present = "propensities" in arrays
             give = "give the behaviour policy's probability of every logged action, or declare propensities=False"
-            raise self._error(
-                "there are propensities but the spec declares none" if present else "the propensities are missing",
-                "propensities where the spec declares them, and only there",
-                remedy="declare PublicSpec(propensities=True), or leave them out" if present else give,
-            )
+            what = "there are propensities but the spec declares none" if present else "the propensities are missing"
+            expected = "propensities where the spec declares them, and only there"
+            remedy = "declare PublicSpec(propensities=True), or leave them out" if present else give
+            raise self._error(what, expected, remedy=remedy)
         missing = [name for name in layout(self._spec) if name not in arrays]
         if missing:
             raise self._error(f"the field {missing[0]} is missing", "every field of a transition")
         mixed = [name for name, array in arrays.items() if array.dtype == object and not array.shape]
         if mixed:
-            raise self._error(
-                f"the entries of {mixed[0]} have different shapes",
-                "entries of one shape, the spec's",
-                remedy="bring them to one shape, or make a data set for each kind of record",
-            )
+            what, expected = f"the entries of {mixed[0]} have different shapes", "entries of one shape, the spec's"
+            remedy = "bring them to one shape, or make a data set for each kind of record"
+            raise self._error(what, expected, remedy=remedy)
         lengths = {name: (array.shape or (-1,))[0] for name, array in arrays.items()}
         ids = {"units": units, "episodes": episodes}
         lengths |= {name: (v.shape or (-1,))[0] for name, v in ids.items() if isinstance(v, np.ndarray)}

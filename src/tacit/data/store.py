@@ -341,11 +341,8 @@ def _public(metadata: Any) -> PublicPart | None:
     if not isinstance(metadata, dict) or {**metadata, **FORMAT} != metadata:
         return None
     simulated, owner, unit = metadata["simulated"], metadata["owner"], metadata.get("unit")
-    queried, copied, unit_key = (
-        metadata.get("queried", False),
-        metadata.get("copied_ends", False),
-        metadata.get("unit_key"),
-    )
+    queried, copied = metadata.get("queried", False), metadata.get("copied_ends", False)
+    unit_key = metadata.get("unit_key")
     if not isinstance(simulated, bool) or owner not in get_args(UnitKind) or not isinstance(unit, str | None):
         return None
     if not (isinstance(queried, bool) and isinstance(copied, bool)) or unit_key not in (None, *get_args(UnitKey)):

@@ -264,10 +264,8 @@ def _tables(
             yield path.name, columns
         return
     if not hasattr(source, "columns"):
-        expected, remedy = (
-            "a pandas frame, or the path of a CSV, Parquet, GeoPackage or GeoJSON file",
-            "pass one of these",
-        )
+        expected = "a pandas frame, or the path of a CSV, Parquet, GeoPackage or GeoJSON file"
+        remedy = "pass one of these"
         raise DataError("the source is neither a frame nor a file", where=where, expected=expected, remedy=remedy)
     require_distinct_names([str(name) for name in source.columns], where)
     absent = [name for name in names if name not in source.columns]

@@ -129,10 +129,8 @@ class TextStream(io.RawIOBase):
                     one for one in archive.infolist() if not (one.is_dir() or one.filename.startswith("__MACOSX/"))
                 ]
                 if len(files) != 1 or files[0].flag_bits & 1 or files[0].compress_type not in (0, zipfile.ZIP_DEFLATED):
-                    what, expected = (
-                        "the archive is not of one file, or is encrypted",
-                        "one CSV file, stored or deflated",
-                    )
+                    what = "the archive is not of one file, or is encrypted"
+                    expected = "one CSV file, stored or deflated"
                     raise FileError(what, where=str(path), expected=expected, remedy="unpack it, and name the files")
                 self._file = archive.open(files[0])
         self._file = self._file or open(path, "rb")  # noqa: SIM115
