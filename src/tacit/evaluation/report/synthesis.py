@@ -72,10 +72,7 @@ class Correlation:
 
 @dataclass(frozen=True)
 class Curve:
-    """Return of agents over training: mean [N] at steps [N] with an interval over seeds (low, high [N]).
-
-    Curves of one `agent`, as for `Return`, share a chart.
-    """
+    """Return of agents over training: mean [N] at steps [N] with an interval over seeds (low, high [N])."""
 
     label: str
     kind: Kind
@@ -83,17 +80,13 @@ class Curve:
     mean: Array
     low: Array
     high: Array
-    agent: str = ""
 
 
 @dataclass(frozen=True)
 class Return:
-    """Final return of agents trained on one table: mean over `seeds` seeds, with an interval over seeds.
-
-    A policy that learns nothing has no seeds, and no interval: mean, low and high are one number. `starts` names the
-    evaluation ("all starts", "far starts") and `agent` how they learned, where there are several ways; rows that share
-    both share a chart.
-    """
+    """Final return of agents trained on one table: mean over `seeds` seeds, with an interval over seeds. A policy that
+    learns nothing has no seeds, and no interval: mean, low and high are one number. `starts` names the evaluation ("all
+    starts", "far starts"); rows that share it share a chart."""
 
     label: str
     kind: Kind
@@ -102,7 +95,6 @@ class Return:
     low: float
     high: float
     seeds: int
-    agent: str = ""
 
 
 def sections(
@@ -216,8 +208,7 @@ def _glance_section(
 
 def _usefulness_figure(returns: Sequence[Return], scores: Sequence[Score], unit: str) -> tuple[str, str]:
     """A figure that says how useful the rows are, and what it is; without agents, how near they are."""
-    first = next(((row.agent, row.starts) for row in returns), None)
-    rows = [row for row in returns if (row.agent, row.starts) == first]
+    rows = [row for row in returns if row.starts == returns[0].starts]
     for row in rows:
         if row.kind == "synthetic":
             others = [f"{number(other.mean)}: {other.label}" for other in rows if other is not row]
@@ -263,16 +254,12 @@ def _correlation_section(pair: Correlation | None, name: str) -> Section:
 
 def _usefulness_section(returns: Sequence[Return], curves: Sequence[Curve], unit: str) -> Section:
     style = styles([(row.label, row.kind) for row in returns] + [(c.label, c.kind) for c in curves])
-    drawings = [
-        _returns_chart(returns, agent, starts, style, unit)
-        for agent, starts in dict.fromkeys((row.agent, row.starts) for row in returns)
-    ]
-    for agent in dict.fromkeys(curve.agent for curve in curves):
-        drawings.append(_curves_chart([curve for curve in curves if curve.agent == agent], agent, style, unit))
+    drawings = [_returns_chart(returns, starts, style, unit) for starts in dict.fromkeys(row.starts for row in returns)]
+    drawings += [_curves_chart(curves, style, unit)] if curves else []
     rows = []
     for label in dict.fromkeys(row.label for row in returns):
         label_rows = [row for row in returns if row.label == label]
-        cells = {_evaluation_name(row.agent, row.starts): _format_interval(row) for row in label_rows}
+        cells = {f"From {row.starts}": _format_interval(row) for row in label_rows}
         rows.append(TableRow(label, {**cells, "Seeds": str(label_rows[0].seeds or "none")}, kind=label_rows[0].kind))
     lead = (
         "Agents trained on each table alone and evaluated in the environment, final checkpoint only; intervals are "
@@ -299,33 +286,26 @@ def _warning_banners(returns: Sequence[Return]) -> tuple[Banner, ...]:
     return (Banner("These agents have not learned the task.", text, "absent"),)
 
 
-def _evaluation_name(agent: str, starts: str) -> str:
-    return f"{agent}, from {starts}" if agent else f"From {starts}"
-
-
 def _format_interval(row: Return) -> str:
     return number(row.mean) + (f" ({number(row.low)} to {number(row.high)})" if row.seeds else "")
 
 
-def _returns_chart(returns: Sequence[Return], agent: str, starts: str, style: dict[str, str], unit: str) -> Chart:
-    rows = [row for row in returns if (row.agent, row.starts) == (agent, starts)]
-    shared = [np.array([row.low, row.mean, row.high]) for row in returns if row.agent == agent]
-    name = _evaluation_name(agent, starts)
+def _returns_chart(returns: Sequence[Return], starts: str, style: dict[str, str], unit: str) -> Chart:
+    rows, name = [row for row in returns if row.starts == starts], f"From {starts}"
     drawn = charts.interval_chart(
         [(row.label, [(style[row.label], row.mean, row.low, row.high)]) for row in rows],
         title=f"Return, {name}: {'; '.join(f'{row.label} {_format_interval(row)}' for row in rows)}",
-        x=span(unit, np.zeros(1), *shared),
+        x=span(unit, np.zeros(1), *(np.array([row.low, row.mean, row.high]) for row in returns)),
     )
     return Chart(name, "mean and interval over seeds", drawn)
 
 
-def _curves_chart(curves: Sequence[Curve], agent: str, style: dict[str, str], unit: str) -> Chart:
+def _curves_chart(curves: Sequence[Curve], style: dict[str, str], unit: str) -> Chart:
     ends = "; ".join(f"{curve.label} ends at {number(float(curve.mean[-1]))}" for curve in curves)
     drawn = charts.line_chart(
         [ChartLine(style[c.label], c.steps, c.mean, c.low, c.high) for c in reversed(curves)],
-        title=f"{agent or 'Return'} over training: {ends}",
+        title=f"Return over training: {ends}",
         x=span("training steps", *(c.steps for c in curves)),
         y=span(unit, *(part for c in curves for part in (c.low, c.high))),
     )
-    label = f"{agent}, while training" if agent else "While training"
-    return Chart(label, "mean and interval over seeds", drawn, [(c.label, style[c.label]) for c in curves])
+    return Chart("While training", "mean and interval over seeds", drawn, [(c.label, style[c.label]) for c in curves])

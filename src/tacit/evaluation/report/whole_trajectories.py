@@ -31,7 +31,7 @@ from tacit.evaluation.report.charts import (
     shorten,
 )
 from tacit.evaluation.report.evidence import Histogram, Score, distribution_charts, histogram, whole_bins
-from tacit.evaluation.sequences import Sequences, trajectory_statistics
+from tacit.evaluation.sequences import Sequences
 
 if TYPE_CHECKING:
     from tacit.evaluation.sequences import SequenceDynamics
@@ -70,7 +70,6 @@ class WholeTrajectories:
     drawings: tuple[Drawing, ...] = ()  # pictures, each of paths or of time lines
     plane: Plane | None = None  # of the paths; None if there are none
     state: ChartAxis | None = None  # name and public range of the state in time lines; None if there are none
-    visit: str = "step"  # what a step is called in time lines
     figures: tuple[Histogram, ...] = ()  # distributions over trajectories, such as of their lengths and returns
     # (table, its kind, [H] error of step t against a public simulator), in mean displacements of a step
     errors: tuple[tuple[str, Kind, Array], ...] = ()
@@ -87,16 +86,13 @@ def trajectory_histograms(
 ) -> tuple[Histogram, ...]:
     """How lengths and returns of trajectories are distributed; the reference is simulated or public. `longest` and
     `returns` are public: steps of the longest trajectory, and the range of the sum of rewards."""
-    measured, other = trajectory_statistics(synthetic), None if reference is None else trajectory_statistics(reference)
-    reach = min(longest, max(int(part.lengths.max()) for part in (measured, other) if part is not None))
-    return tuple(
-        histogram(
-            name, unit, ends, getattr(measured, field), None if other is None else getattr(other, field), bins=bins
-        )
-        for name, unit, field, (ends, bins) in (
-            ("Length", "steps", "lengths", whole_bins(1.0, float(reach))),
-            ("Return", "sum of rewards", "returns", (returns, 40)),
-        )
+    tables = [table for table in (synthetic, reference) if table is not None]
+    reach = min(longest, max(int(table.lengths.max()) for table in tables))
+    room, bins = whole_bins(1.0, float(reach))
+    lengths, totals = [table.lengths.astype(np.float64) for table in tables], [table.returns for table in tables]
+    return (
+        histogram("Length", "steps", room, *lengths, bins=bins),
+        histogram("Return", "sum of rewards", returns, *totals),
     )
 
 
@@ -139,7 +135,7 @@ def trajectories_section(shown: WholeTrajectories | None, reference: str) -> Sec
             chart = path_chart(drawing, style[drawing.label], plane=shown.plane)
         else:
             assert shown.state is not None, "time lines have a state"
-            chart = time_line_chart(drawing, style[drawing.label], x_label=shown.visit, y=shown.state)
+            chart = time_line_chart(drawing, style[drawing.label], x_label="step", y=shown.state)
         count = len(drawing.sequences)
         pictures.append(Chart(drawing.label, f"{count} trajectories" if count > 1 else "one trajectory", chart))
     figures, legend = distribution_charts(shown.figures, reference, "trajectories")
