@@ -9,33 +9,9 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 
 from tacit.errors import DataError
-from tacit.evaluation.report import blocks, charts
-from tacit.evaluation.report.blocks import (
-    Banner,
-    Block,
-    Certified,
-    Chart,
-    Facts,
-    Paragraphs,
-    Section,
-    TableRow,
-    make_grid,
-)
+from tacit.evaluation.report import blocks, charts, evidence
+from tacit.evaluation.report.blocks import Banner, Block, Certified, Chart, Facts, Section, TableRow
 from tacit.evaluation.report.charts import Array, ChartLine, Kind, format_bound, number, span, styles
-from tacit.evaluation.report.evidence import (
-    AttackHits,
-    Cost,
-    Histogram,
-    PlantedAudit,
-    Points,
-    Score,
-    attacks_section,
-    copies_section,
-    costs_section,
-    distribution_charts,
-    picture_section,
-    scores_section,
-)
 from tacit.evaluation.report.whole_trajectories import Plane, WholeTrajectories, map_chart, trajectories_section
 from tacit.privacy.sentences import describe_weights
 
@@ -58,7 +34,7 @@ class PlaneMap:
     """Tables drawn over a plane with walls, one panel each."""
 
     plane: Plane
-    panels: Sequence[Points]
+    panels: Sequence[evidence.Points]
 
 
 @dataclass(frozen=True)
@@ -104,17 +80,17 @@ def sections(
     warning: tuple[str, str] | None = None,
     reference: Reference | None = None,
     map: PlaneMap | None = None,
-    scores: Sequence[Score] = (),
-    marginals: Sequence[Histogram] = (),
+    scores: Sequence[evidence.Score] = (),
+    marginals: Sequence[evidence.Histogram] = (),
     correlation: Correlation | None = None,
     returns: Sequence[Return] = (),
     curves: Sequence[Curve] = (),
     whole_trajectories: WholeTrajectories | None = None,
-    embedding: Sequence[Points] = (),
+    embedding: Sequence[evidence.Points] = (),
     nearest: NearestRecords | None = None,
-    audits: Sequence[PlantedAudit] = (),
-    attacks: Sequence[AttackHits] = (),
-    synthesizers: Sequence[Cost] = (),
+    audits: Sequence[evidence.PlantedAudit] = (),
+    attacks: Sequence[evidence.AttackHits] = (),
+    synthesizers: Sequence[evidence.Cost] = (),
     unit: str = "normalised return",
 ) -> tuple[Section, ...]:
     """What the page of synthetic rows says besides the promise; nothing depends on private rows except releases.
@@ -163,22 +139,24 @@ def sections(
         remedy = "leave them out: comparisons with private rows are not differentially private"
         raise DataError(what, where="report", expected=expected, remedy=remedy)
     name = _NAMES[reference]
-    columns, legend = distribution_charts(marginals, name)
+    columns, legend = evidence.distribution_charts(marginals, name)
     closeness, world = ([score for score in scores if score.public is public] for public in (False, True))
     return (
         _glance_section(certificate, drawn, warning, returns, scores, unit),
         Section("", () if reference else (_NO_RECORDS,)),
         _map_section(map),
-        scores_section(closeness, title="How close it is", lead="Measures of the synthetic table.", id="closeness"),
-        scores_section(world, title="Whether it obeys its world", lead=_OF_WORLD, id="world"),
-        Section("Column by column", make_grid(columns, legend=legend), id="columns"),
+        evidence.scores_section(
+            closeness, title="How close it is", lead="Measures of the synthetic table.", id="closeness"
+        ),
+        evidence.scores_section(world, title="Whether it obeys its world", lead=_OF_WORLD, id="world"),
+        Section("Column by column", blocks.make_grid(columns, legend=legend), id="columns"),
         _correlation_section(correlation, name),
         trajectories_section(whole_trajectories, name),
-        picture_section(embedding),
+        evidence.picture_section(embedding),
         _usefulness_section(returns, curves, unit),
-        copies_section(nearest),
-        attacks_section(audits, attacks),
-        costs_section(synthesizers),
+        evidence.copies_section(nearest),
+        evidence.attacks_section(audits, attacks),
+        evidence.costs_section(synthesizers),
     )
 
 
@@ -187,7 +165,7 @@ def _glance_section(
     drawn: str,
     warning: tuple[str, str] | None,
     returns: Sequence[Return],
-    scores: Sequence[Score],
+    scores: Sequence[evidence.Score],
     measure: str,
 ) -> Section:
     if not drawn:
@@ -202,11 +180,11 @@ def _glance_section(
         ("What it is good for", *_usefulness_figure(returns, scores, measure)),
     ]
     banners = () if warning is None else (Banner(*warning, "absent"),)
-    share = Paragraphs([describe_weights(certificate.get("plan") or {})], "details")
+    share = blocks.Paragraphs([describe_weights(certificate.get("plan") or {})], "details")
     return Section("At a glance", (Facts(facts), *banners, share), id="glance", before=True)
 
 
-def _usefulness_figure(returns: Sequence[Return], scores: Sequence[Score], unit: str) -> tuple[str, str]:
+def _usefulness_figure(returns: Sequence[Return], scores: Sequence[evidence.Score], unit: str) -> tuple[str, str]:
     """A figure that says how useful the rows are, and what it is; without agents, how near they are."""
     rows = [row for row in returns if row.starts == returns[0].starts]
     for row in rows:
@@ -233,7 +211,7 @@ def _map_section(drawn: PlaneMap | None) -> Section:
         "Positions over the maze. Walls are shaded, the ring is the goal. A good synthetic table fills the corridors "
         "and stays out of the walls."
     )
-    return Section("Where the rows lie", make_grid(drawings), lead, "map")
+    return Section("Where the rows lie", blocks.make_grid(drawings), lead, "map")
 
 
 def _correlation_section(pair: Correlation | None, name: str) -> Section:
@@ -249,7 +227,7 @@ def _correlation_section(pair: Correlation | None, name: str) -> Section:
         for label, note, matrix in panels:
             drawn = charts.heat_map(matrix, pair.labels, title=f"Correlation matrix, {label}: {note}")
             drawings.append(Chart(label, note, drawn))
-    return Section("How columns move together", make_grid(drawings, legend=legend), lead, "together")
+    return Section("How columns move together", blocks.make_grid(drawings, legend=legend), lead, "together")
 
 
 def _usefulness_section(returns: Sequence[Return], curves: Sequence[Curve], unit: str) -> Section:
@@ -265,7 +243,11 @@ def _usefulness_section(returns: Sequence[Return], curves: Sequence[Curve], unit
         "Agents trained on each table alone and evaluated in the environment, final checkpoint only; intervals are "
         "over training seeds."
     )
-    content: list[Block] = [*_warning_banners(returns), *make_grid(drawings), *blocks.make_table("Trained on", rows)]
+    content: list[Block] = [
+        *_warning_banners(returns),
+        *blocks.make_grid(drawings),
+        *blocks.make_table("Trained on", rows),
+    ]
     return Section("What an agent learns from it", content, lead, "usefulness")
 
 

@@ -15,21 +15,7 @@ from numpy.typing import NDArray
 from tacit.errors import DataError
 from tacit.evaluation.report import charts
 from tacit.evaluation.report.blocks import Chart, Section, make_grid
-from tacit.evaluation.report.charts import (
-    WIDTH,
-    Array,
-    ChartAxis,
-    Kind,
-    Plot,
-    canvas,
-    draw_dots,
-    draw_ruler,
-    draw_text,
-    fmt,
-    markup,
-    number,
-    shorten,
-)
+from tacit.evaluation.report.charts import WIDTH, Array, ChartAxis, Kind, Plot, canvas, draw_text, fmt, markup, number
 from tacit.evaluation.report.evidence import Histogram, Score, distribution_charts, histogram, whole_bins
 from tacit.evaluation.sequences import Sequences
 
@@ -201,7 +187,7 @@ def path_chart(drawing: Drawing, style: str, *, plane: Plane) -> str:
 def map_chart(points: Array, style: str, *, title: str, plane: Plane) -> str:
     """A dot at each of the positions [N, 2], over a map."""
     svg, plot = _empty_plane(title, plane)
-    draw_dots(svg, plot, points, style)
+    charts.draw_dots(svg, plot, points, style)
     _draw_goal(svg, plot, plane)
     return markup(svg)
 
@@ -229,19 +215,19 @@ def time_line_chart(drawing: Drawing, style: str, *, x_label: str, y: ChartAxis)
     bottom = top + _LANE * len(sequences)
     counts = f"patients: {len(sequences)}, stitch points: {len(sequences.stitches)}"
     svg = canvas(f"{drawing.label}: time lines ({counts})", bottom + 38.0)
-    draw_text(svg, 0.0, 12.0, shorten(y.label, 42), kind="axis-label")
+    draw_text(svg, 0.0, 12.0, charts.shorten(y.label, 42), kind="axis-label")
     x = ChartAxis(x_label, 0.5, float(sequences.lengths.max()) + 0.7, whole=True)
     assert drawing.column is not None
     states = _entries(sequences, "observations", (drawing.column,))[:, 0]
     treatments, terminated = (np.asarray(sequences.columns[name]) for name in ("actions", "terminations"))
     for index, (first, stop, stitches) in enumerate(_episodes(sequences)):
         plot = Plot(x, y, left, top + _LANE * index + 16.0, WIDTH - left - 14.0, _STATES)
-        draw_text(svg, plot.left, plot.top - 4.0, shorten(f"{drawing.whose} {index + 1}", 40), kind="row-label")
+        draw_text(svg, plot.left, plot.top - 4.0, charts.shorten(f"{drawing.whose} {index + 1}", 40), kind="row-label")
         _draw_lane(svg, plot, states[first:stop], treatments[first:stop], stitches, style)
         if terminated[stop - 1]:
             right, up = plot.x_position(stop - first + 0.5), plot.y_position(float(states[stop - 1]))
             SubElement(svg, "path", {"class": f"point {style}", "d": f"M{fmt(right - 3)} {fmt(up - 3)}h6v6h-6Z"})
-    draw_ruler(svg, Plot(x, y, left, top, WIDTH - left - 14.0, bottom - top))
+    charts.draw_ruler(svg, Plot(x, y, left, top, WIDTH - left - 14.0, bottom - top))
     return markup(svg)
 
 
