@@ -14,10 +14,9 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
 from tacit.data.spec import Box, Discrete, PublicSpec
-from tacit.envs.rollouts import Array, FloatArray, require_physical
+from tacit.envs.rollouts import Array, FloatArray, Stepped, require_physical
 
 ACTIONS = 3
 HORIZON = 500
@@ -52,9 +51,7 @@ class Acrobot:
         """[N, 4], uniform in [-0.1, 0.1]."""
         return generator.uniform(-0.1, 0.1, (units, 4)).astype(np.float32).astype(np.float64)
 
-    def step(
-        self, state: Array, action: Array, generator: np.random.Generator
-    ) -> tuple[Array, FloatArray, npt.NDArray[np.bool_]]:
+    def step(self, state: Array, action: Array, generator: np.random.Generator) -> Stepped:
         """Next states [N, 4], rewards [N] and whether the tip is above the line [N]; nothing is random."""
         now, torque = np.ascontiguousarray(state.T), action - 1.0
         first = self._rates(now, torque)

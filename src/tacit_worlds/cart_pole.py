@@ -11,10 +11,9 @@ import math
 from dataclasses import asdict, dataclass
 
 import numpy as np
-import numpy.typing as npt
 
 from tacit.data.spec import Box, Discrete, PublicSpec
-from tacit.envs.rollouts import Array, FloatArray, require_physical
+from tacit.envs.rollouts import Array, Stepped, require_physical
 
 ACTIONS = 2
 HORIZON = 500
@@ -55,9 +54,7 @@ class CartPole:
         """[N, 4], uniform in [-0.05, 0.05]."""
         return generator.uniform(-0.05, 0.05, (units, 4))
 
-    def step(
-        self, state: Array, action: Array, generator: np.random.Generator
-    ) -> tuple[Array, FloatArray, npt.NDArray[np.bool_]]:
+    def step(self, state: Array, action: Array, generator: np.random.Generator) -> Stepped:
         """Next states [N, 4], rewards 1 [N] and whether cart or pole left their limits [N]; nothing is random."""
         x, speed, angle, turn = state.T
         mass, moment = self.cart_mass + self.pole_mass, self.pole_mass * self.half_length

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tacit.data.spec import Box, Discrete, PublicSpec
-from tacit.envs.rollouts import Array, FloatArray, Policy, projected_bellman_error
+from tacit.envs.rollouts import Array, FloatArray, Policy, Stepped, projected_bellman_error
 from tacit.envs.rollouts import collect as _collect
 
 STATES = 40
@@ -41,9 +41,7 @@ class Chain:
         """Uniform states that are not the last, [N]."""
         return generator.integers(STATES - 1, size=units)
 
-    def step(
-        self, state: Array, action: npt.NDArray[np.int64], generator: np.random.Generator
-    ) -> tuple[Array, FloatArray, npt.NDArray[np.bool_]]:
+    def step(self, state: Array, action: npt.NDArray[np.int64], generator: np.random.Generator) -> Stepped:
         """Next states, rewards and ends [N]; `action` [N] has no effect."""
         next_state = state + (generator.random(len(state)) < 0.5)
         terminated = next_state == STATES - 1

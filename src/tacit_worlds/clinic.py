@@ -34,7 +34,7 @@ from tacit.agents.features import Scaled
 from tacit.agents.stacked import StackedPolicies
 from tacit.data.columns import Column
 from tacit.data.spec import Box, Discrete, PublicSpec
-from tacit.envs.rollouts import Array, FloatArray, Policy
+from tacit.envs.rollouts import Array, FloatArray, Policy, Stepped
 from tacit.envs.rollouts import collect as _collect
 from tacit.errors import DataError
 from tacit_worlds import clinic_model as model
@@ -115,9 +115,7 @@ class Clinic:
         state[:, SIDE] = _inverse_cdf(uniforms[:, 1], STARTS.sum(axis=(0, 1, 2)))
         return _measure(state, uniforms[:, 2:])
 
-    def step(
-        self, state: Array, action: Array, generator: np.random.Generator
-    ) -> tuple[Array, FloatArray, npt.NDArray[np.bool_]]:
+    def step(self, state: Array, action: Array, generator: np.random.Generator) -> Stepped:
         """States [N, 9] at the next visit, rewards [N], and whether the course ended [N], for treatments [N]."""
         kind, flag, severity, burden = (state[:, i].astype(np.int64) for i in (KIND, FLAG, WEIGHT, SIDE))
         uniforms, treatment = generator.random((len(state), 6)), np.asarray(action, dtype=np.int64)
@@ -191,9 +189,7 @@ class _Ward:
     def starts(self, units: int, generator: np.random.Generator) -> Array:
         return np.column_stack([self.state, self.doctor])
 
-    def step(
-        self, state: Array, action: npt.NDArray[np.int64], generator: np.random.Generator
-    ) -> tuple[Array, FloatArray, npt.NDArray[np.bool_]]:
+    def step(self, state: Array, action: npt.NDArray[np.int64], generator: np.random.Generator) -> Stepped:
         next_state, rewards, terminated = Clinic().step(state[:, :-1], action, generator)
         return np.column_stack([next_state, state[:, -1]]), rewards, terminated
 

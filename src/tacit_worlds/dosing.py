@@ -28,11 +28,10 @@ from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 from scipy.special import ndtr, ndtri
 
 from tacit.data.spec import Box, PublicSpec
-from tacit.envs.rollouts import Array, FloatArray
+from tacit.envs.rollouts import Array, FloatArray, Stepped
 
 HORIZON = 143
 """Decisions of a day, the largest return too: the 144 intervals of ten minutes less the first dose's."""
@@ -98,9 +97,7 @@ class Dosing:
         state[:, MEAL] = self._meal(state)
         return self._advance(state, dose)
 
-    def step(
-        self, state: Array, action: Array, generator: np.random.Generator
-    ) -> tuple[Array, FloatArray, npt.NDArray[np.bool_]]:
+    def step(self, state: Array, action: Array, generator: np.random.Generator) -> Stepped:
         """States ten minutes later, rewards [N] and no ends [N], for doses [N, 1] or [N]; nothing is random."""
         next_state = self._advance(state, np.clip(np.asarray(action, dtype=np.float64).reshape(len(state)), *DOSE))
         glucose = next_state[:, 0]

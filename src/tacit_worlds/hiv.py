@@ -29,7 +29,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tacit.data.spec import Box, Discrete, PublicSpec
-from tacit.envs.rollouts import Array, FloatArray, Policy, require_physical, uniform_policy
+from tacit.envs.rollouts import Array, FloatArray, Policy, Stepped, require_physical, uniform_policy
 from tacit.envs.rollouts import collect as _collect
 from tacit.envs.rollouts import monte_carlo_values as _truth
 from tacit_worlds.agents.q_learning import FourierQ, epsilon_greedy, fit, softmax
@@ -132,9 +132,7 @@ class Hiv:
         """[N, 6] around the unhealthy steady state."""
         return np.array(STEADY_STATE) * 10.0 ** generator.uniform(-SPREAD, SPREAD, (units, 6))
 
-    def step(
-        self, state: Array, action: npt.NDArray[np.int64], generator: np.random.Generator
-    ) -> tuple[Array, FloatArray, npt.NDArray[np.bool_]]:
+    def step(self, state: Array, action: npt.NDArray[np.int64], generator: np.random.Generator) -> Stepped:
         """States [N, 6] after the step and rewards [N]; nothing terminates, and only the efficacies may be random."""
         next_state, drugs = np.array(state, dtype=np.float64, order="C"), DRUGS[action]
         effect = drugs

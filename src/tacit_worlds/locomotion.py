@@ -21,10 +21,9 @@ from typing import Any, Literal
 
 import gymnasium
 import numpy as np
-import numpy.typing as npt
 
 from tacit.data.spec import Box, PublicSpec
-from tacit.envs.rollouts import Array, FloatArray
+from tacit.envs.rollouts import Array, FloatArray, Stepped
 from tacit.errors import DataError
 
 Name = Literal["HalfCheetah-v5", "Hopper-v5"]
@@ -82,9 +81,7 @@ class Locomotion:
             state[:, physics.speeds] = generator.uniform(-noise, noise, speeds)
         return state
 
-    def step(
-        self, state: Array, action: Array, generator: np.random.Generator
-    ) -> tuple[Array, FloatArray, npt.NDArray[np.bool_]]:
+    def step(self, state: Array, action: Array, generator: np.random.Generator) -> Stepped:
         """Next states [N, s], rewards [N] and which hoppers fell [N], for torques [N, a]; nothing is random."""
         physics = self._physics
         torque = np.clip(np.nan_to_num(np.asarray(action, dtype=np.float64)), -1.0, 1.0)

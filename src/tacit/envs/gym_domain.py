@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tacit.data.spec import MOST_LABELS, Box, Discrete, PublicSpec, Space, space_of_environment
-from tacit.envs.rollouts import Array, Domain, FloatArray
+from tacit.envs.rollouts import Array, Domain, Stepped
 from tacit.errors import DataError
 
 # The domains as Gymnasium environments, one unit at a time.
@@ -131,9 +131,7 @@ class GymDomain:
             state[i] = _EnvHandle(self._free.pop() if self._free else self._make_env(), self._free, seed)
         return state
 
-    def step(
-        self, state: Array, action: Array, generator: np.random.Generator
-    ) -> tuple[Array, FloatArray, npt.NDArray[np.bool_]]:
+    def step(self, state: Array, action: Array, generator: np.random.Generator) -> Stepped:
         """The same handles [N], rewards [N] and which episodes terminated [N]; chance is the environments' own.
         Continuous actions [N, a] are clipped to the environment's bounds, and 0 where they are not finite."""
         rewards, terminated = np.zeros(len(state)), np.zeros(len(state), dtype=np.bool_)

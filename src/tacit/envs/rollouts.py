@@ -43,6 +43,8 @@ class Policies(Protocol):
 
 Array = npt.NDArray[Any]
 FloatArray = npt.NDArray[np.float64]
+Stepped = tuple[Array, FloatArray, npt.NDArray[np.bool_]]
+"""Next states [N, ...], rewards [N], and which episodes terminated [N]."""
 Policy = Callable[[Array], Array]
 """Observations [N] or [N, d] to the probabilities [N, A] of the actions."""
 
@@ -72,9 +74,7 @@ class Domain(Protocol):
     def starts(self, units: int, generator: np.random.Generator) -> Array:
         """First states [N, ...]."""
 
-    def step(
-        self, state: Array, action: npt.NDArray[np.int64], generator: np.random.Generator
-    ) -> tuple[Array, FloatArray, npt.NDArray[np.bool_]]:
+    def step(self, state: Array, action: npt.NDArray[np.int64], generator: np.random.Generator) -> Stepped:
         """Next states, rewards [N] and whether the episodes terminated [N], for states [N, ...] and actions [N]."""
 
     def observe(self, state: Array) -> Array:
@@ -186,9 +186,7 @@ class TimedDomain:
         """Those of the domain, at time 0."""
         return self.domain.starts(units, generator)
 
-    def step(
-        self, state: Array, action: npt.NDArray[np.int64], generator: np.random.Generator
-    ) -> tuple[Array, FloatArray, npt.NDArray[np.bool_]]:
+    def step(self, state: Array, action: npt.NDArray[np.int64], generator: np.random.Generator) -> Stepped:
         """Next states, rewards and ends [N] of the domain, one step later."""
         time, place = np.divmod(state, self.states)
         next_place, rewards, terminated = self.domain.step(place, action, generator)
@@ -217,9 +215,7 @@ class MemoryDomain:
         observations = np.asarray(self.domain.observe(inner), np.float64)
         return _pack_state(inner, observations, np.ones(len(observations), np.int64))
 
-    def step(
-        self, state: Array, action: npt.NDArray[np.int64], generator: np.random.Generator
-    ) -> tuple[Array, FloatArray, npt.NDArray[np.bool_]]:
+    def step(self, state: Array, action: npt.NDArray[np.int64], generator: np.random.Generator) -> Stepped:
         """Next states, rewards and ends [N] of the domain; the new observation enters the memory."""
         inner, rewards, terminated = self.domain.step(state["inner"], action, generator)
         count = state["count"] + 1
