@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 
 from tacit.data import unit_keys
-from tacit.data.codes import Codes, Digests, Names
 from tacit.data.columns import BadCell, encode_cells, encode_flags, unmask
 from tacit.data.spec import Box, Discrete, PublicSpec, Space
 from tacit.data.store import CHUNK, NAMES, Array, FolderColumns, MemoryColumns, StoredRecords, UnitKind, layout
+from tacit.data.unit_keys import Codes, Digests, Names
 from tacit.errors import DataError
 
 EACH_TRANSITION = ":transition"

@@ -192,17 +192,17 @@ def to_minari(
     packed: bool = False,
     root: str | os.PathLike[str] | None = None,
 ) -> Path:
-    """Writes a Minari dataset (HDF5), each chain of rows as one episode, as `tacit.data.sources.minari_writer` says."""
+    """Writes a Minari dataset (HDF5), each chain of rows as one episode, as `tacit.data.sources.minari` says."""
     # packed: put rows that do not follow one another into common episodes, whose `observations[1:]` are other rows';
     # root: folder of the datasets, None follows `MINARI_DATASETS_PATH`, as Minari does; returns: The folder of the
     # dataset
-    from tacit.data.sources import minari_writer
+    from tacit.data.sources import minari
 
     records = _require_shareable(data, "to_minari")
     if certificate is not None:
         certificate = _json(certificate, "to_minari")
     ends = None if packed else _require_chain_ends(records)
-    return minari_writer.write(
+    return minari.write(
         records, data.spec, dataset_id, ends=ends, certificate=certificate, description=description, root=root
     )
 

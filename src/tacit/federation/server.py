@@ -20,8 +20,16 @@ from flwr.serverapp import Grid
 
 from tacit.data.spec import PublicSpec
 from tacit.errors import DataError, MechanismError
-from tacit.federation.guard import MODULUS, require_fit, strong_masks, threshold
-from tacit.federation.messages import QUERY, read_answer, read_numbers, write_query
+from tacit.federation.guard import (
+    MODULUS,
+    QUERY,
+    read_answer,
+    read_numbers,
+    require_fit,
+    strong_masks,
+    threshold,
+    write_query,
+)
 from tacit.privacy.mechanisms.device_sums import DeviceSum, zeros
 from tacit.privacy.sentences import Clause, clause
 from tacit.privacy.vault.devices import Answer, Query
