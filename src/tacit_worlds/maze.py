@@ -35,28 +35,9 @@ from tacit_worlds.maze_layouts import (
     zone_edge,
 )
 
-__all__ = [
-    "JITTER",
-    "LAYOUTS",
-    "LONGEST",
-    "REACHED",
-    "SHORTEST",
-    "FloatArray",
-    "MazeEnv",
-    "MazeLayout",
-    "MazeVector",
-    "WaypointController",
-    "collect",
-    "controller_policy",
-    "goal_episodes",
-    "in_wall",
-    "normalized_returns",
-    "random_start",
-    "reward",
-    "rollout",
-    "spec",
-    "step",
-]
+__all__ = ["JITTER", "LAYOUTS", "LONGEST", "REACHED", "SHORTEST", "FloatArray", "MazeEnv", "MazeLayout", "MazeVector"]
+__all__ += ["WaypointController", "collect", "controller_policy", "goal_episodes", "in_wall", "normalized_returns"]
+__all__ += ["random_start", "reward", "rollout", "spec", "step"]
 
 
 # The waypoint controller that makes Maze2D data: shortest ways on the grid, followed by a PD law (D4RL).
@@ -86,13 +67,7 @@ def _next_cells(layout: MazeLayout) -> npt.NDArray[np.int64]:
 
 
 class WaypointController:
-    """Drives many balls, each to its own goal cell, by jittered waypoints and a PD law.
-
-    Args:
-        layout: the maze.
-        agents: how many balls (N).
-        generator: source of the jitter and of the goals.
-    """
+    """Drives N balls, each to its own goal cell, by jittered waypoints and a PD law."""
 
     def __init__(self, layout: MazeLayout, agents: int, generator: np.random.Generator) -> None:
         self._cells = free_cells(layout).astype(np.float64)
@@ -154,11 +129,8 @@ ACTION_NOISE = 0.5
 
 
 def step(state: npt.ArrayLike, action: npt.ArrayLike, layout: MazeLayout) -> FloatArray:
-    """The true dynamics: the state [N, 4] after one step of 0.01 s from `state` [N, 4] with `action` [N, 2].
-
-    A state is (x, y, x velocity, y velocity); actions are clipped to [-1, 1]. A ball that starts inside a wall moves
-    as if the wall were not there.
-    """
+    """The true dynamics: the state [N, 4] (x, y, x velocity, y velocity) after one step of 0.01 s from `state` [N, 4]
+    with `action` [N, 2], clipped to [-1, 1]. A ball that starts inside a wall moves as if the wall were not there."""
     current = np.asarray(state, dtype=np.float64)
     force = np.clip(np.asarray(action, dtype=np.float64), -1.0, 1.0)
     next_state = np.empty_like(current)
@@ -192,9 +164,7 @@ def step(state: npt.ArrayLike, action: npt.ArrayLike, layout: MazeLayout) -> Flo
 
 def in_wall(layout: MazeLayout, position: npt.ArrayLike, *, tolerance: float = 0.005) -> npt.NDArray[np.bool_]:
     """[N], True where a ball at `position` [N, 2] overlaps a wall, or is outside, by more than `tolerance` on an axis.
-
-    The default forgives MuJoCo's soft contact (0.004).
-    """
+    The default forgives MuJoCo's soft contact (0.004)."""
     xy = np.asarray(position, dtype=np.float64)
     blocked = blocked_zones(layout)
     inside = np.ones(len(xy), dtype=bool)
@@ -213,11 +183,9 @@ def reward(layout: MazeLayout, position: npt.ArrayLike) -> FloatArray:
 
 
 def spec(layout: MazeLayout) -> PublicSpec:
-    """What physics and the map tell about the rows without the data.
-
-    Positions lie between the outer walls, speeds under `SPEED_BOUND`, actions in [-1, 1], rewards in [0, 1].
-    `difference` is the standard deviation of a step if velocities and actions were uniform in their bounds.
-    """
+    """What physics and the map tell about the rows without the data: positions between the outer walls, speeds under
+    `SPEED_BOUND`, actions in [-1, 1], rewards in [0, 1]. `difference` is the standard deviation of a step if velocities
+    and actions were uniform in their bounds."""
     rows, columns = len(layout.cells), len(layout.cells[0])
     lowest = 1.0 - CELL_ORIGIN + RADIUS
     highest = [size - 1.0 - CELL_ORIGIN - RADIUS for size in (rows, columns)]
@@ -247,12 +215,7 @@ def random_start(
 
 
 class MazeVector:
-    """N balls in one maze, stepped together.
-
-    Args:
-        layout: the maze.
-        state: [N, 4] first states.
-    """
+    """N balls in one maze, stepped together from first states [N, 4]."""
 
     def __init__(self, layout: MazeLayout, state: npt.ArrayLike) -> None:
         self.layout = layout
@@ -265,17 +228,8 @@ class MazeVector:
 
 
 def rollout(layout: MazeLayout, act: Act, starts: npt.ArrayLike, *, horizon: int | None = None) -> FloatArray:
-    """Returns (undiscounted sums of rewards) of a policy over the layout's horizon.
-
-    Args:
-        layout: the maze.
-        act: maps observations [K, N, 4] (float32 values) to actions [K, N, 2]; K is the number of policies.
-        starts: [K, N, 4] first states, or [N, 4] for one policy.
-        horizon: steps; the layout's own by default.
-
-    Returns:
-        [K, N] (or [N]).
-    """
+    """Undiscounted returns [K, N] (or [N]) of policies over the layout's horizon, or another. `act` maps observations
+    [K, N, 4] (float32 values) to actions [K, N, 2] of K policies; starts are [K, N, 4], or [N, 4] for one policy."""
     first = np.asarray(starts, dtype=np.float64)
     shape = first.shape[:-1]
     maze = MazeVector(layout, first.reshape(-1, 4))
@@ -307,7 +261,9 @@ def collect(
     """Transitions of the waypoint controller on its ways between random goals.
 
     Every agent starts as in `random_start` and goes on without a reset: when its goal is reached it gets a new one, and
-    the row is marked as truncated (D4RL's `timeouts`). Rows are in the order agent, time.
+    the row is marked as truncated (D4RL's `timeouts`). Rows are in the order agent, time: observations [T, 4] f32,
+    actions [T, 2] f32, rewards [T] f32 (of the row's own observation), next_observations [T, 4] f32, terminations [T]
+    bool (False), truncations [T] bool, episode_ids [T] int64 (one per goal).
 
     Args:
         layout: the maze; its goal only sets the reward.
@@ -315,10 +271,6 @@ def collect(
         agents: balls that move together.
         seed: of the starts, goals, waypoints and action noise; the same arguments give the same rows.
         noise: standard deviation of the noise on the actions, before they are clipped to [-1, 1].
-
-    Returns:
-        observations [T, 4] f32, actions [T, 2] f32, rewards [T] f32 (of the row's own observation), next_observations
-        [T, 4] f32, terminations [T] bool (False), truncations [T] bool, episode_ids [T] int64 (one per goal).
     """
     agents = min(agents, steps)
     length = -(-steps // agents)
@@ -353,17 +305,9 @@ def collect(
 
 
 class MazeEnv(gymnasium.Env[npt.NDArray[np.float32], npt.NDArray[np.float32]]):
-    """One ball in one maze, as a Gymnasium environment.
-
-    Observation (x, y, x velocity, y velocity) float32 [4]; action float32 [2] in [-1, 1]; the reward of a step is
-    exp(-|position - goal|) of the observation that the step returns. Episodes are truncated at the layout's horizon.
-
-    Args:
-        layout: a `MazeLayout`, or the name of one in `LAYOUTS`.
-
-    Raises:
-        DataError: an unknown name.
-    """
+    """One ball in one maze (a `MazeLayout`, or the name of one in `LAYOUTS`), as a Gymnasium environment. Observation
+    (x, y, x velocity, y velocity) float32 [4]; action float32 [2] in [-1, 1]; the reward of a step is exp(-|position -
+    goal|) of the observation that the step returns. Episodes are truncated at the layout's horizon."""
 
     metadata: dict[str, Any] = {"render_modes": []}  # noqa: RUF012 (Gymnasium's own declaration)
 
@@ -426,17 +370,9 @@ def goal_episodes(layout: MazeLayout, episodes: int, *, episodes_per_person: int
     """Episodes of the waypoint controller, which goes from a random start to one random cell after another.
 
     An episode is truncated at the first target that is reached after `SHORTEST` steps or more, at the latest after
-    `LONGEST` (about 160 steps in the mean, by the maze); nothing terminates. Rows are those of `maze.collect`.
-
-    Args:
-        layout: the maze; its goal only sets the reward.
-        episodes: how many.
-        episodes_per_person: so many in a row belong to one person, whose number is the unit id; the last person may
-            own fewer.
-        seed: of everything; the same arguments give the same rows.
-
-    Raises:
-        DataError: a number is below 1.
+    `LONGEST` (about 160 steps in the mean, by the maze); nothing terminates. Rows are those of `collect`;
+    `episodes_per_person` in a row belong to one person, whose number is the unit id. Raises DataError of a number below
+    1.
     """
     if min(episodes, episodes_per_person) < 1:
         what, expected = "there are no episodes", "at least one episode, and one a person"

@@ -21,14 +21,8 @@ FEWEST_FREE = 3
 
 
 def other_mazes(layout: MazeLayout, count: int, *, seed: int) -> list[MazeLayout]:
-    """`count` random connected mazes with the outer size and horizon of `layout`, none with its walls.
-
-    Args:
-        layout: gives the size, horizon and reference. Its own walls are left out, because rows from the private maze
-            itself would make an experiment void; goals are random free cells.
-        count: how many; repetitions are possible.
-        seed: of the inner walls and the goals.
-    """
+    """`count` random connected mazes with the outer size and horizon of `layout`, none with its walls, since rows from
+    the private maze itself would make an experiment void; goals are random free cells. Repetitions are possible."""
     rng = np.random.default_rng(seed)
     rows, columns = len(layout.cells), len(layout.cells[0])
     mazes: list[MazeLayout] = []
@@ -50,11 +44,8 @@ def other_mazes(layout: MazeLayout, count: int, *, seed: int) -> list[MazeLayout
 
 
 def other_rows(layout: MazeLayout, steps: int, *, mazes: int = 32, seed: int) -> dict[str, npt.NDArray[Any]]:
-    """About `steps` transitions of the waypoint controller, spread evenly over `other_mazes`.
-
-    Returns:
-        Columns as of `maze.collect`, without episode ids.
-    """
+    """About `steps` transitions of the waypoint controller, spread evenly over `other_mazes`: columns of
+    `maze.collect`, without episode ids."""
     parts = [
         collect(maze, steps // mazes, agents=8, seed=seed + 1 + index)
         for index, maze in enumerate(other_mazes(layout, mazes, seed=seed))

@@ -1,7 +1,5 @@
-"""Public maps from observations to the inputs of a network: nothing in them is fitted to records.
-
-Every map is a frozen dataclass whose fields are plain JSON values; `from_json` reads them again.
-"""
+"""Public maps from observations to the inputs of a network: nothing in them is fitted to records. Every map is a frozen
+dataclass whose fields are plain JSON values; `from_json` reads them again."""
 
 from __future__ import annotations
 
@@ -25,13 +23,8 @@ FloatArray = npt.NDArray[np.float64]
 
 
 def frequencies(dimensions: int, order: int, *, coupled: bool = True) -> FloatArray:
-    """The frequencies c [n, d]; the first row is 0, the constant feature.
-
-    Args:
-        dimensions: d.
-        order: the largest frequency in a dimension.
-        coupled: all (order + 1)^d combinations, or the d * order + 1 with at most one dimension that is not 0.
-    """
+    """The frequencies c [n, d] up to `order` of d dimensions; the first row is 0, the constant feature. They are all
+    (order + 1)^d combinations, or (not `coupled`) the d * order + 1 with at most one dimension that is not 0."""
     if coupled:
         return np.array(list(itertools.product(range(order + 1), repeat=dimensions)), dtype=np.float64)
     single = [k * np.eye(dimensions)[i] for i in range(dimensions) for k in range(1, order + 1)]
@@ -39,13 +32,8 @@ def frequencies(dimensions: int, order: int, *, coupled: bool = True) -> FloatAr
 
 
 def fourier(observations: npt.ArrayLike, low: npt.ArrayLike, high: npt.ArrayLike, c: npt.ArrayLike) -> FloatArray:
-    """cos(pi x . c) [N, n] of observations [N, d], x scaled from the bounds low, high [d] to [0, 1] and moved onto it.
-
-    Args:
-        observations: [N, d].
-        low, high: [d] bounds of each dimension.
-        c: [n, d] frequencies.
-    """
+    """cos(pi x . c) [N, n] of observations [N, d] and c [n, d], x scaled from the bounds low, high [d] to [0, 1] and
+    moved onto it."""
     low, span = np.asarray(low, dtype=np.float64), np.subtract(high, low, dtype=np.float64)
     x = np.clip((np.asarray(observations, dtype=np.float64) - low) / span, 0.0, 1.0)
     phase = rowwise.product(x, (np.pi * np.asarray(c, dtype=np.float64)).T)
@@ -57,14 +45,9 @@ Float32 = NDArray[np.float32]
 
 @dataclass(frozen=True)
 class Scaled:
-    """Each dimension of the observation, moved from its public range to [-1, 1]; what lies outside is clipped.
-
-    Args:
-        low, high: the range of each dimension, (d,): a typical one, which may be narrower than the spec's bounds.
-
-    Raises:
-        PlanError: the bounds are not finite, unequal in number or inverted.
-    """
+    """Each dimension of the observation, moved from its public range to [-1, 1]; what lies outside is clipped. The
+    range (low, high, (d,)) is a typical one, which may be narrower than the spec's bounds. Raises PlanError where it is
+    not finite, unequal in number or inverted."""
 
     low: tuple[float, ...]
     high: tuple[float, ...]
@@ -85,14 +68,8 @@ class Scaled:
 
 @dataclass(frozen=True)
 class OneHot:
-    """One input for each of the states 0 .. n - 1 of a discrete observation; other states have none.
-
-    Args:
-        n: how many states have an input of their own. States from n on (absorbing ones, say) are all zeros.
-
-    Raises:
-        PlanError: n is not a whole number of at least 1.
-    """
+    """One input for each of the states 0 .. n - 1 of a discrete observation; other states (absorbing ones, say) are all
+    zeros. Raises PlanError where n is not a whole number of at least 1."""
 
     n: int
     kind: Literal["one_hot"] = field(default="one_hot", init=False)
@@ -118,11 +95,7 @@ class OneHot:
 
 @dataclass(frozen=True)
 class Quadratic:
-    """`Scaled` dimensions x_i and all their products x_i x_j, i <= j: d + d (d + 1) / 2 inputs, without a constant.
-
-    Args:
-        low, high: as for `Scaled`.
-    """
+    """`Scaled` dimensions x_i and all their products x_i x_j, i <= j: d + d (d + 1) / 2 inputs, without a constant."""
 
     low: tuple[float, ...]
     high: tuple[float, ...]

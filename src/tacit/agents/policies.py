@@ -1,8 +1,6 @@
-"""Policies: public features, a network and a distribution over actions, for many parameter vectors at once.
-
-The parameters theta of a policy are one flat float32 vector [P]: those of the network, then those of the head. Nothing
-here keeps state; the same policy serves all replicates, whose parameters are the rows of [R, P].
-"""
+"""Policies: public features, a network and a distribution over actions, for many parameter vectors at once. The
+parameters theta of a policy are one flat float32 vector [P]: those of the network, then those of the head. Nothing here
+keeps state; the same policy serves all replicates, whose parameters are the rows of [R, P]."""
 
 from __future__ import annotations
 
@@ -28,16 +26,8 @@ Float32 = NDArray[np.float32]
 
 @dataclass(frozen=True)
 class Policy(Json):
-    """pi(a | s): `head` over the outputs of `network` on `features` of the observation.
-
-    Args:
-        features: public map of observations to the network's inputs.
-        network: from features to what the head reads (`tacit.agents.networks.Mlp`, or `TorchNetwork`).
-        head: distribution over actions.
-
-    Raises:
-        PlanError: the widths do not fit each other.
-    """
+    """pi(a | s): `head` over the outputs of `network` (`Mlp`, or `TorchNetwork`) on public `features` of the
+    observation. Raises PlanError where the widths do not fit each other."""
 
     features: Features
     network: Annotated[FunctionalNetwork, Kinds(Mlp)]
@@ -87,9 +77,8 @@ class Policy(Json):
         greedy: bool = False,
         single: bool = False,
     ) -> Array:
-        """Actions for N observations, each under the parameters of its replicate.
-
-        With an `Mlp` they do not depend, to the last bit, on which other observations there are (`tacit.rowwise`).
+        """Actions (int64 [N], or float32 [N, a]) for N observations, each under the parameters of its replicate. With
+        an `Mlp` they do not depend, to the last bit, on which other observations there are (`tacit.rowwise`).
 
         Args:
             theta: [R, P].
@@ -98,9 +87,6 @@ class Policy(Json):
             generator: of the actions' randomness.
             greedy: the most probable action (the middle) instead of a random one.
             single: whether a replicate has one observation at most; then its products have one shape as they are.
-
-        Returns:
-            int64 [N], or float32 [N, a].
         """
         layout = _ReplicateLayout.of(replicate, len(theta))
         network, free = self.split(theta if len(layout.groups) == len(theta) else theta[layout.groups])
@@ -115,18 +101,9 @@ class Policy(Json):
     def gradient(
         self, theta: Float32, observations: Array, actions: Array, weights: Array, entropy: float = 0.0
     ) -> Float32:
-        """sum_t weights_t grad log pi(a_t | s_t) + entropy grad H(s_t) for each of G people.
-
-        Args:
-            theta: [G, P], one row a person.
-            observations: [G, n, d] or [G, n].
-            actions: [G, n] or [G, n, a], as they were played.
-            weights: [G, n].
-            entropy: coefficient of the distribution's entropy H in each of the states.
-
-        Returns:
-            [G, P].
-        """
+        """sum_t weights_t grad log pi(a_t | s_t) + entropy grad H(s_t) for each of G people, [G, P]. Theta is [G, P],
+        one row a person; observations are [G, n, d] or [G, n], actions [G, n] or [G, n, a] as they were played, weights
+        [G, n]; `entropy` is the coefficient of the distribution's entropy H in each of the states."""
         network, free = self.split(theta)
         outputs, cache = self.network.forward(network, self.features(observations))
         weights = np.asarray(weights, np.float32)
@@ -134,22 +111,16 @@ class Policy(Json):
         return np.concatenate([self.network.backward(network, cache, by_outputs)[:, 0], by_free], axis=1)
 
     def require_fit(self, spec: PublicSpec) -> None:
-        """Refuse records of another kind.
-
-        Raises:
-            PlanError: the features do not take the spec's observations, or the head's actions are not the spec's.
-        """
+        """Refuse (PlanError) records whose observations the features do not take, or whose actions are not the
+        head's."""
         if not maps.is_compatible(self.features, spec.observation) or not heads.is_compatible(self.head, spec.action):
             what = "the policy is not one for these people's observations and actions"
             expected = f"features of {_describe_space(spec.observation)} and actions of {_describe_space(spec.action)}"
             raise PlanError(what, where="Policy", expected=expected, remedy="build it with Policy.default(vault.spec)")
 
     def to_json(self) -> dict[str, Any]:
-        """The policy as JSON values, without parameters; `from_json` gives back an equal one.
-
-        Raises:
-            PlanError: the network is not an `Mlp`.
-        """
+        """The policy as JSON values, without parameters; `from_json` gives back an equal one. Raises PlanError unless
+        the network is an `Mlp`."""
         if not isinstance(self.network, Mlp):
             what = f"a {type(self.network).__name__} cannot be written as JSON"
             expected, remedy = "an Mlp", "save such a network by its own means"
@@ -159,14 +130,8 @@ class Policy(Json):
 
 @dataclass(frozen=True, eq=False)
 class PolicyActor:
-    """A policy with its parameters, as people are served with it (an `Actor`).
-
-    Args:
-        policy: what acts.
-        theta: public parameters [R, P], one row a replicate.
-        greedy: whether it takes the most probable action.
-        single: whether every replicate has one observation at a time (see `Policy.act`).
-    """
+    """A policy with its public parameters [R, P], one row a replicate, as people are served with it (an `Actor`).
+    `single` says whether every replicate has one observation at a time (see `Policy.act`)."""
 
     policy: Policy
     theta: Float32
@@ -187,20 +152,9 @@ class PolicyActor:
         *,
         generator: np.random.Generator | None = None,
     ) -> tuple[Array, None]:
-        """Act as a model of Stable-Baselines3 does, so that tools for these take the policy.
-
-        Args:
-            observation: one, [d] or a number, or N of them, [N, d] or [N].
-            state, episode_start: of recurrent policies; this one has no memory.
-            deterministic: the most probable action (the middle), as a greedy policy always takes.
-            generator: of random actions; None takes a fresh one.
-
-        Returns:
-            The action, or actions [N], and None in place of a state.
-
-        Raises:
-            PlanError: there are policies of several replicates.
-        """
+        """Act as a model of Stable-Baselines3 does, so that tools for these take the policy: the action of an
+        observation ([d] or a number), or those of N of them, and None in place of a state. `state` and `episode_start`
+        are of recurrent policies. Raises PlanError where there are policies of several replicates."""
         if len(self.theta) != 1:
             what, expected = f"there are policies of {len(self.theta)} replicates", "one policy"
             raise PlanError(what, where="predict", expected=expected, remedy="take one with .replicate(r)")
@@ -214,28 +168,16 @@ class PolicyActor:
 
 
 def predict_actions(act: Callable[[Array], Array], observation: Array, rank: int) -> tuple[Array, None]:
-    """What `predict` of Stable-Baselines3 gives: actions of N observations, or of one, and no state.
-
-    Args:
-        act: observations [N, ...] to actions [N, ...].
-        observation: one, or N of them.
-        rank: dimensions of the array of one observation.
-    """
+    """What `predict` of Stable-Baselines3 gives: actions of N observations, or of one (an array of `rank` dimensions),
+    by `act` from observations [N, ...] to actions [N, ...]; and no state."""
     observations = np.asarray(observation)
     return (np.asarray(act(observations[None])[0]) if observations.ndim == rank else act(observations)), None
 
 
 @dataclass(frozen=True, eq=False)
 class ValueFunction:
-    """A value function v(s): a network with one output on public features; what a shared critic is.
-
-    Args:
-        features: public map of observations.
-        network: from features to one number.
-
-    Raises:
-        PlanError: the widths do not fit.
-    """
+    """A value function v(s): a network with one output on public features; what a shared critic is. Raises PlanError
+    where the widths do not fit."""
 
     features: Features
     network: FunctionalNetwork

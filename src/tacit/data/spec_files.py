@@ -54,21 +54,13 @@ kind = "category"
 
 
 def read(path: Path) -> PublicSpec:
-    """The public bounds in a file, which is TOML where it is called .toml, and else JSON.
-
-    Raises:
-        FileError: the file is missing, or neither TOML nor JSON.
-        DataError: a field is missing or invalid.
-    """
+    """The public bounds in a file, which is TOML where it is called .toml, and else JSON. Raises FileError where it is
+    missing, or neither; DataError of a missing or invalid field."""
     return PublicSpec.from_json(_content(path), where=str(path))
 
 
 def faults(path: Path) -> list[str]:
-    """What is wrong with single columns of the public bounds in a file, all of them.
-
-    Raises:
-        FileError: the file is missing, or neither TOML nor JSON.
-    """
+    """What is wrong with single columns of the public bounds in a file, all of them."""
     values = _content(path)
     return list(columns_at_fault(values)) if isinstance(values, dict) else []
 
@@ -94,14 +86,9 @@ def _content(path: Path) -> Any:
 def template(
     names: Sequence[str], *, actions: Sequence[str] = (), reward: str | None = None, propensities: bool = False
 ) -> str:
-    """A TOML file to fill in: it knows the names of a table's columns, and nothing of their cells.
-
-    Args:
-        names: the columns that are read. `reward` and `action` go where they belong, names of flags are read without
-            bounds, and all others stand as observations.
-        actions, reward: names of these, where they are called otherwise.
-        propensities: whether a column has them.
-    """
+    """A TOML file to fill in: it knows the names of a table's columns, and nothing of their cells. `reward` and
+    `action` go where they belong, or what is called otherwise (`actions`, `reward`); names of flags are read without
+    bounds, and all others stand as observations. `propensities` says whether a column has them."""
     spaces: dict[str, list[str]] = {"observation": [], "action": [], "reward": []}
     for name in names:
         guess = name.partition("_")[0] if name.partition("_")[0] in ("action", "reward") else "observation"

@@ -39,19 +39,8 @@ from tacit.data.mobility.days import (
 from tacit.envs.spaces import JumpLaw, RankLaw
 from tacit.errors import DataError
 
-__all__ = [
-    "DayRollout",
-    "FixedPolicy",
-    "Invalid",
-    "JumpLaw",
-    "MovementPolicy",
-    "RankLaw",
-    "Space",
-    "StartSampler",
-    "play",
-    "possible_actions",
-    "rollout",
-]
+__all__ = ["DayRollout", "FixedPolicy", "Invalid", "JumpLaw", "MovementPolicy", "RankLaw", "Space", "StartSampler"]
+__all__ += ["play", "possible_actions", "rollout"]
 
 TRIES = 10
 """Draws of an explore before it is given up for a stay."""
@@ -63,25 +52,16 @@ Mask = npt.NDArray[np.bool_]
 
 
 class MovementPolicy(Protocol):
-    """Who moves.
-
-    Attributes:
-        kinds: number of latent day types; a day's type is uniform on 0 .. kinds - 1.
-    """
+    """Who moves: one of `kinds` latent day types; a day's type is uniform on 0 .. kinds - 1."""
 
     @property
     def kinds(self) -> int:
         """Number of latent day types."""
 
     def probabilities(self, kind: IntArray, slot: int, distinct: IntArray, stay: IntArray, home: Mask) -> FloatArray:
-        """Probabilities [n, 4] or [n, 5] of the actions of the step from `slot` to the next one.
-
-        Args:
-            kind: day types [n].
-            slot: 0 .. 46.
-            distinct, stay: as `days.distinct` and `days.stays` at `slot`, [n].
-            home: [n], whether the present cell is the day's first.
-        """
+        """Probabilities [n, 4] or [n, 5] of the actions of the step from `slot` (0 .. 46) to the next one, of days of
+        types `kind` [n]; `distinct` and `stay` [n] as of `days` at `slot`; `home` [n]: whether the present cell is the
+        day's first."""
 
 
 class Space(Protocol):
@@ -112,14 +92,8 @@ class FixedPolicy:
 
 @dataclass(frozen=True, eq=False)
 class DayRollout:
-    """Days that were played.
-
-    Attributes:
-        cells: [n, 48].
-        actions: [n, 47] actions that were drawn; where one was impossible (`invalid="stay"`) or found no new cell, the
-            day stays and its label is `STAY`.
-        kinds: [n] day types.
-    """
+    """Days that were played: cells [n, 48], actions [n, 47] that were drawn (`STAY` where one was impossible or found
+    no new cell) and day types [n]."""
 
     cells: IntArray
     actions: IntArray
@@ -136,18 +110,9 @@ def play(
 def rollout(
     policy: MovementPolicy, space: Space, starts: npt.ArrayLike, rng: np.random.Generator, *, invalid: Invalid = "mask"
 ) -> DayRollout:
-    """Whole days with their actions and day types.
-
-    Args:
-        policy: chooses the actions.
-        space: draws the cells of explores.
-        starts: first cells [n].
-        rng: of everything random.
-        invalid: what an impossible action is, see the module.
-
-    Raises:
-        DataError: a probability is negative or not finite, none is positive, or the shape is wrong.
-    """
+    """Whole days from first cells [n], with their actions and day types; `invalid` says what an impossible action is,
+    see the module. Raises DataError where a probability is negative or not finite, none is positive, or the shape is
+    wrong."""
     if invalid not in ("mask", "stay"):
         what, expected = "the meaning of impossible actions is unknown", "invalid= mask or stay"
         raise DataError(what, where="movement.play", expected=expected, remedy="leave it at mask")

@@ -61,19 +61,8 @@ def losses(
     seed: int = 0,
     batch: int = 256,
 ) -> Floats:
-    """Denoising losses of rows at fixed noise levels, the same `draws` noises for every row.
-
-    Args:
-        synthesizer: released, or the public starting point.
-        columns: rows as of `Encoder.encode`, [T, ...] by name.
-        levels: S noise levels, in encoded units (standard deviations of a column).
-        draws: how many noises a row and level are averaged over.
-        seed: of the noises.
-        batch: rows at a time.
-
-    Returns:
-        [S, T].
-    """
+    """Denoising losses [S, T] of rows (`Encoder.encode`, [T, ...] by name) at S fixed noise levels, in encoded units.
+    Each is a mean over the same `draws` noises for every row; `batch` rows go at a time."""
     model = synthesizer.model()
     encoder = model.encoder
     generator = torch.Generator().manual_seed(seed)
@@ -96,8 +85,7 @@ def attack(
     """Tell members by the best of several scores.
 
     Args:
-        members: [S, M] scores of rows that were trained on, higher where a row seems to be one (minus its loss, or by
-            how much training lowered it).
+        members: [S, M] scores of rows that were trained on, higher where a row seems to be one (minus its loss, say).
         others: [S, N] scores of rows of the same distribution that were not.
         fprs: nominal rates of false alarms.
         confidence: of the intervals.

@@ -35,28 +35,14 @@ class Estimate:
 
 
 def iqm(scores: npt.ArrayLike) -> float:
-    """Interquartile mean of the scores of all runs (and tasks): a quarter of them is left out at either end.
-
-    Of n scores floor(n / 4) go at each end, so that the mean of up to three scores is their plain mean.
-    """
+    """Interquartile mean of the scores of all runs (and tasks): of n scores floor(n / 4) are left out at either end."""
     return float(_interquartile_means(_table(scores)[None])[0])
 
 
 def bootstrap(scores: npt.ArrayLike, *, confidence: float = 0.95, draws: int = 2_000, seed: int = 0) -> Estimate:
-    """The interquartile mean of runs, with percentiles of that of runs drawn again with replacement.
-
-    Args:
-        scores: [runs], or [runs, tasks]: each task's runs are drawn on their own.
-        confidence: of the interval, two-sided, in (0, 1).
-        draws: how often runs are drawn again.
-        seed: of the draws.
-
-    Returns:
-        The estimate. With few runs its interval is too short rather than too long, and a single run's has no width.
-
-    Raises:
-        DataError: there is no score, or one that is not finite, or the confidence is out of range.
-    """
+    """The interquartile mean of runs ([runs], or [runs, tasks]), with percentiles of that of runs drawn again with
+    replacement, each task's on their own. With few runs the interval is too short rather than too long; a single run's
+    has no width. Raises DataError where there is no score, or one that is not finite."""
     runs = _table(scores)
     return _estimate(iqm(runs), _resample(runs, draws, np.random.default_rng(seed)), confidence)
 
@@ -64,15 +50,9 @@ def bootstrap(scores: npt.ArrayLike, *, confidence: float = 0.95, draws: int = 2
 def ratio(
     scores: npt.ArrayLike, reference: npt.ArrayLike, *, confidence: float = 0.95, draws: int = 2_000, seed: int = 0
 ) -> Estimate:
-    """The interquartile mean of some runs over that of others, such as returns on synthetic over those on real data.
-
-    Args:
-        own, reference: [runs] or [runs, tasks] each; the two are drawn again independently.
-        confidence, draws, seed: as in `bootstrap`.
-
-    Raises:
-        DataError: as `bootstrap`; or the reference's mean, or that of a draw, is not above 0.
-    """
+    """The interquartile mean of some runs over that of others, such as returns on synthetic over those on real data:
+    [runs] or [runs, tasks] each, drawn again independently. Raises DataError as `bootstrap`; or where the reference's
+    mean, or that of a draw, is not above 0."""
     generator = np.random.default_rng(seed)
     above, below = _table(scores), _table(reference)
     numerators = _resample(above, draws, generator)

@@ -1,8 +1,6 @@
-"""Save and load releases: safetensors, JSON, the certificate and a card; never pickle.
-
-Which values have a folder, and of which of eight kinds, says `tacit.methods.METHODS`. Beside releases there are folders
-of the experts' own policies, one file each (`save_experts`, `load_experts`), which are no release.
-"""
+"""Save and load releases: safetensors, JSON, the certificate and a card; never pickle. Which values have a folder, and
+of which of eight kinds, says `tacit.methods.METHODS`. Beside releases there are folders of the experts' own policies,
+one file each (`save_experts`, `load_experts`), which are no release."""
 
 from __future__ import annotations
 
@@ -32,20 +30,8 @@ if TYPE_CHECKING:
     from tacit.data.spec import PublicSpec
     from tacit.hub.values import Kind
 
-__all__ = [
-    "CARD",
-    "CERTIFICATE",
-    "CONFIG",
-    "MANIFEST",
-    "MODEL",
-    "load",
-    "load_experts",
-    "notes",
-    "read",
-    "save",
-    "save_experts",
-    "to_onnx",
-]
+__all__ = ["CARD", "CERTIFICATE", "CONFIG", "MANIFEST", "MODEL", "load", "load_experts", "notes", "read", "save"]
+__all__ += ["save_experts", "to_onnx"]
 
 MODEL, CONFIG, CERTIFICATE, CARD = "model.safetensors", "config.json", "certificate.json", "README.md"
 _MAX_CONFIG_BYTES = 1_000_000
@@ -54,18 +40,10 @@ _POLICIES = ("policy", "experts", "improvement")
 
 
 def save(release: Release[Any], folder: str | os.PathLike[str], *, notes: Mapping[str, Any] | None = None) -> None:
-    """Write a released synthesizer, policy or simulator: weights, configuration, certificate and card.
-
-    The folder appears when it is complete: everything is written beside it and renamed.
-
-    Args:
-        release: what a method returned.
-        folder: a name that is still free.
-        notes: public JSON values to be kept with it, such as the environment that a policy is for.
-
-    Raises:
-        FileError: the folder exists already or cannot be written, or the value is of no such kind.
-    """
+    """Write a released synthesizer, policy or simulator: weights, configuration, certificate and card. The folder, a
+    new one, appears when it is complete: everything is written beside it and renamed. `notes` are public JSON values to
+    be kept with it, such as the environment of a policy. Raises FileError where it exists already or cannot be written,
+    or the value is of no such kind."""
     folder = Path(folder)
     plain_files.require_free(folder, "folder")
     name = _kind_name(release.value)
@@ -132,11 +110,8 @@ def load(folder: str | os.PathLike[str], *, public_key: str | None = None) -> Re
 
 
 def read(folder: str | os.PathLike[str]) -> Any:
-    """The value that `save` wrote, whatever its certificate says: for policies that are input, not a release.
-
-    Raises:
-        FileError: a file is missing, truncated, edited, of another kind, or a link to outside the folder.
-    """
+    """The value that `save` wrote, whatever its certificate says: for policies that are input, not a release. Raises
+    FileError as `load`."""
     folder = Path(folder)
     _require_inside(folder, (MODEL, CONFIG))
     config = _read_config(folder / CONFIG)
@@ -151,28 +126,17 @@ def read(folder: str | os.PathLike[str]) -> Any:
 
 
 def notes(folder: str | os.PathLike[str]) -> dict[str, Any]:
-    """The notes that `save` was given; call `load` first, which checks them.
-
-    Raises:
-        FileError: the configuration is missing, truncated or of another kind.
-    """
+    """The notes that `save` was given; call `load` first, which checks them."""
     return dict(_read_config(Path(folder) / CONFIG).get("notes", {}))
 
 
 def to_onnx(release: Release[Any], path: str | os.PathLike[str], *, average: bool = False) -> None:
-    """Write a released policy as an ONNX model (see `tacit.hub.onnx_graph.write` for its inputs and outputs).
+    """Write a released policy as a new ONNX file (see `tacit.hub.onnx_graph.write` for its inputs and outputs).
 
-    The graph of an `Improvement` takes memories; its metadata say at which rates (`tacit.data.memory`), and
-    whether the policy draws its actions.
-
-    Args:
-        release: of `TrainedPolicies` of one replicate, or of an `Improvement`.
-        path: a name that is still free.
-        average: the averaged policy instead of the last one, which only `tacit.policy_gradient` has.
-
-    Raises:
-        PlanError: the value is no policy, or there are several, it has no average, or its network is not an `Mlp`.
-        FileError: the file exists already or cannot be written.
+    The graph of an `Improvement` takes memories; its metadata say at which rates (`tacit.data.memory`), and whether the
+    policy draws its actions. `average` is the averaged policy instead of the last one, which only
+    `tacit.policy_gradient` has. Raises PlanError where the value is no policy, or there are several, it has no average,
+    or its network is not an `Mlp`; FileError where the file exists already or cannot be written.
     """
     from tacit.hub import onnx_graph
 
@@ -202,11 +166,8 @@ def _kind_name(value: object) -> str | None:
 
 
 def save_experts(experts: StackedPolicies, folder: str | os.PathLike[str]) -> None:
-    """Write policies of experts, one safetensors file each (see `tacit.hub.expert_files`); they are no release.
-
-    Raises:
-        FileError: the folder exists already or cannot be written.
-    """
+    """Write policies of experts, one safetensors file each (see `tacit.hub.expert_files`), into a new folder; they are
+    no release."""
     from tacit.hub import expert_files
 
     expert_files.save(experts, Path(folder))

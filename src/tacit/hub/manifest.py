@@ -1,8 +1,6 @@
-"""The manifest of a release: every file with its SHA-256 beside the certificate's digest, and a signature over both.
-
-A certificate does not hash what was released, so that its signature alone covers no weights and no rows. What is made
-again from a certificate (`README.md`, `datasheet.md`, `croissant.json`) is not in it.
-"""
+"""The manifest of a release: every file with its SHA-256 beside the certificate's digest, and a signature over both. A
+certificate does not hash what was released, so that its signature alone covers no weights and no rows. What is made
+again from a certificate (`README.md`, `datasheet.md`, `croissant.json`) is not in it."""
 
 from __future__ import annotations
 
@@ -45,11 +43,7 @@ class Manifest:
 
     @classmethod
     def read(cls, path: Path) -> Manifest:
-        """The manifest in a file.
-
-        Raises:
-            FileError: it is missing or no manifest.
-        """
+        """The manifest in a file. Raises FileError where it is missing or no manifest."""
         try:
             return from_json(cls, canonical.parse(plain_files.read_text(path, _MAX_BYTES)))
         except (OSError, ValueError, RecursionError, PlanError) as error:
@@ -69,16 +63,14 @@ class Manifest:
     def require(
         self, folder: Path, files: Mapping[str, Path], certificate: str, *, public_key: str | None = None
     ) -> None:
-        """Refuse files that are not those of the manifest, or a manifest that is not signed by the key.
+        """Refuse (FileError) files of a folder that are not those of the manifest, another content, another
+        certificate, or a manifest that is not signed by the key.
 
         Args:
             folder: named in errors.
             files: all that are there, but for those that are made again from the certificate.
             certificate: digest of the certificate that lies beside them.
             public_key: 64 hex digits; None asks for no signature, and checks one that is there.
-
-        Raises:
-            FileError: there is another file, another content, another certificate, or no such signature.
         """
         self._require_signature(folder, public_key)
         if self.certificate != certificate:

@@ -29,8 +29,6 @@ from tacit.privacy.certificate import canonical
 from tacit.privacy.certificate.certificate import Certificate, Verification
 from tacit.privacy.sentences import describe_weights
 
-__all__ = ["FetchedRelease", "PreparedRelease", "prepare", "pull", "push", "send"]
-
 ROWS, DATASHEET, CROISSANT = "rows.parquet", "datasheet.md", "croissant.json"
 MODELS = ("model", "policy", "simulator")
 """Folders of a run that hold a release of their own."""
@@ -138,17 +136,9 @@ def push(
 def send(
     prepared: PreparedRelease, *, private: bool = False, endpoint: str | None = None, token: str | None = None
 ) -> str:
-    """Send what was prepared to its repository, which is made where it is missing; returns the commit's address.
-
-    Args:
-        prepared: files that were checked.
-        private: whether a new repository is private.
-        endpoint: of the hub; None is the library's own, or HF_ENDPOINT.
-        token: None takes that of the environment or of `hf auth login`.
-
-    Raises:
-        ModuleNotFoundError: huggingface_hub is not installed (extra `hub`).
-    """
+    """Send what was prepared to its repository, which is made (as a private one, or not) where it is missing; returns
+    the commit's address. `endpoint` is of the hub, else the library's own or HF_ENDPOINT; `token` else that of the
+    environment or of `hf auth login`."""
     from huggingface_hub import CommitOperationAdd, HfApi
 
     api = HfApi(endpoint=endpoint, token=token)

@@ -1,8 +1,6 @@
-"""How each kind of released value is written: as configuration and arrays, with a card for people; and read again.
-
-The kinds are those of `tacit.methods.METHODS`. What is read may have been edited: every array has the shape and the
-type that the plan asks for, or the value is refused.
-"""
+"""How each kind of released value (`tacit.methods.METHODS`) is written: as configuration and arrays, with a card for
+people; and read again. What is read may have been edited: every array has the shape and the type that the plan asks
+for, or the value is refused."""
 
 from __future__ import annotations
 

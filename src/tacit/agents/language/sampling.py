@@ -26,17 +26,11 @@ _PLACE_INVARIANT: dict[tuple[object, ...], bool] = {}
 
 @dataclass(frozen=True, eq=False)
 class Completions:
-    """K completions of each of B prompts.
+    """K completions of each of B prompts."""
 
-    Args:
-        prompts: tokens [B, n].
-        written: [B, K, T] int64, places in the model's vocabulary.
-        residual: [B, K, T, width], what the layers below the adapter made of the tokens before each one written.
-    """
-
-    prompts: Tensor
-    written: Tensor
-    residual: Tensor
+    prompts: Tensor  # tokens [B, n]
+    written: Tensor  # [B, K, T] int64, places in the model's vocabulary
+    residual: Tensor  # [B, K, T, width], what the layers below the adapter made of the tokens before each one written
 
 
 @torch.no_grad()
@@ -62,17 +56,11 @@ def complete(model: LanguageModel, prefix: Tensor, prompts: Tensor, draws: Tenso
 def complete_in_batches(
     model: LanguageModel, prefix: Tensor, prompts: Tensor, draws: Tensor, steering: Steering
 ) -> Iterator[Completions]:
-    """Completions as those of `complete`, which are the same, bit for bit, whoever else is asked for.
+    """Completions of some prompts after another, bit for bit those of `complete`, whoever else is asked for.
 
     Every product has the same number of rows, whoever is there: batches are filled up. So what a row rounds to depends
     on its own numbers and its place. Once for every size it is tried, on a public prompt in all places, whether places
     differ on this machine; if they do, prompts are completed one by one.
-
-    Args:
-        model, prefix, prompts, draws, steering: as for `complete`.
-
-    Yields:
-        Completions of some prompts after another.
     """
     count, times, length = draws.shape
     size = max(1, BATCH_COMPLETIONS // times)
@@ -125,13 +113,8 @@ def _steps(
 
 
 def batch_indices(texts: int, tokens: int, times: int) -> Tensor:
-    """Which of so many texts stand in a batch: all, and the first ones again where products would be too small.
-
-    Args:
-        texts: B >= 1.
-        tokens: of a prompt.
-        times: completions of a prompt.
-    """
+    """Which of so many texts (B >= 1) stand in a batch: all, and the first ones again where products would be too
+    small; `times` completions of a prompt of `tokens`."""
     return torch.arange(max(texts, -(-MIN_ROWS // min(max(1, tokens - 1), times)))) % texts
 
 
@@ -156,13 +139,8 @@ def _cumulative_probabilities(logits: Tensor) -> Tensor:
 def encode_completions(
     model: LanguageModel, prefix: Tensor, prompts: Tensor, written: Tensor, first: int
 ) -> Completions:
-    """Completions [B, K, T] that somebody else wrote, with what the lower layers make of them.
-
-    Args:
-        model, prefix, prompts: as for `complete`.
-        written: the completions, places in the vocabulary.
-        first: the first layer that an adapter changes.
-    """
+    """Completions [B, K, T] that somebody else wrote, places in the vocabulary, with what the layers below `first`, the
+    first that an adapter changes, make of them."""
     texts, times, length = written.shape
     last = prompts[:, -1:].repeat_interleave(times, dim=0)
     tokens = torch.cat([last, model.vocabulary[written.flatten(0, 1)[:, :-1]]], dim=1)
@@ -181,16 +159,8 @@ def log_softmax(model: LanguageModel, prefix: Tensor, completions: Completions, 
 def scores(
     model: LanguageModel, prefix: Tensor, completions: Completions, adapter: Adapter, theta: Tensor, weights: Tensor
 ) -> Tensor:
-    """sum_{k, t} w_kt grad log pi(y_kt | y_k1 .. y_k,t-1) of every prompt, [B, P].
-
-    The parameters are laid out once for every prompt, so that one pass yields each prompt's own gradient.
-
-    Args:
-        model, prefix: as for `complete`.
-        completions: B prompts.
-        adapter, theta: parameters [P].
-        weights: [B, K, T].
-    """
+    """sum_{k, t} w_kt grad log pi(y_kt | y_k1 .. y_k,t-1) of every prompt, [B, P], for weights [B, K, T] and parameters
+    theta [P], which are laid out once for every prompt, so that one pass yields each prompt's own gradient."""
     texts, times, _ = weights.shape
     leaves = theta.expand(texts, -1).clone().requires_grad_()
     wide = leaves.repeat_interleave(times, dim=0)

@@ -43,28 +43,17 @@ IntArray = npt.NDArray[np.int64]
 
 @dataclass(frozen=True, eq=False)
 class Trips:
-    """The journeys of D days, one after the other.
+    """The journeys of D days, one after the other."""
 
-    Attributes:
-        starts: [D + 1]; the vertices of day i are starts[i] .. starts[i + 1] - 1.
-        lon, lat: of the vertices, degrees.
-        seconds: of the vertices, since midnight; they rise within a day.
-        person: [D] codes.
-    """
-
-    starts: IntArray
-    lon: FloatArray
+    starts: IntArray  # [D + 1]; the vertices of day i are starts[i] .. starts[i + 1] - 1.
+    lon: FloatArray  # lon, lat: of the vertices, degrees
     lat: FloatArray
-    seconds: IntArray
-    person: IntArray
+    seconds: IntArray  # of the vertices, since midnight; they rise within a day
+    person: IntArray  # [D] codes
 
 
 def trips(days: Days) -> Trips:
-    """The journeys of days: for each stay, where and when it begins and ends.
-
-    Args:
-        days: of D days; every day has at least two vertices.
-    """
+    """The journeys of D days: for each stay, where and when it begins and ends; every day has at least two vertices."""
     cells = days.cells
     change = cells[:, 1:] != cells[:, :-1]
     edge = np.ones((len(cells), 1), dtype=np.bool_)
@@ -83,11 +72,7 @@ def trips(days: Days) -> Trips:
 
 
 def to_geojson(days: Days, path: Path_, *, date: datetime.date = DATE) -> None:
-    """A FeatureCollection of one LineString [lon, lat, 0, unix time] for each day, as kepler.gl animates trips.
-
-    Raises:
-        FileError: the file exists already or cannot be written.
-    """
+    """A FeatureCollection of one LineString [lon, lat, 0, unix time] for each day, as kepler.gl animates trips."""
     journeys = trips(days)
     # Unix time of the date's midnight, as if it were UTC
     midnight = int(datetime.datetime(date.year, date.month, date.day, tzinfo=datetime.UTC).timestamp())
@@ -106,18 +91,8 @@ def to_geojson(days: Days, path: Path_, *, date: datetime.date = DATE) -> None:
 
 
 def to_stays_geojson(days: Days, path: Path_, *, date: datetime.date = DATE) -> None:
-    """A FeatureCollection of one Point for each stay, with day, person, and its local times: begins and ends.
-
-    A stay lasts from the beginning of its first slot to the end of its last one, at the centre of its cell.
-
-    Args:
-        days: all stays of each, one after the other.
-        path: a name that is still free.
-        date: on which the days are put; times are local and carry no zone.
-
-    Raises:
-        FileError: the file exists already or cannot be written.
-    """
+    """A FeatureCollection of one Point for each stay, with day, person, and its local times: begins and ends. A stay
+    lasts from the beginning of its first slot to the end of its last one, at the centre of its cell."""
     first = np.concatenate([np.ones((len(days.cells), 1), np.bool_), days.cells[:, 1:] != days.cells[:, :-1]], axis=1)
     day, slot = np.nonzero(first)
     last = np.append(day[1:] != day[:-1], np.ones(min(1, len(day)), np.bool_))
@@ -137,11 +112,7 @@ def to_stays_geojson(days: Days, path: Path_, *, date: datetime.date = DATE) -> 
 
 
 def to_trips_json(days: Days, path: Path_) -> None:
-    """A list of {path, timestamps, person} for the TripsLayer of deck.gl; timestamps are seconds since midnight.
-
-    Raises:
-        FileError: the file exists already or cannot be written.
-    """
+    """A list of {path, timestamps, person} for the TripsLayer of deck.gl; timestamps are seconds since midnight."""
     journeys = trips(days)
     with _create_text_file(path) as file:
         file.write("[\n")
@@ -154,16 +125,8 @@ def to_trips_json(days: Days, path: Path_) -> None:
 
 def to_flows_csv(days: Days, path: Path_, *, factor: int | None = None, by_slot: bool = False) -> None:
     """How often somebody goes from one cell to another one: the matrix of origins and destinations, row by row.
-
-    Args:
-        days: all are counted.
-        path: a name that is still free.
-        factor: blocks of the grid's `coarse(factor)` in place of its cells.
-        by_slot: count each half-hour apart; its time is that of the slot in which the move ends.
-
-    Raises:
-        FileError: the file exists already or cannot be written.
-    """
+    `factor` takes blocks of the grid's `coarse_grid(factor)` for cells; `by_slot` counts each half-hour apart, that in
+    which the move ends."""
     grid, cells = _blocks(days, factor)
     day, slot = np.nonzero(cells[:, 1:] != cells[:, :-1])
     keys = np.stack([slot + 1 if by_slot else np.zeros_like(slot), cells[day, slot], cells[day, slot + 1]], axis=1)
@@ -180,16 +143,7 @@ def to_flows_csv(days: Days, path: Path_, *, factor: int | None = None, by_slot:
 
 
 def to_visits_csv(days: Days, path: Path_, *, factor: int | None = None) -> None:
-    """How many days are in which cell, half-hour by half-hour.
-
-    Args:
-        days: all are counted.
-        path: a name that is still free.
-        factor: as for `to_flows_csv`.
-
-    Raises:
-        FileError: the file exists already or cannot be written.
-    """
+    """How many days are in which cell, half-hour by half-hour; `factor` as for `to_flows_csv`."""
     grid, cells = _blocks(days, factor)
     keys = np.stack([np.broadcast_to(np.arange(SLOTS), cells.shape).ravel(), cells.ravel()], axis=1)
     rows, counts = np.unique(keys, axis=0, return_counts=True)
@@ -202,11 +156,7 @@ def to_visits_csv(days: Days, path: Path_, *, factor: int | None = None) -> None
 
 
 def to_days_csv(days: Days, path: Path_) -> None:
-    """One row for each slot of each day: day, person, time, cell and its centre.
-
-    Raises:
-        FileError: the file exists already or cannot be written.
-    """
+    """One row for each slot of each day: day, person, time, cell and its centre."""
     places, index = np.unique(days.cells, return_inverse=True)
     centres = days.grid.centres(places).reshape(-1, 2).tolist()
     where, times = index.reshape(days.cells.shape), [clock(slot) for slot in range(SLOTS)]
@@ -251,11 +201,7 @@ def _create_text_file(path: Path_) -> Iterator[IO[str]]:
 
 
 def parse_date(text: str) -> datetime.date:
-    """A date as YYYY-MM-DD.
-
-    Raises:
-        DataError: it is none, or not after 1970.
-    """
+    """A date as YYYY-MM-DD. Raises DataError where it is none, or not after 1970."""
     try:
         date = datetime.date.fromisoformat(text)
     except ValueError:
@@ -271,16 +217,8 @@ _HEADER = np.dtype([("order", "u1"), ("kind", "<u4"), ("points", "<u4")])
 
 
 def to_geoparquet(days: Days, path: str | os.PathLike[str], *, date: datetime.date = DATE) -> None:
-    """Columns day, person, geometry (LineString, lon and lat, WGS 84), times (timestamps, local) and bbox.
-
-    Args:
-        days: one row each.
-        path: a name that is still free.
-        date: on which the days are put; times are local and carry no zone.
-
-    Raises:
-        FileError: the file exists already or cannot be written.
-    """
+    """Columns day, person, geometry (LineString, lon and lat, WGS 84), times (timestamps, local) and bbox; a row a
+    day."""
     import pyarrow as pa
     from pyarrow import parquet
 

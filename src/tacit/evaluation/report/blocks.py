@@ -168,11 +168,8 @@ class Report:
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any], certificate: Certified) -> Report:
-        """The report that `to_json` wrote, with its certificate.
-
-        Raises:
-            FileError: a field is missing, unknown or of another type.
-        """
+        """The report that `to_json` wrote, with its certificate. Raises FileError of a missing, unknown or mistyped
+        field."""
         try:
             report = serialization.from_json(cls, {**value, "certificate": {}})
         except (TypeError, TacitError):
@@ -230,13 +227,8 @@ STATED = frozenset({"unit", "epsilon", "delta"})
 def setting_pairs(
     certificate: Certified, unused: Collection[str] = STATED, *, plan: Mapping[str, Any] | None = None
 ) -> list[tuple[str, str, str]]:
-    """(setting, value, what it is) for every field of the certificate's plan, one level deep.
-
-    Args:
-        certificate: whose method says which plan it is; what a setting is stands in the plan's doc lines.
-        unused: fields and inner fields that are left out.
-        plan: other values in place of the certificate's.
-    """
+    """(setting, value, what it is) for every field of the certificate's plan, or of `plan`, one level deep, but those
+    `unused`. What a setting is stands in the plan's doc lines."""
     classes = [load(entry.plan) for entry in METHODS if entry.certified == certificate.get("method")]
     docs = {parameter.name: parameter.doc for cls in classes for parameter in parameters(cls)}
     rows = []

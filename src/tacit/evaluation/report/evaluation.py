@@ -52,15 +52,9 @@ def sections(
     policy: str,
     overlap: Mapping[str, Any] | None = None,
 ) -> tuple[Section, ...]:
-    """What the page of an evaluation says besides the promise; it has no place for a record.
-
-    Args:
-        certificate: of the evaluation.
-        evaluation: what was released, with the range of its values.
-        spec: the public bounds.
-        policy: the evaluated policy in words.
-        overlap: how alike it and the behaviour policy are: the diagnostics of a released `OverlapPlan`, or None.
-    """
+    """What the page of an evaluation says besides the promise; it has no place for a record. `policy` is the evaluated
+    policy in words; `overlap` the diagnostics of a released `OverlapPlan`: how alike it and the behaviour policy
+    are."""
     # Public numbers that fit into one cell of a table.
     single = {name: figure for name, figure in evaluation.diagnostics.items() if isinstance(figure, int | float)}
     rows = [(name.replace("_", " "), number(float(figure))) for name, figure in single.items()]
@@ -81,10 +75,8 @@ def sections(
 
 
 def value_lines(evaluation: Evaluation, spec: PublicSpec) -> tuple[ValueLine, ...]:
-    """The value function for people: every state of a discrete observation; else along each dimension, with the others
-    in the middle of their public bounds. None of an evaluation without a value function, nor of two dimensions, which
-    `value_surface` shows; at most 24.
-    """
+    """The value function for people: every state of a discrete observation; else along each dimension, at most 24, with
+    the others in the middle of their public bounds. None of two dimensions, which `value_surface` shows."""
     space = spec.observation
     if evaluation.theta is None or _is_plane(space):
         return ()

@@ -29,14 +29,8 @@ MIN_SHARE = 0.005
 def sections(
     certificate: Certified, value: Improvement, actions: Sequence[str], rules: Sequence[tuple[str, Rule]]
 ) -> tuple[Section, ...]:
-    """What the page of an improvement says besides the promise; it has no place for a record.
-
-    Args:
-        certificate: of the release.
-        value: what was released.
-        actions: their names.
-        rules: that say what the policy does, with their conditions in words.
-    """
+    """What the page of an improvement says besides the promise; it has no place for a record. `rules` say what the
+    policy does, with their conditions in words."""
     return (
         _answer_section(value),
         _rules_section(value, actions, rules),
@@ -60,10 +54,8 @@ def _answer_section(value: Improvement) -> Section:
         ("Gain", f"at least {number(gain.low)}", f"where the {what} is followed in {share}; {about}"),
         ("Trust in the model", number(value.plan.kappa), trust),
     ]
-    chart, words = (
-        _returns_chart(statement, f"with {what}"),
-        Paragraphs([f"The bound on the gain is {gain.words}."], "details"),
-    )
+    chart = _returns_chart(statement, f"with {what}")
+    words = Paragraphs([f"The bound on the gain is {gain.words}."], "details")
     shown = (Paragraphs([str(statement)]), Facts(figures), chart, words)
     return blocks.opening_section(_HEADLINES[statement.verdict], shown, eyebrow="What is proven", hero="The statement")
 

@@ -36,7 +36,7 @@ from tacit.evaluation.report.whole_trajectories import (
     trajectory_histograms,
     trajectory_scores,
 )
-from tacit.evaluation.sequences import SequenceDynamics, Sequences, sequence_dynamics, trajectory_statistics
+from tacit.evaluation.sequences import SequenceDynamics, Sequences, sequence_dynamics
 from tacit.evaluation.statistics import t_interval
 from tacit.evaluation.structure import lag_closeness, structure
 from tacit.evaluation.trajscore import TrajScore, train_encoder, traj_score
@@ -99,14 +99,8 @@ def control_tables(spec: PublicSpec, reference: Table, rows: int, seed: int) -> 
 def marginals(
     spec: PublicSpec, synthetic: Table, reference: Table | None, *, names: Sequence[tuple[str, str]] | None = None
 ) -> tuple[Histogram, ...]:
-    """One histogram for each scalar column, over its public bounds; a discrete column has a bin for each value.
-
-    Args:
-        spec: the public bounds.
-        synthetic: released rows.
-        reference: simulated or public rows to compare with, or None.
-        names: (name, unit) of each column; None takes those of the spec.
-    """
+    """One histogram for each scalar column, over its public bounds; a discrete column has a bin for each value. The
+    reference is simulated or public, or None; arguments as of `sections`."""
     columns = flatten(synthetic, spec)
     real = None if reference is None else flatten(reference, spec)
     declared = [column for space in spec.spaces.values() for column in space.columns or ()]
@@ -151,14 +145,8 @@ def correlation(
 def closeness_scores(
     synthetic: Table, reference: Table, controls: Named, rivals: Named = (), *, seed: int, spec: PublicSpec
 ) -> tuple[Score, ...]:
-    """Marginal, Correlation and structure of the synthetic table and of others, with the real-vs-real ceiling.
-
-    Args:
-        synthetic, reference: the tables; the reference must be simulated or public.
-        controls, rivals: (label, table) each.
-        seed: of the split for the ceiling.
-        spec: the public bounds.
-    """
+    """Marginal, Correlation and structure of the synthetic table and of others, (label, table) each, with the ceiling:
+    what halves of the reference score. The reference must be simulated or public."""
     words = {
         "marginal": ("Marginal", "each column on its own: mean of 1 - KS distance; 1 is equal"),
         "correlation": ("Correlation", "pairs of columns: mean of 1 - |difference of correlations| / 2; 1 is equal"),
@@ -178,13 +166,7 @@ def closeness_scores(
 
 
 def physics_scores(world: PlaneWorld, synthetic: Table, controls: Named, rivals: Named = ()) -> tuple[Score, ...]:
-    """Errors against the world's own simulator, and the share of rows inside walls.
-
-    Args:
-        world: that the rows are of.
-        synthetic: the released rows.
-        controls, rivals: (label, table) each.
-    """
+    """Errors of (label, table) each against the world's own simulator, and the share of rows inside walls."""
     words = {
         "next_position": ("Next position", "error in steps of the true displacement; 0 is exact, 1 is no movement"),
         "next_velocity": ("Next velocity", "error in mean true changes of velocity; 0 is exact"),
@@ -223,14 +205,8 @@ def _scores(
 def returns(
     world: PlaneWorld, agents: Sequence[tuple[str, Kind, Policies]], *, seed: int, episodes: int
 ) -> tuple[Return, ...]:
-    """What (label, kind, policies) trained on each table are worth from each of the world's starts, over their seeds.
-
-    Args:
-        world: where they act.
-        agents: the policies of each table, one per training seed (at least two, for an interval).
-        seed: of the starts, which are the same for all.
-        episodes: starts of each evaluation.
-    """
+    """What (label, kind, policies) trained on each table are worth from each of the world's starts, over their seeds:
+    at least two a table, for an interval. Each evaluation has `episodes` starts, the same for all."""
     rows = []
     for label, kind, policies in agents:
         for starts in world.starts:
@@ -241,13 +217,7 @@ def returns(
 
 
 def untaught_returns(world: PlaneWorld, *, seed: int, episodes: int) -> tuple[Return, ...]:
-    """What the world's policy that learns nothing is worth, from the starts of `returns`.
-
-    Args:
-        world: where it acts.
-        seed: of the starts.
-        episodes: starts of each evaluation.
-    """
+    """What the world's policy that learns nothing is worth, from the starts of `returns`."""
     label, policy = world.baseline
     rows = []
     for starts in world.starts:
@@ -260,13 +230,7 @@ def curves(
     world: PlaneWorld, stages: Mapping[int, Sequence[tuple[str, Kind, Policies]]], *, seed: int, episodes: int
 ) -> tuple[Curve, ...]:
     """Return from all starts against the length of training: whole runs of each length, never checkpoints of one.
-
-    Args:
-        world: where they act.
-        stages: the agents, as for `returns`, by the training steps of their runs; the same labels at every length.
-        seed: of the starts, which are the same for all.
-        episodes: starts of each evaluation.
-    """
+    `stages` are the agents, as for `returns`, by the training steps of their runs; the same labels at every length."""
     everywhere = world.starts[0]
     worth: dict[tuple[str, Kind], list[tuple[float, float, float]]] = {}
     for _, agents in sorted(stages.items()):
@@ -318,14 +282,8 @@ def _bins(spec: PublicSpec) -> list[tuple[tuple[float, float], int]]:
 
 
 def picture(reference: Table, synthetic: Table, *, seed: int, rows: int = 500) -> tuple[Points, ...]:
-    """Some rows of both tables in one t-SNE picture; none of a handful, or without scikit-learn (the extra "tsne").
-
-    Args:
-        reference: simulated or public rows.
-        synthetic: released rows.
-        seed: of the choice and of the picture.
-        rows: how many of each.
-    """
+    """Some rows of both tables in one t-SNE picture; none of a handful, or without scikit-learn (the extra "tsne"). The
+    reference is simulated or public."""
     if find_spec("sklearn") is None:
         return ()
     from tacit.evaluation.neighbours import tsne
@@ -342,14 +300,7 @@ def curator_figures(
     spec: PublicSpec, synthetic: Table, real: Table, holdout: Table | None, *, seed: int
 ) -> dict[str, float]:
     """Figures for the curator: likeness of the columns, and the share of rows nearer to a record than to another.
-
-    Args:
-        spec: the public bounds.
-        synthetic: released rows.
-        real: the records, as they are behind `vault.nonprivate`.
-        holdout: records that nothing was learned from.
-        seed: of the choice of rows.
-    """
+    `real` are the records, as they are behind `vault.nonprivate`; `holdout` records that nothing was learned from."""
     close = fidelity(real, synthetic, spec=spec)
     figures = {"marginal": close.marginal, "correlation": close.correlation}
     kept = asdict(structure(real, synthetic, spec=spec))
@@ -387,7 +338,7 @@ def whole_trajectories(
     close = None
     if reference is not None and public is not None:
         close = _trajectory_score(synthetic, reference, public, longest, seed)
-    total = trajectory_statistics(synthetic).returns
+    total = synthetic.returns
     room = 0.05 * float(np.ptp(total)) or 1.0
     returns = float(total.min()) - room, float(total.max()) + room  # of released trajectories, and so public
     box = spec.observation

@@ -141,14 +141,18 @@ class Reader:
         columns = self._summaries.get((summary, rows_per_unit))
         if columns is None:
             size = max(1, CHUNK // rows_per_unit)
-            parts = [
-                summary(self.rows(np.arange(start, min(start + size, self.units)), rows_per_unit, "first"))
-                for start in range(0, self.units, size)
-            ]
-            columns = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+            columns = {}
+            for start in range(0, self.units, size):
+                stop = min(start + size, self.units)
+                part = summary(self.rows(np.arange(start, stop), rows_per_unit, "first"))
+                if start == 0:  # one array from the beginning: parts and their whole would be twice as many bytes
+                    columns = {n: np.empty((self.units, *array.shape[1:]), array.dtype) for n, array in part.items()}
+                kinds = {name: (stop - start, *array.shape[1:], array.dtype) for name, array in columns.items()}
+                if {name: (*array.shape, array.dtype) for name, array in part.items()} != kinds:
+                    raise ValueError("not one row a unit, or not the same columns for all")
+                for name, array in part.items():
+                    columns[name][start:stop] = array
             for array in columns.values():
-                if len(array) != self.units:
-                    raise ValueError("not one row a unit")
                 array.flags.writeable = False
             while len(self._summaries) >= KEPT_SUMMARIES:
                 del self._summaries[next(iter(self._summaries))]
