@@ -228,8 +228,8 @@ def test_the_whole_source_was_read() -> None:
 
 
 MOST = {
-    "files": 404,
-    "lines": 88_328,
+    "files": 405,
+    "lines": 88_350,
     "functions": 5_202,
     "private functions of at most three lines used once": 14,
     "class names defined more than once": 1,
