@@ -23,10 +23,10 @@ from tacit.data.spec import Box, Discrete, PublicSpec
 from tacit.errors import DataError, PlanError
 from tacit.methods.improvement import Improvement
 from tacit.methods.off_policy_evaluation import CustomFeatures, Features, Fourier, OneHot
+from tacit.methods.off_policy_evaluation.decision_lists import DecisionList
 from tacit.methods.off_policy_evaluation.features import try_features
 from tacit.methods.off_policy_evaluation.policies import (
     Callable,
-    DecisionList,
     DiscretePolicy,
     Network,
     Tabular,

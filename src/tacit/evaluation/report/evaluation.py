@@ -52,9 +52,15 @@ def sections(
     policy: str,
     overlap: Mapping[str, Any] | None = None,
 ) -> tuple[Section, ...]:
-    """What the page of an evaluation says besides the promise; it has no place for a record. `policy` is the evaluated
-    policy in words; `overlap` the diagnostics of a released `OverlapPlan`: how alike it and the behaviour policy
-    are."""
+    """What the page of an evaluation says besides the promise; it has no place for a record.
+
+    Args:
+        certificate: of the evaluation.
+        evaluation: what was released, with the range of its values.
+        spec: the public bounds.
+        policy: the evaluated policy in words.
+        overlap: how alike it and the behaviour policy are: the diagnostics of a released `OverlapPlan`, or None.
+    """
     # Public numbers that fit into one cell of a table.
     single = {name: figure for name, figure in evaluation.diagnostics.items() if isinstance(figure, int | float)}
     rows = [(name.replace("_", " "), number(float(figure))) for name, figure in single.items()]

@@ -30,9 +30,16 @@ _FOLDER = "tacit.evaluation.report"
 def render(
     report: Report, audits: Sequence[AuditResult] = (), letters: Mapping[str, str] = MappingProxyType({})
 ) -> str:
-    """The report as one HTML page: no script, no request, the same bytes for the same report. `audits` are what audits
-    of its certificate found, `letters` files beside the page that it links to -> what a link says. Raises
-    CertificateError where the certificate lacks a field that the page must show."""
+    """The report as one HTML page: no script, no request, the same bytes for the same report.
+
+    Args:
+        report: of any kind.
+        audits: what audits of its certificate found.
+        letters: files beside the page that it links to -> what a link says.
+
+    Raises:
+        CertificateError: the certificate lacks a field that the page must show.
+    """
     environment = Environment(
         loader=PackageLoader(_FOLDER, ""),
         autoescape=True,
