@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import gc
 import os
 import shutil
@@ -13,10 +14,15 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
+from tacit.cli import keep_freed_memory
+
 settings.register_profile("without a clock", deadline=None)
 settings.load_profile("without a clock")
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("JAX_DISABLE_MOST_OPTIMIZATIONS", "1")  # small models take longer to compile than to fit
+keep_freed_memory()
+with contextlib.suppress(AttributeError, OSError):  # another C library
+    ctypes.CDLL(None).mallopt(-4, 0)  # M_MMAP_MAX: with all arrays in the heap gradients take half of the time
 gc.disable()  # until all tests are collected: a third of that time would go into walks through imported modules
 sys.dont_write_bytecode = False  # hundreds of processes would compile tacit, each for half a second
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
