@@ -34,6 +34,7 @@ with contextlib.suppress(ImportError):
 def pytest_collection_finish() -> None:
     """Imported modules stay: a collection of garbage that walks through them takes a quarter of a second."""
     gc.freeze()
+    gc.set_threshold(50_000, 20, 100)  # by default a hundred walks a second, and tests free little by them
     gc.enable()
 
 
