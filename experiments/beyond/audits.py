@@ -43,8 +43,7 @@ METHODS = (
 """Whole methods with small plans, in the order of the page."""
 DELTA, CONFIDENCE = 1e-5, 0.95
 EFFORT = Effort(fused=800, single=300, crowded=1)
-SHOWN = 8.0
-"""Where at least half of what is certified must be found."""
+SHOWN = 8.0  # where at least half of what is certified must be found
 WAYS = {"certified": "certified", "gaussian": "one canary, Gaussian", "canary": "one canary"}
 WAYS |= {"one run": "many canaries, one run", "release": "the release alone"}
 

@@ -51,15 +51,12 @@ from tacit.privacy.vault.plan import PrivatePlan
 from tacit.units import Unit
 
 DEVICES, QUICK = 1_000_000, 2_000
-LEVELS = {"cohort": 100, "region": 10_000, "root": DEVICES}
-"""Devices below one node of a level."""
+LEVELS = {"cohort": 100, "region": 10_000, "root": DEVICES}  # devices below one node of a level
 EPSILON, DELTA = 2.0, 1e-7
-NUMBERS = 8
-"""d, of the simulated trees."""
+NUMBERS = 8  # d, of the simulated trees
 BITS = 16
 SECURE = tuple((devices, numbers) for devices in (8, 16, 32, 64) for numbers in (100, 1_000))
-SHARES = (0.9, 0.8, 0.6)
-"""Floors, as shares of a node's devices."""
+SHARES = (0.9, 0.8, 0.6)  # floors, as shares of a node's devices
 TREES = ((0.9, 0.05), (0.8, 0.05), (0.8, 0.15))
 FLAT = (1_000, 10_000, 100_000, DEVICES)
 RARELY = 1e-3

@@ -49,8 +49,7 @@ from tacit.privacy.vault.vault import Vault
 from tacit.units import Unit
 
 SEEDS = tuple(range(800, 810))
-MANY = tuple(range(800, 820))
-"""Of clicks at epsilon 1, and of the clinic with 10,000 patients and noise."""
+MANY = tuple(range(800, 820))  # of clicks at epsilon 1, and of the clinic with 10,000 patients and noise
 SHOP_SEEDS = tuple(range(800, 830))
 """Of the shop with noise, whose policies differ by 25 points from run to run; twenty were added to ten."""
 PEOPLE = (2_000, 10_000)
@@ -64,20 +63,16 @@ LEAST = {
     (10_000, 4.0): 82,
 }
 """What the mean score has to be at least, by patients and epsilon."""
-PROVEN = {0.5: 15, 1.0: 19, 4.0: 19}
-"""In how many of 20 runs with 10,000 patients a gain has to be proven, by epsilon."""
+PROVEN = {0.5: 15, 1.0: 19, 4.0: 19}  # in how many of 20 runs with 10,000 patients a gain has to be proven, by epsilon
 CLICKS, SHOPS = 30_000, 5_000
 SCALES = ("clicks", "clicks-10", "clicks-100")
 RATE, HARM = 0.095, 0.02
 """What the mean click rate has to be, and the most that a run may lose of the best gain that there is."""
 POOL, SETS, COVERED = 50_000, 2_000, 10_000
 """Patients whose scores are made once, data sets drawn from them, and patients of each."""
-COVERED_SEED = SEEDS[0]
-"""Of a row of coverage."""
-OTHERS = ("other-5", "other-6", "clinic-untuned")
-"""Clinics beside the clinic, and the clinic without settings."""
-COVERAGE = {"clinic": 0.05, "clinic-narrow": 0.1, "other-5": 0.05}
-"""World -> share of the visits with advice."""
+COVERED_SEED = SEEDS[0]  # of a row of coverage
+OTHERS = ("other-5", "other-6", "clinic-untuned")  # clinics beside the clinic, and the clinic without settings
+COVERAGE = {"clinic": 0.05, "clinic-narrow": 0.1, "other-5": 0.05}  # world -> share of the visits with advice
 PHYSICAL: Mapping[str, tuple[float, float]] = {
     "cart_pole/4000/1": (190.0, 4.0),
     "hiv/2000/0.5": (160.0, 5.0),

@@ -38,8 +38,7 @@ from tacit.privacy.vault.vault import Vault
 from tacit_worlds import clinic
 
 LARGEST_REWARD = 6.0
-SAMPLED = 40_000
-"""Synthetic rows."""
+SAMPLED = 40_000  # synthetic rows
 Columns = Mapping[str, NDArray[Any]]
 
 

@@ -28,15 +28,12 @@ from tacit.data.spec import Box, Discrete, PublicSpec
 from tacit.envs.rollouts import Array, FloatArray, collect
 from tacit.methods.off_policy_evaluation.policies import Network
 
-SHOWN = (0.5, 0.3, 0.2)
-"""Chances of the variants in the logs."""
-DEVICES = (0.6, 0.3, 0.1)
-"""Shares of mobile, desktop and tablet."""
+SHOWN = (0.5, 0.3, 0.2)  # chances of the variants in the logs
+DEVICES = (0.6, 0.3, 0.1)  # shares of mobile, desktop and tablet
 SPREAD, DEAREST = 1.5, 50.0
 """Standard deviation of the logarithm of a purchase, whose median is 1, and the most that it can be."""
 OLDEST, MEAN_AGE, MOST_EVENTS, LATE = 3_650.0, 400.0, 5, 18
-DECLARED = 4_000.0
-"""Days, the public bound of an age: a round number."""
+DECLARED = 4_000.0  # days, the public bound of an age: a round number
 LOGGED_RATE, BEST_RATE = 0.0627667, 0.1001667
 """Click rates of the logs and of the best policy, to seven digits; `rate_of` gives them exactly."""
 
@@ -122,12 +119,10 @@ def spelled(actor: PolicyActor) -> str:
 WEEKS, CAPACITY, MOST_DEMAND = 20, 12, 12
 ORDERS = (0, 2, 4, 6)
 DEMAND = (1.0, 3.0, 5.0)
-STAYS = 0.8
-"""Chance that the demand's level is next week what it is now; else it is a neighbouring one."""
+STAYS = 0.8  # chance that the demand's level is next week what it is now; else it is a neighbouring one
 MOVES = np.array([[STAYS, 1 - STAYS, 0.0], [(1 - STAYS) / 2, STAYS, (1 - STAYS) / 2], [0.0, 1 - STAYS, STAYS]])
 SOLD, LEFT, BOX, ORDER = 30.0, 4.0, 8.0, 20.0
-BLUR = 0.5
-"""Standard deviation of the forecast around the true mean demand."""
+BLUR = 0.5  # standard deviation of the forecast around the true mean demand
 MANAGERS, LEAST_CHANCE = 8, 0.03
 
 

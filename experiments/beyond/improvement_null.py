@@ -25,13 +25,10 @@ from tacit.methods.improvement.statement import read_statement
 from tacit.units import Unit
 
 NAME = "improvement_null"
-SETTINGS = ((5_000, 8.0), (5_000, 1.0), (20_000, 8.0))
-"""People and epsilon."""
-SETS, BLOCK = 200, 25
-"""Data sets of a setting, and of a row."""
+SETTINGS = ((5_000, 8.0), (5_000, 1.0), (20_000, 8.0))  # people and epsilon
+SETS, BLOCK = 200, 25  # data sets of a setting, and of a row
 COLUMNS, ACTIONS, HORIZON, ADVICE = 8, 4, 2, 0.1
-MOST = 0.065
-"""Of the data sets, "proven" may be wrong in: 5 % by the level, and three standard errors are 2 %."""
+MOST = 0.065  # of the data sets, "proven" may be wrong in: 5 % by the level, and three standard errors are 2 %
 
 
 def spec() -> PublicSpec:

@@ -144,17 +144,11 @@ class Table:
 
 @dataclass(frozen=True)
 class Way:
-    """How a peer gets from logs to a policy.
+    """How a peer gets from logs to a policy."""
 
-    Args:
-        plan: not calibrated.
-        learner: of primorl and synthesis, from the rows that they made.
-        steps: of this learner.
-    """
-
-    plan: learning.Consensus | TabularPlan | EnsemblePlan | MatchingPlan
-    learner: Learner | None = None
-    steps: int = 4_000
+    plan: learning.Consensus | TabularPlan | EnsemblePlan | MatchingPlan  # not calibrated
+    learner: Learner | None = None  # of primorl and synthesis, from the rows that they made
+    steps: int = 4_000  # of this learner
 
 
 SEEN = Scaled(clinic.LOW, clinic.HIGH)

@@ -21,35 +21,23 @@ from tacit.methods.improvement import Problem
 from tacit_worlds import clinic, clinic_model, populations
 from tacit_worlds.clinic import Clinic
 
-EPISODES = 2_000
-"""Fresh episodes on which a policy is judged."""
+EPISODES = 2_000  # fresh episodes on which a policy is judged
 COURSE = Memory((0.7, 0.0, 0.0, 0.7, 1.0, 1.0))
 """Of the clinic: exponential means of symptoms and side effects, means of both markers."""
 
 
 @dataclass(frozen=True)
 class World:
-    """People, what is known of them, and how a policy is judged.
+    """People, what is known of them, and how a policy is judged."""
 
-    Attributes:
-        collect: (people, seed) -> columns of `Trajectories.from_arrays`.
-        domain: the simulator.
-        spec: public bounds.
-        problem: of the plan.
-        settings: of the plan beside the problem: memory and columns.
-        horizon: steps of an episode on which a policy is judged.
-        shown: returns -> what is reported.
-        judge: what is reported of a policy, where that is known exactly.
-    """
-
-    collect: Callable[[int, int], Mapping[str, Any]]
-    domain: Domain | None
-    spec: PublicSpec
-    problem: Problem
-    settings: Mapping[str, Any]
-    horizon: int
-    shown: Callable[[FloatArray], FloatArray] = np.asarray
-    judge: Callable[[PolicyActor], float] | None = None
+    collect: Callable[[int, int], Mapping[str, Any]]  # (people, seed) -> columns of `Trajectories.from_arrays`
+    domain: Domain | None  # the simulator
+    spec: PublicSpec  # public bounds
+    problem: Problem  # of the plan
+    settings: Mapping[str, Any]  # of the plan beside the problem: memory and columns
+    horizon: int  # steps of an episode on which a policy is judged
+    shown: Callable[[FloatArray], FloatArray] = np.asarray  # returns -> what is reported
+    judge: Callable[[PolicyActor], float] | None = None  # what is reported of a policy, where that is known exactly
 
     def data(self, people: int, seed: int) -> Trajectories:
         return Trajectories.from_arrays(**self.collect(people, seed), spec=self.spec, simulated=True)
@@ -70,13 +58,9 @@ class World:
 
 @dataclass(frozen=True)
 class OtherClinic:
-    """A clinic whose chances of falls, rises and side effects differ by factors that the seed draws.
+    """A clinic whose chances of falls, rises and side effects differ by factors that the seed draws."""
 
-    Args:
-        seed: of the factors; of the habits of its doctors as well.
-    """
-
-    seed: int
+    seed: int  # of the factors; of the habits of its doctors as well
 
     @cached_property
     def tables(self) -> tuple[FloatArray, FloatArray]:

@@ -36,8 +36,7 @@ LAWS: dict[str, tuple[float, float, float, Sides]] = {  # high, low, floor, side
 }
 EPSILONS = (1.0, 4.0, 8.0, math.inf)
 SIZES = (1_000, 10_000)
-GRID = np.linspace(-6.5, 6.5, 261)
-"""Of the noise in the variance, in its standard deviations."""
+GRID = np.linspace(-6.5, 6.5, 261)  # of the noise in the variance, in its standard deviations
 
 Floats = NDArray[np.float64]
 

@@ -51,8 +51,7 @@ EDGES = {
     "reward": (np.arange(-100, 1, 3) - 0.5) / GOAL,
 }
 """Bins of numbers, cut between the values that real ones take; what misses is a bin of its own."""
-LEVELS = np.array([110, 120, 130, 140, 150, 160, 175])
-"""Of pressure, by which drugs are given."""
+LEVELS = np.array([110, 120, 130, 140, 150, 160, 175])  # of pressure, by which drugs are given
 TRUTH, PLAYED, LEARNED, SWEEPS = (60_000, 999), (10_000, 99), 40_000, 3
 """Patients and seed of the truth, and of those who get a rule's drugs; steps that a rule learns from, and how often."""
 MEASURES = (

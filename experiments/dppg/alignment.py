@@ -49,25 +49,15 @@ BESIDE = ("4/one/agrees", "none/one/agrees", "none/four", "8/one", "1/four")
 
 @dataclass(frozen=True)
 class Cell:
-    """What a key says.
+    """What a key says."""
 
-    Args:
-        epsilon: None for no noise.
-        alone: whether nobody comes, and noise is all there is.
-        public: whether public prompts stand in for people.
-        rounds: "one" or "four".
-        taste: of the raters; None where the public reward values completions.
-        lora: whether LoRA is learned.
-        seed: of the people.
-    """
-
-    epsilon: float | None
-    alone: bool
-    public: bool
-    rounds: str
-    taste: world.Taste | None
-    lora: bool
-    seed: int
+    epsilon: float | None  # None for no noise
+    alone: bool  # whether nobody comes, and noise is all there is
+    public: bool  # whether public prompts stand in for people
+    rounds: str  # "one" or "four"
+    taste: world.Taste | None  # of the raters; None where the public reward values completions
+    lora: bool  # whether LoRA is learned
+    seed: int  # of the people
 
 
 def cell(key: str) -> Cell:

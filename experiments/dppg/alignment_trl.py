@@ -41,12 +41,9 @@ from tacit.methods.alignment import AlignmentPlan, Steered
 PEOPLE = {"lora": 768, "third": 256}
 TOGETHER, TRIED, MEASURED, SHRINKING, SEED = 16, 96, 64, 64, 123
 """Prompts of a step; of a try; and prompts that measure."""
-STEPS = 48
-"""Of the optimiser in a try, as in a whole run: its movement depends on the rate and on their number."""
-PLAN = AlignmentPlan()
-"""Sizes of prompts and completions."""
-TARGETS = {"shrunk": 0.55, "nearer": 0.365}
-"""Nats a token."""
+STEPS = 48  # of the optimiser in a try, as in a whole run: its movement depends on the rate and on their number
+PLAN = AlignmentPlan()  # sizes of prompts and completions
+TARGETS = {"shrunk": 0.55, "nearer": 0.365}  # nats a token
 LORA: dict[str, Any] = {"r": 16, "lora_alpha": 32, "lora_dropout": 0.0, "target_modules": "all-linear"}
 PACKAGES = ("trl", "transformers", "peft")
 PARTS = {
@@ -63,17 +60,11 @@ END = "<end>"
 
 @dataclass(frozen=True)
 class Settings:
-    """Of a run; what is not here is TRL's default.
+    """Of a run; what is not here is TRL's default."""
 
-    Args:
-        kind: what is trained, "lora".
-        learning_rate: at the start; it falls to 0 along a line.
-        beta: TRL's weight of the divergence from the base model.
-    """
-
-    kind: str
-    learning_rate: float
-    beta: float = 0.0
+    kind: str  # what is trained, "lora"
+    learning_rate: float  # at the start; it falls to 0 along a line
+    beta: float = 0.0  # TRL's weight of the divergence from the base model
 
 
 TRIES: tuple[Settings, ...] = (Settings("lora", 1e-4), Settings("lora", 5e-4))

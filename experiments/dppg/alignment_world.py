@@ -156,15 +156,10 @@ def people(seed: int, count: int, tokenizer: Tokenizer, tokens: int) -> dict[str
 
 @dataclass(frozen=True)
 class Raters:
-    """Thumbs, 1 or -1, of raters with a bias and a slope of their own.
+    """Thumbs, 1 or -1, of raters with a bias and a slope of their own."""
 
-    Args:
-        taste: whom they follow.
-        seed: of the raters and of their draws.
-    """
-
-    taste: Taste
-    seed: int
+    taste: Taste  # whom they follow
+    seed: int  # of the raters and of their draws
 
     def __call__(self, person: str, texts: Sequence[str]) -> list[float]:
         own = np.random.default_rng(_hashed(f"{self.seed}/{person}"))

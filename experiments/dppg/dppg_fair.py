@@ -43,33 +43,21 @@ SEED, RUNS, EPISODES, STEPS, CURVE = 310, 10, 50, 500_000, 10
 SIGMAS = {"8": 0.658, "4": 1.227, "2": 2.356, "1": 4.609}
 """The paper's noise multipliers, by the epsilon that it claims for them at delta 1e-5."""
 LEVELS = ("inf", *SIGMAS)
-CRITIC_STEP = 4.0
-"""Of the shared critic, whose Adam then moves as one of rate 1e-3."""
+CRITIC_STEP = 4.0  # of the shared critic, whose Adam then moves as one of rate 1e-3
 
 
 @dataclass(frozen=True)
 class Line:
-    """A task of the table.
+    """A task of the table."""
 
-    Args:
-        task: the simulator.
-        recipe: ours.
-        hidden: ours with the paper's two layers of 64.
-        setting: the paper's hyper-parameters.
-        peers: PPO and A2C.
-        changes: of the paper's plan, what makes it learn.
-        entropy: of its local updates; None is as printed.
-        seed: of its rows.
-    """
-
-    task: Task
-    recipe: Recipe
-    hidden: Recipe
-    setting: Setting
-    peers: dict[str, PpoConfig]
-    changes: dict[str, Any]
-    entropy: float | None = None
-    seed: int = SEED
+    task: Task  # the simulator
+    recipe: Recipe  # ours
+    hidden: Recipe  # ours with the paper's two layers of 64
+    setting: Setting  # the paper's hyper-parameters
+    peers: dict[str, PpoConfig]  # PPO and A2C
+    changes: dict[str, Any]  # of the paper's plan, what makes it learn
+    entropy: float | None = None  # of its local updates; None is as printed
+    seed: int = SEED  # of its rows
 
 
 @functools.cache

@@ -32,18 +32,13 @@ P = TypeVar("P", pg.PolicyGradientPlan, pg.VotesPlan)
 
 @dataclass(frozen=True)
 class Task:
-    """A simulator of people, and how long an episode of one of them is.
+    """A simulator of people, and how long an episode of one of them is."""
 
-    Args:
-        name: in results.
-        domain, spec: the simulator and public bounds of its rows.
-        horizon: steps of the simulator after which an episode is cut.
-    """
-
-    name: str
+    name: str  # in results
+    # domain, spec: the simulator and public bounds of its rows
     domain: Domain
     spec: PublicSpec
-    horizon: int
+    horizon: int  # steps of the simulator after which an episode is cut
 
 
 def unit(people: int) -> Unit:

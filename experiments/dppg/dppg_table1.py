@@ -53,29 +53,20 @@ Seen = npt.NDArray[Any]
 
 @dataclass(frozen=True)
 class Line:
-    """A task of the table, and how each method meets it.
+    """A task of the table, and how each method meets it."""
 
-    Args:
-        task: the simulator.
-        recipe: ours.
-        setting: the paper's hyper-parameters.
-        ppo, a2c: peers.
-        epsilons: the stronger and the weaker level.
-        runs, episodes: replicates, and fresh people for each policy.
-        mlp: whether the recipe's policy is not the paper's, so that `dppg_mlp` is another row.
-        std: first standard deviation of the peers' actions, where they are continuous.
-    """
-
-    task: Task
-    recipe: Recipe
-    setting: Setting
+    task: Task  # the simulator
+    recipe: Recipe  # ours
+    setting: Setting  # the paper's hyper-parameters
+    # ppo, a2c: peers
     ppo: PpoConfig
     a2c: PpoConfig
-    epsilons: tuple[float, float] = (1.0, 4.0)
+    epsilons: tuple[float, float] = (1.0, 4.0)  # the stronger and the weaker level
+    # runs, episodes: replicates, and fresh people for each policy
     runs: int = 10
     episodes: int = 50
-    mlp: Recipe | None = None
-    std: float = 0.5
+    mlp: Recipe | None = None  # whether the recipe's policy is not the paper's, so that `dppg_mlp` is another row
+    std: float = 0.5  # first standard deviation of the peers' actions, where they are continuous
 
     @property
     def cells(self) -> list[tuple[str, float | None]]:

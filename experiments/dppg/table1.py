@@ -33,17 +33,11 @@ Policy = Callable[[np.ndarray, np.random.Generator], Any]
 
 @dataclass(frozen=True)
 class Task:
-    """What a learner gets.
+    """What a learner gets."""
 
-    Args:
-        line: the task of the table.
-        epsilon: what it is to promise, for one person added or removed.
-        seed: of the people.
-    """
-
-    line: Line
-    epsilon: float
-    seed: int
+    line: Line  # the task of the table
+    epsilon: float  # what it is to promise, for one person added or removed
+    seed: int  # of the people
     delta: float = DELTA
     met: list[int] = field(default_factory=list)
 

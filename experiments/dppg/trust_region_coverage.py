@@ -41,8 +41,7 @@ DRAWS, FIRST_SEED = 40_000, 6_100_000
 SIGMAS, CONFIDENCES = (0.5, 1.0, 4.0, 13.29), (0.6, 0.9, 0.95)
 RADIUS, RATE, GAP, GRADIENT = 0.01, 0.7, 0.2, 3.0
 CORRELATED = PolicyGradientPlan(rounds=50, users=8, noise_multiplier=4.0)
-RIGHT = 1.5
-"""How much more the river's policy wants to swim right at the right bank than at the left one, in logits."""
+RIGHT = 1.5  # how much more the river's policy wants to swim right at the right bank than at the left one, in logits
 DECAY = {"first": 1.0, "last": 1e-4, "eigenvalues": 24}
 NETWORK, STATES, SPREAD = Mlp((4, 64, 64, 2)), 400, 0.25
 """The network, its public states, and where they lie: within so much of the observations' bounds."""

@@ -24,10 +24,8 @@ from tacit.methods.alignment import AlignmentPlan, Bias, People, Steered
 from tacit.methods.alignment.people import CompletionActor, PersonGradient, ReleasedSteering
 
 PUBLIC, MEASURED, SEED = 768, 256, 123
-STEPS = (0.35, 0.2, 0.6)
-"""Of four rounds."""
-SIGMA = 1.081
-"""Of one round at epsilon 4."""
+STEPS = (0.35, 0.2, 0.6)  # of four rounds
+SIGMA = 1.081  # of one round at epsilon 4
 CLIPS = (0.25, 0.5, 1.0, 1.5, 2.8, 4.4, 8.0)
 LENGTHS = (0.1, 0.15, 0.2, 0.25, 0.3)
 """Of the parameters that are measured, as shares of the adapter's unit (for `LoRA`, 40 times as many)."""

@@ -41,8 +41,7 @@ SIGMAS, DELTAS = (2.0, 5.0, 10.0, 20.0, 60.0), (DELTA, 1e-6)
 FAKED = (0.2, 60.0, 7_300_000)  # p, sigma, steps at which a grid of 1e-3 makes 5 out of 2.7
 INTERVALS = (1e-3, 3e-4, 1e-4, 1.4e-5)
 TARGET = 5.0
-OWN = 0.5
-"""The prefixes' own part of the delta of their release."""
+OWN = 0.5  # the prefixes' own part of the delta of their release
 JOINT = {"trajectories": 25, "epsilon": 0.264, "sigma": 10.0, "steps": 22_000}
 """Prefixes that cost so much each, and the noisy steps that follow."""
 

@@ -18,8 +18,7 @@ from experiments.lib.experiment import Figure, Json, Store, command_line, store_
 from tacit_worlds.populations import ExpertActor, Kind, Name, population, returns, world
 
 EXPERTS, SEED, EPISODES = 3_000, 0, 52_100
-PLAYED: dict[Name, int] = {"cart_pole": 10, "acrobot": 10, "hiv": 4, "lunar_lander": 3}
-"""Episodes of each expert."""
+PLAYED: dict[Name, int] = {"cart_pole": 10, "acrobot": 10, "hiv": 4, "lunar_lander": 3}  # episodes of each expert
 SHOWN: dict[Name, tuple[float, float]] = {
     "cart_pole": (0.0, 1_000.0),
     "acrobot": (-500.0, 0.0),

@@ -38,33 +38,24 @@ class Ceiling:
 
 @dataclass(frozen=True)
 class Recipes:
-    """What each method does in one world.
+    """What each method does in one world."""
 
-    Args:
-        votes, return_weighted: ours.
-        noisy: DP-SGD alone.
-        consensus: the paper's method; `trajectories` and `share` are replaced by those of `mixed_epsilon` for each
-            epsilon.
-        mixed: n_r at each epsilon where noisy steps follow.
-        alone: the numbers n_r with which consensus alone is tried.
-        ceiling: CQL without privacy.
-        clone: of the experts whose clones are played in the simulator.
-        linear: a clone that costs nothing, where it does not matter what clones are.
-        alone_steps, alone_rate: of CQL after prefixes alone.
-        silent, silent_epsilon: weights that are nothing for every expert, exp(-30), and the noise of `noise`.
-    """
-
+    # votes, return_weighted: ours
     votes: learning.Votes
     return_weighted: learning.ReturnWeighted
-    noisy: learning.Consensus
+    noisy: learning.Consensus  # DP-SGD alone
+    # the paper's method; `trajectories` and `share` are replaced by those of `mixed_epsilon` for each epsilon
     consensus: learning.Consensus
-    ceiling: Ceiling
-    clone: learning.LinearClone | learning.MlpClone
-    linear: learning.LinearClone
+    ceiling: Ceiling  # CQL without privacy
+    clone: learning.LinearClone | learning.MlpClone  # of the experts whose clones are played in the simulator
+    linear: learning.LinearClone  # a clone that costs nothing, where it does not matter what clones are
+    # n_r at each epsilon where noisy steps follow
     mixed: Mapping[float, int] = field(default_factory=lambda: {10.0: 25, 7.5: 20, 5.0: 12, 2.0: 5, 1.0: 3})
-    alone: tuple[int, ...] = (25, 5)
+    alone: tuple[int, ...] = (25, 5)  # the numbers n_r with which consensus alone is tried
+    # alone_steps, alone_rate: of CQL after prefixes alone
     alone_steps: int = 1_000
     alone_rate: float = 1e-3
+    # silent, silent_epsilon: weights that are nothing for every expert, exp(-30), and the noise of `noise`
     silent: learning.ReturnWeight = SILENT
     silent_epsilon: float = 1.0
 

@@ -40,22 +40,15 @@ Plan = learning.Votes | learning.ReturnWeighted | learning.Consensus
 
 @dataclass(frozen=True)
 class Size:
-    """How much is logged and how well it is judged.
+    """How much is logged and how well it is judged."""
 
-    Args:
-        trajectories, horizon: of each expert, and their steps.
-        episodes: of a released policy.
-        judged: how many experts are judged, and in how many episodes each.
-        shared: whether all seeds of a hundred have the population and the logs of the first of them.
-        kept: whether the logs are kept on disk.
-    """
-
+    # trajectories, horizon: of each expert, and their steps
     trajectories: int = 20
     horizon: int = 200
-    episodes: int = 200
-    judged: tuple[int, int] = (300, 2)
-    shared: bool = False
-    kept: bool = False
+    episodes: int = 200  # of a released policy
+    judged: tuple[int, int] = (300, 2)  # how many experts are judged, and in how many episodes each
+    shared: bool = False  # whether all seeds of a hundred have the population and the logs of the first of them
+    kept: bool = False  # whether the logs are kept on disk
 
 
 SIZES: dict[Name, Size] = {
@@ -89,20 +82,14 @@ def physics(name: Name) -> Json:
 
 @dataclass(frozen=True)
 class Field:
-    """A population and its logs.
+    """A population and its logs."""
 
-    Args:
-        name, kind: of the world and of the experts.
-        seed: of both, and of the episodes in which policies are judged.
-        experts: m.
-        size: how much is logged.
-    """
-
+    # name, kind: of the world and of the experts
     name: Name
     kind: Kind
-    seed: int
-    experts: int = EXPERTS
-    size: Size = Size()
+    seed: int  # of both, and of the episodes in which policies are judged
+    experts: int = EXPERTS  # m
+    size: Size = Size()  # how much is logged
 
     @classmethod
     def of(cls, name: Name, kind: Kind, seed: int) -> Field:

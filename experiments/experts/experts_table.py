@@ -56,12 +56,10 @@ METHODS = (
 )
 FREE = ("cql", "imitation")
 RIVALS = ("consensus_dpsgd", "consensus_only", "dpsgd_alone")
-CLONED = (10.0, 5.0, 1.0)
-"""Epsilons of `clones_consensus`."""
+CLONED = (10.0, 5.0, 1.0)  # epsilons of `clones_consensus`
 TIED = (("hiv", "good", "consensus_only"), (10.0, 7.5, 5.0))
 """Where votes are not ahead: all methods come to about 175 there, and prefixes help as much as votes."""
-NOISES = 8
-"""Draws of noise alone."""
+NOISES = 8  # draws of noise alone
 
 Values = dict[str, Any]
 

@@ -32,17 +32,11 @@ from tacit_worlds.populations import Kind
 
 @dataclass(frozen=True)
 class Task:
-    """What a learner gets.
+    """What a learner gets."""
 
-    Args:
-        here: the population.
-        logs: the folder of its logs, in tacit's own format.
-        epsilon: what it is to promise, for one expert added or removed.
-    """
-
-    here: Field
-    logs: Path
-    epsilon: float
+    here: Field  # the population
+    logs: Path  # the folder of its logs, in tacit's own format
+    epsilon: float  # what it is to promise, for one expert added or removed
     delta: float = DELTA
 
     @cached_property

@@ -31,26 +31,20 @@ FILE = ROOT / "src" / "tacit_worlds" / "controllers.json"
 
 @dataclass(frozen=True)
 class Search:
-    """How the controllers of a world are looked for.
+    """How the controllers of a world are looked for."""
 
-    Args:
-        middle, width: mean and standard deviation of the first gains; a middle of 0 is that of linear policies, whose
-            scale is free.
-        horizon: steps of an episode.
-        settings: variations of the world, a controller each.
-        rounds, draws, elite, episodes: of the cross-entropy method.
-        decay: factor of the added spread from one round to the next.
-    """
-
+    # middle, width: mean and standard deviation of the first gains; a middle of 0 is that of linear policies, whose
+    # scale is free
     middle: FloatArray
     width: FloatArray
-    horizon: int
-    settings: int
+    horizon: int  # steps of an episode
+    settings: int  # variations of the world, a controller each
+    # rounds, draws, elite, episodes: of the cross-entropy method
     rounds: int
     draws: int = 60
     elite: int = 10
     episodes: int = 6
-    decay: float = 0.85
+    decay: float = 0.85  # factor of the added spread from one round to the next
 
 
 LANDER = np.array([0.5, 1.0, 0.4, 0.5, 0.5, 1.0, 0.5, 0.5, 0.05, 0.5])

@@ -21,8 +21,7 @@ from tacit_worlds.populations import Kind, Name
 SEED = 0
 WORLDS = get_args(Name)
 SEARCH = ("former", *(f"alpha={alpha} steps={steps}" for steps in (4_000, 16_000) for alpha in (0.3, 0.1, 0.03, 0.01)))
-EXPERTS = 1_000
-"""A third of the table's: logs of the slow world take long to make."""
+EXPERTS = 1_000  # a third of the table's: logs of the slow world take long to make
 
 
 def rows() -> list[str]:

@@ -38,18 +38,13 @@ DOMAINS: dict[str, tuple[Any, tuple[Any, ...]]] = {
 
 @dataclass(frozen=True)
 class Task:
-    """What an estimator gets.
+    """What an estimator gets."""
 
-    Args:
-        domain: public: `spec`, `problem` (gamma, horizon, the range of returns), `features`, and `policy`, which is
-            evaluated (`ope.Behaviour()`: the one that made the records).
-        setting: how many trajectories, what to promise, and the neighbouring relation.
-        seed: of the data set.
-    """
-
+    # public: `spec`, `problem` (gamma, horizon, the range of returns), `features`, and `policy`, which is evaluated
+    # (`ope.Behaviour()`: the one that made the records)
     domain: Domain
-    setting: Setting
-    seed: int
+    setting: Setting  # how many trajectories, what to promise, and the neighbouring relation
+    seed: int  # of the data set
     delta: float = DELTA
 
     @cached_property

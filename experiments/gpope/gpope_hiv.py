@@ -21,10 +21,8 @@ from tacit import off_policy_evaluation as ope
 from tacit_worlds import hiv
 
 STATES, ROLLOUTS = 100, 200
-FRESH = 7_200_000
-"""The seed of the pool and of the data sets of residual return regression, whose default has changed."""
-VISITED = 200
-"""Patients whose states V is judged at, and whose rewards are averaged."""
+FRESH = 7_200_000  # the seed of the pool and of the data sets of residual return regression, whose default has changed
+VISITED = 200  # patients whose states V is judged at, and whose rewards are averaged
 AVERAGE = "hiv/average_reward"
 RANGE = (0.0, 150.0)
 """Public: of the rewards' bounds [-1, 5] a treated patient earns about 1 a step, and 3 in the best of years."""

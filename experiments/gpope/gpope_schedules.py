@@ -36,16 +36,13 @@ from tacit_worlds import chain
 Array = npt.NDArray[np.float64]
 
 UNITS, STEPS = 1_000, (100, 1_000, 10_000)
-EPSILONS = (None, 1.0, 0.1)
-"""None: no noise, not private."""
+EPSILONS = (None, 1.0, 0.1)  # None: no noise, not private
 CLIPS = (0.01, 1.0)
 SCHEDULES: tuple[Schedule, ...] = ("constant", "diminishing")
 FACTORS = tuple(10.0 ** (k / 2) for k in range(-6, 5))
 """Of the step under which all clipped steps in one direction cover the public range of values."""
-ETA = 2.0
-"""Of Theorem 3's own steps, eta / (l i)."""
-LOOKS = 100
-"""Steps at which G^2 is measured, evenly on a logarithmic scale."""
+ETA = 2.0  # of Theorem 3's own steps, eta / (l i)
+LOOKS = 100  # steps at which G^2 is measured, evenly on a logarithmic scale
 
 
 def key(schedule: Schedule, clip: float, steps: int, epsilon: float | None) -> str:

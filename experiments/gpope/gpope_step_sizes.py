@@ -25,11 +25,9 @@ from tacit.validation import require_valid
 Step = tuple[NDArray[np.int64] | None, NDArray[np.float32]]
 """Units of a step [T, B], or None for all; standard normal noise [T, 2n]."""
 
-CHUNK = 256
-"""Units whose statistics are made at a time."""
+CHUNK = 256  # units whose statistics are made at a time
 
-TOGETHER = 25
-"""Trials that run side by side where a step draws a few units."""
+TOGETHER = 25  # trials that run side by side where a step draws a few units
 
 
 @dataclass(frozen=True, eq=False)

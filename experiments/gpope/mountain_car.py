@@ -29,8 +29,7 @@ LOW, HIGH = (-1.2, -0.07), (0.6, 0.07)
 GOAL = 0.5
 ACTIONS = 3
 GAMMA = 0.99
-HORIZON = 300
-"""Public cap on the length: a longer episode is truncated (its last state keeps its value)."""
+HORIZON = 300  # public cap on the length: a longer episode is truncated (its last state keeps its value)
 EXPLORATION = 0.5
 
 

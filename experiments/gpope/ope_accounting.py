@@ -48,11 +48,9 @@ SETTINGS = (  # m, N, sigma, grid of the lower bound: N rounded losses are off b
     (100, 1_000, 2.0, 2e-5),
 )
 TARGETS = (0.1, 1.0)
-POPULATION, STEPS = 1_000, 1_000
-"""m and N of the rows "noise"."""
+POPULATION, STEPS = 1_000, 1_000  # m and N of the rows "noise"
 FIXED: Relation = "replace_one"
-POISSON: Relation = "add_or_remove"
-"""What neighbours differ in under either sampler."""
+POISSON: Relation = "add_or_remove"  # what neighbours differ in under either sampler
 
 
 def key(m: int, n: int, sigma: float) -> str:

@@ -35,16 +35,12 @@ from tacit.units import Unit
 SEED = 7_000_000
 STEP_FACTORS = tuple(10.0 ** (k / 2) for k in range(-4, 5))
 """Of the public default step size: from a hundredth to a hundred times."""
-RIDGES = tuple(c * 10.0**p for c in (0.1, 1, 10, 100, 1000) for p in (0, 0.5))
-"""Of the population."""
-CLIPS = (0.01, 0.1, 1.0)
-"""Of the root mean square norm of a unit's stacked statistics in the pool."""
+RIDGES = tuple(c * 10.0**p for c in (0.1, 1, 10, 100, 1000) for p in (0, 0.5))  # of the population
+CLIPS = (0.01, 0.1, 1.0)  # of the root mean square norm of a unit's stacked statistics in the pool
 PAPER_STEPS = 1_000
 POISSON: dict[str, Any] = {"mode": "poisson", "steps": 500, "batch_size": 50}
-CENTRED_SHARE = 0.2
-"""Of the precision, what the value gets that DP-LSTD is centred on."""
-Cells = tuple[Axis, ...] | None
-"""Public cells for DP-LSW and DP-LSL; None for one-hot features."""
+CENTRED_SHARE = 0.2  # of the precision, what the value gets that DP-LSTD is centred on
+Cells = tuple[Axis, ...] | None  # public cells for DP-LSW and DP-LSL; None for one-hot features
 Values = dict[str, Any]
 
 
@@ -272,14 +268,10 @@ def best_constant(pool: Pool, setting: Setting, trials: int) -> Values:
 
 @dataclass(frozen=True)
 class Method:
-    """A method of which all trials of a setting are run together.
+    """A method of which all trials of a setting are run together."""
 
-    Args:
-        trials: the pool, the setting, the number of trials -> values.
-        settings: of the method in a domain with public cells, for configurations.
-    """
-
-    trials: Callable[[Pool, Setting, int], Values]
+    trials: Callable[[Pool, Setting, int], Values]  # the pool, the setting, the number of trials -> values
+    # of the method in a domain with public cells, for configurations
     settings: Callable[[Domain, Cells, Setting], Mapping[str, Any]]
 
 
@@ -354,27 +346,18 @@ PROMISES += tuple(Setting(1_000, e, "replace_one") for e in (1.0, 0.1))
 
 @dataclass(frozen=True)
 class Pooled:
-    """The rows of domains whose data sets are subsets of a pool of simulated units.
+    """The rows of domains whose data sets are subsets of a pool of simulated units."""
 
-    Args:
-        domains: by name.
-        pool, quick_pool: how many units it has.
-        seed: of a pool and its data sets, by domain and method.
-        trials: how many data sets of so many units, by domain and method.
-        cells: see `Cells`.
-        settings: what is promised of how many.
-        own: whether residual return regression has rows here.
-    """
-
-    domains: Mapping[str, Callable[[], Domain]]
-    trials: Callable[[str, str, int], int]
+    domains: Mapping[str, Callable[[], Domain]]  # by name
+    trials: Callable[[str, str, int], int]  # how many data sets of so many units, by domain and method
+    # pool, quick_pool: how many units it has
     pool: int = 4_000
     quick_pool: int = 400
     quick_trials: int = 2
-    seed: Callable[[str, str], int] = lambda domain, method: SEED
-    cells: Cells = None
-    settings: tuple[Setting, ...] = PROMISES
-    own: bool = True
+    seed: Callable[[str, str], int] = lambda domain, method: SEED  # of a pool and its data sets, by domain and method
+    cells: Cells = None  # see `Cells`
+    settings: tuple[Setting, ...] = PROMISES  # what is promised of how many
+    own: bool = True  # whether residual return regression has rows here
 
     def size(self, quick: bool) -> int:
         """How many units the data sets are subsets of."""

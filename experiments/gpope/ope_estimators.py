@@ -52,25 +52,16 @@ POOL, FEW_PATIENTS = 20_000, 4_000
 
 @dataclass(frozen=True, eq=False)
 class Records:
-    """A pool of simulated units of a domain, from which data sets are drawn.
+    """A pool of simulated units of a domain, from which data sets are drawn."""
 
-    Args:
-        domain: under the behaviour policy.
-        units: of one data set.
-        truth: the value of another evaluated policy than the records' own, which may simulate; or None.
-        size: of the pool, in units.
-        slow: whether the regressions run on few data sets.
-        range: whether the public range of returns is known.
-        without: settings of the domain's simulator that decide nothing here.
-    """
-
-    domain: Domain
-    units: int
+    domain: Domain  # under the behaviour policy
+    units: int  # of one data set
+    # the value of another evaluated policy than the records' own, which may simulate; or None
     truth: Callable[[], float] | None = None
-    size: int = POOL
-    slow: bool = False
-    range: bool = False
-    without: tuple[str, ...] = ("judged",)
+    size: int = POOL  # of the pool, in units
+    slow: bool = False  # whether the regressions run on few data sets
+    range: bool = False  # whether the public range of returns is known
+    without: tuple[str, ...] = ("judged",)  # settings of the domain's simulator that decide nothing here
 
     @property
     def problem(self) -> ope.Problem:

@@ -22,49 +22,34 @@ from tacit.methods.off_policy_evaluation.policies import Target
 from tacit.units import Relation, Unit
 
 DELTA = 1e-5
-HARDLY_ANY_NOISE = 100.0
-"""An epsilon that shows what a method errs by itself; no promise."""
+HARDLY_ANY_NOISE = 100.0  # an epsilon that shows what a method errs by itself; no promise
 Columns = Mapping[str, np.ndarray]
 
 
 @dataclass(frozen=True, eq=False)
 class Yardstick:
-    """What estimates are judged by.
+    """What estimates are judged by."""
 
-    Args:
-        observations: where V is judged.
-        truth: V there.
-        mspbe: values at `observations` -> mean squared projected Bellman error, or None where it is not known.
-    """
-
-    observations: np.ndarray
-    truth: np.ndarray
+    observations: np.ndarray  # where V is judged
+    truth: np.ndarray  # V there
+    # values at `observations` -> mean squared projected Bellman error, or None where it is not known
     mspbe: Callable[[np.ndarray], float] | None = None
 
 
 @dataclass(frozen=True, eq=False)
 class Domain:
-    """A simulated domain with known values.
+    """A simulated domain with known values."""
 
-    Args:
-        name: in the keys of rows.
-        spec, problem, features: public.
-        policy: what is evaluated.
-        collect: (units, seed) -> columns of that many fresh units.
-        simulator: its settings, for configurations.
-        judge: makes the yardstick, which may take a simulation.
-        prior: public smoothness for tabular features, or None.
-    """
-
-    name: str
+    name: str  # in the keys of rows
+    # spec, problem, features: public
     spec: PublicSpec
     problem: ope.Problem
     features: ope.Features
-    policy: Target
-    collect: Callable[[int, int], Columns]
-    simulator: Mapping[str, Any]
-    judge: Callable[[], Yardstick]
-    prior: ope.Smoothness | None = None
+    policy: Target  # what is evaluated
+    collect: Callable[[int, int], Columns]  # (units, seed) -> columns of that many fresh units
+    simulator: Mapping[str, Any]  # its settings, for configurations
+    judge: Callable[[], Yardstick]  # makes the yardstick, which may take a simulation
+    prior: ope.Smoothness | None = None  # public smoothness for tabular features, or None
 
     @property
     def on_policy(self) -> bool:
@@ -147,15 +132,11 @@ Row = dict[str, float]
 
 @dataclass(frozen=True)
 class Method:
-    """A method of which every trial has its own data set.
+    """A method of which every trial has its own data set."""
 
-    Args:
-        trial: the domain, the columns of the trial's own units, the setting -> figures of merit.
-        settings: of the method in a domain, for configurations.
-    """
-
+    # the domain, the columns of the trial's own units, the setting -> figures of merit
     trial: Callable[[Domain, Columns, Setting], Row]
-    settings: Callable[[Domain], Mapping[str, Any]]
+    settings: Callable[[Domain], Mapping[str, Any]]  # of the method in a domain, for configurations
 
 
 def judged(domain: Domain, values: np.ndarray, evaluation: ope.Evaluation | None = None) -> Row:
@@ -229,8 +210,7 @@ NOT_PRIVATE: dict[str, Method] = {
 }
 
 
-FIRST_SEED = 5_000_000
-"""Of data sets, unless an experiment has its own."""
+FIRST_SEED = 5_000_000  # of data sets, unless an experiment has its own
 TRIALS, QUICK_TRIALS = 100, 3
 
 
@@ -241,17 +221,11 @@ def trials_of(quick: bool) -> int:
 
 @dataclass(frozen=True)
 class Fresh:
-    """The rows of one domain, with a trial for every seed, each on data of its own.
+    """The rows of one domain, with a trial for every seed, each on data of its own."""
 
-    Args:
-        domain: where.
-        methods: by name.
-        first: of a row's seeds.
-    """
-
-    domain: Callable[[], Domain]
-    methods: Mapping[str, Method]
-    first: Callable[[Setting], int] = lambda setting: FIRST_SEED
+    domain: Callable[[], Domain]  # where
+    methods: Mapping[str, Method]  # by name
+    first: Callable[[Setting], int] = lambda setting: FIRST_SEED  # of a row's seeds
 
     def configuration(self, key: str, quick: bool = False) -> Json:
         _, name, setting = named(key)

@@ -64,8 +64,7 @@ DOMAINS = {
     "HIV treatment, off-policy": (gpope_hiv, "hiv"),
 }
 MEASURES = {"distance_mean": "distance", "rmse_mean": "RMSE", "mspbe_mean": "MSPBE"}
-LARGEST = 1e6
-"""Of a curve, over its least value: what is above is left out."""
+LARGEST = 1e6  # of a curve, over its least value: what is above is left out
 
 
 def errors(stores: Sequence[Store], domain: str, method: str, setting: Setting) -> str:

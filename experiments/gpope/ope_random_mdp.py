@@ -28,10 +28,8 @@ from experiments.lib.experiment import Figure, command_line, store_of
 from tacit import off_policy_evaluation as ope
 from tacit.units import Relation
 
-PROCESS = 61
-"""The seed of the process itself."""
-FRESH = 5_200_000
-"""The first seed of data sets; those of the former default begin at 5,000,000."""
+PROCESS = 61  # the seed of the process itself
+FRESH = 5_200_000  # the first seed of data sets; those of the former default begin at 5,000,000
 UNITS, EPSILONS = 1_000, (1.0, 0.1)
 RELATIONS: tuple[Relation, ...] = ("add_or_remove", "replace_one")
 

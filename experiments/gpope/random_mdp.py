@@ -30,16 +30,11 @@ REACH = 2
 
 @dataclass(frozen=True, eq=False)
 class RandomMdp:
-    """One process and its two policies; a state is an int64.
+    """One process and its two policies; a state is an int64."""
 
-    Args:
-        transitions: [S, A, S] probabilities.
-        rewards: [S, A], in [0, 1].
-        behaviour, target: [S, A] probabilities of the actions.
-    """
-
-    transitions: FloatArray
-    rewards: FloatArray
+    transitions: FloatArray  # [S, A, S] probabilities
+    rewards: FloatArray  # [S, A], in [0, 1]
+    # behaviour, target: [S, A] probabilities of the actions
     behaviour: FloatArray
     target: FloatArray
 

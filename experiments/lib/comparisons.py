@@ -28,25 +28,18 @@ from experiments.privorl.parts.synthesis_cells import SHORT
 from tacit.evaluation.statistics import Comparison, compare
 from tacit_worlds.populations import Kind
 
-Key = tuple[str, str]
-"""The rival, and where it is met."""
+Key = tuple[str, str]  # the rival, and where it is met
 Pairs = dict[Key, tuple[np.ndarray, np.ndarray]]
 POOLED = "all agents"
 
 
 @dataclass(frozen=True)
 class Family:
-    """The comparisons of one experiment.
+    """The comparisons of one experiment."""
 
-    Args:
-        own: what is compared with rivals.
-        measure: of which a larger value is better; errors are compared with their sign changed.
-        pairs: tacit's values and the rival's, of all runs.
-    """
-
-    own: str
-    measure: str
-    pairs: Callable[[], Pairs]
+    own: str  # what is compared with rivals
+    measure: str  # of which a larger value is better; errors are compared with their sign changed
+    pairs: Callable[[], Pairs]  # tacit's values and the rival's, of all runs
 
     def compared(self) -> dict[Key, Comparison]:
         """All tests with one correction.

@@ -9,27 +9,18 @@ from typing import Any
 from experiments.lib.configuration import Json
 from experiments.lib.store import Store, store_of
 
-Jobs = Mapping[str, tuple[Json, Callable[[], dict[str, Any]]]]
-"""For each key its settings, and what computes the row."""
+Jobs = Mapping[str, tuple[Json, Callable[[], dict[str, Any]]]]  # for each key its settings, and what computes the row
 
 
 @dataclass(frozen=True)
 class Computed:
-    """The rows of such an experiment.
+    """The rows of such an experiment."""
 
-    Args:
-        file: of the experiment.
-        jobs: see `Jobs`; with `quick`, where it has a small size.
-        hyperparameters: see `Store`.
-        seed: of all rows.
-        dataset: what they are about.
-    """
-
-    file: str
-    jobs: Callable[..., Jobs]
-    hyperparameters: str = "none"
-    seed: int = 0
-    dataset: str = "none"
+    file: str  # of the experiment
+    jobs: Callable[..., Jobs]  # see `Jobs`; with `quick`, where it has a small size
+    hyperparameters: str = "none"  # see `Store`
+    seed: int = 0  # of all rows
+    dataset: str = "none"  # what they are about
 
     @property
     def store(self) -> Callable[..., Store]:

@@ -19,8 +19,7 @@ import numpy as np
 from tacit.serialization import INLINE
 
 Json = Any
-LONGEST = 64
-"""Numbers of an array that are written out; of a longer one its shape and a digest are."""
+LONGEST = 64  # numbers of an array that are written out; of a longer one its shape and a digest are
 CONSTANTS: dict[str, tuple[str, ...]] = {
     "Acrobot": ("SECONDS", "GRAVITY", "FASTEST"),
     "CartPole": ("SECONDS", "FARTHEST", "STEEPEST"),

@@ -36,17 +36,11 @@ Item = TypeVar("Item")
 
 @dataclass(frozen=True)
 class Job:
-    """Rows of one experiment that are wanted.
+    """Rows of one experiment that are wanted."""
 
-    Args:
-        name: of the experiment's module.
-        hours: CPU hours that it may take in one run of the queue.
-        prefixes: of the keys that are wanted; none for all.
-    """
-
-    name: str
-    hours: float
-    prefixes: tuple[str, ...] = ()
+    name: str  # of the experiment's module
+    hours: float  # CPU hours that it may take in one run of the queue
+    prefixes: tuple[str, ...] = ()  # of the keys that are wanted; none for all
 
     def missing(self, pattern: str = "*") -> list[str]:
         """Keys of this pattern without a row of the present configuration, in the experiment's order."""

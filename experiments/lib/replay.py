@@ -34,14 +34,10 @@ from experiments.lib.store import Store, experiment
 
 COSTS = ("cpu_s", "seconds", "peak_mib", "agent_cpu_s", "fit", "pretrain", "sample", "processes")
 """Names of values that measure the machine."""
-ROUNDING = 1e-9
-"""Relative difference of two numbers that are the same: what the order of a sum may change."""
-MACHINE = 1e-6
-"""What another machine may change, as for golden runs: long compositions add its roundings up."""
-ALARM = 0.01
-"""Probability of a false alarm for one row, shared by all its values."""
-ROWS, TRIALS = 3, 8
-"""Fewest rows, or else numbers in a list, that a spread is known from."""
+ROUNDING = 1e-9  # relative difference of two numbers that are the same: what the order of a sum may change
+MACHINE = 1e-6  # what another machine may change, as for golden runs: long compositions add its roundings up
+ALARM = 0.01  # probability of a false alarm for one row, shared by all its values
+ROWS, TRIALS = 3, 8  # fewest rows, or else numbers in a list, that a spread is known from
 
 
 def main(arguments: list[str]) -> int:

@@ -70,17 +70,12 @@ def provenance() -> dict[str, Any]:
 
 @dataclass
 class Store:
-    """The rows of one experiment.
+    """The rows of one experiment."""
 
-    Args:
-        path: the JSON file.
-        configuration: of a key: everything that decides a row's distribution, resolved; not its seed.
-        hyperparameters: where the hyper-parameters of all rows come from.
-    """
-
-    path: Path
+    path: Path  # the JSON file
+    # of a key: everything that decides a row's distribution, resolved; not its seed
     configuration: Callable[[str], Json]
-    hyperparameters: str
+    hyperparameters: str  # where the hyper-parameters of all rows come from
     rows: dict[str, dict[str, Any]] = field(default_factory=dict)
     configurations: dict[str, Json] = field(default_factory=dict)
 

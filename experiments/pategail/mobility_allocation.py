@@ -21,8 +21,7 @@ from experiments.lib.experiment import Figure, command_line
 from experiments.pategail.mobility_ways import Change, Changes
 
 EPSILONS = (2.0, 10.0)
-LEAST = 0.05
-"""The weight of a reward of 0 under the rule `mirrored`."""
+LEAST = 0.05  # the weight of a reward of 0 under the rule `mirrored`
 
 
 def mirrored(pilot: np.ndarray, share: np.ndarray) -> np.ndarray:

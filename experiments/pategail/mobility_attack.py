@@ -60,11 +60,9 @@ from tacit.privacy.accounting import bounds as accounting
 from tacit.privacy.vault import plan as plans
 
 EPSILONS = (1.0, 2.0, 10.0, math.inf)
-FPR, POWER = 0.1, 0.4
-"""False alarm rate at which hits are counted, and what a method without privacy must show there."""
+FPR, POWER = 0.1, 0.4  # false alarm rate at which hits are counted, and what a method without privacy must show there
 BLOCK = 32
-RUNS = {"one_shot": (64, 64), "table": (64, 64), "pategail": (64, 32), "critics": (64, 32)}
-"""Shadow and target runs."""
+RUNS = {"one_shot": (64, 64), "table": (64, 64), "pategail": (64, 32), "critics": (64, 32)}  # shadow and target runs
 FEDERATED = {"pategail": (2.0, math.inf), "critics": (1.0, 10.0, math.inf)}
 """PateGAIL++, of which the policy is attacked, or critics' answers too; at these epsilons."""
 WORDS = {
@@ -75,10 +73,8 @@ WORDS = {
 }
 CATCHES = {"one_shot": "likelihood", "table": "likelihood", "critics": "critics"}
 """The attack that must find people where there is no noise."""
-COPIED = (0,)
-"""The slots of a day at which copied starts are looked for."""
-ROUNDS = 10
-"""Of PateGAIL++ here."""
+COPIED = (0,)  # the slots of a day at which copied starts are looked for
+ROUNDS = 10  # of PateGAIL++ here
 
 
 @dataclass(frozen=True, eq=False)

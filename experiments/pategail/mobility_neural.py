@@ -29,35 +29,23 @@ from tacit.data.mobility.grids import RegularGrid, haversine_km
 
 SEEDS = {GEOLIFE: (0,)}
 PHASES = ("likelihood", "adversarial")
-LEARNS = 0.2
-"""By how many nats a step the generator has to be better than the transition matrix."""
+LEARNS = 0.2  # by how many nats a step the generator has to be better than the transition matrix
 
 
 @dataclass(frozen=True)
 class Settings:
-    """Of the rival: fixed before any row was made, but for the passes, which are as many as the time allows.
+    """Of the rival: fixed before any row was made, but for the passes, which are as many as the time allows."""
 
-    Args:
-        width: of embeddings and of the attention.
-        heads: of the attention.
-        rate: of Adam in the first phase.
-        batch: days a step.
-        days: most days that are trained on, drawn at random.
-        passes: over them, in the first phase.
-        rounds: of the second phase: one batch of generated days, some steps of the discriminator, one of the generator.
-        discriminations: of the discriminator before each of them.
-        mixed: weight of the likelihood in the second phase.
-    """
-
-    width: int = 64
-    heads: int = 4
-    rate: float = 3e-3
-    batch: int = 64
-    days: int = 3_000
-    passes: int = 3
+    width: int = 64  # of embeddings and of the attention
+    heads: int = 4  # of the attention
+    rate: float = 3e-3  # of Adam in the first phase
+    batch: int = 64  # days a step
+    days: int = 3_000  # most days that are trained on, drawn at random
+    passes: int = 3  # over them, in the first phase
+    # of the second phase: one batch of generated days, some steps of the discriminator, one of the generator
     rounds: int = 20
-    discriminations: int = 2
-    mixed: float = 1.0
+    discriminations: int = 2  # of the discriminator before each of them
+    mixed: float = 1.0  # weight of the likelihood in the second phase
 
 
 def configuration(key: str) -> Json:

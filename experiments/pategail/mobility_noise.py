@@ -51,8 +51,7 @@ WAYS: dict[str, dict[str, Any]] = {
     "noise alone": {"variant": "PateGAIL++"},
 }
 """Arguments of `PateGailPlan.paper`: both methods, each with the other's allocation, and PateGAIL++'s local mode."""
-RUN_SEEDS = {83: (20, 21), CITY: (20,)}
-"""On which no setting of any row was chosen."""
+RUN_SEEDS = {83: (20, 21), CITY: (20,)}  # on which no setting of any row was chosen
 RUNS = {
     83: {
         **dict.fromkeys(("PATEGAIL", "PateGAIL++"), (0.0, *SCALES)),
@@ -67,12 +66,9 @@ FREE = {"Radius": 0.0699, "DailyLoc": 0.105, "Distance": 0.013, "G-rank": 0.037,
 FIVE_PERCENT = np.array([0.05])
 BATCH, ROUNDS = 141, 50
 QUERIES = BATCH * ROUNDS
-VARIANCE = 2
-"""How much more noise a query of the variance has."""
-QUICK = 2
-"""Rounds with `--quick`."""
-RELATION: Relation = "add_or_remove"
-"""Of the accounted queries."""
+VARIANCE = 2  # how much more noise a query of the variance has
+QUICK = 2  # rounds with `--quick`
+RELATION: Relation = "add_or_remove"  # of the accounted queries
 BOUNDS = {0.01: (3_850.0, 3_930.0), 0.1: (88.0, 93.0), 1.0: (4.2, 4.6)}
 """Between what the certified epsilon has to be for 83 people."""
 PUBLISHED = {0.01: "0.01", 0.1: "0.10", 1.0: "1.00"}

@@ -29,8 +29,7 @@ from experiments.pategail.mobility_ways import WAYS, InProcess, Way, guaranteed,
 from tacit.data.mobility.days import Days
 from tacit.evaluation.movement import divergences
 
-SEEDS: dict[float, tuple[int, ...]] = {2.0: tuple(range(7_200, 7_210)), math.inf: (7_200, 7_201, 7_202)}
-"""By epsilon."""
+SEEDS: dict[float, tuple[int, ...]] = {2.0: tuple(range(7_200, 7_210)), math.inf: (7_200, 7_201, 7_202)}  # by epsilon
 ROWS: dict[str, Way] = {
     "one_shot": WAYS["one_shot"],
     "gravity": InProcess(lambda people, epsilon: replace(one_shot(people, epsilon), exploring="gravity"), imitated),

@@ -34,19 +34,14 @@ from tacit_worlds.city import city
 
 DELTA = 1e-5
 GEOLIFE, FILE = 83, "geolife_cells.npz"
-CITY: dict[str, Any] = {"days": 20, "seed": 7}
-"""Arguments of `envs.city.city`."""
-GRID = RegularGrid(27, 100, 48, 121, 0.01)
-"""In which every one of Geolife's points is a cell."""
+CITY: dict[str, Any] = {"days": 20, "seed": 7}  # arguments of `envs.city.city`
+GRID = RegularGrid(27, 100, 48, 121, 0.01)  # in which every one of Geolife's points is a cell
 SETS: tuple[divergences.MetricSet, ...] = ("sequence", "reference", "robust")
-FLOORS = 10
-"""Halvings of real people whose distances are averaged."""
-DRAWS = 5
-"""Of the days that a perfect simulator would make, whose distances are averaged."""
+FLOORS = 10  # halvings of real people whose distances are averaged
+DRAWS = 5  # of the days that a perfect simulator would make, whose distances are averaged
 JUDGED = 20_000
 """Days of the city that simulators are compared with, and that they generate; for Geolife as many as there are."""
-BUDGET = {"epsilon": 1e6, "delta": 1.0000001 * DELTA}
-"""Of a ledger."""
+BUDGET = {"epsilon": 1e6, "delta": 1.0000001 * DELTA}  # of a ledger
 
 Values = dict[str, Any]
 
@@ -65,23 +60,14 @@ class TriedOnce(IsolationChecks):
 
 @dataclass(frozen=True, eq=False)
 class World:
-    """People, and what their simulators are judged by.
+    """People, and what their simulators are judged by."""
 
-    Args:
-        people: N, public.
-        days: of these people, protected.
-        judged: the real days that simulated ones are compared with.
-        test: those of the papers' five measures.
-        words: what it is, for its cells.
-        relation: what neighbours differ in.
-    """
-
-    people: int
-    days: Days
-    judged: Days
-    test: Days
-    words: str
-    relation: Relation = "add_or_remove"
+    people: int  # N, public
+    days: Days  # of these people, protected
+    judged: Days  # the real days that simulated ones are compared with
+    test: Days  # those of the papers' five measures
+    words: str  # what it is, for its cells
+    relation: Relation = "add_or_remove"  # what neighbours differ in
 
     @property
     def unit(self) -> Unit:

@@ -26,8 +26,7 @@ from tacit.privacy.mechanisms.device_sums import LaplaceSum
 from tacit.privacy.vault.vault import Vault
 from tacit.units import Unit
 
-MOST = 20_000
-"""Vectors of people in memory at a time."""
+MOST = 20_000  # vectors of people in memory at a time
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,17 +73,12 @@ def guaranteed(plan: Any, unit: Unit, epsilon: float) -> Json:
 
 @dataclass(frozen=True)
 class InProcess:
-    """Plans that a vault serves, several seeds in one pass over invented days; real ones have a vault for each seed.
+    """Plans that a vault serves, several seeds in one pass over invented days; real ones have a vault for each seed."""
 
-    Args:
-        planned: of a number of people and an epsilon.
-        fit: from the calibrated plan, the vault, the grid and a seed to one simulator for each ledger.
-        together: whether one pass may serve several seeds.
-    """
-
-    planned: Callable[[int, float], Any]
+    planned: Callable[[int, float], Any]  # of a number of people and an epsilon
+    # from the calibrated plan, the vault, the grid and a seed to one simulator for each ledger
     fit: Callable[..., Sequence[Any]]
-    together: bool = True
+    together: bool = True  # whether one pass may serve several seeds
 
     def simulators(self, here: World, epsilon: float, seeds: Sequence[int]) -> list[Found]:
         plan = calibrated(self.planned(here.people, epsilon), here, epsilon)
@@ -98,15 +92,10 @@ class InProcess:
 
 @dataclass(frozen=True)
 class Federated:
-    """PateGAIL++ over everybody's devices, in process; one run for each seed.
+    """PateGAIL++ over everybody's devices, in process; one run for each seed."""
 
-    Args:
-        kind: what a round asks.
-        changes: of the recipe's plan.
-    """
-
-    kind: pategail.Kind
-    changes: tuple[tuple[str, Any], ...] = ()
+    kind: pategail.Kind  # what a round asks
+    changes: tuple[tuple[str, Any], ...] = ()  # of the recipe's plan
 
     def planned(self, people: int, epsilon: float) -> pategail.PateGailPlan:
         """The recipe for so many people and this epsilon, with the row's changes."""
@@ -123,25 +112,16 @@ class Federated:
 
 @dataclass(frozen=True)
 class Change:
-    """One change of PateGAIL++'s recipe of rewards of samples, on Geolife.
+    """One change of PateGAIL++'s recipe of rewards of samples, on Geolife."""
 
-    Args:
-        name: of the change.
-        epsilon: of the promise; inf is without noise.
-        people: how many of the 83 take part, who are the population then.
-        critic: changes of the critic.
-        changes: of the plan.
-        allocate: splits a round's budget, for a plan with the allocation "own".
-        asked: what `allocate` is, for configurations.
-    """
-
-    name: str
-    epsilon: float = math.inf
-    people: int = GEOLIFE
-    critic: tuple[tuple[str, Any], ...] = ()
-    changes: tuple[tuple[str, Any], ...] = ()
+    name: str  # of the change
+    epsilon: float = math.inf  # of the promise; inf is without noise
+    people: int = GEOLIFE  # how many of the 83 take part, who are the population then
+    critic: tuple[tuple[str, Any], ...] = ()  # changes of the critic
+    changes: tuple[tuple[str, Any], ...] = ()  # of the plan
+    # splits a round's budget, for a plan with the allocation "own"
     allocate: Callable[[np.ndarray, np.ndarray], np.ndarray] | None = None
-    asked: tuple[tuple[str, Json], ...] = ()
+    asked: tuple[tuple[str, Json], ...] = ()  # what `allocate` is, for configurations
 
     @property
     def start(self) -> str:
@@ -176,15 +156,10 @@ class Change:
 
 @dataclass(frozen=True)
 class Changes:
-    """The rows of an experiment on changes: five training seeds each, with noise of their own.
+    """The rows of an experiment on changes: five training seeds each, with noise of their own."""
 
-    Args:
-        file: of the experiment.
-        every: change, in the order in which they are made.
-    """
-
-    file: str
-    every: tuple[Change, ...]
+    file: str  # of the experiment
+    every: tuple[Change, ...]  # change, in the order in which they are made
     seeds: ClassVar[tuple[int, ...]] = tuple(range(5))
 
     @property

@@ -30,17 +30,11 @@ from tacit.units import Unit
 
 @dataclass(frozen=True)
 class Task:
-    """What a simulator learns from.
+    """What a simulator learns from."""
 
-    Args:
-        here: the people.
-        epsilon: what it is to promise, for one person with all days added or removed.
-        seed: of the method.
-    """
-
-    here: World
-    epsilon: float
-    seed: int
+    here: World  # the people
+    epsilon: float  # what it is to promise, for one person with all days added or removed
+    seed: int  # of the method
     delta: float = DELTA
 
     @property

@@ -19,8 +19,7 @@ from experiments.privorl.parts.trajectory_domains import DOMAINS
 from experiments.privorl.table2_trajectories import OWN, SEEDS, WORDS
 
 DOMAIN, AGENT, EPSILON = "umaze", "iql", 10.0
-HORIZONS = {8: OWN, 16: "tacit_j_16", 32: "tacit_j_32", 64: "tacit_j_64"}
-"""Rows of a fragment -> way."""
+HORIZONS = {8: OWN, 16: "tacit_j_16", 32: "tacit_j_32", 64: "tacit_j_64"}  # rows of a fragment -> way
 
 
 def rows() -> list[str]:

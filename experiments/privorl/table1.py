@@ -49,17 +49,11 @@ ALONE = 4.0
 
 @dataclass(frozen=True)
 class Task:
-    """What a synthesizer gets.
+    """What a synthesizer gets."""
 
-    Args:
-        here: the maze.
-        epsilon: what it is to promise, for one transition added or removed.
-        seed: of the data set.
-    """
-
-    here: Maze
-    epsilon: float
-    seed: int
+    here: Maze  # the maze
+    epsilon: float  # what it is to promise, for one transition added or removed
+    seed: int  # of the data set
 
     @cached_property
     def rows(self) -> Columns:

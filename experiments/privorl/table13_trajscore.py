@@ -30,8 +30,7 @@ from tacit.evaluation.trajscore import TrajectoryEncoder, train_encoder, traj_sc
 from tacit.evaluation.two_samples import two_sample_test
 
 WORDS = "Plan.for_people of trajectories and of transitions; the autoencoder's defaults"
-MEASURED = 100_000
-"""Rows of a table whose errors against the simulator are taken."""
+MEASURED = 100_000  # rows of a table whose errors against the simulator are taken
 Table = tuple[str, str, float, int]
 
 

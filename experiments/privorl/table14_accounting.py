@@ -30,10 +30,8 @@ from tacit.units import Relation
 DELTA, BATCH, EPSILONS = 1e-6, 128, (10.0, 1.0)
 EPOCHS = 5
 RELATION: Relation = "add_or_remove"
-VALID = {"epsilon": 10.0, "delta_times_rows": 0.1}
-"""The promise of the rows `DATA/delta`."""
-ORDERS = [1 + x / 10 for x in range(1, 100)] + list(range(12, 64))
-"""Those of Opacus (its RDPAccountant.DEFAULT_ALPHAS)."""
+VALID = {"epsilon": 10.0, "delta_times_rows": 0.1}  # the promise of the rows `DATA/delta`
+ORDERS = [1 + x / 10 for x in range(1, 100)] + list(range(12, 64))  # those of Opacus (its RDPAccountant.DEFAULT_ALPHAS)
 
 
 @dataclass(frozen=True)

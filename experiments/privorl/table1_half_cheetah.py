@@ -26,8 +26,7 @@ from experiments.privorl.tuning import tune_half_cheetah
 from experiments.privorl.tuning.tune_half_cheetah import COLLECTORS, Collector
 from tacit.evaluation.statistics import iqm
 
-COLLECTOR, AGENT = "long", "td3_bc"
-"""What `tune_half_cheetah` chose."""
+COLLECTOR, AGENT = "long", "td3_bc"  # what `tune_half_cheetah` chose
 FROZEN: str | None = "5277a0828426dece17bca6a515758911ec1a7e8c7cfd99649c7917d7a2485a9f"
 """SHA-256 of the private rows, written down on 26 November 2026, before the first agent learned from them."""
 SEEDS, EPSILONS = (10, 11, 12), (10.0, 1.0)

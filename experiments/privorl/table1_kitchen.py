@@ -37,13 +37,11 @@ WAYS = ("real", "raked_of", "mst", "aim_wide", "privsyn", "pate_gan")
 CONTROLS, CONTROLLED = ("noise_only",), (1.0,)
 """Tacit on a vault of one row: what it has from public rows alone, at one epsilon."""
 TRIVIAL = UNTAUGHT
-WANTED = 50.0
-"""Return that real rows have to teach, without which no row says anything: two tasks of four."""
+WANTED = 50.0  # return that real rows have to teach, without which no row says anything: two tasks of four
 
 SEEN = (*range(7), 20, 26, 28, 31, 32, 33)
 """Of the 59 numbers: the arm's joints, a knob, light switch, slide cabinet, microwave, and the kettle's place."""
-MOVED = 7
-"""Joints that move; the two fingers stay closed."""
+MOVED = 7  # joints that move; the two fingers stay closed
 
 
 @dataclass(frozen=True)

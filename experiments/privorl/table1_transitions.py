@@ -59,21 +59,13 @@ SEEDS = {
 
 @dataclass(frozen=True)
 class Part:
-    """Cells that are run together.
+    """Cells that are run together."""
 
-    Args:
-        domain: where.
-        group: of `GROUPS`.
-        agents: which learn.
-        epsilons: of what is private.
-        each: agents of every kind on one table, whose mean is the table's return.
-    """
-
-    domain: str
-    group: str
-    agents: tuple[str, ...]
-    epsilons: tuple[float, ...] = EPSILONS
-    each: int = 1
+    domain: str  # where
+    group: str  # of `GROUPS`
+    agents: tuple[str, ...]  # which learn
+    epsilons: tuple[float, ...] = EPSILONS  # of what is private
+    each: int = 1  # agents of every kind on one table, whose mean is the table's return
 
     def cells(self) -> list[Cell]:
         names, seeds = GROUPS[self.group], SEEDS[self.group]
@@ -98,8 +90,7 @@ PARTS = (
 )
 """In this order, those that matter most first."""
 RIVALS = tuple(part for part in PARTS if part.group in ("baselines", "paper"))
-PROMISED = ("umaze", "medium")
-"""Where shares of the real return are promised."""
+PROMISED = ("umaze", "medium")  # where shares of the real return are promised
 
 
 store = store_of(__file__, configuration, WORDS)

@@ -19,8 +19,7 @@ from experiments.privorl.parts.synthesis_mazes import Maze
 from tacit.evaluation.statistics import iqm
 
 SEEDS = table1.SEEDS["own"]
-AGAIN = (10, 11, 12, 13, 14)
-"""Of `table1_mazes`."""
+AGAIN = (10, 11, 12, 13, 14)  # of `table1_mazes`
 MAZES = {name: here for name, here in DOMAINS.items() if isinstance(here, Maze)}
 
 

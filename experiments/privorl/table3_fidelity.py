@@ -28,8 +28,7 @@ from tacit.evaluation.two_samples import MIN_ROWS, two_sample_test
 
 MAZES = tuple(dict.fromkeys(part.domain for part in table1.PARTS if isinstance(DOMAINS[part.domain], Maze)))
 Table = tuple[str, str, float, int]
-STRANGER = 1_000_000
-"""Where the seeds of data sets begin that nothing learns from."""
+STRANGER = 1_000_000  # where the seeds of data sets begin that nothing learns from
 
 
 def configuration(key: str, *, scale: fits.Scale = fits.FULL) -> dict[str, Json]:

@@ -46,14 +46,11 @@ from tacit.methods.synthesis import ablations
 from tacit.methods.synthesis.table_matching import cell_codes
 
 POPULATION, CANARIES, DRAWS, PUBLIC, TOLD, CONFIDENCE = 20_000, 100, 4, 100, 4_000, 0.95
-STRANGERS = 2_000_000
-"""Where the seeds of canaries, coins and fresh rows begin, away from those of public rows."""
+STRANGERS = 2_000_000  # where the seeds of canaries, coins and fresh rows begin, away from those of public rows
 FPRS = (0.1, 0.01)
 SCORES = ("loss", "sums", "pursuit", "histograms")
-SEEN = 1.0
-"""What audits of tables must say where nobody is hidden: with less they could refute no promise."""
-TWIN = "pursuit"
-"""The score that is to refute the twin's certificate: decided on public mazes."""
+SEEN = 1.0  # what audits of tables must say where nobody is hidden: with less they could refute no promise
+TWIN = "pursuit"  # the score that is to refute the twin's certificate: decided on public mazes
 
 
 @dataclass(frozen=True)

@@ -55,29 +55,20 @@ from tacit.privacy.vault import plan as plans
 
 ROWS, STEPS, PUBLIC_STEPS, LEVEL, DRAWS = 100, 200, 400, 0.1, 32
 MAZES, EPSILONS = ("umaze", "medium"), (math.inf, 10.0, 1.0)
-MODELS, SHADOW, TARGET = 16, 2, 1
-"""Models of a block, and blocks of shadow and of target models."""
+MODELS, SHADOW, TARGET = 16, 2, 1  # models of a block, and blocks of shadow and of target models
 FPRS, POWER = (0.1, 0.01), 0.4
 """False alarm rates at which hits are counted; what the model without privacy must show at the first."""
-FIRST = 3_000
-"""The seed of private rows, and of the rows of the public start, which no other experiment uses."""
+FIRST = 3_000  # the seed of private rows, and of the rows of the public start, which no other experiment uses
 
 
 @dataclass(frozen=True, eq=False)
 class Models:
-    """A maze's rows and the plan, calibrated: models of any half of the rows.
+    """A maze's rows and the plan, calibrated: models of any half of the rows."""
 
-    Args:
-        here: the maze.
-        plan: calibrated, or without privacy.
-        start: public.
-        pool: the rows in question.
-    """
-
-    here: Maze
-    plan: synthesis.TransitionsPlan
-    start: Any
-    pool: Columns
+    here: Maze  # the maze
+    plan: synthesis.TransitionsPlan  # calibrated, or without privacy
+    start: Any  # public
+    pool: Columns  # the rows in question
 
     def __call__(self, present: Presence, seed: int) -> Released:
         """As `attacks.Run`: `losses` [R, U] of every row under each model."""
@@ -181,15 +172,10 @@ def run_row(key: str, results: Store, *, quick: bool = False) -> None:
 
 @dataclass(frozen=True)
 class Found:
-    """What one attack finds, with intervals over the target models.
+    """What one attack finds, with intervals over the target models."""
 
-    Args:
-        auc: area under the curve.
-        hits: share of members found, at each of `FPRS`.
-    """
-
-    auc: Rate
-    hits: tuple[Rate, ...]
+    auc: Rate  # area under the curve
+    hits: tuple[Rate, ...]  # share of members found, at each of `FPRS`
 
 
 def found(results: Store, name: str, epsilon: float) -> dict[str, Found]:

@@ -46,8 +46,7 @@ RUNS = {"tacit": 300, "no clipping": 10}
 QUICK = {"tacit": 3, "no clipping": 1}
 UNIT = Unit("person", "add_or_remove", 10_000)
 """Most are not in these runs: the public population only sets what sums are divided by."""
-INCLUDED = 0.5
-"""Chance of a canary person."""
+INCLUDED = 0.5  # chance of a canary person
 
 
 @dataclass(frozen=True)

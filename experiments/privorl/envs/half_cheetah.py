@@ -29,10 +29,8 @@ from tacit_worlds.locomotion import HORIZON, Locomotion, Name
 REFERENCE = (-280.178953, 12135.0)
 """D4RL's returns of a random policy and of an expert, which the normalised return maps to 0 and 100."""
 
-EPISODES = 640
-"""Episodes of the learner whose rows `collect` keeps."""
-OTHERS, OTHER_EPISODES = 4, 160
-"""How many other robots there are by default, and the episodes of each one's learner."""
+EPISODES = 640  # episodes of the learner whose rows `collect` keeps
+OTHERS, OTHER_EPISODES = 4, 160  # how many other robots there are by default, and the episodes of each one's learner
 
 _SIDE = 16  # episodes that run side by side
 _ACTION_STD = 0.5
@@ -63,13 +61,10 @@ def spec() -> PublicSpec:
 
 @dataclass(frozen=True)
 class Robot(Locomotion):
-    """HalfCheetah-v5, or one of other physics.
-
-    Args:
-        gravity, mass, strength: factors of gravity, of all masses and inertias, and of the motors' torques.
-    """
+    """HalfCheetah-v5, or one of other physics."""
 
     name: Name = "HalfCheetah-v5"
+    # gravity, mass, strength: factors of gravity, of all masses and inertias, and of the motors' torques
     gravity: float = 1.0
     mass: float = 1.0
     strength: float = 1.0

@@ -25,10 +25,8 @@ from experiments.privorl.envs.kitchen import Task
 FloatArray = npt.NDArray[np.float64]
 Vector = tuple[float, float, float]
 
-TIP = 0.05
-"""Metres from the model's site `end_effector` to the fingertip."""
-NEAR = 0.29
-"""Distance to its goal at which a person calls a task done; the kitchen pays at 0.3."""
+TIP = 0.05  # metres from the model's site `end_effector` to the fingertip
+NEAR = 0.29  # distance to its goal at which a person calls a task done; the kitchen pays at 0.3
 
 _ARM = slice(0, 7)
 _STEP = 0.08  # seconds of the simulator in a step
@@ -45,36 +43,22 @@ _FORWARD: Vector = (0.0, 1.0, 0.0)
 
 @dataclass(frozen=True)
 class Waypoint:
-    """A place of the fingertip.
+    """A place of the fingertip."""
 
-    Args:
-        offset: metres from the task's site.
-        fingers: where they point.
-        firm: whether it touches something there, and so is placed with more care.
-    """
-
-    offset: Vector
-    fingers: Vector = _FORWARD
-    firm: bool = False
+    offset: Vector  # metres from the task's site
+    fingers: Vector = _FORWARD  # where they point
+    firm: bool = False  # whether it touches something there, and so is placed with more care
 
 
 @dataclass(frozen=True)
 class Path:
-    """What the tip does for a task.
+    """What the tip does for a task."""
 
-    Args:
-        site: of the model, from which the waypoints are measured.
-        waypoints: in their order.
-        pushes: how many of the last stretches push.
-        ahead: metres along the path between the tip and the point that it pursues.
-        force: how many times the person's speed she asks for where she pushes, against what resists.
-    """
-
-    site: str
-    waypoints: tuple[Waypoint, ...]
-    pushes: int = 1
-    ahead: float = 0.08
-    force: float = 2.0
+    site: str  # of the model, from which the waypoints are measured
+    waypoints: tuple[Waypoint, ...]  # in their order
+    pushes: int = 1  # how many of the last stretches push
+    ahead: float = 0.08  # metres along the path between the tip and the point that it pursues
+    force: float = 2.0  # how many times the person's speed she asks for where she pushes, against what resists
 
 
 def _knob(number: int) -> Path:
@@ -125,20 +109,14 @@ PATHS: Mapping[Task, Path] = {
 
 @dataclass(frozen=True)
 class Style:
-    """How a person moves.
+    """How a person moves."""
 
-    Args:
-        speed: metres per second of the tip.
-        loose, firm: standard deviations of where she puts the tip, in metres, in the air and where it touches.
-        tremor: standard deviation of what is added to each joint's action.
-        tries: of a task, before she goes on to the next one.
-    """
-
-    speed: float = 0.4
+    speed: float = 0.4  # metres per second of the tip
+    # loose, firm: standard deviations of where she puts the tip, in metres, in the air and where it touches
     loose: float = 0.015
     firm: float = 0.002
-    tremor: float = 0.03
-    tries: int = 3
+    tremor: float = 0.03  # standard deviation of what is added to each joint's action
+    tries: int = 3  # of a task, before she goes on to the next one
 
 
 class Arm:

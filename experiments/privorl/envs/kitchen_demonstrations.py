@@ -25,16 +25,11 @@ from experiments.privorl.envs.kitchen_controller import FloatArray, Style
 
 @dataclass(frozen=True)
 class Menu:
-    """What people do.
+    """What people do."""
 
-    Args:
-        order: the tasks, which count as rewards.
-        left_out: probability with which a person leaves one task out; which one is drawn evenly.
-        slowest, fastest: metres per second of the fingertip.
-    """
-
-    order: tuple[Task, ...]
-    left_out: float = 0.25
+    order: tuple[Task, ...]  # the tasks, which count as rewards
+    left_out: float = 0.25  # probability with which a person leaves one task out; which one is drawn evenly
+    # slowest, fastest: metres per second of the fingertip
     slowest: float = 0.38
     fastest: float = 0.48
 

@@ -182,19 +182,12 @@ class Kitchen:
 
 @dataclass(frozen=True)
 class Own:
-    """A user's own rows of a known task: D4RL's HDF5 files or a Minari data set that is public.
+    """A user's own rows of a known task: D4RL's HDF5 files or a Minari data set that is public."""
 
-    Args:
-        task: gives bounds and evaluation.
-        data: file of the rows that play the private ones.
-        others: file of public rows; None takes the task's simulated ones.
-        population: public number of transitions.
-    """
-
-    task: Domain
-    data: str
-    others: str | None
-    population: int
+    task: Domain  # gives bounds and evaluation
+    data: str  # file of the rows that play the private ones
+    others: str | None  # file of public rows; None takes the task's simulated ones
+    population: int  # public number of transitions
 
     @property
     def name(self) -> str:

@@ -27,8 +27,7 @@ from tacit.methods.synthesis.pretraining import PretrainedDenoiser
 from tacit.privacy.vault.vault import Vault
 from tacit.units import Unit
 
-ROWS = 100_000
-"""Of every synthetic table."""
+ROWS = 100_000  # of every synthetic table
 
 
 @dataclass(frozen=True)
@@ -76,23 +75,16 @@ class Shown:
 
 @dataclass(frozen=True)
 class Diffusion:
-    """tacit's method, or one ablation of it.
+    """tacit's method, or one ablation of it."""
 
-    Args:
-        change: an ablation.
-        curiosity: rate in pre-training.
-        matching: whether noisy tables are released besides, which its rows are weighted to match.
-        append: whether novel rows join the public batches of "Cur" (the authors' code), or take places in them.
-        general: whether these are the tables of any task (`TableMatching.of`), in place of those for points in a plane.
-        rows: private rows at most; 1 shows what noise alone makes, 0 stops after the public rows.
-    """
-
-    change: ablations.Name | None = None
-    curiosity: float | None = None
+    change: ablations.Name | None = None  # an ablation
+    curiosity: float | None = None  # rate in pre-training
+    # whether novel rows join the public batches of "Cur" (the authors' code), or take places in them
     append: bool = False
-    matching: bool = False
+    matching: bool = False  # whether noisy tables are released besides, which its rows are weighted to match
+    # whether these are the tables of any task (`TableMatching.of`), in place of those for points in a plane
     general: bool = False
-    rows: int | None = None
+    rows: int | None = None  # private rows at most; 1 shows what noise alone makes, 0 stops after the public rows
 
     @property
     def private(self) -> bool:

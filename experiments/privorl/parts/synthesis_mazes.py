@@ -25,23 +25,16 @@ from tacit_worlds.maze_public import other_mazes, other_rows
 
 STARTS: Mapping[str, Starts] = {"return": "all", "return_far": "far"}
 """Returns are from every cell (D4RL's evaluation), and from those far from the goal."""
-EPISODES = 300
-"""Of each of them."""
+EPISODES = 300  # of each of them
 
 
 @dataclass(frozen=True)
 class Maze:
-    """One of D4RL's mazes.
+    """One of D4RL's mazes."""
 
-    Args:
-        name: of the layout.
-        population: N.
-        public_rows: of other mazes of the same outer size.
-    """
-
-    name: str
-    population: int = 1_000_000
-    public_rows: int = 400_000
+    name: str  # of the layout
+    population: int = 1_000_000  # N
+    public_rows: int = 400_000  # of other mazes of the same outer size
     provenance = "simulated: random mazes of the same outer size, with walls and goals of their own"
 
     @property
@@ -114,15 +107,12 @@ class Maze:
 
 @dataclass(frozen=True)
 class Pooled(Maze):
-    """A maze with public rows of sixteen others: many of two, on which a structure is chosen, and some of fourteen.
-
-    Args:
-        large, small: public mazes with many rows, and with some.
-        large_rows, small_rows: of each of these.
-    """
+    """A maze with public rows of sixteen others: many of two, on which a structure is chosen, and some of fourteen."""
 
     public_rows: int = 1_900_000
+    # large, small: public mazes with many rows, and with some
     large: int = 2
+    # large_rows, small_rows: of each of these
     large_rows: int = 600_000
     small: int = 14
     small_rows: int = 50_000

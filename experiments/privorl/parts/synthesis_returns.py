@@ -107,23 +107,14 @@ def fill(results: Store, wanted: Sequence[Cell], scale: fits.Scale, domains: Map
 
 @dataclass(frozen=True)
 class OneTask:
-    """Table I on the rows of one task, with policies that learn nothing beside ("POLICY/SEED").
+    """Table I on the rows of one task, with policies that learn nothing beside ("POLICY/SEED")."""
 
-    Args:
-        here: the task.
-        agent: who learns.
-        seeds: of networks, noise, agents and starts, for all ways alike.
-        ways: names with their epsilons.
-        actions: numbers of an action, as uniform ones are drawn.
-        played: what is played.
-    """
-
-    here: Domain
-    agent: str
-    seeds: tuple[int, ...]
-    ways: tuple[tuple[tuple[str, ...], tuple[float, ...]], ...]
-    actions: int
-    played: str
+    here: Domain  # the task
+    agent: str  # who learns
+    seeds: tuple[int, ...]  # of networks, noise, agents and starts, for all ways alike
+    ways: tuple[tuple[tuple[str, ...], tuple[float, ...]], ...]  # names with their epsilons
+    actions: int  # numbers of an action, as uniform ones are drawn
+    played: str  # what is played
 
     @property
     def domains(self) -> Mapping[str, Domain]:

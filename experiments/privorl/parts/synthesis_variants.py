@@ -21,8 +21,7 @@ from experiments.privorl.parts import synthesis_ways as ways
 from experiments.privorl.parts.synthesis_returns import Cell
 
 DOMAIN, AGENT, SEEDS = "umaze", "iql", (0, 1, 2)
-SHARED = ("real", "raked", "tacit", "pretraining")
-"""Ways whose agents belong to `table1_transitions`, at its epsilons."""
+SHARED = ("real", "raked", "tacit", "pretraining")  # ways whose agents belong to `table1_transitions`, at its epsilons
 HOMES = {
     "non_pre": "figure4_ablation",
     "cur": "figure4_ablation",
@@ -62,15 +61,10 @@ def column(wanted: Iterable[Cell], measure: str = "return") -> np.ndarray:
 
 @dataclass(frozen=True)
 class Variants:
-    """The rows of an experiment on other plans: those of its cells that have no other home.
+    """The rows of an experiment on other plans: those of its cells that have no other home."""
 
-    Args:
-        file: of the experiment.
-        wanted: all its cells.
-    """
-
-    file: str
-    wanted: Sequence[Cell]
+    file: str  # of the experiment
+    wanted: Sequence[Cell]  # all its cells
 
     @property
     def store(self) -> Callable[..., Store]:

@@ -53,21 +53,13 @@ from tacit.methods.synthesis.encoding import Encoder
 
 @dataclass(frozen=True)
 class Marginals:
-    """A baseline that knows the private table by noisy marginals.
+    """A baseline that knows the private table by noisy marginals."""
 
-    Args:
-        module: in `tacit.methods.synthesis.baselines`.
-        plan: name of its plan.
-        bins: of a continuous column.
-        settings: in which the plan differs from its defaults.
-        paper: whether the plan is the one that the paper ran.
-    """
-
-    module: str
-    plan: str
-    bins: int = 32
-    settings: tuple[tuple[str, int], ...] = ()
-    paper: bool = False
+    module: str  # in `tacit.methods.synthesis.baselines`
+    plan: str  # name of its plan
+    bins: int = 32  # of a continuous column
+    settings: tuple[tuple[str, int], ...] = ()  # in which the plan differs from its defaults
+    paper: bool = False  # whether the plan is the one that the paper ran
     private: bool = True
 
     def configuration(self, here: Domain, scale: Scale) -> Json:

@@ -99,21 +99,13 @@ def unit(here: People) -> Unit:
 
 @dataclass(frozen=True)
 class MazePeople:
-    """One episode a person.
+    """One episode a person."""
 
-    Args:
-        layout: of the maze.
-        population: of people.
-        mazes: random public ones of the same outer size.
-        public_episodes: in each of them.
-        samples: synthetic trajectories.
-    """
-
-    layout: str
-    population: int = 10_000
-    mazes: int = 128
-    public_episodes: int = 64
-    samples: int = 1_500
+    layout: str  # of the maze
+    population: int = 10_000  # of people
+    mazes: int = 128  # random public ones of the same outer size
+    public_episodes: int = 64  # in each of them
+    samples: int = 1_500  # synthetic trajectories
     longest = LONGEST
     episodes = 1
     agents = ("iql", "td3_bc")
@@ -195,19 +187,12 @@ class MazePeople:
 
 @dataclass(frozen=True)
 class Patients:
-    """A patient's courses of treatment.
+    """A patient's courses of treatment."""
 
-    Args:
-        population: of patients.
-        staffs: of other doctors.
-        public_patients: of each of them.
-        samples: synthetic courses.
-    """
-
-    population: int = 10_000
-    staffs: int = 32
-    public_patients: int = 100
-    samples: int = 10_000
+    population: int = 10_000  # of patients
+    staffs: int = 32  # of other doctors
+    public_patients: int = 100  # of each of them
+    samples: int = 10_000  # synthetic courses
     name = "clinic"
     longest = clinic.HORIZON
     episodes = 2

@@ -32,28 +32,19 @@ from tacit.methods.synthesis.trajectories.plan import Network
 from tacit.methods.synthesis.trajectories.pretraining import PretrainedModels
 from tacit.privacy.mechanisms.releases import Axis
 
-QUICK_SAMPLES = 100
-"""Synthetic trajectories where little is computed."""
-MAP = 24
-"""Bins of either coordinate on the fine map of a maze."""
+QUICK_SAMPLES = 100  # synthetic trajectories where little is computed
+MAP = 24  # bins of either coordinate on the fine map of a maze
 EPISODES, SEAMS = "episodes", "seams"
 
 
 @dataclass(frozen=True)
 class Fragments:
-    """Whole trajectories.
+    """Whole trajectories."""
 
-    Args:
-        network: of fragments.
-        horizon: rows of a fragment; None is the plan's own choice.
-        told: whether histograms tell of the surroundings, and no gradient is taken of private rows.
-        rows: whether single rows come out.
-    """
-
-    network: Network = "transformer"
-    horizon: int | None = None
-    told: bool = False
-    rows: bool = False
+    network: Network = "transformer"  # of fragments
+    horizon: int | None = None  # rows of a fragment; None is the plan's own choice
+    told: bool = False  # whether histograms tell of the surroundings, and no gradient is taken of private rows
+    rows: bool = False  # whether single rows come out
     private = True
 
     def configuration(self, here: People, epsilon: float, scale: Scale) -> Json:

@@ -32,17 +32,11 @@ QUICK_PEOPLE, QUICK_POOL, QUICK_STEPS = 60, 500, {"steps": 100}
 
 @dataclass(frozen=True)
 class Transitions:
-    """Transitions of people, with matching.
+    """Transitions of people, with matching."""
 
-    Args:
-        public: whether the model begins with public rows.
-        general: whether the histograms are those of any task.
-        alone: whether the vault holds a single person, which shows what noise alone makes.
-    """
-
-    public: bool = True
-    general: bool = False
-    alone: bool = False
+    public: bool = True  # whether the model begins with public rows
+    general: bool = False  # whether the histograms are those of any task
+    alone: bool = False  # whether the vault holds a single person, which shows what noise alone makes
     private = True
 
     def configuration(self, here: People, epsilon: float, scale: Scale) -> Json:

@@ -71,8 +71,7 @@ SEARCH: tuple[tuple[str, str], ...] = (
     ("td3_bc", "discount=0.995 target_rate=0.1"),
 )
 """Agents and what is changed in their settings, in the order in which they are run."""
-DECIDED = 9
-"""Of these, what had been run when settings were chosen; the others show what else would have been possible."""
+DECIDED = 9  # of these, what had been run when settings were chosen; the others show what else would have been possible
 
 
 def rows() -> list[str]:

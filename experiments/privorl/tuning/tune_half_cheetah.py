@@ -30,22 +30,16 @@ from experiments.privorl.parts.synthesis_agents import LOCOMOTION
 from tacit_worlds.agents.offline import train_tables
 from tacit_worlds.locomotion import HORIZON
 
-POPULATION, EPISODES, WANTED = 200_000, 10, 40.0
-"""`WANTED`: what real rows have to teach."""
+POPULATION, EPISODES, WANTED = 200_000, 10, 40.0  # `WANTED`: what real rows have to teach
 ROBOTS_SEED, SEED, START_SEED = 2_000, 2_010, 2_020
 
 
 @dataclass(frozen=True)
 class Collector:
-    """A learner, and which of its rows are kept.
+    """A learner, and which of its rows are kept."""
 
-    Args:
-        episodes: that it plays.
-        since: share of its life, at the beginning, of which nothing is kept.
-    """
-
-    episodes: int
-    since: float = 0.0
+    episodes: int  # that it plays
+    since: float = 0.0  # share of its life, at the beginning, of which nothing is kept
 
     def rows(self, robot: Robot, population: int, seed: int) -> Columns:
         """Its rows on a robot."""

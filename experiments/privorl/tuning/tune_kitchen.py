@@ -21,8 +21,7 @@ from experiments.privorl.parts.synthesis_agents import KITCHEN
 from experiments.privorl.table1_kitchen import Glance, Glancing
 from tacit_worlds.agents.offline import train_tables
 
-SEEDS, EPISODES, WANTED = (1_010,), 5, 50.0
-"""`WANTED`: what public rows have to teach of the public tasks."""
+SEEDS, EPISODES, WANTED = (1_010,), 5, 50.0  # `WANTED`: what public rows have to teach of the public tasks
 
 
 def rows() -> list[str]:
