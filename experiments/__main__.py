@@ -33,7 +33,6 @@ def described(folder: str) -> list[str]:
 
 
 def main(folders: list[str]) -> None:
-    """Print the papers, or the experiments of some."""
     for folder in folders:
         print("\n".join(described(folder)))
     for paper, (page, cell) in PAPERS.items() if not folders else ():

@@ -61,7 +61,6 @@ class Cell:
 
 
 def cells(quick: bool = False) -> list[Cell]:
-    """All of them; with `quick` those at epsilon 8. What the figures are about comes first."""
     first = [Cell(method, SHOWN) for method in METHODS]
     more = (Cell(m, e) for e in EPSILONS for m in METHODS if e != SHOWN and e in FEWER.get(m, EPSILONS))
     return first if quick else [*first, *more]
@@ -119,7 +118,6 @@ def figures() -> list[Figure]:
 
 
 def plot(results: Store, path: Path = IMAGES / "audits.svg") -> None:
-    """A panel a method that has cells: certified and audited epsilon over the certified one."""
     panels = []
     for method in METHODS:
         kept = [e for e in EPSILONS if results.has(Cell(method, e).key)]

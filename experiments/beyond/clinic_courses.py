@@ -40,7 +40,6 @@ MODULES: Mapping[str, Any] = {"people": people, "noise": people, "privsyn": priv
 
 
 def planned(way: str) -> Any:
-    """The plan of a way, before calibration."""
     spec = simulators.load("clinic").spec()
     if way == "privsyn":
         return privsyn.PrivSynPlan(discretisation=Discretisation(spec))
@@ -50,7 +49,6 @@ def planned(way: str) -> Any:
 
 
 def steps(patients: int, way: str, epsilon: float, seed: int) -> Mapping[str, Any]:
-    """Columns of the steps that a way gives."""
     world = simulators.load("clinic")
     records: dict[str, Any] = world.collect(patients, seed=seed)
     if way == "real":
@@ -105,13 +103,11 @@ def run_row(key: str, results: Store) -> None:
 
 
 def points(results: Store, patients: int, way: str, epsilon: float) -> list[float]:
-    """Of all seeds that there are."""
     keys = (key(patients, way, epsilon, seed) for seed in SEEDS)
     return [results.values(one)["points"] for one in keys if results.has(one)]
 
 
 def table(results: Store) -> str:
-    """Mean points with half of their 95 % interval, and the least."""
     lines = []
     for patients, epsilon in SETTINGS:
         found = (points(results, patients, way, epsilon) for way in WAYS)

@@ -42,7 +42,6 @@ store = store_of(__file__, configuration, "those of the demo")
 
 
 def answers(kind: str, seed: int) -> dict[str, Any]:
-    """Of one demo."""
     world = simulators.load("clinic")
     columns = world.collect(demo.USUAL.patients, seed=seed)
     people = Trajectories.from_arrays(**columns, spec=world.spec(labels=True), unit_name="patient", simulated=True)
@@ -73,7 +72,6 @@ def run_row(key: str, results: Store) -> None:
 
 
 def found(results: Store) -> dict[str, np.ndarray]:
-    """Of all cells that there are, what their answers are worth."""
     demos = [results.values(f"demo/{seed}") for seed in DEMOS if results.has(f"demo/{seed}")]
     every = demos + [results.values(f"rule/{seed}") for seed in RULES if results.has(f"rule/{seed}")]
     return {
@@ -86,7 +84,6 @@ def found(results: Store) -> dict[str, np.ndarray]:
 
 
 def table(results: Store) -> str:
-    """How often each answer was what is hoped for."""
     values = found(results)
     if not len(values["policy"]):
         return "no rows yet"

@@ -130,7 +130,6 @@ class Metered(LoopGrid):
         super().__init__(self.app, self.count)
 
     def ask(self, message: Message) -> Message:
-        """The reply, metered."""
         began = time.process_time()
         reply = super().ask(message)
         self.seconds += time.process_time() - began
@@ -302,7 +301,6 @@ def _devices(key: str) -> int:
 
 
 def secure_table(results: Store) -> str:
-    """One secure sum of tacit's own code."""
     lines = []
     for devices, numbers in SECURE:
         values = results.values(f"secure/devices={devices}/numbers={numbers}")
@@ -320,7 +318,6 @@ def secure_table(results: Store) -> str:
 
 
 def floor_table(results: Store) -> str:
-    """What each level's floor bears, on paper."""
     lines = []
     for level in LEVELS:
         for share in SHARES:
@@ -350,7 +347,6 @@ def tree_table(results: Store) -> str:
 
 
 def flat_table(results: Store) -> str:
-    """One secure sum over everybody."""
     lines = []
     for size in FLAT:
         values = results.values(f"flat/devices={size}")

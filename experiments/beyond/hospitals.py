@@ -85,7 +85,6 @@ class Linear:
         return odds
 
     def expect(self, s: State, drug: np.ndarray) -> np.ndarray:
-        """Mean of the next pressure."""
         acts = np.array(self.effects)[drug] * np.where(s["creatinine"] > 1.5, 0.5, 1.0)
         return s["pressure"] + self.back * (self.home - s["pressure"]) + acts
 
@@ -182,7 +181,6 @@ class Hidden(Linear):
         return {**s, "severity": severity, "pressure": pressure, "creatinine": s["creatinine"] * np.exp(0.006 * older)}
 
     def expect(self, s: State, drug: np.ndarray) -> np.ndarray:
-        """Mean of the next pressure."""
         same, (middle, width) = np.where(drug == s["last"], s["same"], 0), self.saturates
         high = 1 / (1 + np.exp(-(s["pressure"] - middle) / width))
         acts = high * (1.2 - 0.7 / (1 + np.exp(-(s["creatinine"] - 1.4) / 0.15)))

@@ -105,7 +105,6 @@ def seeds(start: str) -> tuple[int, ...]:
 
 
 def planned(here: World, **settings: Any) -> ImprovementPlan:
-    """The plan of a world, not calibrated."""
     return ImprovementPlan.of(here.spec, here.problem, **{**here.settings, **settings})
 
 
@@ -171,7 +170,6 @@ def run(here: World, people: int, epsilon: float, seed: int) -> dict[str, Any]:
 
 @cache
 def calibrated(name: str, people: int, epsilon: float) -> ImprovementPlan:
-    """A world's plan at a finite epsilon."""
     unit, delta = Unit("patient", "add_or_remove", people), 0.1 / people
     return planned(world(name)).calibrate(unit=unit, epsilon=epsilon, delta=delta)
 
@@ -238,7 +236,6 @@ def padded(columns: Any, length: int) -> dict[str, np.ndarray]:
 
 
 def of_runs(results: Store, start: str, value: str) -> list[Any]:
-    """One value of all seeds of a setting."""
     return [results.values(f"{start}/{seed}")[value] for seed in seeds(start)]
 
 
@@ -289,12 +286,10 @@ def _of_clicks(results: Store) -> list[Figure]:
 
 
 def _made(results: Store, start: str, value: str) -> list[Any]:
-    """One value of the seeds of a setting that have rows."""
     return [results.values(f"{start}/{seed}")[value] for seed in seeds(start) if results.has(f"{start}/{seed}")]
 
 
 def _said(results: Store, start: str) -> list[Statement]:
-    """Statements of the seeds of a setting that have rows."""
     keys = [f"{start}/{seed}" for seed in seeds(start)]
     return [statement(start, results.values(key)) for key in keys if results.has(key)]
 
@@ -344,7 +339,6 @@ def units(results: Store) -> str:
 
 
 def physical(results: Store) -> str:
-    """CartPole and HIV: the clone of the best, a line a setting."""
     lines = []
     for start in (*PHYSICAL, *(f"{start}/inf" for start in NOISELESS[:2])):
         name, people, epsilon = start.split("/")

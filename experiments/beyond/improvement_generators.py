@@ -171,7 +171,6 @@ def matching_plan(
 
 
 def made(plan: EnsemblePlan | matching_alone.MatchingPlan, vault: Vault, seed: int) -> Columns:
-    """Rows of a calibrated plan, from records with a memory."""
     if isinstance(plan, EnsemblePlan):
         return modelled(plan, vault, seed)
     return matching_alone.fit(plan, vault).value.sample_columns(SAMPLED, seed=seed)

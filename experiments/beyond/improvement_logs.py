@@ -101,7 +101,6 @@ def rate_of(chances: FloatArray) -> float:
 
 
 def click_rate(actor: PolicyActor) -> float:
-    """The exact click rate of a policy without a memory."""
     network = Network.of(FeedForward.of(actor.policy, actor.theta, greedy=actor.greedy))
     return rate_of(network.probabilities(contexts()[0]))
 
@@ -136,7 +135,6 @@ def demand_chances() -> FloatArray:
 
 
 def profit(stock: Array, ordered: Array, demand: Array) -> tuple[FloatArray, Array]:
-    """What a week pays, and the stock that is left."""
     full = np.minimum(stock + ordered, CAPACITY)
     sold = np.minimum(full, demand)
     return SOLD * sold - LEFT * (full - sold) - BOX * ordered - ORDER * (ordered > 0), full - sold

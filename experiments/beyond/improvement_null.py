@@ -32,7 +32,6 @@ MOST = 0.065  # of the data sets, "proven" may be wrong in: 5 % by the level, an
 
 
 def spec() -> PublicSpec:
-    """Public bounds of this world."""
     return PublicSpec(
         observation=Box((-3.0,) * COLUMNS, (3.0,) * COLUMNS),
         action=Discrete(ACTIONS),
@@ -73,7 +72,6 @@ def planned() -> ImprovementPlan:
 
 @cache
 def calibrated(people: int, epsilon: float) -> ImprovementPlan:
-    """The plan of a setting."""
     unit = Unit("patient", "add_or_remove", people)
     return planned().calibrate(unit=unit, epsilon=epsilon, delta=0.1 / people)
 
@@ -111,7 +109,6 @@ def run_row(key: str, results: Store) -> None:
 
 
 def _said(results: Store, people: int, epsilon: float) -> list[Statement]:
-    """The statements of a setting's rows that there are."""
     plan, found = calibrated(people, epsilon), []
     for block in range(SETS // BLOCK):
         if results.has(key := f"{people}/{epsilon:g}/{block}"):
@@ -134,7 +131,6 @@ def figures() -> list[Figure]:
 
 
 def table(results: Store) -> str:
-    """False proofs, a line a setting."""
     lines = []
     for people, epsilon in SETTINGS:
         said = _said(results, people, epsilon)

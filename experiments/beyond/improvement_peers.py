@@ -74,7 +74,6 @@ class TabularPlan(PrivatePlan):
 
     @property
     def cells(self) -> int:
-        """S, how many there are."""
         return math.prod(len(cuts) + 1 for cuts in self.edges)
 
     def cells_of(self, seen: NDArray[Any]) -> NDArray[np.int64]:
@@ -255,7 +254,6 @@ def measured(way: Way, here: World, people: int, epsilon: float, seed: int) -> J
 
 
 def figures() -> list[Figure]:
-    """How far our way is ahead of each peer."""
     results, found = store(), []
     for epsilon in EPSILONS[:3]:
         mine = np.mean(improvement.of_runs(improvement.store(), f"clinic/{PEOPLE}/{epsilon:g}", "score"))
@@ -280,7 +278,6 @@ def table(results: Store) -> str:
 
 
 def table_elsewhere(results: Store) -> str:
-    """Mean returns in the other worlds, a line a setting, with ours."""
     lines = []
     for start in PHYSICAL:
         name, people, epsilon = start.split("/")

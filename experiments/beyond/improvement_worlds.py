@@ -79,7 +79,6 @@ class OtherClinic:
     def step(
         self, state: Array, action: Array, generator: np.random.Generator
     ) -> tuple[Array, FloatArray, np.ndarray[Any, np.dtype[np.bool_]]]:
-        """As in the clinic, with the tables of this one."""
         columns = (clinic.KIND, clinic.FLAG, clinic.WEIGHT, clinic.SIDE)
         kind, flag, severity, burden = (state[:, i].astype(np.int64) for i in columns)
         chance, treatment = generator.random((len(state), 6)), np.asarray(action, np.int64)
@@ -130,7 +129,6 @@ def of_clinic(memory: Memory = COURSE, low: float = -9.0, high: float = 5.0) -> 
 
 
 def other_clinic(number: int) -> World:
-    """A clinic that no reported row is of."""
     other = OtherClinic(number)
     problem = Problem(gamma=1.0, horizon=clinic.HORIZON, return_range=(-9.0, 5.0))
     return dataclasses.replace(of_clinic(), collect=other.collect, domain=other, problem=problem)
@@ -147,7 +145,6 @@ def of_clicks(scale: float = 1.0) -> World:
 
 
 def of_purchases() -> World:
-    """Clicks that pay amounts with heavy tails."""
     problem = Problem(gamma=1.0, horizon=1, episodes_per_unit=logs.MOST_EVENTS, return_range=(0.0, logs.DEAREST))
     spec = logs.clicks_spec(logs.DEAREST)
 
@@ -158,7 +155,6 @@ def of_purchases() -> World:
 
 
 def of_stock() -> World:
-    """The shop's stock; every column as it comes."""
     problem = Problem(gamma=1.0, horizon=logs.WEEKS, return_range=(-1_000.0, 2_000.0))
     return World(logs.stock, logs.Shop(), logs.stock_spec(), problem, {}, logs.WEEKS, logs.stock_normalised)
 
@@ -191,7 +187,6 @@ def of_people(name: populations.Name, horizon: int, returns: tuple[float, float]
 
 
 def world(name: str) -> World:
-    """A world by its name in a row's key."""
     if name.startswith("other-"):
         return other_clinic(int(name.removeprefix("other-")))
     worlds: Mapping[str, Callable[[], World]] = {

@@ -80,24 +80,20 @@ class Cell:
 
 
 def unit_of(people: int) -> Unit:
-    """A person, who comes or goes."""
     return Unit("person", "add_or_remove", people)
 
 
 def spec_of(contexts: int) -> PublicSpec:
-    """Public bounds of the records."""
     return PublicSpec(Discrete(contexts), Discrete(ACTIONS), Box((0.0,), (1.0,)), "declared", propensities=True)
 
 
 def evaluation(people: int, epsilon: float) -> ope.ImportanceSampling:
-    """The calibrated plan of an evaluation over everybody."""
     return ope.ImportanceSampling(problem=PROBLEM, level=LEVEL).calibrate(
         unit=unit_of(people), epsilon=epsilon, delta=0.1 / people
     )
 
 
 def learning(people: int, epsilon: float, fold: Fold | None) -> Arms:
-    """The calibrated plan of the policy's sums."""
     return Arms(fold=fold).calibrate(unit=unit_of(people), epsilon=epsilon, delta=0.1 / people)
 
 
@@ -128,7 +124,6 @@ store = store_of(__file__, configuration, "the defaults; nothing was tuned")
 
 
 def drawn(people: int, contexts: int, generator: np.random.Generator) -> dict[str, np.ndarray]:
-    """One visit of each person."""
     observations = generator.integers(contexts, size=people)
     return {
         "observations": observations,
@@ -253,7 +248,6 @@ def run_row(key: str, results: Store, *, quick: bool = False) -> None:
 
 
 def misses(values: Mapping[str, Any]) -> float:
-    """Share of intervals that miss the truth."""
     return float(values["above the truth"] + values["below the truth"])
 
 
@@ -292,7 +286,6 @@ def figures() -> list[Figure]:
 
 
 def table(results: Store) -> str:
-    """Markdown: misses, widths and what is printed."""
     lines = []
     for key in rows():
         kind, people, contexts, epsilon = _asked(key)

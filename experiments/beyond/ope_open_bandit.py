@@ -61,7 +61,6 @@ def rows() -> list[str]:
 
 
 def keys(campaign: open_bandit.Campaign, seeds: range) -> list[str]:
-    """The keys of a campaign's rows."""
     private = [f"{campaign}/epsilon={epsilon:g}/seed={seed}" for epsilon in EPSILONS for seed in seeds]
     return [f"{campaign}/nonprivate", *private]
 
@@ -130,7 +129,6 @@ def measure(plan: ope.Plan, epsilon: float, log: Trajectories, target: np.ndarra
 
 
 def run_row(key: str, results: Store) -> None:
-    """The ceilings of one campaign, or every plan at one epsilon: on the log, and on the log without clicks."""
     name, *rest = key.split("/")
     campaign = cast(open_bandit.Campaign, name)
     target, dataset = thompson(campaign), f"Open Bandit sample ({SAMPLE}), {campaign}"
@@ -148,13 +146,11 @@ def run_row(key: str, results: Store) -> None:
 
 
 def clickless(log: Columns, campaign: open_bandit.Campaign) -> Trajectories:
-    """The log with every click erased."""
     columns: dict[str, Any] = {**log, "rewards": np.zeros(len(log["rewards"]))}
     return Trajectories.from_arrays(**columns, unit_ids=":transition", spec=open_bandit.spec(campaign))
 
 
 def column(results: Store, campaign: str, epsilon: float, method: str, key: str = "value") -> np.ndarray:
-    """One number of a method in every seed, [10]."""
     cells = (results.values(f"{campaign}/epsilon={epsilon:g}/seed={seed}") for seed in range(SEEDS))
     return np.array([cell[method][key] for cell in cells])
 

@@ -102,7 +102,6 @@ def coverage(
 
 
 def computed(law: str, units: int, epsilon: float) -> dict[str, list[float]]:
-    """The coverage of every level, for each lambda."""
     noise = noise_of(epsilon, 0.1 / units)
     return {
         f"{level:g}": [round(coverage(units, rare, LAWS[law], level, noise), 6) for rare in LAMBDAS] for level in LEVELS
@@ -110,7 +109,6 @@ def computed(law: str, units: int, epsilon: float) -> dict[str, list[float]]:
 
 
 def jobs() -> Jobs:
-    """A law, a number of units and an epsilon each."""
     found: Jobs = {}
     for law, n, epsilon in itertools.product(LAWS, SIZES, EPSILONS):
         private = "none" if math.isinf(epsilon) else f"{epsilon:g}"

@@ -105,7 +105,6 @@ def _named(numbers: np.ndarray) -> dict[str, np.ndarray]:
 
 @functools.cache
 def truth(hospital: Linear, people: bool) -> Table:
-    """A large fresh draw of people, or of their steps."""
     if not people:
         return truth(hospital, True).weighed(TRUTH[1])
     visits = hospital.draw(*TRUTH)
@@ -231,7 +230,6 @@ PUBLIC, PUBLIC_DRAW = Linear(home=150.0, noise=7.0, starts=(155.0, 16.0), gaps=(
 
 
 def planned(way: str) -> Any:
-    """The plan of a way, before calibration."""
     if way not in RIVALS:
         return people.PeoplePlan(spec=SPEC)
     cut = _public_bins() if way.endswith("_public") else Discretisation(SPEC, BINS)
@@ -247,7 +245,6 @@ def _public_bins() -> Discretisation:
 
 
 def table(hospital: Linear, patients: int, way: str, epsilon: float, seed: int) -> Table:
-    """A table of a way."""
     visits = hospital.draw(patients, seed + SECOND * (way == "real"))
     if way in OPEN:
         return Table.of(permuted(visits, seed) if way == "trivial" else visits, visits["unit_ids"])
@@ -365,7 +362,6 @@ def words_of(results: Store) -> str:
 
 
 def figures() -> list[Figure]:
-    """Errors of people, alone and beside those of the rivals."""
     results, found = store(), []
     for one in rows():
         results.values(one)

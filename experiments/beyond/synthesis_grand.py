@@ -66,7 +66,6 @@ class MeanPolicies:
 
 
 def pooled(checkpoints: Sequence[OfflinePolicies], agents: slice) -> OfflinePolicies:
-    """These agents at all checkpoints as policies side by side."""
     names = checkpoints[0].arrays
     return OfflinePolicies({name: np.concatenate([one.arrays[name][agents] for one in checkpoints]) for name in names})
 
@@ -139,7 +138,6 @@ NOISELESS = tuple(
 
 
 def configuration(key: str, *, scale: fits.Scale = fits.FULL) -> dict[str, Json]:
-    """Everything that decides a cell, but its seed: its table, its agents and how they are judged."""
     domain, kind, *_ = key.split("/")
     here = DOMAINS[domain]
     if kind in TRIVIAL:
@@ -157,7 +155,6 @@ store = store_of(__file__, configuration, returns.WORDS)
 
 
 def cells() -> list[Cell]:
-    """All of them, in the order in which they are run."""
     most, last = ("large", "medium"), ("umaze",)
 
     def of(kind: str, domains: Sequence[str]) -> list[Cell]:
@@ -237,12 +234,10 @@ def digest(table: Mapping[str, np.ndarray]) -> str:
 
 
 def cost(notes: Notes) -> float:
-    """CPU seconds of a table, its pre-training among them."""
     return float(sum(notes[stage]["cpu_s"] for stage in ("pretrain", "fit", "sample") if stage in notes))
 
 
 def column(results: Store, domain: str, kind: str, way: str, epsilon: float, name: str) -> np.ndarray:
-    """One value of a way's cells, of every seed."""
     return returns.column(results, [Cell(domain, kind, way, ways.at(way, epsilon), seed) for seed in SEEDS], name)
 
 
@@ -262,7 +257,6 @@ def spreads(results: Store) -> np.ndarray:
 
 
 def figures() -> list[Figure]:
-    """What real rows teach beyond a straight run."""
     results, found = store(), []
     for domain in ("large", "medium"):
         straight = np.mean([results.values(f"{domain}/straight/{seed}")["return"] for seed in SEEDS])

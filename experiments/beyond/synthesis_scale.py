@@ -38,7 +38,6 @@ HEADS = ("plan, CPU s", "fit, CPU s", "CPU s a million rows", "records, MiB", "p
 
 
 def spec_of(columns: int) -> PublicSpec:
-    """Steps of so many columns: states and next states within 0 and 1, one action, one reward."""
     n = (columns - 2) // 2
     bounds = Box((0,) * n, (1,) * n), Box((-1,), (1,)), Box((0,), (1,))
     return PublicSpec(*bounds, "declared", difference=(0.1,) * n, terminals=False)
@@ -57,7 +56,6 @@ def drawn(method: str, count: int, columns: int) -> Trajectories:
 
 
 def measure(key: str) -> dict[str, Any]:
-    """Fit once in this process."""
     method, count, columns = key.split("/")
     data, epsilon = drawn(method, int(count), int(columns)), EPSILONS[method]
     unit = Unit("patient" if method == "people" else "transition", "add_or_remove", int(count))
@@ -77,7 +75,6 @@ def measure(key: str) -> dict[str, Any]:
 
 
 def peak() -> int:
-    """The most memory that this process had, in MiB."""
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 2**10
 
 
@@ -104,7 +101,6 @@ def run_row(key: str, results: Store) -> None:
 
 
 def table(results: Store) -> str:
-    """Seconds and memory of every row that there is."""
     lines = []
     for key in KEYS:
         method, count, columns = key.split("/")
@@ -120,7 +116,6 @@ def table(results: Store) -> str:
 
 
 def figures() -> list[Figure]:
-    """A row costs at most so many times what one of a million costs."""
     results = store()
     each = [results.values(key)["cpu_s"]["fit"] / results.values(key)["rows"] for key in KEYS if key.endswith("/6")]
     for key in KEYS:

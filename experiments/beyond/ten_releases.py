@@ -82,7 +82,6 @@ store = store_of(__file__, configuration, "defaults")
 
 
 def run_row(key: str, results: Store) -> None:
-    """Make one row: ten releases by one ledger, or each by a ledger of its own."""
     rule, seed = key.split("/")[0], int(key.split("/")[1])
     here = world("clinic")
     data, truth = here.data(PEOPLE, seed), mean_return()
@@ -131,7 +130,6 @@ def mean_return() -> float:
 
 
 def means(results: Store, rule: str, value: str) -> np.ndarray[Any, np.dtype[np.float64]]:
-    """A value's mean over the releases of each seed."""
     return np.array([np.mean(results.values(f"{rule}/{seed}")[value]) for seed in SEEDS])
 
 

@@ -76,7 +76,6 @@ def rows() -> list[str]:
 
 
 def plan_of(one: Cell) -> AlignmentPlan:
-    """The plan of a row, without digests and scale, which depend on files alone."""
     sizes = ONE if one.rounds == "one" else FOUR
     own = {**sizes, **(PERSON if one.taste else {})}
     if one.lora:
@@ -100,7 +99,6 @@ store = store_of(__file__, configuration, "chosen on public prompts alone")
 
 
 def learned(one: Cell) -> tuple[Steered, dict[str, float]]:
-    """The steered model of a row, and what the run took."""
     plan, tokenizer = declared(plan_of(one)), world.writer().tokenizer
     count, n = plan.people * plan.rounds, plan.prompt_tokens
     if one.public:
@@ -249,7 +247,6 @@ def plot(results: Store) -> None:
 
 
 def figures() -> list[Figure]:
-    """Gains over the base model, the noise alone, and what people's feedback brings."""
     results = store()
     base = results.values("reference/0")["values"]
 

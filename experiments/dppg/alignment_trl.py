@@ -192,7 +192,6 @@ def theirs(base: Llama, order: Tensor) -> Any:
 
 @torch.no_grad()
 def ours(module: Any, base: Llama, order: Tensor) -> Llama:
-    """The weights of such a model in `Llama`."""
     found = {name: weight.detach() for name, weight in module.state_dict().items()}
     embedding = torch.empty_like(base.embedding)
     embedding[order] = found["model.embed_tokens.weight"]

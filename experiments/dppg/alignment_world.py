@@ -61,7 +61,6 @@ def installed(package: str, name: str) -> Path:
 
 @functools.cache
 def reviews() -> list[dict[str, str]]:
-    """All different reviews in one public order."""
     with installed(*REVIEWS).open(encoding="utf-8", newline="") as file:
         rows = {row["text"]: row for row in csv.DictReader(file)}
     order = sorted(rows)
@@ -93,7 +92,6 @@ def encoder() -> TextEncoder:
 
 
 def _taught(name: str, label: str, good: str, rows: str) -> TextJudge:
-    """A judge, from its file where it was taught before."""
     folder, path = installed(*ENCODER), FILES / f"{name}.json"
     if path.exists():
         return TextJudge.load(folder, head=path)
@@ -141,13 +139,11 @@ def writer() -> Writer:
 
 
 def texts_of(name: str, count: int, tokenizer: Tokenizer, tokens: int) -> list[str]:
-    """So many texts of a part that are long enough for a prompt."""
     long = (row["text"] for row in part(name) if len(tokenizer.encode(row["text"][:400])) >= tokens)
     return [text for text, _ in zip(long, range(count), strict=False)]
 
 
 def people(seed: int, count: int, tokenizer: Tokenizer, tokens: int) -> dict[str, list[str]]:
-    """So many people of one seed, with a review each."""
     rest = part("PEOPLE")
     order = np.random.default_rng(seed).permutation(len(rest))
     long = ((f"r{i}", [rest[i]["text"]]) for i in order if len(tokenizer.encode(rest[i]["text"][:400])) >= tokens)
@@ -243,7 +239,6 @@ def _round(value: float | np.floating[Any]) -> float:
 
 
 def reference(plan: AlignmentPlan) -> Steered:
-    """The base model as it is."""
     one = writer()
     start = plan.adapter.initial_parameters(one.model.shape).numpy()[None]
     return Steered(plan, start, np.asarray(one.model.vocabulary.numpy()), one)

@@ -176,7 +176,6 @@ class World:
         return False
 
     def enroll(self, run: Any, actor: Any) -> None:
-        """As the vault meets them."""
         people = self.users.arrive(PEOPLE)
         replicate = np.repeat(np.arange(self.replicates), PEOPLE)
         everybody = np.ones(len(replicate), bool)
@@ -244,7 +243,6 @@ def scores(
 
 
 def found(values: Mapping[str, Any]) -> LowerBounds:
-    """The audit of a cell's ratios."""
     return audit(values["without"], values["having"], delta=DELTA, confidence=CONFIDENCE)
 
 

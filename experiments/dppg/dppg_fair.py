@@ -62,7 +62,6 @@ class Line:
 
 @functools.cache
 def lines() -> dict[str, Line]:
-    """The three tasks by name."""
     control = {"ppo": PpoConfig(STEPS), "a2c": PpoConfig.a2c(STEPS)}
     doses = {"ppo": PpoConfig(300_000, gamma=0.9), "a2c": replace(PpoConfig.a2c(300_000), gamma=0.9)}
     pole, swing, dose = recipes.cart_pole(), recipes.acrobot(), recipes.dosing()
@@ -131,7 +130,6 @@ def ours(line: Line) -> Recipe:
 
 
 def draft(line: Line, arm: str, level: str) -> Recipe:
-    """The recipe of a row, not calibrated."""
     if arm in ("reproduced", "raw", "printed"):
         return paper(line, arm, level)
     found = honest(line) if arm == "honest" else ours(line)
@@ -139,7 +137,6 @@ def draft(line: Line, arm: str, level: str) -> Recipe:
 
 
 def rows() -> list[str]:
-    """Keys of all rows, the bars first."""
     keys = [f"{name}/{arm}/inf" for name in lines() for arm in ("reproduced", "honest", "ours")]
     keys += [
         f"{name}/{arm}/{level}" for level in SIGMAS for name in lines() for arm in ("reproduced", "honest", "ours")

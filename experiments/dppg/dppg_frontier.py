@@ -54,7 +54,6 @@ class Cell:
 
 
 def grid() -> list[Cell]:
-    """Every cell, the promised ones first."""
     arms = ("local", "small", "linear", "full_slot")
     promised = [Cell("cart_pole", arm, epsilon) for epsilon in (1.0, *LEAST) for arm in arms]
     promised.append(Cell("acrobot", "local", 1.0))
@@ -89,7 +88,6 @@ def draft(cell: Cell, people: int) -> Recipe:
 
 
 def recipe(cell: Cell, people: int) -> Recipe:
-    """The cell's recipe, its plan calibrated or priced."""
     found = draft(cell, people)
     if cell.arm != "paper":
         return replace(found, plan=calibrated(found.plan, cell.epsilon))
@@ -132,7 +130,6 @@ def run_row(key: str, results: Store) -> None:
 
 
 def run(cell: Cell, *, replicates: int, people: int, results: Store) -> None:
-    """Learn and judge one cell, unless it is there."""
     if results.has(cell.key):
         return
     task, found = TASKS[cell.task], recipe(cell, people)

@@ -139,7 +139,6 @@ def published(region: L2 | KL) -> Recipe:
 
 
 def changed(recipe: Recipe, **fields: Any) -> Recipe:
-    """The recipe with other fields of its plan."""
     return replace(recipe, plan=replace(recipe.plan, **fields))
 
 
@@ -168,7 +167,6 @@ def key(name: str, last: float, epsilon: float | None) -> str:
 
 
 def grid() -> list[tuple[str, float, float | None]]:
-    """Every cell, the promised one first."""
     cells: list[tuple[str, float, float | None]] = [("recipe", 0.6, 1.0)]
     for last in ENDS:
         for epsilon in (*EPSILONS, None):
@@ -181,7 +179,6 @@ def grid() -> list[tuple[str, float, float | None]]:
 
 
 def _counters(name: str) -> list[str]:
-    """UCB-VI's cells for both numbers of people."""
     return [f"{name}_{people}" for people in (1_600, 4_000)]
 
 

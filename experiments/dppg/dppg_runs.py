@@ -47,7 +47,6 @@ def unit(people: int) -> Unit:
 
 
 def guarantee() -> dict[str, Json]:
-    """What every run promises, for configurations."""
     one = unit(2)
     return {"delta": DELTA, "unit": one.name, "relation": one.relation}
 

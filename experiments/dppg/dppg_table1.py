@@ -70,7 +70,6 @@ class Line:
 
     @property
     def cells(self) -> list[tuple[str, float | None]]:
-        """(method, epsilon or the level whose noise it has)."""
         private = ["dppg", *(["dppg_mlp"] if self.mlp is not None else [])]
         levels = self.epsilons if self.setting != "mujoco" else self.epsilons[1:]
         fixed: list[tuple[str, float | None]] = [

@@ -212,7 +212,6 @@ def _audit(without: np.ndarray, having: np.ndarray) -> LowerBounds:
 
 
 def short(poles: Store, table: Store, rivers: Store) -> str:
-    """Four tasks at epsilon 1, for the first page."""
     dosing = next(line for line in dppg_table1.lines() if line.task.name == "Dosing-1")
     regions = [column(rivers, dppg_riverswim.key(name, 0.6, 1.0), "greedy", 2) for name in ("dppg_l2", "dppg_kl")]
     best = max(regions, key=lambda text: float(text.split()[0]) if text else -INFINITE)
@@ -268,7 +267,6 @@ def learning(results: Store) -> list[Panel]:
 
 
 def plot() -> None:
-    """Write docs/images/dppg_frontier.svg, and dppg_learning.svg of the rows that there are."""
     poles = picture(dppg_frontier.store())
     draw(poles, "Return against epsilon in CartPole and Acrobot", IMAGES / "dppg_frontier.svg", legend=3)
     draw(learning(dppg_fair.store()), "Learning curves of the fair table", IMAGES / "dppg_learning.svg", legend=3)

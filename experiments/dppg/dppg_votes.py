@@ -76,13 +76,11 @@ SEARCH = Search()
 
 
 def task(robot: str) -> Task:
-    """The simulator of a robot."""
     name = ROBOTS[robot]
     return Task(robot, locomotion.Locomotion(name), locomotion.spec(name), locomotion.HORIZON)
 
 
 def recipe(robot: str, arm: str, level: str, seed: int, *, quick: bool = False) -> Recipe:
-    """The recipe of a row, its plan not calibrated."""
     found = recipes.VOTED[ROBOTS[robot]]()
     plan = replace(found.plan, seed=seed, **CHANGES.get((robot, level), {}))
     if arm in ("randomized", "coins"):
@@ -95,7 +93,6 @@ def recipe(robot: str, arm: str, level: str, seed: int, *, quick: bool = False) 
 
 
 def rows() -> list[str]:
-    """Keys of all rows, in the order in which they are wanted: the bars first."""
     arms = [("votes", "8"), ("randomized", "8"), ("noise", "8"), ("votes", "2"), ("randomized", "2"), ("votes", "inf")]
     arms += [("votes", "1")]
     arms += [(peer, "inf") for peer in ("ars", *PEERS)]

@@ -36,7 +36,6 @@ def key(sigma: float, delta: float) -> str:
 
 
 def noise_key(epsilon: float, delta: float) -> str:
-    """Name of a row of noise for an epsilon."""
     return f"noise/delta={delta:g}/epsilon={epsilon:g}"
 
 
@@ -45,7 +44,6 @@ def _epsilon(event: Event, delta: float, relation: Relation = RELATION) -> float
 
 
 def row(sigma: float, delta: float) -> dict[str, float]:
-    """The epsilons of one noise multiplier."""
     once = GaussianEvent(sigma)
     pool = SelfComposedEvent(PoissonSampledEvent(RATE, once), ROUNDS)
     values = {
@@ -63,8 +61,6 @@ def row(sigma: float, delta: float) -> dict[str, float]:
 
 
 def noise(epsilon: float, delta: float) -> dict[str, float]:
-    """The multiplier for epsilon, by the paper's rule and exactly."""
-
     def excess(sigma: float) -> float:
         return published_epsilon(sigma, delta) - epsilon
 
@@ -75,7 +71,6 @@ def noise(epsilon: float, delta: float) -> dict[str, float]:
 
 
 def jobs() -> Jobs:
-    """Epsilons of noise multipliers, and noise multipliers of epsilons, a delta after the other."""
     more = {"participations": list(RETURNS), "pool": {"rounds": ROUNDS, "rate": RATE}}
     found: Jobs = {}
     for delta in DELTAS:

@@ -100,7 +100,6 @@ def judge(task: Task, made: Any) -> cell.Values:
 
 
 def others(line: Line, epsilon: float) -> list[cell.Line]:
-    """Every method that has rows in this cell."""
     found, results = [], stored()
     for method, level in line.cells:
         if level in (None, epsilon) and results.has(key := line.key(method, level)):

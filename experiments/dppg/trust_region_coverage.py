@@ -56,12 +56,10 @@ def river() -> np.ndarray:
 
 
 def decaying() -> np.ndarray:
-    """From 1 down to 1e-4."""
     return np.geomspace(DECAY["first"], DECAY["last"], int(DECAY["eigenvalues"]))
 
 
 def network() -> np.ndarray:
-    """Eigenvalues for a fresh network at public states."""
     generator = np.random.default_rng(FIRST_SEED)
     policy = Policy(Scaled(cart_pole.LOW, cart_pole.HIGH), NETWORK, Categorical(2))
     seen = generator.uniform(-SPREAD, SPREAD, (STATES, 4)) * np.asarray(cart_pole.HIGH)
@@ -151,12 +149,10 @@ STEPS = (0, 25, 49)
 
 
 def grid() -> list[tuple[str, int, float]]:
-    """All cases with their numbers of users and their noise."""
     return [(case, users, sigma) for case, (_, many) in CASES.items() for users in many for sigma in SIGMAS]
 
 
 def jobs() -> Jobs:
-    """Every case with its numbers of users and its noise, and steps of correlated noise."""
     common = {"draws": DRAWS, "confidences": CONFIDENCES, "radius": RADIUS, "rate": RATE}
     spectra = {
         "river": {"states": river_swim.STATES, "right": RIGHT},

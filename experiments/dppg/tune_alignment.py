@@ -51,7 +51,6 @@ store = store_of(__file__, configuration, "the search itself")
 
 
 def four(key: str) -> AlignmentPlan:
-    """Four rounds at epsilon 4 with another step."""
     return replace(alignment.plan_of(alignment.cell("4/four/0")), step=float(key.partition("/")[2]))
 
 
@@ -86,7 +85,6 @@ def measured(value: Steered, texts: list[str]) -> dict[str, float]:
 
 
 def contributed(key: str, *, quick: bool) -> dict[str, Any]:
-    """Norms, cosines by clip, and what steps of one clip come to."""
     writer, count = world.writer(), 24 if quick else PUBLIC
     plan = alignment.declared(AlignmentPlan(**KINDS[key] | {"noise_multiplier": 0.0, "people": count}))
     texts = world.texts_of("PUBLIC", count + MEASURED, writer.tokenizer, plan.prompt_tokens)

@@ -64,7 +64,6 @@ def jobs() -> Jobs:
 
 
 def mixed(p: float, sigma: float) -> MixedTraining:
-    """Training with this probability of a noisy step."""
     return MixedTraining(experts=EXPERTS, batch=BATCH, noisy_share=p, noise_multiplier=sigma)
 
 

@@ -43,7 +43,6 @@ store = store_of(__file__, configuration, "noise of the gains as in the prototyp
 
 
 def size(name: Name, quick: bool) -> tuple[int, int]:
-    """Experts, and episodes of each."""
     return (60, 1) if quick else (EXPERTS, PLAYED[name])
 
 
@@ -62,7 +61,6 @@ def key(name: Name, kind: Kind) -> str:
 
 
 def grid() -> list[tuple[Name, Kind]]:
-    """All populations, the fast ones first."""
     return [(name, kind) for name in PLAYED for kind in get_args(Kind)]
 
 
@@ -76,7 +74,6 @@ def row(name: Name, kind: Kind, experts: int, episodes: int) -> dict[str, Any]:
 
 
 def figures() -> list[Figure]:
-    """Good experts are good, mixed ones are mixed."""
     results, out = store(), []
     for name in SHOWN:
         good, mixed = (np.array(results.values(key(name, kind))["greedy"]) for kind in get_args(Kind))

@@ -60,11 +60,9 @@ class Recipes:
     silent_epsilon: float = 1.0
 
     def mixed_at(self, epsilon: float) -> learning.Consensus:
-        """The paper's method at this epsilon."""
         return replace(self.consensus, trajectories=self.mixed[epsilon])
 
     def alone_with(self, trajectories: int) -> learning.Consensus:
-        """Consensus alone: no noisy step."""
         how = {"stable_rate": self.alone_rate, "steps": self.alone_steps}
         return replace(self.consensus, trajectories=trajectories, stable_fraction=1.0, **how)
 

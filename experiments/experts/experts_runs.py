@@ -102,7 +102,6 @@ class Field:
 
     @property
     def words(self) -> str:
-        """What the field is, for its cells."""
         size = self.size
         logged = f"{size.trajectories} trajectories of at most {size.horizon} steps each"
         who = f"{self.experts:,} {self.kind} experts of {self.name} (seed {self.population_seed})"
@@ -126,7 +125,6 @@ class Field:
 
     @contextlib.contextmanager
     def logs(self) -> Iterator[Path]:
-        """A folder with the experts' logs, in tacit's own format."""
         size = self.size
         stem = f"{self.name}-{self.kind}-{self.experts}x{size.trajectories}x{size.horizon}-{self.population_seed}"
         with tempfile.TemporaryDirectory(dir=vaults.MEMORY) as passing:

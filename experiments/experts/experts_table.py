@@ -74,7 +74,6 @@ class Run:
     epsilons: tuple[float, ...] = EPSILONS
 
     def judged(self, learned: LearnedPolicies) -> list[float]:
-        """Mean returns of all replicates."""
         return list(map(float, self.here.returns(learned.actor(), replicates=learned.replicates).round(4)))
 
     def ours(self, plan: Plan, **arguments: Any) -> Values:
@@ -115,8 +114,6 @@ class Run:
         }
 
     def clones_consensus(self) -> Values:
-        """The paper's method on clones."""
-
         def plan(epsilon: float) -> learning.Consensus:
             return replace(self.ways.mixed_at(epsilon), clone=self.ways.clone)
 
@@ -205,13 +202,11 @@ store = store_of(__file__, configuration, "experiments.experts.experts_recipes, 
 
 
 def run_of(name: Name, kind: Kind, seed: int, logs: Path, small: bool) -> Run:
-    """A field with its logs and recipes, at full size or small."""
     here = Field.of(name, kind, seed)
     return quick(Run(here.small(), logs, recipes(name))) if small else Run(here, logs, recipes(name))
 
 
 def rows() -> list[str]:
-    """Keys of all rows that figures and tables read."""
     return [
         key(name, kind, method, seed)
         for seed in SEEDS
@@ -223,7 +218,6 @@ def rows() -> list[str]:
 
 
 def together(keys: Sequence[str]) -> list[list[str]]:
-    """Methods that learn from the same logs."""
     return grouped(keys, lambda key: (*key.split("/")[:2], key.split("/")[3]))
 
 
@@ -289,7 +283,6 @@ def _ahead(results: Store) -> Iterator[Figure]:
 
 
 def quick(run: Run) -> Run:
-    """A few steps of everything."""
     ways = run.ways
     short: dict[str, Any] = {"steps": 20, "expected_batch_size": 64}
     small = replace(

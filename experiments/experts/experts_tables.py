@@ -55,13 +55,10 @@ def values(results: Store, name: str, kind: str, method: str, epsilon: float | N
 
 
 def shown(row: list[float] | None) -> str:
-    """A cell of the table."""
     return BLANK if row is None else spread(row) if row else NONE
 
 
 def table(results: Store, name: Name, kind: Kind, epsilons: Sequence[float] = EPSILONS) -> str:
-    """Methods by epsilon; references below, the same for all."""
-
     def cell(method: str, epsilon: float) -> str:
         if method in PRIVATE:
             return shown(values(results, name, kind, method, epsilon))
@@ -71,7 +68,6 @@ def table(results: Store, name: Name, kind: Kind, epsilons: Sequence[float] = EP
 
 
 def at_one(results: Store, kind: Kind) -> str:
-    """Every method at epsilon 1, a column a world."""
     rows = {f"{words}, epsilon 1": (method, 1.0) for method, words in PRIVATE.items()}
     rows |= {words: (method, None) for method, words in REFERENCES.items()}
     worlds = {title: name for name, title in TITLES.items()}

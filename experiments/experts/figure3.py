@@ -41,7 +41,6 @@ class Task:
 
     @cached_property
     def rows(self) -> Mapping[str, np.ndarray]:
-        """The private rows, by column; `unit_ids` says whose a row is."""
         return Trajectories.open(self.logs).columns
 
     @property
@@ -75,7 +74,6 @@ def judge(task: Task, made: Any) -> cell.Values:
 
 
 def others(name: str, kind: str, epsilon: float) -> list[cell.Line]:
-    """Every method that has rows in this cell."""
     found, results = [], store()
     for method, words in (PRIVATE | REFERENCES).items():
         with contextlib.suppress(LookupError, KeyError):

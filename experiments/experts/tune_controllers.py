@@ -56,7 +56,6 @@ SEARCHES: dict[Name, Search] = {
 
 
 def setting(name: Name, generator: np.random.Generator) -> Domain:
-    """A variation of a world."""
     match name:
         case "acrobot":
             length, (first, second) = generator.uniform(0.8, 1.2), generator.uniform(0.9, 1.1, 2)
@@ -107,7 +106,6 @@ def main(names: list[str]) -> None:
 
 
 def _lines(kept: dict[str, Any]) -> str:
-    """JSON with one line a controller."""
     worlds = []
     for name, found in sorted(kept.items()):
         gains = ",\n   ".join(json.dumps(row) for row in found["gains"])

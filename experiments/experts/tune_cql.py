@@ -38,7 +38,6 @@ def ceiling(world: Name, setting: str) -> Ceiling:
 
 
 def field(world: Name, kind: Kind) -> Field:
-    """The population and its logs."""
     here = replace(Field.of(world, kind, SEED), experts=EXPERTS)
     return replace(here, size=replace(here.size, shared=False, kept=True))
 
@@ -64,7 +63,6 @@ def run_row(key: str, results: Store) -> None:
 
 
 def figures() -> list[Figure]:
-    """What the best setting of every world returns more than the former one."""
     results, found = store(), []
     for world in WORLDS:
         means = {

@@ -49,7 +49,6 @@ class Task:
 
     @cached_property
     def rows(self) -> Columns:
-        """The private rows, by column; `unit_ids` says whose trajectory a row is of."""
         return self.domain.collect(self.setting.units, self.seed)
 
     @property

@@ -41,8 +41,6 @@ LESS_NOISE = 6_200_000
 
 @functools.cache
 def domain() -> Domain:
-    """The chain, on-policy."""
-
     def collect(units: int, seed: int) -> Columns:
         return chain.collect(uniform_policy(chain.ACTIONS), units, seed=seed)
 

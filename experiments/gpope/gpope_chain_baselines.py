@@ -40,7 +40,6 @@ def figures() -> list[Figure]:
 
 
 def plot(results: Store) -> None:
-    """Write docs/images/gpope_chain.svg: RMSE and MSPBE over m."""
     stores, picture = (results, gpope_chain.store()), []
     for column, title in (("rmse", "RMSE of V"), ("mspbe", "MSPBE")):
         for epsilon in EPSILONS:

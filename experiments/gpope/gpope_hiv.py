@@ -43,7 +43,6 @@ KNOWN: dict[bytes, np.ndarray] = {}
 
 
 def collect(units: int, seed: int) -> Columns:
-    """Fresh patients under the behaviour policy."""
     columns = hiv.collect(hiv.behaviour_policy(), units, seed=seed)
     said = np.asarray(hiv.target_policy()(columns["observations"]), np.float64)
     KNOWN.update((row.tobytes(), said[i : i + 1]) for i, row in enumerate(columns["observations"]))
@@ -62,7 +61,6 @@ def yardstick() -> Yardstick:
 
 @functools.cache
 def domain() -> Domain:
-    """The treatment, off-policy."""
     return Domain(
         name="hiv",
         spec=hiv.spec(),

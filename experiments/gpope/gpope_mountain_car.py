@@ -29,7 +29,6 @@ ON, OFF = "mountain_car_on", "mountain_car_off"
 
 @functools.cache
 def domain(name: str) -> Domain:
-    """Mountain car, on- or off-policy."""
     on_policy = name == ON
 
     def collect(units: int, seed: int) -> Columns:

@@ -50,7 +50,6 @@ def key(schedule: Schedule, clip: float, steps: int, epsilon: float | None) -> s
 
 
 def exact_key(steps: int) -> str:
-    """Name of the row without sampling and noise."""
     return f"constant/exact/steps={steps}"
 
 
@@ -89,7 +88,6 @@ store = store_of(__file__, configuration, "a public grid of step sizes, all of w
 
 
 def plan_of(schedule: Schedule, clip: float, steps: int) -> ope.Gpope:
-    """GPOPE with the paper's sampler, not yet calibrated."""
     return gpope_plan(gpope_chain.domain(), mode="paper", schedule=schedule, steps=steps, clip_norm=clip)
 
 

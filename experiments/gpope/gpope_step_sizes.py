@@ -59,7 +59,6 @@ def unit_rows(trajectories: Trajectories, problem: Problem) -> dict[str, np.ndar
 
 
 def summarise(summary: BellmanStatistics, rows: Stats) -> dict[str, np.ndarray]:
-    """The statistics of all units, some at a time."""
     parts = [
         summary({name: column[start : start + CHUNK] for name, column in rows.items()})
         for start in range(0, len(rows["mask"]), CHUNK)

@@ -58,7 +58,6 @@ def key(m: int, n: int, sigma: float) -> str:
 
 
 def noise_key(epsilon: float) -> str:
-    """Name of a row of noise for an epsilon."""
     return f"noise/epsilon={epsilon:g}"
 
 
@@ -112,7 +111,6 @@ def noise(epsilon: float) -> dict[str, float]:
 
 
 def jobs() -> Jobs:
-    """Epsilons of noise multipliers, and noise multipliers of epsilons."""
     common = {"batch": 1, "delta": DELTA, "relations": {"fixed": FIXED, "poisson": POISSON}}
     found: Jobs = {}
     for m, n, sigma, interval in SETTINGS:

@@ -64,7 +64,6 @@ class Pool:
         )
 
     def subset(self, members: np.ndarray) -> Columns:
-        """The columns of these units."""
         rank = np.full(self.units, -1)
         rank[members] = np.arange(len(members))
         kept = rank[self.columns["unit_ids"]] >= 0
@@ -107,13 +106,11 @@ def curve(pool: Pool, theta: np.ndarray, grid: np.ndarray, default: int | None =
 
 
 def gpope_plan(domain: Domain, **fields: Any) -> ope.Gpope:
-    """GPOPE for a value function alone."""
     plan = ope.Gpope(problem=domain.problem, features=domain.features, value_share=0.0)
     return dataclasses.replace(plan, **fields)
 
 
 def gpope(pool: Pool, setting: Setting, trials: int, **fields: Any) -> Values:
-    """GPOPE under a grid of step sizes around its public default."""
     assert setting.epsilon is not None
     domain, plan = pool.domain, gpope_plan(pool.domain, **fields)
     plan = plan.calibrate(unit=unit_of(setting), epsilon=setting.epsilon, delta=DELTA)
@@ -197,7 +194,6 @@ def lsl_plan(domain: Domain, cells: Cells, constants: Any = "tight", ridge: floa
 
 
 def dp_lsw(pool: Pool, setting: Setting, trials: int, *, constants: Any = "tight") -> Values:
-    """Weighted least squares with smooth sensitivity."""
     assert setting.epsilon is not None
     plan = lsw_plan(pool.domain, pool.cells, constants)
     plan = plan.calibrate(unit=unit_of(setting), epsilon=setting.epsilon, delta=DELTA)
@@ -256,7 +252,6 @@ def residual(pool: Pool, setting: Setting, trials: int) -> Values:
 
 
 def zero(pool: Pool, setting: Setting, trials: int) -> Values:
-    """V = 0: what a method that learned nothing says."""
     return curve(pool, np.zeros((1, 1, pool.domain.features.size)), np.array([1.0]))
 
 
@@ -360,11 +355,9 @@ class Pooled:
     own: bool = True  # whether residual return regression has rows here
 
     def size(self, quick: bool) -> int:
-        """How many units the data sets are subsets of."""
         return self.quick_pool if quick else self.pool
 
     def methods(self, setting: Setting, domain: str) -> list[str]:
-        """The methods that can keep this promise."""
         one, on_policy = setting.relation == "replace_one", self.domains[domain]().on_policy
         own = ["residual"] if self.own and (on_policy or not one) else []
         return [*own, *PRIVATE, *(ON_POLICY if on_policy else ()), *(REPLACE_ONE if one else ())]
@@ -405,7 +398,6 @@ class Pooled:
         return found
 
     def plot(self, results: Store, kinds: Mapping[str, str], title: str, file: str) -> None:
-        """Draw RMSE over the number of units, for kinds of domains, under docs/images/."""
         sizes = list(dict.fromkeys(setting.units for setting in self.settings))
         panels = [
             over_units((results,), domain, epsilon, sizes, column="rmse", title=f"RMSE of V, {kind}")
@@ -417,7 +409,6 @@ class Pooled:
 
 @lru_cache(maxsize=1)
 def pooled(domain: Callable[[], Domain], units: int, seed: int, cells: Cells) -> Pool:
-    """The simulated units of a domain."""
     return Pool(domain(), units, seed=seed, cells=cells)
 
 
@@ -444,7 +435,6 @@ def rounded(values: Mapping[str, Any]) -> Values:
 
 
 def chunked(function: Callable[[Any], np.ndarray], arrays: Mapping[str, np.ndarray]) -> np.ndarray:
-    """A function of units, some at a time."""
     count = len(next(iter(arrays.values())))
     return np.concatenate(
         [

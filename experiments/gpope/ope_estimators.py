@@ -88,7 +88,6 @@ class Records:
 
     @functools.cached_property
     def offsets(self) -> np.ndarray:
-        """Where the pool's units begin, and its end."""
         ids = self.pool["unit_ids"]
         return np.append(np.flatnonzero(np.append(True, ids[1:] != ids[:-1])), len(ids))
 
@@ -104,7 +103,6 @@ class Records:
 
 
 def mean_return(columns: Columns, gamma: float) -> float:
-    """The mean discounted return of episodes, one a unit."""
     ids = columns["unit_ids"]
     start = np.append(True, ids[1:] != ids[:-1])
     step = np.arange(len(ids)) - np.maximum.accumulate(np.where(start, np.arange(len(ids)), 0))
@@ -121,7 +119,6 @@ def within_horizon(mdp: random_mdp.RandomMdp, gamma: float, horizon: int) -> flo
 
 @functools.cache
 def records(name: str) -> Records:
-    """The pool of a domain."""
     match name:
         case "chain":
             return Records(gpope_chain.domain(), 1_000, range=True)
@@ -164,7 +161,6 @@ def methods(domain: Records) -> dict[str, Any]:
 
 
 def data_sets(domain: Records, method: str, promise: str, quick: bool) -> int:
-    """How many data sets the row has."""
     if quick:
         return QUICK
     if promise not in PROMISES:
@@ -208,12 +204,10 @@ def unit_of(domain: Records) -> Unit:
 
 @functools.lru_cache(maxsize=256)
 def calibrated(plan: Any, unit: Unit, epsilon: float) -> Any:
-    """The plan for this promise, calibrated once."""
     return plan.calibrate(unit=unit, epsilon=epsilon, delta=DELTA)
 
 
 def together(keys: Sequence[str]) -> list[list[str]]:
-    """Rows of a domain, on the same data sets."""
     return grouped(keys, lambda key: key.split("/")[0])
 
 
@@ -222,7 +216,6 @@ def run_rows(keys: Sequence[str], results: Store) -> None:
 
 
 def run(name: str, keys: Sequence[str], results: Store, *, quick: bool = False) -> None:
-    """Make these rows of a domain, all on the same data sets."""
     domain = records(name)
     unit, plans = unit_of(domain), methods(domain)
     pairs = [(method, promise) for _, method, promise in (key.split("/") for key in keys)]
@@ -255,18 +248,15 @@ def run(name: str, keys: Sequence[str], results: Store, *, quick: bool = False) 
 
 
 def truth_is_own(method: str) -> bool:
-    """Whether the records' own policy is evaluated."""
     return method.startswith("mean_return") or method == "residual_on_policy"
 
 
 def covered(values: Mapping[str, Any]) -> tuple[int, int]:
-    """In how many of how many data sets the interval held the truth."""
     low, high, truth = np.array(values["low"]), np.array(values["high"]), float(values["truth"])
     return int(((low <= truth) & (truth <= high)).sum()), len(low)
 
 
 def rmse(values: Mapping[str, Any]) -> float:
-    """Root mean squared error of the value."""
     return float(np.sqrt(np.mean((np.array(values["value"]) - values["truth"]) ** 2)))
 
 

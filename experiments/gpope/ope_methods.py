@@ -53,12 +53,10 @@ class Domain:
 
     @property
     def on_policy(self) -> bool:
-        """Whether the records are the evaluated policy's own."""
         return isinstance(self.policy, ope.Behaviour)
 
     @cached_property
     def yardstick(self) -> Yardstick:
-        """What estimates are judged by, made once."""
         return self.judge()
 
     @property
@@ -89,7 +87,6 @@ class Setting:
 
 
 def named(key: str) -> tuple[str, str, Setting]:
-    """The domain, the method and the setting of a row's key."""
     domain, method, units, *promise = key.split("/")
     m = int(units.removeprefix("m="))
     if not promise:
@@ -99,7 +96,6 @@ def named(key: str) -> tuple[str, str, Setting]:
 
 
 def mean(results: Store, domain: str, name: str, setting: Setting, column: str = "rmse") -> float:
-    """The mean over the trials of a row."""
     return float(np.mean(results.values(setting.key(domain, name))[column]))
 
 
@@ -150,7 +146,6 @@ def judged(domain: Domain, values: np.ndarray, evaluation: ope.Evaluation | None
 
 
 def run(plan: Any, domain: Domain, columns: Columns, setting: Setting) -> ope.Evaluation:
-    """One run through the real doors, with a ledger of its own."""
     data = Trajectories.from_arrays(**columns, spec=domain.spec, simulated=True)  # type: ignore[arg-type]
     with vaults.vault(data, plan.unit, plan.epsilon, DELTA) as doors:
         return ope.fit(plan, doors, domain.policy).value
@@ -182,19 +177,16 @@ def noise_only(method: Method) -> Method:
 
 
 def residual(domain: Domain) -> ope.ResidualRegression:
-    """The default method, with its defaults."""
     return ope.ResidualRegression(problem=domain.problem, features=domain.features, on_policy=domain.on_policy)
 
 
 def residual_smooth(domain: Domain) -> ope.ResidualRegression:
-    """The default method with the domain's public smoothness."""
     return ope.ResidualRegression(
         problem=domain.problem, features=domain.features, on_policy=domain.on_policy, prior=domain.prior
     )
 
 
 def zero(domain: Domain, columns: Columns, setting: Setting) -> Row:
-    """V = 0 everywhere: what a method that learned nothing says."""
     return judged(domain, np.zeros(len(domain.truth)))
 
 
@@ -215,7 +207,6 @@ TRIALS, QUICK_TRIALS = 100, 3
 
 
 def trials_of(quick: bool) -> int:
-    """How many data sets a row has."""
     return QUICK_TRIALS if quick else TRIALS
 
 

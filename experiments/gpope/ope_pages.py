@@ -96,13 +96,11 @@ def chain() -> str:
 
 
 def others() -> str:
-    """Mountain car, HIV treatment and the random process."""
     places = DOMAINS | {"random process, off-policy": (ope_random_mdp, "random_mdp")}
     return "\n\n".join(f"{title}\n\n{values((m.store(),), name, OTHERS)}" for title, (m, name) in places.items())
 
 
 def whole_policies() -> str:
-    """RMSE of the value of a policy on the random process."""
     results, own, rows = ope_estimators.store(), ope_random_mdp.store(), []
     truth = results.values("random_mdp/wpdis/floor")["truth"]
     for method, words in ESTIMATORS.items():
@@ -118,7 +116,6 @@ def whole_policies() -> str:
 
 
 def steps() -> str:
-    """GPOPE over its step size on every domain, as a picture."""
     replaced = Setting(1_000, 1.0, "replace_one"), Setting(1_000, 0.1, "replace_one")
     places = {"chain": (gpope_chain_baselines, "chain"), **DOMAINS}
     panels = []

@@ -43,7 +43,6 @@ def rows() -> list[str]:
 
 @functools.cache
 def domain() -> Domain:
-    """The random process, off-policy."""
     mdp = random_mdp.random_mdp(PROCESS)
 
     def collect(units: int, seed: int) -> Columns:

@@ -30,7 +30,6 @@ def mirrored(pilot: np.ndarray, share: np.ndarray) -> np.ndarray:
 
 
 def rules(epsilon: float) -> list[Change]:
-    """All of them at an epsilon."""
     weights = {"rule": "R + least", "least": LEAST}
     named = [Change(rule, epsilon, changes=(("allocation", rule),)) for rule in ("uniform", "paper", "utility")]
     own = Change(

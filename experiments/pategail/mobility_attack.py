@@ -89,7 +89,6 @@ class OfCopied:
 
 
 def planned(name: str, epsilon: float) -> Any:
-    """A method's plan, not yet calibrated."""
     if name in FEDERATED:
         return replace(pategail.recipe("table", GEOLIFE), rounds=ROUNDS)
     return (mobility_ways.one_shot if name == "one_shot" else mobility_ways.table)(GEOLIFE, epsilon)
@@ -115,7 +114,6 @@ def method(name: str, epsilon: float) -> tuple[Any, float]:
 
 
 def scores(run: Any) -> dict[str, Score]:
-    """The attacks on a method."""
     who = Candidates(world(GEOLIFE).days, GEOLIFE)
     found: dict[str, Score] = {"likelihood": DayLikelihood(who), "nearest": NearestDay(who), "overlap": DayOverlap(who)}
     if isinstance(run, OnDevices) and run.heard:
@@ -145,7 +143,6 @@ def values(block: Block, run: Any, mu: float) -> dict[str, Any]:
 
 
 def configuration(key: str) -> Json:
-    """What a row was made with, its seed aside: shadow and target runs differ in nothing else."""
     block = Block.of(key)
     attacks = {
         "days": Candidates.max_days,
@@ -176,18 +173,15 @@ def rows() -> list[str]:
 
 
 def attacked(results: Store, name: str, epsilon: float, least: bool = False) -> dict[str, AttackResult]:
-    """Every attack's result, from the raw scores."""
     found = read(results, wanted(name, epsilon, least))
     return {one: attack(*sides, delta=DELTA, fpr=FPR) for one, sides in found.items()}
 
 
 def mu_of(results: Store, name: str, epsilon: float) -> float:
-    """The bound of a method's promise."""
     return float(results.values(wanted(name, epsilon)[0].key)["mu"])
 
 
 def complete(results: Store) -> list[tuple[str, float]]:
-    """The methods and epsilons all of whose rows are there."""
     return [pair for pair in settings() if all(results.has(block.key) for block in wanted(*pair))]
 
 
@@ -220,7 +214,6 @@ COLUMNS = (
 
 
 def lines(results: Store, name: str, epsilon: float, least: bool = False) -> list[list[str]]:
-    """A method's rows of the table."""
     mu = mu_of(results, name, epsilon)
     found = []
     for one, result in attacked(results, name, epsilon, least).items():
@@ -234,7 +227,6 @@ def lines(results: Store, name: str, epsilon: float, least: bool = False) -> lis
 
 
 def table(results: Store) -> str:
-    """All settings whose rows are complete."""
     return markdown(COLUMNS, (line for pair in complete(results) for line in lines(results, *pair)), "method")
 
 

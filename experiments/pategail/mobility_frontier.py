@@ -103,12 +103,10 @@ def rows() -> list[str]:
 
 
 def real(people: Sequence[int]) -> list[str]:
-    """Keys of rows in which real days are compared with real ones."""
     return [f"{number}/{row}" for number in people for row in ("floor", "perfect")]
 
 
 def jobs() -> list[Job]:
-    """All of them, those that matter most first."""
     cheap = [
         Job(people, row, epsilon, _seeds(people, row, epsilon))
         for people, epsilon, row in itertools.product(PEOPLE, EPSILONS, CHEAP)
@@ -137,7 +135,6 @@ def seeds_of(people: int, row: str, epsilon: float) -> tuple[int, ...]:
 
 
 def column(results: Store, people: int, row: str, epsilon: float, metrics: str, name: str) -> list[float]:
-    """One measure of a row for every seed."""
     seeds = seeds_of(people, row, epsilon)
     return [float(results.values(key(people, row, epsilon, seed))[metrics][name]) for seed in seeds]
 
@@ -191,7 +188,6 @@ def figures() -> list[Figure]:
 
 
 def run(job: Job, way: Way, here: World) -> dict[str, dict[str, Any]]:
-    """The values of a job's cells."""
     began = time.process_time()
     tables, notes = [], []
     for seed, found in zip(job.seeds, way.simulators(here, job.epsilon, job.seeds), strict=True):

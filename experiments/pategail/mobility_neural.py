@@ -165,7 +165,6 @@ def held_out_loss(generator: Generator, days: Tensor) -> float:
 
 
 def by_likelihood(generator: Generator, places: Places, settings: Settings, seed: int) -> list[float]:
-    """The first phase; the held-out loss after each pass."""
     train, held_out = split(places, settings, seed)
     optimiser = torch.optim.Adam(generator.parameters(), settings.rate)
     steps = settings.passes * -(-len(train) // settings.batch)
@@ -225,7 +224,6 @@ def chance(places: Places, held_out: Tensor) -> float:
 
 
 def made(here: World, seed: int, settings: Settings) -> dict[str, dict[str, Any]]:
-    """The values of both phases."""
     began, places = time.process_time(), Places(here.days)
     torch.manual_seed(seed)
     generator, values = Generator(places, settings), {}
@@ -248,7 +246,6 @@ def run_row(key: str, results: Store, settings: Settings = Settings()) -> None:
 
 
 def figures() -> list[Figure]:
-    """Whether the rival learns at all: how much better it is than the transition matrix, in nats a step."""
     results = store()
     found = []
     for people, seeds in SEEDS.items():

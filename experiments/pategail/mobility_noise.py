@@ -138,7 +138,6 @@ def naive(scale: float) -> dict[str, float]:
 
 
 def paper(people: int, way: str, scale: float, quick: bool) -> pategail.PateGailPlan:
-    """The papers' mode with this noise."""
     plan = pategail.PateGailPlan.paper(people, scale=scale, **WAYS[way])
     return replace(plan, rounds=QUICK if quick else ROUNDS, zero_contribution=way == "noise alone")
 
@@ -174,7 +173,6 @@ class Observed:
     cells: np.ndarray
 
     def draw(self, n: int, rng: np.random.Generator) -> np.ndarray:
-        """See `movement.Starts`."""
         return self.cells[rng.permutation(len(self.cells))[np.arange(n) % len(self.cells)]]
 
 
@@ -184,7 +182,6 @@ def free(quick: bool) -> pategail.PateGailPlan:
 
 
 def _law() -> Json:
-    """How the papers explore: over the places that occur."""
     return {"type": "RankLaw", "alpha": movement.RankLaw.alpha, "ranks": movement.RankLaw.ranks}
 
 

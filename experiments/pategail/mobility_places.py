@@ -118,7 +118,6 @@ def run_row(key: str, results: Store) -> None:
 
 
 def figures() -> list[Figure]:
-    """What exploring by gravity was to reach on Geolife."""
     results, found = store(), []
     for name, bound in (("OD", 0.27), ("Slot visits", 0.155)):
         values = [results.values(f"gravity/2/{seed}")["days"]["robust"][name] for seed in SEEDS[2.0]]

@@ -86,14 +86,12 @@ class World:
 
     @contextlib.contextmanager
     def devices(self) -> Iterator[FederatedVault]:
-        """The same people's devices, in process."""
         with vaults.ledgers(self.unit, **BUDGET) as (ledger,):
             vault = FederatedVault(StackedDevices(self.days.trajectories(simulated=self.simulated)), ledger)
             vault._checks = TriedOnce(vault.spec)
             yield vault
 
     def measured(self, tables: Sequence[Days]) -> list[Values]:
-        """Every measure of several tables of simulated days, by set."""
         rows = {str(i): days for i, days in enumerate(tables)}
         found: list[Values] = [{} for _ in tables]
         for metrics in SETS:
@@ -135,7 +133,6 @@ class World:
 
 
 def unit(people: int, relation: Relation = "add_or_remove") -> Unit:
-    """One person with all days, of so many."""
     return Unit("person", relation, people)
 
 
@@ -179,6 +176,5 @@ def _city(people: int) -> World:
 
 
 def generated(simulator: Any, here: World, seed: int) -> Days:
-    """As many days of a simulator as real ones are compared with."""
     days: Days = simulator.generate(len(here.judged.cells), seed=seed)
     return days

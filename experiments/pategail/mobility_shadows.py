@@ -44,7 +44,6 @@ class Sums:
 
     @classmethod
     def of(cls, contribution: Any, clip: float, noise_multiplier: float) -> Sums:
-        """The part whose contribution this is."""
         rows = everybody()
         made = np.asarray(contribution(contribution.summary(rows), None), np.float64)
         vectors = clip_rows(made, clip)
@@ -69,7 +68,6 @@ class Sums:
 
 @cache
 def everybody() -> dict[str, np.ndarray]:
-    """Everybody's rows, as a door gives them to a summary."""
     days, steps = world(GEOLIFE).days, SLOTS - 1
     length = int(np.bincount(days.person).max()) * steps
     shape = (GEOLIFE, length)

@@ -102,7 +102,6 @@ def shown(found: list[float] | None) -> str:
 
 
 def by_epsilon(results: Store, people: int, metrics: str = "sequence", name: str = "SEQ") -> str:
-    """Rows by epsilon, one measure."""
     rows = {words: row for row, words in WORDS.items()}
     heads = {level(epsilon): epsilon for epsilon in frontier.EPSILONS}
     return grid(heads, rows, lambda row, epsilon: shown(values(results, people, row, epsilon, metrics, name)))

@@ -125,7 +125,6 @@ class Change:
 
     @property
     def start(self) -> str:
-        """Of the keys of its rows."""
         return f"{self.name}/{self.epsilon:g}"
 
     def plan(self) -> pategail.PateGailPlan:
@@ -144,7 +143,6 @@ class Change:
         return replace(here, people=self.people, days=Days(here.days.cells[kept], person, here.days.grid))
 
     def run(self, seed: int) -> Values:
-        """One run, and its measures."""
         began, here = time.process_time(), self.world(seed)
         own = calibrated(self.plan(), here, self.epsilon)
         with here.devices() as vault:
@@ -164,7 +162,6 @@ class Changes:
 
     @property
     def store(self) -> Callable[..., Store]:
-        """See `store_of`."""
         return store_of(self.file, self.configuration, "the recipe of PateGAIL++ for 83 people, chosen on the city")
 
     def rows(self) -> list[str]:
@@ -189,7 +186,6 @@ class Changes:
 
 
 def baseline(model: baselines.Model, *, together: bool = True) -> InProcess:
-    """A row of `mobility.baselines`."""
     return InProcess(lambda people, epsilon: baselines.BaselinePlan(model=model), counted, together)
 
 
@@ -204,12 +200,10 @@ def counted(plan: baselines.BaselinePlan, vault: Vault, grid: Grid, seed: int) -
 
 @functools.cache
 def one_shot(people: int, epsilon: float) -> mobility.OneShotPlan:
-    """The default, with the number of states of its public rule."""
     return mobility.OneShotPlan.for_people(people, epsilon)
 
 
 def table(people: int, epsilon: float) -> baselines.BaselinePlan:
-    """The table of actions over the same states."""
     return baselines.BaselinePlan(model="table", layout=one_shot(people, epsilon).layout)
 
 

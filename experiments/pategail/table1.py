@@ -39,7 +39,6 @@ class Task:
 
     @property
     def cells(self) -> np.ndarray:
-        """The private days: cells [D, 48]."""
         return self.here.days.cells
 
     @property
@@ -49,7 +48,6 @@ class Task:
 
     @property
     def grid(self) -> Grid:
-        """Public; `grid.size` is the number of its cells."""
         return self.here.days.grid
 
     @property
@@ -88,7 +86,6 @@ def judge(task: Task, made: Any) -> cell.Values:
 
 
 def others(people: int, epsilon: float) -> list[cell.Line]:
-    """Every row of this cell, and the paper's figures where they are about the same people."""
     found, results = [], frontier.store()
     for row, words in WORDS.items():
         seeds = frontier.seeds_of(people, row, epsilon)

@@ -31,7 +31,6 @@ def rows() -> list[str]:
 
 
 def column(results: Store, way: str, epsilon: float) -> np.ndarray:
-    """Returns of all data sets."""
     if way in BORROWED:
         return table1_mazes.column(table1_mazes.store(), DOMAIN, AGENT, way, epsilon)
     return returns.column(results, returns.cells(DOMAIN, (AGENT,), (way,), (epsilon,), SEEDS))

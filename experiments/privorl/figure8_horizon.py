@@ -28,7 +28,6 @@ def rows() -> list[str]:
 
 
 def configuration(key: str, *, scale: fits.Scale = fits.FULL) -> dict[str, Json]:
-    """Everything that decides a cell, but its seed: the table, how it is measured, and its agent."""
     return closeness.configuration(key, scale=scale) | DOMAINS[DOMAIN].judge(AGENT, scale)
 
 
@@ -36,7 +35,6 @@ store = store_of(__file__, configuration, WORDS)
 
 
 def together(keys: Sequence[str]) -> list[list[str]]:
-    """Agents of a seed learn in one stack."""
     return grouped(keys, lambda key: key.rpartition("/")[2])
 
 

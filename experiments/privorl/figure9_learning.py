@@ -33,7 +33,6 @@ def rows() -> list[str]:
 
 
 def together(keys: Sequence[str]) -> list[list[str]]:
-    """Agents of a seed learn in one stack."""
     return grouped(keys, lambda key: returns.Cell.of(key).seed)
 
 
@@ -51,7 +50,6 @@ def curves(results: Store, way: str, epsilon: float) -> np.ndarray:
 
 
 def figures() -> list[Figure]:
-    """How the second half of the training goes, against the real rows."""
     later = {one: curves(store(), *one)[:, LOOKS // 2 :].mean(axis=1) for one in TABLES}
     real = iqm(later[TABLES[0]])
     return [

@@ -57,7 +57,6 @@ class Task:
 
     @cached_property
     def rows(self) -> Columns:
-        """The private rows, by column."""
         return self.here.private(self.seed)
 
     @cached_property
@@ -108,7 +107,6 @@ def judge(task: Task, made: Any, agent: str, scale: fits.Scale) -> cell.Values:
 
 
 def others(maze: str, agent: str, epsilon: float) -> list[cell.Line]:
-    """Ours, rivals and the paper in this cell, as far as they were run at this epsilon."""
     found, results = [], table1_mazes.store()
     for way in table1_mazes.WAYS:
         with contextlib.suppress(LookupError):

@@ -24,7 +24,6 @@ WAYS = {"raked": 10.0, "real": 0.0}
 
 
 def configuration(key: str, *, scale: fits.Scale = fits.FULL) -> dict[str, Json]:
-    """Everything that decides a cell, but its seed: the table, how many of its rows are taken, the agent."""
     cell, _, count = key.rpartition("/")
     return {**returns.configuration(cell, scale=scale), "rows": int(count)}
 
@@ -37,7 +36,6 @@ def rows() -> list[str]:
 
 
 def together(keys: Sequence[str]) -> list[list[str]]:
-    """Agents on parts of a table learn in one stack."""
     return grouped(keys, lambda key: key.rpartition("/")[0])
 
 

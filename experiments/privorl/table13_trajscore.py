@@ -39,7 +39,6 @@ def rows() -> list[str]:
 
 
 def configuration(key: str, *, scale: fits.Scale = fits.FULL) -> dict[str, Json]:
-    """Everything that decides a cell, but its seed: the table and how it is measured."""
     domain, way, epsilon, _ = key.split("/")
     settings = defaults(two_sample_test) | classifier(scale)
     return ways.configuration(DOMAINS[domain], way, float(epsilon), scale) | {
@@ -59,12 +58,10 @@ def run_row(key: str, results: Store) -> None:
 
 
 def wanted() -> list[Table]:
-    """All tables, a seed of all domains after the other."""
     return [(domain, way, epsilon, seed) for seed in SEEDS for domain in DOMAINS for way, epsilon in tables(domain)]
 
 
 def fill(results: Store, some: Iterable[Table], scale: fits.Scale) -> None:
-    """Measure the tables whose cells are missing."""
     for name, way, epsilon, seed in some:
         key = ways.key(name, way, epsilon, seed)
         if not results.has(key):
@@ -102,7 +99,6 @@ def classifier(scale: fits.Scale) -> dict[str, int]:
 
 
 def autoencoder(here: People, scale: fits.Scale) -> dict[str, int]:
-    """Likewise of the autoencoder of trajectories."""
     return {
         "horizon": here.longest,
         "stride": -(-here.longest // TRAJSCORE_STEPS),

@@ -67,7 +67,6 @@ SETTINGS = {
 
 
 def training(rate: float, sigma: float, steps: int) -> Event:
-    """Noisy sums over Poisson samples."""
     return SelfComposedEvent(PoissonSampledEvent(rate, GaussianEvent(sigma)), steps)
 
 
@@ -79,7 +78,6 @@ def renyi(rate: float, sigma: float, steps: int) -> float:
 
 
 def renyi_noise(one: Setting, epsilon: float) -> float:
-    """The noise multiplier that Rényi accounting asks for."""
     rate, steps = BATCH / one.private, one.steps
     return float(brentq(lambda sigma: renyi(rate, sigma, steps) - epsilon, 0.25, 4.0, xtol=1e-4))
 
@@ -118,7 +116,6 @@ def valid(one: Setting) -> dict[str, float]:
 
 
 def jobs() -> Jobs:
-    """Noise of both accountants, what the paper prints, and noise for a valid delta, of each data set."""
     found: Jobs = {}
     for name, one in SETTINGS.items():
         steps = {"private_rows": one.private, "steps": one.steps, "epochs": EPOCHS, "batch": BATCH}

@@ -62,7 +62,6 @@ class Replay(HalfCheetah):
         return found
 
     def collected(self) -> Columns:
-        """What the collector leaves, collected once."""
         settings = {"collector": describe(self.collector), "population": self.population}
         name = f"{self.name}/private/{self.population}"
         return kept(name, settings, lambda: (self.collector.rows(half_cheetah.Robot(), self.population, 0), {}))[0]

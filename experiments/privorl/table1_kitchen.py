@@ -77,7 +77,6 @@ class Glance(Kitchen):
 
 
 def glanced(rows: Columns) -> Columns:
-    """Rows with what is seen of them."""
     states = {name: np.ascontiguousarray(rows[name][:, SEEN]) for name in ("observations", "next_observations")}
     return {**rows, **states, "actions": np.ascontiguousarray(rows["actions"][:, :MOVED])}
 
@@ -105,7 +104,6 @@ store = store_of(__file__, configuration, WORDS)
 
 
 def whole(results: Store) -> list[int]:
-    """Seeds of which every row is there."""
     return [seed for seed in SEEDS if all(results.has(key) for key in rows() if key.endswith(f"/{seed}"))]
 
 

@@ -49,7 +49,6 @@ def agents_of(domain: str) -> tuple[str, ...]:
 
 
 def cells(domains: Sequence[str] = DOMAINS) -> list[Cell]:
-    """All of them, a data set of every maze after the other."""
     return [
         cell
         for seed in SEEDS
@@ -68,8 +67,6 @@ def rows() -> list[str]:
 
 
 def together(keys: Sequence[str]) -> list[list[str]]:
-    """Agents of one kind, maze and data set learn in one stack: in half the time."""
-
     def stack(key: str) -> tuple[str, str, int, bool]:
         cell = Cell.of(key)
         return cell.domain, cell.agent, cell.seed, last(cell.domain, cell.epsilon)
@@ -78,12 +75,10 @@ def together(keys: Sequence[str]) -> list[list[str]]:
 
 
 def run_rows(keys: Sequence[str], results: Store) -> None:
-    """Cells at full size; those of one kind, maze and data set in one stack."""
     returns.fill(results, [Cell.of(key) for key in keys], fits.FULL)
 
 
 def column(results: Store, domain: str, agent: str, way: str, epsilon: float) -> np.ndarray:
-    """Returns of all data sets."""
     return returns.column(results, returns.cells(domain, (agent,), (way,), (epsilon,), SEEDS))
 
 

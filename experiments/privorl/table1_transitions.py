@@ -126,7 +126,6 @@ def share(results: Store, domain: str, epsilon: float, agents: Sequence[str]) ->
 
 
 def agents_of(domain: str) -> tuple[str, ...]:
-    """Who learns from tacit's rows and from the real ones."""
     return next(part.agents for part in parts(domain) if part.group == "own")
 
 

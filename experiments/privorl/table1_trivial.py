@@ -24,7 +24,6 @@ MAZES = {name: here for name, here in DOMAINS.items() if isinstance(here, Maze)}
 
 
 def configuration(key: str) -> dict[str, Json]:
-    """The maze, the policy and how it is judged."""
     domain, policy, _ = key.split("/")
     here = MAZES[domain]
     made = TRIVIAL[policy](here.layout)
@@ -39,7 +38,6 @@ def rows() -> list[str]:
 
 
 def run_row(key: str, results: Store) -> None:
-    """The best of a policy's members, from one set of starts."""
     domain, policy, word = key.split("/")
     here, seed = MAZES[domain], int(word)
     found = here.returns(TRIVIAL[policy](here.layout), seed)
@@ -53,7 +51,6 @@ def returns(results: Store, domain: str, policy: str, seeds: Sequence[int] = SEE
 
 
 def figures() -> list[Figure]:
-    """What tacit's agents return above the best push."""
     results, kept, found = store(), table1.store(), []
     for domain in table1.PROMISED:
         agents = next(part.agents for part in table1.parts(domain) if part.group == "own")

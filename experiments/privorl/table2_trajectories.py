@@ -49,7 +49,6 @@ def tables(domain: str) -> list[tuple[str, float]]:
 
 
 def cells() -> list[Cell]:
-    """All of them, a seed of all domains after the other."""
     return [
         Cell(domain, agent, way, epsilon, seed)
         for seed in SEEDS
@@ -64,7 +63,6 @@ def rows() -> list[str]:
 
 
 def configuration(key: str, *, scale: fits.Scale = fits.FULL) -> dict[str, Json]:
-    """Everything that decides a cell, but its seed: its domain, its way to a table and its agent."""
     cell = Cell.of(key)
     here = DOMAINS[cell.domain]
     return {**ways.configuration(here, cell.way, cell.epsilon, scale), **here.judge(cell.agent, scale)}
@@ -74,7 +72,6 @@ store = store_of(__file__, configuration, WORDS)
 
 
 def together(keys: Sequence[str]) -> list[list[str]]:
-    """Agents of a domain, kind and seed learn in one stack."""
     return grouped(keys, lambda key: (Cell.of(key).domain, Cell.of(key).agent, Cell.of(key).seed))
 
 

@@ -32,7 +32,6 @@ STRANGER = 1_000_000  # where the seeds of data sets begin that nothing learns f
 
 
 def configuration(key: str, *, scale: fits.Scale = fits.FULL) -> dict[str, Json]:
-    """Everything that decides a cell, but its seed: its table and how it is measured."""
     domain, way, epsilon, _ = key.split("/")
     return {
         **ways.configuration(DOMAINS[domain], way, float(epsilon), scale),
@@ -44,7 +43,6 @@ store = store_of(__file__, configuration, WORDS)
 
 
 def rows() -> list[str]:
-    """Keys of all tables of `table1_transitions`."""
     return [ways.key(*table) for table in tables()]
 
 
@@ -54,13 +52,11 @@ def run_row(key: str, results: Store) -> None:
 
 
 def tables() -> list[Table]:
-    """Those of `table1_transitions`, in its order."""
     found = [(cell.domain, cell.way, cell.epsilon, cell.seed) for part in table1.PARTS for cell in part.cells()]
     return list(dict.fromkeys(found))
 
 
 def fill(results: Store, wanted: Iterable[Table], scale: fits.Scale) -> None:
-    """Measure the tables whose cells are missing."""
     for name, way, epsilon, seed in wanted:
         key = ways.key(name, way, epsilon, seed)
         if not results.has(key):
@@ -96,7 +92,6 @@ def repeated(table: Mapping[str, np.ndarray]) -> np.ndarray:
 
 
 def column(results: Store, domain: str, way: str, epsilon: float, name: str) -> np.ndarray:
-    """One measure of a way's tables, over seeds."""
     seeds = [seed for *one, seed in tables() if one == [domain, way, epsilon]]
     return np.array([results.values(ways.key(domain, way, epsilon, seed))[name] for seed in seeds])
 

@@ -38,7 +38,6 @@ def rows() -> list[str]:
 
 
 def figures() -> list[Figure]:
-    """Tacit's interval begins above those of the controls."""
     results, found = store(), []
     for domain in MAZES:
         for way, at in (("pretraining", 0.0), ("noise_only", 1.0), ("independent", 0.0), ("raking_alone", 1.0)):

@@ -17,7 +17,6 @@ rows, store, run_row, configuration = VARIANTS.rows, VARIANTS.store, variants.ru
 
 
 def figures() -> list[Figure]:
-    """The paper's claim that curiosity in fine-tuning does harm."""
     own, theirs = (iqm(variants.column(variants.row(way, EPSILON), "marginal")) for way in WAYS)
     return [Figure("umaze, epsilon 10: Marginal of the default less that of curious fine-tuning", own - theirs, 0.0)]
 

@@ -126,7 +126,6 @@ store = store_of(__file__, configuration, "defaults of the plan; those of the at
 
 
 def plan_of(cell: Cell, here: Maze, scale: fits.Scale) -> synthesis.TransitionsPlan:
-    """The default plan, priced or calibrated; to memorise rows, more steps and batches of 128 as published."""
     plan = bare_plan(cell, here, scale)
     if cell.way == "raked":
         plan = replace(plan, matching=fits.matching(here, scale))
@@ -236,7 +235,6 @@ def counts(share: Rate, rows: int) -> tuple[int, int]:
 
 
 def some(columns: Mapping[str, np.ndarray], count: int, seed: int) -> Columns:
-    """Random rows, at most `count`."""
     order = np.random.default_rng(seed).permutation(len(columns["rewards"]))[:count]
     return {name: column[order] for name, column in columns.items()}
 
@@ -251,7 +249,6 @@ def run_row(key: str, results: Store, scale: fits.Scale = fits.FULL) -> None:
 
 
 def audited(values: Mapping[str, Any], score: str) -> OneRunBound:
-    """The lower bound that one score gives."""
     present = np.array([bit == "1" for bit in values["present"]])
     return audit(np.array(values["scores"][score]), present, delta=values["delta"], confidence=CONFIDENCE)
 
@@ -295,7 +292,6 @@ COLUMNS = (
 
 
 def line(cell: Cell, values: Mapping[str, Any]) -> list[str]:
-    """A cell's row of the table."""
     hits = (str(own) for own, _ in rates(values).values())
     found = [audited(values, score) if score in values["scores"] else None for score in SCORES]
     bounds = (NONE if one is None else f"{one.epsilon:.2f} ({one.correct}/{one.guesses})" for one in found)
@@ -304,7 +300,6 @@ def line(cell: Cell, values: Mapping[str, Any]) -> list[str]:
 
 
 def table(results: Store) -> str:
-    """Attacks on releases, as far as their cells are complete."""
     there = (cell for cell in CELLS if results.has(cell.key))
     return markdown(COLUMNS, (line(cell, results.values(cell.key)) for cell in there), "maze")
 

@@ -92,7 +92,6 @@ def near(released: Released) -> np.ndarray:
 
 
 def domain(name: str, quick: bool = False) -> Maze:
-    """The maze, with as many rows as are in question."""
     return Maze(name, population=40 if quick else ROWS, public_rows=4_000 if quick else 20_000)
 
 
@@ -140,7 +139,6 @@ def described(name: str, epsilon: float, quick: bool) -> Json:
 
 
 def wanted(name: str, epsilon: float) -> list[Block]:
-    """The blocks of a maze at an epsilon."""
     return blocks(name, epsilon, SHADOW, TARGET)
 
 
@@ -179,7 +177,6 @@ class Found:
 
 
 def found(results: Store, name: str, epsilon: float) -> dict[str, Found]:
-    """Every attack's result, from the raw scores."""
     shadow, target = read(results, wanted(name, epsilon))["loss"]
     judged = {"loss": target, "LiRA": Trials(target.present, likelihood_ratios(shadow, target))}
     return {attack: counted(one) for attack, one in judged.items()}
@@ -195,7 +192,6 @@ def _hits(ranked: RankedScores, times: NDArray[np.int64], fpr: float) -> float:
 
 
 def mu_of(results: Store, name: str, epsilon: float) -> float:
-    """The bound of a plan's promise."""
     return float(results.values(wanted(name, epsilon)[0].key)["mu"])
 
 
@@ -206,7 +202,6 @@ def mean_losses(results: Store, name: str, epsilon: float) -> Mapping[str, float
 
 
 def complete(results: Store) -> list[tuple[str, float]]:
-    """The mazes and epsilons all of whose rows are there."""
     pairs = itertools.product(MAZES, EPSILONS)
     return [pair for pair in pairs if all(results.has(block.key) for block in wanted(*pair))]
 
@@ -229,7 +224,6 @@ COLUMNS = (
 
 
 def lines(results: Store, name: str, epsilon: float) -> list[list[str]]:
-    """The rows of the table."""
     mu, mean = mu_of(results, name, epsilon), mean_losses(results, name, epsilon)
     promise = "none" if math.isinf(epsilon) else f"{epsilon:g}"
     shown = []

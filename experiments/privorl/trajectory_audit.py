@@ -125,7 +125,6 @@ def people(known: Trajectories, canaries: dict[str, np.ndarray], present: np.nda
 
 
 def run(cell: Cell) -> dict[str, Any]:
-    """Plant, fit, score."""
     began, layout = time.process_time(), LAYOUTS[MAZE]
     small = plan().calibrate(unit=UNIT, epsilon=EPSILON, delta=DELTA)
     known = goal_episodes(layout, OTHERS, seed=1_000 + cell.seed)
@@ -159,7 +158,6 @@ def run(cell: Cell) -> dict[str, Any]:
 
 
 def found(results: Store, way: str, runs: int) -> LowerBounds:
-    """The lower bounds from all runs of one way."""
     rows = [results.values(Cell(way, seed).key) for seed in range(runs)]
     present = np.array([[bit == "1" for bit in row["present"]] for row in rows])
     scores = np.array([row["scores"] for row in rows])

@@ -130,7 +130,6 @@ class Arm:
         self._low, self._high = self.model.jnt_range[_ARM].T
 
     def site(self, name: str) -> FloatArray:
-        """Where a site is now."""
         return np.array(self.data.site(name).xpos)
 
     def tip(self) -> tuple[FloatArray, FloatArray]:
@@ -224,7 +223,6 @@ def _attempt(
 
 
 def _away(arm: Arm, style: Style, rng: np.random.Generator) -> Iterator[FloatArray]:
-    """Draw back along the fingers."""
     place, axes = arm.tip()
     target, pointing = place - _BACK * axes[:, 2], axes[:, 2].copy()
     for _ in range(12):
@@ -248,7 +246,6 @@ class _Polyline:
 
     @property
     def ends(self) -> FloatArray:
-        """Length up to each point."""
         return np.concatenate([[0.0], np.cumsum(np.linalg.norm(np.diff(self.points, axis=0), axis=1))])
 
     @property

@@ -34,7 +34,6 @@ class Menu:
     fastest: float = 0.48
 
     def person(self, rng: np.random.Generator) -> tuple[list[Task], Style]:
-        """Her tasks and her style."""
         tasks = list(self.order)
         if rng.random() < self.left_out:
             del tasks[rng.integers(len(tasks))]

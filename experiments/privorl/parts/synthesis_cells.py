@@ -43,5 +43,4 @@ def title(domain: str, between: str = "-") -> str:
 
 
 def named(measure: str) -> str:
-    """The name of a measure in a table."""
     return NAMES.get(measure, measure.replace("_", " ").replace("f1", "F1"))

@@ -207,7 +207,6 @@ class Own:
 
     @property
     def rows(self) -> Json:
-        """The files, by their names, and the task's simulated rows where there is no public file."""
         files = {"data": Path(self.data).name, "others": None if self.others is None else Path(self.others).name}
         return {"type": type(self).__name__, "population": self.population, **files, "task": self.task.rows}
 

@@ -91,7 +91,6 @@ class Diffusion:
         return self.rows != 0 and self.change != "NonPriv"
 
     def configuration(self, here: Domain, scale: Scale) -> Json:
-        """Its plan and the tables that it is matched to."""
         return {
             "method": "diffusion",
             "plan": describe(self._without_matching(here, scale)),
@@ -145,7 +144,6 @@ def ablated(change: ablations.Name | None) -> Json:
 
 
 def base(here: Domain, scale: Scale) -> synthesis.TransitionsPlan:
-    """The default plan for a domain."""
     pretraining = synthesis.Pretraining(provenance=here.provenance)
     plan = synthesis.TransitionsPlan(**here.settings, pretraining=pretraining)
     if scale.quick:
@@ -189,7 +187,6 @@ def tables_of(tables: synthesis.TableMatching) -> dict[str, Json]:
 
 
 def guarantee(promise: Unit, epsilon: float, delta: float) -> Json:
-    """What a plan is calibrated to."""
     return {"unit": describe(promise), "epsilon": epsilon if math.isfinite(epsilon) else "inf", "delta": delta}
 
 
@@ -222,13 +219,11 @@ def pretrained(plan: synthesis.TransitionsPlan, here: Domain, seed: int) -> tupl
 
 
 def vault(here: Domain, plan: Any, rows: Columns) -> AbstractContextManager[Vault]:
-    """A vault of these rows, for one plan."""
     data = Trajectories.from_arrays(**rows, unit_ids=":transition", spec=here.spec, simulated=True)  # type: ignore[arg-type]
     return vaults.vault(data, unit(here), plan.epsilon, here.delta)
 
 
 def promised(plan: Any) -> Notes:
-    """What a plan promises, and the noise that it takes."""
     return {
         "epsilon": plan.epsilon if math.isfinite(plan.epsilon) else "inf",
         "noise_multiplier": plan.noise_multiplier,
@@ -236,6 +231,5 @@ def promised(plan: Any) -> Notes:
 
 
 def drawn(value: Any, seed: int, scale: Scale, notes: Notes) -> tuple[Columns, Notes]:
-    """Rows of a released synthesizer, and all notes."""
     columns, cost = metered(lambda: value.sample_columns(scale.rows, seed=seed))
     return rows_of(columns), notes | {"sample": cost}

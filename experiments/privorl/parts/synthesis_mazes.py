@@ -44,7 +44,6 @@ class Maze:
 
     @property
     def layout(self) -> MazeLayout:
-        """Its walls and its goal."""
         return LAYOUTS[self.name]
 
     @property

@@ -70,19 +70,16 @@ WITHOUT_WALLS = ("marginal", "correlation", "told_apart", "next_state", "reward_
 
 
 def _private(results: Store, column: Values, ways_of: Iterable[str], epsilons: Sequence[float]) -> str:
-    """What a column says of every way, a column an epsilon."""
     rows = {{**WORDS, **UNTAUGHT}[way]: way for way in ways_of}
     return grid(by_level(epsilons), rows, lambda way, at: shown(column, results, way, ways.at(way, at)))
 
 
 def _with_level(rows: Iterable[tuple[str, float]]) -> dict[str, tuple[str, float]]:
-    """Ways and the epsilons of their promises, under both."""
     found = [(way, ways.at(way, epsilon)) for way, epsilon in rows]
     return {WORDS[way] + (f", epsilon {at:g}" if at else ""): (way, at) for way, at in found}
 
 
 def table1() -> str:
-    """Returns of every method, one table an epsilon."""
     results, control = table1_transitions.store(), table1_trivial.store()
     heads = [(part.domain, agent) for part in table1_transitions.PARTS if part.group == "own" for agent in part.agents]
     columns = {f"{title(domain)}, {SHORT[agent]}": (domain, agent) for domain, agent in heads}
@@ -116,7 +113,6 @@ def mazes() -> str:
 
 
 def half_cheetah() -> str:
-    """Returns on half-cheetah's frozen rows."""
     here = table1_half_cheetah
     return _private(here.store(), here.column, (*here.WAYS, *here.TRIVIAL), here.EPSILONS)
 
@@ -161,7 +157,6 @@ def figure4() -> str:
 
 
 def medium() -> str:
-    """Ablations in medium."""
     return _private(ablation_medium.store(), ablation_medium.column, ablation_medium.SHOWN, ablation_medium.EPSILONS)
 
 
@@ -174,7 +169,6 @@ def table7() -> str:
 
 
 def figure6() -> str:
-    """By curiosity rate and by epsilon, as a picture."""
     panels = []
     rates = [figure6_curves.RATES[rate] for rate in figure6_curves.RATES]
     for measure, label in (("return", "return (IQL)"), ("marginal", "Marginal")):
@@ -209,7 +203,6 @@ def figure6() -> str:
 
 
 def table11() -> str:
-    """Seconds and memory of every method."""
     column, units = functools.partial(table11_cost.column, table11_cost.store()), {"CPU s": "cpu_s", "MiB": "peak_mib"}
     heads = {f"{stage}, {unit}": (stage, name) for stage in table11_cost.STAGES for unit, name in units.items()}
     rows = {WORDS[way]: way for way in table11_cost.METHODS}
@@ -227,7 +220,6 @@ def table12() -> str:
 
 
 def figure9() -> str:
-    """Learning curves, as a picture."""
     results, steps = figure9_learning.store(), np.arange(1, figure9_learning.LOOKS + 1) / figure9_learning.LOOKS
     found = [figure9_learning.curves(results, *one) for one in figure9_learning.TABLES]
     names = ["real rows" if way == "real" else f"tacit, epsilon {e:g}" for way, e in figure9_learning.TABLES]

@@ -48,7 +48,6 @@ class Cell:
 
     @staticmethod
     def of(key: str) -> Cell:
-        """The cell of a key."""
         domain, agent, way, epsilon, *seeds = key.split("/")
         return Cell(domain, agent, way, float(epsilon), *map(int, seeds))
 
@@ -56,7 +55,6 @@ class Cell:
 def configuration(
     key: str, *, scale: fits.Scale = fits.FULL, domains: Mapping[str, Domain] = DOMAINS
 ) -> dict[str, Json]:
-    """Everything that decides a cell, but its seeds: its table, its agent and how this is judged."""
     cell = Cell.of(key)
     here = domains[cell.domain]
     return {
@@ -75,7 +73,6 @@ def cells(
     *,
     each: int = 1,
 ) -> list[Cell]:
-    """All combinations, `each` agents a table, those of one stack beside each other; no promise is epsilon 0."""
     names, epsilons, agents, seeds = tuple(names), tuple(epsilons), tuple(agents), tuple(seeds)
     return [
         Cell(domain, agent, way, epsilon, seed, again)
@@ -118,11 +115,9 @@ class OneTask:
 
     @property
     def domains(self) -> Mapping[str, Domain]:
-        """As `configuration` and `fill` take them."""
         return {self.here.name: self.here}
 
     def cells(self) -> list[Cell]:
-        """Of agents, a seed after the other."""
         return [
             cell
             for seed in self.seeds
@@ -131,7 +126,6 @@ class OneTask:
         ]
 
     def rows(self) -> list[str]:
-        """Policies that learn nothing first."""
         return [*(f"{one}/{seed}" for one in UNTAUGHT for seed in self.seeds), *(cell.key for cell in self.cells())]
 
     def configuration(self, key: str, scale: fits.Scale = fits.FULL) -> Json:
@@ -141,11 +135,9 @@ class OneTask:
         return configuration(key, scale=scale, domains=self.domains)
 
     def together(self, keys: Sequence[str]) -> list[list[str]]:
-        """Agents of one seed learn in one stack; policies that learn nothing are rows of their own."""
         return grouped(keys, lambda key: key if key.split("/")[0] in UNTAUGHT else Cell.of(key).seed)
 
     def run_rows(self, keys: Sequence[str], results: Store, scale: fits.Scale = fits.FULL) -> None:
-        """Make rows; agents of one seed in one stack."""
         for key in (key for key in keys if key.split("/")[0] in UNTAUGHT):
             policy, seed = key.split("/")[0], int(key.split("/")[1])
             untaught = Untaught(self.actions, float(policy == "random"), np.random.default_rng(seed))
@@ -168,7 +160,6 @@ UNTAUGHT = ("still", "random")
 
 
 def config(domain: str, agent: str, scale: fits.Scale) -> Any:
-    """The settings of an agent."""
     chosen = {**(MAZE if domain.removeprefix("own_") in LAYOUTS else LOCOMOTION), **KITCHEN}[agent]
     return dataclasses.replace(chosen, steps=100) if scale.quick else chosen
 
@@ -176,10 +167,8 @@ def config(domain: str, agent: str, scale: fits.Scale) -> Any:
 def train(
     domain: str, agent: str, tables: Sequence[Columns], seed: int, scale: fits.Scale, *, watch: Watch | None = None
 ) -> list[OfflinePolicies]:
-    """One agent on each table, in one stack."""
     return train_tables(tables, config(domain, agent, scale), seeds=[seed], watch=watch)
 
 
 def column(results: Store, wanted: Iterable[Cell], name: str = "return") -> np.ndarray:
-    """One value of every cell."""
     return np.array([results.values(cell.key)[name] for cell in wanted], np.float64)

@@ -36,21 +36,18 @@ def row(way: str, epsilon: float) -> list[Cell]:
 
 
 def both(names: Iterable[str], epsilons: Sequence[float]) -> list[Cell]:
-    """The seeds of several ways; what promises nothing comes once."""
     names = tuple(names)
     found = [cell for epsilon in epsilons for way in names for cell in row(way, epsilon)]
     return list(dict.fromkeys(found))
 
 
 def home(cell: Cell) -> str:
-    """The experiment that keeps a cell."""
     if cell.way in SHARED and cell.epsilon in (0.0, *table1.EPSILONS):
         return table1.NAME
     return HOMES.get(cell.way, "figure6_curves")
 
 
 def column(wanted: Iterable[Cell], measure: str = "return") -> np.ndarray:
-    """A return, or a measure of the tables, of these cells."""
     cells = list(wanted)
     if not measure.startswith("return"):
         kept = table3.store()
@@ -71,12 +68,10 @@ class Variants:
         return store_of(self.file, returns.configuration, returns.WORDS)
 
     def rows(self) -> list[str]:
-        """Keys of the cells that are kept here."""
         return [cell.key for cell in self.wanted if home(cell) == Path(self.file).stem]
 
 
 def run_row(key: str, results: Store) -> None:
-    """One cell, at full size, and how close its table is to the real rows."""
     cell = Cell.of(key)
     returns.fill(results, [cell], fits.FULL)
     table3.fill(table3.store(), [(cell.domain, cell.way, cell.epsilon, cell.seed)], fits.FULL)

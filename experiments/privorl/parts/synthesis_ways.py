@@ -63,7 +63,6 @@ class Marginals:
     private: bool = True
 
     def configuration(self, here: Domain, scale: Scale) -> Json:
-        """Its plan, with bins by the bounds, and whether it is run with those of public rows."""
         plan = self.planned(here.spec, Discretisation(here.spec, self.bins))
         return {"method": self.module, "plan": describe(plan), "public_bins": not self.paper, "rows": scale.rows}
 
@@ -115,7 +114,6 @@ class Structured:
 
 @functools.lru_cache(maxsize=2)
 def _cut(here: Domain, seed: int, bins: int) -> Discretisation:
-    """Bins of the public rows that tacit is pre-trained on."""
     return Discretisation.from_public(here.spec, here.public(seed), provenance=here.provenance, bins=bins)
 
 

@@ -93,7 +93,6 @@ class People(Protocol):
 
 
 def unit(here: People) -> Unit:
-    """One person with all episodes, added or removed."""
     return Unit("person", "add_or_remove", here.population)
 
 
@@ -132,11 +131,9 @@ class MazePeople:
 
     @property
     def rows(self) -> Json:
-        """What its people and the public trajectories are made with."""
         return {"type": type(self).__name__, "population": self.population, "episodes": self.episodes, **self.others}
 
     def judge(self, agent: str, scale: Scale) -> dict[str, Json]:
-        """The settings of an agent, and how it is judged."""
         return {"agent": describe(returns.config(self.layout, agent, scale)), "judge": describe(self._maze.judge)}
 
     def people(self, seed: int) -> Trajectories:
@@ -211,11 +208,9 @@ class Patients:
 
     @property
     def rows(self) -> Json:
-        """What its people and the public trajectories are made with."""
         return {"type": type(self).__name__, "population": self.population, "episodes": self.episodes, **self.others}
 
     def judge(self, agent: str, scale: Scale) -> dict[str, Json]:
-        """The settings of discrete CQL, and how it is judged."""
         assert agent == "cql"
         learned = {"learner": describe(_CQL), "network": describe(_NETWORK), "features": describe(_FEATURES)}
         steps, episodes = _lengths(scale)
@@ -277,7 +272,6 @@ def _plane(here: MazePeople, seed: int | None) -> TableMatching:
 
 
 def general_matching(here: People, seed: int | None) -> TableMatching:
-    """The tables of any task."""
     public = None if seed is None else here.public(seed).columns
     return TableMatching.of(here.spec, population=here.population, public=public, provenance=here.provenance)
 

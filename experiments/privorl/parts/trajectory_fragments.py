@@ -48,7 +48,6 @@ class Fragments:
     private = True
 
     def configuration(self, here: People, epsilon: float, scale: Scale) -> Json:
-        """Its plan, the public worlds that it begins with, and how much is drawn."""
         return {
             "method": "trajectories",
             "plan": planned(self.plan(here, scale, public_seed=None)),
@@ -77,7 +76,6 @@ class Fragments:
         return plan if self.told else dataclasses.replace(plan, steps=6, start_steps=6, warmup=0, sampling_rate=rate)
 
     def made(self, here: People, epsilon: float, seed: int, scale: Scale) -> tuple[Columns, Notes]:
-        """Pre-train (or take what is kept), fit through the doors, sample."""
         plan = self.plan(here, scale)
         own = plan.calibrate(unit=unit(here), epsilon=epsilon, delta=DELTA)
         start, notes = pretrained(plan, here)

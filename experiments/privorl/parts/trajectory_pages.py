@@ -26,7 +26,6 @@ OF_ROWS = ("marginal", "correlation", "told_apart", "next_position", "in_wall")
 
 
 def table2() -> str:
-    """Returns under the guarantee of a person, one table an epsilon."""
     here, results = table2_trajectories, table2_trajectories.store()
     heads = [(domain, agent) for domain, one in PEOPLE.items() for agent in one.agents]
     columns = {f"{title(domain, ', ')}, {SHORT[agent]}": (domain, agent) for domain, agent in heads}
@@ -53,14 +52,12 @@ def table13() -> str:
 
 
 def figure8() -> str:
-    """By the horizon of fragments."""
     measures = ("f1", "marginal", "told_apart", "inside", "at_seams", "drift", "return")
     rows = {f"{horizon} rows": (horizon,) for horizon in figure8_horizon.HORIZONS}
     return by_measure(measures, rows, functools.partial(figure8_horizon.column, figure8_horizon.store()))
 
 
 def audit_of_people() -> str:
-    """What an auditor of whole people finds."""
     results, rows = trajectory_audit.store(), []
     for way, runs in trajectory_audit.RUNS.items():
         bound = trajectory_audit.found(results, way, runs)

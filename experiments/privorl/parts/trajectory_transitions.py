@@ -40,7 +40,6 @@ class Transitions:
     private = True
 
     def configuration(self, here: People, epsilon: float, scale: Scale) -> Json:
-        """Its plan and the tables that it is matched to."""
         settings = planned(self.plan(here, epsilon, scale, public_seed=None))
         one = {"private_people": 1} if self.alone else {}
         return {"method": "diffusion", "plan": settings, "rows": scale.rows, **one}
@@ -111,5 +110,4 @@ def planned(plan: Any) -> dict[str, Json]:
 
 
 def vault(here: People, plan: Any, people: Trajectories) -> AbstractContextManager[Vault]:
-    """A vault of these people, for one plan."""
     return vaults.vault(people, unit(here), plan.epsilon, DELTA)

@@ -53,7 +53,6 @@ def configuration(here: People, way: str, epsilon: float, scale: Scale = FULL) -
 
 
 def table(here: People, way: str, epsilon: float, seed: int, scale: Scale = FULL) -> Table:
-    """A table, made once."""
     found = WAYS[way]
     if isinstance(found, Real):
         people = here.people(seed)

@@ -109,18 +109,15 @@ store = store_of(__file__, configuration, "each row's name holds its settings")
 
 @functools.lru_cache(maxsize=len(MAZES))
 def real(name: str) -> Columns:
-    """The rows that agents learn from."""
     return rows_of(maze.collect(MAZES[name], POPULATION, seed=ROWS_SEED))
 
 
 def returns(name: str, policies: Policies, starts: Starts = "all") -> list[float]:
-    """Of each policy, normalised."""
     found = evaluate(MAZES[name], policies, starts=starts, seed=START_SEED, episodes=EPISODES)
     return [round(float(value), 1) for value in found]
 
 
 def trivial(name: str) -> dict[str, dict[str, float]]:
-    """Returns of policies that know no walls."""
     made = {policy: make(MAZES[name]) for policy, make in TRIVIAL.items()}
     return {
         policy: {"all": max(returns(name, one)), "far": max(returns(name, one, "far"))} for policy, one in made.items()
@@ -149,7 +146,6 @@ def learned(names: Sequence[str], agent: Any, seed: int) -> list[dict[str, Any]]
 
 
 def together(keys: Sequence[str]) -> list[list[str]]:
-    """Agents with the same settings and seed, in whatever maze, learn in one stack."""
     return grouped(keys, lambda key: key if key.endswith("/trivial") else key.split("/", 1)[1])
 
 
@@ -171,7 +167,6 @@ def _put(results: Store, key: str, name: str, seed: int, values: dict[str, Any])
 
 
 def figures() -> list[Figure]:
-    """By how much real rows clear the straight run with the settings that are chosen."""
     results, found = store(), []
     for agent in AGENTS:
         for name in MAZES:

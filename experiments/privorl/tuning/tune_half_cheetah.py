@@ -42,7 +42,6 @@ class Collector:
     since: float = 0.0  # share of its life, at the beginning, of which nothing is kept
 
     def rows(self, robot: Robot, population: int, seed: int) -> Columns:
-        """Its rows on a robot."""
         lived = half_cheetah.lived(robot, population, episodes=self.episodes, seed=seed, since=self.since)
         return rows_of(lived)
 
@@ -63,7 +62,6 @@ def rows() -> list[str]:
 
 @functools.cache
 def robots() -> Mapping[str, Robot]:
-    """The other robots by name."""
     return dict(zip(ROBOTS, half_cheetah.other_robots(len(ROBOTS), seed=ROBOTS_SEED), strict=True))
 
 
@@ -109,7 +107,6 @@ def run_row(key: str, results: Store, *, quick: bool = False) -> None:
 
 
 def scores(results: Store) -> dict[tuple[str, str], float]:
-    """By collector and agent the mean return over robots."""
     return {
         (name, agent): float(np.mean([results.values(f"{robot}/{name}/{agent}")["return"] for robot in ROBOTS]))
         for name, agent in itertools.product(COLLECTORS, AGENTS)
@@ -117,13 +114,11 @@ def scores(results: Store) -> dict[tuple[str, str], float]:
 
 
 def chosen(results: Store) -> tuple[str, str]:
-    """The collector and the agent of the highest mean return."""
     found = scores(results)
     return max(found, key=lambda pair: found[pair])
 
 
 def figures() -> list[Figure]:
-    """Whether the best of three collectors teaches what is wanted."""
     results = store()
     best = chosen(results)
     return [Figure(f"other robots, {' with '.join(best)}: return of real rows", scores(results)[best], WANTED)]

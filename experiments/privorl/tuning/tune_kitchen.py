@@ -55,25 +55,21 @@ def run_row(key: str, results: Store, *, quick: bool = False) -> None:
 
 
 def scores(results: Store) -> dict[str, float]:
-    """By agent the mean return over seeds."""
     return {agent: float(np.mean([results.values(f"{agent}/{seed}")["return"] for seed in SEEDS])) for agent in KITCHEN}
 
 
 def chosen(results: Store) -> str:
-    """The agent of the highest mean return."""
     found = scores(results)
     return max(found, key=lambda agent: found[agent])
 
 
 def figures() -> list[Figure]:
-    """Whether the best agent does what is wanted."""
     results = store()
     best = chosen(results)
     return [Figure(f"public tasks, {best}: return of public rows", scores(results)[best], WANTED)]
 
 
 def table(results: Store) -> str:
-    """A line an agent, a column a seed."""
     lines: list[list[Any]] = []
     for agent in KITCHEN:
         found = [f"{agent}/{seed}" for seed in SEEDS]
