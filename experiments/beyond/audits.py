@@ -60,10 +60,10 @@ class Cell:
         return f"{self.method}/{self.epsilon:g}"
 
 
-def cells(quick: bool = False) -> list[Cell]:
+def cells() -> list[Cell]:
     first = [Cell(method, SHOWN) for method in METHODS]
     more = (Cell(m, e) for e in EPSILONS for m in METHODS if e != SHOWN and e in FEWER.get(m, EPSILONS))
-    return first if quick else [*first, *more]
+    return [*first, *more]
 
 
 def run(cell: Cell, jobs: int) -> dict[str, Any]:

@@ -50,7 +50,7 @@ from tacit.privacy.vault.devices import Device, Query
 from tacit.privacy.vault.plan import PrivatePlan
 from tacit.units import Unit
 
-DEVICES, QUICK = 1_000_000, 2_000
+DEVICES = 1_000_000
 LEVELS = {"cohort": 100, "region": 10_000, "root": DEVICES}  # devices below one node of a level
 EPSILON, DELTA = 2.0, 1e-7
 NUMBERS = 8  # d, of the simulated trees

@@ -87,9 +87,9 @@ def configuration(key: str) -> Json:
 store = store_of(__file__, configuration, "the search itself")
 
 
-def run_row(key: str, results: Store, *, quick: bool = False) -> None:
+def run_row(key: str, results: Store) -> None:
     way, setting, clinic = key.split("/")
-    values = measured(SEARCH[way][setting], world(clinic), 300 if quick else PEOPLE, EPSILON, SEED)
+    values = measured(SEARCH[way][setting], world(clinic), PEOPLE, EPSILON, SEED)
     results.put(key, dataset="another simulated clinic", seed=SEED, values=values)
 
 

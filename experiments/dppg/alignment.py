@@ -86,7 +86,7 @@ def plan_of(one: Cell) -> AlignmentPlan:
     return plan.calibrate(unit=UNIT, epsilon=one.epsilon, delta=DELTA)
 
 
-def configuration(key: str, *, quick: bool = False) -> Json:
+def configuration(key: str) -> Json:
     judge = {"held": world.HELD, "draws": world.DRAWS, "prefix": world.PREFIX, "words": world.WORDS}
     taught = {"snippets": world.SNIPPETS, "shortest": world.SHORTEST, "longest": world.LONGEST}
     if key.startswith("reference"):
@@ -140,7 +140,7 @@ def steered(
         return alignment.fit(plan, doors, writer, reward=world.reward()).value
 
 
-def run_row(key: str, results: Store, *, quick: bool = False) -> None:
+def run_row(key: str, results: Store) -> None:
     torch.set_num_threads(1)
     if key.startswith("reference"):
         seed, values = 0, {"values": world.measured(world.reference(AlignmentPlan()))}

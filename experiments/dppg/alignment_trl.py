@@ -101,7 +101,7 @@ def configuration(key: str) -> Json:
 store = store_of(__file__, configuration, "chosen on public prompts alone")
 
 
-def run_row(key: str, results: Store, *, quick: bool = False) -> None:
+def run_row(key: str, results: Store) -> None:
     torch.set_num_threads(1)
     settings, tokenizer = settings_of(key), world.writer().tokenizer
     if settings is None:
@@ -109,12 +109,11 @@ def run_row(key: str, results: Store, *, quick: bool = False) -> None:
         seed, values = 0, {"values": measured(ours(theirs(base, order), base, order))}
     elif key.startswith("tune"):
         texts = world.texts_of("PUBLIC", TRIED + MEASURED, tokenizer, PLAN.prompt_tokens)
-        steps = 2 if quick else STEPS
-        tuned, took = learned(settings, texts[: steps * (TRIED // STEPS)], steps, SEED)
+        tuned, took = learned(settings, texts[:TRIED], STEPS, SEED)
         seed, values = SEED, {**public(tuned, texts[TRIED:]), "took": took}
     else:
         size, _, number = key.partition("/")
-        count, seed = 2 * TOGETHER if quick else PEOPLE[size], int(number)
+        count, seed = PEOPLE[size], int(number)
         people = world.people(seed, count, tokenizer, PLAN.prompt_tokens)
         texts = [text for own in people.values() for text in own]
         tuned, took = learned(settings, texts, count // TOGETHER, seed)

@@ -98,6 +98,7 @@ CELLS = tuple(
     for correlation in ("independent", "toeplitz")
     for critic in (*CLEAN, "shared")
 )
+BY_KEY = {cell.key: cell for cell in CELLS}
 
 
 class Pulls:
@@ -246,12 +247,8 @@ def found(values: Mapping[str, Any]) -> LowerBounds:
     return audit(values["without"], values["having"], delta=DELTA, confidence=CONFIDENCE)
 
 
-def _cell(key: str) -> Cell:
-    return next(cell for cell in CELLS if cell.key == key)
-
-
-def configuration(key: str, *, runs: int = RUNS) -> Json:
-    cell = _cell(key)
+def configuration(key: str) -> Json:
+    cell = BY_KEY[key]
     return {
         "cell": describe(cell),
         "plan": describe(cell.draft(ROUNDS)),
@@ -263,7 +260,7 @@ def configuration(key: str, *, runs: int = RUNS) -> Json:
         "people": PEOPLE,
         "pulls": PULLS,
         "canary": CANARY,
-        "runs": runs,
+        "runs": RUNS,
         "together": TOGETHER,
     }
 
@@ -272,14 +269,14 @@ store = store_of(__file__, configuration, "none were chosen: a bandit, and the n
 
 
 def rows() -> list[str]:
-    return [cell.key for cell in CELLS]
+    return list(BY_KEY)
 
 
-def run_row(key: str, results: Store, *, runs: int = RUNS) -> None:
-    cell = _cell(key)
+def run_row(key: str, results: Store) -> None:
+    cell = BY_KEY[key]
     values: dict[str, Any] = {"claimed": cell.claimed()}
-    values |= scores(cell, runs=runs, seed=6_000_000)
-    results.put(cell.key, dataset="bandit with four pulls", seed=6_000_000, values=values)
+    values |= scores(cell, runs=RUNS, seed=6_000_000)
+    results.put(key, dataset="bandit with four pulls", seed=6_000_000, values=values)
 
 
 def figures() -> list[Figure]:

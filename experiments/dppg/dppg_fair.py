@@ -145,10 +145,10 @@ def rows() -> list[str]:
     return [*keys, *(f"{name}/{peer}/inf" for name, line in lines().items() for peer in line.peers)]
 
 
-def configuration(key: str, *, quick: bool = False) -> Json:
+def configuration(key: str) -> Json:
     name, arm, level = key.split("/")
     line = lines()[name]
-    common = {"task": describe(line.task), "arm": arm, "runs": RUNS, "episodes": EPISODES, "quick": quick}
+    common = {"task": describe(line.task), "arm": arm, "runs": RUNS, "episodes": EPISODES, "quick": False}
     if line.seed != SEED:
         common["seed"] = line.seed
     if arm in line.peers:
@@ -159,10 +159,8 @@ def configuration(key: str, *, quick: bool = False) -> Json:
 store = store_of(__file__, configuration, "policy_gradient.recipes, the paper's own")
 
 
-def private(line: Line, arm: str, level: str, *, quick: bool) -> dict[str, Any]:
-    found, runs = draft(line, arm, level), 2 if quick else RUNS
-    if quick:
-        found = replace(found, plan=replace(found.plan, rounds=found.plan.participations))
+def private(line: Line, arm: str, level: str) -> dict[str, Any]:
+    found = draft(line, arm, level)
     of_paper = arm in ("reproduced", "raw", "printed")
     plan = calibrated(found.plan, None if level == "inf" or of_paper else float(level))
     found, values = replace(found, plan=plan), {"epsilon": str(plan.epsilon), "noise_multiplier": plan.noise_multiplier}
@@ -173,38 +171,37 @@ def private(line: Line, arm: str, level: str, *, quick: bool) -> dict[str, Any]:
             line.task.spec,
             horizon=found.horizon,
             episode=line.task.horizon,
-            replicates=runs,
+            replicates=RUNS,
             seed=line.seed,
         )
         with opened(users, plan) as vault:
             value = pg.fit(plan, vault, found.policy, seed=line.seed).value
     else:
-        value = learned(line.task, found, replicates=runs, seed=line.seed)
+        value = learned(line.task, found, replicates=RUNS, seed=line.seed)
     for greedy in (False, True):
         actor = value.actor(greedy=greedy)
         values["greedy" if greedy else "last"] = judged(
-            line.task, actor, replicates=runs, episodes=EPISODES, repeat=found.repeat, seed=line.seed
+            line.task, actor, replicates=RUNS, episodes=EPISODES, repeat=found.repeat, seed=line.seed
         )
     judge = functools.partial(
-        judged, line.task, replicates=runs, episodes=CURVE, repeat=found.repeat, seed=line.seed + 1
+        judged, line.task, replicates=RUNS, episodes=CURVE, repeat=found.repeat, seed=line.seed + 1
     )
     values["curve"] = [float(np.mean(judge(pg.PolicyActor(value.policy, theta)))) for theta in value.iterates[::2]]
     values["steps"] = (value.people[::2] * found.plan.horizon * found.repeat).tolist()
     return values
 
 
-def free(line: Line, config: PpoConfig, *, quick: bool) -> dict[str, Any]:
-    config, runs = (replace(config, steps=4_096), 2) if quick else (config, RUNS)
-    agent = peer(line.task, config, line.recipe.policy.head, agents=runs, seed=line.seed)
-    judge = functools.partial(judged, line.task, replicates=runs, episodes=EPISODES, seed=line.seed)
+def free(line: Line, config: PpoConfig) -> dict[str, Any]:
+    agent = peer(line.task, config, line.recipe.policy.head, agents=RUNS, seed=line.seed)
+    judge = functools.partial(judged, line.task, replicates=RUNS, episodes=EPISODES, seed=line.seed)
     return {"last": judge(agent), "greedy": judge(replace(agent, greedy=True))}
 
 
-def run_row(key: str, results: Store, *, quick: bool = False) -> None:
+def run_row(key: str, results: Store) -> None:
     name, arm, level = key.split("/")
     line, began = lines()[name], time.process_time()
     of_peer = arm in line.peers
-    values = free(line, line.peers[arm], quick=quick) if of_peer else private(line, arm, level, quick=quick)
+    values = free(line, line.peers[arm]) if of_peer else private(line, arm, level)
     values["cpu_s"] = round(time.process_time() - began, 1)
     results.put(key, dataset=f"simulated people of {name}", seed=line.seed, values=values)
 

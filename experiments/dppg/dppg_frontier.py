@@ -15,6 +15,7 @@ steps with further episodes. "linear" and "small" are the recipe with a log-line
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
@@ -70,14 +71,14 @@ def grid() -> list[Cell]:
     return list(dict.fromkeys([*promised, *critics, *controls, *papers, Cell("acrobot", "linear", 1.0)]))
 
 
-def draft(cell: Cell, people: int) -> Recipe:
+def draft(cell: Cell) -> Recipe:
     """The cell's recipe before its noise is known; the paper's noise is that of ours, by the exact formula."""
     if cell.arm == "paper":
-        plan = pg.PolicyGradientPlan.paper("control", rounds=people // 8, noise_multiplier=0.0, seeded=True)
+        plan = pg.PolicyGradientPlan.paper("control", rounds=PEOPLE // 8, noise_multiplier=0.0, seeded=True)
         return Recipe(plan, RECIPES[cell.task]().policy, horizon=plan.horizon)
     hidden = {"linear": (), "small": (8,)}.get(cell.arm, (64, 64))
     found = RECIPES[cell.task](hidden=hidden)
-    plan = replace(found.plan, rounds=people // found.plan.users, correlation=cell.correlation)  # type: ignore[arg-type]
+    plan = replace(found.plan, rounds=PEOPLE // found.plan.users, correlation=cell.correlation)  # type: ignore[arg-type]
     if cell.arm in CRITICS:
         plan = recipes.with_critic(plan, cell.arm)
     if cell.arm == "noise":
@@ -87,8 +88,8 @@ def draft(cell: Cell, people: int) -> Recipe:
     return replace(found, plan=plan)
 
 
-def recipe(cell: Cell, people: int) -> Recipe:
-    found = draft(cell, people)
+def recipe(cell: Cell) -> Recipe:
+    found = draft(cell)
     if cell.arm != "paper":
         return replace(found, plan=calibrated(found.plan, cell.epsilon))
     noise = 0.0
@@ -97,21 +98,20 @@ def recipe(cell: Cell, people: int) -> Recipe:
     return replace(found, plan=calibrated(replace(found.plan, noise_multiplier=noise), None))
 
 
-def _cell(key: str) -> Cell:
-    return next(cell for cell in grid() if cell.key == key)
+CELLS = {cell.key: cell for cell in grid()}
 
 
-def configuration(key: str, *, replicates: int = REPLICATES, people: int = PEOPLE) -> Json:
-    cell = _cell(key)
+def configuration(key: str) -> Json:
+    cell = CELLS[key]
     return {
         "task": describe(TASKS[cell.task]),
-        "recipe": describe(draft(cell, people)),
+        "recipe": describe(draft(cell)),
         "noise_of": describe(RECIPES[cell.task]().plan) if cell.arm == "paper" else None,
         "restarts": cell.arm == "full_slot",
         "epsilon": cell.epsilon,
         **guarantee(),
-        "replicates": replicates,
-        "people": people,
+        "replicates": REPLICATES,
+        "people": PEOPLE,
         "episodes": EPISODES,
         "curve": CURVE,
     }
@@ -121,34 +121,24 @@ store = store_of(__file__, configuration, "policy_gradient.recipes, chosen on se
 
 
 def rows() -> list[str]:
-    return [cell.key for cell in grid()]
+    return list(CELLS)
 
 
 def run_row(key: str, results: Store) -> None:
-    cell = _cell(key)
-    run(cell, replicates=REPLICATES, people=PEOPLE, results=results)
-
-
-def run(cell: Cell, *, replicates: int, people: int, results: Store) -> None:
-    if results.has(cell.key):
-        return
-    task, found = TASKS[cell.task], recipe(cell, people)
-    value = learned(task, found, replicates=replicates, seed=FIRST_SEED, restarts=cell.arm == "full_slot")
+    cell = CELLS[key]
+    task, found = TASKS[cell.task], recipe(cell)
+    judge = functools.partial(judged, task, replicates=REPLICATES, repeat=found.repeat)
+    value = learned(task, found, replicates=REPLICATES, seed=FIRST_SEED, restarts=cell.arm == "full_slot")
     values: dict[str, object] = {"epsilon": str(found.plan.epsilon), "noise_multiplier": found.plan.noise_multiplier}
     for average in (False, True):
         for greedy in (False, True):
             actor = value.actor(greedy=greedy, average=average)
             name = f"{'average' if average else 'last'}_{'greedy' if greedy else 'stochastic'}"
-            values[name] = judged(
-                task, actor, replicates=replicates, episodes=EPISODES, repeat=found.repeat, seed=FIRST_SEED
-            )
-    curve = []
-    for theta in value.iterates:
-        actor = pg.PolicyActor(value.policy, theta)
-        returns = judged(task, actor, replicates=replicates, episodes=CURVE, repeat=found.repeat, seed=FIRST_SEED + 1)
-        curve.append(float(np.mean(returns)))
+            values[name] = judge(actor, episodes=EPISODES, seed=FIRST_SEED)
+    actors = (pg.PolicyActor(value.policy, theta) for theta in value.iterates)
+    curve = [float(np.mean(judge(actor, episodes=CURVE, seed=FIRST_SEED + 1))) for actor in actors]
     values |= {"curve": curve, "people": value.people.tolist()}
-    results.put(cell.key, dataset=f"simulated people of {cell.task}", seed=FIRST_SEED, values=values)
+    results.put(key, dataset=f"simulated people of {cell.task}", seed=FIRST_SEED, values=values)
 
 
 def figures() -> list[Figure]:

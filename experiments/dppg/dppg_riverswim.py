@@ -55,7 +55,7 @@ ENDS, EPSILONS = (0.6, 0.9), (1.0, 10.0)
 GOOD = 3.1 / 3.3973
 
 
-def configuration(label: str, *, replicates: int = REPLICATES) -> Json:
+def configuration(label: str) -> Json:
     name, last, epsilon = _cell(label)
     learner = drafted_counters(name, epsilon) if name.startswith("ucb") else drafted(name, epsilon)
     return {
@@ -65,7 +65,7 @@ def configuration(label: str, *, replicates: int = REPLICATES) -> Json:
         "horizon": river_swim.HORIZON,
         "epsilon": epsilon,
         **guarantee(),
-        "replicates": replicates,
+        "replicates": REPLICATES,
     }
 
 
@@ -80,10 +80,10 @@ def rows() -> list[str]:
     return [key(*cell) for cell in grid()]
 
 
-def run_row(label: str, results: Store, *, replicates: int = REPLICATES, seed: int | None = None) -> None:
+def run_row(label: str, results: Store) -> None:
     name, last, epsilon = _cell(label)
-    seed = FRESH.get(name, SEED) if seed is None else seed
-    values = row(name, last, epsilon, replicates, seed)
+    seed = FRESH.get(name, SEED)
+    values = row(name, last, epsilon, REPLICATES, seed)
     results.put(label, dataset="simulated", seed=seed, values=values)
 
 
@@ -237,13 +237,6 @@ def success(greedy: list[float], last: float) -> float:
     """Share of greedy policies that are nearly the best."""
     best = float(river_swim.optimal_values(RiverSwim(last))[0, 0])
     return float(np.mean(np.array(greedy) > GOOD * best))
-
-
-def summary(values: dict[str, Any], last: float) -> str:
-    greedy = values["greedy"]
-    shown = f"success {success(greedy, last):.2f} median {np.median(greedy):.3f} mean {np.mean(greedy):.3f}"
-    served = f" served {np.mean(values['served']):.3f}" if "served" in values else ""
-    return shown + served
 
 
 def figures() -> list[Figure]:

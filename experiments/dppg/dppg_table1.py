@@ -207,10 +207,10 @@ def measured(line: Line, method: str, level: float | None) -> Values:
     return methods[method]()
 
 
-def configuration(key: str, *, quick: bool = False) -> Json:
+def configuration(key: str) -> Json:
     line, method, level = _cell(key)
     return {
-        "line": describe(small(line) if quick else line),
+        "line": describe(line),
         "method": method,
         "level": level,
         "paper": describe(pg.PolicyGradientPlan.paper(line.setting, noise_multiplier=0.0, seeded=True))
@@ -234,9 +234,9 @@ def rows() -> list[str]:
     return [line.key(method, level) for line in lines() for method, level in line.cells]
 
 
-def run_row(key: str, results: Store, *, quick: bool = False) -> None:
+def run_row(key: str, results: Store) -> None:
     line, method, level = _cell(key)
-    values = measured(small(line) if quick else line, method, level)
+    values = measured(line, method, level)
     people = f"{line.runs} runs of seed {SEED}, {line.episodes} fresh people for each policy"
     results.put(key, dataset=f"simulated {line.task.name}, {people}", seed=SEED, values=values)
 

@@ -54,7 +54,6 @@ CHANGES: dict[tuple[str, str], dict[str, int]] = {
 """What a level has instead of the recipe's own settings."""
 RANDOMIZED: dict[str, dict[str, int]] = {"2": {"directions": 1}, "1": {"directions": 1}}
 """What a level of randomised votes has instead of these: votes of one person share the epsilon."""
-QUICK: dict[str, Any] = {"rounds": 2, "episode_length": 5}
 
 
 @dataclass(frozen=True)
@@ -80,7 +79,7 @@ def task(robot: str) -> Task:
     return Task(robot, locomotion.Locomotion(name), locomotion.spec(name), locomotion.HORIZON)
 
 
-def recipe(robot: str, arm: str, level: str, seed: int, *, quick: bool = False) -> Recipe:
+def recipe(robot: str, arm: str, level: str, seed: int) -> Recipe:
     found = recipes.VOTED[ROBOTS[robot]]()
     plan = replace(found.plan, seed=seed, **CHANGES.get((robot, level), {}))
     if arm in ("randomized", "coins"):
@@ -89,7 +88,7 @@ def recipe(robot: str, arm: str, level: str, seed: int, *, quick: bool = False) 
         plan = replace(plan, counted=False, episode_length=1)
     if level == "inf":
         plan = replace(plan, noise_multiplier=0.0)
-    return replace(found, plan=replace(plan, **QUICK) if quick else plan)
+    return replace(found, plan=plan)
 
 
 def rows() -> list[str]:
@@ -101,12 +100,12 @@ def rows() -> list[str]:
     return made + [f"{robot}/{arm}/{seed}" for seed in COIN_SEEDS for arm in coins for robot in ROBOTS]
 
 
-def configuration(key: str, *, quick: bool = False) -> Json:
+def configuration(key: str) -> Json:
     robot, arm, level, seed = key.split("/")
     common = {"task": describe(task(robot)), "arm": arm, "episodes": EPISODES}
     if arm in PEERS:
         return common | {"agent": describe(PEERS[arm])}
-    found = recipe(robot, arm, level, int(seed), quick=quick)
+    found = recipe(robot, arm, level, int(seed))
     if arm == "ars":
         return common | {"policy": describe(found.policy), "search": describe(SEARCH)}
     return common | {
@@ -119,8 +118,8 @@ def configuration(key: str, *, quick: bool = False) -> Json:
 store = store_of(__file__, configuration, "recipes.VOTED, chosen on seeds 0 to 3")
 
 
-def voted(robot: str, arm: str, level: str, seed: int, *, quick: bool) -> dict[str, Any]:
-    found = recipe(robot, arm, level, seed, quick=quick)
+def voted(robot: str, arm: str, level: str, seed: int) -> dict[str, Any]:
+    found = recipe(robot, arm, level, seed)
     plan = calibrated(found.plan, None if level == "inf" else float(level))
     value = learned(task(robot), replace(found, plan=plan), replicates=1, seed=seed)
     judge = functools.partial(judged, task(robot), replicates=1, episodes=EPISODES, seed=seed)
@@ -135,10 +134,9 @@ def voted(robot: str, arm: str, level: str, seed: int, *, quick: bool) -> dict[s
     }
 
 
-def searched(robot: str, seed: int, *, quick: bool) -> dict[str, Any]:
+def searched(robot: str, seed: int) -> dict[str, Any]:
     """A run of plain random search, whose people are asked without any promise."""
-    search = replace(SEARCH, iterations=2, length=5) if quick else SEARCH
-    found, where = recipe(robot, "ars", "inf", seed), task(robot)
+    search, found, where = SEARCH, recipe(robot, "ars", "inf", seed), task(robot)
     plan = pg.VotesPlan(users=search.pairs, episode_length=search.length, radius=search.radius, seed=seed)
     users = SimulatedUsers(where.domain, where.spec, horizon=search.length, seed=seed)
     theta: Float32 = np.zeros((1, found.policy.parameters), np.float32)
@@ -156,21 +154,21 @@ def searched(robot: str, seed: int, *, quick: bool) -> dict[str, Any]:
     return {"last": judged(where, actor, replicates=1, episodes=EPISODES, seed=seed)[0]}
 
 
-def free(robot: str, config: PpoConfig, seed: int, *, quick: bool) -> dict[str, Any]:
+def free(robot: str, config: PpoConfig, seed: int) -> dict[str, Any]:
     where, head = task(robot), recipes.VOTED[ROBOTS[robot]]().policy.head
-    agent = peer(where, replace(config, steps=4_096) if quick else config, head, agents=1, seed=seed)
+    agent = peer(where, config, head, agents=1, seed=seed)
     return {"last": judged(where, agent, replicates=1, episodes=EPISODES, seed=seed)[0]}
 
 
-def run_row(key: str, results: Store, *, quick: bool = False) -> None:
+def run_row(key: str, results: Store) -> None:
     robot, arm, level, number = key.split("/")
     seed, began = int(number), time.process_time()
     if arm == "ars":
-        values = searched(robot, seed, quick=quick)
+        values = searched(robot, seed)
     elif arm in PEERS:
-        values = free(robot, PEERS[arm], seed, quick=quick)
+        values = free(robot, PEERS[arm], seed)
     else:
-        values = voted(robot, arm, level, seed, quick=quick)
+        values = voted(robot, arm, level, seed)
     values["cpu_s"] = round(time.process_time() - began, 1)
     results.put(key, dataset=f"simulated people of {robot}", seed=seed, values=values)
 

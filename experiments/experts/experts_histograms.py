@@ -32,27 +32,22 @@ def _cell(label: str) -> tuple[Name, Kind]:
     return next(cell for cell in grid() if key(*cell) == label)
 
 
-def configuration(label: str, *, quick: bool = False) -> Json:
+def configuration(label: str) -> Json:
     name, kind = _cell(label)
-    experts, episodes = size(name, quick)
-    public = {"world": name, "kind": kind, "experts": experts, "episodes": episodes, "horizon": world(name).horizon}
+    public = {"world": name, "kind": kind, "experts": EXPERTS, "episodes": PLAYED[name], "horizon": world(name).horizon}
     return public | {"physics": physics(name)}
 
 
 store = store_of(__file__, configuration, "noise of the gains as in the prototypes, none tuned here")
 
 
-def size(name: Name, quick: bool) -> tuple[int, int]:
-    return (60, 1) if quick else (EXPERTS, PLAYED[name])
-
-
 def rows() -> list[str]:
     return [key(*cell) for cell in grid()]
 
 
-def run_row(label: str, results: Store, *, quick: bool = False) -> None:
+def run_row(label: str, results: Store) -> None:
     name, kind = _cell(label)
-    values = row(name, kind, *size(name, quick))
+    values = row(name, kind, EXPERTS, PLAYED[name])
     results.put(label, dataset="simulated", seed=SEED, values=values)
 
 

@@ -39,7 +39,7 @@ from tacit.data.trajectories import Trajectories
 from tacit.errors import PlanError
 from tacit.evaluation.statistics import t_interval
 from tacit.methods.experts.learned import LearnedPolicies
-from tacit_worlds.populations import Kind, Name
+from tacit_worlds.populations import Kind
 
 SEEDS = tuple(range(100, 105))
 METHODS = (
@@ -181,29 +181,24 @@ def key(name: str, kind: str, method: str, seed: int) -> str:
     return f"{name}/{kind}/{method}/{seed}"
 
 
-def configuration(label: str, *, small: bool = False) -> Json:
+def configuration(label: str) -> Json:
     name, kind, method, _ = label.split("/")
-    run = run_of(name, kind, SEEDS[0], Path(), small)  # type: ignore[arg-type]
-    field = describe(run.here) | {"world": physics(run.here.name)}
+    here = Field.of(name, kind, SEEDS[0])  # type: ignore[arg-type]
+    field = describe(here) | {"world": physics(here.name)}
     del field["seed"]
     return {
         "field": field,
-        "unit": describe(run.here.unit),
+        "unit": describe(here.unit),
         "delta": experts_runs.DELTA,
         "method": method,
-        "ways": describe(run.ways),
-        "epsilons": list(run.epsilons),
+        "ways": describe(recipes(here.name)),
+        "epsilons": list(EPSILONS),
         "noises": NOISES if method == "noise" else None,
         "cloned": list(CLONED) if method == "clones_consensus" else None,
     }
 
 
 store = store_of(__file__, configuration, "experiments.experts.experts_recipes, chosen on seeds 0 to 7")
-
-
-def run_of(name: Name, kind: Kind, seed: int, logs: Path, small: bool) -> Run:
-    here = Field.of(name, kind, seed)
-    return quick(Run(here.small(), logs, recipes(name))) if small else Run(here, logs, recipes(name))
 
 
 def rows() -> list[str]:
@@ -223,9 +218,11 @@ def together(keys: Sequence[str]) -> list[list[str]]:
 
 def run_rows(keys: Sequence[str], results: Store) -> None:
     name, kind, _, seed = keys[0].split("/")
-    run = run_of(name, kind, int(seed), Path(), False)  # type: ignore[arg-type]
-    with run.here.logs() as logs:
-        fill(replace(run, logs=logs), [key.split("/")[2] for key in keys], results)
+    here = Field.of(name, kind, int(seed))  # type: ignore[arg-type]
+    with here.logs() as logs:
+        run = Run(here, logs, recipes(here.name))
+        for key in keys:
+            results.put(key, dataset=here.words, seed=here.seed, values=run.values(key.split("/")[2]))
 
 
 def returns(results: Store, name: str, kind: str, method: str, epsilon: float | None = None) -> list[float]:
@@ -280,29 +277,6 @@ def _ahead(results: Store) -> Iterator[Figure]:
                             yield Figure(f"{words}, where the target, 0, is missed: a tie", mean, -2.0)
                         else:
                             yield Figure(words, mean, 0.0)
-
-
-def quick(run: Run) -> Run:
-    ways = run.ways
-    short: dict[str, Any] = {"steps": 20, "expected_batch_size": 64}
-    small = replace(
-        ways,
-        votes=replace(ways.votes, anchors=replace(ways.votes.anchors, count=100), rows=400),
-        return_weighted=replace(ways.return_weighted, steps=5, rows=400),
-        noisy=replace(ways.noisy, **short),
-        consensus=replace(ways.consensus, **short, experts=run.here.experts),
-        ceiling=replace(ways.ceiling, steps=20),
-        mixed=dict.fromkeys(ways.mixed, 2),
-        alone=(2,),
-    )
-    return replace(run, ways=small, epsilons=(10.0, 1.0))
-
-
-def fill(run: Run, methods: list[str], results: Store) -> None:
-    here = run.here
-    for method in methods:
-        name = key(here.name, here.kind, method, here.seed)
-        results.put(name, dataset=here.words, seed=here.seed, values=run.values(method))
 
 
 if __name__ == "__main__":

@@ -26,8 +26,6 @@ POOLED = Pooled(
     {"chain": gpope_chain.domain},
     trials=lambda domain, method, units: 100 if units <= 1_000 and method != "gpope_poisson" else 20,
     pool=12_000,
-    quick_pool=1_000,
-    quick_trials=3,
     settings=tuple(Setting(m, e, r) for m in UNITS for e in EPSILONS for r in RELATIONS),
     own=False,
 )

@@ -91,10 +91,10 @@ def trials(domain: str, method: str, units: int) -> int:
 POOLED = Pooled({"hiv": domain}, trials, seed=lambda domain, method: FRESH if method == "residual" else SEED)
 
 
-def configuration(key: str, quick: bool = False) -> Json:
+def configuration(key: str) -> Json:
     if key == AVERAGE:
         return {"simulator": describe(domain().simulator), "patients": VISITED, "horizon": hiv.HORIZON}
-    return POOLED.configuration(key, quick)
+    return POOLED.configuration(key)
 
 
 store = store_of(__file__, configuration, "public defaults, and the best of the grids in gpope.ope_baselines")
@@ -112,9 +112,9 @@ def plot(results: Store) -> None:
     POOLED.plot(results, {"hiv": "off-policy"}, "Private values of HIV treatment by method", "gpope_hiv.svg")
 
 
-def run_row(key: str, results: Store, *, quick: bool = False) -> None:
+def run_row(key: str, results: Store) -> None:
     if key != AVERAGE:
-        return POOLED.run_row(key, results, quick=quick)
+        return POOLED.run_row(key, results)
     reward = float(hiv.collect(hiv.target_policy(), VISITED, seed=3)["rewards"].mean())
     return results.put(key, dataset=f"{VISITED} simulated patients", seed=3, values={"mean": reward})
 

@@ -26,7 +26,7 @@ import numpy.typing as npt
 from experiments.gpope import gpope_chain, ope_methods
 from experiments.gpope.gpope_chain_baselines import POOLED
 from experiments.gpope.ope_baselines import SEED, gpope_plan, pooled, rounded
-from experiments.gpope.ope_methods import DELTA, Setting, trials_of, unit_of
+from experiments.gpope.ope_methods import DELTA, TRIALS, Setting, unit_of
 from experiments.lib.experiment import Figure, Json, Store, command_line, store_of
 from tacit import off_policy_evaluation as ope
 from tacit.methods.off_policy_evaluation.gpope import Iterates, Schedule, direction
@@ -70,7 +70,7 @@ def rows() -> list[str]:
     return [*(exact_key(n) for n in (1, *STEPS)), *noisy]
 
 
-def configuration(name: str, quick: bool = False) -> Json:
+def configuration(name: str) -> Json:
     schedule, clip, steps, epsilon = of(name)
     setting = Setting(UNITS, epsilon, "replace_one")
     method = {
@@ -80,8 +80,8 @@ def configuration(name: str, quick: bool = False) -> Json:
         "looks": LOOKS,
         "steps": steps,
     }
-    asked = ope_methods.asked(gpope_chain.domain(), setting, method, 1 if clip is None else trials_of(quick))
-    return {"pool": POOLED.size(quick), **asked}
+    asked = ope_methods.asked(gpope_chain.domain(), setting, method, 1 if clip is None else TRIALS)
+    return {"pool": POOLED.pool, **asked}
 
 
 store = store_of(__file__, configuration, "a public grid of step sizes, all of which are shown; nothing is chosen")
@@ -126,12 +126,12 @@ def step_sizes(plan: ope.Gpope) -> Array:
     )
 
 
-def row(schedule: Schedule, clip: float, steps: int, epsilon: float | None, *, quick: bool) -> dict[str, Any]:
+def row(schedule: Schedule, clip: float, steps: int, epsilon: float | None) -> dict[str, Any]:
     """All trials under all step sizes: means over the trials, one number a step size."""
-    pool, plan = pooled(gpope_chain.domain, POOLED.size(quick), SEED, None), plan_of(schedule, clip, steps)
+    pool, plan = pooled(gpope_chain.domain, POOLED.pool, SEED, None), plan_of(schedule, clip, steps)
     unit = unit_of(Setting(UNITS, epsilon, "replace_one"))
     sigma = 0.0 if epsilon is None else plan.calibrate(unit=unit, epsilon=epsilon, delta=DELTA).sigma
-    grid, generator, trials = step_sizes(plan), np.random.default_rng((SEED, steps)), trials_of(quick)
+    grid, generator, trials = step_sizes(plan), np.random.default_rng((SEED, steps)), TRIALS
     n, beta = plan.features.size, grid.astype(np.float32)[:, None]
     members = np.stack([generator.choice(pool.units, UNITS, replace=False) for _ in range(trials)])
     expected = dict(zip("AbC", (one.astype(np.float32) for one in chain.expected_moments()), strict=True))
@@ -204,10 +204,10 @@ def figures() -> list[Figure]:
     return found
 
 
-def run_row(name: str, results: Store, *, quick: bool = False) -> None:
+def run_row(name: str, results: Store) -> None:
     schedule, clip, steps, epsilon = of(name)
-    values = rounded(exact(steps) if clip is None else row(schedule, clip, steps, epsilon, quick=quick))
-    dataset = f"simulated chain, {UNITS} trajectories a trial from a pool of {POOLED.size(quick)}"
+    values = rounded(exact(steps) if clip is None else row(schedule, clip, steps, epsilon))
+    dataset = f"simulated chain, {UNITS} trajectories a trial from a pool of {POOLED.pool}"
     results.put(name, dataset="none" if clip is None else dataset, seed=SEED, values=values)
 
 

@@ -345,17 +345,11 @@ class Pooled:
 
     domains: Mapping[str, Callable[[], Domain]]  # by name
     trials: Callable[[str, str, int], int]  # how many data sets of so many units, by domain and method
-    # pool, quick_pool: how many units it has
-    pool: int = 4_000
-    quick_pool: int = 400
-    quick_trials: int = 2
+    pool: int = 4_000  # how many units it has
     seed: Callable[[str, str], int] = lambda domain, method: SEED  # of a pool and its data sets, by domain and method
     cells: Cells = None  # see `Cells`
     settings: tuple[Setting, ...] = PROMISES  # what is promised of how many
     own: bool = True  # whether residual return regression has rows here
-
-    def size(self, quick: bool) -> int:
-        return self.quick_pool if quick else self.pool
 
     def methods(self, setting: Setting, domain: str) -> list[str]:
         one, on_policy = setting.relation == "replace_one", self.domains[domain]().on_policy
@@ -369,20 +363,17 @@ class Pooled:
             keys += [one.key(domain, method) for one in self.settings for method in self.methods(one, domain)]
         return keys
 
-    def counted(self, domain: str, method: str, setting: Setting, quick: bool) -> int:
-        return self.quick_trials if quick else self.trials(domain, method, setting.units)
-
-    def configuration(self, key: str, quick: bool = False) -> Json:
+    def configuration(self, key: str) -> Json:
         name, method, setting = ope_methods.named(key)
         domain = self.domains[name]()
         settings = METHODS[method].settings(domain, self.cells, setting)
-        count = self.counted(name, method, setting, quick)
-        return {"pool": self.size(quick), **ope_methods.asked(domain, setting, settings, count)}
+        count = self.trials(name, method, setting.units)
+        return {"pool": self.pool, **ope_methods.asked(domain, setting, settings, count)}
 
-    def run_row(self, key: str, results: Store, *, quick: bool = False) -> None:
+    def run_row(self, key: str, results: Store) -> None:
         name, method, setting = ope_methods.named(key)
-        pool = pooled(self.domains[name], self.size(quick), self.seed(name, method), self.cells)
-        values = rounded(METHODS[method].trials(pool, setting, self.counted(name, method, setting, quick)))
+        pool = pooled(self.domains[name], self.pool, self.seed(name, method), self.cells)
+        values = rounded(METHODS[method].trials(pool, setting, self.trials(name, method, setting.units)))
         dataset = f"simulated {name}, {setting.units} trajectories a trial from a pool of {pool.units}"
         results.put(key, dataset=dataset, seed=pool.seed, values=values)
 

@@ -46,7 +46,7 @@ from tacit_worlds import hiv
 DELTA, LEVEL = 1e-5, 0.95
 PROMISES = {"epsilon=1": 1.0, "epsilon=0.1": 0.1}
 EPSILONS = {**PROMISES, "ceiling": 100.0, "floor": 1.0}
-DATA_SETS, FEW, CONTROLS, QUICK = 500, 10, 10, 2
+DATA_SETS, FEW, CONTROLS = 500, 10, 10
 POOL, FEW_PATIENTS = 20_000, 4_000
 
 
@@ -160,15 +160,13 @@ def methods(domain: Records) -> dict[str, Any]:
     }
 
 
-def data_sets(domain: Records, method: str, promise: str, quick: bool) -> int:
-    if quick:
-        return QUICK
+def data_sets(domain: Records, method: str, promise: str) -> int:
     if promise not in PROMISES:
         return CONTROLS
     return FEW if domain.slow and method in REGRESSIONS else DATA_SETS
 
 
-def configuration(key: str, quick: bool = False) -> Json:
+def configuration(key: str) -> Json:
     name, method, promise = key.split("/")
     domain = records(name)
     place = {
@@ -182,7 +180,7 @@ def configuration(key: str, quick: bool = False) -> Json:
         "domain": describe(place),
         "units": domain.units,
         "pool": domain.size,
-        "data_sets": data_sets(domain, method, promise, quick),
+        "data_sets": data_sets(domain, method, promise),
         "policy": type(domain.target(method)).__name__,
         "plan": describe(methods(domain)[method]),
         "records": "of one unit" if promise == "floor" else "all",
@@ -212,14 +210,11 @@ def together(keys: Sequence[str]) -> list[list[str]]:
 
 
 def run_rows(keys: Sequence[str], results: Store) -> None:
-    run(keys[0].split("/")[0], keys, results)
-
-
-def run(name: str, keys: Sequence[str], results: Store, *, quick: bool = False) -> None:
+    name = keys[0].split("/")[0]
     domain = records(name)
     unit, plans = unit_of(domain), methods(domain)
     pairs = [(method, promise) for _, method, promise in (key.split("/") for key in keys)]
-    todo = {pair: data_sets(domain, *pair, quick) for pair in pairs}
+    todo = {pair: data_sets(domain, *pair) for pair in pairs}
     rows: dict[tuple[str, str], list[list[float]]] = {pair: [] for pair in todo}
     pool, on_policy = domain.size, mean_return(domain.pool, domain.problem.gamma)
     for i in range(max(todo.values(), default=0)):

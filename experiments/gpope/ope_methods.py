@@ -203,11 +203,7 @@ NOT_PRIVATE: dict[str, Method] = {
 
 
 FIRST_SEED = 5_000_000  # of data sets, unless an experiment has its own
-TRIALS, QUICK_TRIALS = 100, 3
-
-
-def trials_of(quick: bool) -> int:
-    return QUICK_TRIALS if quick else TRIALS
+TRIALS = 100
 
 
 @dataclass(frozen=True)
@@ -218,14 +214,14 @@ class Fresh:
     methods: Mapping[str, Method]  # by name
     first: Callable[[Setting], int] = lambda setting: FIRST_SEED  # of a row's seeds
 
-    def configuration(self, key: str, quick: bool = False) -> Json:
+    def configuration(self, key: str) -> Json:
         _, name, setting = named(key)
-        return asked(self.domain(), setting, self.methods[name].settings(self.domain()), trials_of(quick))
+        return asked(self.domain(), setting, self.methods[name].settings(self.domain()), TRIALS)
 
-    def run_row(self, key: str, results: Store, *, quick: bool = False) -> None:
+    def run_row(self, key: str, results: Store) -> None:
         _, name, setting = named(key)
         domain, method = self.domain(), self.methods[name]
-        seeds = range(self.first(setting), self.first(setting) + trials_of(quick))
+        seeds = range(self.first(setting), self.first(setting) + TRIALS)
         rows = [method.trial(domain, domain.collect(setting.units, seed), setting) for seed in seeds]
         values = {column: [row[column] for row in rows] for column in rows[0]}
         dataset = f"simulated {domain.name}, {setting.units} trajectories a trial, seeds {seeds[0]} to {seeds[-1]}"

@@ -17,7 +17,7 @@ class Computed:
     """The rows of such an experiment."""
 
     file: str  # of the experiment
-    jobs: Callable[..., Jobs]  # see `Jobs`; with `quick`, where it has a small size
+    jobs: Callable[..., Jobs]  # see `Jobs`
     hyperparameters: str = "none"  # see `Store`
     seed: int = 0  # of all rows
     dataset: str = "none"  # what they are about

@@ -16,10 +16,8 @@ from __future__ import annotations
 import contextlib
 import datetime
 import fcntl
-import functools
 import importlib
 import importlib.metadata
-import inspect
 import json
 import os
 import platform
@@ -165,17 +163,10 @@ def store_of(file: str, configuration: Callable[..., Json], hyperparameters: str
 
     Args:
         file: of the experiment; its rows have the same name.
-        configuration: of a key. What else `store` is given by name, such as `quick=True`, goes to it.
-        hyperparameters: see `Store`.
+        configuration, hyperparameters: see `Store`.
     """
-
-    def store(path: Path | None = None, **changes: Any) -> Store:
-        folder = ROOT / "runs" / "quick" if changes.get("quick") else RESULTS
-        taken = inspect.signature(configuration).parameters
-        asked = functools.partial(configuration, **{name: one for name, one in changes.items() if name in taken})
-        return Store(path or folder / f"{Path(file).stem}.json", asked if changes else configuration, hyperparameters)
-
-    return store
+    own = RESULTS / f"{Path(file).stem}.json"
+    return lambda path=own: Store(path, configuration, hyperparameters)
 
 
 def as_lines(content: dict[str, dict[str, Any]]) -> str:

@@ -67,14 +67,13 @@ FIVE_PERCENT = np.array([0.05])
 BATCH, ROUNDS = 141, 50
 QUERIES = BATCH * ROUNDS
 VARIANCE = 2  # how much more noise a query of the variance has
-QUICK = 2  # rounds with `--quick`
 RELATION: Relation = "add_or_remove"  # of the accounted queries
 BOUNDS = {0.01: (3_850.0, 3_930.0), 0.1: (88.0, 93.0), 1.0: (4.2, 4.6)}
 """Between what the certified epsilon has to be for 83 people."""
 PUBLISHED = {0.01: "0.01", 0.1: "0.10", 1.0: "1.00"}
 
 
-def configuration(key: str, quick: bool = False) -> Json:
+def configuration(key: str) -> Json:
     kind, *rest = key.split("/")
     if kind == "naive":
         return {"people": GEOLIFE, "scale": float(rest[0])}
@@ -83,11 +82,11 @@ def configuration(key: str, quick: bool = False) -> Json:
         return asked | {"variance": VARIANCE, "relation": RELATION, "delta": DELTA}
     if kind == "run":
         people, way, scale, _ = rest
-        plan = paper(int(people), way, float(scale), quick)
+        plan = paper(int(people), way, float(scale))
         return {"data": described(int(people)), **guaranteed(plan, unit(int(people), "replace_one"), math.inf)}
     data = {"data": described(GEOLIFE)}
     known = {"starts": "of the test days", "law": _law()}
-    return data | known | guaranteed(free(quick), unit(GEOLIFE), math.inf)
+    return data | known | guaranteed(free(), unit(GEOLIFE), math.inf)
 
 
 store = store_of(__file__, configuration, "the papers' 141 queries a round, 50 rounds")
@@ -137,9 +136,9 @@ def naive(scale: float) -> dict[str, float]:
     return {"one_over_noise": 1 / scale, "per_query": 1 / (GEOLIFE * scale)}
 
 
-def paper(people: int, way: str, scale: float, quick: bool) -> pategail.PateGailPlan:
+def paper(people: int, way: str, scale: float) -> pategail.PateGailPlan:
     plan = pategail.PateGailPlan.paper(people, scale=scale, **WAYS[way])
-    return replace(plan, rounds=QUICK if quick else ROUNDS, zero_contribution=way == "noise alone")
+    return replace(plan, rounds=ROUNDS, zero_contribution=way == "noise alone")
 
 
 def of_rewards(plan: pategail.PateGailPlan, way: str) -> dict[str, Any]:
@@ -155,10 +154,10 @@ def of_rewards(plan: pategail.PateGailPlan, way: str) -> dict[str, Any]:
     return {"rewards": epsilon, "by": "accountant"}
 
 
-def play(people: int, way: str, scale: float, seed: int, quick: bool) -> dict[str, Any]:
+def play(people: int, way: str, scale: float, seed: int) -> dict[str, Any]:
     """One run of the papers' mode, judged as in `mobility_frontier`."""
     began, here = time.process_time(), replace(world(people), relation="replace_one")
-    plan = paper(people, way, scale, quick).account(unit=here.unit, delta=DELTA)
+    plan = paper(people, way, scale).account(unit=here.unit, delta=DELTA)
     with here.devices() as vault:
         release = pategail.fit(plan, vault, grid=here.days.grid, seed=seed)
     said = {"certified": str(plan.epsilon), **of_rewards(plan, way), "private": release.certificate.private}
@@ -176,19 +175,18 @@ class Observed:
         return self.cells[rng.permutation(len(self.cells))[np.arange(n) % len(self.cells)]]
 
 
-def free(quick: bool) -> pategail.PateGailPlan:
-    plan = replace(pategail.recipe("samples", GEOLIFE, math.inf), starts="given", noise_multiplier=0.0)
-    return replace(plan, rounds=QUICK) if quick else plan
+def free() -> pategail.PateGailPlan:
+    return replace(pategail.recipe("samples", GEOLIFE, math.inf), starts="given", noise_multiplier=0.0)
 
 
 def _law() -> Json:
     return {"type": "RankLaw", "alpha": movement.RankLaw.alpha, "ranks": movement.RankLaw.ranks}
 
 
-def without_noise(seed: int, quick: bool) -> dict[str, Any]:
+def without_noise(seed: int) -> dict[str, Any]:
     """One run without noise, judged by the papers' five measures and by the others."""
     here = world(GEOLIFE)
-    plan = free(quick).account(unit=here.unit, delta=DELTA)
+    plan = free().account(unit=here.unit, delta=DELTA)
     places = np.unique(np.concatenate([here.days.cells.ravel(), here.test.cells.ravel()]))
     known = {"starts": Observed(here.test.cells[:, 0]), "space": movement.RankLaw(here.days.grid, places)}
     with here.devices() as vault:
@@ -241,14 +239,14 @@ def apart(row: dict[str, Any]) -> float:
     return 100 * abs(math.log(row["certified"] / row["check"]))
 
 
-def run_row(key: str, results: Store, quick: bool = False) -> None:
+def run_row(key: str, results: Store) -> None:
     kind, *rest = key.split("/")
     if kind in ("naive", "epsilon"):
         values = naive(float(rest[0])) if kind == "naive" else honest(int(rest[0]), float(rest[1]))
         return results.put(key, dataset="none", seed=0, values=values)
     seed = int(rest[-1])
     people, way, scale = (int(rest[0]), rest[1], float(rest[2])) if kind == "run" else (GEOLIFE, "", 0.0)
-    values = play(people, way, scale, seed, quick) if kind == "run" else without_noise(seed, quick)
+    values = play(people, way, scale, seed) if kind == "run" else without_noise(seed)
     results.put(key, dataset=world(people).words, seed=seed, values=values)
 
 

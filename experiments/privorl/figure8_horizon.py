@@ -39,19 +39,12 @@ def together(keys: Sequence[str]) -> list[list[str]]:
 
 
 def run_rows(keys: Sequence[str], results: Store) -> None:
-    fill(results, keys, fits.FULL)
-
-
-def fill(results: Store, keys: Sequence[str], scale: fits.Scale) -> None:
-    """Put the cells that are missing: the agents of one seed learn together."""
-    here, missing = DOMAINS[DOMAIN], [key for key in keys if not results.has(key)]
-    for seed in sorted({int(key.split("/")[3]) for key in missing}):
-        some = [key.split("/")[1] for key in missing if int(key.split("/")[3]) == seed]
-        made = [ways.table(here, way, EPSILON, seed, scale).columns for way in some]
-        for way, value in zip(some, here.judged(AGENT, made, seed, scale), strict=True):
-            values = closeness.measured(here, way, EPSILON, seed, scale) | {"return": value}
-            key, dataset = ways.key(DOMAIN, way, EPSILON, seed), f"simulated {DOMAIN}, {here.population} people"
-            results.put(key, dataset=f"{dataset}, seed {seed}; table {way}", seed=seed, values=values)
+    here, seed, some = DOMAINS[DOMAIN], int(keys[0].split("/")[3]), [key.split("/")[1] for key in keys]
+    made = [ways.table(here, way, EPSILON, seed).columns for way in some]
+    for key, way, value in zip(keys, some, here.judged(AGENT, made, seed, fits.FULL), strict=True):
+        values = closeness.measured(here, way, EPSILON, seed, fits.FULL) | {"return": value}
+        dataset = f"simulated {DOMAIN}, {here.population} people, seed {seed}; table {way}"
+        results.put(key, dataset=dataset, seed=seed, values=values)
 
 
 def column(results: Store, horizon: int, name: str) -> np.ndarray:

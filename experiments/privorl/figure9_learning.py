@@ -21,8 +21,8 @@ DOMAIN, AGENT, LOOKS = "medium", "td3_bc", 10
 SEEDS, TABLES = (0, 1, 2), (("real", 0.0), ("raked", 10.0), ("raked", 1.0))
 
 
-def configuration(key: str, *, scale: fits.Scale = fits.FULL) -> dict[str, Json]:
-    return {**returns.configuration(key, scale=scale), "looks": LOOKS}
+def configuration(key: str) -> dict[str, Json]:
+    return {**returns.configuration(key), "looks": LOOKS}
 
 
 store = store_of(__file__, configuration, returns.WORDS)
@@ -37,7 +37,20 @@ def together(keys: Sequence[str]) -> list[list[str]]:
 
 
 def run_rows(keys: Sequence[str], results: Store) -> None:
-    fill(results, [returns.Cell.of(key) for key in keys], fits.FULL)
+    cells = [returns.Cell.of(key) for key in keys]
+    here, seed = DOMAINS[DOMAIN], cells[0].seed
+    seen: list[list[float]] = [[] for _ in cells]
+
+    def look(step: int, policies: list[OfflinePolicies]) -> None:
+        for found, policy in zip(seen, policies, strict=True):
+            found.append(float(here.returns(policy, seed)["return"][0]))
+
+    tables = [ways.table(here, cell.way, cell.epsilon, seed)[0] for cell in cells]
+    steps = returns.config(DOMAIN, AGENT, fits.FULL).steps
+    returns.train(DOMAIN, AGENT, tables, seed, fits.FULL, watch=Watch(every=steps // LOOKS, call=look))
+    for cell, found in zip(cells, seen, strict=True):
+        dataset = f"{here.words(seed)}; table {cell.way}"
+        results.put(cell.key, dataset=dataset, seed=seed, values={"steps": steps, "returns": found})
 
 
 def row(way: str, epsilon: float) -> list[returns.Cell]:
@@ -57,23 +70,6 @@ def figures() -> list[Figure]:
         for one, v in later.items()
         if one != TABLES[0]
     ]
-
-
-def fill(results: Store, cells: Sequence[returns.Cell], scale: fits.Scale) -> None:
-    """Put the curves of one seed, whose agents are trained in one stack."""
-    here, seed = DOMAINS[DOMAIN], cells[0].seed
-    seen: list[list[float]] = [[] for _ in cells]
-
-    def look(step: int, policies: list[OfflinePolicies]) -> None:
-        for found, policy in zip(seen, policies, strict=True):
-            found.append(float(here.returns(policy, seed)["return"][0]))
-
-    tables = [ways.table(here, cell.way, cell.epsilon, seed, scale)[0] for cell in cells]
-    steps = returns.config(DOMAIN, AGENT, scale).steps
-    returns.train(DOMAIN, AGENT, tables, seed, scale, watch=Watch(every=steps // LOOKS, call=look))
-    for cell, found in zip(cells, seen, strict=True):
-        dataset = f"{here.words(seed)}; table {cell.way}"
-        results.put(cell.key, dataset=dataset, seed=seed, values={"steps": steps, "returns": found})
 
 
 if __name__ == "__main__":

@@ -12,7 +12,6 @@ import numpy as np
 
 from experiments.lib.experiment import Figure, Json, Store, command_line, store_of
 from experiments.privorl import table1_transitions as table1
-from experiments.privorl.parts import synthesis_fits as fits
 from experiments.privorl.parts import synthesis_ways as ways
 from experiments.privorl.parts.synthesis_domains import DOMAINS
 from experiments.privorl.parts.synthesis_returns import WORDS
@@ -22,9 +21,9 @@ METHODS = (table1.OWN, "tacit", *table1.BASELINES)
 STAGES = ("pretrain", "fit", "sample")
 
 
-def configuration(key: str, *, scale: fits.Scale = fits.FULL) -> dict[str, Json]:
+def configuration(key: str) -> dict[str, Json]:
     domain, way, epsilon, _ = key.split("/")
-    return ways.configuration(DOMAINS[domain], way, float(epsilon), scale)
+    return ways.configuration(DOMAINS[domain], way, float(epsilon))
 
 
 store = store_of(__file__, configuration, WORDS)
@@ -34,9 +33,9 @@ def rows() -> list[str]:
     return [ways.key(DOMAIN, way, EPSILON, seed) for seed in SEEDS for way in METHODS]
 
 
-def run_row(key: str, results: Store, scale: fits.Scale = fits.FULL) -> None:
+def run_row(key: str, results: Store) -> None:
     domain, way, epsilon, seed = key.split("/")
-    _, notes = ways.table(DOMAINS[domain], way, float(epsilon), int(seed), scale)
+    _, notes = ways.table(DOMAINS[domain], way, float(epsilon), int(seed))
     values = {stage: notes[stage] for stage in STAGES if stage in notes}
     results.put(key, dataset=DOMAINS[domain].words(int(seed)), seed=int(seed), values=values)
 

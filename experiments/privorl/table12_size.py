@@ -23,9 +23,9 @@ SIZES, SEEDS = (1_000, 3_000, 10_000, 30_000, 100_000), (0, 1, 2)
 WAYS = {"raked": 10.0, "real": 0.0}
 
 
-def configuration(key: str, *, scale: fits.Scale = fits.FULL) -> dict[str, Json]:
+def configuration(key: str) -> dict[str, Json]:
     cell, _, count = key.rpartition("/")
-    return {**returns.configuration(cell, scale=scale), "rows": int(count)}
+    return {**returns.configuration(cell), "rows": int(count)}
 
 
 store = store_of(__file__, configuration, returns.WORDS)
@@ -40,8 +40,14 @@ def together(keys: Sequence[str]) -> list[list[str]]:
 
 
 def run_rows(keys: Sequence[str], results: Store) -> None:
-    _, _, way, _, seed, _ = keys[0].split("/")
-    fill(results, way, int(seed), [int(key.rpartition("/")[2]) for key in keys], fits.FULL)
+    _, _, way, _, word, _ = keys[0].split("/")
+    here, seed, sizes = DOMAINS[DOMAIN], int(word), [int(key.rpartition("/")[2]) for key in keys]
+    table, _ = ways.table(here, way, WAYS[way], seed)
+    parts = [part(table, count, seed) for count in sizes]
+    for key, count, policy in zip(keys, sizes, returns.train(DOMAIN, AGENT, parts, seed, fits.FULL), strict=True):
+        values = {name: float(one[0]) for name, one in here.returns(policy, seed).items()}
+        dataset = f"{here.words(seed)}; {count} rows of table {way}"
+        results.put(key, dataset=dataset, seed=seed, values=values)
 
 
 def key(way: str, seed: int, rows: int) -> str:
@@ -61,17 +67,6 @@ def part(table: Columns, rows: int, seed: int) -> Columns:
     """So many rows of a table, at random, without repetition."""
     chosen = np.random.default_rng(seed).choice(len(table["rewards"]), rows, replace=False)
     return {name: values[chosen] for name, values in table.items()}
-
-
-def fill(results: Store, way: str, seed: int, sizes: Sequence[int], scale: fits.Scale) -> None:
-    """Put the cells of one way and seed, whose agents are trained in one stack."""
-    here = DOMAINS[DOMAIN]
-    table, _ = ways.table(here, way, WAYS[way], seed, scale)
-    parts = [part(table, count, seed) for count in sizes]
-    for count, policy in zip(sizes, returns.train(DOMAIN, AGENT, parts, seed, scale), strict=True):
-        values = {name: float(one[0]) for name, one in here.returns(policy, seed).items()}
-        dataset = f"{here.words(seed)}; {count} rows of table {way}"
-        results.put(key(way, seed, count), dataset=dataset, seed=seed, values=values)
 
 
 if __name__ == "__main__":

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -53,21 +52,15 @@ store = store_of(__file__, configuration, WORDS)
 
 
 def run_row(key: str, results: Store) -> None:
-    domain, way, epsilon, seed = key.split("/")
-    fill(results, [(domain, way, float(epsilon), int(seed))], fits.FULL)
+    domain, way, epsilon, word = key.split("/")
+    here, seed = DOMAINS[domain], int(word)
+    values = measured(here, way, float(epsilon), seed, fits.FULL)
+    dataset = f"simulated {domain}, {here.population} people, seed {seed}; table {way}"
+    results.put(key, dataset=dataset, seed=seed, values=values)
 
 
 def wanted() -> list[Table]:
     return [(domain, way, epsilon, seed) for seed in SEEDS for domain in DOMAINS for way, epsilon in tables(domain)]
-
-
-def fill(results: Store, some: Iterable[Table], scale: fits.Scale) -> None:
-    for name, way, epsilon, seed in some:
-        key = ways.key(name, way, epsilon, seed)
-        if not results.has(key):
-            values = measured(DOMAINS[name], way, epsilon, seed, scale)
-            dataset = f"simulated {name}, {DOMAINS[name].population} people, seed {seed}; table {way}"
-            results.put(key, dataset=dataset, seed=seed, values=values)
 
 
 def measured(here: People, way: str, epsilon: float, seed: int, scale: fits.Scale) -> dict[str, float]:

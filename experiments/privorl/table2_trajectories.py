@@ -76,24 +76,19 @@ def together(keys: Sequence[str]) -> list[list[str]]:
 
 
 def run_rows(keys: Sequence[str], results: Store) -> None:
-    fill(results, [Cell.of(key) for key in keys], fits.FULL)
-
-
-def fill(results: Store, wanted: Sequence[Cell], scale: fits.Scale) -> None:
-    """Put the cells that are missing: the agents of one domain, seed and kind learn together."""
-    missing = (cell for cell in wanted if not results.has(cell.key))
-    for stack in grouped(missing, lambda cell: (cell.domain, cell.seed, cell.agent)):
-        name, agent, seed = stack[0].domain, stack[0].agent, stack[0].seed
-        here = DOMAINS[name]
-        found = [ways.table(here, cell.way, cell.epsilon, seed, scale) for cell in stack]
-        began = time.process_time()
-        judged = here.judged(agent, [one.columns for one in found], seed, scale)
-        spent = round((time.process_time() - began) / len(stack), 1)
-        for cell, one, value in zip(stack, found, judged, strict=True):
-            values: dict[str, Any] = {"return": value, "agent_cpu_s": spent}
-            values |= {key: one.notes[key] for key in ("epsilon", "noise_multiplier") if key in one.notes}
-            dataset = f"simulated {name}, {here.population} people, seed {seed}; table {cell.way}"
-            results.put(cell.key, dataset=dataset, seed=seed, values=values)
+    """Agents of one domain, kind and seed."""
+    stack = [Cell.of(key) for key in keys]
+    name, agent, seed = stack[0].domain, stack[0].agent, stack[0].seed
+    here = DOMAINS[name]
+    found = [ways.table(here, cell.way, cell.epsilon, seed) for cell in stack]
+    began = time.process_time()
+    judged = here.judged(agent, [one.columns for one in found], seed, fits.FULL)
+    spent = round((time.process_time() - began) / len(stack), 1)
+    for cell, one, value in zip(stack, found, judged, strict=True):
+        values: dict[str, Any] = {"return": value, "agent_cpu_s": spent}
+        values |= {key: one.notes[key] for key in ("epsilon", "noise_multiplier") if key in one.notes}
+        dataset = f"simulated {name}, {here.population} people, seed {seed}; table {cell.way}"
+        results.put(cell.key, dataset=dataset, seed=seed, values=values)
 
 
 def returns(results: Store, domain: str, agent: str, way: str, epsilon: float) -> np.ndarray:

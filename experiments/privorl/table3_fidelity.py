@@ -9,7 +9,7 @@ anybody: so no Marginal stands alone.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 
 import numpy as np
 
@@ -31,11 +31,11 @@ Table = tuple[str, str, float, int]
 STRANGER = 1_000_000  # where the seeds of data sets begin that nothing learns from
 
 
-def configuration(key: str, *, scale: fits.Scale = fits.FULL) -> dict[str, Json]:
+def configuration(key: str) -> dict[str, Json]:
     domain, way, epsilon, _ = key.split("/")
     return {
-        **ways.configuration(DOMAINS[domain], way, float(epsilon), scale),
-        "measures": {"classifier": defaults(two_sample_test), "fewest": MIN_ROWS, "rows": scale.rows},
+        **ways.configuration(DOMAINS[domain], way, float(epsilon)),
+        "measures": {"classifier": defaults(two_sample_test), "fewest": MIN_ROWS, "rows": fits.ROWS},
     }
 
 
@@ -47,21 +47,14 @@ def rows() -> list[str]:
 
 
 def run_row(key: str, results: Store) -> None:
-    domain, way, epsilon, seed = key.split("/")
-    fill(results, [(domain, way, float(epsilon), int(seed))], fits.FULL)
+    domain, way, epsilon, word = key.split("/")
+    here, seed = DOMAINS[domain], int(word)
+    results.put(key, dataset=here.words(seed), seed=seed, values=measured(here, way, float(epsilon), seed, fits.FULL))
 
 
 def tables() -> list[Table]:
     found = [(cell.domain, cell.way, cell.epsilon, cell.seed) for part in table1.PARTS for cell in part.cells()]
     return list(dict.fromkeys(found))
-
-
-def fill(results: Store, wanted: Iterable[Table], scale: fits.Scale) -> None:
-    for name, way, epsilon, seed in wanted:
-        key = ways.key(name, way, epsilon, seed)
-        if not results.has(key):
-            values = measured(DOMAINS[name], way, epsilon, seed, scale)
-            results.put(key, dataset=DOMAINS[name].words(seed), seed=seed, values=values)
 
 
 def measured(here: Domain, way: str, epsilon: float, seed: int, scale: fits.Scale) -> dict[str, float]:

@@ -7,9 +7,8 @@ single row, where noise is all that is learned, and matching without a model.
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 
-from experiments.lib.experiment import Figure, Store, command_line
+from experiments.lib.experiment import Figure, command_line
 from experiments.privorl import table1_transitions as table1
 from experiments.privorl.parts.synthesis_returns import configuration
 from experiments.privorl.table1_transitions import run_row
@@ -20,9 +19,7 @@ __all__ = ["configuration", "figures", "rows", "run_row", "store"]
 MAZES, AGENT = ("umaze", "medium"), "iql"
 
 
-def store(path: Path | None = None) -> Store:
-    """The result file, shared with Table I."""
-    return table1.store(path)
+store = table1.store  # the result file is shared with Table I
 
 
 def parts() -> list[table1.Part]:

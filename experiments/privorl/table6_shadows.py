@@ -53,7 +53,7 @@ from tacit.methods.synthesis import ablations
 from tacit.privacy.accounting import bounds
 from tacit.privacy.vault import plan as plans
 
-ROWS, STEPS, PUBLIC_STEPS, LEVEL, DRAWS = 100, 200, 400, 0.1, 32
+ROWS, STEPS, PUBLIC_STEPS, PUBLIC_ROWS, LEVEL, DRAWS = 100, 200, 400, 20_000, 0.1, 32
 MAZES, EPSILONS = ("umaze", "medium"), (math.inf, 10.0, 1.0)
 MODELS, SHADOW, TARGET = 16, 2, 1  # models of a block, and blocks of shadow and of target models
 FPRS, POWER = (0.1, 0.01), 0.4
@@ -91,36 +91,36 @@ def near(released: Released) -> np.ndarray:
     return np.asarray(-np.log(released["losses"]))
 
 
-def domain(name: str, quick: bool = False) -> Maze:
-    return Maze(name, population=40 if quick else ROWS, public_rows=4_000 if quick else 20_000)
+def domain(name: str) -> Maze:
+    return Maze(name, population=ROWS, public_rows=PUBLIC_ROWS)
 
 
-def planned(here: Maze, epsilon: float, quick: bool = False) -> synthesis.TransitionsPlan:
+def planned(here: Maze, epsilon: float) -> synthesis.TransitionsPlan:
     """The plan at an epsilon; an infinite one has neither noise nor clip."""
-    pretraining = synthesis.Pretraining(provenance=here.provenance, steps=30 if quick else PUBLIC_STEPS)
-    raw = synthesis.TransitionsPlan(sampling_rate=1.0, steps=30 if quick else STEPS, pretraining=pretraining)
+    pretraining = synthesis.Pretraining(provenance=here.provenance, steps=PUBLIC_STEPS)
+    raw = synthesis.TransitionsPlan(sampling_rate=1.0, steps=STEPS, pretraining=pretraining)
     if math.isinf(epsilon):
         return ablations.ablation("NonPriv", raw, unit=unit(here), epsilon=epsilon, delta=here.delta)
     return raw.calibrate(unit=unit(here), epsilon=epsilon, delta=here.delta)
 
 
 @functools.cache
-def models(name: str, epsilon: float, quick: bool = False) -> Models:
-    here = domain(name, quick)
-    plan = planned(here, epsilon, quick)
+def models(name: str, epsilon: float) -> Models:
+    here = domain(name)
+    plan = planned(here, epsilon)
     start, _ = fits.pretrained(plan, here, FIRST)
     wide = replace(here, population=100 * here.population)  # of many episodes, so that no two rows are neighbours
     rows, chosen = wide.private(FIRST), np.random.default_rng(FIRST).permutation(wide.population)[: here.population]
     return Models(here, plan, start, {name: column[chosen] for name, column in rows.items()})
 
 
-def configuration(key: str, quick: bool = False) -> Json:
+def configuration(key: str) -> Json:
     block = Block.of(key)
-    here = domain(block.setting, quick)
+    here = domain(block.setting)
     return {
         "domain": here.rows,
-        "plan": described(block.setting, block.epsilon, quick),
-        "models": 4 if quick else MODELS,
+        "plan": described(block.setting, block.epsilon),
+        "models": MODELS,
         "level": LEVEL,
         "draws": DRAWS,
         "first": FIRST,
@@ -131,10 +131,10 @@ store = store_of(__file__, configuration, "chosen on the public maze ring")
 
 
 @functools.cache
-def described(name: str, epsilon: float, quick: bool) -> Json:
+def described(name: str, epsilon: float) -> Json:
     """A plan before its calibration, and the guarantee that it is calibrated to."""
-    here = domain(name, quick)
-    raw = replace(planned(here, math.inf, quick), clip_norm=1.0, noise_multiplier=None)
+    here = domain(name)
+    raw = replace(planned(here, math.inf), clip_norm=1.0, noise_multiplier=None)
     return {"plan": describe(replace(raw, promise=None)), "guarantee": fits.guarantee(unit(here), epsilon, here.delta)}
 
 
@@ -146,13 +146,12 @@ def rows() -> list[str]:
     return [block.key for name in MAZES for epsilon in EPSILONS for block in wanted(name, epsilon)]
 
 
-def run_row(key: str, results: Store, *, quick: bool = False) -> None:
+def run_row(key: str, results: Store) -> None:
     began, block = time.process_time(), Block.of(key)
     torch.set_num_threads(1)
-    attacked = models(block.setting, block.epsilon, quick)
-    units, size = attacked.here.population, 4 if quick else MODELS
-    digits = {"loss": 5}
-    values = scored(block, attacked, {"loss": near}, units, runs=size, together=size, digits=digits)
+    attacked = models(block.setting, block.epsilon)
+    units = attacked.here.population
+    values = scored(block, attacked, {"loss": near}, units, runs=MODELS, together=MODELS, digits={"loss": 5})
     members = np.array([[bit == "1" for bit in word] for word in values["members"]])
     after = np.exp(-np.array(values["scores"]["loss"]))
     values["mean_loss"] = {

@@ -43,7 +43,6 @@ from tacit_worlds.maze_layouts import LAYOUTS
 MAZE, OTHERS, CANARIES, PUBLIC, ROWS = "umaze", 4, 8, 4, 160
 EPSILON, DELTA = 10.0, 1e-6
 RUNS = {"tacit": 300, "no clipping": 10}
-QUICK = {"tacit": 3, "no clipping": 1}
 UNIT = Unit("person", "add_or_remove", 10_000)
 """Most are not in these runs: the public population only sets what sums are divided by."""
 INCLUDED = 0.5  # chance of a canary person
@@ -61,12 +60,8 @@ class Cell:
         return f"{self.way}/{self.seed}"
 
 
-def cells(quick: bool = False) -> list[Cell]:
-    return [Cell(way, seed) for way, count in (QUICK if quick else RUNS).items() for seed in range(count)]
-
-
 def rows() -> list[str]:
-    return [cell.key for cell in cells()]
+    return [Cell(way, seed).key for way, count in RUNS.items() for seed in range(count)]
 
 
 def plan() -> trajectories.TrajectoriesPlan:

@@ -74,4 +74,6 @@ class Variants:
 def run_row(key: str, results: Store) -> None:
     cell = Cell.of(key)
     returns.fill(results, [cell], fits.FULL)
-    table3.fill(table3.store(), [(cell.domain, cell.way, cell.epsilon, cell.seed)], fits.FULL)
+    close, table = table3.store(), ways.key(cell.domain, cell.way, cell.epsilon, cell.seed)
+    if not close.has(table):
+        table3.run_row(table, close)

@@ -95,13 +95,12 @@ def config(agent: str, setting: str) -> Any:
     return replace(MAZE[agent], **changes)
 
 
-def configuration(key: str, *, quick: bool = False) -> Json:
+def configuration(key: str) -> Json:
     name, kind, *rest = key.split("/")
     judge = {"layout": describe(MAZES[name]), "episodes": EPISODES, "start_seed": START_SEED}
     if kind == "trivial":
         return {"policies": list(TRIVIAL), **judge}
-    agent = config(kind, rest[0])
-    return {"agent": describe(replace(agent, steps=100) if quick else agent), "population": POPULATION, **judge}
+    return {"agent": describe(config(kind, rest[0])), "population": POPULATION, **judge}
 
 
 store = store_of(__file__, configuration, "each row's name holds its settings")
@@ -149,15 +148,14 @@ def together(keys: Sequence[str]) -> list[list[str]]:
     return grouped(keys, lambda key: key if key.endswith("/trivial") else key.split("/", 1)[1])
 
 
-def run_rows(keys: Sequence[str], results: Store, *, quick: bool = False) -> None:
+def run_rows(keys: Sequence[str], results: Store) -> None:
     if keys[0].endswith("/trivial"):
         name = keys[0].split("/")[0]
         return _put(results, keys[0], name, START_SEED, trivial(name))
     names, (kind, setting, word) = [key.split("/")[0] for key in keys], keys[0].split("/")[1:]
-    agent, seed = config(kind, setting), int(word)
-    found = learned(names, replace(agent, steps=100) if quick else agent, seed)
+    found = learned(names, config(kind, setting), int(word))
     for key, name, values in zip(keys, names, found, strict=True):
-        _put(results, key, name, seed, values)
+        _put(results, key, name, int(word), values)
     return None
 
 

@@ -17,7 +17,7 @@ import functools
 import itertools
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -53,7 +53,6 @@ COLLECTORS: Mapping[str, Collector] = {
 }
 AGENTS = ("td3_bc_long", "td3_bc")
 ROBOTS = ("first", "second")
-QUICK = Collector(16)
 
 
 def rows() -> list[str]:
@@ -65,14 +64,13 @@ def robots() -> Mapping[str, Robot]:
     return dict(zip(ROBOTS, half_cheetah.other_robots(len(ROBOTS), seed=ROBOTS_SEED), strict=True))
 
 
-def configuration(key: str, *, quick: bool = False) -> Json:
+def configuration(key: str) -> Json:
     robot, name, agent = key.split("/")
-    config = LOCOMOTION[agent]
     return {
         "robot": describe(robots()[robot]),
-        "collector": describe(QUICK if quick else COLLECTORS[name]),
-        "population": 10_000 if quick else POPULATION,
-        "agent": describe(replace(config, steps=100) if quick else config),
+        "collector": describe(COLLECTORS[name]),
+        "population": POPULATION,
+        "agent": describe(LOCOMOTION[agent]),
         "judge": {"episodes": EPISODES, "seed": START_SEED},
     }
 
@@ -88,14 +86,13 @@ def collected(robot: str, collector: Collector, population: int) -> tuple[Column
     return made, round(time.process_time() - began, 1)
 
 
-def run_row(key: str, results: Store, *, quick: bool = False) -> None:
+def run_row(key: str, results: Store) -> None:
     torch.set_num_threads(1)
     robot, name, agent = key.split("/")
-    config, population = LOCOMOTION[agent], 10_000 if quick else POPULATION
-    table, spent = collected(robot, QUICK if quick else COLLECTORS[name], population)
+    table, spent = collected(robot, COLLECTORS[name], POPULATION)
     played = half_cheetah.normalised(table["rewards"].reshape(-1, HORIZON).sum(axis=1))
     began = time.process_time()
-    policy = train_tables([table], replace(config, steps=100) if quick else config, seeds=[SEED])[0]
+    policy = train_tables([table], LOCOMOTION[agent], seeds=[SEED])[0]
     values = {
         "return": round(float(half_cheetah.evaluate(policy, seed=START_SEED, robot=robots()[robot])[0]), 1),
         "rows_mean": round(float(played.mean()), 1),
@@ -103,7 +100,7 @@ def run_row(key: str, results: Store, *, quick: bool = False) -> None:
         "collect_cpu_s": spent,
         "agent_cpu_s": round(time.process_time() - began, 1),
     }
-    results.put(key, dataset=f"replay on another robot ({robot}), {population} transitions", seed=SEED, values=values)
+    results.put(key, dataset=f"replay on another robot ({robot}), {POPULATION} transitions", seed=SEED, values=values)
 
 
 def scores(results: Store) -> dict[tuple[str, str], float]:

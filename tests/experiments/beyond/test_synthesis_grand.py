@@ -111,7 +111,7 @@ def test_a_row_holds_returns_closeness_and_costs_and_its_second_group_needs_the_
 ) -> None:
     monkeypatch.setattr(synthesis_grand, "DOMAINS", {"umaze": Pooled("umaze", population=3_000)})
     monkeypatch.setattr(synthesis_grand, "AGAIN", (synthesis_grand.Cell("umaze", "grand", "real", 0.0, 21, 1),))
-    results = synthesis_grand.store(tmp_path / "rows.json", quick=True)
+    results = synthesis_grand.store(tmp_path / "rows.json")
     keys = ["umaze/grand/real/0/21", "umaze/grand/real/0/21/1"]
     for key in keys:
         synthesis_grand.run_rows([key], results, scale=QUICK)
