@@ -2,16 +2,9 @@
 
     python -m experiments.beyond.clinic_courses "10000/people/*/9[0-4]"  # some cells
 
-A cell is PATIENTS/WAY/EPSILON/SEED. Ways:
-real     the records themselves
-people   tacit's default, whole patients
-privsyn  PrivSyn on steps, with its default bins
-aim      AIM on the same steps, three columns at once
-trivial  the records, each column permuted by itself: no dependence, and no privacy
-noise    tacit's default on the records of one patient
-
-The learner is discrete CQL with the settings of `tacit demo`; points are of 4,000 fresh patients: 0 is a random
-treatment, 100 the best policy, which knows the truth. Seeds below 10 chose what `people` does now.
+A cell is PATIENTS/WAY/EPSILON/SEED. `real` are the records themselves, `people` is tacit's default (whole patients),
+`noise` the same on the records of one patient, and `trivial` the records, each column permuted by itself. The learner
+is discrete CQL with the settings of `tacit demo`. Seeds below 10 chose what `people` does now.
 """
 
 from __future__ import annotations

@@ -4,17 +4,11 @@ Devices form cohorts of 100, a hundred cohorts a region, a hundred regions the w
 modulo 2^32), regions and the root add up what came out of that. The noise of one release keeps epsilon 2 at delta 1e-7.
 It is shared among the floor of one `level`: its sums are private, no matter who reads them. Rows:
 
-- `secure/devices=n/numbers=d`: one secure sum of tacit's own client and server over Flower's messages, in one process:
-  `device` and `server` CPU seconds, bytes `down` to and `up` from one device, and `messages` to it.
-- `floor/level/share`: on paper. `floor` answers of a node of the level share the noise, `opened` are needed, `dropped`
-  is the largest share of devices that may drop out independently until one node of all is lost with probability 1e-3;
-  `price` is the noise of the whole over that of a trusted server.
-- `tree/level/share/dropout`: simulated with the devices' own arithmetic; every device says the same vector, and leaves
-  with the probability `dropout`. `answered` and in the sum; `lost`, nodes of the level below their floor; `noise` of a
-  cohort's sum over that of so many shares on paper; `error` of the whole over its noise; CPU seconds of one device, one
-  cohort's sum (without masks) and the root.
-- `flat/devices=N`: one secure sum without a tree: the largest `share` of N that the floor may be in 32 bits, and its
-  `price`.
+- `secure/devices=n/numbers=d`: one secure sum of tacit's own client and server over Flower's messages, in one process;
+- `floor/level/share`: on paper, with the largest share of devices that may drop out independently until one node of all
+  is lost with probability 1e-3, and the noise of the whole over that of a trusted server (`price`);
+- `tree/level/share/dropout`: simulated with the devices' own arithmetic; every device says the same vector;
+- `flat/devices=N`: one secure sum without a tree: the largest share that the floor may be in 32 bits.
 """
 
 from __future__ import annotations
@@ -111,7 +105,6 @@ def calibrated(devices: int, floor: int) -> Plan:
 def sigma() -> float:
     """The noise multiplier of the promise; the number of devices is not in it."""
     found = calibrated(100, 90).noise_multiplier
-    assert found is not None
     return found
 
 

@@ -1,21 +1,15 @@
 """A better policy from private logs, with a stated gain: clinics, clicks, stock, CartPole, HIV, coverage.
 
 A run's key is WORLD/PEOPLE/EPSILON/SEED: fresh people, fresh noise, one plan, whose whole budget includes the
-statement. "score" is the released policy on fresh people (in the clinic normalised: 0 is a random treatment, 46 the
-doctors, 84 the best that sees the visit), "clone" that of the private clone, which draws its actions. Delta is
-1 / (10 people). `improvement_logs` has clicks and stock.
+statement. "score" is the released policy on fresh people, "clone" the private clone, which draws its actions.
 
 `clinic-untuned` has the defaults: no memory, and every column in both sets of features. Rates of memory, columns and
 the plan's defaults were chosen on the clinics `other-1` to `other-4`, HIV and CartPole, with seeds from 70,000 on; none
-is reported. CartPole and HIV are of `--method elite`. Nothing was chosen on clicks, purchases or stock.
-
-`clicks-10` and `clicks-100` are the clicks, paid 10 and 100 times as much. Coins and halves of all clicks follow from
-the seed, so that the three differ in the unit of reward alone. Rows keep the noisy sums, from which tables and figures
-compute what is proven.
+is reported. CartPole and HIV are of `--method elite`. Nothing was chosen on clicks, purchases or stock. Coins and
+halves of all clicks follow from the seed, so that `clicks`, -10 and -100 differ in the unit of reward alone.
 
 A coverage row holds a policy and the world fixed: the scores of 50,000 patients are made once, and 2,000 data sets are
-drawn from them, each with its own noise. The truth is the mean of their unclipped scores. In `improvement_null` every
-data set teaches its own policy.
+drawn from them, each with its own noise. The truth is the mean of their unclipped scores.
 """
 
 from __future__ import annotations

@@ -27,7 +27,7 @@ from tacit.agents.heads import Categorical
 from tacit.agents.learners import Learner
 from tacit.agents.networks import Mlp
 from tacit.agents.policies import Policy, PolicyActor
-from tacit.data.spec import Box, Discrete, PublicSpec
+from tacit.data.spec import PublicSpec
 from tacit.methods.synthesis.baselines import matching_alone
 from tacit.methods.synthesis.table_matching import TableMatching
 from tacit.privacy.gradients.clipped_sums import assign_gradient
@@ -120,13 +120,7 @@ def _inputs(seen: Tensor) -> Tensor:
 
 
 def modelled(plan: EnsemblePlan, vault: Vault, seed: int) -> Columns:
-    """Rows of episodes in a private ensemble, whose rewards are less a penalty for disagreement.
-
-    Args:
-        plan: calibrated.
-        vault: the records, with their memory in place of observations.
-        seed: of first parameters and episodes; public.
-    """
+    """Rows of episodes in a private ensemble, whose rewards are less a penalty for disagreement; the seed is public."""
     torch.manual_seed(seed)
     model = Ensemble(plan)
     run, optimizer = vault.reserve(plan), torch.optim.Adam(model.parameters(), plan.rate)
@@ -178,8 +172,6 @@ def made(plan: EnsemblePlan | matching_alone.MatchingPlan, vault: Vault, seed: i
 
 def learned(learner: Learner, steps: int, columns: Columns, seed: int, spec: PublicSpec) -> PolicyActor:
     """A greedy policy of memories from public rows with these bounds."""
-    assert isinstance(spec.observation, Box)
-    assert isinstance(spec.action, Discrete)
     features, actions = Scaled(spec.observation.low, spec.observation.high), spec.action.n
     network = Mlp((len(spec.observation.low), 64, actions))
     theta = train(learner, network, features, columns, steps=steps, seed=seed)

@@ -1,16 +1,12 @@
 """Logs beside the clinic's: clicks on three variants (a bandit, rewards 0 or 1), purchases and the stock of a shop.
 
-Clicks: 30,000 users with one to five events each. A log has the device (a category), the hour and the age of the
-account; the variant was drawn with fixed, known chances. Whoever takes the better variant of each device has a click
-rate of 0.1002, and the logs one of 0.0627. A policy's rate is exact: true rates over every device, hour and 100 ages.
+Clicks: users with one to five events each, whose variants were drawn with fixed, known chances. A policy's click rate
+is exact: true rates over every device, hour and 100 ages. Purchases: whoever clicks pays an amount with heavy tails,
+which does not depend on variants.
 
-Purchases: the same users, and whoever clicks pays an amount with heavy tails (lognormal, cut at 50). Amounts do not
-depend on variants, so that a policy's click rate says what it earns.
-
-Stock: a shop orders 0, 2, 4 or 6 boxes each week for 20 weeks, and sees its stock and a forecast of the demand, which
-is low, middling or high for some weeks. Sold boxes pay 30, boxes left over cost 4, ordered ones 8, and an order 20.
-Managers order by rules of their own. Scores are normalised: 0 is a random order each week, 100 the best policy, which
-knows the demand's true level and the week (dynamic programming). No course ends early.
+Stock: a shop orders 0, 2, 4 or 6 boxes each week for 20 weeks, and sees its stock and a forecast of the demand, whose
+level stays for some weeks. Managers order by rules of their own. Scores are normalised: 0 is a random order each week,
+100 the best policy, which knows the demand's true level and the week (dynamic programming). No course ends early.
 """
 
 from __future__ import annotations

@@ -1,17 +1,11 @@
 """Other private ways from the same logs, memory and budget to a policy, beside `improvement`.
 
-A key is WAY/PEOPLE/EPSILON/SEED, in the clinic, with the seeds, people and evaluation of `improvement`;
-cloning and synthesis have rows in CartPole and HIV too, whose keys begin with the world.
-No peer spends anything on a statement: the whole budget goes into its policy.
+A key is WAY/PEOPLE/EPSILON/SEED, in the clinic, with the seeds, people and evaluation of `improvement`; cloning and
+synthesis have rows in CartPole and HIV too, whose keys begin with the world. No peer pays for a statement.
 
-bc, cql    cloning and conservative Q-learning by DP-SGD (the noisy steps of `tacit.experts`, one unit a patient)
-tabular    private value iteration on noisy counts of public cells, with a bonus that the noise makes necessary (after
-           Qiao and Wang, "Offline reinforcement learning with differential privacy", NeurIPS 2023; their counts are
-           those of tuples, ours of whole patients, whose vectors are clipped)
-primorl, synthesis
-           Q-learning from rows of a private world model, or of noisy tables that they match
-           (`improvement_generators`)
-
+`tabular` is private value iteration on noisy counts of public cells, with a bonus that the noise makes necessary (after
+Qiao and Wang, "Offline reinforcement learning with differential privacy", NeurIPS 2023; their counts are those of
+tuples, ours of whole patients, whose vectors are clipped). `improvement_generators` has `primorl` and `synthesis`.
 Settings were chosen on other clinics (`tune_improvement_peers`), as ours were.
 """
 
@@ -39,7 +33,6 @@ from tacit.agents.heads import Categorical
 from tacit.agents.learners import BC, CQL, DQN, Learner
 from tacit.agents.networks import Mlp
 from tacit.agents.policies import Policy
-from tacit.data.spec import Box, Discrete
 from tacit.methods.improvement import Problem
 from tacit.methods.improvement.moments import LoggedVisits, group_sums
 from tacit.methods.synthesis.baselines.matching_alone import MatchingPlan
@@ -181,7 +174,6 @@ def world_of(name: str, way: str) -> World:
     if name == "clinic" or way != "synthesis":
         return here
     box = here.spec.observation
-    assert isinstance(box, Box)
     steps = tuple((high - low) / 10 for low, high in zip(box.low, box.high, strict=True))
     return dataclasses.replace(here, spec=dataclasses.replace(here.spec, difference=steps))
 
@@ -191,8 +183,6 @@ def way_of(name: str, way: str) -> Way:
     if name == "clinic":
         return CHOSEN[way]
     here = world_of(name, way)
-    assert isinstance(here.spec.observation, Box)
-    assert isinstance(here.spec.action, Discrete)
     if way == "bc":
         features = Scaled(here.spec.observation.low, here.spec.observation.high)
         return Way(steps_of_gradients(BC(), features, here.spec.action.n, rate=3e-2))
@@ -241,11 +231,9 @@ def measured(way: Way, here: World, people: int, epsilon: float, seed: int) -> J
         if isinstance(plan, TabularPlan):
             run = vault.reserve(plan)
             noisy = vault.noisy_sum(run, "counts", Counts(plan))[0] * unit.size * plan.rows
-            assert plan.noise_multiplier is not None
             table = Table(plan, planned(plan, noisy, plan.noise_multiplier * plan.rows))
             actor = vault.release(run, table, label=Label(("counts",), (), ())).value
         elif isinstance(plan, EnsemblePlan | MatchingPlan):
-            assert way.learner is not None
             columns = improvement_generators.made(plan, vault, seed)
             actor = improvement_generators.learned(way.learner, way.steps, columns, seed, here.spec)
         else:

@@ -47,7 +47,6 @@ class World:
         if self.judge is not None:
             return self.judge(actor)
         generator = np.random.default_rng((seed, 1))
-        assert self.domain is not None
         domain = MemoryDomain(self.domain, memory)
         paid = returns(domain, actor, 1, EPISODES, horizon=self.horizon, generator=generator)
         return float(self.shown(paid).mean())

@@ -2,15 +2,8 @@
 
 Contexts and actions are uniform, and the reward is a fair coin whatever is done: every policy is worth exactly 0.5. The
 policy takes, in each context, the action with the largest noisy sum of rewards, as a private method would release it.
-Its interval, at 95 %, is by importance sampling with the defaults.
-
-- `law`: 1,000 data sets; sums, scores and intervals are tacit's own code, noise is drawn from its exact law. `fold`:
-  learned on fold 0, judged by fold 1, each at the whole epsilon, since either fold has its own balance. `public`: a
-  policy that owes nothing to the records, judged by everybody. `same people`: what would be printed if everybody taught
-  and judged. `printed`: in how many data sets the rule prints an interval for that policy.
-- `vault`: 50 data sets through real vaults, ledgers and `ope.fit`, which chooses the fold itself.
-
-Nothing was tuned.
+Of `law` sums, scores and intervals are tacit's own code, and noise is drawn from its exact law; `vault` goes through
+real vaults, ledgers and `ope.fit`, which chooses the fold itself. Nothing was tuned.
 """
 
 from __future__ import annotations
@@ -157,7 +150,6 @@ def interval(
     """What the plan would print of these people's rows, noise from its law."""
     (part,) = plan.sums()
     vector = scores.ScoreVector(PROBLEM, policy, None, spec, plan.clip or 1.0)
-    assert part.noise_multiplier is not None
     total = vector(rows, None).sum(axis=0)
     noisy = total + part.noise_multiplier * generator.standard_normal(len(total))
     expected = plan.unit.size / (1 if plan.fold is None else 2)
@@ -170,7 +162,6 @@ def by_law(people: int, contexts: int, epsilon: float, sets: int) -> dict[str, A
     generator, spec = np.random.default_rng((SEED, people, contexts, round(epsilon))), spec_of(contexts)
     everybody, learner = evaluation(people, epsilon), learning(people, epsilon, LEARNING)
     on_fold, of_all = everybody.with_fold(JUDGING), learning(people, epsilon, None)
-    assert learner.noise_multiplier is not None
     ends: dict[str, list[tuple[float, float]]] = {"fold": [], "public": [], "same people": []}
     printed = {"fold": 0, "same people": 0}
     for _ in range(sets):

@@ -1,20 +1,12 @@
 """Whole people from structured tables, in two hospitals whose truth is known, beside AIM and PrivSyn.
 
-A cell is HOSPITAL/PATIENTS/WAY/EPSILON/SEED, and `judge` says what its table keeps. Ways:
-real     a second draw of patients: what no method can undercut
-people   tacit's method
-aim      AIM with three columns at once, on steps: two consecutive visits a row, a patient weighs 1
-privsyn  PrivSyn on the same rows
-*_public both with bins by visits of a third, public hospital, in place of those by the bounds; people has nothing such
-trivial  real visits, each column permuted by itself: no dependence, and no privacy
-noise    the method on a vault with one patient
+A cell is HOSPITAL/PATIENTS/WAY/EPSILON/SEED. `real` is a second draw of patients, which no method can undercut;
+`people` is tacit's method; rivals know steps, two consecutive visits a row, and `*_public` have bins of
+a third, public hospital; `trivial` are real visits, each column permuted by itself; `noise` is `people` on one patient.
+At epsilon inf nothing is promised and no noise is added (`NOISELESS`, two seeds).
 
-At epsilon inf nothing is promised and no noise is added: what the method loses by itself (`NOISELESS`, two seeds).
-
-What a table of visits keeps of a hospital whose truth is known: `judge` holds it against a large fresh draw.
-
-A table of whole people has owners and an order. A table of steps (two visits a row) has neither: no number of visits
-and no third lag. It is held against steps of the truth in which every patient weighs alike, as in the table.
+`judge` holds a table against a large fresh draw. A table of whole people has owners and an order; one of steps has
+neither, and is held against steps of the truth in which every patient weighs alike, as in the table.
 """
 
 from __future__ import annotations
@@ -82,7 +74,6 @@ class Table:
 
     def weighed(self, seed: int) -> Table:
         """As many steps, drawn so that every owner weighs alike."""
-        assert self.owners is not None
         owners = self.owners[self.pairs]
         weights = 1 / np.bincount(owners)[owners]
         some = np.random.default_rng(seed).choice(len(weights), len(weights), p=weights / weights.sum())
@@ -135,7 +126,6 @@ def judge(table: Table, hospital: Linear, *, true: Table | None = None) -> dict[
         own = lag(table, steps)
         values |= {f"r_{steps}": own, f"lag_{steps}": abs(own - lag(true, steps))}
     if table.owners is not None:
-        assert true.owners is not None
         values["visits"] = total_variation(np.bincount(table.owners), np.bincount(true.owners))
     return values
 
@@ -158,7 +148,6 @@ def lag(table: Table, steps: int) -> float:
     x = table.now["pressure"]
     a, b = x[table.pairs], table.following["pressure"]
     if steps > 1:
-        assert table.owners is not None
         first = np.flatnonzero(table.owners[steps:] == table.owners[:-steps])
         a, b = x[first], x[first + steps]
     known = ~np.isnan(a + b)

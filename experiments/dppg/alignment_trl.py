@@ -1,13 +1,9 @@
-"""TRL's GRPO in the world of `alignment`, without privacy.
+"""TRL's GRPO in the world of `alignment`, without privacy: a yardstick.
 
-A yardstick: the same model, public reward, people and prompts, 4 completions of 16 tokens a prompt, temperature 1, one
-pass. "lora/SEED" trains LoRA on all matrices of the layers with 768 people, and "third/SEED" with 256, 16 a step.
-"tune/lora/RATE/BETA" is a try on public prompts, judged on others; "untrained/0" goes the same way without a step. What
-is not said here is TRL's default.
-
-Chosen is the try whose divergence is nearest to that of our one step, .365 nats a token, as the ratio of the larger to
-the smaller. A row is measured whole, and after its weights were drawn back towards those of the base model ("shrunk" to
-.55 nats on public prompts, "nearer" to .365), where it went farther than that.
+The same model, public reward, people and prompts. "lora/SEED" trains LoRA on all matrices of the layers with 768
+people, "third/SEED" with 256. "tune/lora/RATE/BETA" is a try on public prompts, of which the one is chosen whose
+divergence is nearest to that of our one step; "untrained/0" goes the same way without a step. A row is measured whole,
+and after its weights were drawn back towards those of the base model (`TARGETS`). What is not said is TRL's default.
 
 Tokens have other numbers here: those of the vocabulary that our model may write come first, and the head has their rows
 alone. So TRL writes the same words. What it made goes back into `Llama`, which writes with the draws of all other rows.
@@ -126,7 +122,6 @@ def run_row(key: str, results: Store) -> None:
 
 def _base() -> Llama:
     model = world.writer().model
-    assert isinstance(model, Llama)
     return model
 
 

@@ -48,11 +48,7 @@ Taste = Literal["differs", "agrees"]
 
 
 def installed(package: str, name: str) -> Path:
-    """A file of an installed package, which is not imported.
-
-    Raises:
-        LookupError: the package is missing.
-    """
+    """A file of an installed package, which is not imported."""
     found = importlib.util.find_spec(package)
     if found is None or found.origin is None:
         raise LookupError(f"the package {package} is missing (see constraints/development.txt)")
@@ -179,13 +175,7 @@ def measured(value: Steered) -> dict[str, float]:
 
 @torch.no_grad()
 def judged(done: Completions, adapter: Adapter, kl: float) -> dict[str, float]:
-    """Figures of completions of the held-out prompts.
-
-    Args:
-        done: one completion each, with what the base model's layers below the adapter make of them.
-        adapter: of the plan.
-        kl: of the model that wrote them, a token.
-    """
+    """Figures of completions of the held-out prompts, one each; `kl` a token is that of the model that wrote them."""
     one = writer()
     texts = one.texts(done.prompts, done.written[:, 0])
     values = reward()(texts)

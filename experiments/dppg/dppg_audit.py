@@ -1,16 +1,10 @@
-"""Canaries against private policy gradients.
+"""Canaries against private policy gradients, on a bandit with four pulls a person.
 
-A bandit with four pulls a person. In the first of 30 meetings one of the 8 people is the canary, whose rewards are
-1,000 where all others get 1 or -1, or is not there. The attacker knows everything but this and the noise: who does
-what under every policy, the code and all coins. From the released policies it computes by how much the two worlds
-differ in every meeting, and so the exact log-likelihood ratio of what was released. A cell has these ratios for runs
-through the real door (`UserVault`), with and without the canary, and what `tacit.evaluation.lower_bounds` makes of them
-at 95 % confidence:
-
-- `epsilon`: at least this much, at delta 1e-5, whatever the mechanism is;
-- `mu`: at least this much, if it is a Gaussian mechanism;
-- `claimed`: the epsilon of the noise in the policy's sums alone, which is what the paper states, and what the
-  certificate states but for the shared critic, where it says infinity.
+In the first of 30 meetings one of the 8 people is the canary, whose rewards are 1,000 where all others get 1 or -1, or
+is not there. The attacker knows everything but this and the noise, computes by how much the two worlds differ in every
+meeting, and so the exact log-likelihood ratio of what was released through the real door (`UserVault`). A cell has
+these ratios of runs with and without the canary. `claimed` is the epsilon of the noise in the policy's sums alone:
+what the paper states, and the certificate but for the shared critic, where it says infinity.
 """
 
 from __future__ import annotations

@@ -1,16 +1,10 @@
 """Return against epsilon: CartPole and Acrobot learnt from people who are met once.
 
-Unit: one person (zero-out), met once for at most 500 steps of the simulator; 1,600 people; delta 1e-5. A cell is 16
-independent replicates of seed 100, each with people, first parameters, ledger and noise of its own; the recipes were
-chosen on eight replicates of seed 0. After the last round the policy meets 50 fresh people, once with random actions
-and once with the most probable ones; so does the mean of the policies of the last half of the rounds.
-
-Arms: the recipe with a local, a private and no critic, each with correlated (toeplitz) and with independent noise, all
-else equal; epsilon "inf" is without noise. "noise" is the control that learns nothing: returns are multiplied by 0.
-"paper" is our first reading of the paper's own recipe (64 steps a person, shared critic, independent noise) with as
-many people: its epsilon is infinite, and the epsilon in its name is what it claims for its noise. Fresh starts and a
-divided seed of Adam keep it from learning; `dppg_fair` has the recipe that learns. "full_slot" fills each person's 500
-steps with further episodes. "linear" and "small" are the recipe with a log-linear policy and one hidden layer of 8.
+A cell is 16 replicates of seed 100; the recipes were chosen on eight of seed 0. After the last round the policy meets
+50 fresh people, with random actions and with the most probable ones; so does the mean of the policies of the last half.
+"noise" multiplies returns by 0. "paper" is our first reading of the paper's recipe with as many people, named by what
+it claims for its noise; fresh starts and a divided seed of Adam keep it from learning (`dppg_fair` has what learns).
+"full_slot" fills each person's 500 steps with further episodes.
 """
 
 from __future__ import annotations

@@ -69,12 +69,7 @@ def _gap(gap: float, learning_rate: float, noise: float, gradient_norm: float, u
 
 
 def classical_epsilon(sigma: float, delta: float) -> float:
-    """sqrt(2 ln(1.25 / delta)) / sigma (Dwork & Roth 2014, Theorem A.1), a guarantee only where it is below 1.
-
-    Args:
-        sigma: noise multiplier, > 0.
-        delta: in (0, 1).
-    """
+    """sqrt(2 ln(1.25 / delta)) / sigma (Dwork & Roth 2014, Theorem A.1), a guarantee only where it is below 1."""
     _check_noise(sigma, delta)
     return math.sqrt(2 * math.log(1.25 / delta)) / sigma
 

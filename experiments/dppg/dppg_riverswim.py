@@ -1,31 +1,15 @@
 """RiverSwim learnt in private: ours, the paper's two trust regions, and UCB-VI with and without a correct promise.
 
-Twenty steps, six places, a small reward at the left bank and a large one at the right (`tacit_worlds.river_swim`), with
-both probabilities of staying at the right bank; V* is 3.397 and 5.195. Unit: one person with a whole episode, met once;
-delta 1e-5, add or remove (a contribution set to zero). A cell holds 20 replicates, each with its own people, ledger and
-secret noise; its rows are exact values of released policies, from the model:
+A cell holds 20 replicates of one of both rivers, which differ in the probability of staying at the right bank. Values
+are exact, from the model: `greedy` of the most probable actions of the last policy, `stochastic` of that policy as it
+is, and of UCB-VI `served`, the mean of what people were served with in the last eighth of the run.
 
-- `greedy`: of the most probable actions of the last policy, `stochastic`: of that policy as it is (neither repeats
-  actions); `success` counts the greedy ones above 3.1 / 3.397 of V*;
-- `served` (UCB-VI): mean value of the optimistic policies that people were served with in the last eighth of the run.
-
-| method | what it is |
-|---|---|
-| `recipe` | `recipes.river_swim`: raw returns, actions repeated 4 times, correlated noise; 1,600 people |
-| `unrepeated` | the recipe without repeats, with a wider clip and an entropy bonus |
-| `iid`, `repeat_1`, `standardised` | the same with independent noise; without repeats; with own returns standardised |
-| `few`, `noise` | the same with 400 people (50 rounds of 8); with returns of 0, noise alone |
-| `dppg_l2`, `dppg_kl` | the paper's: an update after each of 1,600 people, clips by propositions 4.4 and 4.7 |
-| `dppg_kl_own` | `dppg_kl` with the information from the people themselves, for a tenth of the budget |
-| `dppg_noise` | `dppg_l2` with returns of 0 |
-| `ucb_tree`, `ucb_mf` | UCB-VI with a binary tree and by matrix factorisation, 1,600 and 4,000 people |
-| `ucb_mf_short` | the same, counts clipped to norm 7 of at most 28 |
-
-The paper's methods have its step rule, radius, confidence and discount, and no critic, which everybody would teach.
-The information of `dppg_kl` is exact and public: that of the current policy under its own occupation of the places in
-the simulator (the paper estimates it from 25 public episodes). Numbers of the paper that its text does not give
-(episodes, ridge) are ours. Hyper-parameters of ours and of UCB-VI (bonus, short clip) were chosen on seeds 0 to 7;
-replicates here are of seed 100. `unrepeated` was chosen on seed 0 when `repeat_1` had been seen: its seed is 200.
+The paper's methods (an update after each of 1,600 people) have its step rule, radius, confidence and discount, and no
+critic, which everybody would teach. The information of `dppg_kl` is exact and public: that of the current policy under
+its own occupation of the places (the paper estimates it from 25 public episodes); `dppg_kl_own` has it from the people,
+for a tenth of the budget. `ucb_mf_short` clips counts to norm 7 of at most 28. Numbers that the paper's text does not
+give (episodes, ridge) are ours. Settings of ours and of UCB-VI were chosen on seeds 0 to 7. `unrepeated` was chosen on
+seed 0 when `repeat_1` had been seen: its seed is 200.
 """
 
 from __future__ import annotations

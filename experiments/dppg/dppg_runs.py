@@ -15,7 +15,7 @@ from experiments.lib import vaults
 from experiments.lib.experiment import Json
 from tacit import policy_gradient as pg
 from tacit.agents.heads import Gaussian, Head
-from tacit.data.spec import Box, PublicSpec
+from tacit.data.spec import PublicSpec
 from tacit.envs.rollouts import Domain
 from tacit.envs.serving import Actor, SimulatedUsers, returns
 from tacit.methods.policy_gradient.recipes import Recipe
@@ -89,16 +89,7 @@ def opened(users: Users, plan: Plan) -> Iterator[UserVault]:
 def learned(
     task: Task, recipe: Recipe, *, replicates: int, seed: int, restarts: bool = False, **arguments: Any
 ) -> pg.TrainedPolicies:
-    """R independent runs through the real door, each with a ledger of its own.
-
-    Args:
-        task: whom to meet.
-        recipe: its plan is calibrated or priced.
-        replicates: R.
-        seed: of the people and of the first parameters; the noise of privacy is secret.
-        restarts: whether a slot goes on with another episode when one is over, even if the recipe does not say so.
-        arguments: further ones of `policy_gradient.fit`.
-    """
+    """R independent runs through the real door, each with a ledger of its own; the noise of privacy is secret."""
     with vault(
         task,
         recipe.plan,
@@ -114,7 +105,6 @@ def learned(
 def peer(task: Task, config: PpoConfig, head: Head, *, agents: int, seed: int, std: float = 0.5) -> PpoAgents:
     """PPO or A2C without privacy; continuous actions begin around the head's own first action with this spread."""
     spread = {"std": std, "learned_std": True} if isinstance(head, Gaussian) else {}
-    assert isinstance(task.spec.observation, Box)
     size = task.spec.observation.size
     return ppo.learn(
         *(task.domain, replace(head, **spread), config),

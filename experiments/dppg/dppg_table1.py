@@ -1,17 +1,10 @@
 """Table 1 of the paper on private policy gradients: six tasks at two levels of privacy, beside PPO and A2C.
 
-Unit: one person, met once (add or remove, which here is to zero out); delta 1e-5. Control and dosing have epsilon 1 and
-4 and 10 runs a cell; MuJoCo has epsilon 8 and 20, as the paper turns to weaker levels there (without saying which), and
-3 runs. Runs are replicates of one seed, 100, each with people, first parameters, ledger and noise of its own; recipes
-were fixed on seeds 0 to 7. What is judged is the last policy on fresh people: as it is (`last`), its most probable
-action (`greedy`), and that of the mean of the last half of the parameters (`average`).
+MuJoCo has epsilon 8 and 20, as the paper turns to weaker levels there without saying which, the others 1 and 4. Runs
+are replicates of seed 100; recipes were fixed on seeds 0 to 7. Judged is the last policy on fresh people as it is
+(`last`), its most probable action (`greedy`), and that of the mean of the last half of the parameters (`average`).
 
-    random      uniform actions
-    start       the recipe's policy before the first round
-    ppo, a2c    without privacy: shared critic, normalisation by everybody's records
-    dppg        the recipe of the task (`policy_gradient.recipes`), at a level of epsilon
-    dppg_mlp    the same with the paper's two layers of 64, where the recipe has another policy
-    ceiling     dppg with sigma 0 and the clip of the weaker level: the same steps without noise; epsilon is infinite
+    ceiling     dppg with sigma 0 and the clip of the weaker level: the same steps without noise
     no_noise    dppg with sigma 0 and the largest clip of the recipe, a longer step than is good without noise
     noise_only  dppg at the stronger level with returns scaled by 0
     paper       the paper's own recipe at the noise of a level, with as many people and no more steps (MuJoCo: at the
@@ -31,8 +24,7 @@ import numpy.typing as npt
 from experiments.dppg.dppg_runs import Task, calibrated, guarantee, judged, learned, peer
 from experiments.lib.experiment import Figure, Json, Store, command_line, describe, store_of
 from tacit import policy_gradient as pg
-from tacit.agents.networks import Mlp
-from tacit.data.spec import Box, Discrete, PublicSpec
+from tacit.data.spec import Discrete, PublicSpec
 from tacit.methods.policy_gradient import recipes
 from tacit.methods.policy_gradient.plan import Setting
 from tacit.methods.policy_gradient.recipes import Recipe
@@ -124,19 +116,12 @@ class Uniform:
         action = self.spec.action
         if isinstance(action, Discrete):
             return generator.integers(action.n, size=len(observations))
-        assert isinstance(action, Box)
         size = (len(observations), len(action.low))
         return generator.uniform(action.low, action.high, size).astype(np.float32)
 
 
 def private(line: Line, recipe: Recipe, level: float | None) -> Values:
-    """Learn through the door, and judge the policies.
-
-    Args:
-        line: the task.
-        recipe: with a plan to calibrate at `level`, or (None) to price.
-        level: epsilon.
-    """
+    """Learn through the door with the recipe calibrated at a level, or (None) priced, and judge the policies."""
     plan = calibrated(recipe.plan, level)
     got = learned(line.task, replace(recipe, plan=plan), replicates=line.runs, seed=SEED)
     actors = {"last": got.actor(), "greedy": got.actor(greedy=True), "average": got.actor(greedy=True, average=True)}
@@ -169,7 +154,6 @@ def paper(line: Line, level: float) -> Values:
     people = ours.rounds * ours.users * min(1.0, ours.horizon * line.recipe.repeat / published.horizon)
     published = replace(published, rounds=math.ceil(people / published.users))
     other, own = CONTROLS["paper"], line.recipe.policy.network
-    assert isinstance(own, Mlp)
     network = replace(own, sizes=(own.sizes[0], *other["hidden"], own.sizes[-1]), gain=other["gain"])
     policy = replace(line.recipe.policy, network=network)
     recipe = Recipe(published, policy, horizon=published.horizon, restarts=other["restarts"])

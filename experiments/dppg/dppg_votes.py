@@ -1,20 +1,15 @@
 """Robots by votes: HalfCheetah and Hopper learnt from people's votes along public directions, beside peers.
 
-Unit: one person, met once (add or remove, which here is to zero out); delta 1e-5. A row is one run of one seed, 320 to
-329, with people, directions, ledger and noise of its own. Settings were fixed on seeds 0 to 3, which no row uses: those
-of epsilon 8 by trials, those of other levels by what the noise leaves, N sqrt(p) / sigma. Feature scales are typical
-ranges, those of Hopper around a hopper on its feet; none was measured on anybody who is evaluated.
+A row is one run of one seed, with people, directions, ledger and noise of its own. Settings were fixed on seeds 0 to 3,
+those of epsilon 8 by trials, those of other levels by what the noise leaves, N sqrt(p) / sigma. Feature scales are
+typical ranges, those of Hopper around a hopper on its feet. Judged is the last policy (`last`), which the tables show
+(`REPORTED`), and the mean of the last half (`average`).
 
-What is judged is the last policy (`last`) and the mean of the last half (`average`), on 8 fresh episodes of 1,000
-steps. One rule for all rows: `REPORTED` is what the tables show.
-
-    votes       `recipes.VOTED` at a level of epsilon; "inf" is without noise
-    randomized  the same with every vote turned round by itself, at the noise that an answer against the other answer
-                costs: rows of before an answer was priced against a coin, which a missing person leaves
-    coins       the same as it is priced since, on seeds 330 to 339
-    noise       the same at epsilon 8 with votes that do not count
-    ars         plain random search of the same policy without privacy: differences of returns in place of their signs
-    ppo, a2c    without privacy, a million steps: shared critic, normalisation by everybody's records
+    randomized  every vote turned round by itself, at the noise that an answer against the other answer costs: rows of
+                before an answer was priced against a coin, which a missing person leaves
+    coins       the same as it is priced since
+    noise       votes that do not count
+    ars         plain random search of the same policy without privacy
 """
 
 from __future__ import annotations

@@ -1,14 +1,9 @@
 """Epsilon against the noise multiplier: the paper's rule and the exact one (figure 3 of arXiv:2501.19080).
 
-One Gaussian release of a person's clipped contribution, at delta 1e-5 and 1e-6 (the text does not say which it used).
-
-- `published`: the classical formula where it gives less than 1, else that of Zhao et al. (arXiv:1911.12060);
-- `exact`: `accounting.bounds`, add or remove, that is a contribution set to zero; `replace`: exchanged for
-  another one;
-- `k=4`, `k=16`: a person who returns in so many rounds, exactly, and `k=16 added up` by adding epsilons and deltas;
-- `pool`: 50 rounds, each over a Poisson sample at rate 0.02 from a fixed pool of people: one expected participation.
-
-A row `noise` has the multiplier that an epsilon needs, by the paper's rule and exactly.
+One Gaussian release of a person's clipped contribution, at both deltas that the text may mean. `published` is the
+classical formula where it gives less than 1, else that of Zhao et al. (arXiv:1911.12060); `k=16` a person who returns
+in so many rounds, and `k=16 added up` by adding epsilons and deltas; `pool` 50 rounds, each over a Poisson sample at
+rate 0.02 from a fixed pool. A row `noise` has the multiplier that an epsilon needs, by the paper's rule and exactly.
 """
 
 from __future__ import annotations

@@ -62,11 +62,7 @@ class Task:
         return unit(self.people)
 
     def meet(self, policy: Policy, count: int) -> Mapping[str, np.ndarray]:
-        """Rows [count, steps] of an episode of each of so many new people; `mask` says which rows there are.
-
-        Raises:
-            SystemExit: nobody is left.
-        """
+        """Rows [count, steps] of an episode of each of so many new people; `mask` says which rows there are."""
         if sum(self.met) + count > self.people:
             raise SystemExit(
                 f"your method met {sum(self.met):,} people and wants {count:,} more; ours meets {self.people:,}"
@@ -88,11 +84,7 @@ def _actor(policy: Policy) -> Any:
 
 
 def judge(task: Task, made: Any) -> cell.Values:
-    """The mean return of fresh people.
-
-    Raises:
-        SystemExit: the method returned no policy.
-    """
+    """The mean return of fresh people."""
     if not callable(made):
         raise cell.refuse(f"a {type(made).__name__}", "a policy: a function of observations [n, d] and a generator")
     found = judged(task.line.task, _actor(made), replicates=1, episodes=task.line.episodes, seed=task.seed)

@@ -4,17 +4,10 @@ A step is drawn many times with the clipping norm of each proposition, and with 
 norm along one direction: the first axis for the region in the parameters, the Fisher information's largest eigenvalue
 for the one in the policy (its worst case, and `other`, a random direction, where more steps must stay inside).
 
-| case | information | d | users |
-|---|---|---|---|
-| river | a tabular softmax policy of RiverSwim, uniform over places | 14 | 1 and 8 |
-| decaying | eigenvalues from 1 down to 1e-4 | 24 | 1 and 8 |
-| network | a 64-64 tanh policy at 400 public states of CartPole: 400 rows | 4,610 | 8 and 32 |
-
 `l2`, `kl`: propositions 4.4 and 4.7 with exact quantiles, which must meet their target; `l2_markov`, `kl_markov`: 4.5
-and 4.7 as the paper has it; `stitch_gap`, `gap_cantelli`: how often the noise costs at most the promised gap, 4.6
-exactly and by Cantelli's inequality. The last four must exceed theirs. Steps are drawn as normal
-vectors; no formula for quantiles is used to judge them. `correlated`: steps whose noise is what the library correlates
-over 50 steps, with the clip for that step's public standard deviation.
+and 4.7 as the paper has it; `gap`, `gap_cantelli`: how often the noise costs at most the promised gap, 4.6 exactly and
+by Cantelli's inequality. No formula for quantiles is used to judge them. `correlated`: steps whose noise is what the
+library correlates over 50 steps, with the clip for that step's public standard deviation.
 """
 
 from __future__ import annotations
@@ -129,7 +122,6 @@ def correlated(step: int, seed: int) -> dict[str, list[float]]:
     """Shares of one step's draws inside both regions when its noise is what the library correlates over 50 steps."""
     plan, weights = CORRELATED, decaying()
     steps, users, sigma = plan.rounds, plan.users, plan.noise_multiplier
-    assert sigma is not None
     block = CorrelatedNoise("toeplitz", steps, 1, (1.0,), SecretNoise.for_tests(seed))
     for _ in range(step + 1):
         noise = block.next_noise(DRAWS // 2 * len(weights), sigma).reshape(-1, len(weights))

@@ -1,17 +1,12 @@
 """Expert-level privacy: what is claimed and what holds, for the paper's own settings (arXiv:2411.13598).
 
-3,000 experts, batches of 256, delta 1 / 6,000 for each stage (the paper's 1 / 3,000, halved). Cells:
-
-- `training/p=.../sigma=...`: training that goes on until the published accountant says 5. `steps` and `noisy` steps,
-  `claimed` epsilon, the `honest` certified one with its `check`, and `limit`, the central limit theorem's
-  mu = q sqrt(K (e^(1/sigma^2) - 1)).
-- `task/...`: the settings of the paper's appendix B.3, half of epsilon to each stage: `claimed` in all; `training`
-  honestly; `sum` with the release, and `honest`, both stages composed (prefixes drawn from a reserve of their own,
-  which the paper does not have; with tails kept no bound of this form holds). Composing gains so much that at 7.5 for
-  LunarLander, where half of the steps are noisy, the claim holds after all.
+- `training/p=.../sigma=...`: training that goes on until the published accountant says 5; `limit` is the central limit
+  theorem's mu = q sqrt(K (e^(1/sigma^2) - 1)).
+- `task/...`: the settings of the paper's appendix B.3, half of epsilon to each stage; `honest` has both composed
+  (prefixes from a reserve of their own; with tails kept no bound of this form holds). Composing gains so much that at
+  7.5 for LunarLander, where half of the steps are noisy, the claim holds after all.
 - `steps/delta=.../sigma=...`: how many noisy steps epsilon 5 allows.
 - `interval/...`: why grids of losses have to be fine: epsilon of one event on coarser ones, pessimistic all of them.
-- `joint`: 25 released prefixes and 22,000 steps at sigma 10: each alone, added up, and composed.
 """
 
 from __future__ import annotations

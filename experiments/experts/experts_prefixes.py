@@ -1,17 +1,9 @@
 """How long consensus prefixes can be: threshold and length against epsilon, experts and floor, before any data.
 
 No record is read and nothing is drawn: the figures are those that a plan prints. A cell has m experts, n_r released
-prefixes and the epsilon that all of them may cost at delta 1 / (2 m), half of it for the prefixes' own deltas:
-`trajectory`, epsilon of one by the optimal composition, and `basic`, by dividing; the `reserve` of each expert's
-trajectories and what `overflow` adds to delta. And for each floor and number of actions
-
-- `threshold` of experts and `safe_count` count, and the threshold that basic composition would need (`basic`; all of
-delta
-  is the prefixes' own then);
-- `longest`: steps of a prefix without noise and chance if all experts agree on every step, of 200 at most;
-- `expected`: steps on average if they do, and if 98 % and 90 % do.
-
-Where the threshold is above m no plan exists, and the floor is left out.
+prefixes and the epsilon that all of them may cost at delta 1 / (2 m), half of it for the prefixes' own deltas. For each
+floor and number of actions it has the threshold of experts, also by basic composition, the longest prefix if all
+experts agree, and the expected one if 100, 98 or 90 % do. A floor whose threshold is above m is left out.
 """
 
 from __future__ import annotations

@@ -146,11 +146,7 @@ class Field:
             shutil.rmtree(partial)
 
     def calibrated(self, plan: Plan, epsilon: float | None) -> Plan:
-        """The plan at this epsilon; with None, without noise.
-
-        Raises:
-            PlanError: a threshold is out of the experts' reach.
-        """
+        """The plan at this epsilon; with None, without noise. PlanError: a threshold is out of the experts' reach."""
         if epsilon is None:
             return replace(plan, noise_multiplier=0.0).account(unit=self.unit, delta=DELTA)
         return plan.calibrate(unit=self.unit, epsilon=epsilon, delta=DELTA)

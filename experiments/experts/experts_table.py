@@ -1,21 +1,16 @@
 """Learning from 3,000 experts: four worlds, two populations, what each method returns at each epsilon.
 
-Unit: one expert, added or removed; 3,000 of them; delta 1/6,000. A cell is one method on one population's logs, at all
-epsilons, for one seed, of which experts, logs, noise and the episodes of the judgement are new (populations of the slow
-worlds are fewer than seeds: `experts_runs.SIZES`). Judged is the most probable action of the last policy in the default
-setting of the world, by the mean undiscounted return of fresh episodes.
+A cell is one method on one population's logs, at all epsilons, for one seed, of which experts, logs, noise and the
+episodes of the judgement are new (populations of the slow worlds are fewer than seeds: `experts_runs.SIZES`). Judged is
+the most probable action of the last policy.
 
-votes              clone votes, the default of `tacit.experts`
-return_weighted    return-weighted imitation by full-batch noisy steps
 consensus_dpsgd    the paper's method as it can be proved: prefixes of the experts' own trajectories, then CQL on them
                    between noisy steps on the rest, one composition for both
 consensus_only     the same without noisy steps, for several numbers of prefixes; every one is kept
-clones_consensus   the same with clones played in a public simulator, so that logs are protected as well; an extra,
-                   of some seeds only, which no table shows
-dpsgd_alone        the noisy steps alone, with all of epsilon
+clones_consensus   consensus_dpsgd with clones played in a public simulator, so that logs are protected as well; an
+                   extra, of some seeds only
 cql, imitation     without privacy: CQL on all rows; return-weighted imitation without noise
 noise              votes that count for nothing: the learner of `votes`, given noise of epsilon 1 alone
-experts            the experts' own best actions, and what they logged
 
 Where no number of experts that is sure to be there reaches the threshold, a cell says so: the method cannot be run.
 """

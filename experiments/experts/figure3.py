@@ -61,11 +61,7 @@ class Task:
 
 
 def judge(task: Task, made: Any) -> cell.Values:
-    """The mean return of fresh episodes.
-
-    Raises:
-        SystemExit: the method returned no policy.
-    """
+    """The mean return of fresh episodes."""
     if not callable(made):
         raise cell.refuse(
             f"a {type(made).__name__}", "a policy: a function of observations [n, d] that gives actions [n]"

@@ -59,7 +59,6 @@ class Task:
     @property
     def epsilon(self) -> float:
         """What it is to promise."""
-        assert self.setting.epsilon is not None
         return self.setting.epsilon
 
     @property
@@ -75,11 +74,7 @@ class Task:
 
 
 def judge(task: Task, made: Any) -> cell.Values:
-    """Errors of the values.
-
-    Raises:
-        SystemExit: they are no values of the states.
-    """
+    """Errors of the values."""
     values = np.asarray(made, np.float64)
     if values.shape != (len(task.states),) or not np.isfinite(values).all():
         raise cell.refuse(f"an array {values.shape}", f"a finite value for each of the {len(task.states)} task.states")

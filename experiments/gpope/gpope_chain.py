@@ -1,12 +1,8 @@
 """Private values of the 40-state chain: MSPBE and RMSE of V, 100 trials each.
 
-Unit: one trajectory; delta 1e-5. On-policy, tabular (39 states that are not absorbing), as in the paper (arXiv:
-1902.00174, figure 1): MSPBE is that of the population, in closed form, and RMSE is over the states' exact values. Every
-trial has its own data set, ledger and noise; seeds are used nowhere else. Methods: see `ope_methods`.
-`zero` and `best_constant` are no estimates: the errors of the value 0 and of the best constant.
-
-Public range of values: [0, 1], as there is one reward of 1 at the end. Hyper-parameters are the methods' defaults.
-Earlier methods on the chain: `gpope_chain_baselines`.
+On-policy, tabular (39 states that are not absorbing), as in the paper (arXiv:1902.00174, figure 1): MSPBE is that of
+the population, in closed form, and RMSE is over the states' exact values. Every trial has its own data set, ledger and
+noise; seeds are used nowhere else. Public range of values: [0, 1], as there is one reward of 1 at the end.
 """
 
 from __future__ import annotations

@@ -1,16 +1,9 @@
 """Earlier methods on the 40-state chain, to be held against `gpope_chain`.
 
-The setting is that of `gpope_chain`, with data sets that are subsets of a pool of 12,000 trajectories: 100
-trials (20 of `gpope_poisson`, and from m = 3,000 on, where data sets overlap and the noise decides). Methods: see
-`ope_baselines`.
-
-    gpope              full batch, 100 steps, under a grid of step sizes around the public default
-    gpope_poisson      Poisson samples of 50, 500 steps, likewise
-    gpope_paper        the paper's sampler (one of m, 1,000 steps), with the noise that it takes; only replace-one
-    gpope_published    the same with the noise of the paper's formula, and the epsilon that this really costs
-    dp_lstd            one noisy release of A and b; `dp_lstd_centred` about a noisy value of the start
-    dp_lsw, dp_lsl     smooth sensitivity with the constants of our proof; `_published` with the published ones
-    lstd               without privacy
+Data sets are subsets of a pool of 12,000 trajectories: 100 trials (20 of `gpope_poisson`, and from m = 3,000 on, where
+data sets overlap and the noise decides). `gpope_paper` is the paper's sampler (one of m, 1,000 steps) with the noise
+that it takes, `gpope_published` with the noise of the paper's formula, and the epsilon that this really costs; of
+smooth sensitivity `_published` has the published constants. Methods: see `ope_baselines`.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """Constant and diminishing steps of GPOPE on the chain, beside the bounds of Theorems 2 and 3 of its paper.
 
-The setting is that of `gpope_chain_baselines` with the paper's sampler (arXiv:1902.00174): one of m = 1,000
-trajectories a step, replace-one, noise calibrated to the number of steps N, 100 trials that share their samples and
-noise over a grid of steps. Steps are beta or beta / i. The theorems speak of the last iterates:
+The paper's sampler (arXiv:1902.00174), noise calibrated to the number of steps N; trials share their samples and noise
+over a grid of steps beta or beta / i. The theorems speak of the last iterates:
 
     xi = (theta - theta*, w - w*) of the population, xi_1 of theta = w = 0, V = E|Delta|^2 <= G^2 + 2 n (h sigma)^2
     Theorem 2 (beta):    E|xi|^2 <= (1 - beta l)^(2 N) (|xi_1|^2 - C) + C,   C = beta V / (2 l - beta l^2)
@@ -10,9 +9,7 @@ noise over a grid of steps. Steps are beta or beta / i. The theorems speak of th
 
 with l the least and L the largest real part of an eigenvalue of Q = [0 -A^T; A C]; Lemma 2, which both rest on, asks
 for steps of at most 1 / L. G^2 is measured: the largest mean squared deviation from the population's direction on the
-way. The theorems assume that nothing is clipped; a clip of 1 clips (nearly) nothing, a clip of 0.01 is the default.
-The paper's trace of the noise's covariance is read as 2 n (h sigma)^2, which it is. `exact` has neither sampling nor
-noise: Theorem 2 at V = 0.
+way. The paper's trace of the noise's covariance is read as 2 n (h sigma)^2. `exact` has neither sampling nor noise.
 """
 
 from __future__ import annotations

@@ -1,15 +1,9 @@
 """GPOPE's published formula against lower and upper truth.
 
-One of m trajectories in each of N steps, one trajectory replaced, at delta 1e-5. A row has epsilon
-
-- `published`: by the formula of arXiv 1902.00174;
-- `reached`: at least, by a pair of data sets that exists (everybody's clipped step is -h, one trajectory's is +h or
-  -h): its privacy loss is rounded down to a grid, so whatever bound lies below this figure is none;
-- `certified`: by tacit's accountant of fixed-size samples, and `check`, its independent check;
-- `renyi`: the looser bound by Renyi differential privacy;
-- `poisson`: what the same noise costs if each trajectory takes part independently at rate 1 / m (add or remove).
-
-The rows "noise" have the sigma that each accountant asks for at m = N = 1,000.
+One of m trajectories in each of N steps, one trajectory replaced, at delta 1e-5. `reached` is what a pair of data sets
+that exists costs at least (everybody's clipped step is -h, one trajectory's is +h or -h): its privacy loss is rounded
+down to a grid, so whatever bound lies below this figure is none. `poisson` is what the same noise costs if each
+trajectory takes part independently at rate 1 / m. The rows "noise" have the sigma that each accountant asks for.
 """
 
 from __future__ import annotations

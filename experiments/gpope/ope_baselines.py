@@ -45,14 +45,7 @@ Values = dict[str, Any]
 
 
 class Pool:
-    """Simulated units of a domain with what the methods need of each.
-
-    Args:
-        domain: see `ope_methods.Domain`.
-        units: how many are simulated.
-        seed: theirs, and that of the trials on subsets of them.
-        cells: see `Cells`.
-    """
+    """Simulated units of a domain with what the methods need of each."""
 
     def __init__(self, domain: Domain, units: int, *, seed: int = SEED, cells: Cells = None) -> None:
         self.domain, self.units, self.seed, self.cells = domain, units, seed, cells
@@ -111,7 +104,6 @@ def gpope_plan(domain: Domain, **fields: Any) -> ope.Gpope:
 
 
 def gpope(pool: Pool, setting: Setting, trials: int, **fields: Any) -> Values:
-    assert setting.epsilon is not None
     domain, plan = pool.domain, gpope_plan(pool.domain, **fields)
     plan = plan.calibrate(unit=unit_of(setting), epsilon=setting.epsilon, delta=DELTA)
     grid = plan.resolve_step_size(domain.spec) * np.array(STEP_FACTORS)
@@ -121,7 +113,6 @@ def gpope(pool: Pool, setting: Setting, trials: int, **fields: Any) -> Values:
 
 def published_plan(domain: Domain, setting: Setting) -> ope.Gpope:
     """The paper's sampler with the noise that the paper's formula gives."""
-    assert setting.epsilon is not None
     return ope.Gpope.paper(
         problem=domain.problem,
         features=domain.features,
@@ -143,7 +134,6 @@ def gpope_published(pool: Pool, setting: Setting, trials: int) -> Values:
 
 def dp_lstd(pool: Pool, setting: Setting, trials: int, *, share: float = 0.0) -> Values:
     """Sufficient-statistics perturbation under a grid of clips; with a share for the start's value, centred on it."""
-    assert setting.epsilon is not None
     domain = pool.domain
     plain = ope_ssp(domain, 1.0, share).calibrate(unit=unit_of(setting), epsilon=setting.epsilon, delta=DELTA)
     sigma = {part.name: float(part.noise_multiplier or 0.0) for part in plain.parts()}
@@ -194,7 +184,6 @@ def lsl_plan(domain: Domain, cells: Cells, constants: Any = "tight", ridge: floa
 
 
 def dp_lsw(pool: Pool, setting: Setting, trials: int, *, constants: Any = "tight") -> Values:
-    assert setting.epsilon is not None
     plan = lsw_plan(pool.domain, pool.cells, constants)
     plan = plan.calibrate(unit=unit_of(setting), epsilon=setting.epsilon, delta=DELTA)
     mechanism, visits = plan.mechanism(), first_visits(pool)
@@ -208,7 +197,6 @@ def dp_lsw(pool: Pool, setting: Setting, trials: int, *, constants: Any = "tight
 
 def dp_lsl(pool: Pool, setting: Setting, trials: int, *, constants: Any = "tight") -> Values:
     """Regularised least squares with smooth sensitivity, under a grid of ridges."""
-    assert setting.epsilon is not None
     domain, visits, unit = pool.domain, first_visits(pool), unit_of(setting)
     weighted = lsw_plan(domain, pool.cells).calibrate(unit=unit, epsilon=1.0, delta=DELTA)
     phi = np.asarray(weighted.mechanism().features)
@@ -242,7 +230,6 @@ def ceiling(pool: Pool, setting: Setting, trials: int) -> Values:
 
 def residual(pool: Pool, setting: Setting, trials: int) -> Values:
     """Residual return regression through the real doors, with a ledger of its own in every trial."""
-    assert setting.epsilon is not None
     domain = pool.domain
     plan = ope_methods.residual(domain).calibrate(unit=unit_of(setting), epsilon=setting.epsilon, delta=DELTA)
     found = [
@@ -278,7 +265,6 @@ def _gpope(**fields: Any) -> Method:
 
 def _published(domain: Domain, cells: Cells, setting: Setting) -> dict[str, Any]:
     plan = published_plan(domain, setting)
-    assert plan.noise_multiplier is not None
     plan = dataclasses.replace(plan, noise_multiplier=round(plan.noise_multiplier, 9))
     return {"plan": plan, "step_factors": STEP_FACTORS}
 

@@ -1,26 +1,14 @@
 """Error and coverage of every private estimator of a policy's value, against known values.
 
-| domain | records | evaluated | units a data set |
-|---|---|---|---|
-| chain | 160 steps at most, two actions without effect | the policy that made the records | 1,000 |
-| random_mdp | 40 steps, 20 states, 3 actions | a policy that goes further right | 1,000 |
-| mountain_car | 300 steps at most, an epsilon-soft Q-learned policy | the records' own, and the uniform one | 1,000 |
-| hiv | 200 steps of five days, a softmax policy | the records' own, and a greedier one | 500 |
+Every data set is drawn with replacement from one pool of simulated units, for simulation would dominate. On-policy the
+truth is therefore the pool's own mean, exactly; off-policy it is exact (random_mdp) or the mean of as many fresh
+episodes of the evaluated policy. Values are discounted returns over the horizon. Every data set has a vault and a
+ledger of its own, at epsilon 1 and 0.1 and delta 1e-5 (add-or-remove).
 
-Simulation would dominate, so every data set is drawn with replacement from one pool of simulated units (20,000; 4,000
-for hiv). On-policy the truth is therefore the pool's own mean, exactly; off-policy it is exact (random_mdp) or the mean
-of as many fresh episodes of the evaluated policy. Values are discounted returns over the horizon, as the intervals are.
-Every data set has a vault and a ledger of its own; all methods run through the doors of the same vault, at epsilon 1
-and 0.1 and delta 1e-5 (add-or-remove).
-
-A row holds the raw numbers of one method, domain and promise: 500 data sets for every kind of interval; 10 for the
-regressions on mountain_car and hiv, whose interval is that of the scores too and which are slow there (their coverage
-is no figure). `floor` is the method on records of a single unit, at epsilon 1: noise alone. `ceiling` is the method at
-epsilon 100: almost no noise, the same clips. Nominal coverage is 95 %. Residual return regression is here on-policy;
-off-policy see `ope_random_mdp`, whose rows hold its values and intervals too.
-
-Hyper-parameters are the defaults, which were chosen on random_mdp, and looked at on mountain_car and hiv, with other
-seeds of the records.
+A row holds the raw numbers of one method, domain and promise; the regressions on mountain_car and hiv have few data
+sets, and their coverage is no figure. `floor` is the method on records of a single unit: noise alone. `ceiling` is the
+method at epsilon 100. Off-policy residual return regression is in `ope_random_mdp`. Hyper-parameters are the defaults,
+which were chosen on random_mdp, and looked at on mountain_car and hiv, with other seeds of the records.
 """
 
 from __future__ import annotations

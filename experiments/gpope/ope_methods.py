@@ -156,7 +156,6 @@ def private(make: Callable[[Domain], Any]) -> Method:
 
     @lru_cache(maxsize=64)
     def calibrated(domain: Domain, setting: Setting) -> Any:
-        assert setting.epsilon is not None
         return make(domain).calibrate(unit=unit_of(setting), epsilon=setting.epsilon, delta=DELTA)
 
     def trial(domain: Domain, columns: Columns, setting: Setting) -> Row:
@@ -244,10 +243,7 @@ NAMES = {
 def over_units(
     stores: Sequence[Store], domain: str, epsilon: float, units: Sequence[int], *, column: str, title: str
 ) -> Panel:
-    """The mean of a column over the number of units, for every method of `NAMES` that has rows (add or remove).
-
-    Of a method with a grid it is the best value of the grid for this very column.
-    """
+    """The mean of a column by number of units (add or remove); of a method with a grid, the least of the grid."""
     curves = []
     for name, shown in NAMES.items():
         flat = name in ("zero", "best_constant")

@@ -62,11 +62,7 @@ def parser(words: str | None, method: str) -> argparse.ArgumentParser:
 
 
 def load(name: str) -> Callable[[Any], Any]:
-    """The function MODULE:FUNCTION.
-
-    Raises:
-        SystemExit: there is none.
-    """
+    """The function MODULE:FUNCTION; SystemExit where there is none."""
     module, _, function = name.partition(":")
     sys.path.insert(0, os.getcwd())
     try:
@@ -84,11 +80,7 @@ def load(name: str) -> Callable[[Any], Any]:
 
 
 def run(cell: Cell, options: argparse.Namespace) -> dict[str, list[float]]:
-    """Run the method, print the cell, and keep it where that is asked for; the values of its runs by measure.
-
-    Raises:
-        SystemExit: there is no such method, or more runs than seeds.
-    """
+    """Run the method, print the cell, and keep it where that is asked for; the values of its runs by measure."""
     torch.set_num_threads(1)
     method, seeds = load(options.method), list(cell.seeds)[: options.runs]
     if len(seeds) < options.runs:

@@ -42,11 +42,7 @@ class Family:
     pairs: Callable[[], Pairs]  # tacit's values and the rival's, of all runs
 
     def compared(self) -> dict[Key, Comparison]:
-        """All tests with one correction.
-
-        Raises:
-            LookupError: a row is missing or has another configuration.
-        """
+        """All tests with one correction; LookupError where a row is missing or has another configuration."""
         return compare(self.pairs())
 
 
@@ -166,12 +162,7 @@ FAMILIES: Mapping[str, Family] = {
 
 
 def table(name: str, words: Mapping[str, str]) -> str:
-    """A line a rival: in how many cells tacit is below, not apart and above, and where it is below.
-
-    Args:
-        name: of the experiment.
-        words: of rivals in a table; others are shown as they are.
-    """
+    """A line a rival, by its words: in how many cells tacit is below, not apart and above, and where it is below."""
     family = FAMILIES[name]
     found = family.compared()
     lines = []

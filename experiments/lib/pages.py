@@ -1,15 +1,12 @@
 """The pages of results: `python -m experiments.lib.pages` puts every table and picture in its place in docs/results/,
 and in docs/scale.md.
 
-    python -m experiments.lib.pages  # all pages
-    python -m experiments.lib.pages docs/results/mobility.md
+    python -m experiments.lib.pages docs/results/mobility.md  # one page
     python -m experiments.lib.pages --show dppg_audit "tests of experts_table"  # print tables
     python -m experiments.lib.pages --draw  # pictures of policy gradients and experts
 
-A place is `<!-- results: NAME -->`, up to `<!-- end -->` if there is one. NAME is one of `TABLES`, or an experiment
-with a table of its own. Besides tables there are `rows of NAME ...`, where the rows of some experiments come from,
-`changes of NAME ...`, whether a method was changed after its evaluation rows had been seen, `tests of NAME`, where
-tacit is below and above its rivals, and `coverage of PAPER`, what of a paper was run. Nothing is run.
+A place is `<!-- results: NAME -->`, up to `<!-- end -->` if there is one. NAME is one of `TABLES`, an experiment with a
+table of its own, or `rows`, `changes` or `tests of EXPERIMENT ...`, or `coverage of PAPER`. Nothing is run.
 """
 
 from __future__ import annotations

@@ -79,12 +79,7 @@ def replicates(results: Store, key: str) -> list[Mapping[str, Any]]:
 
 
 def compare(stored: Any, again: Any, others: Sequence[Any]) -> str:
-    """`the same` to the digit or in distribution, or which value differs.
-
-    Args:
-        stored, again: values of the row, and of its replay.
-        others: values of all rows with its configuration, the stored one among them.
-    """
+    """`the same` to the digit, or in distribution by rows of its configuration (`others`), or which value differs."""
     before, now = dict(leaves(stored)), dict(leaves(again))
     if before.keys() != now.keys():
         return f"other values are reported: {sorted(before.keys() ^ now.keys())[:3]}"

@@ -107,11 +107,7 @@ class Store:
         return key in self.rows and not self.changes(key)
 
     def values(self, key: str) -> dict[str, Any]:
-        """The values of a row.
-
-        Raises:
-            LookupError: there is no row, or its configuration differs from what is asked for today.
-        """
+        """The values of a row; LookupError where there is none, or its configuration is not what is asked for today."""
         if key not in self.rows:
             raise LookupError(f"{self.path.name}: the row {key} is missing")
         if changes := self.changes(key):

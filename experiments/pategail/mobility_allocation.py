@@ -1,16 +1,8 @@
 """How a round's budget is split among rewards, at equal rho: PateGAIL++ on Geolife's 83 people.
 
-Every rule costs the same, whatever it does: answers are bounded after they are weighted. Rows, all else as in the
-recipe for rewards of samples:
-
-- `uniform`: every reward gets the same noise;
-- `paper`: less noise for what looked generated in the round before (weights 1 - R + .05), as PateGAIL++ asks; the
-  rewards of the round before are its pilot, which costs nothing;
-- `mirrored`: the other way round, more noise for what looked generated: what the paper's direction is worth;
-- `utility`: noise by how often a pair is played, which makes the error of the policy's gradient least;
-- `noise`: rewards are noise alone, split evenly.
-
-The last averaged policy is judged, none picked.
+Every rule costs the same, whatever it does: answers are bounded after they are weighted. `paper` has less noise for
+what looked generated in the round before (weights 1 - R + .05), as PateGAIL++ asks; `mirrored` the other way round;
+`utility` noise by how often a pair is played, which makes least error of the policy's gradient; `noise` noise alone.
 """
 
 from __future__ import annotations

@@ -1,21 +1,10 @@
 """Private simulators of movement at equal epsilon: every method, three populations, who is how close to real days.
 
-Unit: one person with all days, added or removed; delta 1e-5; everything private, starts and distances included. Worlds:
-Geolife's 83 people, and 1,000 and 9,481 people of the invented city. A cell is one (people, row, epsilon, seed); a seed
-is a noise seed (noise is secret, so it is a number only), a training seed and a seed of the generated days. The last
-policy is judged, none is picked. Cells hold the sets `sequence` (SEQ is their mean), `reference` (for Geolife against
-its test days) and `robust`.
-
-one_shot       the default: one release, then imitation on the server
-table          the private table of actions with the same states
-epr            four private numbers; `timegeo` a rhythm with bursts; `markov` a chain over coarse blocks
-silence        the one-shot method where people add nothing: what noise alone looks like
-samples        PateGAIL++ with rewards for every public sample; `rewards` for buckets; `linear` with linear critics;
-               `gradient` policy gradients; `local` with noise by every device
-noise          `samples` whose rewards are noise alone
-
-Two rows of real days stand beside them: `floor` compares halves of the people, `perfect` what a perfect simulator makes
-(`World.perfect`), which is the floor.
+A cell is one (people, row, epsilon, seed); a seed is a noise seed (noise is secret, so it is a number only), a training
+seed and a seed of the generated days. The last policy is judged, none is picked. Cells hold the sets `sequence` (SEQ is
+their mean), `reference` (for Geolife against its test days) and `robust`. `mobility_ways` makes the rows: `silence` is
+the one-shot method where people add nothing, `noise` PateGAIL++ whose rewards are noise alone, `local` has noise by
+every device. Of real days `floor` compares halves of the people, `perfect` is what a perfect simulator makes.
 """
 
 from __future__ import annotations

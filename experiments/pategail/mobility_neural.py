@@ -25,7 +25,7 @@ from torch.nn import functional
 from experiments.lib.experiment import Figure, Json, Store, command_line, describe, store_of
 from experiments.pategail.mobility_runs import GEOLIFE, World, described, generated, world
 from tacit.data.mobility.days import SLOTS, Days
-from tacit.data.mobility.grids import RegularGrid, haversine_km
+from tacit.data.mobility.grids import haversine_km
 
 SEEDS = {GEOLIFE: (0,)}
 PHASES = ("likelihood", "adversarial")
@@ -149,7 +149,6 @@ class Simulator:
         source = torch.Generator().manual_seed(seed)
         parts = [min(256, count - done) for done in range(0, count, 256)]
         days = torch.cat([self.generator.sample(self.places.start, part, source) for part in parts])
-        assert isinstance(self.places.grid, RegularGrid)
         return Days(self.places.cells[days.numpy()], np.arange(count), self.places.grid)
 
 

@@ -1,19 +1,15 @@
 """Published noise levels of federated imitation of mobility, with the epsilon that they honestly have.
 
 PATEGAIL and PateGAIL++ ask 141 rewards in each of 50 updates, each a mean over N critics in an interval of length 1,
-with Laplace noise of the scale that their tables call the noise. One person replaced moves a mean by 1/N, so that a
-query is 1/(N b)-private and 7,050 of them are what is released. Delta is 1e-5. Cells:
+with Laplace noise of the scale that their tables call the noise. One person replaced moves a mean by 1/N.
 
-- `epsilon/N/b`: `pure_epsilon` composition, the certified figure and its check (two accountants), the Renyi ceiling,
-mu, what a
-  test with 5 % false alarms catches at most, and the certified figure `with variance`: as many queries of the variance
-  at twice the scale, as the papers describe them.
+- `epsilon/N/b`: pure composition, the certified figure and its check (two accountants), the Renyi ceiling, mu, what a
+  test with 5 % false alarms catches at most, and `with_variance`: as many queries of the variance at twice the scale.
 - `naive/b`: readings of the noise that are not epsilons.
-- `run/N/way/b/seed`: the papers' mode with this noise, on Geolife's 83 people and 200 of the city; the ways are `WAYS`.
-  Starts and jumps are real ones, noiseless, so that the certificate says `inf`; `rewards` is the epsilon of the rewards
-  alone, by an accountant up to 6,000 and by pure composition (`by`) above. And how close the days are.
+- `run/N/way/b/seed`: the papers' mode with this noise; starts and jumps are real ones, so that the certificate says
+  `inf`; `rewards` is the epsilon of the rewards alone, by an accountant up to 6,000 and by pure composition above.
 - `free/seed`: PateGAIL++ from a cold start without any noise, by the papers' way of judging: days begin where the test
-  days do, and exploring follows the papers' law of ranks on the observed places. Nothing is promised; the last average.
+  days do, and exploring follows the papers' law of ranks on the observed places.
 """
 
 from __future__ import annotations

@@ -149,11 +149,7 @@ def described(people: int) -> Json:
 
 @functools.cache
 def world(people: int) -> World:
-    """Geolife for 83 people, the invented city for any other number.
-
-    Raises:
-        FileNotFoundError: Geolife is not on this machine.
-    """
+    """Geolife for 83 people (FileNotFoundError where it is not here), the invented city for any other number."""
     return _geolife() if people == GEOLIFE else _city(people)
 
 

@@ -108,10 +108,7 @@ def by_epsilon(results: Store, people: int, metrics: str = "sequence", name: str
 
 
 def by_measure(results: Store, people: int, epsilon: float, metrics: str) -> str:
-    """Rows by measure at one epsilon, each beside itself without noise, the floor first.
-
-    Of the order of a day the last column is the mean of the four measures that one-shot imitation does not release.
-    """
+    """Rows by measure at one epsilon, each beside itself without noise; the last column is the mean of `UNRELEASED`."""
     names = SHOWN.get(metrics) or tuple(_floor(results, people)[metrics])
     more = (frontier.UNRELEASED,) if metrics == "sequence" else ()
     groups = (*((name,) for name in names), *more)

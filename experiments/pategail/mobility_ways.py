@@ -12,7 +12,7 @@ import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -35,16 +35,6 @@ class Found:
 
     simulator: Any
     epsilon: float
-
-
-class Way(Protocol):
-    """How a row's simulators are made."""
-
-    def planned(self, people: int, epsilon: float) -> Any:
-        """The plan for so many people and this epsilon, not yet calibrated."""
-
-    def simulators(self, here: World, epsilon: float, seeds: Sequence[int]) -> list[Found]:
-        """One for each seed."""
 
 
 def calibrated(plan: Any, here: World, epsilon: float) -> Any:
@@ -207,6 +197,7 @@ def table(people: int, epsilon: float) -> baselines.BaselinePlan:
     return baselines.BaselinePlan(model="table", layout=one_shot(people, epsilon).layout)
 
 
+Way = InProcess | Federated
 WAYS: dict[str, Way] = {
     "one_shot": InProcess(one_shot, imitated),
     "table": InProcess(table, counted),

@@ -73,11 +73,7 @@ def measures(people: int) -> dict[str, tuple[str, str]]:
 
 
 def judge(task: Task, made: Any) -> cell.Values:
-    """Every measure of the days.
-
-    Raises:
-        SystemExit: they are no days of the grid.
-    """
+    """Every measure of the days."""
     cells = np.asarray(made)
     if cells.shape != (task.count, SLOTS) or cells.dtype.kind not in "iu":
         raise cell.refuse(f"{cells.dtype} {cells.shape}", f"whole numbers [{task.count}, {SLOTS}], cells of task.grid")

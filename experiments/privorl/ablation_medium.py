@@ -1,10 +1,8 @@
 """Ablations of PrivORL-n in medium (its Figure 4 and Tables V and VII), with the agent and data sets of Table I.
 
-IQL, three data sets, both epsilons, without matching. `tacit` is pre-trained without curiosity (NonCur); `cur` has the
-paper's curiosity in pre-training, where novel generated rows take places of real ones, `cur_append` that of the
-authors' code, where they join the batches; `fine_cur` has it in fine-tuning; `non_pre` starts from random weights;
-`non_priv` has no noise and no clip that is ever met. Real rows and tacit's with matching are those of
-`table1_mazes`.
+`tacit` is pre-trained without curiosity (NonCur); `cur` has the paper's curiosity, where novel generated rows take
+places of real ones, `cur_append` that of the authors' code, where they join the batches. Real rows and tacit's with
+matching are those of `table1_mazes`.
 """
 
 from __future__ import annotations

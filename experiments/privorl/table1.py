@@ -86,11 +86,7 @@ class Task:
 
 
 def judge(task: Task, made: Any, agent: str, scale: fits.Scale) -> cell.Values:
-    """The return of an agent that learned from the rows.
-
-    Raises:
-        SystemExit: they are no rows of the maze.
-    """
+    """The return of an agent that learned from the rows."""
     shapes = {name: column.shape[1:] for name, column in task.rows.items()}
     try:
         table = {name: np.asarray(made[name], task.rows[name].dtype) for name in FIELDS}

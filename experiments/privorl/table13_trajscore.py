@@ -1,10 +1,8 @@
 """Table XIII of PrivORL, TrajScore, and what it does not see: how close every table of people is to the real one.
 
 A cell is one table of `table2_trajectories`. Of whole trajectories: precision, recall and F1 in the codes of an
-autoencoder of public trajectories, with the ceiling (one half of the real ones against the other) and the floor (its
-rows in any order), the paper's figure beside them (`mean_cosine`), and errors along the trajectories and at their
-seams. Of all: Marginal and Correlation, the accuracy of a classifier that tells rows from real ones (1/2 where it
-cannot), and errors of single rows against the simulator. Matching fits what Marginal measures, so none stands alone.
+autoencoder of public trajectories, with ceiling and floor, the paper's figure (`mean_cosine`), and errors along the
+trajectories and at their seams. Matching fits what Marginal measures, so that none stands alone.
 """
 
 from __future__ import annotations

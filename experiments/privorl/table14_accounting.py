@@ -1,15 +1,10 @@
 """Rényi accounting against privacy loss distributions at PrivORL-n's own settings (its tables X and XIV).
 
 The paper trains with the noise that Rényi accounting asks for (as Opacus has it) and again with what the tighter PRV
-accountant asks for, and compares returns: 0.5 to 2.2 points. Here is what the accountants themselves say, with the
-steps as the authors' code runs them (batches of 128 of four fifths of the rows, five epochs). A unit is a transition.
-
-- `DATA/epsilon=E`: noise multipliers for E at delta 1e-6: `renyi` and `certified` (tacit's bound, by privacy loss
-  distributions, checked independently), and what the former's noise really costs: `honest`, with its `check`.
-- `DATA/table X`: the noise and the training steps that the paper prints: `printed`, what Rényi accounting says of them
-  at the rate 128 / (the rows it prints), and `as run`, the certified epsilon of that noise over fine-tuning's steps.
-- `DATA/delta`: the same promise at a delta below 1 / rows, which 1e-6 is not for the larger mazes: `certified`, the
-  noise multiplier for epsilon 10 at delta 1 / (10 rows).
+accountant asks for, and compares returns. Here is what the accountants themselves say, with the steps as the authors'
+code runs them (batches of 128 of four fifths of the rows, five epochs). `DATA/table X` has the noise and the training
+steps that the paper prints: what Rényi accounting says of them at the rate 128 / (the rows it prints), and the
+certified epsilon over fine-tuning's steps. `DATA/delta` keeps a delta below 1 / rows, which 1e-6 is not for the mazes.
 """
 
 from __future__ import annotations

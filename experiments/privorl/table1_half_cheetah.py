@@ -2,11 +2,9 @@
 
     python -m experiments.privorl.table1_half_cheetah --freeze  # collect the private rows and print their hash
 
-Collector and agent are what `tune_half_cheetah` chose on robots of other masses and gravity. `FROZEN` is
-the hash of the private rows, and is written down before the first agent learns from them: without it, or with other
-rows, no cell is run. All ways have the same three seeds of networks, noise, agents and starts, and both epsilons. AIM's
-workload is all pairs: among the 10,660 sets of three of 41 columns it would choose for hours. Rows of "still" and
-"random" are policies that learn nothing: no torque, and uniform torques; they need no private rows.
+Collector and agent are what `tune_half_cheetah` chose on robots of other masses and gravity. Without `FROZEN`, the hash
+of the private rows, or with other rows, no cell is run. AIM's workload is all pairs: among the 10,660 sets of three of
+41 columns it would choose for hours.
 """
 
 from __future__ import annotations
@@ -48,11 +46,7 @@ class Replay(HalfCheetah):
         return {name: one for name, one in super().rows.items() if name != "collect"}
 
     def private(self, seed: int) -> Columns:
-        """The private rows.
-
-        Raises:
-            SystemExit: they are not frozen, or not the ones that were.
-        """
+        """The private rows; SystemExit where they are not frozen, or not the ones that were."""
         found = self.collected()
         if self.frozen is None or digest(found) != self.frozen:
             raise SystemExit(

@@ -1,11 +1,8 @@
 """Table I in the mazes with agents whose ceiling is high: every row alike, both epsilons, rows never seen before.
 
-The agents' settings were chosen on real rows of public mazes (`tune_agents`): they suit no method's rows.
-Three data sets for every row alike (five exceeded the hours), each with private rows, networks, noise, one agent of a
-kind and starts of its own. `raked` has the
-histograms for points in a plane, `raked_of` those of any task; AIM's workload is all sets of three columns;
-`noise_only` is tacit on a vault of one row. Unit: one transition; delta a tenth of one over the population. Policies
-that learn nothing stand in `table1_trivial`, from the same starts.
+The agents' settings were chosen on real rows of public mazes (`tune_agents`): they suit no method's rows. Three data
+sets for every row alike (five exceeded the hours), each with private rows, networks, noise, one agent of a kind and
+starts of its own. Policies that learn nothing stand in `table1_trivial`, from the same starts.
 """
 
 from __future__ import annotations

@@ -1,19 +1,13 @@
 """Table I of PrivORL at an honest epsilon: agents trained on synthetic transitions, judged in the real task.
 
-    python -m experiments.privorl.table1_transitions  # all cells, those that matter most first; resumable
-    python -m experiments.privorl.table1_transitions "umaze/iql/*"  # a part
+    python -m experiments.privorl.table1_transitions "umaze/iql/*"  # a part; cells that matter most come first
     python -m experiments.privorl.table1_transitions --data umaze=maze2d-umaze-dense-v1.hdf5 --public umaze=other.hdf5
                                                                 # on your own D4RL files (or Minari ids); runs/own/
 
-Unit: one transition; delta a tenth of one over the population. `raked` is tacit's method, `tacit` the same
-without matching. Five seeds for both and the real rows, three for the
-baselines and controls, each with private rows, networks, noise, agent and starts of its own (the half-cheetah's rows
-are the same for all). On umaze and medium three agents of a kind learn from every table of tacit and of real rows,
-since agents differ more than tables do. The last policy is judged. Interquartile means, with bootstrap intervals over
-seeds.
-
-Own files are benchmarks: their rows may be shown. Bounds, walls and evaluation are those of the task that is named;
-Minari's mazes have other coordinates and are refused by these bounds.
+Each seed has private rows, networks, noise, agent and starts of its own (the half-cheetah's rows are the same for all).
+On umaze and medium three agents of a kind learn from every table of tacit and of real rows, since agents differ more
+than tables do. Own files are benchmarks: their rows may be shown. Bounds, walls and evaluation are those of the task
+that is named; Minari's mazes have other coordinates and are refused by these bounds.
 """
 
 from __future__ import annotations

@@ -1,11 +1,8 @@
 """Table II of PrivORL with a guarantee for whole people: agents trained on what was synthesized, judged in the task.
 
-Unit: a person with all episodes, 10,000 of them (2,000 in `umaze_2000`), delta 1e-6. `raked_by_gradients` synthesizes
-transitions, `tacit_j` whole trajectories; an agent sees rows in either case. Three seeds, each with people, noise,
-samples, agent and starts of its own; networks of fragments are pre-trained on public worlds once, for all of them. The
-last policy is judged. Interquartile means, with bootstrap intervals over seeds. `tacit_j` learns of the private rows by
-histograms alone; rows of its trajectories, each weighted for itself (`raked`), stand beside it. What it would be
-by noisy gradients (`by_gradients`, in umaze) and the rivals are run at the larger epsilon.
+Each seed has people, noise, samples, agent and starts of its own; networks of fragments are pre-trained on public
+worlds once, for all of them. `tacit_j` learns of the private rows by histograms alone; rows of its trajectories, each
+weighted for itself (`raked`), stand beside it, and in umaze what it would be by noisy gradients (`by_gradients`).
 """
 
 from __future__ import annotations

@@ -1,10 +1,8 @@
 """Table III of PrivORL, and what it leaves out: how close every synthetic table is to the real one.
 
-A cell is one table of `synthesis_ways`: Marginal and Correlation as the paper has them (against all real
-rows; for `real`, one half against the other), and what the paper does not measure: errors against the simulator, and
-the accuracy of a classifier that is to tell synthetic rows from real ones (1/2 where it cannot). Matching fits what
-Marginal measures, and `independent` (every real column permuted by itself) has perfect marginals and is of no use to
-anybody: so no Marginal stands alone.
+A cell is one table of `synthesis_ways`: Marginal and Correlation as the paper has them (against all real rows; for
+`real`, one half against the other), errors against the simulator, and the accuracy of a classifier that is to tell
+synthetic rows from real ones.
 """
 
 from __future__ import annotations

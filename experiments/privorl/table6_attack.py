@@ -6,17 +6,13 @@ that one row stands out more) of which up to 100 are canaries: steps as long as 
 - Membership: 4,000 ordinary private rows against as many fresh ones, by minus the denoising loss at six noise levels
   and by how much training lowered it. One half of the rows chooses level and threshold, the other is counted. The
   same rows are told by the loss of the network before it met them: a row that this finds is found by what it is.
-- Audit: which canaries are in? By the loss of the released network (`loss`), and by every noisy gradient of the run, in
-  many small traces (`sums`) or few large ones (`pursuit_scores`); each gives a lower bound on epsilon at 95 %. Where
-  noisy histograms are released too (`raked`), a fourth: by how much more they hold than the model's own rows
-  where the canary would be counted (`histograms`).
+- Audit: which canaries are in? By the loss of the released network, by every noisy gradient of the run, in many small
+  traces (`sums`) or few large ones (`pursuit`), and by how much more noisy histograms hold than the model's own rows
+  where the canary would be counted; each gives a lower bound on epsilon at 95 %.
 
-`structured` and `people` release laws, not a network (`table6_tables`): rows, people and canaries are told
-by their likelihood. At epsilon 400, where the noise hides nobody, the same attacks must succeed.
-
-`no clipping` is the broken twin: the same code and the same certificate, but nothing is clipped. `no privacy` has
-neither noise nor clip, at equally many steps, and `memorised` ten times as many on 1,000 rows, as the published attack
-was run: they show what the attacks can see.
+`structured` and `people` release laws, not a network (`table6_tables`). `no clipping` is the broken twin: the same code
+and certificate, but nothing is clipped. `no privacy` has neither noise nor clip, `memorised` ten times as many steps on
+1,000 rows, as the published attack was run.
 """
 
 from __future__ import annotations
@@ -215,7 +211,6 @@ def run(cell: Cell, scale: fits.Scale) -> dict[str, Any]:
 def counted(value: synthesis.Synthesizer, canaries: Columns, *, seed: int) -> np.ndarray:
     """[canaries]: how much more the released histograms hold in their cells than the model's own rows, summed up."""
     released = value.plan.noisy_histograms(value.histograms, value.sums)
-    assert released is not None
     unweighted = synthesis.Synthesizer(value.plan, value.encoder, value.weights)
     own = released.matching.public_shares(unweighted.sample_columns(20_000, seed=seed))
     tables, _ = released.shares()

@@ -1,19 +1,12 @@
 """Table VI of PrivORL where an attack can win: few rows, many epochs, and shadow models. `table6_attack` has no power.
 
 100 rows of a maze, each in a run with probability 1/2; the population stays 100, and who is out adds nothing. All rows
-that are in enter every one of 200 steps, so that the network without privacy learns them by heart. At epsilon 10 and 1
-the plan is the same but for its clip and its noise.
+that are in enter every one of 200 steps. At epsilon 10 and 1 the plan is the same but for its clip and its noise. The
+score of a row is minus the logarithm of its denoising loss under the released network at one noise level, a mean over
+32 draws; `LiRA` has likelihood ratios of each row from shadow models with and without it (arXiv:2112.03570).
 
-The attacker has the released network. Its score of a row is minus the logarithm of the row's denoising loss at one
-noise level, a mean over 32 draws:
-
-- `loss`: one threshold for all rows, which needs no shadow model;
-- `LiRA`: likelihood ratios of each row from shadow models with and without it (arXiv:2112.03570).
-
-Rows, steps, rate and noise level were chosen on the public maze "ring" with models without privacy: the loss finds 69 %
-of the members at 10 % false alarms (79 % with 200 rows and 400 steps, where LiRA finds 98 %). A row of results is a
-block of models with their members and scores, and the mean losses of rows that are in and out: they show what a model
-learned at all.
+Rows, steps, rate and noise level were chosen on the public maze "ring" with models without privacy. A row of results is
+a block of models with their members and scores, and the mean losses of rows that are in and out.
 """
 
 from __future__ import annotations

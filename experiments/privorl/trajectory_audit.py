@@ -2,13 +2,9 @@
 
 Every person of a run takes part in each of its few steps, so that a run is a Gaussian mechanism and nothing of the
 promise is lost in a bound on sampling. Of eight canary people, whose whole history is one leap that no world produces,
-each is in with probability 1/2, among four people who walk through a maze (the promise holds for all others, and
-the fewer they are the more an auditor sees). The auditor sees every noisy gradient of the fragments and scores each
-canary by it (`evaluation.canaries.UnitScores`). Half of all scores choose a threshold, the others give the bound on
-mu, and so on epsilon, at 95 % (`evaluation.lower_bounds`). It must reach half of what the certificate promises, and not
-exceed it.
-
-`no clipping` is the broken twin: the same code and the same certificate, but nothing is clipped.
+each is in with probability 1/2, among four ordinary ones (the fewer they are the more an auditor sees). The auditor
+sees every noisy gradient of the fragments. Half of all scores choose a threshold, the others give the bound at 95 %,
+which must reach half of the promise and not exceed it. `no clipping` is the broken twin: the same code and certificate.
 """
 
 from __future__ import annotations

@@ -148,14 +148,7 @@ def normalised(returns: npt.ArrayLike) -> FloatArray:
 
 
 def evaluate(policies: Policies, *, episodes: int = 10, seed: int, robot: Robot | None = None) -> FloatArray:
-    """Mean normalised return of each policy over whole episodes, [K]; all K meet the same starts.
-
-    Args:
-        policies: K of them, which see observations [K, episodes, 17].
-        episodes: how many starts.
-        seed: of the starts.
-        robot: another one than HalfCheetah-v5.
-    """
+    """Mean normalised return of each policy, [K], over so many whole episodes; all K meet the same starts."""
     robot, members = robot or _robot(), policies.members
     first = robot.starts(episodes, np.random.default_rng(seed))
     state = np.tile(first, (members, 1))

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
@@ -29,45 +29,6 @@ from tacit.evaluation.dynamics import one_step_errors
 from tacit.units import Unit
 
 Values = dict[str, np.ndarray]
-
-
-class Domain(Protocol):
-    """A task with private transitions.
-
-    Attributes:
-        name: under which cells keep it.
-        population: public number of private transitions.
-        delta: of every promise.
-        spec: public bounds.
-        provenance: of the public rows.
-        rows: what its rows are made with.
-        judge: how policies are judged.
-        settings: in which its plan differs from the default one.
-    """
-
-    name: str
-    population: int
-    delta: float
-    spec: PublicSpec
-    provenance: str
-    rows: Json
-    judge: Json
-    settings: Mapping[str, Any]
-
-    def words(self, seed: int) -> str:
-        """What the private rows are."""
-
-    def private(self, seed: int) -> Columns:
-        """The private rows."""
-
-    def public(self, seed: int) -> Columns:
-        """Public rows to pre-train on."""
-
-    def returns(self, policies: Policies, seed: int) -> Values:
-        """Normalised returns [K] by name; `return` is the task's own."""
-
-    def errors(self, table: Columns) -> dict[str, float]:
-        """Of a table's transitions against the simulator; empty where there is none."""
 
 
 def unit(here: Domain) -> Unit:
@@ -254,6 +215,7 @@ def read(source: str, spec: PublicSpec) -> Columns:
     return rows_of(data.columns)
 
 
+Domain = Maze | HalfCheetah | Kitchen | Own
 DOMAINS: Mapping[str, Domain] = {
     **{name: Maze(name) for name in ("umaze", "medium", "large")},
     "half_cheetah": HalfCheetah(),

@@ -11,7 +11,7 @@ import math
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 
@@ -42,20 +42,6 @@ class Scale:
 
 
 FULL, QUICK = Scale(), Scale(quick=True)
-
-
-class Way(Protocol):
-    """From a domain to a table of rows."""
-
-    @property
-    def private(self) -> bool:
-        """Whether there is a promise, and so an epsilon."""
-
-    def configuration(self, here: Domain, scale: Scale) -> Json:
-        """How its tables are made: its plan before calibration."""
-
-    def table(self, here: Domain, epsilon: float, seed: int, scale: Scale) -> tuple[Columns, Notes]:
-        """The rows, and what they cost."""
 
 
 @dataclass(frozen=True)
@@ -121,10 +107,9 @@ class Diffusion:
         if self.rows == 0:
             return drawn(ablations.pretrained_synthesizer(plan, start), seed, scale, notes)
         own = _calibrated(self.change, plan, here, epsilon)
-        rows = {name: column[: self.rows] for name, column in here.private(seed).items()}
-        with vault(here, own, rows) as doors:
-            value, cost = metered(lambda: synthesis.fit(own, doors, pretrained=start).value)
-        return drawn(value, seed, scale, notes | promised(own) | {"fit": cost})
+        return fitted(
+            here, own, lambda doors: synthesis.fit(own, doors, pretrained=start), seed, scale, notes, self.rows
+        )
 
 
 @functools.cache
@@ -228,6 +213,16 @@ def promised(plan: Any) -> Notes:
         "epsilon": plan.epsilon if math.isfinite(plan.epsilon) else "inf",
         "noise_multiplier": plan.noise_multiplier,
     }
+
+
+def fitted(
+    here: Domain, plan: Any, fit: Callable[[Vault], Any], seed: int, scale: Scale, notes: Notes, most: int | None = None
+) -> tuple[Columns, Notes]:
+    """A table of what is released by a calibrated plan, of so many private rows at most, and what it costs."""
+    rows = {name: column[:most] for name, column in here.private(seed).items()}
+    with vault(here, plan, rows) as doors:
+        value, cost = metered(lambda: fit(doors).value)
+    return drawn(value, seed, scale, notes | promised(plan) | {"fit": cost})
 
 
 def drawn(value: Any, seed: int, scale: Scale, notes: Notes) -> tuple[Columns, Notes]:

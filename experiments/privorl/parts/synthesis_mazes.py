@@ -70,6 +70,7 @@ class Maze:
         return {"starts": describe(STARTS), "episodes": EPISODES}
 
     def words(self, seed: int) -> str:
+        """What the private rows are."""
         return f"simulated {self.name}, {self.population} transitions, seed {seed}"
 
     def private(self, seed: int) -> Columns:
@@ -84,12 +85,14 @@ class Maze:
         return kept(name, self.rows, make)[0]
 
     def returns(self, policies: Policies, seed: int) -> dict[str, np.ndarray]:
+        """Normalised returns [K] by name; `return` is the task's own."""
         return {
             name: evaluate(self.layout, policies, starts=starts, seed=seed, episodes=EPISODES)
             for name, starts in STARTS.items()
         }
 
     def errors(self, table: Columns) -> dict[str, float]:
+        """Of a table's transitions against the simulator."""
         found = dynamics(
             table,
             step=lambda state, action: maze.step(state, action, self.layout),

@@ -1,23 +1,15 @@
 """How the experiments make synthetic transitions: tacit's method with its ablations, the baselines, and the controls.
 
-raked              tacit's method: the default plan of `tacit.synthesis`, with weights that match noisy tables
-                   ("raked" in the keys of stored rows, which keep the names of ways)
-raked_of           the same with the histograms of any task (`TableMatching.of`), not those for points in a plane
+raked              the default plan of `tacit.synthesis`, with weights that match noisy tables (a name that stored rows
+                   keep); raked_of has the histograms of any task (`TableMatching.of`), not those for points in a plane
 structured         tables that public rows choose: the default where these are there
 raking_alone       the histograms without a model
-tacit              the default plan without matching, as all ablations are
+tacit              the default plan without matching, as all ablations are (`tacit.methods.synthesis.ablations`)
 mst, aim, privsyn  marginals at their best public bins; `aim_3` knows three columns at once,
-                   `aim_wide` is for rows of many columns: 16 bins, and two rounds a column at most
-pgm_paper          PGM as the paper ran it (four bins, their centres)
-pate_gan           a GAN behind noisy votes; `pre_pate_gan` with public pre-training that is kept
-non_pre, cur, fine_cur, non_priv    ablations (`tacit.methods.synthesis.ablations`); `cur_50` has a rate of 0.5,
-                   `cur_append` appends novel rows as the authors' code does
-pretraining        public rows alone, without any private one
-noise_only         tacit's plan on a vault that holds a single row
+                   `aim_wide` is for rows of many columns; pgm_paper is PGM as the paper ran it
+pre_pate_gan       a GAN behind noisy votes with public pre-training that is kept
+pretraining        public rows alone; noise_only: tacit's plan on a vault that holds a single row
 independent        the real columns, each permuted by itself: marginals without structure, no privacy at all
-real               the private rows
-
-Hyper-parameters are the methods' defaults, which were chosen on public layouts.
 """
 
 from __future__ import annotations
@@ -36,13 +28,10 @@ from experiments.privorl.parts.synthesis_fits import (
     Diffusion,
     Scale,
     Shown,
-    Way,
-    drawn,
+    fitted,
     guarantee,
     matching,
     matching_settings,
-    promised,
-    vault,
 )
 from tacit.data.spec import PublicSpec
 from tacit.methods.synthesis import structured
@@ -70,9 +59,7 @@ class Marginals:
         module = self.imported()
         raw = self.planned(here.spec, None if self.paper else _cut(here, seed, self.bins))
         own = raw.calibrate(unit=unit(here), epsilon=epsilon, delta=here.delta)
-        with vault(here, own, here.private(seed)) as doors:
-            value, cost = metered(lambda: module.fit(own, doors, seed=seed).value)
-        return drawn(value, seed, scale, promised(own) | {"fit": cost})
+        return fitted(here, own, lambda doors: module.fit(own, doors, seed=seed), seed, scale, {})
 
     def imported(self) -> Any:
         return importlib.import_module(f"tacit.methods.synthesis.baselines.{self.module}")
@@ -106,10 +93,8 @@ class Structured:
             own = raw.calibrate(unit=unit(here), epsilon=epsilon, delta=here.delta)
         else:
             own = replace(raw, noise_multiplier=0.0).account(unit=unit(here), delta=here.delta)
-        with vault(here, own, here.private(seed)) as doors:
-            means = structured.public_means(own.structure, worlds)
-            value, cost = metered(lambda: structured.fit(own, doors, means=means, seed=seed).value)
-        return drawn(value, seed, scale, promised(own) | {"pretrain": chosen, "fit": cost})
+        means, notes = structured.public_means(own.structure, worlds), {"pretrain": chosen}
+        return fitted(here, own, lambda doors: structured.fit(own, doors, means=means, seed=seed), seed, scale, notes)
 
 
 @functools.lru_cache(maxsize=2)
@@ -138,9 +123,9 @@ class Gan:
         raw = self.planned(here.provenance, scale)
         start, notes = _begun(raw, here, seed) if self.public else (None, {})
         own = raw.calibrate(unit=unit(here), epsilon=epsilon, delta=here.delta)
-        with vault(here, own, here.private(seed)) as doors:
-            value, cost = metered(lambda: pate_gan.fit(own, doors, pretrained=start, seed=seed).value)
-        return drawn(value, seed, scale, notes | promised(own) | {"fit": cost})
+        return fitted(
+            here, own, lambda doors: pate_gan.fit(own, doors, pretrained=start, seed=seed), seed, scale, notes
+        )
 
 
 @functools.lru_cache(maxsize=1)
@@ -163,11 +148,10 @@ class Histograms:
     def table(self, here: Domain, epsilon: float, seed: int, scale: Scale) -> tuple[Columns, Notes]:
         raw = matching_alone.MatchingPlan(matching=matching(here, scale))
         own = raw.calibrate(unit=unit(here), epsilon=epsilon, delta=here.delta)
-        with vault(here, own, here.private(seed)) as doors:
-            value, cost = metered(lambda: matching_alone.fit(own, doors).value)
-        return drawn(value, seed, scale, promised(own) | {"fit": cost})
+        return fitted(here, own, lambda doors: matching_alone.fit(own, doors), seed, scale, {})
 
 
+Way = Shown | Diffusion | Marginals | Structured | Gan | Histograms
 WAYS: dict[str, Way] = {
     "real": Shown(),
     "raked": Diffusion(matching=True),

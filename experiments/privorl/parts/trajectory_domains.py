@@ -12,7 +12,7 @@ import functools
 import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
@@ -40,58 +40,6 @@ from tacit_worlds.maze_public import other_mazes
 DELTA = 1e-6
 
 
-class People(Protocol):
-    """A task with people.
-
-    Attributes:
-        name: under which cells keep it.
-        population: public number of people.
-        spec: public bounds.
-        longest: public number of steps of the longest episode.
-        episodes: public usual number of a person's episodes.
-        samples: synthetic trajectories that are drawn.
-        agents: who learns from a table.
-        provenance: of the public trajectories.
-        others: what the public trajectories are made with.
-        rows: what its people and the public trajectories are made with.
-    """
-
-    name: str
-    population: int
-    spec: PublicSpec
-    longest: int
-    episodes: int
-    samples: int
-    agents: tuple[str, ...]
-    provenance: str
-    others: Json
-    rows: Json
-
-    def judge(self, agent: str, scale: Scale) -> dict[str, Json]:
-        """The settings of an agent, and how it is judged."""
-
-    def people(self, seed: int) -> Trajectories:
-        """The private trajectories."""
-
-    def worlds(self, seed: int) -> list[Trajectories]:
-        """Those to begin with, world by world: mazes, or staffs of doctors."""
-
-    def public(self, seed: int) -> Trajectories:
-        """The same together."""
-
-    def matching(self, seed: int | None) -> TableMatching:
-        """The tables of histograms, cut by the public rows of a seed, or by the bounds alone."""
-
-    def judged(self, agent: str, tables: Sequence[Columns], seed: int, scale: Scale) -> list[float]:
-        """The normalised return of an agent that learned from each table."""
-
-    def errors(self, table: Columns) -> dict[str, float]:
-        """Of single rows against the simulator; empty where it is not known which state they were in."""
-
-    def errors_along(self, sequences: Sequences) -> dict[str, float]:
-        """Of whole trajectories against the simulator, likewise."""
-
-
 def unit(here: People) -> Unit:
     return Unit("person", "add_or_remove", here.population)
 
@@ -105,8 +53,8 @@ class MazePeople:
     mazes: int = 128  # random public ones of the same outer size
     public_episodes: int = 64  # in each of them
     samples: int = 1_500  # synthetic trajectories
-    longest = LONGEST
-    episodes = 1
+    longest = LONGEST  # public number of steps of an episode
+    episodes = 1  # of a person, as a rule
     agents = ("iql", "td3_bc")
     provenance = Maze.provenance
 
@@ -140,6 +88,8 @@ class MazePeople:
         return maze.goal_episodes(self._maze.layout, self.population, seed=seed)
 
     def worlds(self, seed: int) -> list[Trajectories]:
+        """Public trajectories to begin with, world by world."""
+
         def make() -> tuple[Columns, dict[str, Any]]:
             layouts = other_mazes(self._maze.layout, self.mazes, seed=1_000 + seed)
             each = [
@@ -158,6 +108,7 @@ class MazePeople:
         return _together(self.worlds(seed), self.spec)
 
     def matching(self, seed: int | None) -> TableMatching:
+        """The tables of histograms, cut by the public rows of a seed, or by the bounds alone."""
         return _plane(self, seed)
 
     def judged(self, agent: str, tables: Sequence[Columns], seed: int, scale: Scale) -> list[float]:
@@ -166,6 +117,7 @@ class MazePeople:
         return [float(self._maze.returns(policy, seed)["return"][0]) for policy in policies]
 
     def errors(self, table: Columns) -> dict[str, float]:
+        """Of single rows against the simulator."""
         return self._maze.errors(table)
 
     def errors_along(self, sequences: Sequences) -> dict[str, float]:
@@ -293,6 +245,7 @@ def _belonging_to_nobody(columns: Mapping[str, np.ndarray[Any, Any]], spec: Publ
     return Trajectories.from_arrays(**given, unit_ids=":episode", spec=spec, simulated=True)
 
 
+People = MazePeople | Patients
 DOMAINS: dict[str, People] = {
     here.name: here
     for here in (MazePeople("umaze"), MazePeople("medium"), Patients(), MazePeople("umaze", population=2_000))

@@ -23,9 +23,8 @@ import torch
 from experiments.lib.experiment import Json, describe
 from experiments.lib.table_cache import Columns, Notes, kept, metered, rows_of
 from experiments.privorl.parts.synthesis_fits import Scale, promised
-from experiments.privorl.parts.trajectory_domains import DELTA, MazePeople, Patients, People, unit
+from experiments.privorl.parts.trajectory_domains import DELTA, MazePeople, People, unit
 from experiments.privorl.parts.trajectory_transitions import QUICK_PEOPLE, QUICK_POOL, planned, vault
-from tacit.data.spec import Box
 from tacit.methods.synthesis import Encoder, TableMatching, trajectories
 from tacit.methods.synthesis.discretisation import Discretisation
 from tacit.methods.synthesis.trajectories.plan import Network
@@ -70,7 +69,6 @@ class Fragments:
         )
         if not scale.quick:
             return plan
-        assert plan.pretraining is not None
         plan = dataclasses.replace(plan, pretraining=dataclasses.replace(plan.pretraining, steps=21, batch=32))
         rate = QUICK_PEOPLE / here.population
         return plan if self.told else dataclasses.replace(plan, steps=6, start_steps=6, warmup=0, sampling_rate=rate)
@@ -106,7 +104,6 @@ def telling(here: People, public_seed: int | None = 0) -> tuple[TableMatching, i
     matching, space = here.matching(public_seed), here.spec.observation
     if not isinstance(here, MazePeople):
         return matching, 1
-    assert isinstance(space, Box)
     edges = [np.linspace(space.low[k], space.high[k], MAP + 1).tolist() for k in (0, 1)]
     map_of = tuple(Axis("observations", k, tuple(edges[k])) for k in (0, 1))
     return dataclasses.replace(matching, joint=(map_of, *matching.joint)), 3
@@ -116,7 +113,6 @@ def many(here: People) -> People:
     """The task with more public worlds and more people in each: histograms of few show the paths of each of them."""
     if isinstance(here, MazePeople):
         return dataclasses.replace(here, mazes=256, public_episodes=200)
-    assert isinstance(here, Patients)
     return dataclasses.replace(here, staffs=64, public_patients=400)
 
 
@@ -133,7 +129,6 @@ def pretrained(plan: trajectories.TrajectoriesPlan, here: People) -> tuple[Pretr
     It is trained once for everybody, as a public model is; what varies over seeds is what is private or drawn.
     Networks that look see public worlds through noise of many sizes, since the plan is not calibrated.
     """
-    assert plan.pretraining is not None
     told, seed = plan.local_context is not None, 0
 
     def make() -> tuple[Columns, Notes]:

@@ -1,11 +1,5 @@
-"""Ways from people to synthetic transitions under the guarantee of a whole person.
-
-raked_by_gradients  the diffusion model of transitions, which learns by noisy gradients, weighted by histograms
-raked_of            the same with the histograms of any task (`TableMatching.of`)
-raking_alone        the histograms without a model
-noise_only          raked_by_gradients on a vault that holds a single person
-
-All settings are those of `synthesis.TransitionsPlan.for_people`: what is tuned is tuned there.
+"""Ways from people to synthetic transitions under the guarantee of a whole person: `Transitions` by noisy gradients,
+weighted by histograms, and `Histograms` without a model. What is tuned is tuned in `TransitionsPlan.for_people`.
 """
 
 from __future__ import annotations

@@ -1,10 +1,5 @@
-"""How the experiments make synthetic data under the guarantee of a whole person.
-
-tacit_j, by_gradients               whole trajectories (`trajectory_fragments`)
-raked                               rows of such trajectories, matched to noisy tables (likewise)
-unet, dp_transformer                whole trajectories without histograms (`trajectory_fragments`)
-raked_by_gradients, raked_of, noise_only, raking_alone    transitions (`trajectory_transitions`)
-real                                the private trajectories
+"""How the experiments make synthetic data under the guarantee of a whole person: whole trajectories and rows of them
+(`trajectory_fragments`), transitions (`trajectory_transitions`), and the private trajectories themselves.
 """
 
 from __future__ import annotations

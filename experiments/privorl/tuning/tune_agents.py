@@ -1,26 +1,18 @@
 """The settings of the offline agents, chosen on real rows of public mazes alone.
 
 A row is one agent that learned from a million real rows of one public maze. Its key holds the maze, the agent, in what
-its settings differ from those of former tables (`MAZE`), and the agent's seed. Its values are normalised returns: 0
-are uniform actions, 100 is the controller that made the rows. `all` and `far` are of the policy after the last step,
-`curve` of those on the way. "trivial" rows are policies that know nothing of the walls: the best constant push, and a
-controller that runs straight at the goal.
+its settings differ from those of former tables (`MAZE`), and the agent's seed. `all` and `far` are of the policy after
+the last step, `curve` of those on the way. Halls has the outer size of large, rooms and comb that of medium, the others
+that of umaze. The evaluation's mazes, its seeds and synthetic rows are never used, so that no method is suited better.
 
-ring and tee have the outer size of umaze, rooms and comb that of medium, halls that of large. The evaluation's mazes,
-its seeds and synthetic rows are never used, so that the settings suit no method's rows better than another's.
-
-What others have stands in `table1_mazes.PUBLIC`. ReBRAC (arXiv:2305.09836; 107, 105 and 78 there) is not
-among our agents: the critic's half of its penalty needs the action that follows in the data, and tables of synthetic
-transitions hold none; its LayerNorm, widths and batches are settings of TD3+BC here.
+ReBRAC (arXiv:2305.09836; 107, 105 and 78 in D4RL's mazes) is not among our agents: the critic's half of its penalty
+needs the action that follows in the data, and tables of synthetic transitions hold none.
 
 What decides: a target that moves by `target_rate` a step sees a reward one transition farther about every
-1 / `target_rate` steps; paths have hundreds of transitions, so that the former rate of 0.02 (of TD3+BC every second
-step) needs some 30,000 steps. The former alpha of 20 lets imitation win near the goal, where few steps are at stake. A
-higher discount sees farther, but makes these few steps a smaller share of a value: in comb 0.99 is better than 0.995.
-Waves of positions twice as short tell walls apart that longer ones blur.
-
-Chosen is the cheapest that is above the straight run everywhere, with one seed. EDAC fails in the largest maze: the
-tables have it in umaze alone. Returns go up and down by 20 along a curve, and no policy is picked from it.
+1 / `target_rate` steps; paths have hundreds of transitions. The former alpha of 20 lets imitation win near the goal,
+where few steps are at stake. A higher discount sees farther, but makes these few steps a smaller share of a value.
+Waves of positions twice as short tell walls apart that longer ones blur. Chosen is the cheapest that is above the
+straight run everywhere, with one seed. EDAC fails in the largest maze: the tables have it in umaze alone.
 """
 
 from __future__ import annotations

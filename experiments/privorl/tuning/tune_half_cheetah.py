@@ -1,14 +1,8 @@
 """Which learner's rows teach an agent as much as D4RL's medium-replay: chosen on robots of other masses and gravity.
 
 A row is one agent (TD3+BC) that learned from the 200,000 rows of one learner (PPO) on one of two other robots, and is
-judged on that robot. Returns are on D4RL's scale for the half-cheetah, on which its medium-replay teaches TD3+BC 44.6
-(arXiv:2106.06860). HalfCheetah-v5 itself, its rows and its seeds are never used.
-
-Collectors differ in how long they learn, and in whether the beginning of their life is kept. The agent is the former
-one of `synthesis_agents`, or one that learns three times as long with the weight of the paper (2.5).
-
-What is chosen here is frozen in `table1_half_cheetah` by a hash of the private rows, before an agent
-learns from them.
+judged on that robot, on D4RL's scale, where medium-replay teaches TD3+BC 44.6 (arXiv:2106.06860). HalfCheetah-v5
+itself, its rows and its seeds are never used. What is chosen is frozen in `table1_half_cheetah` by a hash.
 """
 
 from __future__ import annotations
