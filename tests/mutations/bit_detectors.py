@@ -18,6 +18,7 @@ from vault_cases import GivenParts, open_vault, own_callbacks, unit_of
 from tacit.privacy.gradients.accumulator import UNITS_PER_CHUNK, GradientSum
 from tacit.privacy.gradients.clipped_sums import add_clipped, trainable_parameters
 from tacit.privacy.mechanisms.sums import PoissonSum
+from tacit.privacy.noise.secret import SecretNoise
 from tacit.privacy.vault import plan as plans
 
 RARE = 1e-7  # p-values below this are no accident
@@ -96,10 +97,32 @@ def movement_of_a_sum(folder: Path) -> None:
     assert moved <= MOST, f"one of {UNITS:,} units moves a sum by {moved:.6f} clips"
 
 
+class InTurn(SecretNoise):
+    """Deals units to chunks in turn."""
+
+    def integers(self, high: np.ndarray) -> np.ndarray:
+        return np.arange(len(high)) % high
+
+
+def places_of_the_others(folder: Path) -> None:
+    """Whoever leaves, units of other chunks stay where they are in the pass that chunks share."""
+    part = PoissonSum(name="sum", steps=1, sampling_rate=1.0, clip_norm=1.0, noise_multiplier=1.0)
+    for units in (9, 49):  # the last one is in the first of four chunks, as one of three or beyond its twelve places
+        shared = []
+        for present in (units, units - 1):
+            people = [[1.0 + unit / 8] for unit in range(present)]
+            vault = open_vault(folder, people, unit=unit_of(100), noise=InTurn(), name=f"{present} of {units}")
+            rows, places = next(iter(vault._records.sample_chunks(part, 4, block=12, together=4)))
+            start, stop = places[1][0], places[-1][1]
+            shared.append((len(rows["rewards"]), places[1:], rows["rewards"][start:stop].tobytes()))
+        assert shared[0] == shared[1], "units of other chunks move in the pass when somebody leaves"
+
+
 BIT_DETECTORS: Sequence[Callable[[Path], None]] = (
     released_bits,
     released_bits_of_a_sum,
     released_bits_of_a_regression,
     movement_of_a_gradient,
     movement_of_a_sum,
+    places_of_the_others,
 )

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import itertools
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ from tacit.privacy.gradients.accumulator import GradientSum
 from tacit.privacy.mechanisms.smooth_sensitivity import RegularisedLoss
 from tacit.privacy.noise import lattice, secret
 from tacit.privacy.noise.secret import SecretNoise
+from tacit.privacy.vault.records import SealedRecords
 from tacit.privacy.vault.vault import Vault
 
 Plant = Callable[[pytest.MonkeyPatch], None]
@@ -89,6 +91,19 @@ def noise_added_in_float32(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(SecretNoise, "noisy_mean", broken_mean)
 
 
+def no_places_in_a_shared_pass(patch: pytest.MonkeyPatch) -> None:
+    """Chunks that share a pass follow each other without a gap."""
+    real = SealedRecords.sample_chunks
+
+    def broken(self: SealedRecords, *given: Any, **options: Any) -> Iterator[Any]:
+        for rows, places in real(self, *given, **options):
+            ends = [0, *np.cumsum([stop - start for start, stop in places]).tolist()]
+            held = np.concatenate([np.arange(*place) for place in places]) if places else slice(None)
+            yield {name: column[held] for name, column in rows.items()}, list(itertools.pairwise(ends))
+
+    patch.setattr(SealedRecords, "sample_chunks", broken)
+
+
 GRADIENT, SUM = "released_bits", "released_bits_of_a_sum"
 
 BITS: tuple[tuple[str, Plant, tuple[str, ...]], ...] = (
@@ -99,5 +114,6 @@ BITS: tuple[tuple[str, Plant, tuple[str, ...]], ...] = (
     ("rounded before the noise", rounded_before_the_noise, (SUM,)),
     ("a lattice of a private scale", lattice_of_a_private_scale, ("released_bits_of_a_regression",)),
     ("chunks added in float32", chunks_added_in_float32, ("movement_of_a_gradient",)),
+    ("no places in a shared pass", no_places_in_a_shared_pass, ("places_of_the_others",)),
     ("noise added in float32", noise_added_in_float32, ("movement_of_a_sum",)),
 )

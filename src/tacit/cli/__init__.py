@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import select
 import signal
@@ -11,6 +12,9 @@ from contextlib import suppress
 from pathlib import Path
 
 __all__ = ["main"]
+
+_TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3
+"""Parameters of glibc's `mallopt`."""
 
 UNREAD = 1
 """Exit code of output that nobody reads, as Python's documentation recommends."""
@@ -23,6 +27,7 @@ def main(words: Sequence[str] | None = None) -> int:
         words: the command line; None takes that of the process.
     """
     choose_kernels(Path("/proc/cpuinfo"))
+    keep_freed_memory()
     try:
         from tacit.cli import app
 
@@ -50,6 +55,14 @@ def choose_kernels(processor: Path) -> None:
         first = page.read(4096)  # the first core; a server's whole page takes long to make
         if "AuthenticAMD" in first and {"avx512f", "avx512dq", "avx512bw", "avx512vl"} <= set(first.split()):
             os.environ.setdefault("OPENBLAS_CORETYPE", "SkylakeX")
+
+
+def keep_freed_memory() -> None:
+    """Let glibc keep what large arrays leave: giving pages back and taking them again is a sixth of some commands."""
+    with suppress(AttributeError, OSError):  # another C library
+        library = ctypes.CDLL(None)
+        library.mallopt(_TRIM_THRESHOLD, 2**31 - 1)
+        library.mallopt(_MMAP_THRESHOLD, 2**25)
 
 
 def _drop_unread() -> bool:

@@ -88,6 +88,31 @@ def test_sums_of_disjoint_batches_add_up(name: str) -> None:
     assert relative(sums.to_vector(), clipped_sum(model, loss, rows, clip).double()) <= 5e-6
 
 
+@pytest.mark.parametrize("memory_bytes", [1, 1 << 30])
+@pytest.mark.parametrize("name", CASES)
+def test_chunks_of_a_pass_are_summed_apart_and_what_lies_between_is_left_out(name: str, memory_bytes: int) -> None:
+    model, loss, rows = case(name)
+    clip, chunks = middle_clip(model, loss, rows), [(0, 2), (3, 3), (4, 8)]
+    sums = GradientSum(trainable_parameters(model))
+    add_clipped(sums, model, loss, rows, clip, memory_bytes=memory_bytes, chunks=chunks)
+    inside = {key: tensor[[0, 1, 4, 5, 6, 7]] for key, tensor in rows.items()}
+    assert relative(sums.to_vector(), reference(model, loss, inside, clip)) <= 5e-6
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_the_bits_of_a_chunk_do_not_depend_on_another_that_shares_its_pass(name: str) -> None:
+    model, loss, rows = case(name)
+    found = []
+    for stop in (4, 3):
+        others = {key: tensor.clone() for key, tensor in rows.items()}
+        for tensor in others.values():
+            tensor[stop:5] = 0
+        sums = GradientSum(trainable_parameters(model))
+        add_clipped(sums, model, loss, others, 1.0, chunks=[(0, stop), (5, 9)])
+        found.append(sums._chunk.numpy().tobytes())
+    assert found[0] == found[1]
+
+
 def test_chunks_follow_the_memory() -> None:
     model, _, rows = case("gram")
     sizes: list[int] = []

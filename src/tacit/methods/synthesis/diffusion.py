@@ -65,8 +65,8 @@ class ResidualMLP(nn.Module):
         hidden = self.row_in(waves) + self.noise_out(torch.nn.functional.silu(self.noise_in(features)))
         hidden = self.widen(hidden)
         for block in self.blocks:
-            hidden = hidden + block(torch.relu(hidden))
-        output: Tensor = self.row_out(torch.relu(hidden))
+            hidden += block(torch.relu(hidden))  # in place: no slope is taken of what is overwritten
+        output: Tensor = self.row_out(torch.relu_(hidden))
         return output
 
 
@@ -79,7 +79,7 @@ SIGMA_DATA = 1.0
 
 Denoise = Callable[[Tensor, Tensor], Tensor]
 """(x [B, D], sigma [1], the same for all) -> the expected clean row [B, D]."""
-PIECE = 1_024
+PIECE = 2_048
 """Rows that are sampled together on a CPU: their layers stay in its cache."""
 
 

@@ -9,7 +9,7 @@ Both give the same sum.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Hashable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from types import FunctionType, MethodType
 from weakref import WeakKeyDictionary, WeakSet
@@ -216,8 +216,9 @@ def add_clipped(
     memory_bytes: int = 1 << 30,
     shares: Shares | None = None,
     scale: float = 1.0,
+    chunks: Sequence[tuple[int, int]] = (),
 ) -> None:
-    """Add each unit's clipped loss gradient to the current chunk of `sums`.
+    """Add each unit's clipped loss gradient to `sums`.
 
     Args:
         sums: of this model's trainable parameters.
@@ -234,6 +235,8 @@ def add_clipped(
             [U]): a unit above `memory_bytes` then goes through a few of its L at a time, and at least one. Wrong shares
             change what is learned, not the guarantee: whatever the parts' gradients are, their sum is clipped as one.
         scale: public constant that multiplies what is added, such as 1 / (rate * population).
+        chunks: the first unit of each chunk and the one after its last: each is summed apart, and what lies between
+            them is left out. Without any, all units belong to the current chunk.
 
     Guarantee: a unit adds at most scale * clip * (1 - SLACK), whatever its rows hold, if `loss` keeps units apart
     (probed here, and checked on invented rows by the vault). The norm of a contribution is read from the very tensors
@@ -262,7 +265,14 @@ def add_clipped(
     rows = {name: tensor.detach() for name, tensor in {**rows, **(shares(rows) if shares else {})}.items()}
     buffers = [(name, buffer, buffer._version) for name, buffer in model.named_buffers()]
     need = 0 if units == 1 and shares is None else _unit_bytes(model, loss, rows, units, layers, shares is not None)
-    if shares is not None and need > memory_bytes:
+    if chunks and need * units > memory_bytes:
+        for start, stop in chunks:
+            sums.start_chunk()
+            own = {name: tensor[start:stop] for name, tensor in rows.items()}
+            add_clipped(sums, model, loss, own, clip, memory_bytes=memory_bytes, shares=shares, scale=scale)
+    elif chunks:
+        _add(sums, list(_contributions(model, loss, rows, layers)), clip, scale, chunks)
+    elif shares is not None and need > memory_bytes:
         for unit in _pieces(rows, units, units):
             _add(sums, [_gradient_in_parts(model, loss, unit, -(-need // memory_bytes), layers)], clip, scale)
     else:
@@ -315,14 +325,23 @@ def _norms_and_factors(
 
 @torch.no_grad()
 def _add(
-    sums: GradientSum, contributions: list[tuple[Mapping[str, str], LayerContribution]], clip: float, scale: float
+    sums: GradientSum,
+    contributions: list[tuple[Mapping[str, str], LayerContribution]],
+    clip: float,
+    scale: float,
+    chunks: Sequence[tuple[int, int]] = (),
 ) -> None:
-    factors = _norms_and_factors(contributions, clip)[1]
-    keep = None
-    if not factors.all():
-        keep = factors.nonzero()[:, 0]
-        factors = factors[keep]
-    sums.add(contributions, (factors * scale).float(), keep)
+    every = _norms_and_factors(contributions, clip)[1]
+    for start, stop in chunks or [(0, len(every))]:
+        factors, own = every[start:stop], contributions
+        if chunks:
+            sums.start_chunk()
+            own = [(names, contribution.between(start, stop)) for names, contribution in contributions]
+        keep = None
+        if not factors.all():
+            keep = factors.nonzero()[:, 0]
+            factors = factors[keep]
+        sums.add(own, (factors * scale).float(), keep)
 
 
 @torch.no_grad()

@@ -73,6 +73,9 @@ class LayerContribution(Protocol):
     def bytes(self) -> int:
         """Memory held for all units."""
 
+    def between(self, start: int, stop: int) -> LayerContribution:
+        """The contribution to the gradients of these units alone."""
+
     def add(self, into: Mapping[str, Tensor], coefficients: Tensor, keep: Tensor | None, *, beta: float) -> None:
         """Add the units `keep` (None: all), weighted by `coefficients` [U or len(keep)] float32, to `into`."""
         # `into` maps "weight" and "bias" to float32 tensors of the parameter's shape; a name left out is skipped. They
@@ -90,6 +93,9 @@ class OuterProduct:
     @property
     def bytes(self) -> int:
         return 4 * self.g.numel()
+
+    def between(self, start: int, stop: int) -> OuterProduct:
+        return OuterProduct(self.squares[start:stop], self.a[start:stop], self.g[start:stop])
 
     def add(self, into: Mapping[str, Tensor], coefficients: Tensor, keep: Tensor | None, *, beta: float) -> None:
         a, g = (self.a, self.g) if keep is None else (self.a[keep], self.g[keep])
@@ -114,6 +120,9 @@ class DenseGradients:
     def bytes(self) -> int:
         return sum(4 * g.numel() for g in self.gradients.values())
 
+    def between(self, start: int, stop: int) -> DenseGradients:
+        return DenseGradients({name: gradient[start:stop] for name, gradient in self.gradients.items()})
+
     def add(self, into: Mapping[str, Tensor], coefficients: Tensor, keep: Tensor | None, *, beta: float) -> None:
         for name, gradient in self.gradients.items():
             rows = gradient if keep is None else gradient[keep]
@@ -132,6 +141,10 @@ class Segments:
     @property
     def bytes(self) -> int:
         return 4 * self.sums.numel()
+
+    def between(self, start: int, stop: int) -> Segments:
+        own = (self.unit >= start) & (self.unit < stop)
+        return Segments(self.squares[start:stop], self.unit[own] - start, self.index[own], self.sums[own])
 
     def add(self, into: Mapping[str, Tensor], coefficients: Tensor, keep: Tensor | None, *, beta: float) -> None:
         if keep is None:

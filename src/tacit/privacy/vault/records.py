@@ -273,6 +273,13 @@ def _number_duplicates(digests: np.ndarray) -> np.ndarray:
     return np.concatenate([digests, numbers[:, None].view(np.uint8)], axis=1)
 
 
+def _spread(column: np.ndarray, places: np.ndarray, size: int) -> np.ndarray:
+    """An array [size, ...] with the entries of the column at these places, and zeros elsewhere."""
+    spread = np.zeros((size, *column.shape[1:]), column.dtype)
+    spread[places] = column
+    return spread
+
+
 READ_BYTES = 1 << 26
 """Bytes of rows that a gradient's sample is read in at a time."""
 
@@ -380,20 +387,41 @@ class SealedRecords:
         for rows, owner, piece in self.reader(part.held_out).flat_rows(units, part.rows_per_unit, part.rows):
             yield rows, owner, replicate[piece]
 
-    def sample_chunks(self, part: Sum, chunks: int) -> Iterator[Columns]:
+    def sample_chunks(
+        self, part: Sum, chunks: int, *, block: int, together: int
+    ) -> Iterator[tuple[Columns, list[tuple[int, int]]]]:
         """A fresh sample for every replicate, dealt to so many chunks, each read in pieces of at most `READ_BYTES`.
 
+        Several chunks may come together, each with `block` places of its own. Units beyond these come after them.
+
+        Yields:
+            Columns [U, ...], zeros where nobody is; the first place of each chunk's units and the place after its last,
+            none where a chunk comes alone.
+
         Guarantee: each unit's chunk is uniform, secret and independent of the other units and of how many there are.
+        When a unit leaves, only units of its chunk change their places, and the others' U stays.
         """
         replicate, units = self._draw_units(part)
         reader = self.reader(part.held_out)
         size = max(1, READ_BYTES // (reader.row_bytes * part.rows_per_unit * part.horizon))
+        together = max(1, min(together, chunks, size // block))
         dealt = self._noise.integers(np.full(len(units), chunks)) if chunks > 1 else np.zeros(len(units), np.int64)
-        for chunk in range(chunks):
-            members = np.flatnonzero(dealt == chunk)
-            for piece in (members[start : start + size] for start in range(0, len(members), size)):
-                rows = reader.rows(units[piece], part.rows_per_unit, part.rows, part.horizon)
-                yield {**rows, "replicate": replicate[piece]}
+
+        def read(members: np.ndarray) -> Columns:
+            rows = reader.rows(units[members], part.rows_per_unit, part.rows, part.horizon)
+            return {**rows, "replicate": replicate[members]}
+
+        for first in range(0, chunks, together):
+            alone = [np.flatnonzero(dealt == chunk) for chunk in range(first, min(first + together, chunks))]
+            if together > 1:
+                inside, alone = [members[:block] for members in alone], [members[block:] for members in alone]
+                places = [(start, start + len(members)) for start, members in zip(itertools.count(0, block), inside)]
+                taken = np.concatenate([np.arange(*place) for place in places])
+                rows = read(np.concatenate(inside))
+                yield {name: _spread(column, taken, block * len(places)) for name, column in rows.items()}, places
+            for members in alone:
+                for piece in (members[start : start + size] for start in range(0, len(members), size)):
+                    yield read(piece), []
 
     def _draw_units(self, part: Sum) -> tuple[np.ndarray, np.ndarray]:
         """(replicate, unit) pairs, sorted: trial r * units + u decides about unit u in replicate r."""

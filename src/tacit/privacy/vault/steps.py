@@ -32,6 +32,13 @@ if TYPE_CHECKING:
     from tacit.privacy.gradients.accumulator import GradientSum
 
 
+SPREAD = 2.0
+"""Standard deviations of a chunk's number of units for which there are places in a pass that it shares."""
+
+TOGETHER = 1 << 14
+"""Rows, places of nobody included, of the chunks that share a pass."""
+
+
 @dataclass(frozen=True)
 class VectorStep:
     """One sum of clipped vectors, or of counted rows."""
@@ -149,18 +156,23 @@ class GradientStep:
 
         part, objective = self.part, self.objective
         chunks = math.ceil(expected / UNITS_PER_CHUNK)
-        block = math.ceil(expected / chunks + 3 * math.sqrt(expected / chunks))  # of most chunks, one is enough
+        block = math.ceil(expected / chunks + SPREAD * math.sqrt(expected / chunks))  # of most chunks, one is enough
+        alone = len(self.models) > 1 or self.max_units is not None
+        size = 1 if alone else TOGETHER // (block * part.rows_per_unit * part.horizon)
         first = [None] * len(self.models) if totals is None else totals
         pairs = zip(self.models, first, strict=True)
         sums = [GradientSum(trainable_parameters(model), begin) for model, begin in pairs]
         generator = secret_generator(noise)
-        for rows in records.sample_chunks(part, chunks):
+        for rows, together in records.sample_chunks(part, chunks, block=block, together=size):
             starts = np.searchsorted(rows["replicate"], np.arange(len(sums) + 1)).tolist()
             for model, total, start, stop in zip(self.models, sums, starts, starts[1:], strict=False):
                 tensors = {name: torch.from_numpy(column[start:stop]) for name, column in rows.items()}
                 tensors |= draw_in_blocks(objective, generator, stop - start, part.rows_per_unit, block)
                 tensors = {name: tensor.to(self.device) for name, tensor in tensors.items()}
                 shares = getattr(objective, "shares", None)
+                if together:
+                    add_clipped(total, model, objective.loss, tensors, part.clip_norm, shares=shares, chunks=together)
+                    continue
                 total.start_chunk()
                 for piece, _ in pieces(tensors, self.max_units or max(1, stop - start)):
                     add_clipped(total, model, objective.loss, piece, part.clip_norm, shares=shares)
