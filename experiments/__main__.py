@@ -1,7 +1,5 @@
 """What there is: `python -m experiments`, or `python -m experiments privorl` for the experiments of one paper."""
 
-from __future__ import annotations
-
 import ast
 import json
 import sys

@@ -6,8 +6,6 @@ doors, by one canary and the release alone after shadow runs, and by many canari
 own: a second run finds other figures of about the same size.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import functools
 import os

@@ -7,8 +7,6 @@ A cell is PATIENTS/WAY/EPSILON/SEED. `real` are the records themselves, `people`
 is discrete CQL with the settings of `tacit demo`. Seeds below 10 chose what `people` does now.
 """
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Mapping
 from typing import Any

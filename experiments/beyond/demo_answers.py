@@ -7,8 +7,6 @@ gain is proven, points of a learner from the courses and of one from the records
 whether its interval has the change that the simulator knows exactly, how wide it is, and how far its middle is off.
 """
 
-from __future__ import annotations
-
 import tempfile
 from pathlib import Path
 from typing import Any

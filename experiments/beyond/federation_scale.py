@@ -11,8 +11,6 @@ It is shared among the floor of one `level`: its sums are private, no matter who
 - `flat/devices=N`: one secure sum without a tree: the largest share that the floor may be in 32 bits.
 """
 
-from __future__ import annotations
-
 import functools
 import math
 import tempfile

@@ -6,8 +6,6 @@ off (ACE inhibitor) or build up (beta blocker) with the visits in a row that had
 disease is, and after which visit it gets worse, nobody sees. Doctors keep to a drug, and give more after a rise.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any

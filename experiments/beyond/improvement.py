@@ -12,8 +12,6 @@ A coverage row holds a policy and the world fixed: the scores of 50,000 patients
 drawn from them, each with its own noise. The truth is the mean of their unclipped scores.
 """
 
-from __future__ import annotations
-
 import math
 import tempfile
 import time

@@ -8,8 +8,6 @@ Both learn by conservative or double Q-learning from the rows that were made, wh
 episodes where the real ones begin; ours begin in uniform public states, for nothing else is public here.
 """
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass

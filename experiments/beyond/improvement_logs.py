@@ -9,8 +9,6 @@ level stays for some weeks. Managers order by rules of their own. Scores are nor
 100 the best policy, which knows the demand's true level and the week (dynamic programming). No course ends early.
 """
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -5,8 +5,6 @@ action touches: the gain of any advice is exactly 0. A row's key is PEOPLE/EPSIL
 people, fresh noise and a ledger of its own, through the real vault. Advice is followed in 10 % of the visits.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Mapping
 from functools import cache

@@ -9,8 +9,6 @@ tuples, ours of whole patients, whose vectors are clipped). `improvement_generat
 Settings were chosen on other clinics (`tune_improvement_peers`), as ours were.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import math
 import time

@@ -1,7 +1,5 @@
 """Where `improvement` runs: the clinics, clicks, purchases, a shop's stock, CartPole, HIV."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass

@@ -6,8 +6,6 @@ Of `law` sums, scores and intervals are tacit's own code, and noise is drawn fro
 real vaults, ledgers and `ope.fit`, which chooses the fold itself. Nothing was tuned.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar

@@ -7,8 +7,6 @@ and over the joint normal law of the noise in the residual and in its variance. 
 hull can only be larger.
 """
 
-from __future__ import annotations
-
 import functools
 import itertools
 import math

@@ -8,8 +8,6 @@ six tables teach a second group of agents (a last number in a key): the spread o
 beside the very table that the first group had. Umaze is late: real rows stay below a straight run there.
 """
 
-from __future__ import annotations
-
 import hashlib
 import itertools
 import math

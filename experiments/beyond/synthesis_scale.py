@@ -5,8 +5,6 @@ A key is METHOD/ROWS/COLUMNS for single steps, drawn uniformly, every row a unit
 fit: the records themselves are in both.
 """
 
-from __future__ import annotations
-
 import json
 import resource
 import subprocess

@@ -7,8 +7,6 @@ whole budget, which only the first could have; "nothing" reads no record. Measur
 its proven gain, the error and the width of the mean return, and the marginal fidelity of PrivSyn's rows, in percent.
 """
 
-from __future__ import annotations
-
 import tempfile
 from fractions import Fraction
 from functools import cache

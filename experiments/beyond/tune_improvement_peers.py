@@ -4,8 +4,6 @@ A key is WAY/SETTING/CLINIC: 10,000 people of a clinic that no reported row is o
 way, the setting with the best mean over both clinics; it serves every epsilon.
 """
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Mapping
 from typing import Any

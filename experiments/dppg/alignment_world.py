@@ -9,8 +9,6 @@ critics' lines from viewers' and which the public reward never saw; where they a
 rater has a bias and a slope of their own, and gives thumbs by a logistic draw that belongs to the rater and the text.
 """
 
-from __future__ import annotations
-
 import csv
 import functools
 import hashlib

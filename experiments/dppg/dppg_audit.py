@@ -7,8 +7,6 @@ these ratios of runs with and without the canary. `claimed` is the epsilon of th
 what the paper states, and the certificate but for the shared critic, where it says infinity.
 """
 
-from __future__ import annotations
-
 import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field

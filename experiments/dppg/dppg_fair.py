@@ -14,8 +14,6 @@ Rewards of CartPole and Acrobot are multiplied by 0.01, so that a critic of the 
 printed ("printed") learns nothing: its other rows have entropy 0.01 and lambda 0.95, which was chosen on seed 3.
 """
 
-from __future__ import annotations
-
 import functools
 import math
 import time

@@ -4,8 +4,6 @@ The clips are Propositions 4.5 to 4.7 with Markov's and Cantelli's inequalities,
 `tacit.methods.policy_gradient.trust_region`; the rules for epsilon are those of its section B.1.
 """
 
-from __future__ import annotations
-
 import math
 
 from tacit.methods.policy_gradient.trust_region import check_step, quantile_clip

@@ -12,8 +12,6 @@ give (episodes, ridge) are ours. Settings of ours and of UCB-VI were chosen on s
 seed 0 when `repeat_1` had been seen: its seed is 200.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any

@@ -1,7 +1,5 @@
 """What the experiments on private policy gradients share: one learning run of several replicates, and its returns."""
 
-from __future__ import annotations
-
 import contextlib
 import tempfile
 from collections.abc import Iterator

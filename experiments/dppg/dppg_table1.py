@@ -11,8 +11,6 @@ are replicates of seed 100; recipes were fixed on seeds 0 to 7. Judged is the la
                 weaker level only): epsilon is infinite, because of the critic that everybody teaches
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace

@@ -5,8 +5,6 @@ dash. "±" is half of the 95 % t-interval of the mean over replicates; shares ha
 frontier is the mean, in brackets the worst replicate, and the mean with the most probable actions.
 """
 
-from __future__ import annotations
-
 import functools
 from typing import Any
 

@@ -12,8 +12,6 @@ typical ranges, those of Hopper around a hopper on its feet. Judged is the last 
     ars         plain random search of the same policy without privacy
 """
 
-from __future__ import annotations
-
 import functools
 import time
 from dataclasses import dataclass, replace

@@ -6,8 +6,6 @@ in so many rounds, and `k=16 added up` by adding epsilons and deltas; `pool` 50 
 rate 0.02 from a fixed pool. A row `noise` has the multiplier that an epsilon needs, by the paper's rule and exactly.
 """
 
-from __future__ import annotations
-
 import functools
 from pathlib import Path
 

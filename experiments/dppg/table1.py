@@ -8,8 +8,6 @@ Judged is the mean undiscounted return of fresh people. MuJoCo's tasks have epsi
 missing in the text that we have.
 """
 
-from __future__ import annotations
-
 import contextlib
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence

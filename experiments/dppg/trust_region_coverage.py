@@ -10,8 +10,6 @@ by Cantelli's inequality. No formula for quantiles is used to judge them. `corre
 library correlates over 50 steps, with the clip for that step's public standard deviation.
 """
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Callable, Sequence
 

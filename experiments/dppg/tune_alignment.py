@@ -9,8 +9,6 @@ expected cosine to the mean without clip and noise is within .01 of the best at 
 the divergence is about .35 nats a token.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

@@ -9,8 +9,6 @@
 - `interval/...`: why grids of losses have to be fine: epsilon of one event on coarser ones, pessimistic all of them.
 """
 
-from __future__ import annotations
-
 import functools
 
 from dp_accounting.pld import privacy_loss_distribution

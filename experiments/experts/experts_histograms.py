@@ -6,8 +6,6 @@ greedily to the evaluation horizon (`greedy`), and when it logs with its floor o
 else uses.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any, get_args
 

@@ -6,8 +6,6 @@ floor and number of actions it has the threshold of experts, also by basic compo
 experts agree, and the expected one if 100, 98 or 90 % do. A floor whose threshold is above m is left out.
 """
 
-from __future__ import annotations
-
 import functools
 import itertools
 from typing import Any

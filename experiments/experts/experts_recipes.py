@@ -4,8 +4,6 @@ They were compared on populations, logs and noise of seeds 0 to 7, one changed f
 the table, and they are public: no number here comes from the records that are protected.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache

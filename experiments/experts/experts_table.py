@@ -15,8 +15,6 @@ noise              votes that count for nothing: the learner of `votes`, given n
 Where no number of experts that is sure to be there reaches the threshold, a cell says so: the method cannot be run.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path

@@ -6,8 +6,6 @@ are the mean over all released trajectories, empty ones included, and their shar
 has a table of its own: its cells are there for some seeds only.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, get_args

@@ -7,8 +7,6 @@ observations [n, d]. Judged is its mean undiscounted return in fresh episodes. A
 experts are stand-ins of ours, not the paper's, which has a picture alone, no numbers.
 """
 
-from __future__ import annotations
-
 import contextlib
 import sys
 from collections.abc import Iterator, Mapping, Sequence

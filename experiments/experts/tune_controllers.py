@@ -5,8 +5,6 @@ are drawn from the ranges of the paper (appendix B.1). Seeds are of a stream of 
 gains are written to src/tacit_worlds/controllers.json, rounded to four digits.
 """
 
-from __future__ import annotations
-
 import json
 import sys
 from dataclasses import dataclass

@@ -5,8 +5,6 @@ which the table uses. `former` is what the table had. Chosen is, for each world,
 both kinds of experts.
 """
 
-from __future__ import annotations
-
 import ast
 import time
 from dataclasses import replace

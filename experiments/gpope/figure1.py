@@ -8,8 +8,6 @@ of simulated trajectories. Domains: the 40-state chain and mountain car on-polic
 off-policy (Figure 4). The paper has pictures alone, no numbers.
 """
 
-from __future__ import annotations
-
 import contextlib
 import sys
 from collections.abc import Iterator, Sequence

@@ -5,8 +5,6 @@ the population, in closed form, and RMSE is over the states' exact values. Every
 noise; seeds are used nowhere else. Public range of values: [0, 1], as there is one reward of 1 at the end.
 """
 
-from __future__ import annotations
-
 import functools
 
 import numpy as np

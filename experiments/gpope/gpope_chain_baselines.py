@@ -6,8 +6,6 @@ that it takes, `gpope_published` with the noise of the paper's formula, and the 
 smooth sensitivity `_published` has the published constants. Methods: see `ope_baselines`.
 """
 
-from __future__ import annotations
-
 from experiments.gpope import gpope_chain
 from experiments.gpope.gpope_chain import EPSILONS, RELATIONS, UNITS
 from experiments.gpope.ope_baselines import Pooled

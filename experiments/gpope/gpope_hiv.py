@@ -8,8 +8,6 @@ patients; of another one for residual return regression, whose default has chang
 `ope_baselines`; DP-LSW and DP-LSL evaluate only the policy that made the records, and are left out.
 """
 
-from __future__ import annotations
-
 import functools
 
 import numpy as np

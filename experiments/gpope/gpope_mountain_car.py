@@ -7,8 +7,6 @@ pool. Data sets are subsets of a pool of 4,000 simulated trajectories. Methods: 
 and DP-LSL have 100 cells, and evaluate only the policy that made the records.
 """
 
-from __future__ import annotations
-
 import functools
 
 import numpy as np

@@ -12,8 +12,6 @@ for steps of at most 1 / L. G^2 is measured: the largest mean squared deviation 
 way. The paper's trace of the noise's covariance is read as 2 n (h sigma)^2. `exact` has neither sampling nor noise.
 """
 
-from __future__ import annotations
-
 import functools
 from typing import Any, cast
 

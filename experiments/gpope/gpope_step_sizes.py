@@ -5,8 +5,6 @@ samples and its noise (common random numbers, so curves over step sizes are smoo
 may be: a step size that is chosen on private records would have to be paid for.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 

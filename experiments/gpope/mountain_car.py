@@ -12,8 +12,6 @@ The policies: `learned_q` is Q-learning with the Fourier basis of order 5 (36 fe
 best action but a uniform one with probability 1/2, so the uniform target has ratios between 1/2 and 2.
 """
 
-from __future__ import annotations
-
 from functools import lru_cache
 
 import numpy as np

@@ -6,8 +6,6 @@ down to a grid, so whatever bound lies below this figure is none. `poisson` is w
 trajectory takes part independently at rate 1 / m. The rows "noise" have the sigma that each accountant asks for.
 """
 
-from __future__ import annotations
-
 import functools
 
 from dp_accounting.pld import privacy_loss_distribution

@@ -7,8 +7,6 @@ method has a step size, a clip or a ridge, every value of a public grid is tried
 trials is reported as "best": nobody could know it.
 """
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass

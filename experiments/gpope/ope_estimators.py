@@ -11,8 +11,6 @@ method at epsilon 100. Off-policy residual return regression is in `ope_random_m
 which were chosen on random_mdp, and looked at on mountain_car and hiv, with other seeds of the records.
 """
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass

@@ -3,8 +3,6 @@
 Rows with one fresh data set a trial, and the chart of the methods that have rows.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache

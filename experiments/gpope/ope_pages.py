@@ -5,8 +5,6 @@ clip or ridge of the least RMSE, and behind the slash the least MSPBE of the gri
 are picks in hindsight.
 """
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any

@@ -6,8 +6,6 @@ noise. The method's defaults were chosen on other processes. Where noise is larg
 value 0 although RMSE is better than the best constant's.
 """
 
-from __future__ import annotations
-
 import functools
 
 import numpy as np

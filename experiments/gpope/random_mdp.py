@@ -11,8 +11,6 @@ The default seed is one of 200 whose figures are close to a process of published
 policy's differ from them by 1.02; the largest ratio is 3.45.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

@@ -5,8 +5,6 @@ one task, which holds all that it may see, and returns what the cell judges. Wha
 it asks `task.vault(plan)`: then tacit accounts for it (docs/own-method.md).
 """
 
-from __future__ import annotations
-
 import argparse
 import importlib
 import json

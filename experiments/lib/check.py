@@ -4,8 +4,6 @@ Exits with 1 when a figure misses its bound, a row is missing that no queue will
 from what the experiment asks for today. It compares configurations and figures, never sources, and never fails on age.
 """
 
-from __future__ import annotations
-
 import functools
 import subprocess
 import sys

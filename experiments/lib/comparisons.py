@@ -7,8 +7,6 @@ experiment together (`tacit.evaluation.statistics.compare`), at 5 %. "All agents
 learn from the same tables, since these share the data of a run. `pages` puts the counts into docs/results/.
 """
 
-from __future__ import annotations
-
 import functools
 import sys
 from collections.abc import Callable, Mapping, Sequence

@@ -1,7 +1,5 @@
 """Experiments that read no records: each row is what a function of public settings returns."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any

@@ -1,7 +1,5 @@
 """What a row was made with, as JSON: plans, settings of agents and sizes of data, resolved to every default."""
 
-from __future__ import annotations
-
 import dataclasses
 import enum
 import hashlib

@@ -8,8 +8,6 @@ Counts come from the rows: how many of those that an experiment asks for are the
 table they fill.
 """
 
-from __future__ import annotations
-
 import sys
 import tomllib
 from collections.abc import Mapping, Sequence

@@ -1,7 +1,5 @@
 """Which methods were changed after somebody had seen their evaluation rows (`history.toml`)."""
 
-from __future__ import annotations
-
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path

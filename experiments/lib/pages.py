@@ -9,8 +9,6 @@ A place is `<!-- results: NAME -->`, up to `<!-- end -->` if there is one. NAME 
 table of its own, or `rows`, `changes` or `tests of EXPERIMENT ...`, or `coverage of PAPER`. Nothing is run.
 """
 
-from __future__ import annotations
-
 import re
 import sys
 from collections import Counter

@@ -12,8 +12,6 @@ together has `together(keys)`, which groups them, and `run_rows(keys, results)`,
 `run_row(key, results)`.
 """
 
-from __future__ import annotations
-
 import argparse
 import fnmatch
 import functools

@@ -13,8 +13,6 @@ A row whose code is the same raises a false alarm with a probability of about `A
 compared. Kept tables are made again, too.
 """
 
-from __future__ import annotations
-
 import argparse
 import math
 import random

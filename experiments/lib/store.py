@@ -11,8 +11,6 @@ without one is counted and named by `check`, and never compared. `valid_by` mark
 of small runs had carried over to later code.
 """
 
-from __future__ import annotations
-
 import contextlib
 import datetime
 import fcntl

@@ -1,7 +1,5 @@
 """Simulated records behind doors whose ledgers lie in a folder that goes away."""
 
-from __future__ import annotations
-
 import contextlib
 import math
 import os

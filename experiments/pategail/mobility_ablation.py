@@ -6,8 +6,6 @@ people; and rewards that are all zero. Rows at epsilon 10: the recipe, 40 % of t
 (`local`), and each is then private against the server too. The last averaged policy is judged, none picked.
 """
 
-from __future__ import annotations
-
 import math
 
 from experiments.lib.experiment import Figure, command_line

@@ -5,8 +5,6 @@ what looked generated in the round before (weights 1 - R + .05), as PateGAIL++ a
 `utility` noise by how often a pair is played, which makes least error of the policy's gradient; `noise` noise alone.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from experiments.lib.experiment import Figure, command_line

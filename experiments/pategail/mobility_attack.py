@@ -17,8 +17,6 @@ is a block of runs of one method at one epsilon, with the members and every atta
 devices, with fewer rounds than the recipe's.
 """
 
-from __future__ import annotations
-
 import functools
 import itertools
 import math

@@ -7,8 +7,6 @@ the one-shot method where people add nothing, `noise` PateGAIL++ whose rewards a
 every device. Of real days `floor` compares halves of the people, `perfect` is what a perfect simulator makes.
 """
 
-from __future__ import annotations
-
 import functools
 import itertools
 import math

@@ -11,8 +11,6 @@ tenth day is held out of training; `held_out` says its loss in nats a step, afte
 `chance` that of the transition matrix alone. The last weights are judged, none picked.
 """
 
-from __future__ import annotations
-
 import time
 from dataclasses import dataclass
 from typing import Any

@@ -12,8 +12,6 @@ with Laplace noise of the scale that their tables call the noise. One person rep
   days do, and exploring follows the papers' law of ranks on the observed places.
 """
 
-from __future__ import annotations
-
 import itertools
 import math
 import time

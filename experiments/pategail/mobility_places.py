@@ -5,8 +5,6 @@ release as `one_shot`, exploring by gravity, which is the default from 500 peopl
 people drawn alike for the measures that weigh people alike.
 """
 
-from __future__ import annotations
-
 import math
 import time
 from collections.abc import Sequence

@@ -4,8 +4,6 @@ A world is real or invented people whose days are protected, and the days that s
 its 83 people's (and for the papers' five measures their test days), of the city the same people's.
 """
 
-from __future__ import annotations
-
 import contextlib
 import functools
 import inspect

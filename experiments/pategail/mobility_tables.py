@@ -5,8 +5,6 @@ half of the 95 % t-interval of the mean over seeds, which are noise seeds: the d
 nats; the floor is what a perfect simulator would have, and halves of the people are further apart than that.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any
 

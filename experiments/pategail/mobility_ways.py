@@ -5,8 +5,6 @@ Hyper-parameters are the methods' defaults and recipes, which were chosen on inv
 number of people or on the noise (the number of states) follows public rules of the methods.
 """
 
-from __future__ import annotations
-
 import functools
 import math
 import time

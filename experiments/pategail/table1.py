@@ -8,8 +8,6 @@ better. 83 people are Geolife's, whose file has to be on this machine; any other
 the method's own: the days are the same.
 """
 
-from __future__ import annotations
-
 import contextlib
 import sys
 from collections.abc import Iterator, Sequence

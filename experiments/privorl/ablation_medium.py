@@ -5,8 +5,6 @@ places of real ones, `cur_append` that of the authors' code, where they join the
 matching are those of `table1_mazes`.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from experiments.lib.experiment import Store, command_line, store_of

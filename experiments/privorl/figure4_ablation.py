@@ -5,8 +5,6 @@ which all others are to be compared: its pre-training is without curiosity (the 
 (rate 0.3), and `non_pre` starts from random weights (the paper's NonPre).
 """
 
-from __future__ import annotations
-
 from experiments.lib.experiment import Figure, command_line
 from experiments.privorl.parts import synthesis_variants as variants
 from tacit.evaluation.statistics import iqm

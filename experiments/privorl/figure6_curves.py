@@ -4,8 +4,6 @@ umaze, IQL, three seeds. Rates at epsilon 10: 0 (the default), 0.3 (the paper's)
 generated rows, without matching. Epsilons, with matching and without: 1, 3, 10 and none (no noise, not private).
 """
 
-from __future__ import annotations
-
 import itertools
 
 from experiments.lib.experiment import Figure, command_line

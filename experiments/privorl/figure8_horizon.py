@@ -4,8 +4,6 @@ umaze, 10,000 people, epsilon 10, tacit-j with fragments of 8 (its own choice), 
 measures of `table13_trajscore`, and the return of IQL. Those of its own choice are the cells of tables 2 and 13.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np

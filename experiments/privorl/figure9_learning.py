@@ -3,8 +3,6 @@
 medium, TD3+BC, three seeds: the return after every tenth of the training. Curves are looked at, no policy is picked.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np

@@ -8,8 +8,6 @@ controller. The private rows are a million simulated transitions, a new data set
 The paper's figures are of D4RL's own rows and with agents of its own: compare the order, not the numbers.
 """
 
-from __future__ import annotations
-
 import contextlib
 import sys
 from collections.abc import Iterator, Mapping, Sequence

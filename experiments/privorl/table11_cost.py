@@ -6,8 +6,6 @@ fitting behind the doors and of sampling 100,000 rows, and the MiB that the proc
 memory for the next). Whatever else ran on the machine is in the seconds too.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from experiments.lib.experiment import Figure, Json, Store, command_line, store_of

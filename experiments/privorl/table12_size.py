@@ -4,8 +4,6 @@ umaze, IQL, three seeds, epsilon 10: so many rows of the tables of `table1_trans
 random. Sampling costs no privacy.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np

@@ -5,8 +5,6 @@ autoencoder of public trajectories, with ceiling and floor, the paper's figure (
 trajectories and at their seams. Matching fits what Marginal measures, so that none stands alone.
 """
 
-from __future__ import annotations
-
 import functools
 import math
 from typing import Any

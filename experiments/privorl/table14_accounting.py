@@ -7,8 +7,6 @@ steps that the paper prints: what Rényi accounting says of them at the rate 128
 certified epsilon over fine-tuning's steps. `DATA/delta` keeps a delta below 1 / rows, which 1e-6 is not for the mazes.
 """
 
-from __future__ import annotations
-
 import functools
 from dataclasses import dataclass
 

@@ -7,8 +7,6 @@ of the private rows, or with other rows, no cell is run. AIM's workload is all p
 41 columns it would choose for hours.
 """
 
-from __future__ import annotations
-
 import hashlib
 import sys
 from dataclasses import dataclass

@@ -5,8 +5,6 @@ pairs of columns, among which MST and AIM choose round after round; that was not
 kitchen. The agent imitates: it is TD3+BC whose weight of the value is next to nothing (`tune_kitchen`).
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType

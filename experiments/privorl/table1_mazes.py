@@ -5,8 +5,6 @@ sets for every row alike (five exceeded the hours), each with private rows, netw
 starts of its own. Policies that learn nothing stand in `table1_trivial`, from the same starts.
 """
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Callable, Sequence
 

@@ -10,8 +10,6 @@ than tables do. Own files are benchmarks: their rows may be shown. Bounds, walls
 that is named; Minari's mazes have other coordinates and are refused by these bounds.
 """
 
-from __future__ import annotations
-
 import argparse
 import functools
 import hashlib

@@ -5,8 +5,6 @@ walls. They know the goal, which no agent of `table1_transitions` does; same sta
 nothing of its maze, whatever its share of the real rows' return. `far` starts tell more, since walls lie on their way.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np

@@ -5,8 +5,6 @@ worlds once, for all of them. `tacit_j` learns of the private rows by histograms
 weighted for itself (`raked`), stand beside it, and in umaze what it would be by noisy gradients (`by_gradients`).
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Sequence
 from typing import Any

@@ -5,8 +5,6 @@ A cell is one table of `synthesis_ways`: Marginal and Correlation as the paper h
 synthetic rows from real ones.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 import numpy as np

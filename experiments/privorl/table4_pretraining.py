@@ -4,8 +4,6 @@ umaze and medium, IQL, seeds as in Table I, beside tacit at epsilon 10 and 1, th
 single row, where noise is all that is learned, and matching without a model.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 from experiments.lib.experiment import Figure, command_line

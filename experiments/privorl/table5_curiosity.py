@@ -5,8 +5,6 @@ its divisor, so that sigma and epsilon are those of `tacit`; `cur` has the paper
 them is matched to tables.
 """
 
-from __future__ import annotations
-
 from experiments.lib.experiment import Figure, command_line
 from experiments.privorl.parts import synthesis_variants as variants
 from tacit.evaluation.statistics import iqm

@@ -15,8 +15,6 @@ and certificate, but nothing is clipped. `no privacy` has neither noise nor clip
 1,000 rows, as the published attack was run.
 """
 
-from __future__ import annotations
-
 import contextlib
 import math
 import time

@@ -9,8 +9,6 @@ Rows, steps, rate and noise level were chosen on the public maze "ring" with mod
 a block of models with their members and scores, and the mean losses of rows that are in and out.
 """
 
-from __future__ import annotations
-
 import functools
 import itertools
 import math

@@ -4,8 +4,6 @@ umaze, IQL, three seeds. `non_priv` is the default plan (`tacit`, without matchi
 is ever met (through the same doors, which make the ledger void); `real` the agents on the real rows.
 """
 
-from __future__ import annotations
-
 from experiments.lib.experiment import Figure, command_line
 from experiments.privorl.parts import synthesis_variants as variants
 from experiments.privorl.table1_transitions import OWN

@@ -7,8 +7,6 @@ sees every noisy gradient of the fragments. Half of all scores choose a threshol
 which must reach half of the promise and not exceed it. `no clipping` is the broken twin: the same code and certificate.
 """
 
-from __future__ import annotations
-
 import contextlib
 import time
 from collections.abc import Iterator

@@ -9,8 +9,6 @@ Public rows for pre-training are those of other robots (`other_rows`): other mas
 learner of its own. They tell what a cheetah is, but neither this robot's physics nor its learner's behaviour.
 """
 
-from __future__ import annotations
-
 import importlib
 from dataclasses import dataclass
 from functools import cached_property, lru_cache

@@ -12,8 +12,6 @@ D4RL's kitchen-mixed and kitchen-partial label the same demonstrations for diffe
 the other is private; `tacit.data.overlap` finds this.
 """
 
-from __future__ import annotations
-
 import importlib
 from collections.abc import Sequence
 from typing import Any, Literal

@@ -9,8 +9,6 @@ Offsets were found by hand and by random search in the simulator; no learner's r
 A `Style` is how a person differs from another: her pace, where she puts the tip, how much her hand trembles.
 """
 
-from __future__ import annotations
-
 import importlib
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass

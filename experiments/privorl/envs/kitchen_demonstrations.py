@@ -10,8 +10,6 @@ those of other people who do `OTHER`: slide cabinet, kettle, bottom burner. Both
 in another order, but no person and no seed. So a policy of public rows may do two of the four tasks.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 

@@ -6,8 +6,6 @@ mazes (`tune_agents`, whose words hold the reasons). The half-cheetah's are the 
 weight of TD3+BC's paper.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any

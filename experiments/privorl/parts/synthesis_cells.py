@@ -1,7 +1,5 @@
 """Cells of the tables that `synthesis_pages` prints."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 

@@ -3,8 +3,6 @@
 Hyper-parameters are the defaults of the plan, which were chosen on public layouts, and the changes of a domain.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import functools
 import math

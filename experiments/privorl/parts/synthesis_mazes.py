@@ -4,8 +4,6 @@ Private are a million transitions of the waypoint controller in D4RL's umaze, me
 everything may be shown), public those of random mazes of the same outer size. A seed is a data set of its own.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType

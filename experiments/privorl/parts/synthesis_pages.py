@@ -5,8 +5,6 @@ blank, a dash says that it is not part of the experiment. Returns are interquart
 intervals.
 """
 
-from __future__ import annotations
-
 import functools
 import math
 from collections.abc import Callable, Iterable, Sequence

@@ -4,8 +4,6 @@ Every cell has one home: `tacit` is that of `table1_transitions`, closeness to t
 `table3_fidelity`. So nothing is run twice.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path

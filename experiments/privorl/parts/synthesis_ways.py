@@ -12,8 +12,6 @@ pretraining        public rows alone; noise_only: tacit's plan on a vault that h
 independent        the real columns, each permuted by itself: marginals without structure, no privacy at all
 """
 
-from __future__ import annotations
-
 import functools
 import importlib
 import math

@@ -4,8 +4,6 @@ At epsilon `SURE` the noise hides nobody: there the attacks must succeed. Each l
 the laws of strangers, other rows or people of the same world, which the attacker makes at `SURE`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple

@@ -11,8 +11,6 @@ dp_transformer  rows drawn one by one (DP-Transformer), by one fragment a person
 All have tacit's guarantee and public worlds, and the settings of `trajectories.TrajectoriesPlan.for_people`.
 """
 
-from __future__ import annotations
-
 import dataclasses
 from dataclasses import dataclass
 from typing import Any

@@ -1,7 +1,5 @@
 """Tables of the experiments on whole trajectories, from the raw rows; `synthesis_pages` prints them."""
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Callable
 

@@ -2,8 +2,6 @@
 weighted by histograms, and `Histograms` without a model. What is tuned is tuned in `TransitionsPlan.for_people`.
 """
 
-from __future__ import annotations
-
 import dataclasses
 from contextlib import AbstractContextManager
 from dataclasses import dataclass

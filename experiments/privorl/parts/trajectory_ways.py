@@ -2,8 +2,6 @@
 (`trajectory_fragments`), transitions (`trajectory_transitions`), and the private trajectories themselves.
 """
 
-from __future__ import annotations
-
 import functools
 from dataclasses import dataclass
 

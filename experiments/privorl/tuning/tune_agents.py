@@ -15,8 +15,6 @@ Waves of positions twice as short tell walls apart that longer ones blur. Chosen
 straight run everywhere, with one seed. EDAC fails in the largest maze: the tables have it in umaze alone.
 """
 
-from __future__ import annotations
-
 import ast
 import functools
 import time

@@ -5,8 +5,6 @@ judged on that robot, on D4RL's scale, where medium-replay teaches TD3+BC 44.6 (
 itself, its rows and its seeds are never used. What is chosen is frozen in `table1_half_cheetah` by a hash.
 """
 
-from __future__ import annotations
-
 import functools
 import itertools
 import time

@@ -5,8 +5,6 @@ tasks that these people do (`kitchen_demonstrations.OTHER`). Private demonstrati
 `imitation` is TD3+BC whose weight of the value is next to nothing.
 """
 
-from __future__ import annotations
-
 import time
 from typing import Any
 
