@@ -14,7 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from experiments.lib.experiment import Figure, Json, Store, command_line, describe, store_of
+from experiments.lib.check import Figures, at_least, at_most
+from experiments.lib.experiment import Json, Store, command_line, describe, store_of
 from experiments.lib.plots import IMAGES, Curve, Panel, draw
 from tacit.evaluation.audits import Effort, audit, library
 from tacit.evaluation.audits.running import CASES
@@ -104,15 +105,14 @@ def rows() -> list[str]:
     return [cell.key for cell in cells()]
 
 
-def figures() -> list[Figure]:
-    results, out = store(), []
+def figures() -> Figures:
+    results = store()
     for cell in cells():
         row = results.values(cell.key)
         best = max(row["bounds"].values())
-        out.append(Figure(f"{cell.key}: audited epsilon under the certified", best, row["certified"], at_least=False))
+        yield at_most(f"{cell.key}: audited epsilon under the certified", best, row["certified"])
         if cell.epsilon == SHOWN:
-            out.append(Figure(f"{cell.key}: audited epsilon over half of it", best, row["certified"] / 2))
-    return out
+            yield at_least(f"{cell.key}: audited epsilon over half of it", best, row["certified"] / 2)
 
 
 def plot(results: Store, path: Path = IMAGES / "audits.svg") -> None:

@@ -13,7 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from experiments.lib.experiment import BLANK, Figure, Json, Store, command_line, describe, markdown, spread, store_of
+from experiments.lib.check import Figures, at_least
+from experiments.lib.experiment import BLANK, Json, Store, command_line, describe, markdown, spread, store_of
 from experiments.lib.table_cache import metered
 from experiments.lib.vaults import vault
 from tacit.cli.demo import USUAL, DemoJudge
@@ -107,15 +108,14 @@ def table(results: Store) -> str:
     return markdown(WAYS, lines)
 
 
-def figures() -> list[Figure]:
-    results, found = store(), []
+def figures() -> Figures:
+    results = store()
     for patients, epsilon in SETTINGS:
         means = {way: float(np.mean(points(results, patients, way, epsilon))) for way in WAYS}
         at = f"{patients:,} patients, epsilon {epsilon:g}"
-        found.append(Figure(f"{at}: share of a learner from records", means["people"] / means["real"], 0.9))
+        yield at_least(f"{at}: share of a learner from records", means["people"] / means["real"], 0.9)
         for rival in ("privsyn", "aim"):
-            found.append(Figure(f"{at}: points above {rival}", means["people"] - means[rival], 0.0))
-    return found
+            yield at_least(f"{at}: points above {rival}", means["people"] - means[rival], 0.0)
 
 
 if __name__ == "__main__":

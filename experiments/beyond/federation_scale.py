@@ -29,7 +29,8 @@ from flwr.supercore.logger import FLOWER_LOGGER
 from scipy import stats
 
 from experiments.beyond.loop_grid import LoopGrid, identity
-from experiments.lib.experiment import Computed, Figure, Jobs, Store, command_line, describe, markdown
+from experiments.lib.check import Figures, at_least, at_most
+from experiments.lib.experiment import Computed, Jobs, Store, command_line, describe, markdown
 from tacit.data import Box, Discrete, PublicSpec
 from tacit.errors import PlanError
 from tacit.federation import FlowerDevices, client_app
@@ -271,20 +272,19 @@ ROWS = Computed(__file__, jobs)
 rows, configuration, store, run_row = ROWS.rows, ROWS.configuration, ROWS.store, ROWS.run_row
 
 
-def figures() -> list[Figure]:
-    results, out = store(), []
+def figures() -> Figures:
+    results = store()
     for key in rows():
         values = results.values(key)
         if key.startswith("tree"):
-            out.append(Figure(f"{key}: noise of an answer over its share, at least", values["noise"], 0.99))
-            out.append(Figure(f"{key}: at most", values["noise"], 1.01, False))
+            yield at_least(f"{key}: noise of an answer over its share, at least", values["noise"], 0.99)
+            yield at_most(f"{key}: at most", values["noise"], 1.01)
             _, level, share, dropout = key.split("/")
             apart = abs(values["lost"] - lost(level, float(share), float(dropout.removeprefix("dropout="))))
-            out.append(Figure(f"{key}: share of lost nodes, from what is expected", apart, 0.02, False))
-            out.append(Figure(f"{key}: error over the noise", values["error"], 5.0, False))
+            yield at_most(f"{key}: share of lost nodes, from what is expected", apart, 0.02)
+            yield at_most(f"{key}: error over the noise", values["error"], 5.0)
         if key.startswith("secure"):
-            out.append(Figure(f"{key}: answers that are missing", 1 - values["answered"] / _devices(key), 0.0, False))
-    return out
+            yield at_most(f"{key}: answers that are missing", 1 - values["answered"] / _devices(key), 0.0)
 
 
 def _devices(key: str) -> int:

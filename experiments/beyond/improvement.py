@@ -28,7 +28,8 @@ from scipy.stats import beta
 
 from experiments.beyond import improvement_logs as logs
 from experiments.beyond.improvement_worlds import EPISODES, World, world
-from experiments.lib.experiment import Figure, Json, Store, command_line, describe, markdown, store_of
+from experiments.lib.check import Figures, at_least, at_most
+from experiments.lib.experiment import Json, Store, command_line, describe, markdown, store_of
 from tacit.methods.improvement import Improvement, ImprovementPlan, fit
 from tacit.methods.improvement.moments import LoggedVisits
 from tacit.methods.improvement.plan import FIT, SCORES, STATEMENT
@@ -231,47 +232,41 @@ def of_runs(results: Store, start: str, value: str) -> list[Any]:
     return [results.values(f"{start}/{seed}")[value] for seed in seeds(start)]
 
 
-def figures() -> list[Figure]:
-    results, found = store(), []
+def figures() -> Figures:
+    results = store()
     for (people, epsilon), bound in LEAST.items():
         start = f"clinic/{people}/{epsilon:g}"
         score, clone = (float(np.mean(of_runs(results, start, value))) for value in ("score", "clone"))
-        found.append(Figure(f"clinic, {people:,} patients, epsilon {epsilon:g}: score", score, bound))
-        found.append(Figure(f"clinic, {people:,} patients, epsilon {epsilon:g}: above the clone", score - clone, -2.0))
+        yield at_least(f"clinic, {people:,} patients, epsilon {epsilon:g}: score", score, bound)
+        yield at_least(f"clinic, {people:,} patients, epsilon {epsilon:g}: above the clone", score - clone, -2.0)
         if people == 10_000:
             of_runs(results, start, "sums")
             proven = sum(said.verdict == "proven" for said in _said(results, start))
             what = f"clinic, epsilon {epsilon:g}: of {len(MANY)} runs prove a gain"
-            found.append(Figure(what, float(proven), float(PROVEN[epsilon])))
-            found.append(
-                Figure(
-                    f"clinic, epsilon {epsilon:g}: CPU s", max(of_runs(results, start, "cpu_s")), 4.0, at_least=False
-                )
-            )
-    found += _of_clicks(results)
+            yield at_least(what, float(proven), float(PROVEN[epsilon]))
+            yield at_most(f"clinic, epsilon {epsilon:g}: CPU s", max(of_runs(results, start, "cpu_s")), 4.0)
+    yield from _of_clicks(results)
     for name in COVERAGE:
         for epsilon in EPSILONS[:3]:
             row = results.values(f"coverage/{name}/{epsilon:g}/{COVERED_SEED}")
-            found.append(Figure(f"{name}, epsilon {epsilon:g}: coverage, lower 99 % limit", row["least"], 0.935))
+            yield at_least(f"{name}, epsilon {epsilon:g}: coverage, lower 99 % limit", row["least"], 0.935)
     for start, (bound, seconds) in PHYSICAL.items():
-        found.append(Figure(f"{start}: mean return", float(np.mean(of_runs(results, start, "score"))), bound))
-        found.append(Figure(f"{start}: CPU s", max(of_runs(results, start, "cpu_s")), seconds, at_least=False))
-    return found
+        yield at_least(f"{start}: mean return", float(np.mean(of_runs(results, start, "score"))), bound)
+        yield at_most(f"{start}: CPU s", max(of_runs(results, start, "cpu_s")), seconds)
 
 
-def _of_clicks(results: Store) -> list[Figure]:
+def _of_clicks(results: Store) -> Figures:
     """The figures of clicks: good, harmless, and the same in every unit."""
-    found, spelled = [], []
+    spelled = []
     for name in SCALES:
         start = f"{name}/{CLICKS}/1"
         rates = of_runs(results, start, "score")
         spelled.append(of_runs(results, start, "policy"))
-        found.append(Figure(f"{name}, epsilon 1: mean click rate", float(np.mean(rates)), RATE))
+        yield at_least(f"{name}, epsilon 1: mean click rate", float(np.mean(rates)), RATE)
         floor = logs.LOGGED_RATE - HARM * (logs.BEST_RATE - logs.LOGGED_RATE)
-        found.append(Figure(f"{name}, epsilon 1: least click rate", float(min(rates)), floor))
+        yield at_least(f"{name}, epsilon 1: least click rate", float(min(rates)), floor)
     alike = sum(len(set(three)) == 1 for three in zip(*spelled, strict=True))
-    found.append(Figure("clicks, runs with one policy in three units", float(alike), float(len(MANY))))
-    return found
+    yield at_least("clicks, runs with one policy in three units", float(alike), float(len(MANY)))
 
 
 # Tables of the page of results; a cell without rows says so.

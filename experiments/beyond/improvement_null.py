@@ -14,7 +14,8 @@ import numpy as np
 from scipy.stats import beta
 
 from experiments.lib import vaults
-from experiments.lib.experiment import Figure, Json, Store, command_line, describe, markdown, store_of
+from experiments.lib.check import Figures, at_most
+from experiments.lib.experiment import Json, Store, command_line, describe, markdown, store_of
 from tacit.data.memory import Memory
 from tacit.data.spec import Box, Discrete, PublicSpec
 from tacit.data.trajectories import Trajectories
@@ -114,16 +115,15 @@ def _said(results: Store, people: int, epsilon: float) -> list[Statement]:
     return found
 
 
-def figures() -> list[Figure]:
-    results, found = store(), []
+def figures() -> Figures:
+    results = store()
     for people, epsilon in SETTINGS:
         said = _said(results, people, epsilon)
         if not said:
             raise LookupError(f"{NAME}: there is no row of {people} people at epsilon {epsilon:g}")
         proven, sets = sum(one.verdict == "proven" for one in said), len(said)
         what = f"no gain, {people:,} people, epsilon {epsilon:g}: share of {sets:,} data sets that prove one"
-        found.append(Figure(what, proven / sets, MOST, at_least=False))
-    return found
+        yield at_most(what, proven / sets, MOST)
 
 
 def table(results: Store) -> str:

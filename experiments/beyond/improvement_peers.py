@@ -24,7 +24,8 @@ from experiments.beyond.improvement import EPSILONS
 from experiments.beyond.improvement_generators import EnsemblePlan
 from experiments.beyond.improvement_worlds import COURSE, EPISODES, World, of_clinic, world
 from experiments.lib import vaults
-from experiments.lib.experiment import Figure, Json, Store, command_line, describe, markdown, store_of
+from experiments.lib.check import Figures, at_least
+from experiments.lib.experiment import Json, Store, command_line, describe, markdown, store_of
 from tacit import experts as learning
 from tacit.agents.features import Scaled
 from tacit.agents.heads import Categorical
@@ -239,19 +240,18 @@ def measured(way: Way, here: World, people: int, epsilon: float, seed: int) -> J
     return {"score": here.score(actor, memory, seed), "cpu_s": round(time.process_time() - began, 1)}
 
 
-def figures() -> list[Figure]:
-    results, found = store(), []
+def figures() -> Figures:
+    results = store()
     for epsilon in EPSILONS[:3]:
         mine = np.mean(improvement.of_runs(improvement.store(), f"clinic/{PEOPLE}/{epsilon:g}", "score"))
         for way in CHOSEN:
             score = np.mean([results.values(f"{way}/{PEOPLE}/{epsilon:g}/{seed}")["score"] for seed in SEEDS])
-            found.append(Figure(f"clinic, epsilon {epsilon:g}: ahead of {way}", float(mine - score), 0.0))
+            yield at_least(f"clinic, epsilon {epsilon:g}: ahead of {way}", float(mine - score), 0.0)
     for start in PHYSICAL:
         mine = np.mean(improvement.of_runs(improvement.store(), start, "score"))
         for way in ELSEWHERE:
             score = np.mean([results.values(_elsewhere(start, way, seed))["score"] for seed in SEEDS])
-            found.append(Figure(f"{start}: ahead of {way}", float(mine - score), 0.0))
-    return found
+            yield at_least(f"{start}: ahead of {way}", float(mine - score), 0.0)
 
 
 def table(results: Store) -> str:

@@ -13,7 +13,8 @@ from typing import Any, ClassVar
 import numpy as np
 
 from experiments.lib import vaults
-from experiments.lib.experiment import Figure, Json, Store, command_line, describe, markdown, store_of
+from experiments.lib.check import Figures, at_least, at_most
+from experiments.lib.experiment import Json, Store, command_line, describe, markdown, store_of
 from tacit.data.spec import Box, Discrete, PublicSpec
 from tacit.data.trajectories import Trajectories
 from tacit.methods import off_policy_evaluation as ope
@@ -240,38 +241,30 @@ def misses(values: Mapping[str, Any]) -> float:
     return float(values["above the truth"] + values["below the truth"])
 
 
-def figures() -> list[Figure]:
-    results, out = store(), list[Figure]()
+def figures() -> Figures:
+    results = store()
     for people, contexts, epsilon in CELLS:
         found, name = (
             results.values(key_of("law", people, contexts, epsilon)),
             f"{people:,} people, epsilon {epsilon:g}",
         )
         sets, fold, public = found["sets"], found["fold"], found["public"]
-        out += [
-            Figure(f"{name}: share of misses where the other fold taught", misses(fold) / sets, 0.065, at_least=False),
-            Figure(f"{name}: share of misses of a public policy", misses(public) / sets, 0.065, at_least=False),
-            Figure(
-                f"{name}: its median width in those of a public policy on everybody",
-                fold["median width"] / public["median width"],
-                1.6,
-                at_least=False,
-            ),
-            Figure(f"{name}: share that is printed where a fold is free", found["printed"]["fold"] / sets, 1.0),
-            Figure(
-                f"{name}: intervals printed where everybody taught", found["printed"]["same people"], 0, at_least=False
-            ),
-        ]
-    found = results.values(key_of("vault", *CELLS[0]))
-    out.append(
-        Figure(
-            "through vaults: share that is printed where a fold is free", found["fold"]["printed"] / found["sets"], 1.0
+        yield at_most(f"{name}: share of misses where the other fold taught", misses(fold) / sets, 0.065)
+        yield at_most(f"{name}: share of misses of a public policy", misses(public) / sets, 0.065)
+        yield at_most(
+            f"{name}: its median width in those of a public policy on everybody",
+            fold["median width"] / public["median width"],
+            1.6,
         )
+        yield at_least(f"{name}: share that is printed where a fold is free", found["printed"]["fold"] / sets, 1.0)
+        yield at_most(f"{name}: intervals printed where everybody taught", found["printed"]["same people"], 0)
+    found = results.values(key_of("vault", *CELLS[0]))
+    yield at_least(
+        "through vaults: share that is printed where a fold is free", found["fold"]["printed"] / found["sets"], 1.0
     )
-    out.append(Figure("through vaults: share of misses", misses(found["fold"]) / found["sets"], 0.2, at_least=False))
+    yield at_most("through vaults: share of misses", misses(found["fold"]) / found["sets"], 0.2)
     printed = found["same people"]["printed"]
-    out.append(Figure("through vaults: intervals printed where everybody taught", printed, 0, at_least=False))
-    return out
+    yield at_most("through vaults: intervals printed where everybody taught", printed, 0)
 
 
 def table(results: Store) -> str:

@@ -18,7 +18,8 @@ from typing import Any, cast, get_args
 import numpy as np
 
 from experiments.lib import vaults
-from experiments.lib.experiment import Figure, Json, Store, command_line, describe, store_of
+from experiments.lib.check import Figures, at_least, at_most
+from experiments.lib.experiment import Json, Store, command_line, describe, store_of
 from tacit.data.sources import open_bandit
 from tacit.data.trajectories import Trajectories
 from tacit.methods import off_policy_evaluation as ope
@@ -157,21 +158,21 @@ def coverage(results: Store, campaign: str, epsilon: float, method: str) -> floa
     return float(np.mean((low <= truth) & (truth <= high)))
 
 
-def figures() -> list[Figure]:
-    results, out, held = store(), [], []
+def figures() -> Figures:
+    results, held = store(), []
     for campaign in get_args(open_bandit.Campaign):
         top = results.values(f"{campaign}/nonprivate")
         known = float(np.hypot(top["standard_error"], top["truth_standard_error"]))
         without = abs(top["wpdis"] - top["truth"]) / known
-        out.append(Figure(f"{campaign}: error without privacy in standard errors", without, 2.0, at_least=False))
+        yield at_most(f"{campaign}: error without privacy in standard errors", without, 2.0)
         private = rmse(results, campaign, 10.0, "wpdis") / known
-        out.append(Figure(f"{campaign}: error of wpdis at epsilon 10 in the same", private, 2.0, at_least=False))
+        yield at_most(f"{campaign}: error of wpdis at epsilon 10 in the same", private, 2.0)
         share = rmse(results, campaign, 10.0, "wpdis") / rmse(results, campaign, 10.0, "wpdis, noise only")
-        out.append(Figure(f"{campaign}: the same against noise only", share, 0.6, at_least=False))
+        yield at_most(f"{campaign}: the same against noise only", share, 0.6)
         high = float(np.median(column(results, campaign, 1.0, "unclipped", "high")))
-        out.append(Figure(f"{campaign}: upper end of unclipped at epsilon 1", high, 0.1, at_least=False))
+        yield at_most(f"{campaign}: upper end of unclipped at epsilon 1", high, 0.1)
         held += [coverage(results, campaign, e, name) for e in EPSILONS for name in plans(np.full((1, 2), 0.5))]
-    return [*out, Figure("share of all intervals that hold the bts log's click rate", float(np.mean(held)), 0.95)]
+    yield at_least("share of all intervals that hold the bts log's click rate", float(np.mean(held)), 0.95)
 
 
 if __name__ == "__main__":

@@ -17,7 +17,8 @@ from scipy.optimize import brentq
 from scipy.special import ndtr
 from scipy.stats import binom, norm
 
-from experiments.lib.experiment import Computed, Figure, Jobs, command_line
+from experiments.lib.check import Figures, at_least
+from experiments.lib.experiment import Computed, Jobs, command_line
 from tacit.methods.off_policy_evaluation import intervals
 from tacit.methods.off_policy_evaluation.intervals import Sides
 from tacit.methods.off_policy_evaluation.scores import SHARES
@@ -112,13 +113,13 @@ ROWS = Computed(__file__, jobs)
 rows, configuration, store, run_row = ROWS.rows, ROWS.configuration, ROWS.store, ROWS.run_row
 
 
-def figures() -> list[Figure]:
+def figures() -> Figures:
     results = store()
-    return [
-        Figure(f"{key}: least coverage at {level}", min(found), float(level) - (4e-4 if level == "0.999" else 5e-6))
-        for key in rows()
-        for level, found in results.values(key).items()
-    ]
+    for key in rows():
+        for level, found in results.values(key).items():
+            yield at_least(
+                f"{key}: least coverage at {level}", min(found), float(level) - (4e-4 if level == "0.999" else 5e-6)
+            )
 
 
 if __name__ == "__main__":

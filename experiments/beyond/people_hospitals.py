@@ -24,7 +24,8 @@ from sklearn.ensemble import HistGradientBoostingRegressor
 
 from experiments.beyond.hospitals import DRUGS, GOAL, HOSPITALS, PLACES, SPEC, UNKNOWN, Linear, Rule, to_records
 from experiments.lib import vaults
-from experiments.lib.experiment import BLANK, Figure, Json, Store, command_line, describe, markdown, spread, store_of
+from experiments.lib.check import Figures, at_least, at_most
+from experiments.lib.experiment import BLANK, Json, Store, command_line, describe, markdown, spread, store_of
 from experiments.lib.table_cache import metered
 from tacit.evaluation.fidelity import FIELDS, total_variation
 from tacit.evaluation.sequences import Sequences
@@ -350,18 +351,17 @@ def words_of(results: Store) -> str:
     return "\n\n".join(blocks)
 
 
-def figures() -> list[Figure]:
-    results, found = store(), []
+def figures() -> Figures:
+    results = store()
     for one in rows():
         results.values(one)
     for at in MAIN:
         means = {name: float(np.mean(values)) for name, values in columns(results, at).items()}
-        found.append(Figure(f"{at[0]}: rms error of effects, mmHg", means["people", "effects"], 0.3, at_least=False))
-        found.append(Figure(f"{at[0]}: share of real rows' gain by a rule", means["people", "share"], 0.9))
+        yield at_most(f"{at[0]}: rms error of effects, mmHg", means["people", "effects"], 0.3)
+        yield at_least(f"{at[0]}: share of real rows' gain by a rule", means["people", "share"], 0.9)
         for name, rival in itertools.product(("regression", "impossible"), RIVALS):
             ratio = means["people", name] / means[rival, name]
-            found.append(Figure(f"{at[0]}: {name} error over that of {rival}", ratio, 0.8, at_least=False))
-    return found
+            yield at_most(f"{at[0]}: {name} error over that of {rival}", ratio, 0.8)
 
 
 if __name__ == "__main__":

@@ -20,7 +20,8 @@ import numpy as np
 import numpy.typing as npt
 from scipy.stats import ttest_1samp
 
-from experiments.lib.experiment import BLANK, Figure, Json, Store, command_line, describe, grouped, markdown, store_of
+from experiments.lib.check import Figures, at_least
+from experiments.lib.experiment import BLANK, Json, Store, command_line, describe, grouped, markdown, store_of
 from experiments.lib.table_cache import Columns, Notes
 from experiments.lib.tables import spread as with_interval
 from experiments.privorl import table3_fidelity
@@ -237,13 +238,12 @@ def spreads(results: Store) -> np.ndarray:
     return np.array(pairs)
 
 
-def figures() -> list[Figure]:
-    results, found = store(), []
+def figures() -> Figures:
+    results = store()
     for domain in ("large", "medium"):
         straight = np.mean([results.values(f"{domain}/straight/{seed}")["return"] for seed in SEEDS])
         real = column(results, domain, "grand", "real", 0.0, "grand").mean()
-        found.append(Figure(f"{domain}: grand return of real rows less the straight run's", real - straight, 0.0))
-    return found
+        yield at_least(f"{domain}: grand return of real rows less the straight run's", real - straight, 0.0)
 
 
 RIVALS = ("aim_3", "privsyn", "raked")

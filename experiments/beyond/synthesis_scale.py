@@ -17,7 +17,8 @@ import numpy as np
 from experiments.beyond import people_hospitals
 from experiments.beyond.hospitals import Linear, to_records
 from experiments.lib import vaults
-from experiments.lib.experiment import BLANK, Figure, Json, Store, command_line, describe, markdown, store_of
+from experiments.lib.check import Figures, at_most
+from experiments.lib.experiment import BLANK, Json, Store, command_line, describe, markdown, store_of
 from tacit.data import PublicSpec, Trajectories
 from tacit.data.spec import Box
 from tacit.methods.synthesis import people, structured
@@ -110,14 +111,12 @@ def table(results: Store) -> str:
     return markdown(HEADS, lines)
 
 
-def figures() -> list[Figure]:
+def figures() -> Figures:
     results = store()
     each = [results.values(key)["cpu_s"]["fit"] / results.values(key)["rows"] for key in KEYS if key.endswith("/6")]
     for key in KEYS:
         results.values(key)
-    return [
-        Figure("structured: CPU of a row of ten million over one of a million", each[-1] / each[0], 1.5, at_least=False)
-    ]
+    yield at_most("structured: CPU of a row of ten million over one of a million", each[-1] / each[0], 1.5)
 
 
 if __name__ == "__main__":

@@ -18,7 +18,8 @@ from scipy.stats import t as student
 
 import tacit
 from experiments.beyond.improvement_worlds import world
-from experiments.lib.experiment import Figure, Json, Store, command_line, markdown, store_of
+from experiments.lib.check import Figures, at_least, at_most
+from experiments.lib.experiment import Json, Store, command_line, markdown, store_of
 from tacit.evaluation.fidelity import FIELDS, fidelity, uniform_table
 from tacit.privacy.accounting import gaussian
 from tacit_worlds import clinic
@@ -126,14 +127,13 @@ def means(results: Store, rule: str, value: str) -> np.ndarray[Any, np.dtype[np.
     return np.array([np.mean(results.values(f"{rule}/{seed}")[value]) for seed in SEEDS])
 
 
-def figures() -> list[Figure]:
+def figures() -> Figures:
     results = store()
     largest = max(results.values(f"{rule}/{seed}")["spent"][0] for rule in RULES for seed in SEEDS)
-    found = [Figure("epsilon of all releases of a ledger", largest, EPSILON, at_least=False)]
+    yield at_most("epsilon of all releases of a ledger", largest, EPSILON)
     for value, sign in (("improve", 1), ("width", -1), ("synthesize", 1)):
         gained = sign * (means(results, "gaussian", value) - means(results, "sum", value))
-        found.append(Figure(f"{value}: gained by one Gaussian, mean of {len(SEEDS)} seeds", float(gained.mean()), 0.0))
-    return found
+        yield at_least(f"{value}: gained by one Gaussian, mean of {len(SEEDS)} seeds", float(gained.mean()), 0.0)
 
 
 def table(results: Store) -> str:

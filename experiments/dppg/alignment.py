@@ -21,7 +21,8 @@ import torch
 from experiments.dppg import alignment_trl
 from experiments.dppg import alignment_world as world
 from experiments.dppg.dppg_runs import DELTA, opened
-from experiments.lib.experiment import Figure, Json, Store, command_line, describe, markdown, spread, store_of
+from experiments.lib.check import Figures, at_least
+from experiments.lib.experiment import Json, Store, command_line, describe, markdown, spread, store_of
 from experiments.lib.plots import IMAGES, Curve, Panel, draw
 from tacit import Unit, alignment
 from tacit.evaluation.report.charts import span
@@ -240,7 +241,7 @@ def plot(results: Store) -> None:
     draw([met(results), picture(results)], title, IMAGES / "alignment.svg", legend=3)
 
 
-def figures() -> list[Figure]:
+def figures() -> Figures:
     results = store()
     base = results.values("reference/0")["values"]
 
@@ -250,30 +251,25 @@ def figures() -> list[Figure]:
     def mean(one: str, name: str, kind: str = "values") -> float:
         return gain(one, name, kind) + base[name]
 
-    found = [
-        Figure(f"epsilon {epsilon}, one step: gain of {name}", gain(f"{epsilon}/one", name), least)
+    yield from (
+        at_least(f"epsilon {epsilon}, one step: gain of {name}", gain(f"{epsilon}/one", name), least)
         for epsilon, bars in ((4, (1.3, 0.17, 0.33)), (1, (1.2, 0.15, 0.30)))
         for name, least in zip(("reward", "tfidf", "vader"), bars, strict=True)
-    ]
-    found += [
-        Figure(f"epsilon {epsilon}, one step: {most} less the divergence", most - mean(f"{epsilon}/one", "kl"), 0.0)
+    )
+    yield from (
+        at_least(f"epsilon {epsilon}, one step: {most} less the divergence", most - mean(f"{epsilon}/one", "kl"), 0.0)
         for epsilon, most in ((4, 0.37), (1, 0.5))
-    ]
-    found.append(Figure("epsilon 4, four rounds, shrunk: gain of reward", gain("4/four", "reward", "shrunk"), 2.2))
-    found.append(Figure("epsilon 4, four rounds, shrunk: distinct-2", mean("4/four", "distinct_2", "shrunk"), 0.78))
+    )
+    yield at_least("epsilon 4, four rounds, shrunk: gain of reward", gain("4/four", "reward", "shrunk"), 2.2)
+    yield at_least("epsilon 4, four rounds, shrunk: distinct-2", mean("4/four", "distinct_2", "shrunk"), 0.78)
     alone = results.values("noise 4/one/0")["values"]["reward"] - base["reward"]
-    found.append(Figure("noise alone at epsilon 4: .3 less what it moves the reward", 0.3 - abs(alone), 0.0))
+    yield at_least("noise alone at epsilon 4: .3 less what it moves the reward", 0.3 - abs(alone), 0.0)
     with_noise, without = gain("4/one/differs", "style"), gain("none/one/differs", "style")
-    found.append(
-        Figure("feedback, tastes differ: gain at epsilon 4 over that without noise", with_noise / without, 0.8)
-    )
+    yield at_least("feedback, tastes differ: gain at epsilon 4 over that without noise", with_noise / without, 0.8)
     public = results.values("public/one/0")["values"]["style"] - base["style"]
-    found.append(Figure("feedback, tastes differ: gain at epsilon 4 above public prompts'", with_noise - public, 0.0))
+    yield at_least("feedback, tastes differ: gain at epsilon 4 above public prompts'", with_noise - public, 0.0)
     took = [results.values(f"4/one/{seed}")["took"]["cpu_s"] for seed in SEEDS]
-    found.append(
-        Figure("one step: .5 CPU seconds a person less what it took", 0.5 - float(np.mean(took)) / PEOPLE, 0.0)
-    )
-    return found
+    yield at_least("one step: .5 CPU seconds a person less what it took", 0.5 - float(np.mean(took)) / PEOPLE, 0.0)
 
 
 if __name__ == "__main__":

@@ -16,7 +16,8 @@ from typing import Any
 import numpy as np
 
 from experiments.lib import vaults
-from experiments.lib.experiment import Figure, Json, Store, command_line, describe, store_of
+from experiments.lib.check import Figure, Figures, at_least, at_most
+from experiments.lib.experiment import Json, Store, command_line, describe, store_of
 from tacit.agents.features import Scaled
 from tacit.agents.networks import Mlp
 from tacit.agents.policies import Policy, ValueFunction
@@ -271,18 +272,17 @@ def run_row(key: str, results: Store) -> None:
     results.put(key, dataset="bandit with four pulls", seed=6_000_000, values=values)
 
 
-def figures() -> list[Figure]:
-    results, out = store(), []
+def figures() -> Figures:
+    results = store()
     for cell in CELLS:
         values = results.values(cell.key)
         lower = found(values)
         clean = cell.critic in CLEAN
-        out.append(Figure(f"{cell.key}: audited epsilon", lower.epsilon, values["claimed"], at_least=not clean))
+        yield Figure(f"{cell.key}: audited epsilon", lower.epsilon, values["claimed"], at_least=not clean)
         if clean:
-            out.append(Figure(f"{cell.key}: audited mu", lower.mu, 1 / cell.sigma, at_least=False))
+            yield at_most(f"{cell.key}: audited mu", lower.mu, 1 / cell.sigma)
         if clean and cell.sigma == 1:
-            out.append(Figure(f"{cell.key}: audited mu, has power", lower.mu, 0.6))
-    return out
+            yield at_least(f"{cell.key}: audited mu, has power", lower.mu, 0.6)
 
 
 if __name__ == "__main__":

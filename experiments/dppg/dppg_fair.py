@@ -23,7 +23,8 @@ from typing import Any
 import numpy as np
 
 from experiments.dppg.dppg_runs import Task, calibrated, guarantee, judged, learned, opened, peer
-from experiments.lib.experiment import NONE, Figure, Json, Store, command_line, describe, markdown, stacked, store_of
+from experiments.lib.check import Figures, at_least
+from experiments.lib.experiment import NONE, Json, Store, command_line, describe, markdown, stacked, store_of
 from tacit import policy_gradient as pg
 from tacit.envs.lasting import LastingUsers
 from tacit.methods.policy_gradient import recipes
@@ -230,16 +231,14 @@ def table(results: Store) -> str:
     return stacked(tables)
 
 
-def figures() -> list[Figure]:
+def figures() -> Figures:
     results, bars = store(), {"CartPole": 480.0, "Acrobot": -95.0}
-    return [
-        Figure(
+    for name, bar in bars.items():
+        yield at_least(
             f"{name}, the paper's recipe without noise: greedy",
             float(np.mean(results.values(f"{name}/reproduced/inf")["greedy"])),
             bar,
         )
-        for name, bar in bars.items()
-    ]
 
 
 if __name__ == "__main__":

@@ -19,7 +19,8 @@ from typing import Any
 import numpy as np
 
 from experiments.dppg.dppg_runs import Task, calibrated, guarantee, learned, vault
-from experiments.lib.experiment import Figure, Json, Store, command_line, describe, store_of
+from experiments.lib.check import Figures, at_least, at_most
+from experiments.lib.experiment import Json, Store, command_line, describe, store_of
 from tacit import policy_gradient as pg
 from tacit.agents.networks import Mlp
 from tacit.envs.rollouts import TimedDomain
@@ -221,8 +222,8 @@ def success(greedy: list[float], last: float) -> float:
     return float(np.mean(np.array(greedy) > GOOD * best))
 
 
-def figures() -> list[Figure]:
-    results, out = store(), []
+def figures() -> Figures:
+    results = store()
     for last in ENDS:
         best = float(river_swim.optimal_values(RiverSwim(last))[0, 0])
 
@@ -235,27 +236,24 @@ def figures() -> list[Figure]:
         ours, paper = share("recipe", 1.0), max(share(name, 1.0) for name in ("dppg_l2", "dppg_kl"))
         noise = max(share(name, epsilon) for name in ("noise", "dppg_noise") for epsilon in EPSILONS)
         what = f"RiverSwim {last:g}"
-        out += [
-            Figure(f"{what}, epsilon 1: success of the recipe", ours, 0.9),
-            Figure(f"{what}, epsilon 1, actions not repeated: success", share("unrepeated", 1.0), 0.95),
-            Figure(f"{what}, epsilon 1: median of the recipe over V*", median("recipe", 1.0), 0.99),
-            Figure(f"{what}, epsilon 1: success less that of independent noise", ours - share("iid", 1.0), 0.0),
-            Figure(f"{what}, epsilon 1: success less the better of the paper's two", ours - paper, 0.3),
-            Figure(f"{what}: success of noise alone", noise, 0.5, at_least=False),
-            Figure(f"{what}, no noise: success of UCB-VI with 4,000 people", share("ucb_mf_4000", None), 0.9),
-            Figure(f"{what}, epsilon 10: success of UCB-VI with 4,000 people", share("ucb_mf_4000", 10.0), 0.9),
-            Figure(
-                f"{what}, epsilon 1, 1,600 people: success less that of UCB-VI, best noise and clip",
-                ours - max(share(f"{name}_1600", 1.0) for name in COUNTERS),
-                0.0,
-            ),
-            Figure(
-                f"{what}, epsilon 1: median of UCB-VI over V*, matrix factorisation less tree",
-                median("ucb_mf_4000", 1.0) - median("ucb_tree_4000", 1.0),
-                0.0,
-            ),
-        ]
-    return out
+        yield at_least(f"{what}, epsilon 1: success of the recipe", ours, 0.9)
+        yield at_least(f"{what}, epsilon 1, actions not repeated: success", share("unrepeated", 1.0), 0.95)
+        yield at_least(f"{what}, epsilon 1: median of the recipe over V*", median("recipe", 1.0), 0.99)
+        yield at_least(f"{what}, epsilon 1: success less that of independent noise", ours - share("iid", 1.0), 0.0)
+        yield at_least(f"{what}, epsilon 1: success less the better of the paper's two", ours - paper, 0.3)
+        yield at_most(f"{what}: success of noise alone", noise, 0.5)
+        yield at_least(f"{what}, no noise: success of UCB-VI with 4,000 people", share("ucb_mf_4000", None), 0.9)
+        yield at_least(f"{what}, epsilon 10: success of UCB-VI with 4,000 people", share("ucb_mf_4000", 10.0), 0.9)
+        yield at_least(
+            f"{what}, epsilon 1, 1,600 people: success less that of UCB-VI, best noise and clip",
+            ours - max(share(f"{name}_1600", 1.0) for name in COUNTERS),
+            0.0,
+        )
+        yield at_least(
+            f"{what}, epsilon 1: median of UCB-VI over V*, matrix factorisation less tree",
+            median("ucb_mf_4000", 1.0) - median("ucb_tree_4000", 1.0),
+            0.0,
+        )
 
 
 if __name__ == "__main__":

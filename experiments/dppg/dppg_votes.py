@@ -20,7 +20,8 @@ from typing import Any
 import numpy as np
 
 from experiments.dppg.dppg_runs import Task, calibrated, guarantee, judged, learned, peer
-from experiments.lib.experiment import BLANK, Figure, Json, Store, command_line, describe, markdown, store_of
+from experiments.lib.check import Figures, at_least
+from experiments.lib.experiment import BLANK, Json, Store, command_line, describe, markdown, store_of
 from tacit import policy_gradient as pg
 from tacit.agents.policies import Float32
 from tacit.envs.serving import SimulatedUsers
@@ -195,12 +196,11 @@ BARS = {
 """Mean returns over the seeds that are promised (epsilon 8) or aimed at."""
 
 
-def figures() -> list[Figure]:
-    results, found = store(), []
+def figures() -> Figures:
+    results = store()
     for (robot, level), bar in BARS.items():
         values = [results.values(f"{robot}/votes/{level}/{seed}")[REPORTED] for seed in SEEDS]
-        found.append(Figure(f"{robot}, epsilon {level}: mean return", float(np.mean(values)), bar))
-    return found
+        yield at_least(f"{robot}, epsilon {level}: mean return", float(np.mean(values)), bar)
 
 
 if __name__ == "__main__":

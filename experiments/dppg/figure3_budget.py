@@ -12,7 +12,8 @@ from pathlib import Path
 from scipy.optimize import brentq
 
 from experiments.dppg.dppg_paper import classical_epsilon, published_epsilon, zhao_epsilon
-from experiments.lib.experiment import Computed, Figure, Jobs, Store, command_line
+from experiments.lib.check import Figures, at_least, at_most
+from experiments.lib.experiment import Computed, Jobs, Store, command_line
 from experiments.lib.plots import IMAGES, Curve, Panel, draw
 from tacit.privacy.accounting import bounds as accounting
 from tacit.privacy.accounting.events import Event, GaussianEvent, PoissonSampledEvent, SelfComposedEvent
@@ -81,28 +82,25 @@ ROWS = Computed(__file__, jobs)
 rows, configuration, store, run_row = ROWS.rows, ROWS.configuration, ROWS.store, ROWS.run_row
 
 
-def figures() -> list[Figure]:
-    results, out = store(), []
+def figures() -> Figures:
+    results = store()
     for delta in DELTAS:
         cells = {sigma: results.values(key(sigma, delta)) for sigma in SIGMAS}
         loose = [cell["published"] / cell["exact"] for cell in cells.values()]
-        out += [
-            Figure(f"delta {delta:g}: the paper's epsilon over the exact one, at least", min(loose), 1.05),
-            Figure(f"delta {delta:g}: the paper's epsilon over the exact one, at most", max(loose), 1.6, False),
-        ]
+        yield at_least(f"delta {delta:g}: the paper's epsilon over the exact one, at least", min(loose), 1.05)
+        yield at_most(f"delta {delta:g}: the paper's epsilon over the exact one, at most", max(loose), 1.6)
         returning = max(cell["k=16"] / cell["k=16 added up"] for cell in cells.values())
-        out.append(Figure(f"delta {delta:g}: 16 participations over the sum of 16 epsilons", returning, 0.75, False))
+        yield at_most(f"delta {delta:g}: 16 participations over the sum of 16 epsilons", returning, 0.75)
         apart = max(
             abs(cells[4 * s]["k=16"] / cells[s]["exact"] - 1) for s in (0.5, 0.75, 1.0, 1.5, 2.0, 5.0) if 4 * s in cells
         )
-        out.append(Figure(f"delta {delta:g}: 16 participations at 4 sigma against one at sigma", apart, 2e-3, False))
+        yield at_most(f"delta {delta:g}: 16 participations at 4 sigma against one at sigma", apart, 2e-3)
     exact = results.values(key(1.0, 1e-5))["exact"]
-    out.append(Figure("sigma 1, delta 1e-5: exact epsilon, distance from 4.37718", abs(exact - 4.37718), 2e-3, False))
+    yield at_most("sigma 1, delta 1e-5: exact epsilon, distance from 4.37718", abs(exact - 4.37718), 2e-3)
     for epsilon, ratio in ((0.5, 1.88), (1.0, 1.5), (5.0, 1.24)):
         cell = results.values(noise_key(epsilon, 1e-5))
         name = f"epsilon {epsilon:g}, delta 1e-5: the paper's noise variance over the exact one"
-        out.append(Figure(name, (cell["published"] / cell["exact"]) ** 2, ratio))
-    return out
+        yield at_least(name, (cell["published"] / cell["exact"]) ** 2, ratio)
 
 
 def plot(results: Store, path: Path = IMAGES / "figure3_budget.svg") -> None:

@@ -16,7 +16,8 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from experiments.dppg import dppg_paper
-from experiments.lib.experiment import Computed, Figure, Jobs, command_line, describe
+from experiments.lib.check import Figures, at_least, at_most
+from experiments.lib.experiment import Computed, Jobs, command_line, describe
 from tacit.agents.features import OneHot, Scaled
 from tacit.agents.heads import Categorical
 from tacit.agents.networks import Mlp
@@ -169,7 +170,7 @@ ROWS = Computed(__file__, jobs, seed=FIRST_SEED)
 rows, configuration, store, run_row = ROWS.rows, ROWS.configuration, ROWS.store, ROWS.run_row
 
 
-def figures() -> list[Figure]:
+def figures() -> Figures:
     results = store()
     exact, safe, other, ratios = [], [], [], []
     cells = [results.values(key(*cell)) for cell in grid()]
@@ -181,13 +182,11 @@ def figures() -> list[Figure]:
             ratios += [cell[f"{name}_clip"][i] / cell[f"{name}_markov_clip"][i] for name in ("l2", "kl")]
     noisy = [results.values(f"correlated/step={step}") for step in STEPS]
     apart = [abs(cell[name][i] - target) for cell in noisy for name in cell for i, target in enumerate(CONFIDENCES)]
-    return [
-        Figure("4.4, 4.6 and 4.7, exact: largest distance of coverage from target", max(exact), 0.01, False),
-        Figure("4.5, 4.6 by Cantelli and 4.7 by Markov: coverage less target, at least", min(safe), 0.0),
-        Figure("4.7 along random directions: coverage less target, at least", min(other), -0.01),
-        Figure("noise correlated over 50 steps: largest distance of coverage from target", max(apart), 0.015, False),
-        Figure("clipping norm over that of Markov's inequality, at least", min(ratios), 1.0),
-    ]
+    yield at_most("4.4, 4.6 and 4.7, exact: largest distance of coverage from target", max(exact), 0.01)
+    yield at_least("4.5, 4.6 by Cantelli and 4.7 by Markov: coverage less target, at least", min(safe), 0.0)
+    yield at_least("4.7 along random directions: coverage less target, at least", min(other), -0.01)
+    yield at_most("noise correlated over 50 steps: largest distance of coverage from target", max(apart), 0.015)
+    yield at_least("clipping norm over that of Markov's inequality, at least", min(ratios), 1.0)
 
 
 if __name__ == "__main__":

@@ -13,7 +13,8 @@ import functools
 
 from dp_accounting.pld import privacy_loss_distribution
 
-from experiments.lib.experiment import Computed, Figure, Jobs, command_line, describe
+from experiments.lib.check import Figures, at_least, at_most
+from experiments.lib.experiment import Computed, Jobs, command_line, describe
 from tacit.methods.experts.published import MixedTraining, published_setting, published_total
 from tacit.privacy.accounting import bounds as accounting
 from tacit.privacy.accounting.events import ComposedEvent, EpsilonDeltaEvent, Event, SelfComposedEvent
@@ -135,45 +136,33 @@ ROWS = Computed(__file__, jobs, "appendix B.3 of the paper")
 rows, configuration, store, run_row = ROWS.rows, ROWS.configuration, ROWS.store, ROWS.run_row
 
 
-def figures() -> list[Figure]:
-    results, out = store(), []
+def figures() -> Figures:
+    results = store()
     for (p, sigma), honest in zip(CLAIMS, (7.68, 13.9, 22.28), strict=True):
         cell = results.values(_claim(p, sigma))
         name = f"sigma {sigma:g}, noisy with probability {p:g}"
-        out += [
-            Figure(f"{name}: claimed", cell["claimed"], 5.0001, False),
-            Figure(f"{name}: honest", cell["check"], honest),
-            Figure(f"{name}: honest over its check, less 1", cell["honest"] / cell["check"] - 1, 5e-3, False),
-            Figure(f"{name}: distance from the limit theorem", abs(cell["check"] / cell["limit"] - 1), 1e-3, False),
-            Figure(f"{name}: honest over claimed, times sqrt(p)", cell["check"] / cell["claimed"] * p**0.5, 1.0),
-        ]
+        yield at_most(f"{name}: claimed", cell["claimed"], 5.0001)
+        yield at_least(f"{name}: honest", cell["check"], honest)
+        yield at_most(f"{name}: honest over its check, less 1", cell["honest"] / cell["check"] - 1, 5e-3)
+        yield at_most(f"{name}: distance from the limit theorem", abs(cell["check"] / cell["limit"] - 1), 1e-3)
+        yield at_least(f"{name}: honest over claimed, times sqrt(p)", cell["check"] / cell["claimed"] * p**0.5, 1.0)
     for name, ratio in zip(TASKS, OVER_CLAIM, strict=True):
         cell = results.values(f"task/{name}")
-        out += [
-            Figure(f"{name}: both stages, honest over claimed", cell["check"] / cell["claimed"], ratio),
-            Figure(f"{name}: composed over added up", cell["honest"] / cell["sum"], 0.95, False),
-        ]
+        yield at_least(f"{name}: both stages, honest over claimed", cell["check"] / cell["claimed"], ratio)
+        yield at_most(f"{name}: composed over added up", cell["honest"] / cell["sum"], 0.95)
     for delta, steps in ((DELTA, (781, 5_599, 22_818, 91_693, 826_323)), (1e-6, (465, 3_466, 14_188, 57_075, 514_573))):
         for sigma, expected in zip(SIGMAS, steps, strict=True):
             cell = results.values(_steps(sigma, delta))
             off = abs(cell["steps"] / expected - 1)
-            out.append(Figure(f"noisy steps for 5 at sigma {sigma:g}, delta {delta:.2g}: off by", off, 2e-3, False))
+            yield at_most(f"noisy steps for 5 at sigma {sigma:g}, delta {delta:.2g}: off by", off, 2e-3)
     coarse, fine = (results.values(f"interval/{interval:g}") for interval in (INTERVALS[0], INTERVALS[-1]))
-    out += [
-        Figure("a grid of 1e-3: epsilon over the true one", coarse["on the grid"] / coarse["true"], 1.8),
-        Figure(
-            "a grid of 1.4e-5, 0.05 q / sigma: epsilon over the true one",
-            fine["on the grid"] / fine["true"],
-            1.05,
-            False,
-        ),
-    ]
+    yield at_least("a grid of 1e-3: epsilon over the true one", coarse["on the grid"] / coarse["true"], 1.8)
+    yield at_most(
+        "a grid of 1.4e-5, 0.05 q / sigma: epsilon over the true one", fine["on the grid"] / fine["true"], 1.05
+    )
     both = results.values("joint")
-    out += [
-        Figure("25 prefixes and 22,000 steps: composed", both["honest"], 7.365, False),
-        Figure("25 prefixes and 22,000 steps: added up", both["sum"], 9.8),
-    ]
-    return out
+    yield at_most("25 prefixes and 22,000 steps: composed", both["honest"], 7.365)
+    yield at_least("25 prefixes and 22,000 steps: added up", both["sum"], 9.8)
 
 
 def _claim(p: float, sigma: float) -> str:

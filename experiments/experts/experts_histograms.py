@@ -12,7 +12,8 @@ from typing import Any, get_args
 import numpy as np
 
 from experiments.experts.experts_runs import physics
-from experiments.lib.experiment import Figure, Json, Store, command_line, store_of
+from experiments.lib.check import Figures, at_least
+from experiments.lib.experiment import Json, Store, command_line, store_of
 from tacit_worlds.populations import ExpertActor, Kind, Name, population, returns, world
 
 EXPERTS, SEED, EPISODES = 3_000, 0, 52_100
@@ -66,21 +67,18 @@ def row(name: Name, kind: Kind, experts: int, episodes: int) -> dict[str, Any]:
     return {name: np.round(paid.mean(axis=1), 2).tolist() for name, paid in (("greedy", greedy), ("logged", logged))}
 
 
-def figures() -> list[Figure]:
-    results, out = store(), []
+def figures() -> Figures:
+    results = store()
     for name in SHOWN:
         good, mixed = (np.array(results.values(key(name, kind))["greedy"]) for kind in get_args(Kind))
         low, high = SHOWN[name]
         middle = float(np.median(good))
         poor = middle - 0.25 * (high - low)
-        out += [
-            Figure(
-                f"{name}: share of good experts within a quarter of the range of their median", _share(good, poor), 0.8
-            ),
-            Figure(f"{name}: share of mixed experts worse than that", 1.0 - _share(mixed, poor), 0.15),
-            Figure(f"{name}: share of mixed experts as good as that", _share(mixed, poor), 0.3),
-        ]
-    return out
+        yield at_least(
+            f"{name}: share of good experts within a quarter of the range of their median", _share(good, poor), 0.8
+        )
+        yield at_least(f"{name}: share of mixed experts worse than that", 1.0 - _share(mixed, poor), 0.15)
+        yield at_least(f"{name}: share of mixed experts as good as that", _share(mixed, poor), 0.3)
 
 
 def _share(paid: np.ndarray, least: float) -> float:

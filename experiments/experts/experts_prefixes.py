@@ -12,7 +12,8 @@ from typing import Any
 
 from scipy.optimize import brentq
 
-from experiments.lib.experiment import Computed, Figure, Jobs, command_line, describe
+from experiments.lib.check import Figures, at_least, at_most
+from experiments.lib.experiment import Computed, Jobs, command_line, describe
 from tacit.errors import PlanError
 from tacit.privacy.accounting import bounds as accounting
 from tacit.privacy.accounting.events import EpsilonDeltaEvent, SelfComposedEvent
@@ -108,8 +109,8 @@ PLANNING = (
 )
 
 
-def figures() -> list[Figure]:
-    results, out = store(), []
+def figures() -> Figures:
+    results = store()
     names = ("p_min=0.01/A=2", "p_min=0.05/A=2", "p_min=0.02/A=4", "kappa=0.02/A=2")
     for n, epsilon, planned, basics in PLANNING:
         values = results.values(key(3_000, n, epsilon))
@@ -118,24 +119,23 @@ def figures() -> list[Figure]:
             where, got = f"m 3,000, n {n}, epsilon {epsilon:g}, {name}", values[name]
             if threshold is not None:
                 off = abs(got["threshold"] / threshold - 1)
-                out.append(Figure(f"{where}: threshold off the planning table by", off, 0.01, False))
+                yield at_most(f"{where}: threshold off the planning table by", off, 0.01)
             if longest is not None:
-                out.append(Figure(f"{where}: longest off by", abs(got["longest"] - longest), 2, False))
+                yield at_most(f"{where}: longest off by", abs(got["longest"] - longest), 2)
             if basic is not None and got["basic"] is not None:
                 ratio = abs(got["basic"] / basic - 1)
-                out.append(Figure(f"{where}: threshold by basic composition off by", ratio, 0.005, False))
+                yield at_most(f"{where}: threshold by basic composition off by", ratio, 0.005)
     paper = results.values(key(3_000, 25, 10.0))
-    out.append(Figure("m 3,000, n 25, epsilon 10, kappa 0.02: expected steps", _best(paper, "kappa=0.02"), 30))
+    yield at_least("m 3,000, n 25, epsilon 10, kappa 0.02: expected steps", _best(paper, "kappa=0.02"), 30)
     tight = results.values(key(1_000, 100, 1.0))
-    out.append(Figure("m 1,000, n 100, epsilon 1: floors within reach", _reachable(tight), 0, False))
+    yield at_most("m 1,000, n 100, epsilon 1: floors within reach", _reachable(tight), 0)
     for experts in EXPERTS:
         for n in TRAJECTORIES:
             cells = [results.values(key(experts, n, epsilon)) for epsilon in EPSILONS]
             gains = [one["trajectory"] / one["basic"] for one in cells]
-            out.append(Figure(f"m {experts:,}, n {n}: optimal over basic epsilon of a prefix", min(gains), 1.0))
+            yield at_least(f"m {experts:,}, n {n}: optimal over basic epsilon of a prefix", min(gains), 1.0)
             spent = max(one["overflow"] * experts for one in cells)
-            out.append(Figure(f"m {experts:,}, n {n}: overflow times m", spent, 3e-3, False))
-    return out
+            yield at_most(f"m {experts:,}, n {n}: overflow times m", spent, 3e-3)
 
 
 def _best(values: dict[str, Any], floor: str) -> float:

@@ -15,7 +15,7 @@ noise              votes that count for nothing: the learner of `votes`, given n
 Where no number of experts that is sure to be there reaches the threshold, a cell says so: the method cannot be run.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, get_args
@@ -25,7 +25,8 @@ import numpy as np
 from experiments.experts import experts_runs
 from experiments.experts.experts_recipes import EPSILONS, Recipes, recipes
 from experiments.experts.experts_runs import SIZES, Field, Plan, physics
-from experiments.lib.experiment import Figure, Json, Store, command_line, describe, grouped, store_of
+from experiments.lib.check import Figures, at_least, at_most
+from experiments.lib.experiment import Json, Store, command_line, describe, grouped, store_of
 from tacit import experts as learning
 from tacit.agents.policies import PolicyActor
 from tacit.data.trajectories import Trajectories
@@ -238,11 +239,12 @@ def _at(cells: list[Values], epsilon: float | None) -> list[float]:
     return [row["return"] for row in rows] if all("return" in row for row in rows) else []
 
 
-def figures() -> list[Figure]:
-    return [*_near(store()), *_ahead(store())]
+def figures() -> Figures:
+    yield from _near(store())
+    yield from _ahead(store())
 
 
-def _near(results: Store) -> Iterator[Figure]:
+def _near(results: Store) -> Figures:
     """By how many percent of it ours are behind the best row without privacy."""
     for name in ("cart_pole", "acrobot"):
         for kind in get_args(Kind):
@@ -250,10 +252,10 @@ def _near(results: Store) -> Iterator[Figure]:
             for method, epsilon, most in (("votes", 10.0, 2), ("votes", 1.0, 5), ("return_weighted", 1.0, 10)):
                 behind = best - float(np.mean(returns(results, name, kind, method, epsilon)))
                 words = f"{name}, {kind}: {method} at epsilon {epsilon:g} behind the best without privacy, percent"
-                yield Figure(words, 100 * behind / abs(best), most, at_least=False)
+                yield at_most(words, 100 * behind / abs(best), most)
 
 
-def _ahead(results: Store) -> Iterator[Figure]:
+def _ahead(results: Store) -> Figures:
     """Mean difference over seeds; its interval is in the name."""
     for name in ("lunar_lander", "hiv"):
         for kind in get_args(Kind):
@@ -267,9 +269,9 @@ def _ahead(results: Store) -> Iterator[Figure]:
                             f"{name}, {kind}, epsilon {epsilon:g}: votes ahead of {rival} by [{low:.1f}, {high:.1f}]"
                         )
                         if (name, kind, rival) == TIED[0] and epsilon in TIED[1]:
-                            yield Figure(f"{words}, where the target, 0, is missed: a tie", mean, -2.0)
+                            yield at_least(f"{words}, where the target, 0, is missed: a tie", mean, -2.0)
                         else:
-                            yield Figure(words, mean, 0.0)
+                            yield at_least(words, mean, 0.0)
 
 
 if __name__ == "__main__":

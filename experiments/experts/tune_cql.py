@@ -13,7 +13,8 @@ from typing import cast, get_args
 from experiments.experts.experts_recipes import Ceiling, recipes
 from experiments.experts.experts_runs import Field, physics
 from experiments.experts.experts_table import Run
-from experiments.lib.experiment import Figure, Json, Store, command_line, describe, store_of
+from experiments.lib.check import Figures, at_least
+from experiments.lib.experiment import Json, Store, command_line, describe, store_of
 from tacit_worlds.populations import Kind, Name
 
 SEED = 0
@@ -60,16 +61,15 @@ def run_row(key: str, results: Store) -> None:
     results.put(key, dataset=here.words, seed=SEED, values=values)
 
 
-def figures() -> list[Figure]:
-    results, found = store(), []
+def figures() -> Figures:
+    results = store()
     for world in WORLDS:
         means = {
             setting: sum(results.values(f"{world}/{kind}/{setting}")["return"] for kind in get_args(Kind)) / 2
             for setting in SEARCH
         }
         words = f"{world}: mean return of good and mixed experts' CQL with the best setting less that of the former one"
-        found.append(Figure(words, max(means.values()) - means["former"], 0.0))
-    return found
+        yield at_least(words, max(means.values()) - means["former"], 0.0)
 
 
 if __name__ == "__main__":

@@ -21,7 +21,8 @@ from experiments.gpope.ope_methods import (
     Yardstick,
     mean,
 )
-from experiments.lib.experiment import Figure, command_line, store_of
+from experiments.lib.check import Figures, at_most
+from experiments.lib.experiment import command_line, store_of
 from tacit import off_policy_evaluation as ope
 from tacit.envs.rollouts import uniform_policy
 from tacit.units import Relation
@@ -78,17 +79,14 @@ PROMISED = (
 """At most so much MSPBE and RMSE."""
 
 
-def figures() -> list[Figure]:
-    return [
-        Figure(
-            f"chain m={setting.units}, epsilon {setting.epsilon:g}, {setting.relation}: {column}",
-            mean(store(), "chain", "residual", setting, column),
-            bound,
-            at_least=False,
-        )
-        for setting, *bounds in PROMISED
-        for column, bound in zip(("mspbe", "rmse"), bounds, strict=True)
-    ]
+def figures() -> Figures:
+    for setting, *bounds in PROMISED:
+        for column, bound in zip(("mspbe", "rmse"), bounds, strict=True):
+            yield at_most(
+                f"chain m={setting.units}, epsilon {setting.epsilon:g}, {setting.relation}: {column}",
+                mean(store(), "chain", "residual", setting, column),
+                bound,
+            )
 
 
 if __name__ == "__main__":

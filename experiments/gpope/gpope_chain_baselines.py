@@ -10,7 +10,8 @@ from experiments.gpope import gpope_chain
 from experiments.gpope.gpope_chain import EPSILONS, RELATIONS, UNITS
 from experiments.gpope.ope_baselines import Pooled
 from experiments.gpope.ope_methods import Setting, over_units
-from experiments.lib.experiment import Figure, Store, command_line, store_of
+from experiments.lib.check import Figure
+from experiments.lib.experiment import Store, command_line, store_of
 from experiments.lib.plots import IMAGES, draw
 
 POOLED = Pooled(

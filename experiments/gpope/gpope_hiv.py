@@ -14,7 +14,8 @@ import numpy as np
 
 from experiments.gpope.ope_baselines import SEED, Pooled
 from experiments.gpope.ope_methods import HARDLY_ANY_NOISE, Columns, Domain, Setting, Yardstick
-from experiments.lib.experiment import Figure, Json, Store, calls, command_line, describe, store_of
+from experiments.lib.check import Figure
+from experiments.lib.experiment import Json, Store, calls, command_line, describe, store_of
 from tacit import off_policy_evaluation as ope
 from tacit_worlds import hiv
 

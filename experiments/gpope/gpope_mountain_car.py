@@ -14,7 +14,8 @@ import numpy as np
 from experiments.gpope import mountain_car
 from experiments.gpope.ope_baselines import SEED, Pooled
 from experiments.gpope.ope_methods import HARDLY_ANY_NOISE, Columns, Domain, Setting, Yardstick, named
-from experiments.lib.experiment import Figure, Store, calls, command_line, store_of
+from experiments.lib.check import Figure
+from experiments.lib.experiment import Store, calls, command_line, store_of
 from tacit import off_policy_evaluation as ope
 from tacit.envs.rollouts import uniform_policy
 from tacit.methods.off_policy_evaluation.baselines import cells

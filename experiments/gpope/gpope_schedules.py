@@ -22,7 +22,8 @@ from experiments.gpope import gpope_chain, ope_methods
 from experiments.gpope.gpope_chain_baselines import POOLED
 from experiments.gpope.ope_baselines import SEED, gpope_plan, pooled, rounded
 from experiments.gpope.ope_methods import DELTA, TRIALS, Setting, unit_of
-from experiments.lib.experiment import Figure, Json, Store, command_line, store_of
+from experiments.lib.check import Figures, at_most
+from experiments.lib.experiment import Json, Store, command_line, store_of
 from tacit import off_policy_evaluation as ope
 from tacit.methods.off_policy_evaluation.gpope import Iterates, Schedule, direction
 from tacit.privacy.gradients import clipping
@@ -185,18 +186,15 @@ def bounds(name: str, values: dict[str, Any]) -> list[float | None]:
     return found
 
 
-def figures() -> list[Figure]:
+def figures() -> Figures:
     """What Theorem 2 promises without sampling and noise, from 100 steps on, as measured distance over its bound."""
-    results, found = store(), []
+    results = store()
     for steps in STEPS:
         name = exact_key(steps)
         values = results.values(name)
         (bound,) = bounds(name, values)
         assert bound is not None
-        found.append(
-            Figure(f"exact, {steps} steps: distance over Theorem 2", values["distance_mean"][0] / bound, 1.0, False)
-        )
-    return found
+        yield at_most(f"exact, {steps} steps: distance over Theorem 2", values["distance_mean"][0] / bound, 1.0)
 
 
 def run_row(name: str, results: Store) -> None:

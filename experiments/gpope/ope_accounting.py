@@ -10,7 +10,8 @@ import functools
 
 from dp_accounting.pld import privacy_loss_distribution
 
-from experiments.lib.experiment import Computed, Figure, Jobs, command_line
+from experiments.lib.check import Figures, at_least, at_most
+from experiments.lib.experiment import Computed, Jobs, command_line
 from tacit.methods.off_policy_evaluation.gpope import published_epsilon, published_sigma
 from tacit.privacy.accounting import accountants
 from tacit.privacy.accounting import bounds as accounting
@@ -118,26 +119,23 @@ ROWS = Computed(__file__, jobs)
 rows, configuration, store, run_row = ROWS.rows, ROWS.configuration, ROWS.store, ROWS.run_row
 
 
-def figures() -> list[Figure]:
-    results, out = store(), []
+def figures() -> Figures:
+    results = store()
     for m, n, sigma, _ in SETTINGS:
         name = key(m, n, sigma)
         cell = results.values(name)
-        out.append(Figure(f"{name}: reached / certified", cell["reached"] / cell["certified"], 1.0, at_least=False))
-        out.append(Figure(f"{name}: certified / Renyi", cell["certified"] / cell["renyi"], 1.0, at_least=False))
+        yield at_most(f"{name}: reached / certified", cell["reached"] / cell["certified"], 1.0)
+        yield at_most(f"{name}: certified / Renyi", cell["certified"] / cell["renyi"], 1.0)
         if m == n and sigma <= 1:
-            out.append(Figure(f"{name}: reached / published", cell["reached"] / cell["published"], 8.9))
-            out.append(Figure(f"{name}: reached / certified, too", cell["reached"] / cell["certified"], 0.96))
+            yield at_least(f"{name}: reached / published", cell["reached"] / cell["published"], 8.9)
+            yield at_least(f"{name}: reached / certified, too", cell["reached"] / cell["certified"], 0.96)
     middle = results.values(key(1_000, 1_000, 1.0))
-    out.append(Figure("sigma 1, m = N = 1,000: certified, from", middle["certified"], 3.20))
-    out.append(Figure("sigma 1, m = N = 1,000: certified, to", middle["certified"], 3.29, at_least=False))
+    yield at_least("sigma 1, m = N = 1,000: certified, from", middle["certified"], 3.20)
+    yield at_most("sigma 1, m = N = 1,000: certified, to", middle["certified"], 3.29)
     for epsilon, low, high in ((0.1, 2.77, 2.79), (1.0, 1.28, 1.30)):
         sigma = results.values(noise_key(epsilon))["certified"]
-        out += [
-            Figure(f"sigma for {epsilon}, from", sigma, low),
-            Figure(f"sigma for {epsilon}, to", sigma, high, False),
-        ]
-    return out
+        yield at_least(f"sigma for {epsilon}, from", sigma, low)
+        yield at_most(f"sigma for {epsilon}, to", sigma, high)
 
 
 if __name__ == "__main__":

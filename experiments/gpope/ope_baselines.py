@@ -18,7 +18,8 @@ import numpy as np
 from experiments.gpope import ope_methods
 from experiments.gpope.gpope_step_sizes import CHUNK, compare, mspbe, summarise, unit_rows
 from experiments.gpope.ope_methods import DELTA, Columns, Domain, Setting, mean, over_units, unit_of
-from experiments.lib.experiment import Figure, Json, Store
+from experiments.lib.check import Figure, Figures, at_most
+from experiments.lib.experiment import Json, Store
 from experiments.lib.plots import IMAGES, draw
 from tacit import off_policy_evaluation as ope
 from tacit.data.trajectories import Trajectories
@@ -387,13 +388,11 @@ def pooled(domain: Callable[[], Domain], units: int, seed: int, cells: Cells) ->
     return Pool(domain(), units, seed=seed, cells=cells)
 
 
-def ahead(own: float, results: Store, domain: str, setting: Setting, rivals: Iterable[str]) -> list[Figure]:
+def ahead(own: float, results: Store, domain: str, setting: Setting, rivals: Iterable[str]) -> Figures:
     """That a mean RMSE is below each rival's at the same setting: the ratio is below 1."""
     where = f"{domain} m={setting.units}, epsilon {setting.epsilon:g}, {setting.relation}"
-    return [
-        Figure(f"{where}: RMSE over that of {name}", own / mean(results, domain, name, setting), 1.0, at_least=False)
-        for name in rivals
-    ]
+    for name in rivals:
+        yield at_most(f"{where}: RMSE over that of {name}", own / mean(results, domain, name, setting), 1.0)
 
 
 def rounded(values: Mapping[str, Any]) -> Values:

@@ -22,7 +22,8 @@ from scipy.stats import beta
 from experiments.gpope import gpope_chain, gpope_hiv, gpope_mountain_car, mountain_car, ope_random_mdp, random_mdp
 from experiments.gpope.ope_methods import Columns, Domain
 from experiments.lib import vaults
-from experiments.lib.experiment import Figure, Json, Store, command_line, describe, grouped, store_of
+from experiments.lib.check import Figures, at_least, at_most
+from experiments.lib.experiment import Json, Store, command_line, describe, grouped, store_of
 from tacit import off_policy_evaluation as ope
 from tacit.data.trajectories import Trajectories
 from tacit.methods.off_policy_evaluation.policies import Target
@@ -241,8 +242,8 @@ def rmse(values: Mapping[str, Any]) -> float:
     return float(np.sqrt(np.mean((np.array(values["value"]) - values["truth"]) ** 2)))
 
 
-def figures() -> list[Figure]:
-    results, out = store(), []
+def figures() -> Figures:
+    results = store()
     for name in DOMAINS:
         keys = [key for key in results.rows if key.startswith(f"{name}/")]
         if not keys:
@@ -252,11 +253,10 @@ def figures() -> list[Figure]:
             held, count = covered(values)
             if key.split("/")[2] in PROMISES and count >= DATA_SETS:
                 upper = 1.0 if held == count else float(beta.ppf(0.995, held + 1, count - held))
-                out.append(Figure(f"{key}: coverage {held / count:.3f}, upper end of its 99 % interval", upper, LEVEL))
+                yield at_least(f"{key}: coverage {held / count:.3f}, upper end of its 99 % interval", upper, LEVEL)
     for key in ("chain/mean_return", "random_mdp/wpdis", "random_mdp/fitted_q", "hiv/mean_return"):
         private, alone = (rmse(results.values(f"{key}/{promise}")) for promise in ("epsilon=1", "floor"))
-        out.append(Figure(f"{key}: RMSE at epsilon 1 over that of noise alone", private / alone, 0.5, at_least=False))
-    return out
+        yield at_most(f"{key}: RMSE at epsilon 1 over that of noise alone", private / alone, 0.5)
 
 
 if __name__ == "__main__":

@@ -22,7 +22,8 @@ from experiments.gpope.ope_methods import (
     Yardstick,
     mean,
 )
-from experiments.lib.experiment import Figure, command_line, store_of
+from experiments.lib.check import Figures, at_most
+from experiments.lib.experiment import command_line, store_of
 from tacit import off_policy_evaluation as ope
 from tacit.units import Relation
 
@@ -73,9 +74,9 @@ configuration, run_row = ROWS.configuration, ROWS.run_row
 store = store_of(__file__, configuration, "the method's defaults, chosen on other seeds and other processes")
 
 
-def figures() -> list[Figure]:
+def figures() -> Figures:
     value = mean(store(), "random_mdp", "residual", Setting(UNITS, 1.0))
-    return [Figure("random process, off-policy, m=1000, epsilon 1: rmse", value, 0.4, at_least=False)]
+    yield at_most("random process, off-policy, m=1000, epsilon 1: rmse", value, 0.4)
 
 
 if __name__ == "__main__":

@@ -8,6 +8,7 @@ import functools
 import subprocess
 import sys
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from experiments.lib.history import CHANGED_AFTER_EVALUATION
@@ -52,6 +53,17 @@ class Figure:
         return f"{'ok  ' if self.holds else 'MISS'} {self.name}: {self.value:.4g} ({sign} {self.bound:g})"
 
 
+Figures = Iterator[Figure]  # of an experiment
+
+
+def at_least(name: str, value: float, bound: float) -> Figure:
+    return Figure(name, value, bound, at_least=True)
+
+
+def at_most(name: str, value: float, bound: float) -> Figure:
+    return Figure(name, value, bound, at_least=False)
+
+
 def check(name: str) -> tuple[list[str], bool]:
     """What there is to say about one experiment, a line each, and whether all of it is as promised."""
     module = experiment(name)
@@ -75,7 +87,7 @@ def check(name: str) -> tuple[list[str], bool]:
     faults += [f"{count} rows have another configuration: {change}" for change, count in differing.items()]
     lines += [f"MISS {fault}" for fault in faults]
     try:
-        figures: list[Figure] = module.figures() if hasattr(module, "figures") else []
+        figures: list[Figure] = list(module.figures()) if hasattr(module, "figures") else []
     except LookupError as missing:
         return (
             ([*lines, "     its figures wait for them"], True)

@@ -7,7 +7,8 @@ what looked generated in the round before (weights 1 - R + .05), as PateGAIL++ a
 
 import numpy as np
 
-from experiments.lib.experiment import Figure, command_line
+from experiments.lib.check import Figures, at_least, at_most
+from experiments.lib.experiment import command_line
 from experiments.pategail.mobility_ways import Change, Changes
 
 EPSILONS = (2.0, 10.0)
@@ -33,18 +34,17 @@ ROWS = Changes(__file__, tuple(change for epsilon in EPSILONS for change in rule
 rows, configuration, store, run_row = ROWS.rows, ROWS.configuration, ROWS.store, ROWS.run_row
 
 
-def figures() -> list[Figure]:
-    results, out = store(), []
+def figures() -> Figures:
+    results = store()
     for epsilon in EPSILONS:
         keys = [key for key in rows() if f"/{epsilon:g}/" in key]
         certified = max(results.values(key)["certified"] for key in keys)
-        out.append(Figure(f"epsilon {epsilon:g}: largest certified epsilon", certified, epsilon, at_least=False))
+        yield at_most(f"epsilon {epsilon:g}: largest certified epsilon", certified, epsilon)
         seq = {change.name: ROWS.column(results, change) for change in ROWS.every if change.epsilon == epsilon}
         for rule in ("paper", "mirrored", "utility"):
             low = float((seq[rule] / seq["uniform"].mean()).mean())
             words = f"epsilon {epsilon:g}: SEQ of {rule} over that of uniform (no rule halves it)"
-            out.append(Figure(words, low, 0.5))
-    return out
+            yield at_least(words, low, 0.5)
 
 
 if __name__ == "__main__":

@@ -27,7 +27,8 @@ from typing import Any
 
 import numpy as np
 
-from experiments.lib.experiment import Figure, Json, Store, command_line, grouped, markdown, store_of
+from experiments.lib.check import Figures, at_least, at_most
+from experiments.lib.experiment import Json, Store, command_line, grouped, markdown, store_of
 from experiments.lib.shadows import Block, blocks, read, scored
 from experiments.pategail import mobility_shadows, mobility_ways
 from experiments.pategail.mobility_runs import DELTA, GEOLIFE, described, unit, world
@@ -183,26 +184,23 @@ def complete(results: Store) -> list[tuple[str, float]]:
     return [pair for pair in settings() if all(results.has(block.key) for block in wanted(*pair))]
 
 
-def figures() -> list[Figure]:
-    results, out = store(), []
+def figures() -> Figures:
+    results = store()
     for name, epsilon in complete(results):
         mu, words = mu_of(results, name, epsilon), f"{name}, epsilon {epsilon:g}"
         found = attacked(results, name, epsilon)
         for one, result in found.items():
             if one == "copied starts":
-                out.append(Figure(f"{words}, copied starts: AUC", result.auc, 0.8))
+                yield at_least(f"{words}, copied starts: AUC", result.auc, 0.8)
             elif math.isfinite(mu):
-                out.append(Figure(f"{words}, {one}: AUC, lower end", result.auc_low, auc_bound(mu), at_least=False))
+                yield at_most(f"{words}, {one}: AUC, lower end", result.auc_low, auc_bound(mu))
                 most = tpr_bound(mu, FPR)
-                out.append(
-                    Figure(f"{words}, {one}: TPR at {FPR:.0%} FPR, lower end", result.tpr_low, most, at_least=False)
-                )
-                out.append(Figure(f"{words}, {one}: audited mu", result.mu, mu, at_least=False))
-                out.append(Figure(f"{words}, {one}: audited epsilon", result.epsilon, epsilon, at_least=False))
+                yield at_most(f"{words}, {one}: TPR at {FPR:.0%} FPR, lower end", result.tpr_low, most)
+                yield at_most(f"{words}, {one}: audited mu", result.mu, mu)
+                yield at_most(f"{words}, {one}: audited epsilon", result.epsilon, epsilon)
         if math.isinf(epsilon) and name in CATCHES:
             one = CATCHES[name]
-            out.append(Figure(f"{words}, {one}: TPR at {FPR:.0%} FPR, lower end", found[one].tpr_low, POWER))
-    return out
+            yield at_least(f"{words}, {one}: TPR at {FPR:.0%} FPR, lower end", found[one].tpr_low, POWER)
 
 
 COLUMNS = (

@@ -17,7 +17,8 @@ from typing import Any
 
 import numpy as np
 
-from experiments.lib.experiment import Figure, Json, Store, command_line, grouped, store_of
+from experiments.lib.check import Figures, at_least, at_most
+from experiments.lib.experiment import Json, Store, command_line, grouped, store_of
 from experiments.pategail.mobility_runs import DRAWS, FLOORS, GEOLIFE, World, described, generated, unit, world
 from experiments.pategail.mobility_ways import WAYS, Way, guaranteed
 
@@ -126,16 +127,12 @@ def column(results: Store, people: int, row: str, epsilon: float, metrics: str, 
     return [float(results.values(key(people, row, epsilon, seed))[metrics][name]) for seed in seeds]
 
 
-def figures() -> list[Figure]:
+def figures() -> Figures:
     results = store()
 
     def mean(people: int, row: str, epsilon: float, metrics: str, name: str) -> float:
         return float(np.mean(column(results, people, row, epsilon, metrics, name)))
 
-    def at_most(words: str, value: float, bound: float) -> Figure:
-        return Figure(words, value, bound, at_least=False)
-
-    found: list[Figure] = []
     for metrics, name, bound in (
         ("sequence", "DailyLoc", 0.035),
         ("reference", "DailyLoc", 0.035),
@@ -144,34 +141,33 @@ def figures() -> list[Figure]:
         ("sequence", "SEQ", 0.022),
     ):
         words = f"Geolife, epsilon 2, one-shot: {name} ({metrics}), mean over 10 noise seeds"
-        found.append(at_most(words, mean(GEOLIFE, "one_shot", 2.0, metrics, name), bound))
+        yield at_most(words, mean(GEOLIFE, "one_shot", 2.0, metrics, name), bound)
     ours, table = (mean(GEOLIFE, row, 2.0, "sequence", "SEQ") for row in ("one_shot", "table"))
-    found.append(at_most("Geolife, epsilon 2: SEQ of one-shot over that of the table of actions", ours / table, 0.85))
+    yield at_most("Geolife, epsilon 2: SEQ of one-shot over that of the table of actions", ours / table, 0.85)
     words = "city, 9,481 people, epsilon 2, one-shot: DailyLoc"
-    found.append(at_most(words, mean(9_481, "one_shot", 2.0, "sequence", "DailyLoc"), 0.006))
+    yield at_most(words, mean(9_481, "one_shot", 2.0, "sequence", "DailyLoc"), 0.006)
     for people, bound in ((1_000, 0.010), (9_481, 0.005)):
         words = f"city, {people:,} people, epsilon 2, one-shot: OD"
-        found.append(at_most(words, mean(people, "one_shot", 2.0, "robust", "OD"), bound))
-    found.append(
-        at_most("city, 9,481 people, epsilon 2, one-shot: SEQ", mean(9_481, "one_shot", 2.0, "sequence", "SEQ"), 0.0028)
+        yield at_most(words, mean(people, "one_shot", 2.0, "robust", "OD"), bound)
+    yield at_most(
+        "city, 9,481 people, epsilon 2, one-shot: SEQ", mean(9_481, "one_shot", 2.0, "sequence", "SEQ"), 0.0028
     )
     four = [mean(9_481, "one_shot", 2.0, "sequence", name) for name in UNRELEASED]
     words = "city, 9,481 people, epsilon 2, one-shot: mean of the four measures of order that are not released"
-    found.append(at_most(words, float(np.mean(four)), 0.0024))
+    yield at_most(words, float(np.mean(four)), 0.0024)
     theirs = [mean(9_481, "table", 2.0, "sequence", name) for name in UNRELEASED]
-    found.append(at_most(f"{words}, over the table of actions", float(np.mean(four) / np.mean(theirs)), 1.0))
+    yield at_most(f"{words}, over the table of actions", float(np.mean(four) / np.mean(theirs)), 1.0)
     for epsilon in (2.0, math.inf):
         ours, control = (mean(GEOLIFE, row, epsilon, "sequence", "SEQ") for row in ("samples", "noise"))
         words = f"Geolife, epsilon {epsilon:g}: SEQ of PateGAIL++ over that of its noise alone"
-        found.append(at_most(words, ours / control, 1.0))
+        yield at_most(words, ours / control, 1.0)
     for people in PEOPLE:
         least = min(mean(people, row, 2.0, *place) for row in ("silence", "noise") for place in PUBLIC.values())
-        found.append(Figure(f"{people:,} people, epsilon 2: least of noise alone in the five measures", least, 1e-4))
+        yield at_least(f"{people:,} people, epsilon 2: least of noise alone in the five measures", least, 1e-4)
         perfect = results.values(f"{people}/perfect")["sequence"]["SEQ"]
         halves = results.values(f"{people}/floor")["halves"]["sequence"]["SEQ"]
         words = f"{people:,} people: SEQ of a perfect simulator over that of halves of the people"
-        found.append(at_most(words, perfect / halves, 1.0))
-    return found
+        yield at_most(words, perfect / halves, 1.0)
 
 
 def run(job: Job, way: Way, here: World) -> dict[str, dict[str, Any]]:

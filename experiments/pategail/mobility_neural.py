@@ -20,7 +20,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from experiments.lib.experiment import Figure, Json, Store, command_line, describe, store_of
+from experiments.lib.check import Figures, at_least
+from experiments.lib.experiment import Json, Store, command_line, describe, store_of
 from experiments.pategail.mobility_runs import GEOLIFE, World, described, generated, world
 from tacit.data.mobility.days import SLOTS, Days
 from tacit.data.mobility.grids import haversine_km
@@ -242,16 +243,12 @@ def run_row(key: str, results: Store, settings: Settings = Settings()) -> None:
         results.put(f"{people}/{phase}/{seed}", dataset=here.words, seed=int(seed), values=values)
 
 
-def figures() -> list[Figure]:
+def figures() -> Figures:
     results = store()
-    found = []
     for people, seeds in SEEDS.items():
         each = [results.values(f"{people}/likelihood/{seed}") for seed in seeds]
         gain = min(row["chance"] - row["held_out"][-1] for row in each)
-        found.append(
-            Figure(f"{people} people: nats a step better than the transition matrix, worst seed", gain, LEARNS)
-        )
-    return found
+        yield at_least(f"{people} people: nats a step better than the transition matrix, worst seed", gain, LEARNS)
 
 
 if __name__ == "__main__":

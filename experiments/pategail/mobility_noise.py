@@ -20,7 +20,8 @@ from typing import Any
 
 import numpy as np
 
-from experiments.lib.experiment import Figure, Json, Store, command_line, store_of
+from experiments.lib.check import Figures, at_least, at_most
+from experiments.lib.experiment import Json, Store, command_line, store_of
 from experiments.pategail.mobility_runs import DELTA, GEOLIFE, described, generated, unit, world
 from experiments.pategail.mobility_ways import guaranteed
 from tacit.envs import movement
@@ -188,24 +189,22 @@ def without_noise(seed: int) -> dict[str, Any]:
     return here.measured([generated(release.value, here, seed)])[0]
 
 
-def figures() -> list[Figure]:
-    results, found = store(), []
+def figures() -> Figures:
+    results = store()
     for scale, (low, high) in BOUNDS.items():
         row = results.values(f"epsilon/83/{scale:g}")
         words = f"83 people, noise {PUBLISHED[scale]}"
-        found += [
-            Figure(f"{words}: certified epsilon", row["certified"], low),
-            Figure(f"{words}: certified epsilon", row["certified"], high, at_least=False),
-            Figure(f"{words}: the check's epsilon", row["check"], low),
-            Figure(f"{words}: accountants apart, percent", apart(row), 0.5, at_least=False),
-        ]
+        yield at_least(f"{words}: certified epsilon", row["certified"], low)
+        yield at_most(f"{words}: certified epsilon", row["certified"], high)
+        yield at_least(f"{words}: the check's epsilon", row["check"], low)
+        yield at_most(f"{words}: accountants apart, percent", apart(row), 0.5)
     for people, scale in itertools.product(PEOPLE, SCALES):
         row = results.values(f"epsilon/{people}/{scale:g}")
         words = f"{people:,} people, noise {PUBLISHED[scale]}: pure composition over the certified epsilon"
-        found.append(Figure(words, row["pure"] / row["certified"], 1.0))
+        yield at_least(words, row["pure"] / row["certified"], 1.0)
     runs = [results.values(key) for key in rows() if key.startswith("run/")]
     false = float(sum(row["private"] or row["certified"] != "inf" for row in runs))
-    found.append(Figure("runs with copied starts whose certificate promises anything", false, 0.0, at_least=False))
+    yield at_most("runs with copied starts whose certificate promises anything", false, 0.0)
 
     def mean(people: int, way: str, scale: float) -> float:
         keys = [run_key(people, way, scale, seed) for seed in RUN_SEEDS[people]]
@@ -213,19 +212,18 @@ def figures() -> list[Figure]:
 
     for way, most in (("PATEGAIL", 158.0), ("PateGAIL++", 271.0)):
         spent = float(results.values(run_key(GEOLIFE, way, 0.1, 20))["rewards"])
-        found.append(Figure(f"83 people, noise 0.10: epsilon of the rewards of {way}", spent, most, at_least=False))
+        yield at_most(f"83 people, noise 0.10: epsilon of the rewards of {way}", spent, most)
     ratio = mean(GEOLIFE, "PateGAIL++", 0.1) / mean(GEOLIFE, "PATEGAIL", 0.1)
     words = "Geolife, noise 0.10: DailyLoc of PateGAIL++ over that of PATEGAIL (the paper has 0.71)"
-    found.append(Figure(words, ratio, 0.71, at_least=False))
+    yield at_most(words, ratio, 0.71)
     for way in ("PATEGAIL", "PateGAIL++"):
         ratio = mean(GEOLIFE, way, 0.1) / mean(GEOLIFE, "noise alone", 0.1)
         words = f"Geolife, noise 0.10: DailyLoc of {way} over that of its noise alone"
-        found.append(Figure(words, ratio, 1.0, at_least=False))
+        yield at_most(words, ratio, 1.0)
     free = [results.values(f"free/{seed}")["reference"] for seed in SEEDS]
     for name, bound in FREE.items():
         words = f"Geolife, no noise, cold start, the papers' starts and ranks: {name}, mean over {len(SEEDS)} seeds"
-        found.append(Figure(words, float(np.mean([row[name] for row in free])), bound, at_least=False))
-    return found
+        yield at_most(words, float(np.mean([row[name] for row in free])), bound)
 
 
 def apart(row: dict[str, Any]) -> float:

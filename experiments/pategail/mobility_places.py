@@ -13,7 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from experiments.lib.experiment import BLANK, Figure, Json, Store, command_line, markdown, store_of
+from experiments.lib.check import Figures, at_most
+from experiments.lib.experiment import BLANK, Json, Store, command_line, markdown, store_of
 from experiments.lib.tables import kept
 from experiments.pategail.mobility_runs import DRAWS, GEOLIFE, Values, World, described, generated, unit, world
 from experiments.pategail.mobility_ways import WAYS, InProcess, Way, guaranteed, imitated, one_shot
@@ -108,13 +109,12 @@ def run_row(key: str, results: Store) -> None:
     return None
 
 
-def figures() -> list[Figure]:
-    results, found = store(), []
+def figures() -> Figures:
+    results = store()
     for name, bound in (("OD", 0.27), ("Slot visits", 0.155)):
         values = [results.values(f"gravity/2/{seed}")["days"]["robust"][name] for seed in SEEDS[2.0]]
         words = f"Geolife, epsilon 2, by gravity: {name}"
-        found.append(Figure(words, float(np.mean(values)), bound, at_least=False))
-    return found
+        yield at_most(words, float(np.mean(values)), bound)
 
 
 def table(results: Store) -> str:

@@ -8,7 +8,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from experiments.lib.experiment import Figure, Json, Store, command_line, grouped, store_of
+from experiments.lib.check import Figures, at_least
+from experiments.lib.experiment import Json, Store, command_line, grouped, store_of
 from experiments.privorl import table2_trajectories as table2
 from experiments.privorl import table13_trajscore as closeness
 from experiments.privorl.parts import synthesis_fits as fits
@@ -55,12 +56,12 @@ def column(results: Store, horizon: int, name: str) -> np.ndarray:
     return np.array([results.values(key)[name] for key in keys])
 
 
-def figures() -> list[Figure]:
+def figures() -> Figures:
     results = store()
     means = {horizon: column(results, horizon, "f1").mean() for horizon in HORIZONS}
     own = next(horizon for horizon, way in HORIZONS.items() if way == OWN)
     words = f"umaze, epsilon 10: TrajScore F1 with fragments of {own} rows less that with the worst horizon"
-    return [Figure(words, means[own] - min(means.values()), 0.0)]
+    yield at_least(words, means[own] - min(means.values()), 0.0)
 
 
 if __name__ == "__main__":

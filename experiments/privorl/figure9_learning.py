@@ -7,7 +7,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from experiments.lib.experiment import Figure, Json, Store, command_line, grouped, store_of
+from experiments.lib.check import Figures, at_least
+from experiments.lib.experiment import Json, Store, command_line, grouped, store_of
 from experiments.privorl.parts import synthesis_fits as fits
 from experiments.privorl.parts import synthesis_returns as returns
 from experiments.privorl.parts import synthesis_ways as ways
@@ -60,14 +61,14 @@ def curves(results: Store, way: str, epsilon: float) -> np.ndarray:
     return np.array([results.values(cell.key)["returns"] for cell in row(way, epsilon)])
 
 
-def figures() -> list[Figure]:
+def figures() -> Figures:
     later = {one: curves(store(), *one)[:, LOOKS // 2 :].mean(axis=1) for one in TABLES}
     real = iqm(later[TABLES[0]])
-    return [
-        Figure(f"medium, epsilon {one[1]:g}: mean return of the second half, over the real rows'", iqm(v) / real, 0.6)
-        for one, v in later.items()
-        if one != TABLES[0]
-    ]
+    for one, v in later.items():
+        if one != TABLES[0]:
+            yield at_least(
+                f"medium, epsilon {one[1]:g}: mean return of the second half, over the real rows'", iqm(v) / real, 0.6
+            )
 
 
 if __name__ == "__main__":

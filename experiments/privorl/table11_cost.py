@@ -8,7 +8,8 @@ memory for the next). Whatever else ran on the machine is in the seconds too.
 
 import numpy as np
 
-from experiments.lib.experiment import Figure, Json, Store, command_line, store_of
+from experiments.lib.check import Figures, at_most
+from experiments.lib.experiment import Json, Store, command_line, store_of
 from experiments.privorl import table1_transitions as table1
 from experiments.privorl.parts import synthesis_ways as ways
 from experiments.privorl.parts.synthesis_domains import DOMAINS
@@ -45,13 +46,13 @@ def column(results: Store, way: str, stage: str, measure: str) -> np.ndarray:
     return found.max(keepdims=True) if measure == "peak_mib" else found
 
 
-def figures() -> list[Figure]:
-    results, found = store(), []
+def figures() -> Figures:
+    results = store()
     for way in METHODS:
         spent = sum(column(results, way, stage, "cpu_s") for stage in STAGES)
-        found.append(Figure(f"{way}: CPU minutes a synthesizer", float(np.mean(spent)) / 60, 10.0, at_least=False))
+        yield at_most(f"{way}: CPU minutes a synthesizer", float(np.mean(spent)) / 60, 10.0)
     peak = max(column(results, table1.OWN, stage, "peak_mib").max() for stage in STAGES)
-    return [*found, Figure("tacit: GiB beside the private rows", peak / 1024, 2.0, at_least=False)]
+    yield at_most("tacit: GiB beside the private rows", peak / 1024, 2.0)
 
 
 if __name__ == "__main__":

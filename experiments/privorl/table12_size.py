@@ -8,7 +8,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from experiments.lib.experiment import Figure, Json, Store, command_line, grouped, store_of
+from experiments.lib.check import Figures, at_least
+from experiments.lib.experiment import Json, Store, command_line, grouped, store_of
 from experiments.lib.table_cache import Columns
 from experiments.privorl.parts import synthesis_fits as fits
 from experiments.privorl.parts import synthesis_returns as returns
@@ -56,9 +57,9 @@ def column(results: Store, way: str, rows: int) -> np.ndarray:
     return np.array([results.values(key(way, seed, rows))["return"] for seed in SEEDS])
 
 
-def figures() -> list[Figure]:
+def figures() -> Figures:
     most, fewest = (iqm(column(store(), "raked", rows)) for rows in (SIZES[-1], SIZES[0]))
-    return [Figure(f"umaze, epsilon 10: return of {SIZES[-1]:,} rows less that of {SIZES[0]:,}", most - fewest, 0.0)]
+    yield at_least(f"umaze, epsilon 10: return of {SIZES[-1]:,} rows less that of {SIZES[0]:,}", most - fewest, 0.0)
 
 
 def part(table: Columns, rows: int, seed: int) -> Columns:

@@ -11,7 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from experiments.lib.experiment import Figure, Json, Store, command_line, store_of
+from experiments.lib.check import Figures, at_least
+from experiments.lib.experiment import Json, Store, command_line, store_of
 from experiments.lib.table_cache import defaults, rows_of
 from experiments.privorl.parts import synthesis_fits as fits
 from experiments.privorl.parts import trajectory_ways as ways
@@ -137,15 +138,14 @@ def column(results: Store, domain: str, way: str, epsilon: float, name: str) -> 
     return np.array([one[name] for one in found if name in one])
 
 
-def figures() -> list[Figure]:
-    results, found = store(), []
+def figures() -> Figures:
+    results = store()
     for domain, epsilon, bound in (("umaze", 10.0, 0.97), ("umaze", 1.0, 0.94), (FEWER, 10.0, 0.94)):
         value = column(results, domain, TRANSITIONS, epsilon, "marginal").mean()
-        found.append(Figure(f"{domain}, epsilon {epsilon:g}: Marginal of transitions with matching", value, bound))
+        yield at_least(f"{domain}, epsilon {epsilon:g}: Marginal of transitions with matching", value, bound)
     for domain in (name for name in DOMAINS if name != FEWER):
         own, best = (column(results, domain, OWN, 10.0, name).mean() for name in ("f1", "f1_ceiling"))
-        found.append(Figure(f"{domain}, epsilon 10: TrajScore F1 of tacit-j over its ceiling", own / best, 0.90))
-    return found
+        yield at_least(f"{domain}, epsilon 10: TrajScore F1 of tacit-j over its ceiling", own / best, 0.90)
 
 
 if __name__ == "__main__":

@@ -15,7 +15,8 @@ from dp_accounting import dp_event
 from dp_accounting.rdp import RdpAccountant
 from scipy.optimize import brentq
 
-from experiments.lib.experiment import Computed, Figure, Jobs, command_line, describe
+from experiments.lib.check import Figures, at_least, at_most
+from experiments.lib.experiment import Computed, Jobs, command_line, describe
 from tacit.privacy.accounting import bounds as accounting
 from tacit.privacy.accounting.events import Event, GaussianEvent, PoissonSampledEvent, SelfComposedEvent
 from tacit.units import Relation
@@ -125,21 +126,18 @@ ROWS = Computed(__file__, jobs, "tables VIII and X of the paper", dataset="the n
 rows, configuration, store, run_row = ROWS.rows, ROWS.configuration, ROWS.store, ROWS.run_row
 
 
-def figures() -> list[Figure]:
-    results, out = store(), []
+def figures() -> Figures:
+    results = store()
     for name in SETTINGS:
         for epsilon in EPSILONS:
             cell = results.values(f"{name}/epsilon={epsilon:g}")
             title = f"{name}, epsilon {epsilon:g}"
-            out += [
-                Figure(f"{title}: Rényi's noise over the certified", cell["renyi"] / cell["certified"], 1.0),
-                Figure(f"{title}: honest over its check, less 1", cell["honest"] / cell["check"] - 1, 5e-3, False),
-                Figure(f"{title}: what Rényi's noise costs", cell["honest"], epsilon, False),
-            ]
+            yield at_least(f"{title}: Rényi's noise over the certified", cell["renyi"] / cell["certified"], 1.0)
+            yield at_most(f"{title}: honest over its check, less 1", cell["honest"] / cell["check"] - 1, 5e-3)
+            yield at_most(f"{title}: what Rényi's noise costs", cell["honest"], epsilon)
         cell = results.values(f"{name}/table X")
         off = abs(cell["printed"] / 10 - 1)
-        out.append(Figure(f"{name}: table X taken together is epsilon 10, off by", off, 0.05, False))
-    return out
+        yield at_most(f"{name}: table X taken together is epsilon 10, off by", off, 0.05)
 
 
 if __name__ == "__main__":

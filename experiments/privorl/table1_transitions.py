@@ -21,7 +21,8 @@ import numpy as np
 import torch
 
 from experiments.lib import table_cache
-from experiments.lib.experiment import ROOT, Figure, Store, command_line, store_of
+from experiments.lib.check import Figures, at_least, at_most
+from experiments.lib.experiment import ROOT, Store, command_line, store_of
 from experiments.privorl.parts import synthesis_fits as fits
 from experiments.privorl.parts.synthesis_agents import AGENTS
 from experiments.privorl.parts.synthesis_domains import DOMAINS, Domain, Own
@@ -144,22 +145,23 @@ def compared(results: Store) -> dict[str, Comparison]:
     return compare({key: pair for part in RIVALS for key, pair in matches(results, part).items()})
 
 
-def figures() -> list[Figure]:
-    results, found = store(), []
+def figures() -> Figures:
+    results = store()
     for domain in PROMISED:
         for epsilon, bound in ((10.0, 0.92), (1.0, 0.75)):
             agents = agents_of(domain)
             words = f"{domain}, epsilon {epsilon:g}: tacit's return over that of the real rows"
-            found.append(Figure(f"{words}, all agents", share(results, domain, epsilon, agents).value, bound))
+            yield at_least(f"{words}, all agents", share(results, domain, epsilon, agents).value, bound)
             each = [share(results, domain, epsilon, [agent]).value for agent in agents]
             worst = f"{words}, mean over agents, none above 1"
-            found.append(Figure(worst, float(np.minimum(each, 1.0).mean()), bound))
+            yield at_least(worst, float(np.minimum(each, 1.0).mean()), bound)
     pairs = {key: pair for part in RIVALS for key, pair in duels(results, part).items()}
     clear = [own.value - theirs.value for own, theirs in pairs.values() if is_disjoint(own, theirs)]
     words = f"least lead over a baseline in the {len(clear)} cells (of {len(pairs)}) whose intervals are apart"
     below = sum(one.verdict == "below" for one in compared(results).values())
     tested = "cells in which a baseline is above tacit (Welch's tests, all of them together at 5 %)"
-    return [*found, Figure(words, min(clear, default=0.0), 0.0), Figure(tested, below, 0.0, at_least=False)]
+    yield at_least(words, min(clear, default=0.0), 0.0)
+    yield at_most(tested, below, 0.0)
 
 
 def run(results: Store, chosen: Sequence[Part], domains: Mapping[str, Domain], scale: fits.Scale) -> None:

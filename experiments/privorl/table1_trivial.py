@@ -9,7 +9,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from experiments.lib.experiment import Figure, Json, Store, command_line, describe, store_of
+from experiments.lib.check import Figures, at_least
+from experiments.lib.experiment import Json, Store, command_line, describe, store_of
 from experiments.privorl import table1_transitions as table1
 from experiments.privorl.parts.synthesis_agents import TRIVIAL
 from experiments.privorl.parts.synthesis_domains import DOMAINS
@@ -48,14 +49,13 @@ def returns(results: Store, domain: str, policy: str, seeds: Sequence[int] = SEE
     return np.array([results.values(f"{domain}/{policy}/{seed}")["return"] for seed in seeds])
 
 
-def figures() -> list[Figure]:
-    results, kept, found = store(), table1.store(), []
+def figures() -> Figures:
+    results, kept = store(), table1.store()
     for domain in table1.PROMISED:
         agents = next(part.agents for part in table1.parts(domain) if part.group == "own")
         own = np.stack([table1.returns(kept, domain, agent, table1.OWN, 10.0) for agent in agents], axis=1)
         lead = iqm(own) - iqm(returns(results, domain, "push"))
-        found.append(Figure(f"{domain}, epsilon 10: tacit's return less that of the best constant push", lead, 0.0))
-    return found
+        yield at_least(f"{domain}, epsilon 10: tacit's return less that of the best constant push", lead, 0.0)
 
 
 if __name__ == "__main__":

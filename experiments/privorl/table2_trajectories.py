@@ -11,7 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from experiments.lib.experiment import Figure, Json, Store, command_line, grouped, store_of
+from experiments.lib.check import Figures, at_least
+from experiments.lib.experiment import Json, Store, command_line, grouped, store_of
 from experiments.privorl.parts import synthesis_fits as fits
 from experiments.privorl.parts import trajectory_ways as ways
 from experiments.privorl.parts.synthesis_returns import Cell
@@ -102,8 +103,8 @@ def share(results: Store, domain: str, way: str, epsilon: float) -> Estimate:
     return ratio(own, real)
 
 
-def figures() -> list[Figure]:
-    results, found = store(), []
+def figures() -> Figures:
+    results = store()
     for domain, epsilon, bound, names in (
         ("umaze", 10.0, 0.75, (TRANSITIONS,)),
         ("umaze", 1.0, 0.65, (TRANSITIONS, ROWS)),
@@ -111,17 +112,17 @@ def figures() -> list[Figure]:
     ):
         for way in names:
             words = f"{domain}, epsilon {epsilon:g}: return of {PROMISED[way]} over that of the real data"
-            found.append(Figure(words, share(results, domain, way, epsilon).value, bound))
+            yield at_least(words, share(results, domain, way, epsilon).value, bound)
     leads = []
     for domain, agent in ((name, one) for name in DOMAINS if name != FEWER for one in DOMAINS[name].agents):
         own = bootstrap(returns(results, domain, agent, OWN, 10.0))
         others = [bootstrap(returns(results, domain, agent, way, 10.0)) for way in RIVALS]
         leads += [own.value - other.value for other in others if is_disjoint(own, other)]
     words = f"epsilon 10: least lead of tacit-j in the {len(leads)} cells whose intervals are apart"
-    found.append(Figure(words, min(leads, default=0.0), 0.0))
+    yield at_least(words, min(leads, default=0.0), 0.0)
     best = max(share(results, "clinic", way, 10.0).value for way in (OWN, TRANSITIONS))
     words = "clinic, epsilon 10: return of the better of tacit-j and transitions over that of the real data"
-    return [*found, Figure(words, best, 0.80)]
+    yield at_least(words, best, 0.80)
 
 
 if __name__ == "__main__":

@@ -9,7 +9,8 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from experiments.lib.experiment import Figure, Json, Store, command_line, store_of
+from experiments.lib.check import Figures, at_least, at_most
+from experiments.lib.experiment import Json, Store, command_line, store_of
 from experiments.lib.table_cache import Columns, defaults
 from experiments.privorl import table1_transitions as table1
 from experiments.privorl.parts import synthesis_fits as fits
@@ -85,8 +86,8 @@ def column(results: Store, domain: str, way: str, epsilon: float, name: str) -> 
     return np.array([results.values(ways.key(domain, way, epsilon, seed))[name] for seed in seeds])
 
 
-def figures() -> list[Figure]:
-    results, agents, found = store(), table1.store(), []
+def figures() -> Figures:
+    results, agents = store(), table1.store()
     for domain in table1.PROMISED:
         own, theirs = (
             {
@@ -96,15 +97,14 @@ def figures() -> list[Figure]:
             for way in (table1.OWN, "aim")
         )
         for name, bound in (("marginal", 0.975), ("correlation", 0.99)):
-            found.append(Figure(f"{domain}, epsilon 10: {name}", own[name], bound))
-            found.append(Figure(f"{domain}, epsilon 10: {name} less AIM's", own[name] - theirs[name], -0.02))
+            yield at_least(f"{domain}, epsilon 10: {name}", own[name], bound)
+            yield at_least(f"{domain}, epsilon 10: {name} less AIM's", own[name] - theirs[name], -0.02)
         words = f"{domain}, epsilon 10: error of the next position over AIM's"
-        found.append(Figure(words, own["next_position"] / theirs["next_position"], 1.0, at_least=False))
+        yield at_most(words, own["next_position"] / theirs["next_position"], 1.0)
         for part in (part for part in table1.parts(domain) if part.group == "baselines"):
             for agent in part.agents:
                 mine, aim = (iqm(table1.returns(agents, domain, agent, way, 10.0)) for way in (table1.OWN, "aim"))
-                found.append(Figure(f"{domain}, epsilon 10, {agent}: return less AIM's", mine - aim, 0.0))
-    return found
+                yield at_least(f"{domain}, epsilon 10, {agent}: return less AIM's", mine - aim, 0.0)
 
 
 if __name__ == "__main__":

@@ -6,7 +6,8 @@ single row, where noise is all that is learned, and matching without a model.
 
 from dataclasses import replace
 
-from experiments.lib.experiment import Figure, command_line
+from experiments.lib.check import Figures, at_least
+from experiments.lib.experiment import command_line
 from experiments.privorl import table1_transitions as table1
 from experiments.privorl.parts.synthesis_returns import configuration
 from experiments.privorl.table1_transitions import run_row
@@ -32,16 +33,15 @@ def rows() -> list[str]:
     return [cell.key for part in parts() for cell in part.cells()]
 
 
-def figures() -> list[Figure]:
-    results, found = store(), []
+def figures() -> Figures:
+    results = store()
     for domain in MAZES:
         for way, at in (("pretraining", 0.0), ("noise_only", 1.0), ("independent", 0.0), ("raking_alone", 1.0)):
             control = bootstrap(table1.returns(results, domain, AGENT, way, at))
             for epsilon in table1.EPSILONS:
                 own = bootstrap(table1.returns(results, domain, AGENT, table1.OWN, epsilon))
                 words = f"{domain}, epsilon {epsilon:g}: end of tacit's interval above that of {way}"
-                found.append(Figure(words, own.low - control.high, 0.0))
-    return found
+                yield at_least(words, own.low - control.high, 0.0)
 
 
 if __name__ == "__main__":

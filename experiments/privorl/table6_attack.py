@@ -24,7 +24,8 @@ from typing import Any
 
 import numpy as np
 
-from experiments.lib.experiment import NONE, Figure, Json, Store, command_line, describe, markdown, store_of
+from experiments.lib.check import Figures, at_least, at_most
+from experiments.lib.experiment import NONE, Json, Store, command_line, describe, markdown, store_of
 from experiments.lib.table_cache import Columns
 from experiments.privorl.parts import synthesis_fits as fits
 from experiments.privorl.parts import table6_tables as tabled
@@ -254,28 +255,27 @@ def rates(values: Mapping[str, Any], kind: str = "hits") -> dict[float, tuple[Ra
     }
 
 
-def figures() -> list[Figure]:
-    results, out = store(), []
+def figures() -> Figures:
+    results = store()
     for cell in CELLS:
         values = results.values(cell.key)
         words = f"{cell.maze}, {cell.way}" + (f", epsilon {cell.epsilon:g}" if cell.epsilon else "")
         if cell.way in tabled.WAYS and cell.epsilon == tabled.SURE:
-            out.append(Figure(f"{words}, of nobody hidden: audited epsilon", audited(values, "loss").epsilon, SEEN))
+            yield at_least(f"{words}, of nobody hidden: audited epsilon", audited(values, "loss").epsilon, SEEN)
         if cell.way in ("tacit", "raked", *tabled.WAYS):
             for score in values["scores"]:
                 found = audited(values, score).epsilon
-                out.append(Figure(f"{words}: audited epsilon ({score})", found, cell.epsilon, at_least=False))
+                yield at_most(f"{words}: audited epsilon ({score})", found, cell.epsilon)
             for fpr, (hits, alarms) in rates(values).items():
                 most = min(1.0, math.exp(cell.epsilon) * alarms.high + values["delta"])
-                out.append(Figure(f"{words}: TPR at {fpr:.0%} FPR, lower end", hits.low, most, at_least=False))
+                yield at_most(f"{words}: TPR at {fpr:.0%} FPR, lower end", hits.low, most)
         elif cell.way == "no clipping":
-            out.append(Figure(f"{words}: audited epsilon ({TWIN})", audited(values, TWIN).epsilon, cell.epsilon))
+            yield at_least(f"{words}: audited epsilon ({TWIN})", audited(values, TWIN).epsilon, cell.epsilon)
         elif cell.way == "memorised":
             hits, alarms = rates(values)[FPRS[0]]
-            out.append(Figure(f"{words}: TPR at {FPRS[0]:.0%} FPR, lower end", hits.low, alarms.high))
+            yield at_least(f"{words}: TPR at {FPRS[0]:.0%} FPR, lower end", hits.low, alarms.high)
             hits, alarms = rates(values, "bare_hits")[FPRS[0]]
-            out.append(Figure(f"{words}, before training: the same", hits.low, alarms.high, at_least=False))
-    return out
+            yield at_most(f"{words}, before training: the same", hits.low, alarms.high)
 
 
 COLUMNS = (

@@ -21,7 +21,8 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from experiments.lib.experiment import Figure, Json, Store, command_line, describe, markdown, store_of
+from experiments.lib.check import Figure, Figures
+from experiments.lib.experiment import Json, Store, command_line, describe, markdown, store_of
 from experiments.lib.shadows import Block, blocks, read, scored
 from experiments.lib.table_cache import Columns
 from experiments.privorl.parts import synthesis_fits as fits
@@ -196,15 +197,14 @@ def complete(results: Store) -> list[tuple[str, float]]:
     return [pair for pair in pairs if all(results.has(block.key) for block in wanted(*pair))]
 
 
-def figures() -> list[Figure]:
-    results, out = store(), []
+def figures() -> Figures:
+    results = store()
     for name, epsilon in complete(results):
         mu = mu_of(results, name, epsilon)
         for attack, one in found(results, name, epsilon).items():
             words = f"{name}, {attack}, epsilon {epsilon:g}: TPR at {FPRS[0]:.0%} FPR, lower end"
             most = POWER if math.isinf(epsilon) else tpr_bound(mu, FPRS[0])
-            out.append(Figure(words, one.hits[0].low, most, at_least=math.isinf(epsilon)))
-    return out
+            yield Figure(words, one.hits[0].low, most, at_least=math.isinf(epsilon))
 
 
 COLUMNS = (

@@ -18,7 +18,8 @@ import numpy as np
 from torch import Tensor, nn
 
 from experiments.lib import vaults
-from experiments.lib.experiment import Figure, Json, Store, command_line, describe, store_of
+from experiments.lib.check import Figures, at_least, at_most
+from experiments.lib.experiment import Json, Store, command_line, describe, store_of
 from experiments.lib.table_cache import defaults
 from experiments.privorl.parts.synthesis_fits import guarantee
 from tacit.data.trajectories import Trajectories
@@ -153,14 +154,12 @@ def found(results: Store, way: str, runs: int) -> LowerBounds:
     return audit(scores[~present], scores[present], delta=DELTA)
 
 
-def figures() -> list[Figure]:
+def figures() -> Figures:
     results = store()
     own, twin = (found(results, way, runs).gaussian_epsilon for way, runs in RUNS.items())
-    return [
-        Figure("canary people: audited epsilon over half of what is promised", own, EPSILON / 2),
-        Figure("canary people: audited epsilon under what is promised", own, EPSILON, at_least=False),
-        Figure("nothing clipped: audited epsilon over what is promised", twin, EPSILON),
-    ]
+    yield at_least("canary people: audited epsilon over half of what is promised", own, EPSILON / 2)
+    yield at_most("canary people: audited epsilon under what is promised", own, EPSILON)
+    yield at_least("nothing clipped: audited epsilon over what is promised", twin, EPSILON)
 
 
 def run_row(key: str, results: Store) -> None:

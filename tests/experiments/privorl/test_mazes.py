@@ -85,10 +85,10 @@ def test_what_is_chosen_is_held_against_the_straight_run_in_every_public_maze(
         results.rows[key] = {"values": one, "configuration": None}
     monkeypatch.setattr(tune_agents, "store", lambda: results)
     assert {figure.value for figure in tune_agents.figures()} == {5.0}
-    assert len(tune_agents.figures()) == 18
+    assert len(list(tune_agents.figures())) == 18
     del results.rows["halls/edac/chosen/902"]
     with pytest.raises(LookupError, match="halls/edac/chosen/902 is missing"):
-        tune_agents.figures()
+        list(tune_agents.figures())
 
 
 def test_every_row_is_run_alike_on_data_that_no_former_row_used() -> None:
@@ -119,7 +119,7 @@ def test_the_ceiling_is_the_straight_run_or_the_public_figure_whichever_is_less(
         for key in table1_mazes.rows():
             results.rows[key] = {"values": {"return": values}, "configuration": None}
         monkeypatch.setattr(table1_mazes, "store", lambda kept=results: kept)
-        figures = table1_mazes.figures()
+        figures = list(table1_mazes.figures())
         assert len(figures) == 3 + 2 + 2
         assert {figure.value for figure in figures} == {values}
         assert [figure.bound for figure in figures] == [42.11, 29.41, 50.0, 34.85, 50.0, 50.0, 50.0]

@@ -81,11 +81,11 @@ def test_promises_of_table_1_are_recomputed_from_all_seeds(table1: Store) -> Non
     assert [figure.value for figure in lost] == [pytest.approx(75.0 - 99.0), 1.0]
     del table1.rows["medium/td3_bc/privsyn/1/2"]
     with pytest.raises(LookupError, match="missing"):
-        table1_transitions.figures()
+        list(table1_transitions.figures())
 
 
 def test_promises_of_tables_3_and_4(table1: Store, table3: Store) -> None:
-    found = table3_fidelity.figures()
+    found = list(table3_fidelity.figures())
     assert all(figure.holds for figure in found)
     assert len(found) == 5 * 2 + 3 + 2
     assert all(figure.holds for figure in table4_pretraining.figures())

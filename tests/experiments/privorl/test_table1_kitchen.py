@@ -115,7 +115,7 @@ def test_the_ceiling_is_a_promised_figure_and_the_table_says_what_is_missing(
     assert found.startswith("Seeds with every row: 2 of 3")
     assert "| MST | 20.0 [20.0, 20.0] | 30.0 [20.0, 40.0] |" in found
     with pytest.raises(LookupError):
-        table1_kitchen.figures()
+        list(table1_kitchen.figures())
 
 
 def test_the_agent_is_chosen_by_public_tasks_on_public_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

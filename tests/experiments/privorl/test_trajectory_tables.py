@@ -85,7 +85,7 @@ def test_promises_of_table_2_are_recomputed_from_all_seeds(table2: Store) -> Non
     assert [figure.value for figure in lost] == [pytest.approx(61.0 - 99.0), pytest.approx(61.0 / 81.0)]
     del table2.rows["umaze/iql/raked_by_gradients/10/2"]
     with pytest.raises(LookupError, match="missing"):
-        table2_trajectories.figures()
+        list(table2_trajectories.figures())
 
 
 def test_promises_of_table_13_and_figure_8(
