@@ -25,13 +25,12 @@ from experiments.lib.experiment import BLANK, Json, Store, command_line, describ
 from experiments.lib.table_cache import Columns, Notes
 from experiments.lib.tables import spread as with_interval
 from experiments.privorl import table3_fidelity
-from experiments.privorl.parts import synthesis_fits as fits
 from experiments.privorl.parts import synthesis_returns as returns
 from experiments.privorl.parts import synthesis_ways as ways
 from experiments.privorl.parts.synthesis_agents import TRIVIAL
-from experiments.privorl.parts.synthesis_fits import Scale
 from experiments.privorl.parts.synthesis_mazes import Pooled
 from experiments.privorl.parts.synthesis_returns import Cell
+from experiments.privorl.parts.synthesis_ways import Scale
 from tacit.evaluation.structure import structure
 from tacit_worlds.agents.offline import OfflinePolicies, Watch, train_tables
 from tacit_worlds.maze_evaluation import evaluate
@@ -119,7 +118,7 @@ NOISELESS = tuple(
 """What noise costs: the tables of epsilon 10 without any."""
 
 
-def configuration(key: str, *, scale: fits.Scale = fits.FULL) -> dict[str, Json]:
+def configuration(key: str, *, scale: ways.Scale = ways.FULL) -> dict[str, Json]:
     domain, kind, *_ = key.split("/")
     here = DOMAINS[domain]
     if kind in TRIVIAL:
@@ -170,7 +169,7 @@ def together(keys: Sequence[str]) -> list[list[str]]:
     return grouped(keys, stack)
 
 
-def run_rows(keys: Sequence[str], results: Store, *, scale: fits.Scale = fits.FULL) -> None:
+def run_rows(keys: Sequence[str], results: Store, *, scale: ways.Scale = ways.FULL) -> None:
     domain, kind, *_ = keys[0].split("/")
     here = DOMAINS[domain]
     if kind in TRIVIAL:
@@ -197,7 +196,7 @@ def run_rows(keys: Sequence[str], results: Store, *, scale: fits.Scale = fits.FU
         results.put(cell.key, dataset=f"{here.words(seed)}; table {cell.way}", seed=seed, values=values)
 
 
-def measured(here: Pooled, cell: Cell, table: Columns, scale: fits.Scale) -> dict[str, float]:
+def measured(here: Pooled, cell: Cell, table: Columns, scale: ways.Scale) -> dict[str, float]:
     """Closeness, errors against the simulator and structure; of real rows, against another data set."""
     real = here.private(cell.seed)
     other = here.private(table3_fidelity.STRANGER + cell.seed) if cell.way == "real" else table

@@ -24,13 +24,13 @@ from experiments.lib.history import CHANGED_AFTER_EVALUATION
 from experiments.lib.store import ROOT, experiment
 from experiments.lib.tables import markdown, seconds_of, stacked
 from experiments.pategail import mobility_frontier, mobility_tables
-from experiments.privorl.parts import synthesis_pages, trajectory_pages
+from experiments.privorl.parts import synthesis_pages
 
 PAGES = ROOT / "docs" / "results"
 SCALE = ROOT / "docs" / "scale.md"
 PLACE = re.compile(r"(<!-- results: ([\w ]+) -->\n)(?:(?:(?!<!-- results).)*?<!-- end -->\n)?", re.DOTALL)
 RIVALS = {
-    **trajectory_pages.WHOLE,
+    **synthesis_pages.WHOLE,
     **synthesis_pages.WORDS,
     **synthesis_pages.UNTAUGHT,
     **experts_tables.PRIVATE,

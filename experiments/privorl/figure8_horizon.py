@@ -12,8 +12,8 @@ from experiments.lib.check import Figures, at_least
 from experiments.lib.experiment import Json, Store, command_line, grouped, store_of
 from experiments.privorl import table2_trajectories as table2
 from experiments.privorl import table13_trajscore as closeness
-from experiments.privorl.parts import synthesis_fits as fits
 from experiments.privorl.parts import trajectory_ways as ways
+from experiments.privorl.parts.synthesis_ways import FULL, Scale
 from experiments.privorl.parts.trajectory_domains import DOMAINS
 from experiments.privorl.table2_trajectories import OWN, SEEDS, WORDS
 
@@ -26,7 +26,7 @@ def rows() -> list[str]:
     return [ways.key(DOMAIN, way, EPSILON, seed) for seed in SEEDS for way in others]
 
 
-def configuration(key: str, *, scale: fits.Scale = fits.FULL) -> dict[str, Json]:
+def configuration(key: str, *, scale: Scale = FULL) -> dict[str, Json]:
     return closeness.configuration(key, scale=scale) | DOMAINS[DOMAIN].judge(AGENT, scale)
 
 
@@ -40,8 +40,8 @@ def together(keys: Sequence[str]) -> list[list[str]]:
 def run_rows(keys: Sequence[str], results: Store) -> None:
     here, seed, some = DOMAINS[DOMAIN], int(keys[0].split("/")[3]), [key.split("/")[1] for key in keys]
     made = [ways.table(here, way, EPSILON, seed).columns for way in some]
-    for key, way, value in zip(keys, some, here.judged(AGENT, made, seed, fits.FULL), strict=True):
-        values = closeness.measured(here, way, EPSILON, seed, fits.FULL) | {"return": value}
+    for key, way, value in zip(keys, some, here.judged(AGENT, made, seed, FULL), strict=True):
+        values = closeness.measured(here, way, EPSILON, seed, FULL) | {"return": value}
         dataset = f"simulated {DOMAIN}, {here.population} people, seed {seed}; table {way}"
         results.put(key, dataset=dataset, seed=seed, values=values)
 

@@ -9,7 +9,6 @@ import numpy as np
 
 from experiments.lib.check import Figures, at_least
 from experiments.lib.experiment import Json, Store, command_line, grouped, store_of
-from experiments.privorl.parts import synthesis_fits as fits
 from experiments.privorl.parts import synthesis_returns as returns
 from experiments.privorl.parts import synthesis_ways as ways
 from experiments.privorl.parts.synthesis_domains import DOMAINS
@@ -45,8 +44,8 @@ def run_rows(keys: Sequence[str], results: Store) -> None:
             found.append(float(here.returns(policy, seed)["return"][0]))
 
     tables = [ways.table(here, cell.way, cell.epsilon, seed)[0] for cell in cells]
-    steps = returns.config(DOMAIN, AGENT, fits.FULL).steps
-    returns.train(DOMAIN, AGENT, tables, seed, fits.FULL, watch=Watch(every=steps // LOOKS, call=look))
+    steps = returns.config(DOMAIN, AGENT, ways.FULL).steps
+    returns.train(DOMAIN, AGENT, tables, seed, ways.FULL, watch=Watch(every=steps // LOOKS, call=look))
     for cell, found in zip(cells, seen, strict=True):
         dataset = f"{here.words(seed)}; table {cell.way}"
         results.put(cell.key, dataset=dataset, seed=seed, values={"steps": steps, "returns": found})

@@ -20,7 +20,6 @@ import numpy as np
 from experiments.lib import cell
 from experiments.lib.table_cache import FIELDS, Columns
 from experiments.privorl import table1_mazes
-from experiments.privorl.parts import synthesis_fits as fits
 from experiments.privorl.parts import synthesis_returns as returns
 from experiments.privorl.parts import synthesis_ways as ways
 from experiments.privorl.parts.synthesis_domains import unit
@@ -79,11 +78,11 @@ class Task:
     @contextlib.contextmanager
     def vault(self, plan: Any) -> Iterator[Vault]:
         """The private rows in a vault that can pay for this calibrated plan: what it promises is then accounted."""
-        with fits.vault(self.here, plan, self.rows) as doors:
+        with ways.vault(self.here, plan, self.rows) as doors:
             yield doors
 
 
-def judge(task: Task, made: Any, agent: str, scale: fits.Scale) -> cell.Values:
+def judge(task: Task, made: Any, agent: str, scale: ways.Scale) -> cell.Values:
     """The return of an agent that learned from the rows."""
     shapes = {name: column.shape[1:] for name, column in task.rows.items()}
     try:
@@ -119,7 +118,7 @@ def main(arguments: Sequence[str]) -> dict[str, list[float]]:
     options.add_argument("--maze", choices=table1_mazes.DOMAINS, default="umaze")
     options.add_argument("--agent", choices=("iql", "td3_bc", "edac"), default="td3_bc")
     chosen = options.parse_args(arguments)
-    agent, scale = f"{chosen.agent}_long", fits.QUICK if chosen.quick else fits.FULL
+    agent, scale = f"{chosen.agent}_long", ways.QUICK if chosen.quick else ways.FULL
     here = Maze(chosen.maze, 5_000, 5_000) if chosen.quick else Maze(chosen.maze)
     if agent not in table1_mazes.agents_of(chosen.maze):
         raise SystemExit(f"--agent {chosen.agent}: it costs too much in {chosen.maze}; choose iql or td3_bc")

@@ -11,7 +11,6 @@ import numpy as np
 from experiments.lib.check import Figures, at_least
 from experiments.lib.experiment import Json, Store, command_line, grouped, store_of
 from experiments.lib.table_cache import Columns
-from experiments.privorl.parts import synthesis_fits as fits
 from experiments.privorl.parts import synthesis_returns as returns
 from experiments.privorl.parts import synthesis_ways as ways
 from experiments.privorl.parts.synthesis_domains import DOMAINS
@@ -43,7 +42,7 @@ def run_rows(keys: Sequence[str], results: Store) -> None:
     here, seed, sizes = DOMAINS[DOMAIN], int(word), [int(key.rpartition("/")[2]) for key in keys]
     table, _ = ways.table(here, way, WAYS[way], seed)
     parts = [part(table, count, seed) for count in sizes]
-    for key, count, policy in zip(keys, sizes, returns.train(DOMAIN, AGENT, parts, seed, fits.FULL), strict=True):
+    for key, count, policy in zip(keys, sizes, returns.train(DOMAIN, AGENT, parts, seed, ways.FULL), strict=True):
         values = {name: float(one[0]) for name, one in here.returns(policy, seed).items()}
         dataset = f"{here.words(seed)}; {count} rows of table {way}"
         results.put(key, dataset=dataset, seed=seed, values=values)

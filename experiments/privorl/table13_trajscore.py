@@ -14,8 +14,8 @@ import numpy as np
 from experiments.lib.check import Figures, at_least
 from experiments.lib.experiment import Json, Store, command_line, store_of
 from experiments.lib.table_cache import defaults, rows_of
-from experiments.privorl.parts import synthesis_fits as fits
 from experiments.privorl.parts import trajectory_ways as ways
+from experiments.privorl.parts.synthesis_ways import FULL, Scale
 from experiments.privorl.parts.trajectory_domains import DOMAINS, People
 from experiments.privorl.table2_trajectories import FEWER, OWN, SEEDS, TRANSITIONS, tables
 from experiments.privorl.table3_fidelity import STRANGER, repeated
@@ -34,7 +34,7 @@ def rows() -> list[str]:
     return [ways.key(*one) for one in wanted()]
 
 
-def configuration(key: str, *, scale: fits.Scale = fits.FULL) -> dict[str, Json]:
+def configuration(key: str, *, scale: Scale = FULL) -> dict[str, Json]:
     domain, way, epsilon, _ = key.split("/")
     settings = defaults(two_sample_test) | classifier(scale)
     return ways.configuration(DOMAINS[domain], way, float(epsilon), scale) | {
@@ -51,7 +51,7 @@ store = store_of(__file__, configuration, WORDS)
 def run_row(key: str, results: Store) -> None:
     domain, way, epsilon, word = key.split("/")
     here, seed = DOMAINS[domain], int(word)
-    values = measured(here, way, float(epsilon), seed, fits.FULL)
+    values = measured(here, way, float(epsilon), seed, FULL)
     dataset = f"simulated {domain}, {here.population} people, seed {seed}; table {way}"
     results.put(key, dataset=dataset, seed=seed, values=values)
 
@@ -60,7 +60,7 @@ def wanted() -> list[Table]:
     return [(domain, way, epsilon, seed) for seed in SEEDS for domain in DOMAINS for way, epsilon in tables(domain)]
 
 
-def measured(here: People, way: str, epsilon: float, seed: int, scale: fits.Scale) -> dict[str, float]:
+def measured(here: People, way: str, epsilon: float, seed: int, scale: Scale) -> dict[str, float]:
     """Everything about one table; for the real one, another set of people in the place of the synthetic ones."""
     made, people = ways.table(here, way, epsilon, seed, scale), here.people(seed)
     real, rows = rows_of(people.columns), made.columns
@@ -83,12 +83,12 @@ def measured(here: People, way: str, epsilon: float, seed: int, scale: fits.Scal
     return {name: float(value) for name, value in found.items() if math.isfinite(value)}
 
 
-def classifier(scale: fits.Scale) -> dict[str, int]:
+def classifier(scale: Scale) -> dict[str, int]:
     """In which settings the classifier may differ from the default ones."""
     return {"steps": 100 if scale.quick else 2_000}
 
 
-def autoencoder(here: People, scale: fits.Scale) -> dict[str, int]:
+def autoencoder(here: People, scale: Scale) -> dict[str, int]:
     return {
         "horizon": here.longest,
         "stride": -(-here.longest // TRAJSCORE_STEPS),
@@ -112,7 +112,7 @@ def groups(made: ways.Table, rows: dict[str, np.ndarray]) -> np.ndarray | None:
     return np.repeat(alike, made.sequences.lengths)
 
 
-def along(here: People, synthetic: Sequences, real: Sequences, seed: int, scale: fits.Scale) -> dict[str, float]:
+def along(here: People, synthetic: Sequences, real: Sequences, seed: int, scale: Scale) -> dict[str, float]:
     """TrajScore with its ceiling and floor, and errors along trajectories."""
     score = traj_score(encoder(here, seed, scale), real, synthetic, seed=seed)
     found: dict[str, Any] = {
@@ -124,7 +124,7 @@ def along(here: People, synthetic: Sequences, real: Sequences, seed: int, scale:
 
 
 @functools.lru_cache(maxsize=2)
-def encoder(here: People, seed: int, scale: fits.Scale) -> TrajectoryEncoder:
+def encoder(here: People, seed: int, scale: Scale) -> TrajectoryEncoder:
     """Trained on public trajectories alone."""
     public = Sequences.of(here.public(seed))
     return train_encoder(public, **autoencoder(here, scale), seed=seed)

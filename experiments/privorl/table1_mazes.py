@@ -13,8 +13,8 @@ import numpy as np
 from experiments.lib.check import Figure, Figures, at_least
 from experiments.lib.experiment import Store, command_line, grouped, store_of
 from experiments.privorl import table1_trivial
-from experiments.privorl.parts import synthesis_fits as fits
 from experiments.privorl.parts import synthesis_returns as returns
+from experiments.privorl.parts import synthesis_ways as ways
 from experiments.privorl.parts.synthesis_agents import LONG
 from experiments.privorl.parts.synthesis_returns import Cell
 from tacit.evaluation.statistics import iqm
@@ -71,7 +71,7 @@ def together(keys: Sequence[str]) -> list[list[str]]:
 
 
 def run_rows(keys: Sequence[str], results: Store) -> None:
-    returns.fill(results, [Cell.of(key) for key in keys], fits.FULL)
+    returns.fill(results, [Cell.of(key) for key in keys], ways.FULL)
 
 
 def column(results: Store, domain: str, agent: str, way: str, epsilon: float) -> np.ndarray:

@@ -23,7 +23,7 @@ import torch
 from experiments.lib import table_cache
 from experiments.lib.check import Figures, at_least, at_most
 from experiments.lib.experiment import ROOT, Store, command_line, store_of
-from experiments.privorl.parts import synthesis_fits as fits
+from experiments.privorl.parts import synthesis_ways as ways
 from experiments.privorl.parts.synthesis_agents import AGENTS
 from experiments.privorl.parts.synthesis_domains import DOMAINS, Domain, Own
 from experiments.privorl.parts.synthesis_returns import WORDS, Cell, cells, column, configuration, fill
@@ -94,7 +94,7 @@ def rows() -> list[str]:
 
 
 def run_row(key: str, results: Store) -> None:
-    fill(results, [Cell.of(key)], fits.FULL)
+    fill(results, [Cell.of(key)], ways.FULL)
 
 
 def parts(domain: str) -> list[Part]:
@@ -164,7 +164,7 @@ def figures() -> Figures:
     yield at_most(tested, below, 0.0)
 
 
-def run(results: Store, chosen: Sequence[Part], domains: Mapping[str, Domain], scale: fits.Scale) -> None:
+def run(results: Store, chosen: Sequence[Part], domains: Mapping[str, Domain], scale: ways.Scale) -> None:
     """Fill the cells of these parts, the seeds of a part one after the other."""
     for part in chosen:
         mine = part.cells()
@@ -184,7 +184,7 @@ def on_files(arguments: Sequence[str]) -> None:
     parser.add_argument("--population", nargs="+", default=[], metavar="TASK=N")
     options = parser.parse_args(arguments)
     torch.set_num_threads(1)
-    scale, given = fits.QUICK if options.quick else fits.FULL, (options.data, options.public, options.population)
+    scale, given = ways.QUICK if options.quick else ways.FULL, (options.data, options.public, options.population)
     folder = ROOT / "runs" / "own" / hashlib.sha256(repr(given).encode()).hexdigest()[:8]
     table_cache.KEPT = folder  # tables of other files have the same names
     domains: dict[str, Domain] = {own.name: own for own in owned(*given)}

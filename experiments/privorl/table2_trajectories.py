@@ -13,9 +13,9 @@ import numpy as np
 
 from experiments.lib.check import Figures, at_least
 from experiments.lib.experiment import Json, Store, command_line, grouped, store_of
-from experiments.privorl.parts import synthesis_fits as fits
 from experiments.privorl.parts import trajectory_ways as ways
 from experiments.privorl.parts.synthesis_returns import Cell
+from experiments.privorl.parts.synthesis_ways import FULL, Scale
 from experiments.privorl.parts.trajectory_domains import DOMAINS
 from tacit.evaluation.statistics import Estimate, bootstrap, is_disjoint, ratio
 
@@ -58,7 +58,7 @@ def rows() -> list[str]:
     return [cell.key for cell in cells()]
 
 
-def configuration(key: str, *, scale: fits.Scale = fits.FULL) -> dict[str, Json]:
+def configuration(key: str, *, scale: Scale = FULL) -> dict[str, Json]:
     cell = Cell.of(key)
     here = DOMAINS[cell.domain]
     return {**ways.configuration(here, cell.way, cell.epsilon, scale), **here.judge(cell.agent, scale)}
@@ -78,7 +78,7 @@ def run_rows(keys: Sequence[str], results: Store) -> None:
     here = DOMAINS[name]
     found = [ways.table(here, cell.way, cell.epsilon, seed) for cell in stack]
     began = time.process_time()
-    judged = here.judged(agent, [one.columns for one in found], seed, fits.FULL)
+    judged = here.judged(agent, [one.columns for one in found], seed, FULL)
     spent = round((time.process_time() - began) / len(stack), 1)
     for cell, one, value in zip(stack, found, judged, strict=True):
         values: dict[str, Any] = {"return": value, "agent_cpu_s": spent}

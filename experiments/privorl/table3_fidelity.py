@@ -13,7 +13,6 @@ from experiments.lib.check import Figures, at_least, at_most
 from experiments.lib.experiment import Json, Store, command_line, store_of
 from experiments.lib.table_cache import Columns, defaults
 from experiments.privorl import table1_transitions as table1
-from experiments.privorl.parts import synthesis_fits as fits
 from experiments.privorl.parts import synthesis_ways as ways
 from experiments.privorl.parts.synthesis_domains import DOMAINS, Domain
 from experiments.privorl.parts.synthesis_mazes import Maze
@@ -32,7 +31,7 @@ def configuration(key: str) -> dict[str, Json]:
     domain, way, epsilon, _ = key.split("/")
     return {
         **ways.configuration(DOMAINS[domain], way, float(epsilon)),
-        "measures": {"classifier": defaults(two_sample_test), "fewest": MIN_ROWS, "rows": fits.ROWS},
+        "measures": {"classifier": defaults(two_sample_test), "fewest": MIN_ROWS, "rows": ways.ROWS},
     }
 
 
@@ -46,7 +45,7 @@ def rows() -> list[str]:
 def run_row(key: str, results: Store) -> None:
     domain, way, epsilon, word = key.split("/")
     here, seed = DOMAINS[domain], int(word)
-    results.put(key, dataset=here.words(seed), seed=seed, values=measured(here, way, float(epsilon), seed, fits.FULL))
+    results.put(key, dataset=here.words(seed), seed=seed, values=measured(here, way, float(epsilon), seed, ways.FULL))
 
 
 def tables() -> list[Table]:
@@ -54,7 +53,7 @@ def tables() -> list[Table]:
     return list(dict.fromkeys(found))
 
 
-def measured(here: Domain, way: str, epsilon: float, seed: int, scale: fits.Scale) -> dict[str, float]:
+def measured(here: Domain, way: str, epsilon: float, seed: int, scale: ways.Scale) -> dict[str, float]:
     """Closeness to all real rows, a classifier's accuracy and errors against the simulator."""
     table, _ = ways.table(here, way, epsilon, seed, scale)
     real = here.private(seed)

@@ -25,7 +25,7 @@ from experiments.lib.check import Figure, Figures
 from experiments.lib.experiment import Json, Store, command_line, describe, markdown, store_of
 from experiments.lib.shadows import Block, blocks, read, scored
 from experiments.lib.table_cache import Columns
-from experiments.privorl.parts import synthesis_fits as fits
+from experiments.privorl.parts import synthesis_ways as ways
 from experiments.privorl.parts.synthesis_domains import unit
 from experiments.privorl.parts.synthesis_mazes import Maze
 from tacit.evaluation.attacks import (
@@ -67,7 +67,7 @@ class Models:
         found = []
         for members in present:
             kept = {name: column[members] for name, column in self.pool.items()}
-            with fits.vault(self.here, self.plan, kept) as vault:
+            with ways.vault(self.here, self.plan, kept) as vault:
                 vault._checks = CachedChecks(vault.spec)
                 value = synthesis.fit(self.plan, vault, pretrained=self.start).value
             found.append(self.losses(value))
@@ -100,7 +100,7 @@ def planned(here: Maze, epsilon: float) -> synthesis.TransitionsPlan:
 def models(name: str, epsilon: float) -> Models:
     here = domain(name)
     plan = planned(here, epsilon)
-    start, _ = fits.pretrained(plan, here, FIRST)
+    start, _ = ways.pretrained(plan, here, FIRST)
     wide = replace(here, population=100 * here.population)  # of many episodes, so that no two rows are neighbours
     rows, chosen = wide.private(FIRST), np.random.default_rng(FIRST).permutation(wide.population)[: here.population]
     return Models(here, plan, start, {name: column[chosen] for name, column in rows.items()})
@@ -127,7 +127,7 @@ def described(name: str, epsilon: float) -> Json:
     """A plan before its calibration, and the guarantee that it is calibrated to."""
     here = domain(name)
     raw = replace(planned(here, math.inf), clip_norm=1.0, noise_multiplier=None)
-    return {"plan": describe(replace(raw, promise=None)), "guarantee": fits.guarantee(unit(here), epsilon, here.delta)}
+    return {"plan": describe(replace(raw, promise=None)), "guarantee": ways.guarantee(unit(here), epsilon, here.delta)}
 
 
 def wanted(name: str, epsilon: float) -> list[Block]:

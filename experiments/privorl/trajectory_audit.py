@@ -21,7 +21,7 @@ from experiments.lib import vaults
 from experiments.lib.check import Figures, at_least, at_most
 from experiments.lib.experiment import Json, Store, command_line, describe, store_of
 from experiments.lib.table_cache import defaults
-from experiments.privorl.parts.synthesis_fits import guarantee
+from experiments.privorl.parts.synthesis_ways import guarantee
 from tacit.data.trajectories import Trajectories
 from tacit.evaluation.canaries import UnitScores, leap_histories
 from tacit.evaluation.lower_bounds import LowerBounds, audit

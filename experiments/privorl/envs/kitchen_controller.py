@@ -7,6 +7,11 @@ arm's weight. Closed fingers push: the gripper grasps nothing. A task that is no
 Offsets were found by hand and by random search in the simulator; no learner's return had a part in it.
 
 A `Style` is how a person differs from another: her pace, where she puts the tip, how much her hand trembles.
+
+A demonstration is one episode of one person, who does the tasks of a `Menu` in its order and may leave one out; it ends
+with her last task, or after the kitchen's 280 steps. These rows are not D4RL's, which people made by teleoperation.
+Private rows are demonstrations of `OWN`, public rows those of other people who do `OTHER`: both share the arm, the room
+and two tasks, in another order, but no person and no seed. So a policy of public rows may do two of the four tasks.
 """
 
 import importlib
@@ -18,7 +23,9 @@ import gymnasium
 import numpy as np
 import numpy.typing as npt
 
-from experiments.privorl.envs.kitchen import Task
+from experiments.lib.table_cache import Columns
+from experiments.privorl.envs import kitchen
+from experiments.privorl.envs.kitchen import COMPLETE, HORIZON, Task
 
 FloatArray = npt.NDArray[np.float64]
 Vector = tuple[float, float, float]
@@ -257,3 +264,63 @@ class _Polyline:
         shares = np.linspace(at, min(at + 0.12, self.length), 25)
         places = np.stack([np.interp(shares, self.ends, column) for column in self.points.T], axis=1)
         return float(shares[np.linalg.norm(places - place, axis=1).argmin()])
+
+
+@dataclass(frozen=True)
+class Menu:
+    """What people do."""
+
+    order: tuple[Task, ...]  # the tasks, which count as rewards
+    left_out: float = 0.25  # probability with which a person leaves one task out; which one is drawn evenly
+    # slowest, fastest: metres per second of the fingertip
+    slowest: float = 0.38
+    fastest: float = 0.48
+
+    def person(self, rng: np.random.Generator) -> tuple[list[Task], Style]:
+        tasks = list(self.order)
+        if rng.random() < self.left_out:
+            del tasks[rng.integers(len(tasks))]
+        return tasks, Style(speed=float(rng.uniform(self.slowest, self.fastest)))
+
+
+OWN = Menu(COMPLETE)
+OTHER = Menu(("slide cabinet", "kettle", "bottom burner"))
+
+
+def collect(population: int, *, menu: Menu = OWN, seed: int) -> Columns:
+    """So many transitions of people with this menu, episode after episode; the last episode is cut."""
+    found: list[Columns] = []
+    rows = 0
+    while rows < population:
+        found.append(episode(menu, seed=seed, number=len(found)))
+        rows += len(found[-1]["rewards"])
+    return {name: np.concatenate([one[name] for one in found])[:population] for name in found[0]}
+
+
+def episode(menu: Menu, *, seed: int, number: int) -> Columns:
+    """The demonstration of one person: her rows, without what follows her last task."""
+    rng = np.random.default_rng([seed, number])
+    tasks, style = menu.person(rng)
+    room = kitchen.new_room(menu.order)
+    try:
+        seen = room.reset(seed=int(rng.integers(2**31)))[0]["observation"].copy()
+        arm = Arm(room)
+        steps: list[tuple[FloatArray, ...]] = []
+        hers: Iterator[FloatArray] = actions(arm, tasks, style, rng)
+        for action, _ in zip(hers, range(HORIZON), strict=False):
+            view, paid, over, _, _ = room.step(action)
+            after = view["observation"].copy()
+            steps.append((seen, action, np.float64(paid), after, np.bool_(over)))
+            seen = after
+            if over:
+                break
+    finally:
+        room.close()
+    observations, acts, rewards, following, ends = (np.array(column) for column in zip(*steps, strict=True))
+    return {
+        "observations": observations.astype(np.float32),
+        "actions": acts.astype(np.float32),
+        "rewards": rewards.astype(np.float32),
+        "next_observations": following.astype(np.float32),
+        "terminations": ends.astype(np.bool_),
+    }

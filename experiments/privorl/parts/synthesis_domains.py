@@ -17,7 +17,7 @@ import numpy as np
 
 from experiments.lib.experiment import Json, describe
 from experiments.lib.table_cache import Columns, defaults, kept, rows_of
-from experiments.privorl.envs import half_cheetah, kitchen, kitchen_controller, kitchen_demonstrations
+from experiments.privorl.envs import half_cheetah, kitchen, kitchen_controller
 from experiments.privorl.parts.synthesis_mazes import Maze
 from tacit.data import overlap
 from tacit.data.sources import d4rl
@@ -111,8 +111,8 @@ class Kitchen:
             **describe(self),
             "spec": describe(self.spec),
             "provenance": self.provenance,
-            "own": describe(kitchen_demonstrations.OWN),
-            "other": describe(kitchen_demonstrations.OTHER),
+            "own": describe(kitchen_controller.OWN),
+            "other": describe(kitchen_controller.OTHER),
             "controller": describe(kitchen_controller.PATHS),
         }
 
@@ -120,18 +120,18 @@ class Kitchen:
         return f"kitchen demonstrations by a scripted controller (not D4RL's), {self.population} transitions"
 
     def private(self, seed: int) -> Columns:
-        return self._kept("private", self.population, kitchen_demonstrations.OWN, 0)
+        return self._kept("private", self.population, kitchen_controller.OWN, 0)
 
     def public(self, seed: int) -> Columns:
-        return self._kept("public", self.public_rows, kitchen_demonstrations.OTHER, 1_000)
+        return self._kept("public", self.public_rows, kitchen_controller.OTHER, 1_000)
 
-    def _kept(self, kind: str, rows: int, menu: kitchen_demonstrations.Menu, seed: int) -> Columns:
+    def _kept(self, kind: str, rows: int, menu: kitchen_controller.Menu, seed: int) -> Columns:
         settings = {
             "menu": describe(menu),
             "controller": describe(kitchen_controller.PATHS),
             "style": describe(kitchen_controller.Style()),
         }
-        make = functools.partial(kitchen_demonstrations.collect, rows, menu=menu, seed=seed)
+        make = functools.partial(kitchen_controller.collect, rows, menu=menu, seed=seed)
         return kept(f"kitchen/{kind}/{rows}", settings, lambda: (rows_of(make()), {}))[0]
 
     def returns(self, policies: Policies, seed: int) -> Values:

@@ -18,7 +18,6 @@ import numpy as np
 
 from experiments.lib.experiment import Json, Store, describe, grouped
 from experiments.lib.table_cache import Columns
-from experiments.privorl.parts import synthesis_fits as fits
 from experiments.privorl.parts import synthesis_ways as ways
 from experiments.privorl.parts.synthesis_agents import KITCHEN, LOCOMOTION, MAZE, Untaught
 from experiments.privorl.parts.synthesis_domains import DOMAINS, Domain
@@ -53,7 +52,7 @@ class Cell:
 
 
 def configuration(
-    key: str, *, scale: fits.Scale = fits.FULL, domains: Mapping[str, Domain] = DOMAINS
+    key: str, *, scale: ways.Scale = ways.FULL, domains: Mapping[str, Domain] = DOMAINS
 ) -> dict[str, Json]:
     cell = Cell.of(key)
     here = domains[cell.domain]
@@ -84,7 +83,7 @@ def cells(
     ]
 
 
-def fill(results: Store, wanted: Sequence[Cell], scale: fits.Scale, domains: Mapping[str, Domain] = DOMAINS) -> None:
+def fill(results: Store, wanted: Sequence[Cell], scale: ways.Scale, domains: Mapping[str, Domain] = DOMAINS) -> None:
     """Put the cells that are missing: the agents of one domain, seed and kind are trained in one stack."""
     missing = (cell for cell in wanted if not results.has(cell.key))
     for stack in grouped(missing, lambda cell: (cell.domain, cell.seed, cell.again, cell.agent)):
@@ -128,7 +127,7 @@ class OneTask:
     def rows(self) -> list[str]:
         return [*(f"{one}/{seed}" for one in UNTAUGHT for seed in self.seeds), *(cell.key for cell in self.cells())]
 
-    def configuration(self, key: str, scale: fits.Scale = fits.FULL) -> Json:
+    def configuration(self, key: str, scale: ways.Scale = ways.FULL) -> Json:
         policy = key.split("/")[0]
         if policy in UNTAUGHT:
             return {"policy": policy, "judge": describe(self.here.judge)}
@@ -137,7 +136,7 @@ class OneTask:
     def together(self, keys: Sequence[str]) -> list[list[str]]:
         return grouped(keys, lambda key: key if key.split("/")[0] in UNTAUGHT else Cell.of(key).seed)
 
-    def run_rows(self, keys: Sequence[str], results: Store, scale: fits.Scale = fits.FULL) -> None:
+    def run_rows(self, keys: Sequence[str], results: Store, scale: ways.Scale = ways.FULL) -> None:
         for key in (key for key in keys if key.split("/")[0] in UNTAUGHT):
             policy, seed = key.split("/")[0], int(key.split("/")[1])
             untaught = Untaught(self.actions, float(policy == "random"), np.random.default_rng(seed))
@@ -159,13 +158,13 @@ class OneTask:
 UNTAUGHT = ("still", "random")
 
 
-def config(domain: str, agent: str, scale: fits.Scale) -> Any:
+def config(domain: str, agent: str, scale: ways.Scale) -> Any:
     chosen = {**(MAZE if domain.removeprefix("own_") in LAYOUTS else LOCOMOTION), **KITCHEN}[agent]
     return dataclasses.replace(chosen, steps=100) if scale.quick else chosen
 
 
 def train(
-    domain: str, agent: str, tables: Sequence[Columns], seed: int, scale: fits.Scale, *, watch: Watch | None = None
+    domain: str, agent: str, tables: Sequence[Columns], seed: int, scale: ways.Scale, *, watch: Watch | None = None
 ) -> list[OfflinePolicies]:
     return train_tables(tables, config(domain, agent, scale), seeds=[seed], watch=watch)
 

@@ -13,7 +13,6 @@ import numpy as np
 from experiments.lib.experiment import Store, store_of
 from experiments.privorl import table1_transitions as table1
 from experiments.privorl import table3_fidelity as table3
-from experiments.privorl.parts import synthesis_fits as fits
 from experiments.privorl.parts import synthesis_returns as returns
 from experiments.privorl.parts import synthesis_ways as ways
 from experiments.privorl.parts.synthesis_returns import Cell
@@ -71,7 +70,7 @@ class Variants:
 
 def run_row(key: str, results: Store) -> None:
     cell = Cell.of(key)
-    returns.fill(results, [cell], fits.FULL)
+    returns.fill(results, [cell], ways.FULL)
     close, table = table3.store(), ways.key(cell.domain, cell.way, cell.epsilon, cell.seed)
     if not close.has(table):
         table3.run_row(table, close)

@@ -19,8 +19,8 @@ import numpy as np
 from experiments.lib.experiment import Json, describe
 from experiments.lib.table_cache import Columns, defaults, kept
 from experiments.privorl.parts import synthesis_returns as returns
-from experiments.privorl.parts.synthesis_fits import Scale
 from experiments.privorl.parts.synthesis_mazes import Maze
+from experiments.privorl.parts.synthesis_ways import Scale
 from tacit.agents.discrete_offline import train
 from tacit.agents.features import Scaled
 from tacit.agents.learners import CQL

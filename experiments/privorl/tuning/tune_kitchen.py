@@ -1,7 +1,7 @@
 """Which agent learns most from demonstrations in the kitchen: chosen on public people, judged by the public tasks.
 
 A row is one agent that learned from the public demonstrations as `table1_kitchen` sees them. It is judged by the
-tasks that these people do (`kitchen_demonstrations.OTHER`). Private demonstrations and their tasks are never used.
+tasks that these people do (`kitchen_controller.OTHER`). Private demonstrations and their tasks are never used.
 `imitation` is TD3+BC whose weight of the value is next to nothing.
 """
 
@@ -14,7 +14,7 @@ import torch
 from experiments.lib.check import Figures, at_least
 from experiments.lib.experiment import Json, Store, command_line, describe, markdown, store_of
 from experiments.lib.table_cache import Columns
-from experiments.privorl.envs import kitchen, kitchen_demonstrations
+from experiments.privorl.envs import kitchen, kitchen_controller
 from experiments.privorl.parts.synthesis_agents import KITCHEN
 from experiments.privorl.table1_kitchen import Glance, Glancing
 from tacit_worlds.agents.offline import train_tables
@@ -30,7 +30,7 @@ def configuration(key: str) -> Json:
     return {
         "rows": Glance().rows,
         "agent": describe(KITCHEN[key.split("/")[0]]),
-        "judge": {"tasks": describe(kitchen_demonstrations.OTHER.order), "episodes": EPISODES},
+        "judge": {"tasks": describe(kitchen_controller.OTHER.order), "episodes": EPISODES},
     }
 
 
@@ -44,7 +44,7 @@ def run_row(key: str, results: Store) -> None:
     table: Columns = Glance().public(seed)
     policy = train_tables([table], KITCHEN[agent], seeds=[seed])[0]
     spent = round(time.process_time() - began, 1)
-    tasks = kitchen_demonstrations.OTHER.order
+    tasks = kitchen_controller.OTHER.order
     found = float(kitchen.evaluate(Glancing(policy), tasks=tasks, episodes=EPISODES, seed=seed)[0])
     values = {"return": round(found, 1), "agent_cpu_s": spent}
     results.put(key, dataset=f"public demonstrations, {len(table['rewards'])} transitions", seed=seed, values=values)

@@ -12,10 +12,9 @@ import pytest
 from experiments.beyond.synthesis_grand import MeanPolicies, checkpoints_of, judge, pooled, spread
 from experiments.lib.store import Store
 from experiments.privorl.parts.synthesis_domains import DOMAINS
-from experiments.privorl.parts.synthesis_fits import QUICK
 from experiments.privorl.parts.synthesis_mazes import Pooled
 from experiments.privorl.parts.synthesis_returns import Cell, config
-from experiments.privorl.parts.synthesis_ways import WAYS, configuration
+from experiments.privorl.parts.synthesis_ways import QUICK, WAYS, configuration
 from scipy import stats
 
 from experiments.beyond import synthesis_grand

@@ -14,9 +14,8 @@ from experiments.lib.queue import QUEUE
 from experiments.lib.store import Store, experiment
 from experiments.lib.tables import overview
 from experiments.privorl.parts import (
-    synthesis_fits,
     synthesis_returns,
-    trajectory_transitions,
+    synthesis_ways,
     trajectory_ways,
 )
 from experiments.privorl.parts.synthesis_agents import LONG, MAZE
@@ -157,17 +156,17 @@ def test_a_vault_holds_whom_a_way_shows_it(way: str, tmp_path: Path, monkeypatch
     monkeypatch.setattr(vaults, "Vault", functools.partial(Vault, noise=SecretNoise.for_tests(4)))
     here = replace(MazePeople("umaze"), population=100, mazes=4, public_episodes=8)
     shown: list[Trajectories] = []
-    doors = trajectory_transitions.vault
+    doors = trajectory_ways.vault
     monkeypatch.setattr(
-        trajectory_transitions, "vault", lambda *given: (shown.append(given[2]), doors(*given))[1], raising=True
+        trajectory_ways, "vault", lambda *given: (shown.append(given[2]), doors(*given))[1], raising=True
     )
-    found = trajectory_ways.table(here, way, 10.0, 10, synthesis_fits.QUICK)
+    found = trajectory_ways.table(here, way, 10.0, 10, synthesis_ways.QUICK)
     assert found.notes["epsilon"] == 10.0
     assert [len(people.episodes) - 1 for people in shown] == ([1] if way == "noise_only" else [100])[: len(shown)]
     assert {len(column) for column in found.columns.values()} == {2_000}
     low, high = (np.asarray(bound) for bound in here.spec.observation.float32_bounds())
     assert ((found.columns["observations"] >= low - 1e-5) & (found.columns["observations"] <= high + 1e-5)).all()
-    promise = trajectory_ways.configuration(here, way, 10.0, synthesis_fits.QUICK)["guarantee"]
+    promise = trajectory_ways.configuration(here, way, 10.0, synthesis_ways.QUICK)["guarantee"]
     assert promise["unit"]["name"] == "person"
     assert json.dumps(promise) != json.dumps(trajectory_ways.configuration(here, way, 1.0)["guarantee"])
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 from experiments.lib.store import Store
-from experiments.privorl.envs import kitchen_demonstrations
+from experiments.privorl.envs import kitchen_controller
 from experiments.privorl.parts.synthesis_agents import KITCHEN, Untaught
 from experiments.privorl.parts.synthesis_domains import Kitchen
 from experiments.privorl.parts.synthesis_pages import UNTAUGHT, WORDS
@@ -128,5 +128,5 @@ def test_the_agent_is_chosen_by_public_tasks_on_public_rows(tmp_path: Path, monk
     (figure,) = tune_kitchen.figures()
     assert (figure.value, figure.holds) == (39.0 + len(KITCHEN), False)
     asked: Any = tune_kitchen.configuration(tune_kitchen.rows()[0])
-    assert asked["judge"]["tasks"] == list(kitchen_demonstrations.OTHER.order)
+    assert asked["judge"]["tasks"] == list(kitchen_controller.OTHER.order)
     assert not set(tune_kitchen.SEEDS) & set(table1_kitchen.SEEDS)
