@@ -284,11 +284,8 @@ def figures() -> Figures:
             yield at_most(f"{key}: share of lost nodes, from what is expected", apart, 0.02)
             yield at_most(f"{key}: error over the noise", values["error"], 5.0)
         if key.startswith("secure"):
-            yield at_most(f"{key}: answers that are missing", 1 - values["answered"] / _devices(key), 0.0)
-
-
-def _devices(key: str) -> int:
-    return int(key.split("/")[1].removeprefix("devices="))
+            devices = int(key.split("/")[1].removeprefix("devices="))
+            yield at_most(f"{key}: answers that are missing", 1 - values["answered"] / devices, 0.0)
 
 
 def secure_table(results: Store) -> str:

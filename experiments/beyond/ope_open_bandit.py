@@ -129,15 +129,12 @@ def run_row(key: str, results: Store) -> None:
         values |= {"behaviour": float(log["rewards"].mean())} | nonprivate(log, target)
     else:
         epsilon, seed = float(rest[0].removeprefix("epsilon=")), int(rest[1].removeprefix("seed="))
+        columns: dict[str, Any] = {**log, "rewards": np.zeros(len(log["rewards"]))}
+        clickless = Trajectories.from_arrays(**columns, unit_ids=":transition", spec=open_bandit.spec(campaign))
         for method, plan in plans(target).items():
             values[method] = measure(plan, epsilon, open_bandit.read(campaign), target)
-            values[f"{method}, noise only"] = measure(plan, epsilon, clickless(log, campaign), target)
+            values[f"{method}, noise only"] = measure(plan, epsilon, clickless, target)
     results.put(key, dataset=dataset, seed=seed, values=values)
-
-
-def clickless(log: Columns, campaign: open_bandit.Campaign) -> Trajectories:
-    columns: dict[str, Any] = {**log, "rewards": np.zeros(len(log["rewards"]))}
-    return Trajectories.from_arrays(**columns, unit_ids=":transition", spec=open_bandit.spec(campaign))
 
 
 def column(results: Store, campaign: str, epsilon: float, method: str, key: str = "value") -> np.ndarray:

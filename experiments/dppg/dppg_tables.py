@@ -166,18 +166,13 @@ def riverswim(results: Store) -> str:
 
     def cell(name: str, epsilon: float | None, last: float) -> str:
         if name == "best":
-            return f"100 %, {best_value(last):.2f}"
+            return f"100 %, {river_swim.optimal_values(RiverSwim(last))[0, 0]:.2f}"
         values = kept(results, dppg_riverswim.key(name, last, epsilon))
         missing = BLANK if (name, last, epsilon) in dppg_riverswim.grid() else NONE
         return success(values, last) if values else missing
 
     tables = {last: grid(heads, rows, functools.partial(cell, last=last)) for last in dppg_riverswim.ENDS}
     return stacked({f"RiverSwim, stays at the right bank with {last:g}": shown for last, shown in tables.items()})
-
-
-def best_value(last: float) -> float:
-    """V* from the left bank."""
-    return float(river_swim.optimal_values(RiverSwim(last))[0, 0])
 
 
 def audited(results: Store) -> str:

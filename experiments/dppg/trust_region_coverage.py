@@ -153,17 +153,15 @@ def jobs() -> Jobs:
     found: Jobs = {}
     for case, users, sigma in grid():
         asked = {"case": case, "spectrum": spectra[case], "users": users, "sigma": sigma, "gap": GAP, **common}
-        work = functools.partial(of_case, case, users, sigma)
-        found |= {key(case, users, sigma): (describe({**asked, "gradient": GRADIENT}), work)}
+        found[key(case, users, sigma)] = (
+            describe({**asked, "gradient": GRADIENT}),
+            lambda case=case, users=users, sigma=sigma: row(CASES[case][0](), users, sigma, FIRST_SEED),
+        )
     for step in STEPS:
         name = f"correlated/step={step}"
         asked = {"correlated": name, "plan": CORRELATED, "spectrum": spectra["decaying"], **common}
         found |= {name: (describe(asked), functools.partial(correlated, step, FIRST_SEED + step))}
     return found
-
-
-def of_case(case: str, users: int, sigma: float) -> dict[str, list[float]]:
-    return row(CASES[case][0](), users, sigma, FIRST_SEED)
 
 
 ROWS = Computed(__file__, jobs, seed=FIRST_SEED)

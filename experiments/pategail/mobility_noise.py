@@ -80,7 +80,8 @@ def configuration(key: str) -> Json:
         plan = paper(int(people), way, float(scale))
         return {"data": described(int(people)), **guaranteed(plan, unit(int(people), "replace_one"), math.inf)}
     data = {"data": described(GEOLIFE)}
-    known = {"starts": "of the test days", "law": _law()}
+    law = {"type": "RankLaw", "alpha": movement.RankLaw.alpha, "ranks": movement.RankLaw.ranks}
+    known = {"starts": "of the test days", "law": law}
     return data | known | guaranteed(free(), unit(GEOLIFE), math.inf)
 
 
@@ -172,10 +173,6 @@ class Observed:
 
 def free() -> pategail.PateGailPlan:
     return replace(pategail.recipe("samples", GEOLIFE, math.inf), starts="given", noise_multiplier=0.0)
-
-
-def _law() -> Json:
-    return {"type": "RankLaw", "alpha": movement.RankLaw.alpha, "ranks": movement.RankLaw.ranks}
 
 
 def without_noise(seed: int) -> dict[str, Any]:

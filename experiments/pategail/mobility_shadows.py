@@ -110,7 +110,8 @@ class InMemory:
             starts, jumps = (self._readers[n].read(means[n], self._sums[n].noise / GEOLIFE) for n in (STARTS, JUMPS))
             simulator = self.policy(means[MOVES_PART], int(rng.integers(2**31))), starts, jumps, self.plan
             seen = np.concatenate([one.seen(means[name]) for name, one in self._sums.items()])
-            found.append({"sum": seen, **played(*simulator[:3], meaning(self.plan), members, rng)})
+            impossible = getattr(self.plan, "meaning", "mask")  # what an impossible action is
+            found.append({"sum": seen, **played(*simulator[:3], impossible, members, rng)})
         return stacked(found)
 
     def own(self) -> Floats:
@@ -196,11 +197,6 @@ def answers(
         answer, own = work(own, public, seeds())
         found.append(clip_rows(answer, plan.bound))
     return np.concatenate(found, axis=1)
-
-
-def meaning(plan: Any) -> Any:
-    """What an impossible action is."""
-    return getattr(plan, "meaning", "mask")
 
 
 def played(

@@ -98,16 +98,11 @@ def figures() -> list[Figure]:
 def ceilings(kind: str, seeds: Sequence[int], real: Callable[[str, str], np.ndarray]) -> Figures:
     """For every maze and agent what real data return, and the straight run or the public figure, whichever is less."""
     for domain in DOMAINS:
-        straight = straight_run(domain, seeds)
+        straight = iqm(table1_trivial.returns(table1_trivial.store(), domain, "straight", seeds))
         for agent in agents_of(domain):
             words = f"{domain}, {agent}: return of real {kind}; the straight run has {straight:.1f}, others have"
             bound = round(min(straight, PUBLIC[domain, agent]), 2)
             yield at_least(f"{words} {PUBLIC[domain, agent]:.1f}", iqm(real(domain, agent)), bound)
-
-
-def straight_run(domain: str, seeds: Sequence[int] = SEEDS) -> float:
-    """What running straight at the goal returns from the same starts."""
-    return iqm(table1_trivial.returns(table1_trivial.store(), domain, "straight", seeds))
 
 
 if __name__ == "__main__":

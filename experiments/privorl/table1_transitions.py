@@ -135,11 +135,6 @@ def matches(results: Store, part: Part) -> dict[str, tuple[np.ndarray, np.ndarra
     }
 
 
-def duels(results: Store, part: Part) -> dict[str, tuple[Estimate, Estimate]]:
-    """Their estimates. Intervals of three runs are their range, and cover less than they say."""
-    return {key: (bootstrap(own), bootstrap(theirs)) for key, (own, theirs) in matches(results, part).items()}
-
-
 def compared(results: Store) -> dict[str, Comparison]:
     """tacit's returns against the rivals' in every cell, by tests in both directions with one correction for all."""
     return compare({key: pair for part in RIVALS for key, pair in matches(results, part).items()})
@@ -155,8 +150,9 @@ def figures() -> Figures:
             each = [share(results, domain, epsilon, [agent]).value for agent in agents]
             worst = f"{words}, mean over agents, none above 1"
             yield at_least(worst, float(np.minimum(each, 1.0).mean()), bound)
-    pairs = {key: pair for part in RIVALS for key, pair in duels(results, part).items()}
-    clear = [own.value - theirs.value for own, theirs in pairs.values() if is_disjoint(own, theirs)]
+    # Intervals of three runs are their range, and cover less than they say.
+    pairs = [tuple(map(bootstrap, pair)) for part in RIVALS for pair in matches(results, part).values()]
+    clear = [own.value - theirs.value for own, theirs in pairs if is_disjoint(own, theirs)]
     words = f"least lead over a baseline in the {len(clear)} cells (of {len(pairs)}) whose intervals are apart"
     below = sum(one.verdict == "below" for one in compared(results).values())
     tested = "cells in which a baseline is above tacit (Welch's tests, all of them together at 5 %)"

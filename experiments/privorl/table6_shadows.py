@@ -13,13 +13,11 @@ import functools
 import itertools
 import math
 import time
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 
 from experiments.lib.check import Figure, Figures
 from experiments.lib.experiment import Json, Store, command_line, describe, markdown, store_of
@@ -174,22 +172,12 @@ def found(results: Store, name: str, epsilon: float) -> dict[str, Found]:
 
 
 def counted(judged: Trials) -> Found:
-    hits = (bootstrap_runs(functools.partial(_hits, fpr=fpr), judged) for fpr in FPRS)
+    hits = (bootstrap_runs(lambda ranked, times, fpr=fpr: ranked.hit_rate(fpr, times), judged) for fpr in FPRS)
     return Found(bootstrap_runs(RankedScores.roc_area, judged), tuple(hits))
-
-
-def _hits(ranked: RankedScores, times: NDArray[np.int64], fpr: float) -> float:
-    return ranked.hit_rate(fpr, times)
 
 
 def mu_of(results: Store, name: str, epsilon: float) -> float:
     return float(results.values(wanted(name, epsilon)[0].key)["mu"])
-
-
-def mean_losses(results: Store, name: str, epsilon: float) -> Mapping[str, float]:
-    """Of rows that are in, out, and of the public start, over all models."""
-    each = [results.values(block.key)["mean_loss"] for block in wanted(name, epsilon)]
-    return {side: float(np.mean([one[side] for one in each])) for side in ("in", "out", "start")}
 
 
 def complete(results: Store) -> list[tuple[str, float]]:
@@ -214,7 +202,8 @@ COLUMNS = (
 
 
 def lines(results: Store, name: str, epsilon: float) -> list[list[str]]:
-    mu, mean = mu_of(results, name, epsilon), mean_losses(results, name, epsilon)
+    mu, each = mu_of(results, name, epsilon), [results.values(block.key) for block in wanted(name, epsilon)]
+    mean = {side: float(np.mean([one["mean_loss"][side] for one in each])) for side in ("in", "out", "start")}
     promise = "none" if math.isinf(epsilon) else f"{epsilon:g}"
     shown = []
     for attack, one in found(results, name, epsilon).items():
