@@ -22,24 +22,21 @@ from tacit.evaluation.audits.running import CASES
 from tacit.evaluation.report.charts import ChartAxis
 
 EPSILONS = (1.0, 2.0, 4.0, 8.0, 16.0)
-FEWER = {
+FEWER = {  # methods whose audits take minutes, and where they are audited
     "transitions": (1.0, 2.0, 8.0),
     "evaluation": (1.0, 2.0, 8.0),
     "movement": (1.0, 2.0, 8.0),
     "trajectories": (1.0, 8.0),
     "movement-federated": (8.0,),
 }
-"""Methods whose audits take minutes, and where they are audited."""
-CANARIES = (
+CANARIES = (  # settings of `library`, whose canaries all methods share
     *("POPULATION", "ROOM", "DRAWS", "HISTORY", "STATES", "DECISIONS", "LOUD", "PLACES_SPEC"),
     *("SIGNS", "LOGGED", "SIGNS_SPEC", "DEVICES", "GRID", "DAYS"),
 )
-"""Settings of `library`, whose canaries all methods share."""
-METHODS = (
+METHODS = (  # whole methods with small plans, in the order of the page
     *("transitions", "trajectories", "policy-gradient", "policy-votes", "gpope", "evaluation", "movement"),
     *("movement-federated", "experts"),
 )
-"""Whole methods with small plans, in the order of the page."""
 DELTA, CONFIDENCE = 1e-5, 0.95
 EFFORT = Effort(fused=800, single=300, crowded=1)
 SHOWN = 8.0  # where at least half of what is certified must be found

@@ -103,8 +103,7 @@ def calibrated(devices: int, floor: int) -> Plan:
 @functools.cache
 def sigma() -> float:
     """The noise multiplier of the promise; the number of devices is not in it."""
-    found = calibrated(100, 90).noise_multiplier
-    return found
+    return calibrated(100, 90).noise_multiplier
 
 
 @dataclass
@@ -139,9 +138,8 @@ def secure(devices: int, numbers: int) -> dict[str, float]:
     with tempfile.TemporaryDirectory() as folder, identity():
 
         def open_device(context: Context, state: Any) -> Device:
-            ledger = Ledger(
-                Path(folder) / f"{context.node_id}", plan.unit, epsilon=2 * EPSILON, delta=2 * DELTA, composition=SUM
-            )
+            path, budget = Path(folder) / f"{context.node_id}", {"epsilon": 2 * EPSILON, "delta": 2 * DELTA}
+            ledger = Ledger(path, plan.unit, **budget, composition=SUM)
             return Device(None, ledger, plan, {"sum": Same(numbers)}, state=state)
 
         grid = Metered(client_app(open_device), devices)
@@ -193,9 +191,8 @@ def tree(level: str, share: float, dropout: float, devices: int) -> dict[str, fl
     counts = rng.binomial(cohort, 1 - dropout, devices // cohort)
     whole, spent = np.zeros((len(counts), NUMBERS), np.int64), {"device": 0.0, "cohort": 0.0, "root": 0.0}
     for first in range(0, len(counts), cohort):
-        cohorts = np.repeat(
-            np.arange(first, first + len(counts[first : first + cohort])), counts[first : first + cohort]
-        )
+        some = counts[first : first + cohort]
+        cohorts = np.repeat(np.arange(first, first + len(some)), some)
         began = time.process_time()
         said = answers(part, np.repeat(same, len(cohorts), axis=0), noise)
         spoken = time.process_time()
@@ -293,15 +290,8 @@ def secure_table(results: Store) -> str:
     for devices, numbers in SECURE:
         values = results.values(f"secure/devices={devices}/numbers={numbers}")
         spent = [f"{values['device']:.2f} s", f"{values['server']:.2f} s"]
-        lines.append(
-            [
-                f"{devices} devices",
-                f"{numbers:,}",
-                *spent,
-                f"{values['down'] / 1e3:.1f} kB",
-                f"{values['up'] / 1e3:.1f} kB",
-            ]
-        )
+        sent = [f"{values['down'] / 1e3:.1f} kB", f"{values['up'] / 1e3:.1f} kB"]
+        lines.append([f"{devices} devices", f"{numbers:,}", *spent, *sent])
     return markdown(("numbers", "CPU of a device", "CPU of its server", "to a device", "from it"), lines)
 
 
@@ -321,15 +311,8 @@ def tree_table(results: Store) -> str:
         for share, dropout in TREES:
             values = results.values(f"tree/{level}/{share:g}/dropout={dropout:g}")
             shown = [f"{100 * values['answered']:.1f} %", f"{100 * values['lost']:.1f} %", f"{values['noise']:.4f}"]
-            lines.append(
-                [
-                    f"private from the {level}",
-                    f"{share:g}",
-                    f"{100 * dropout:g} %",
-                    *shown,
-                    f"{1e3 * values['root']:.0f} ms",
-                ]
-            )
+            shown += [f"{1e3 * values['root']:.0f} ms"]
+            lines.append([f"private from the {level}", f"{share:g}", f"{100 * dropout:g} %", *shown])
     heads = ("floor", "drop out", "in the sum", "nodes lost", "noise, over paper", "CPU of the root")
     return markdown(heads, lines)
 

@@ -34,7 +34,7 @@ SPEC = PublicSpec(
     terminals=False,
     reward_expression="coalesce(-abs(pressure - 130) / 130, 0)",
 )
-PLACES = {
+PLACES = {  # where a column's number is among those of an observation, and its flag
     "ward": (0, None),
     "sex": (1, 2),
     "age": (3, None),
@@ -42,7 +42,6 @@ PLACES = {
     "creatinine": (6, 7),
     "gap": (8, None),
 }
-"""Where a column's number is among those of an observation, and its flag."""
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,6 @@ import tempfile
 import time
 from collections.abc import Mapping
 from contextlib import nullcontext
-from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -30,6 +29,7 @@ from experiments.beyond import improvement_logs as logs
 from experiments.beyond.improvement_worlds import EPISODES, World, world
 from experiments.lib.check import Figures, at_least, at_most
 from experiments.lib.experiment import Json, Store, command_line, describe, markdown, store_of
+from experiments.lib.vaults import calibrated
 from tacit.methods.improvement import Improvement, ImprovementPlan, fit
 from tacit.methods.improvement.moments import LoggedVisits
 from tacit.methods.improvement.plan import FIT, SCORES, STATEMENT
@@ -47,7 +47,7 @@ SHOP_SEEDS = tuple(range(800, 830))
 """Of the shop with noise, whose policies differ by 25 points from run to run; twenty were added to ten."""
 PEOPLE = (2_000, 10_000)
 EPSILONS = (0.5, 1.0, 4.0, math.inf)
-LEAST = {
+LEAST = {  # what the mean score has to be at least, by patients and epsilon
     (2_000, 0.5): 74.5,
     (2_000, 1.0): 75.5,
     (2_000, 4.0): 78,
@@ -55,7 +55,6 @@ LEAST = {
     (10_000, 1.0): 78.5,
     (10_000, 4.0): 82,
 }
-"""What the mean score has to be at least, by patients and epsilon."""
 PROVEN = {0.5: 15, 1.0: 19, 4.0: 19}  # in how many of 20 runs with 10,000 patients a gain has to be proven, by epsilon
 CLICKS, SHOPS = 30_000, 5_000
 SCALES = ("clicks", "clicks-10", "clicks-100")
@@ -117,10 +116,7 @@ def improved(here: World, plan: ImprovementPlan, people: int, epsilon: float, se
     """One run on fresh people with the library's own noise; coins and halves of clicks follow from the seed."""
     unit, delta = Unit("patient", "add_or_remove", people), 0.1 / people
     budget = 1.0 if math.isinf(epsilon) else epsilon  # a plan without noise promises nothing, and is admitted always
-    if math.isinf(epsilon):
-        plan = replace(plan, noise_multiplier=0.0).account(unit=unit, delta=delta)
-    else:
-        plan = plan.calibrate(unit=unit, epsilon=epsilon, delta=delta)
+    plan = calibrated(plan, unit, epsilon, delta)
     fixed = here.judge is not None
     name = mock.patch("secrets.token_hex", lambda size=32: f"{seed:0{2 * size}x}") if fixed else nullcontext()
     with tempfile.TemporaryDirectory() as folder:
@@ -162,15 +158,14 @@ def run(here: World, people: int, epsilon: float, seed: int) -> dict[str, Any]:
 
 
 @cache
-def calibrated(name: str, people: int, epsilon: float) -> ImprovementPlan:
-    unit, delta = Unit("patient", "add_or_remove", people), 0.1 / people
-    return planned(world(name)).calibrate(unit=unit, epsilon=epsilon, delta=delta)
+def priced(name: str, people: int, epsilon: float) -> ImprovementPlan:
+    return calibrated(planned(world(name)), Unit("patient", "add_or_remove", people), epsilon, 0.1 / people)
 
 
 def statement(start: str, row: Json) -> Statement:
     """What the noisy sums of a run WORLD/PEOPLE/EPSILON prove."""
     name, people, epsilon = start.split("/")
-    here, plan = world(name), calibrated(name, int(people), float(epsilon))
+    here, plan = world(name), priced(name, int(people), float(epsilon))
     return read_statement(tuple(row["sums"]), plan, limits(here.problem, here.spec), sampled=row["sampled"])
 
 
@@ -287,7 +282,7 @@ def mean(found: list[float], digits: int = 1, *, wanted: int = len(SEEDS)) -> st
     return f"{np.mean(found):.{digits}f}{few}" if found else "not run"
 
 
-BESIDE = (
+BESIDE = (  # worlds beside the clinic: people, words, and what a score is multiplied by
     ("clicks", CLICKS, "users, clicks per thousand", 1_000),
     ("purchases", CLICKS, "users, clicks that buy per thousand", 1_000),
     ("stock", SHOPS, "shops, stock", 1),
@@ -295,7 +290,6 @@ BESIDE = (
     ("other-6", 10_000, "patients of a third clinic", 1),
     ("clinic-untuned", 10_000, "patients, no settings", 1),
 )
-"""Worlds beside the clinic: people, words, and what a score is multiplied by."""
 
 
 def scores(results: Store) -> str:

@@ -53,10 +53,8 @@ class EnsemblePlan(PrivatePlan):
     rows_per_unit: int = 16
     clip_norm: float = 1.0
     rate: float = 1e-2
-    starts: int = 4_000
-    """public states in which episodes of the model begin."""
-    length: int = 8
-    """steps of such an episode, under random treatments."""
+    starts: int = 4_000  # public states in which episodes of the model begin
+    length: int = 8  # steps of such an episode, under random treatments
     penalty: float = 1.0
     """of the largest distance between a member's prediction and the mean, in ranges of a column or a reward."""
     noise_multiplier: float | None = None
@@ -75,9 +73,7 @@ class EnsemblePlan(PrivatePlan):
 
 
 class Ensemble(nn.Module):
-    """Inputs [N, d] and actions [N] -> changes of the inputs, reward over `LARGEST_REWARD` and logit of an end, of each
-    member, [M, N, d + 2].
-    """
+    """Inputs [N, d] and actions [N] -> [M, N, d + 2]: changes of the inputs, reward over the largest, an end."""
 
     def __init__(self, plan: EnsemblePlan) -> None:
         super().__init__()
@@ -118,7 +114,13 @@ def _inputs(seen: Tensor) -> Tensor:
 
 
 def modelled(plan: EnsemblePlan, vault: Vault, seed: int) -> Columns:
-    """Rows of episodes in a private ensemble, whose rewards are less a penalty for disagreement; the seed is public."""
+    """Rows of episodes in a private ensemble, whose rewards are less a penalty for disagreement.
+
+    Args:
+        plan: calibrated.
+        vault: the records, with their memory in place of observations.
+        seed: of first parameters and episodes; public.
+    """
     torch.manual_seed(seed)
     model = Ensemble(plan)
     run, optimizer = vault.reserve(plan), torch.optim.Adam(model.parameters(), plan.rate)

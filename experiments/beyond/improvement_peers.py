@@ -55,10 +55,8 @@ class TabularPlan(PrivatePlan):
     problem: Problem
     edges: tuple[tuple[float, ...], ...] = ((2.5, 4.0, 5.5), (0.0,), (0.0,), (1.0, 2.0))
     """public cuts of symptoms, both markers and side effects."""
-    rows: float = 16.0
-    """norm that a patient's counts are clipped to: about its number of visits."""
-    bonus: float = 1.0
-    """how much of the bound on errors is taken from the rewards."""
+    rows: float = 16.0  # norm that a patient's counts are clipped to: about its number of visits
+    bonus: float = 1.0  # how much of the bound on errors is taken from the rewards
     noise_multiplier: float | None = None
 
     def parts(self) -> tuple[PoissonSum, ...]:
@@ -155,7 +153,7 @@ def steps_of_gradients(
     return learning.Consensus(**{**settings, **changes})
 
 
-CHOSEN: Mapping[str, Way] = {
+CHOSEN: Mapping[str, Way] = {  # by `tune_improvement_peers`
     "bc": Way(steps_of_gradients(BC(), rate=3e-2)),
     "cql": Way(steps_of_gradients(CQL(gamma=0.99, reward_scale=1.0), rate=3e-2)),
     "tabular": Way(TabularPlan(problem=of_clinic().problem, edges=((4.0,), (0.0,), (0.0,), (1.5,)))),
@@ -164,7 +162,6 @@ CHOSEN: Mapping[str, Way] = {
         improvement_generators.matching_plan(bins=8, coarse=4), CQL(alpha=0.1, gamma=0.99, reward_scale=0.2)
     ),
 }
-"""By `tune_improvement_peers`."""
 
 
 def world_of(name: str, way: str) -> World:

@@ -51,7 +51,15 @@ def noise_of(epsilon: float, delta: float) -> tuple[float, float, float]:
 def coverage(
     units: int, rare: float, law: tuple[float, float, float, Sides], level: float, noise: tuple[float, float, float]
 ) -> float:
-    """The probability that the true mean of N = `units` scores is accepted, exactly; `noise` is of the three sums."""
+    """The probability that the true mean is accepted, exactly.
+
+    Args:
+        units: N, also the public population.
+        rare: lambda.
+        law: high, low, floor, sides.
+        level: nominal.
+        noise: standard deviations in the three sums.
+    """
     (high, low, floor, sides), (a, b, d) = law, noise
     chance = rare / units
     mean = chance * high + (1 - chance) * low

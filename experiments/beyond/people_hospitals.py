@@ -11,7 +11,6 @@ neither, and is held against steps of the truth in which every patient weighs al
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 import itertools
 import math
@@ -36,22 +35,20 @@ from tacit.methods.synthesis.discretisation import Discretisation
 from tacit.units import Unit
 
 STATIC = ("ward", "sex", "age")
-EDGES = {
+EDGES = {  # bins of numbers, cut between the values that real ones take; what misses is a bin of its own
     "age": np.arange(17.5, 112, 4),
     "pressure": np.arange(62.5, 260, 5),
     "creatinine": np.arange(0.295, 6, 0.1),
     "gap": np.arange(0.5, 400, 10),
     "reward": (np.arange(-100, 1, 3) - 0.5) / GOAL,
 }
-"""Bins of numbers, cut between the values that real ones take; what misses is a bin of its own."""
 LEVELS = np.array([110, 120, 130, 140, 150, 160, 175])  # of pressure, by which drugs are given
 TRUTH, PLAYED, LEARNED, SWEEPS = (60_000, 999), (10_000, 99), 40_000, 3
 """Patients and seed of the truth, and of those who get a rule's drugs; steps that a rule learns from, and how often."""
-MEASURES = (
+MEASURES = (  # Errors: less is better. Of `gain`, what a learned rule has over the doctors, more is.
     *("effects", "static_changes", "visits", "lag_1", "lag_3", "missing", "impossible", "action_follows"),
     *("next_explained", "drug_given_pressure", "regression", *PLACES, "drug", "reward"),
 )
-"""Errors: less is better. Of `gain`, what a learned rule has over the doctors, more is."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -240,15 +237,9 @@ def table(hospital: Linear, patients: int, way: str, epsilon: float, seed: int) 
         return Table.of(permuted(visits, seed) if way == "trivial" else visits, visits["unit_ids"])
     if way == "noise":
         visits = {name: column[visits["unit_ids"] == 0] for name, column in visits.items()}
-    unit, module = (
-        Unit("patient", "add_or_remove", patients),
-        {"aim": aim, "privsyn": privsyn}.get(way.split("_")[0], people),
-    )
-    plan = planned(way)
-    if math.isfinite(epsilon):
-        plan = plan.calibrate(unit=unit, epsilon=epsilon, delta=DELTA)
-    else:
-        plan = dataclasses.replace(plan, noise_multiplier=0.0).account(unit=unit, delta=DELTA)
+    unit = Unit("patient", "add_or_remove", patients)
+    module = {"aim": aim, "privsyn": privsyn}.get(way.split("_")[0], people)
+    plan = vaults.calibrated(planned(way), unit, epsilon, DELTA)
     with vaults.vault(to_records(visits, whole=way not in RIVALS), unit, epsilon, DELTA) as doors:
         made = module.fit(plan, doors, seed=seed).value
     if way in RIVALS:

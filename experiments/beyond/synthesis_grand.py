@@ -69,7 +69,17 @@ def checkpoints_of(steps: int) -> tuple[int, ...]:
 def judge(
     kind: str, layout: MazeLayout, tables: Sequence[Columns], config: Any, *, seed: int, starts: int, scale: Scale
 ) -> list[dict[str, Any]]:
-    """What each table teaches, all agents in one stack: `seed` is the first agent's, `starts` that of the starts."""
+    """What each table teaches, all agents in one stack.
+
+    Args:
+        kind: of `AGENTS`.
+        layout: of the maze.
+        tables: of rows.
+        config: of the agents.
+        seed: of the first agent; the others follow.
+        starts: seed of the starts.
+        scale: how much is computed.
+    """
     count, episodes = (4, 4) if scale.quick else (AGENTS[kind], EPISODES)
     wanted = checkpoints_of(config.steps)
     kept: list[list[OfflinePolicies]] = []
@@ -106,16 +116,14 @@ def spread(first: npt.ArrayLike, again: npt.ArrayLike) -> float:
 NAME, SEEDS, EPSILONS = "synthesis_grand", (21, 22, 23, 24, 25), (10.0, 1.0)
 DOMAINS = {name: Pooled(name) for name in ("large", "medium", "umaze")}
 WAYS = ("real", "structured", "raked", "aim_3", "privsyn", "mst", "noise_only")
-AGAIN = tuple(
+AGAIN = tuple(  # second groups of six tables, for the spread: of the first seed, and of the last one
     Cell(domain, "grand", way, epsilon, seed, 1)
     for domain, seed in (("large", SEEDS[0]), ("medium", SEEDS[-1]))
     for way, epsilon in (("real", 0.0), ("aim_3", 10.0), ("privsyn", 10.0))
 )
-"""Second groups of six tables, for the spread: of the first seed, and of the last one."""
-NOISELESS = tuple(
+NOISELESS = tuple(  # what noise costs: the tables of epsilon 10 without any
     Cell(domain, "grand", "structured", math.inf, seed) for seed in SEEDS[:2] for domain in ("large", "medium")
 )
-"""What noise costs: the tables of epsilon 10 without any."""
 
 
 def configuration(key: str, *, scale: ways.Scale = ways.FULL) -> dict[str, Json]:

@@ -190,14 +190,13 @@ def _cell(values: Sequence[float]) -> str:
     return spread(values, 2) if len(values) > 1 else f"{values[0]:.2f}"
 
 
-ARMS = {
+ARMS = {  # of the picture: cells in the order of their noise
     "one step": ("none/one", "8/one", "4/one", "1/one"),
     "four rounds": ("none/four", "4/four", "1/four"),
     "four rounds, shrunk": ("none/four", "4/four", "1/four"),
     "public prompts": ("public/one",),
     "noise alone": ("noise 4/one",),
 }
-"""Of the picture: cells in the order of their noise."""
 
 
 def picture(results: Store) -> Panel:

@@ -40,7 +40,7 @@ PLAN = AlignmentPlan()  # sizes of prompts and completions
 TARGETS = {"shrunk": 0.55, "nearer": 0.365}  # nats a token
 LORA: dict[str, Any] = {"r": 16, "lora_alpha": 32, "lora_dropout": 0.0, "target_modules": "all-linear"}
 PACKAGES = ("trl", "transformers", "peft")
-PARTS = {
+PARTS = {  # what `transformers` calls the rows of each part of a layer
     "before": ("input_layernorm",),
     "attend": ("self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj"),
     "out": ("self_attn.o_proj",),
@@ -48,7 +48,6 @@ PARTS = {
     "gate_up": ("mlp.gate_proj", "mlp.up_proj"),
     "down": ("mlp.down_proj",),
 }
-"""What `transformers` calls the rows of each part of a layer."""
 END = "<end>"
 
 

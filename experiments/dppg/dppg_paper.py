@@ -39,8 +39,7 @@ def kl_clip_markov(
 def gap_clip(
     gap: float, confidence: float, *, learning_rate: float, noise: float, gradient_norm: float, users: int = 1
 ) -> float:
-    """Proposition 4.6 with the exact quantile: the largest C for which the step's noise costs little, to first
-    order."""
+    """Proposition 4.6 with the exact quantile: the largest C at which noise costs little, to first order."""
     from scipy.stats import norm
 
     # P(eta <g, noise> <= gap) >= confidence, so that the objective falls behind that of the step without clip and noise

@@ -18,12 +18,13 @@ from typing import Any
 
 import numpy as np
 
-from experiments.dppg.dppg_runs import Task, calibrated, guarantee, learned, vault
+from experiments.dppg.dppg_runs import Task, calibrated, guarantee, learned, opened
 from experiments.lib.check import Figures, at_least, at_most
 from experiments.lib.experiment import Json, Store, command_line, describe, store_of
 from tacit import policy_gradient as pg
 from tacit.agents.networks import Mlp
 from tacit.envs.rollouts import TimedDomain
+from tacit.envs.serving import SimulatedUsers
 from tacit.methods.policy_gradient import recipes, ucb_vi
 from tacit.methods.policy_gradient.fisher import PrivateFisher, scores, spectrum
 from tacit.methods.policy_gradient.recipes import Recipe
@@ -39,7 +40,7 @@ GOOD = 3.1 / 3.3973
 
 
 def configuration(label: str) -> Json:
-    name, last, epsilon = _cell(label)
+    name, last, epsilon = CELLS[label]
     learner = drafted_counters(name, epsilon) if name.startswith("ucb") else drafted(name, epsilon)
     return {
         "method": describe(learner),
@@ -55,16 +56,12 @@ def configuration(label: str) -> Json:
 store = store_of(__file__, configuration, "the paper's; ours and UCB-VI's chosen on seeds 0 to 7")
 
 
-def _cell(label: str) -> tuple[str, float, float | None]:
-    return next(cell for cell in grid() if key(*cell) == label)
-
-
 def rows() -> list[str]:
-    return [key(*cell) for cell in grid()]
+    return list(CELLS)
 
 
 def run_row(label: str, results: Store) -> None:
-    name, last, epsilon = _cell(label)
+    name, last, epsilon = CELLS[label]
     seed = FRESH.get(name, SEED)
     values = row(name, last, epsilon, REPLICATES, seed)
     results.put(label, dataset="simulated", seed=seed, values=values)
@@ -165,6 +162,9 @@ def _counters(name: str) -> list[str]:
     return [f"{name}_{people}" for people in (1_600, 4_000)]
 
 
+CELLS = {key(*cell): cell for cell in grid()}
+
+
 def drafted(name: str, epsilon: float | None) -> Recipe:
     return changed(RECIPES[name](), noise_multiplier=0.0) if epsilon is None else RECIPES[name]()
 
@@ -205,8 +205,8 @@ def row(name: str, last: float, epsilon: float | None, replicates: int, seed: in
 def _counted(name: str, river: RiverSwim, epsilon: float | None, replicates: int, seed: int) -> dict[str, Any]:
     plan = calibrated(drafted_counters(name, epsilon), epsilon)
     timed = TimedDomain(river, river_swim.STATES, river_swim.HORIZON)
-    task = Task("river-swim, timed", timed, timed.spec(river_swim.spec()), river_swim.HORIZON)
-    with vault(task, plan, horizon=river_swim.HORIZON, replicates=replicates, seed=seed) as doors:
+    spec, steps = timed.spec(river_swim.spec()), river_swim.HORIZON
+    with opened(SimulatedUsers(timed, spec, horizon=steps, replicates=replicates, seed=seed), plan) as doors:
         found = ucb_vi.fit(plan, doors).value
     late = found.served[-len(found.served) // 8 :]
     return {

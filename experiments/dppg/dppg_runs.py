@@ -60,18 +60,6 @@ def calibrated(plan: P, epsilon: float | None) -> P:
 
 
 @contextlib.contextmanager
-def vault(
-    task: Task, plan: Plan, *, horizon: int, repeat: int = 1, restarts: bool = False, replicates: int, seed: int
-) -> Iterator[UserVault]:
-    """A vault of simulated people who are met once, with R ledgers that can pay for this plan."""
-    users = SimulatedUsers(
-        task.domain, task.spec, horizon=horizon, repeat=repeat, restarts=restarts, replicates=replicates, seed=seed
-    )
-    with opened(users, plan) as doors:
-        yield doors
-
-
-@contextlib.contextmanager
 def opened(users: Users, plan: Plan) -> Iterator[UserVault]:
     """A vault of these simulated people with a ledger each replicate that can pay, in a folder that goes away."""
     epsilon = plan.epsilon if plan.epsilon is not None and np.isfinite(plan.epsilon) else 1e6
@@ -87,16 +75,25 @@ def opened(users: Users, plan: Plan) -> Iterator[UserVault]:
 def learned(
     task: Task, recipe: Recipe, *, replicates: int, seed: int, restarts: bool = False, **arguments: Any
 ) -> pg.TrainedPolicies:
-    """R independent runs through the real door, each with a ledger of its own; the noise of privacy is secret."""
-    with vault(
-        task,
-        recipe.plan,
+    """R independent runs through the real door, each with a ledger of its own.
+
+    Args:
+        task: whom to meet.
+        recipe: its plan is calibrated or priced.
+        replicates: R.
+        seed: of the people and of the first parameters; the noise of privacy is secret.
+        restarts: whether a slot goes on with another episode when one is over, even if the recipe does not say so.
+        arguments: further ones of `policy_gradient.fit`.
+    """
+    users = SimulatedUsers(
+        *(task.domain, task.spec),
         horizon=recipe.horizon,
         repeat=recipe.repeat,
         restarts=restarts or recipe.restarts,
         replicates=replicates,
         seed=seed,
-    ) as doors:
+    )
+    with opened(users, recipe.plan) as doors:
         return pg.fit(recipe.plan, doors, recipe.policy, seed=seed, **arguments).value
 
 

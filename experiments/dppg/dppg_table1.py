@@ -120,7 +120,13 @@ class Uniform:
 
 
 def private(line: Line, recipe: Recipe, level: float | None) -> Values:
-    """Learn through the door with the recipe calibrated at a level, or (None) priced, and judge the policies."""
+    """Learn through the door, and judge the policies.
+
+    Args:
+        line: the task.
+        recipe: with a plan to calibrate at `level`, or (None) to price.
+        level: epsilon.
+    """
     plan = calibrated(recipe.plan, level)
     got = learned(line.task, replace(recipe, plan=plan), replicates=line.runs, seed=SEED)
     actors = {"last": got.actor(), "greedy": got.actor(greedy=True), "average": got.actor(greedy=True, average=True)}

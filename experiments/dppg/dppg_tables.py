@@ -231,14 +231,13 @@ def short(poles: Store, table: Store, rivers: Store) -> str:
     return markdown(head, rows) + f"\n\n\\* The better of {note}, without its critic: epsilon 1."
 
 
-LEARNING = {
+LEARNING = {  # curves of the fair table
     "paper, no noise": ("reproduced", "inf"),
     "paper, noise of a claimed 1": ("reproduced", "1"),
     "paper, honest, epsilon 1": ("honest", "1"),
     "ours, no noise": ("ours", "inf"),
     "ours, epsilon 1": ("ours", "1"),
 }
-"""Curves of the fair table."""
 
 
 def learning(results: Store) -> list[Panel]:

@@ -39,13 +39,12 @@ PEERS = {
     "ppo": PpoConfig(1_000_000, rollout=256, epochs=10, minibatches=32, rate=3e-4, entropy=0.0),
     "a2c": replace(PpoConfig.a2c(1_000_000), entropy=0.0),
 }
-CHANGES: dict[tuple[str, str], dict[str, int]] = {
+CHANGES: dict[tuple[str, str], dict[str, int]] = {  # what a level has instead of the recipe's own settings
     ("HalfCheetah", "2"): {"users": 96, "directions": 3},
     ("HalfCheetah", "1"): {"users": 100, "directions": 3},
     ("Hopper", "2"): {"directions": 3},
     ("Hopper", "1"): {"users": 110},
 }
-"""What a level has instead of the recipe's own settings."""
 RANDOMIZED: dict[str, dict[str, int]] = {"2": {"directions": 1}, "1": {"directions": 1}}
 """What a level of randomised votes has instead of these: votes of one person share the epsilon."""
 
@@ -186,14 +185,13 @@ def table(results: Store) -> str:
     return markdown(("arm", "epsilon", "last (worst)", "average (worst)", "runs"), lines, "robot")
 
 
-BARS = {
+BARS = {  # mean returns over the seeds that are promised (epsilon 8) or aimed at
     ("HalfCheetah", "8"): 2_300.0,
     ("Hopper", "8"): 1_100.0,
     ("HalfCheetah", "2"): 2_000.0,
     ("Hopper", "2"): 850.0,
     ("Hopper", "1"): 1_000.0,
 }
-"""Mean returns over the seeds that are promised (epsilon 8) or aimed at."""
 
 
 def figures() -> Figures:

@@ -8,21 +8,21 @@ Judged is the mean undiscounted return of fresh people. MuJoCo's tasks have epsi
 missing in the text that we have.
 """
 
-import contextlib
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
-from experiments.dppg.dppg_runs import DELTA, judged, unit, vault
+from experiments.dppg.dppg_runs import DELTA, judged, opened, unit
 from experiments.dppg.dppg_table1 import SEED, Line, lines, small
 from experiments.dppg.dppg_table1 import store as stored
 from experiments.dppg.dppg_tables import METHODS
 from experiments.lib import cell
 from tacit.data.spec import PublicSpec
-from tacit.envs.serving import serve
+from tacit.envs.serving import SimulatedUsers, serve
 from tacit.privacy.vault.user_vault import UserVault
 from tacit.units import Unit
 
@@ -70,11 +70,10 @@ class Task:
         task = self.line.task
         return serve(task.domain, _actor(policy), np.zeros(count, np.int64), horizon=task.horizon, generator=generator)
 
-    @contextlib.contextmanager
-    def vault(self, plan: Any) -> Iterator[UserVault]:
+    def vault(self, plan: Any) -> AbstractContextManager[UserVault]:
         """People in a vault that can pay for this calibrated plan: what it promises is then accounted."""
-        with vault(self.line.task, plan, horizon=self.horizon, replicates=1, seed=self.seed) as doors:
-            yield doors
+        domain = self.line.task.domain
+        return opened(SimulatedUsers(domain, self.spec, horizon=self.horizon, replicates=1, seed=self.seed), plan)
 
 
 def _actor(policy: Policy) -> Any:

@@ -18,21 +18,16 @@ from tacit_worlds.populations import ExpertActor, Kind, Name, population, return
 
 EXPERTS, SEED, EPISODES = 3_000, 0, 52_100
 PLAYED: dict[Name, int] = {"cart_pole": 10, "acrobot": 10, "hiv": 4, "lunar_lander": 3}  # episodes of each expert
-SHOWN: dict[Name, tuple[float, float]] = {
+SHOWN: dict[Name, tuple[float, float]] = {  # range of the returns
     "cart_pole": (0.0, 1_000.0),
     "acrobot": (-500.0, 0.0),
     "lunar_lander": (-600.0, 300.0),
     "hiv": (0.0, 250.0),
 }
-"""Range of the returns."""
 
 
-def _cell(label: str) -> tuple[Name, Kind]:
-    return next(cell for cell in grid() if key(*cell) == label)
-
-
-def configuration(label: str) -> Json:
-    name, kind = _cell(label)
+def configuration(key: str) -> Json:
+    name, kind = key.split("/")
     public = {"world": name, "kind": kind, "experts": EXPERTS, "episodes": PLAYED[name], "horizon": world(name).horizon}
     return public | {"physics": physics(name)}
 
@@ -41,21 +36,12 @@ store = store_of(__file__, configuration, "noise of the gains as in the prototyp
 
 
 def rows() -> list[str]:
-    return [key(*cell) for cell in grid()]
+    return [f"{name}/{kind}" for name in PLAYED for kind in get_args(Kind)]
 
 
-def run_row(label: str, results: Store) -> None:
-    name, kind = _cell(label)
-    values = row(name, kind, EXPERTS, PLAYED[name])
-    results.put(label, dataset="simulated", seed=SEED, values=values)
-
-
-def key(name: Name, kind: Kind) -> str:
-    return f"{name}/{kind}"
-
-
-def grid() -> list[tuple[Name, Kind]]:
-    return [(name, kind) for name in PLAYED for kind in get_args(Kind)]
+def run_row(key: str, results: Store) -> None:
+    name, kind = key.split("/")
+    results.put(key, dataset="simulated", seed=SEED, values=row(name, kind, EXPERTS, PLAYED[name]))
 
 
 def row(name: Name, kind: Kind, experts: int, episodes: int) -> dict[str, Any]:
@@ -70,7 +56,7 @@ def row(name: Name, kind: Kind, experts: int, episodes: int) -> dict[str, Any]:
 def figures() -> Figures:
     results = store()
     for name in SHOWN:
-        good, mixed = (np.array(results.values(key(name, kind))["greedy"]) for kind in get_args(Kind))
+        good, mixed = (np.array(results.values(f"{name}/{kind}")["greedy"]) for kind in get_args(Kind))
         low, high = SHOWN[name]
         middle = float(np.median(good))
         poor = middle - 0.25 * (high - low)

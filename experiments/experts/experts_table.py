@@ -222,7 +222,8 @@ def run_rows(keys: Sequence[str], results: Store) -> None:
 def returns(results: Store, name: str, kind: str, method: str, epsilon: float | None = None) -> list[float]:
     """A method's return for every seed; empty where it cannot be run for each.
 
-    Of `consensus_only` it is that of the n_r with the best mean."""
+    Of `consensus_only` it is that of the n_r with the best mean.
+    """
     cells = [results.values(key(name, kind, method, seed)) for seed in SEEDS]
     if method in ("noise", "experts"):
         return [float(np.mean(cell["returns"])) for cell in cells]

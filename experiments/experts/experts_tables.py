@@ -36,13 +36,12 @@ REFERENCES = {
     "experts": "the experts' mean",
     "noise": "noise alone, epsilon 1",
 }
-RANGES: dict[Name, ChartAxis] = {
+RANGES: dict[Name, ChartAxis] = {  # what lies below is not shown
     "cart_pole": ChartAxis("return", 0.0, 1_050.0, marks=(0, 250, 500, 750, 1_000)),
     "acrobot": ChartAxis("return", -520.0, -60.0, marks=(-500, -400, -300, -200, -100)),
     "lunar_lander": ChartAxis("return", -500.0, 300.0, marks=(-400, -200, 0, 200)),
     "hiv": ChartAxis("return", 0.0, 200.0, marks=(0, 50, 100, 150, 200)),
 }
-"""What lies below is not shown."""
 
 
 def values(results: Store, name: str, kind: str, method: str, epsilon: float | None = None) -> list[float] | None:

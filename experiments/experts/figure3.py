@@ -7,9 +7,9 @@ observations [n, d]. Judged is its mean undiscounted return in fresh episodes. A
 experts are stand-ins of ours, not the paper's, which has a picture alone, no numbers.
 """
 
-import contextlib
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, suppress
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -51,11 +51,9 @@ class Task:
         """One expert with all logs."""
         return self.here.unit
 
-    @contextlib.contextmanager
-    def vault(self, plan: Any) -> Iterator[Vault]:
+    def vault(self, plan: Any) -> AbstractContextManager[Vault]:
         """The logs in a vault that can pay for this calibrated plan: what it promises is then accounted."""
-        with self.here.vault(self.logs, delta=1.0000001 * DELTA) as doors:
-            yield doors
+        return self.here.vault(self.logs, delta=1.0000001 * DELTA)
 
 
 def judge(task: Task, made: Any) -> cell.Values:
@@ -70,7 +68,7 @@ def judge(task: Task, made: Any) -> cell.Values:
 def others(name: str, kind: str, epsilon: float) -> list[cell.Line]:
     found, results = [], store()
     for method, words in (PRIVATE | REFERENCES).items():
-        with contextlib.suppress(LookupError, KeyError):
+        with suppress(LookupError, KeyError):
             at = None if method in (*FREE, "noise", "experts") else epsilon
             values = returns(results, name, kind, method, at)
             found.append(cell.Line(words, {"return": values}, f"seeds {SEEDS[0]} to {SEEDS[-1]}, `experts_table`"))
@@ -82,7 +80,7 @@ def main(arguments: Sequence[str]) -> dict[str, list[float]]:
     options.add_argument("--world", choices=SIZES, default="cart_pole")
     options.add_argument("--experts", choices=get_args(Kind), default="mixed")
     chosen = options.parse_args(arguments)
-    with contextlib.ExitStack() as opened:
+    with ExitStack() as opened:
 
         def task(seed: int) -> Task:
             here = Field.of(chosen.world, chosen.experts, seed)

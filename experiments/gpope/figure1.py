@@ -8,9 +8,9 @@ of simulated trajectories. Domains: the 40-state chain and mountain car on-polic
 off-policy (Figure 4). The paper has pictures alone, no numbers.
 """
 
-import contextlib
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -25,13 +25,12 @@ from tacit.data.trajectories import Trajectories
 from tacit.privacy.vault.vault import Vault
 from tacit.units import Unit
 
-DOMAINS: dict[str, tuple[Any, tuple[Any, ...]]] = {
+DOMAINS: dict[str, tuple[Any, tuple[Any, ...]]] = {  # how each is made, and whose rows are about it
     "chain": (gpope_chain.domain, (gpope_chain, gpope_chain_baselines)),
     "mountain_car_on": (lambda: gpope_mountain_car.domain(gpope_mountain_car.ON), (gpope_mountain_car,)),
     "mountain_car_off": (lambda: gpope_mountain_car.domain(gpope_mountain_car.OFF), (gpope_mountain_car,)),
     "hiv": (gpope_hiv.domain, (gpope_hiv,)),
 }
-"""How each is made, and whose rows are about it."""
 
 
 @dataclass(frozen=True)
@@ -52,7 +51,7 @@ class Task:
     @property
     def states(self) -> np.ndarray:
         """Where values are judged: [S] states by number, or [S, d]."""
-        return self.domain.observations
+        return self.domain.yardstick.observations
 
     @property
     def epsilon(self) -> float:
@@ -63,12 +62,10 @@ class Task:
     def unit(self) -> Unit:
         return unit_of(self.setting)
 
-    @contextlib.contextmanager
-    def vault(self, plan: Any) -> Iterator[Vault]:
+    def vault(self, plan: Any) -> AbstractContextManager[Vault]:
         """The private rows in a vault that can pay for this calibrated plan: what it promises is then accounted."""
         data = Trajectories.from_arrays(**self.rows, spec=self.domain.spec, simulated=True)  # type: ignore[arg-type]
-        with vaults.vault(data, plan.unit, plan.epsilon, DELTA) as doors:
-            yield doors
+        return vaults.vault(data, plan.unit, plan.epsilon, DELTA)
 
 
 def judge(task: Task, made: Any) -> cell.Values:

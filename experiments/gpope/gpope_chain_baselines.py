@@ -10,7 +10,7 @@ from experiments.gpope import gpope_chain
 from experiments.gpope.gpope_chain import EPSILONS, RELATIONS, UNITS
 from experiments.gpope.ope_baselines import Pooled
 from experiments.gpope.ope_methods import Setting, over_units
-from experiments.lib.check import Figure
+from experiments.lib.check import Figures
 from experiments.lib.experiment import Store, command_line, store_of
 from experiments.lib.plots import IMAGES, draw
 
@@ -25,7 +25,7 @@ rows, configuration, run_row = POOLED.rows, POOLED.configuration, POOLED.run_row
 store = store_of(__file__, configuration, "public defaults, and the best of the grids in gpope.ope_baselines")
 
 
-def figures() -> list[Figure]:
+def figures() -> Figures:
     return POOLED.ahead(store(), gpope_chain.store())
 
 

@@ -14,7 +14,7 @@ import numpy as np
 
 from experiments.gpope.ope_baselines import SEED, Pooled
 from experiments.gpope.ope_methods import HARDLY_ANY_NOISE, Columns, Domain, Setting, Yardstick
-from experiments.lib.check import Figure
+from experiments.lib.check import Figures
 from experiments.lib.experiment import Json, Store, calls, command_line, describe, store_of
 from tacit import off_policy_evaluation as ope
 from tacit_worlds import hiv
@@ -103,7 +103,7 @@ def rows() -> list[str]:
     return [AVERAGE, *POOLED.rows(), Setting(1_000, HARDLY_ANY_NOISE).key("hiv", "residual")]
 
 
-def figures() -> list[Figure]:
+def figures() -> Figures:
     return POOLED.ahead(store())
 
 

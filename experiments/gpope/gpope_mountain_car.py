@@ -14,7 +14,7 @@ import numpy as np
 from experiments.gpope import mountain_car
 from experiments.gpope.ope_baselines import SEED, Pooled
 from experiments.gpope.ope_methods import HARDLY_ANY_NOISE, Columns, Domain, Setting, Yardstick, named
-from experiments.lib.check import Figure
+from experiments.lib.check import Figures
 from experiments.lib.experiment import Store, calls, command_line, store_of
 from tacit import off_policy_evaluation as ope
 from tacit.envs.rollouts import uniform_policy
@@ -77,7 +77,7 @@ def rows() -> list[str]:
     return sorted(keys, key=lambda key: named(key)[2].units != 1_000)
 
 
-def figures() -> list[Figure]:
+def figures() -> Figures:
     return POOLED.ahead(store())
 
 

@@ -18,7 +18,7 @@ import numpy as np
 from experiments.gpope import ope_methods
 from experiments.gpope.gpope_step_sizes import CHUNK, compare, mspbe, summarise, unit_rows
 from experiments.gpope.ope_methods import DELTA, Columns, Domain, Setting, mean, over_units, unit_of
-from experiments.lib.check import Figure, Figures, at_most
+from experiments.lib.check import Figures, at_most
 from experiments.lib.experiment import Json, Store
 from experiments.lib.plots import IMAGES, draw
 from tacit import off_policy_evaluation as ope
@@ -44,7 +44,14 @@ Values = dict[str, Any]
 
 
 class Pool:
-    """Simulated units of a domain with what the methods need of each."""
+    """Simulated units of a domain with what the methods need of each.
+
+    Args:
+        domain: see `ope_methods.Domain`.
+        units: how many are simulated.
+        seed: theirs, and that of the trials on subsets of them.
+        cells: see `Cells`.
+    """
 
     def __init__(self, domain: Domain, units: int, *, seed: int = SEED, cells: Cells = None) -> None:
         self.domain, self.units, self.seed, self.cells = domain, units, seed, cells
@@ -63,14 +70,15 @@ class Pool:
 
     def judged(self, theta: np.ndarray) -> Values:
         """For theta [..., n]: RMSE of V within the public range and of the raw V, and MSPBE of the raw V."""
-        phi = np.asarray(self.domain.features(self.domain.observations), np.float64)
+        by = self.domain.yardstick
+        phi = np.asarray(self.domain.features(by.observations), np.float64)
         raw = theta @ phi.T
         limits = self.domain.problem.value_range(self.domain.spec)
-        error = {"rmse": np.clip(raw, *limits) - self.domain.truth, "raw": raw - self.domain.truth}
+        error = {"rmse": np.clip(raw, *limits) - by.truth, "raw": raw - by.truth}
         found = {name: np.sqrt(np.square(one).mean(axis=-1)) for name, one in error.items()}
-        if self.domain.mspbe is None:
+        if by.mspbe is None:
             return found | {"mspbe": mspbe(self.stats, theta)}
-        flat = [self.domain.mspbe(row) for row in raw.reshape(-1, raw.shape[-1])]
+        flat = [by.mspbe(row) for row in raw.reshape(-1, raw.shape[-1])]
         return found | {"mspbe": np.reshape(flat, raw.shape[:-1])}
 
 
@@ -243,7 +251,7 @@ def zero(pool: Pool, setting: Setting, trials: int) -> Values:
 
 def best_constant(pool: Pool, setting: Setting, trials: int) -> Values:
     """The constant of the smallest RMSE: nobody knows it without the truth."""
-    theta = pool.domain.features.constant(float(pool.domain.truth.mean()))
+    theta = pool.domain.features.constant(float(pool.domain.yardstick.truth.mean()))
     return curve(pool, theta[None, None], np.array([1.0]))
 
 
@@ -295,11 +303,10 @@ PRIVATE: dict[str, Method] = {
     "dp_lstd": _lstd(0.0),
     "dp_lstd_centred": _lstd(CENTRED_SHARE),
 }
-REPLACE_ONE: dict[str, Method] = {
+REPLACE_ONE: dict[str, Method] = {  # with the paper's sampler, for which only replacing one unit can be certified
     "gpope_paper": _gpope(mode="paper", steps=PAPER_STEPS),
     "gpope_published": Method(gpope_published, _published),
 }
-"""With the paper's sampler, for which only replacing one unit can be certified."""
 ON_POLICY: dict[str, Method] = {
     "dp_lsw": _lsw("tight"),
     "dp_lsw_published": _lsw("published"),
@@ -362,16 +369,14 @@ class Pooled:
         dataset = f"simulated {name}, {setting.units} trajectories a trial from a pool of {pool.units}"
         results.put(key, dataset=dataset, seed=pool.seed, values=values)
 
-    def ahead(self, results: Store, own: Store | None = None) -> list[Figure]:
+    def ahead(self, results: Store, own: Store | None = None) -> Figures:
         """That residual return regression, whose rows may be elsewhere, has the smaller RMSE wherever it is run."""
-        found = []
         for domain in self.domains:
             for setting in self.settings:
                 methods, key = self.methods(setting, domain), setting.key(domain, "residual")
                 if "residual" in methods or (own is not None and key in own.rows):
                     mine = mean(own or results, domain, "residual", setting)
-                    found += ahead(mine, results, domain, setting, [name for name in RIVALS if name in methods])
-        return found
+                    yield from ahead(mine, results, domain, setting, [name for name in RIVALS if name in methods])
 
     def plot(self, results: Store, kinds: Mapping[str, str], title: str, file: str) -> None:
         sizes = list(dict.fromkeys(setting.units for setting in self.settings))

@@ -47,7 +47,6 @@ class Domain:
     collect: Callable[[int, int], Columns]  # (units, seed) -> columns of that many fresh units
     simulator: Mapping[str, Any]  # its settings, for configurations
     judge: Callable[[], Yardstick]  # makes the yardstick, which may take a simulation
-    prior: ope.Smoothness | None = None  # public smoothness for tabular features, or None
 
     @property
     def on_policy(self) -> bool:
@@ -56,19 +55,6 @@ class Domain:
     @cached_property
     def yardstick(self) -> Yardstick:
         return self.judge()
-
-    @property
-    def observations(self) -> np.ndarray:
-        return self.yardstick.observations
-
-    @property
-    def truth(self) -> np.ndarray:
-        return self.yardstick.truth
-
-    @property
-    def mspbe(self) -> Callable[[np.ndarray], float] | None:
-        """The mean squared projected Bellman error of values at `observations`, where it is known."""
-        return self.yardstick.mspbe
 
 
 @dataclass(frozen=True)
@@ -135,9 +121,10 @@ class Method:
 
 def judged(domain: Domain, values: np.ndarray, evaluation: ope.Evaluation | None = None) -> Row:
     """Errors of V [S] at the domain's observations, and the value with its interval where there is one."""
-    row = {"rmse": float(np.sqrt(np.mean((values - domain.truth) ** 2)))}
-    if domain.mspbe is not None:
-        row["mspbe"] = domain.mspbe(values)
+    by = domain.yardstick
+    row = {"rmse": float(np.sqrt(np.mean((values - by.truth) ** 2)))}
+    if by.mspbe is not None:
+        row["mspbe"] = by.mspbe(values)
     if evaluation is not None and evaluation.value is not None and evaluation.interval is not None:
         row |= {"value": evaluation.value, "low": evaluation.interval.low, "high": evaluation.interval.high}
     return {name: float(number) for name, number in row.items()}
@@ -158,7 +145,7 @@ def private(make: Callable[[Domain], Any]) -> Method:
 
     def trial(domain: Domain, columns: Columns, setting: Setting) -> Row:
         evaluation = run(calibrated(domain, setting), domain, columns, setting)
-        return judged(domain, evaluation.values(domain.observations), evaluation)
+        return judged(domain, evaluation.values(domain.yardstick.observations), evaluation)
 
     return Method(trial, lambda domain: {"plan": make(domain), "records": "all"})
 
@@ -173,23 +160,20 @@ def noise_only(method: Method) -> Method:
     return Method(on_one_unit, lambda domain: {**method.settings(domain), "records": "of one unit"})
 
 
-def residual(domain: Domain) -> ope.ResidualRegression:
-    return ope.ResidualRegression(problem=domain.problem, features=domain.features, on_policy=domain.on_policy)
-
-
-def residual_smooth(domain: Domain) -> ope.ResidualRegression:
+def residual(domain: Domain, prior: ope.Smoothness | None = None) -> ope.ResidualRegression:
     return ope.ResidualRegression(
-        problem=domain.problem, features=domain.features, on_policy=domain.on_policy, prior=domain.prior
+        problem=domain.problem, features=domain.features, on_policy=domain.on_policy, prior=prior
     )
 
 
 def zero(domain: Domain, columns: Columns, setting: Setting) -> Row:
-    return judged(domain, np.zeros(len(domain.truth)))
+    return judged(domain, np.zeros(len(domain.yardstick.truth)))
 
 
 def best_constant(domain: Domain, columns: Columns, setting: Setting) -> Row:
     """The constant of the smallest error: nobody knows it without the truth."""
-    return judged(domain, np.full(len(domain.truth), domain.truth.mean()))
+    truth = domain.yardstick.truth
+    return judged(domain, np.full(len(truth), truth.mean()))
 
 
 PRIVATE: dict[str, Method] = {"residual": private(residual), "residual_noise_only": noise_only(private(residual))}
@@ -225,7 +209,7 @@ class Fresh:
         results.put(key, dataset=dataset, seed=seeds[0], values=values)
 
 
-NAMES = {
+NAMES = {  # how the methods are called in the pictures, in the order of the colours
     "residual": "residual regression",
     "gpope": "GPOPE, best step",
     "dp_lstd": "DP-LSTD, best clip",
@@ -235,7 +219,6 @@ NAMES = {
     "best_constant": "best constant",
     "zero": "zero",
 }
-"""How the methods are called in the pictures, in the order of the colours."""
 
 
 def over_units(

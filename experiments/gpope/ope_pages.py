@@ -179,11 +179,10 @@ def _shown(value: float | None) -> str:
     return "diverges" if value is None else f"{value:.3g}"
 
 
-PAGES: dict[str, Callable[[], str]] = {
+PAGES: dict[str, Callable[[], str]] = {  # what `pages` shows, by the names of its places
     "gpope_chain_values": chain,
     "gpope_other_values": others,
     "ope_values": whole_policies,
     "gpope_steps": steps,
     "gpope_schedules": schedules,
 }
-"""What `pages` shows, by the names of its places."""

@@ -15,7 +15,7 @@ from experiments.lib.history import CHANGED_AFTER_EVALUATION
 from experiments.lib.queue import QUEUE
 from experiments.lib.store import ROOT, Store, experiment
 
-EXPERIMENTS = (
+EXPERIMENTS = (  # in the order in which they are printed
     *("ten_releases", "demo_answers", "gpope_chain", "gpope_chain_baselines", "gpope_schedules", "gpope_mountain_car"),
     *("gpope_hiv", "ope_random_mdp", "ope_accounting", "ope_rare_scores", "ope_estimators", "ope_open_bandit"),
     *("ope_judges", "improvement", "improvement_null", "improvement_peers", "tune_improvement_peers"),
@@ -31,7 +31,6 @@ EXPERIMENTS = (
     *("table14_accounting", "figure9_learning", "table2_trajectories", "table13_trajscore", "figure8_horizon"),
     *("trajectory_audit", "audits", "faults", "federation_scale", "fuzz"),
 )
-"""In the order in which they are printed."""
 
 
 @dataclass(frozen=True)

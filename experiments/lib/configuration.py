@@ -38,9 +38,10 @@ LATER = frozenset({"ImportanceSampling.on_policy", "ImprovementPlan.judging"})
 
 
 def describe(value: Any) -> Json:
-    """A value as JSON. A dataclass becomes its class's name (`type`) and all its fields, defaults included, with the
-    `CONSTANTS` of its module; an object without any attribute becomes its class's name.
+    """A value as JSON.
 
+    A dataclass becomes its class's name (`type`) and all its fields, defaults included, with the `CONSTANTS` of its
+    module; an object without any attribute becomes its class's name.
     Functions and classes become their names, sets are sorted, infinities and NaN become strings.
 
     Raises:

@@ -1,5 +1,4 @@
-"""The pages of results: `python -m experiments.lib.pages` puts every table and picture in its place in docs/results/,
-and in docs/scale.md.
+"""`python -m experiments.lib.pages` puts every table and picture in its place in docs/results/ and docs/scale.md.
 
     python -m experiments.lib.pages docs/results/mobility.md  # one page
     python -m experiments.lib.pages --show dppg_audit "tests of experts_table"  # print tables
@@ -29,14 +28,13 @@ from experiments.privorl.parts import synthesis_pages
 PAGES = ROOT / "docs" / "results"
 SCALE = ROOT / "docs" / "scale.md"
 PLACE = re.compile(r"(<!-- results: ([\w ]+) -->\n)(?:(?:(?!<!-- results).)*?<!-- end -->\n)?", re.DOTALL)
-RIVALS = {
+RIVALS = {  # of tables of tests
     **synthesis_pages.WHOLE,
     **synthesis_pages.WORDS,
     **synthesis_pages.UNTAUGHT,
     **experts_tables.PRIVATE,
     **experts_tables.REFERENCES,
 }
-"""Of tables of tests."""
 
 
 def movement(people: int) -> str:

@@ -50,7 +50,15 @@ class Panel:
 
 
 def draw(panels: Sequence[Panel], title: str, path: Path, *, columns: int = 2, legend: int = 4) -> None:
-    """Write panels, a colour for each name of a curve; `columns` charts and `legend` names stand beside each other."""
+    """Write the panels, two beside each other, with a colour for each name of a curve, the same in all panels.
+
+    Args:
+        panels: charts.
+        title: of the whole picture, for those who do not see it.
+        path: of the file.
+        columns: charts beside each other.
+        legend: names beside each other.
+    """
     names = list(dict.fromkeys(curve.name for panel in panels for curve in panel.curves))
     colour = {name: COLOURS[i % len(COLOURS)] for i, name in enumerate(names)}
     rows, gap = -(-len(panels) // columns), 24.0

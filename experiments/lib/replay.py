@@ -77,7 +77,12 @@ def replicates(results: Store, key: str) -> list[Mapping[str, Any]]:
 
 
 def compare(stored: Any, again: Any, others: Sequence[Any]) -> str:
-    """`the same` to the digit, or in distribution by rows of its configuration (`others`), or which value differs."""
+    """`the same` to the digit or in distribution, or which value differs.
+
+    Args:
+        stored, again: values of the row, and of its replay.
+        others: values of all rows with its configuration, the stored one among them.
+    """
     before, now = dict(leaves(stored)), dict(leaves(again))
     if before.keys() != now.keys():
         return f"other values are reported: {sorted(before.keys() ^ now.keys())[:3]}"
@@ -110,17 +115,17 @@ def compare(stored: Any, again: Any, others: Sequence[Any]) -> str:
     return f"the same in distribution ({known}{'; not judged: ' if unknown else ''}{', '.join(unknown)})"
 
 
-SUMMARIES: Mapping[str, Callable[[Any], float]] = {
+SUMMARIES: Mapping[str, Callable[[Any], float]] = {  # what is compared of lists of numbers, one a row
     "mean": lambda numbers: float(np.mean(numbers)),
     "low": lambda numbers: float(min(numbers)),
     "high": lambda numbers: float(max(numbers)),
 }
-"""What is compared of lists of numbers, one a row."""
 
 
 def within(value: float, numbers: Sequence[float], level: float) -> bool:
-    """Whether a number is one that these could have been drawn with, at a level of significance; on a logarithmic scale
-    where that is wider and all are positive, because many figures (errors, chances) are skewed.
+    """Whether a number is one that these could have been drawn with, at a level of significance.
+
+    On a logarithmic scale where that is wider and all are positive: many figures (errors, chances) are skewed.
     """
     scales: list[tuple[float, Any]] = [(value, np.asarray(numbers, float))]
     if value > 0 and min(numbers) > 0:

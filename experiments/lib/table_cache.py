@@ -38,7 +38,13 @@ def defaults(function: Callable[..., Any]) -> dict[str, Json]:
 
 
 def kept(name: str, configuration: Json, make: Callable[[], tuple[Columns, Notes]]) -> tuple[Columns, Notes]:
-    """Arrays and notes, from the file of this name (with a seed) and configuration, or made and written there."""
+    """Arrays by name and what is noted about them, from the file of this name and configuration, or made and written.
+
+    Args:
+        name: of the table; a path in which slashes become dashes.
+        configuration: everything that decides what is in it, but its seed, which is part of the name.
+        make: what to do where there is no such file.
+    """
     path = KEPT / f"{name.replace('/', '-')}-{digest(configuration)}.npz"
     if not path.exists():
         columns, notes = make()

@@ -30,10 +30,11 @@ import numpy as np
 from experiments.lib.check import Figures, at_least, at_most
 from experiments.lib.experiment import Json, Store, command_line, grouped, markdown, store_of
 from experiments.lib.shadows import Block, blocks, read, scored
+from experiments.lib.vaults import calibrated
 from experiments.pategail import mobility_shadows, mobility_ways
 from experiments.pategail.mobility_runs import DELTA, GEOLIFE, described, unit, world
 from experiments.pategail.mobility_shadows import InMemory, OnDevices
-from experiments.pategail.mobility_ways import calibrated, guaranteed
+from experiments.pategail.mobility_ways import guaranteed
 from tacit.evaluation.attacks import (
     MIN_PROBABILITY,
     AttackResult,
@@ -96,7 +97,7 @@ def planned(name: str, epsilon: float) -> Any:
 def method(name: str, epsilon: float) -> tuple[Any, float]:
     """A method's runs, and the mu that bounds every test."""
     here = world(GEOLIFE)
-    plan = calibrated(planned(name, epsilon), here, epsilon)
+    plan = calibrated(planned(name, epsilon), here.unit, epsilon, DELTA)
     if name in FEDERATED:
         run: Any = OnDevices(plan, heard=name == "critics")
     elif name == "one_shot":

@@ -13,14 +13,13 @@ import math
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from experiments.lib.check import Figures, at_least, at_most
 from experiments.lib.experiment import Json, Store, command_line, grouped, store_of
-from experiments.pategail.mobility_runs import DRAWS, FLOORS, GEOLIFE, World, described, generated, unit, world
-from experiments.pategail.mobility_ways import WAYS, Way, guaranteed
+from experiments.pategail.mobility_runs import DRAWS, FLOORS, GEOLIFE, described, generated, unit, world
+from experiments.pategail.mobility_ways import WAYS, guaranteed
 
 EPSILONS = (1.0, 2.0, 5.0, 10.0, math.inf)
 PEOPLE = (GEOLIFE, 1_000, 9_481)
@@ -170,36 +169,25 @@ def figures() -> Figures:
         yield at_most(words, perfect / halves, 1.0)
 
 
-def run(job: Job, way: Way, here: World) -> dict[str, dict[str, Any]]:
-    began = time.process_time()
-    tables, notes = [], []
-    for seed, found in zip(job.seeds, way.simulators(here, job.epsilon, job.seeds), strict=True):
-        tables.append(generated(found.simulator, here, seed))
-        notes.append({"certified": found.epsilon if math.isfinite(found.epsilon) else "inf"})
-    measured = here.measured(tables)
-    seconds = round((time.process_time() - began) / len(tables), 2)
-    return {
-        name: {**note, **values, "seconds": seconds}
-        for name, note, values in zip(job.keys, notes, measured, strict=True)
-    }
-
-
-def fill(job: Job, results: Store, ways: dict[str, Way]) -> None:
-    here = world(job.people)
-    for seed, (name, values) in zip(job.seeds, run(job, ways[job.row], here).items(), strict=True):
-        results.put(name, dataset=here.words, seed=seed, values=values)
-
-
 def together(keys: Sequence[str]) -> list[list[str]]:
     return grouped(keys, lambda key: key if key.split("/")[1] not in CHEAP else key.rpartition("/")[0])
 
 
 def run_rows(keys: Sequence[str], results: Store) -> None:
     people, row, *rest = keys[0].split("/")
-    if rest:
-        return fill(Job(int(people), row, float(rest[0]), tuple(int(key.split("/")[3]) for key in keys)), results, WAYS)
     here = world(int(people))
-    return results.put(keys[0], dataset=here.words, seed=0, values=here.floor() if row == "floor" else here.perfect())
+    if not rest:
+        values = here.floor() if row == "floor" else here.perfect()
+        return results.put(keys[0], dataset=here.words, seed=0, values=values)
+    seeds, began = [int(key.split("/")[3]) for key in keys], time.process_time()
+    found = WAYS[row].simulators(here, float(rest[0]), seeds)
+    tables = [generated(one.simulator, here, seed) for one, seed in zip(found, seeds, strict=True)]
+    measured = here.measured(tables)
+    seconds = round((time.process_time() - began) / len(keys), 2)
+    for key, seed, one, values in zip(keys, seeds, found, measured, strict=True):
+        certified = one.epsilon if math.isfinite(one.epsilon) else "inf"
+        results.put(key, dataset=here.words, seed=seed, values={"certified": certified, **values, "seconds": seconds})
+    return None
 
 
 if __name__ == "__main__":

@@ -47,7 +47,7 @@ WAYS: dict[str, dict[str, Any]] = {
 }
 """Arguments of `PateGailPlan.paper`: both methods, each with the other's allocation, and PateGAIL++'s local mode."""
 RUN_SEEDS = {83: (20, 21), CITY: (20,)}  # on which no setting of any row was chosen
-RUNS = {
+RUNS = {  # the scales of each way
     83: {
         **dict.fromkeys(("PATEGAIL", "PateGAIL++"), (0.0, *SCALES)),
         **dict.fromkeys(("local, sensitive", "local, even"), SCALES),
@@ -55,7 +55,6 @@ RUNS = {
     },
     CITY: {**dict.fromkeys(("PATEGAIL", "PateGAIL++"), SCALES), "noise alone": (0.1,)},
 }
-"""The scales of each way."""
 FREE = {"Radius": 0.0699, "DailyLoc": 0.105, "Distance": 0.013, "G-rank": 0.037, "I-rank": 0.018}
 """Without noise: the paper's figures, but for G-rank that of real training days against real test days."""
 FIVE_PERCENT = np.array([0.05])

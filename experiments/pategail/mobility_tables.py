@@ -37,7 +37,7 @@ SHOWN = {
     "reference": ("Radius", "DailyLoc", "Distance", "G-rank", "I-rank"),
 }
 
-QUOTED = {
+QUOTED = {  # figures of the paper on Geolife, on another split of the people: the order of `SHOWN["reference"]`
     "PateGAIL++ without noise": ("0.0699", "0.1046", "0.0130", "0.0256", "0.0176"),
     "GAN": ("0.6931", "0.5795", "0.3191", "1.0000", "1.0000"),
     "SeqGAN": ("0.0757", "0.0881", "0.0115", "0.0752", "0.0329"),
@@ -47,7 +47,6 @@ QUOTED = {
     "PATEGAIL, noise 0.1": (NONE, "0.6915", NONE, "0.0512", "0.2698"),
     "PateGAIL++, noise 0.1": (NONE, "0.4914", NONE, "0.0278", "0.0607"),
 }
-"""Figures of the paper on Geolife, on another split of the people: the order of `SHOWN["reference"]`."""
 PAPERS = {name: ("reference", name) for name in SHOWN["reference"]}
 """The papers' five measures with the papers' bins, which were made for Geolife's extent of 20 degrees."""
 REAL = {"perfect": "a perfect simulator (the floor)", "floor": "halves of the people (no floor)"}

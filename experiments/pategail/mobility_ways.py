@@ -15,6 +15,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from experiments.lib.experiment import Json, Store, describe, store_of
+from experiments.lib.vaults import calibrated
 from experiments.pategail.mobility_runs import DELTA, GEOLIFE, Values, World, described, generated, unit, world
 from tacit.data.mobility.days import Days
 from tacit.data.mobility.grids import Grid
@@ -33,13 +34,6 @@ class Found:
 
     simulator: Any
     epsilon: float
-
-
-def calibrated(plan: Any, here: World, epsilon: float) -> Any:
-    """The plan at this epsilon; without noise where it is infinite."""
-    if math.isinf(epsilon):
-        return replace(plan, noise_multiplier=0.0).account(unit=here.unit, delta=DELTA)
-    return plan.calibrate(unit=here.unit, epsilon=epsilon, delta=DELTA)
 
 
 def guaranteed(plan: Any, unit: Unit, epsilon: float) -> Json:
@@ -69,7 +63,7 @@ class InProcess:
     together: bool = True  # whether one pass may serve several seeds
 
     def simulators(self, here: World, epsilon: float, seeds: Sequence[int]) -> list[Found]:
-        plan = calibrated(self.planned(here.people, epsilon), here, epsilon)
+        plan = calibrated(self.planned(here.people, epsilon), here.unit, epsilon, DELTA)
         found: list[Any] = []
         at_once = max(1, MOST // here.people) if self.together and here.simulated else 1
         for start in range(0, len(seeds), at_once):
@@ -90,7 +84,7 @@ class Federated:
         return replace(pategail.recipe(self.kind, people, epsilon), **dict(self.changes))
 
     def simulators(self, here: World, epsilon: float, seeds: Sequence[int]) -> list[Found]:
-        plan, found = calibrated(self.planned(here.people, epsilon), here, epsilon), []
+        plan, found = calibrated(self.planned(here.people, epsilon), here.unit, epsilon, DELTA), []
         for seed in seeds:
             with here.devices() as vault:
                 release = pategail.fit(plan, vault, grid=here.days.grid, seed=seed)
@@ -132,7 +126,7 @@ class Change:
 
     def run(self, seed: int) -> Values:
         began, here = time.process_time(), self.world(seed)
-        own = calibrated(self.plan(), here, self.epsilon)
+        own = calibrated(self.plan(), here.unit, self.epsilon, DELTA)
         with here.devices() as vault:
             simulator = pategail.fit(own, vault, grid=here.days.grid, seed=seed, allocate=self.allocate).value
         (measured,) = here.measured([generated(simulator, here, seed)])

@@ -8,9 +8,9 @@ controller. The private rows are a million simulated transitions, a new data set
 The paper's figures are of D4RL's own rows and with agents of its own: compare the order, not the numbers.
 """
 
-import contextlib
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -75,11 +75,9 @@ class Task:
     def unit(self) -> Unit:
         return unit(self.here)
 
-    @contextlib.contextmanager
-    def vault(self, plan: Any) -> Iterator[Vault]:
+    def vault(self, plan: Any) -> AbstractContextManager[Vault]:
         """The private rows in a vault that can pay for this calibrated plan: what it promises is then accounted."""
-        with ways.vault(self.here, plan, self.rows) as doors:
-            yield doors
+        return ways.vault(self.here, plan, self.rows)
 
 
 def judge(task: Task, made: Any, agent: str, scale: ways.Scale) -> cell.Values:
@@ -102,7 +100,7 @@ def judge(task: Task, made: Any, agent: str, scale: ways.Scale) -> cell.Values:
 def others(maze: str, agent: str, epsilon: float) -> list[cell.Line]:
     found, results = [], table1_mazes.store()
     for way in table1_mazes.WAYS:
-        with contextlib.suppress(LookupError):
+        with suppress(LookupError):
             column = table1_mazes.column(results, maze, agent, way, ways.at(way, epsilon))
             seeds = ", ".join(map(str, table1_mazes.SEEDS))
             found.append(cell.Line(WORDS[way], {"return": list(column)}, f"seeds {seeds}, `table1_mazes`"))

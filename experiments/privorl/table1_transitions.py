@@ -65,7 +65,7 @@ class Part:
         return cells(self.domain, self.agents, names, self.epsilons, seeds, each=self.each)
 
 
-PARTS = (
+PARTS = (  # in this order, those that matter most first
     Part("umaze", "own", AGENTS, each=3),
     Part("medium", "own", ("iql", "td3_bc"), each=3),
     Part("umaze", "plain", AGENTS, each=3),
@@ -81,7 +81,6 @@ PARTS = (
     Part("half_cheetah", "baselines", ("td3_bc",), (10.0,)),
     Part("umaze", "paper", ("iql",)),
 )
-"""In this order, those that matter most first."""
 RIVALS = tuple(part for part in PARTS if part.group in ("baselines", "paper"))
 PROMISED = ("umaze", "medium")  # where shares of the real return are promised
 

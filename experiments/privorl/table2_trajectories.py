@@ -23,11 +23,10 @@ SEEDS, EPSILONS, FEWER = (0, 1, 2), (10.0, 1.0), "umaze_2000"
 OWN, TRANSITIONS, RIVALS = "tacit_j", "raked_by_gradients", ("dp_transformer", "unet")
 ROWS, GRADIENTS = "raked", "by_gradients"
 NAMES = ("real", TRANSITIONS, OWN, ROWS, GRADIENTS, *RIVALS, "raking_alone")
-PROMISED = {
+PROMISED = {  # the second where people are few or epsilon is small: so it was in other mazes
     TRANSITIONS: "transitions with matching",
     ROWS: "rows of trajectories conditioned on histograms, with matching",
 }
-"""The second where people are few or epsilon is small: so it was in other mazes."""
 WORDS = "Plan.for_people of trajectories and of transitions; agents of experiments.privorl.parts.synthesis_agents"
 
 

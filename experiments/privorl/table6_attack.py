@@ -196,6 +196,9 @@ CELLS = (
 )
 
 
+BY_KEY = {cell.key: cell for cell in CELLS}
+
+
 def domain(cell: Cell, scale: ways.Scale) -> Maze:
     """The cell's private rows: fewer still where they are memorised."""
     here = Maze(cell.maze, population=1_000 if cell.way == "memorised" else POPULATION)
@@ -208,12 +211,8 @@ def bare_plan(cell: Cell, here: Maze, scale: ways.Scale) -> synthesis.Transition
     return replace(plan, sampling_rate=0.128, steps=10_000) if cell.way == "memorised" else plan
 
 
-def _cell(key: str) -> Cell:
-    return next(cell for cell in CELLS if cell.key == key)
-
-
 def configuration(key: str, scale: ways.Scale = ways.FULL) -> Json:
-    cell = _cell(key)
+    cell = BY_KEY[key]
     here = domain(cell, scale)
     if cell.way in WAYS:
         way = WAYS[cell.way](here)
@@ -354,11 +353,11 @@ def some(columns: Mapping[str, np.ndarray], count: int, seed: int) -> Columns:
 
 
 def rows() -> list[str]:
-    return [cell.key for cell in CELLS]
+    return list(BY_KEY)
 
 
 def run_row(key: str, results: Store, scale: ways.Scale = ways.FULL) -> None:
-    cell = _cell(key)
+    cell = BY_KEY[key]
     results.put(key, dataset=domain(cell, scale).words(cell.seed), seed=cell.seed, values=run(cell, scale))
 
 

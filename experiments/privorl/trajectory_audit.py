@@ -10,7 +10,6 @@ which must reach half of the promise and not exceed it. `no clipping` is the bro
 import contextlib
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
 from unittest import mock
 
@@ -43,20 +42,8 @@ UNIT = Unit("person", "add_or_remove", 10_000)
 INCLUDED = 0.5  # chance of a canary person
 
 
-@dataclass(frozen=True)
-class Cell:
-    """One run of one way."""
-
-    way: str
-    seed: int
-
-    @property
-    def key(self) -> str:
-        return f"{self.way}/{self.seed}"
-
-
 def rows() -> list[str]:
-    return [Cell(way, seed).key for way, count in RUNS.items() for seed in range(count)]
+    return [f"{way}/{seed}" for way, count in RUNS.items() for seed in range(count)]
 
 
 def plan() -> trajectories.TrajectoriesPlan:
@@ -114,12 +101,12 @@ def people(known: Trajectories, canaries: dict[str, np.ndarray], present: np.nda
     return Trajectories.from_arrays(**columns, unit_ids=ids, spec=known.spec, simulated=True)
 
 
-def run(cell: Cell) -> dict[str, Any]:
+def run(way: str, seed: int) -> dict[str, Any]:
     began, layout = time.process_time(), LAYOUTS[MAZE]
     small = plan().calibrate(unit=UNIT, epsilon=EPSILON, delta=DELTA)
-    known = goal_episodes(layout, OTHERS, seed=1_000 + cell.seed)
-    columns: dict[str, Any] = leap_histories(known.spec, CANARIES, rows=ROWS, seed=cell.seed)
-    present = np.random.default_rng([cell.seed, 7]).random(CANARIES) < INCLUDED
+    known = goal_episodes(layout, OTHERS, seed=1_000 + seed)
+    columns: dict[str, Any] = leap_histories(known.spec, CANARIES, rows=ROWS, seed=seed)
+    present = np.random.default_rng([seed, 7]).random(CANARIES) < INCLUDED
     everyone = Trajectories.from_arrays(**columns, spec=known.spec, simulated=True)
     part = next(part for part in small.parts() if part.name == FRAGMENTS)
     codec = fragment_model(small, Encoder.from_bounds(known.spec)).codec
@@ -127,16 +114,16 @@ def run(cell: Cell) -> dict[str, Any]:
         part,
         FragmentLoss.of(small, codec),
         everyone,
-        goal_episodes(layout, PUBLIC, seed=2_000 + cell.seed),
+        goal_episodes(layout, PUBLIC, seed=2_000 + seed),
         expected=part.divisor(UNIT),
-        seed=cell.seed,
+        seed=seed,
     )
 
     def observe(step: int, model: nn.Module, gradient: Tensor) -> None:
         if isinstance(model, FragmentModel):
             seen(step, model, gradient)
 
-    broken = unclipped() if cell.way == "no clipping" else contextlib.nullcontext()
+    broken = unclipped() if way == "no clipping" else contextlib.nullcontext()
     with vaults.vault(people(known, columns, present), UNIT, EPSILON, DELTA) as doors, broken:
         trajectories.fit(small, doors, observe=observe)
     return {
@@ -148,7 +135,7 @@ def run(cell: Cell) -> dict[str, Any]:
 
 
 def found(results: Store, way: str, runs: int) -> LowerBounds:
-    rows = [results.values(Cell(way, seed).key) for seed in range(runs)]
+    rows = [results.values(f"{way}/{seed}") for seed in range(runs)]
     present = np.array([[bit == "1" for bit in row["present"]] for row in rows])
     scores = np.array([row["scores"] for row in rows])
     return audit(scores[~present], scores[present], delta=DELTA)
@@ -165,7 +152,7 @@ def figures() -> Figures:
 def run_row(key: str, results: Store) -> None:
     way, seed = key.rsplit("/", 1)
     words = f"{MAZE}: {OTHERS} people and {CANARIES} canaries, seed {seed}"
-    results.put(key, dataset=words, seed=int(seed), values=run(Cell(way, int(seed))))
+    results.put(key, dataset=words, seed=int(seed), values=run(way, int(seed)))
 
 
 if __name__ == "__main__":

@@ -130,8 +130,7 @@ def collect(rows: int = 200_000, *, seed: int, episodes: int = EPISODES) -> dict
 def other_rows(
     rows: int, *, seed: int, robots: int = OTHERS, episodes: int = OTHER_EPISODES
 ) -> dict[str, npt.NDArray[Any]]:
-    """`rows` transitions of `other_robots`, an equal share of each one's own learner; columns as of `collect`, without
-    episode ids."""
+    """Transitions of `other_robots`, an equal share of each one's own learner; columns of `collect` but episode ids."""
     parts = []
     for k, robot in enumerate(other_robots(robots, seed=seed)):
         share = rows * (k + 1) // robots - rows * k // robots
@@ -146,7 +145,14 @@ def normalised(returns: npt.ArrayLike) -> FloatArray:
 
 
 def evaluate(policies: Policies, *, episodes: int = 10, seed: int, robot: Robot | None = None) -> FloatArray:
-    """Mean normalised return of each policy, [K], over so many whole episodes; all K meet the same starts."""
+    """Mean normalised return of each policy over whole episodes, [K]; all K meet the same starts.
+
+    Args:
+        policies: K of them, which see observations [K, episodes, 17].
+        episodes: how many starts.
+        seed: of the starts.
+        robot: another one than HalfCheetah-v5.
+    """
     robot, members = robot or _robot(), policies.members
     first = robot.starts(episodes, np.random.default_rng(seed))
     state = np.tile(first, (members, 1))

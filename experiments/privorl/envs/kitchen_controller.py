@@ -186,7 +186,14 @@ def distance(arm: Arm, task: Task) -> float:
 
 
 def actions(arm: Arm, order: Sequence[Task], style: Style, rng: np.random.Generator) -> Iterator[FloatArray]:
-    """The actions of a person who does these tasks in order; the caller takes each one before asking for the next."""
+    """The actions of a person who does these tasks one after another, each for the scene as it is when she is asked.
+
+    Args:
+        arm: of the room in which she acts; the caller takes each action there before asking for the next one.
+        order: of the tasks.
+        style: of the person.
+        rng: of her own.
+    """
     origins = {task: arm.site(PATHS[task].site) for task in order}
     for task in order:
         for _ in range(style.tries):

@@ -271,13 +271,10 @@ def table11() -> str:
 
 
 def table12() -> str:
-    column, rows = (
-        functools.partial(table12_size.column, table12_size.store()),
-        {WORDS[w]: w for w in table12_size.WAYS},
-    )
-    return grid(
-        {f"{size:,} rows": size for size in table12_size.SIZES}, rows, lambda way, size: shown(column, way, size)
-    )
+    column = functools.partial(table12_size.column, table12_size.store())
+    rows = {WORDS[way]: way for way in table12_size.WAYS}
+    heads = {f"{size:,} rows": size for size in table12_size.SIZES}
+    return grid(heads, rows, lambda way, size: shown(column, way, size))
 
 
 def figure9() -> str:

@@ -19,13 +19,12 @@ from experiments.privorl.parts.synthesis_returns import Cell
 
 DOMAIN, AGENT, SEEDS = "umaze", "iql", (0, 1, 2)
 SHARED = ("real", "raked", "tacit", "pretraining")  # ways whose agents belong to `table1_transitions`, at its epsilons
-HOMES = {
+HOMES = {  # the experiments that other ways belong to; what is left belongs to figure 6
     "non_pre": "figure4_ablation",
     "cur": "figure4_ablation",
     "fine_cur": "table5_curiosity",
     "non_priv": "table7_nonprivate",
 }
-"""The experiments that other ways belong to; what is left belongs to figure 6."""
 
 
 def row(way: str, epsilon: float) -> list[Cell]:

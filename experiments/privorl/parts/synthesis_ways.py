@@ -288,13 +288,9 @@ class Structured:
         apart = getattr(here, "worlds", None)
         worlds = [here.public(seed)] if apart is None else apart(seed)
         words: dict[str, Any] = {"worlds": worlds, "provenance": here.provenance}
-        noisy = math.isfinite(epsilon)
-        words["epsilon"] = epsilon if noisy else self.like
+        words["epsilon"] = epsilon if math.isfinite(epsilon) else self.like
         raw, chosen = metered(lambda: structured.StructuredPlan.choose(here.spec, unit=unit(here), **words))
-        if noisy:
-            own = raw.calibrate(unit=unit(here), epsilon=epsilon, delta=here.delta)
-        else:
-            own = replace(raw, noise_multiplier=0.0).account(unit=unit(here), delta=here.delta)
+        own = vaults.calibrated(raw, unit(here), epsilon, here.delta)
         means, notes = structured.public_means(own.structure, worlds), {"pretrain": chosen}
         return fitted(here, own, lambda doors: structured.fit(own, doors, means=means, seed=seed), seed, scale, notes)
 

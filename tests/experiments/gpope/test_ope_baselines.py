@@ -65,7 +65,7 @@ def test_the_fast_trials_are_what_the_doors_give(name: str, pool: Pool) -> None:
 
 
 def test_the_best_of_a_grid_has_the_least_mean_error(pool: Pool) -> None:
-    truth = pool.domain.truth
+    truth = pool.domain.yardstick.truth
     theta = np.stack([[truth + 0.3, truth + 0.01, np.full(39, np.nan)]] * 2)
     values = curve(pool, theta, np.array([1.0, 2.0, 3.0]), default=0)
     assert values["best"] == 1

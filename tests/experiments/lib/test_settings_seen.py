@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from experiments.experts.experts_runs import recipes
+from experiments.experts.experts_recipes import recipes
 from experiments.lib.configuration import calls, describe
 from experiments.lib.store import Store
 from experiments.privorl.parts import synthesis_ways, trajectory_ways
