@@ -25,7 +25,7 @@ from unittest import mock
 import numpy as np
 from scipy.stats import beta
 
-from experiments.beyond import improvement_logs as logs
+from experiments.beyond import improvement_worlds as worlds
 from experiments.beyond.improvement_worlds import EPISODES, World, world
 from experiments.lib.check import Figures, at_least, at_most
 from experiments.lib.experiment import Json, Store, command_line, describe, markdown, store_of
@@ -145,7 +145,7 @@ def run(here: World, people: int, epsilon: float, seed: int) -> dict[str, Any]:
     value = improved(here, planned(here), people, epsilon, seed)
     seconds = time.process_time() - began - 2 * collected
     said = value.statement
-    shown = {"policy": logs.spelled(value.actor())} if here.judge is not None else {}
+    shown = {"policy": worlds.spelled(value.actor())} if here.judge is not None else {}
     return {
         "score": here.score(value.actor(), value.memory, seed),
         "clone": here.score(value.actor(clone=True), value.memory, seed),
@@ -258,7 +258,7 @@ def _of_clicks(results: Store) -> Figures:
         rates = of_runs(results, start, "score")
         spelled.append(of_runs(results, start, "policy"))
         yield at_least(f"{name}, epsilon 1: mean click rate", float(np.mean(rates)), RATE)
-        floor = logs.LOGGED_RATE - HARM * (logs.BEST_RATE - logs.LOGGED_RATE)
+        floor = worlds.LOGGED_RATE - HARM * (worlds.BEST_RATE - worlds.LOGGED_RATE)
         yield at_least(f"{name}, epsilon 1: least click rate", float(min(rates)), floor)
     alike = sum(len(set(three)) == 1 for three in zip(*spelled, strict=True))
     yield at_least("clicks, runs with one policy in three units", float(alike), float(len(MANY)))

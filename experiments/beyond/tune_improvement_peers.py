@@ -8,8 +8,14 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
-from experiments.beyond.improvement_generators import EnsemblePlan, matching_plan
-from experiments.beyond.improvement_peers import TabularPlan, Way, measured, steps_of_gradients
+from experiments.beyond.improvement_peers import (
+    EnsemblePlan,
+    TabularPlan,
+    Way,
+    matching_plan,
+    measured,
+    steps_of_gradients,
+)
 from experiments.beyond.improvement_worlds import EPISODES, of_clinic, world
 from experiments.lib.experiment import Json, Store, command_line, describe, store_of
 from tacit.agents.learners import BC, CQL, DQN

@@ -111,11 +111,15 @@ def gpope_plan(domain: Domain, **fields: Any) -> ope.Gpope:
 
 
 def gpope(pool: Pool, setting: Setting, trials: int, **fields: Any) -> Values:
-    domain, plan = pool.domain, gpope_plan(pool.domain, **fields)
-    plan = plan.calibrate(unit=unit_of(setting), epsilon=setting.epsilon, delta=DELTA)
-    grid = plan.resolve_step_size(domain.spec) * np.array(STEP_FACTORS)
-    found = compare(pool.stats, plan, grid.tolist(), clip=plan.resolve_clip(domain.spec), trials=trials, seed=pool.seed)
-    return curve(pool, found.theta, grid, default=STEP_FACTORS.index(1.0)) | {"sigma": plan.sigma}
+    plan = gpope_plan(pool.domain, **fields)
+    return by_step(pool, plan.calibrate(unit=unit_of(setting), epsilon=setting.epsilon, delta=DELTA), trials)
+
+
+def by_step(pool: Pool, plan: ope.Gpope, trials: int) -> Values:
+    spec = pool.domain.spec
+    grid = plan.resolve_step_size(spec) * np.array(STEP_FACTORS)
+    theta = compare(pool.stats, plan, grid.tolist(), clip=plan.resolve_clip(spec), trials=trials, seed=pool.seed)
+    return curve(pool, theta, grid, default=STEP_FACTORS.index(1.0)) | {"sigma": plan.sigma}
 
 
 def published_plan(domain: Domain, setting: Setting) -> ope.Gpope:
@@ -132,11 +136,8 @@ def published_plan(domain: Domain, setting: Setting) -> ope.Gpope:
 
 def gpope_published(pool: Pool, setting: Setting, trials: int) -> Values:
     """The paper's sampler with the published noise, and what that costs."""
-    domain, plan = pool.domain, published_plan(pool.domain, setting).account(unit=unit_of(setting), delta=DELTA)
-    grid = plan.resolve_step_size(domain.spec) * np.array(STEP_FACTORS)
-    found = compare(pool.stats, plan, grid.tolist(), clip=plan.resolve_clip(domain.spec), trials=trials, seed=pool.seed)
-    values = curve(pool, found.theta, grid, default=STEP_FACTORS.index(1.0))
-    return values | {"sigma": plan.sigma, "true_epsilon": plan.epsilon}
+    plan = published_plan(pool.domain, setting).account(unit=unit_of(setting), delta=DELTA)
+    return by_step(pool, plan, trials) | {"true_epsilon": plan.epsilon}
 
 
 def dp_lstd(pool: Pool, setting: Setting, trials: int, *, share: float = 0.0) -> Values:

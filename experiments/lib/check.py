@@ -7,11 +7,12 @@ from what the experiment asks for today. It compares configurations and figures,
 import functools
 import subprocess
 import sys
+import tomllib
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 
-from experiments.lib.history import CHANGED_AFTER_EVALUATION
 from experiments.lib.queue import QUEUE
 from experiments.lib.store import ROOT, Store, experiment
 
@@ -31,6 +32,18 @@ EXPERIMENTS = (  # in the order in which they are printed
     *("table14_accounting", "figure9_learning", "table2_trajectories", "table13_trajscore", "figure8_horizon"),
     *("trajectory_audit", "audits", "faults", "federation_scale", "fuzz"),
 )
+
+
+def _changes() -> dict[str, tuple[str, ...]]:
+    found: dict[str, tuple[str, ...]] = {}
+    for change in tomllib.loads(Path(__file__).with_name("history.toml").read_text(encoding="utf-8"))["changes"]:
+        for name in change["experiments"]:
+            found[name] = (*found.get(name, ()), change["said"])
+    return found
+
+
+CHANGED_AFTER_EVALUATION: Mapping[str, tuple[str, ...]] = _changes()
+"""By experiment what was changed after somebody had seen its evaluation rows, and how often (`history.toml`)."""
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ from experiments.dppg import dppg_audit, dppg_frontier, dppg_riverswim, dppg_tab
 from experiments.experts import experts_table, experts_tables
 from experiments.gpope import ope_pages
 from experiments.lib import comparisons, coverage
-from experiments.lib.history import CHANGED_AFTER_EVALUATION
+from experiments.lib.check import CHANGED_AFTER_EVALUATION
 from experiments.lib.store import ROOT, experiment
 from experiments.lib.tables import markdown, seconds_of, stacked
 from experiments.pategail import mobility_frontier, mobility_tables

@@ -21,7 +21,7 @@ import os
 import platform
 import subprocess
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -161,6 +161,34 @@ def store_of(file: str, configuration: Callable[..., Json], hyperparameters: str
     """
     own = RESULTS / f"{Path(file).stem}.json"
     return lambda path=own: Store(path, configuration, hyperparameters)
+
+
+Jobs = Mapping[str, tuple[Json, Callable[[], dict[str, Any]]]]  # for each key its settings, and what computes the row
+
+
+@dataclass(frozen=True)
+class Computed:
+    """The rows of an experiment that reads no records: each is what a function of public settings returns."""
+
+    file: str  # of the experiment
+    jobs: Callable[..., Jobs]  # see `Jobs`
+    hyperparameters: str = "none"  # see `Store`
+    seed: int = 0  # of all rows
+    dataset: str = "none"  # what they are about
+
+    @property
+    def store(self) -> Callable[..., Store]:
+        return store_of(self.file, self.configuration, self.hyperparameters)
+
+    def rows(self) -> list[str]:
+        """Keys, in the order of the jobs."""
+        return list(self.jobs())
+
+    def configuration(self, key: str) -> Json:
+        return self.jobs()[key][0]
+
+    def run_row(self, key: str, results: Store) -> None:
+        results.put(key, dataset=self.dataset, seed=self.seed, values=self.jobs()[key][1]())
 
 
 def as_lines(content: dict[str, dict[str, Any]]) -> str:
