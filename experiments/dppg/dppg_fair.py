@@ -26,7 +26,7 @@ from experiments.dppg.dppg_runs import Task, calibrated, guarantee, judged, lear
 from experiments.lib.check import Figures, at_least
 from experiments.lib.experiment import NONE, Json, Store, command_line, describe, markdown, stacked, store_of
 from tacit import policy_gradient as pg
-from tacit.envs.lasting import LastingUsers
+from tacit.envs.serving import LastingUsers
 from tacit.methods.policy_gradient import recipes
 from tacit.methods.policy_gradient.plan import Setting
 from tacit.methods.policy_gradient.recipes import Recipe

@@ -14,10 +14,9 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
 from tacit.data.spec import Box, Discrete, PublicSpec
-from tacit.envs.rollouts import Array, FloatArray, require_physical
+from tacit.envs.rollouts import Array, FloatArray, Stepped, require_physical
 
 ACTIONS = 3
 HORIZON = 500
@@ -37,17 +36,9 @@ def spec() -> PublicSpec:
 
 @dataclass(frozen=True)
 class Acrobot:
-    """The dynamics; a state is (theta1, theta2, theta1', theta2'). The defaults are Gymnasium's.
-
-    A link's mass sits in its middle; its moment of inertia about that point stays 1, whatever its length and mass.
-
-    Args:
-        lengths: of the two links, m; an episode ends above the height of the first.
-        masses: of the two links, kg.
-
-    Raises:
-        DataError: a parameter is not a finite number > 0.
-    """
+    """The dynamics; a state is (theta1, theta2, theta1', theta2'). The defaults, lengths (m) and masses (kg) of the two
+    links, are Gymnasium's. A link's mass sits in its middle; its moment of inertia about that point stays 1, whatever
+    its length and mass. Raises DataError where a parameter is not a finite number > 0."""
 
     lengths: tuple[float, float] = (1.0, 1.0)
     masses: tuple[float, float] = (1.0, 1.0)
@@ -60,9 +51,7 @@ class Acrobot:
         """[N, 4], uniform in [-0.1, 0.1]."""
         return generator.uniform(-0.1, 0.1, (units, 4)).astype(np.float32).astype(np.float64)
 
-    def step(
-        self, state: Array, action: Array, generator: np.random.Generator
-    ) -> tuple[Array, FloatArray, npt.NDArray[np.bool_]]:
+    def step(self, state: Array, action: Array, generator: np.random.Generator) -> Stepped:
         """Next states [N, 4], rewards [N] and whether the tip is above the line [N]; nothing is random."""
         now, torque = np.ascontiguousarray(state.T), action - 1.0
         first = self._rates(now, torque)

@@ -11,10 +11,9 @@ import math
 from dataclasses import asdict, dataclass
 
 import numpy as np
-import numpy.typing as npt
 
 from tacit.data.spec import Box, Discrete, PublicSpec
-from tacit.envs.rollouts import Array, FloatArray, require_physical
+from tacit.envs.rollouts import Array, Stepped, require_physical
 
 ACTIONS = 2
 HORIZON = 500
@@ -38,17 +37,9 @@ def spec() -> PublicSpec:
 
 @dataclass(frozen=True)
 class CartPole:
-    """The dynamics; a state is (x, x', theta, theta'). The defaults are Gymnasium's.
-
-    Args:
-        gravity: m/s^2.
-        force: of a push, N.
-        cart_mass, pole_mass: kg.
-        half_length: from the joint to the middle of the pole, m.
-
-    Raises:
-        DataError: a parameter is not a finite number > 0.
-    """
+    """The dynamics; a state is (x, x', theta, theta'). The defaults are Gymnasium's: gravity in m/s^2, the force of a
+    push in N, masses in kg, and the length from the joint to the middle of the pole in m. Raises DataError where a
+    parameter is not a finite number > 0."""
 
     gravity: float = 9.8
     force: float = 10.0
@@ -63,9 +54,7 @@ class CartPole:
         """[N, 4], uniform in [-0.05, 0.05]."""
         return generator.uniform(-0.05, 0.05, (units, 4))
 
-    def step(
-        self, state: Array, action: Array, generator: np.random.Generator
-    ) -> tuple[Array, FloatArray, npt.NDArray[np.bool_]]:
+    def step(self, state: Array, action: Array, generator: np.random.Generator) -> Stepped:
         """Next states [N, 4], rewards 1 [N] and whether cart or pole left their limits [N]; nothing is random."""
         x, speed, angle, turn = state.T
         mass, moment = self.cart_mass + self.pole_mass, self.pole_mass * self.half_length

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tacit.data.spec import Box, Discrete, PublicSpec
-from tacit.envs.rollouts import Array, FloatArray, Policy, projected_bellman_error
+from tacit.envs.rollouts import Array, FloatArray, Policy, Stepped, projected_bellman_error
 from tacit.envs.rollouts import collect as _collect
 
 STATES = 40
@@ -41,9 +41,7 @@ class Chain:
         """Uniform states that are not the last, [N]."""
         return generator.integers(STATES - 1, size=units)
 
-    def step(
-        self, state: Array, action: npt.NDArray[np.int64], generator: np.random.Generator
-    ) -> tuple[Array, FloatArray, npt.NDArray[np.bool_]]:
+    def step(self, state: Array, action: npt.NDArray[np.int64], generator: np.random.Generator) -> Stepped:
         """Next states, rewards and ends [N]; `action` [N] has no effect."""
         next_state = state + (generator.random(len(state)) < 0.5)
         terminated = next_state == STATES - 1
@@ -60,23 +58,20 @@ def collect(policy: Policy, units: int, *, seed: int, horizon: int = HORIZON) ->
 
 
 def values(gamma: float = GAMMA) -> FloatArray:
-    """[39], the value of every state that is not the last: (gamma q)^(k - 1) q, q = 1/2 / (1 - gamma/2), of the k-th
-    state from the end.
-    """
+    """[39], the value of every state but the last: (gamma q)^(k - 1) q, q = 1/2 / (1 - gamma/2), of the k-th from the
+    end."""
     q = 0.5 / (1.0 - 0.5 * gamma)
     return np.asarray(q * (gamma * q) ** np.arange(STATES - 2, -1, -1.0))
 
 
 def expected_moments(gamma: float = GAMMA) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Expectations of a trajectory's means: A = E[phi (phi - gamma phi')^T], b = E[phi r], C = E[phi phi^T].
+    """Expectations of a trajectory's means: A = E[phi (phi - gamma phi')^T], b = E[phi r], C = E[phi phi^T], [39, 39],
+    [39] and [39, 39].
 
     phi is the one-hot of the 39 states, and the mean is over a trajectory's own steps (so that long and short ones
     weigh alike). With k states left, the visits N_j to each are geometric and exchangeable and their sum is the length
-    L, so E[N_j / L] = 1/k; and E[1/L] = integral over [0, 1] of u^(k - 1) / (1 + u) du, which is ln 2 for k = 1 and
-    1/k less its value for k at k + 1.
-
-    Returns:
-        A [39, 39], b [39], C [39, 39].
+    L, so E[N_j / L] = 1/k; and E[1/L] = integral over [0, 1] of u^(k - 1) / (1 + u) du, which is ln 2 for k = 1 and 1/k
+    less its value for k at k + 1.
     """
     n = STATES - 1
     inverse_length = np.empty(n)  # E[1/L] with k = 1 .. 39 states left
@@ -92,10 +87,7 @@ def expected_moments(gamma: float = GAMMA) -> tuple[FloatArray, FloatArray, Floa
 
 
 def mspbe(theta: npt.ArrayLike, gamma: float = GAMMA) -> float:
-    """The mean squared projected Bellman error (b - A theta)^T C^-1 (b - A theta) of values theta [39] (`population`).
-
-    Its minimum is not at the true values (which have 4.2e-7) but at a root mean square distance of 0.0092 from them: a
-    mean over a trajectory's own steps favours short trajectories, which advanced more often. Values that are not finite
-    have an infinite error.
-    """
+    """The mean squared projected Bellman error (b - A theta)^T C^-1 (b - A theta) of values theta [39]; infinite where
+    they are not finite. Its minimum is not at the true values (which have 4.2e-7) but at a root mean square distance of
+    0.0092 from them: a mean over a trajectory's own steps favours short trajectories, which advanced more often."""
     return projected_bellman_error(*expected_moments(gamma), theta)

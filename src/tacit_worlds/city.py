@@ -35,17 +35,11 @@ IntArray = npt.NDArray[np.int64]
 
 @dataclass(frozen=True, eq=False)
 class Geography:
-    """Public: where people live and what attracts them.
+    """Public: where people live and what attracts them."""
 
-    Attributes:
-        grid: the grid.
-        density: [cells] probability of a home.
-        attraction: [cells] relative, mean 1.
-    """
-
-    grid: RegularGrid
-    density: FloatArray
-    attraction: FloatArray
+    grid: RegularGrid  # the grid
+    density: FloatArray  # [cells] probability of a home
+    attraction: FloatArray  # [cells] relative, mean 1
 
     def draw(self, n: int, rng: np.random.Generator) -> IntArray:
         """Homes [n], where a day in `movement_env.MovementEnv` begins."""
@@ -174,32 +168,19 @@ _OUT_FREE = np.interp(np.arange(SLOTS), [0, 14, 19, 28, 36, 42, 47], [0.005, 0, 
 
 @dataclass(frozen=True, eq=False)
 class City:
-    """Days of simulated people and the truth about them.
+    """Days of simulated people and the truth about them."""
 
-    Attributes:
-        days: their days, person-major; codes 0 .. people - 1.
-        geography: public.
-        home: [people] cells.
-        work: [people] cells, -1 for people without.
-        archetype: [people] index into `ARCHETYPES`.
-        activity: [people] factor of the rate of trips.
-        rho, gamma: [people] of the probability rho S^-gamma that a place is new.
-        flicker: [people] probability that a slot shows a neighbour cell.
-        favourites: [people] number of favourite places S.
-        outlier: [people] bool.
-    """
-
-    days: Days
-    geography: Geography
-    home: IntArray
-    work: IntArray
-    archetype: IntArray
-    activity: FloatArray
-    rho: FloatArray
+    days: Days  # their days, person-major; codes 0 .. people - 1.
+    geography: Geography  # public
+    home: IntArray  # [people] cells
+    work: IntArray  # [people] cells, -1 for people without
+    archetype: IntArray  # [people] index into `ARCHETYPES`
+    activity: FloatArray  # [people] factor of the rate of trips
+    rho: FloatArray  # rho, gamma: [people] of the probability rho S^-gamma that a place is new
     gamma: FloatArray
-    flicker: FloatArray
-    favourites: IntArray
-    outlier: npt.NDArray[np.bool_]
+    flicker: FloatArray  # [people] probability that a slot shows a neighbour cell
+    favourites: IntArray  # [people] number of favourite places S
+    outlier: npt.NDArray[np.bool_]  # [people] bool
 
 
 def city(

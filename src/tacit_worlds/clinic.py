@@ -34,29 +34,14 @@ from tacit.agents.features import Scaled
 from tacit.agents.stacked import StackedPolicies
 from tacit.data.columns import Column
 from tacit.data.spec import Box, Discrete, PublicSpec
-from tacit.envs.rollouts import Array, FloatArray, Policy
+from tacit.envs.rollouts import Array, FloatArray, Policy, Stepped
 from tacit.envs.rollouts import collect as _collect
 from tacit.errors import DataError
 from tacit_worlds import clinic_model as model
 from tacit_worlds.clinic_model import ACTIONS, BURDEN, CRISIS, HORIZON, REWARDS, SEVERITY, SPREAD, STARTS, TREATMENTS
 
-__all__ = [
-    "ACTIONS",
-    "HIGH",
-    "HORIZON",
-    "LOW",
-    "REFERENCE",
-    "TREATMENTS",
-    "Clinic",
-    "collect",
-    "doctors",
-    "evaluate",
-    "normalized_returns",
-    "protocol",
-    "returns",
-    "spec",
-    "unstack_policies",
-]
+__all__ = ["ACTIONS", "HIGH", "HORIZON", "LOW", "REFERENCE", "TREATMENTS", "Clinic", "collect", "doctors", "evaluate"]
+__all__ += ["normalized_returns", "protocol", "returns", "spec", "unstack_policies"]
 
 COLUMNS = ("symptoms", "first_marker", "second_marker", "side_effects", "addicted", "visit")
 LOW = (-2.5, -2.7, -3.0, -2.0, 0.0, 0.0)
@@ -85,9 +70,8 @@ _CERTAIN: Final = np.eye(ACTIONS)
 
 
 def spec(*, labels: bool = False) -> PublicSpec:
-    """Six bounded numbers, six treatments, rewards in [-6, 5.5], terminations, logged propensities.
-
-    With `labels`, what numbers stand for is said too: addiction is a label that never changes, a visit a whole number.
+    """Six bounded numbers, six treatments, rewards in [-6, 5.5], terminations, logged propensities. With `labels`, what
+    numbers stand for is said too: addiction is a label that never changes, a visit a whole number.
 
     `difference` has root mean squares that follow from the model alone: a reading changes by the noise of two visits
     and by the moves of the truth, which have the mean chance over all patients who are treated and all treatments; a
@@ -111,11 +95,9 @@ def spec(*, labels: bool = False) -> PublicSpec:
 
 @dataclass(frozen=True)
 class Clinic:
-    """The dynamics; a state is a row of nine numbers, of which `observe` shows six.
-
-    Every patient takes the same number of random numbers one after another, so that patients who are stepped together
-    have the same bits as patients who are stepped one by one with the same generator.
-    """
+    """The dynamics; a state is a row of nine numbers, of which `observe` shows six. Every patient takes the same number
+    of random numbers one after another, so that patients who are stepped together have the same bits as patients who
+    are stepped one by one with the same generator."""
 
     def starts(self, units: int, generator: np.random.Generator) -> Array:
         """[N, 9], people at the first visit of a course."""
@@ -123,10 +105,8 @@ class Clinic:
         return self.admit(_inverse_cdf(uniforms[:, 0], STARTS.sum(axis=(1, 2, 3))), uniforms[:, 1], generator)
 
     def admit(self, kind: Array, luck: Array, generator: np.random.Generator) -> Array:
-        """[N, 9], the first visit of people of these kinds [N], addicted if `luck` [N] is below its chance.
-
-        A person's further courses have the kind and the luck of the first.
-        """
+        """[N, 9], the first visit of people of these kinds [N], addicted if `luck` [N] is below its chance. A person's
+        further courses have the kind and the luck of the first."""
         uniforms = generator.random((len(kind), 6))
         state = np.zeros((len(kind), 9))
         state[:, KIND] = kind
@@ -135,9 +115,7 @@ class Clinic:
         state[:, SIDE] = _inverse_cdf(uniforms[:, 1], STARTS.sum(axis=(0, 1, 2)))
         return _measure(state, uniforms[:, 2:])
 
-    def step(
-        self, state: Array, action: Array, generator: np.random.Generator
-    ) -> tuple[Array, FloatArray, npt.NDArray[np.bool_]]:
+    def step(self, state: Array, action: Array, generator: np.random.Generator) -> Stepped:
         """States [N, 9] at the next visit, rewards [N], and whether the course ended [N], for treatments [N]."""
         kind, flag, severity, burden = (state[:, i].astype(np.int64) for i in (KIND, FLAG, WEIGHT, SIDE))
         uniforms, treatment = generator.random((len(state), 6)), np.asarray(action, dtype=np.int64)
@@ -160,15 +138,10 @@ class Clinic:
 
 
 def doctors(count: int = DOCTORS, *, seed: int = 0) -> StackedPolicies:
-    """Doctors with habits of their own: log-linear policies of an observation, at least 0.02 for each treatment.
-
-    They differ in how far they trust the markers, in which drugs they like, when they pause for side effects, when they
-    go for the intensive treatment, how readily they give relief, and how much less they give to the addicted.
-
-    Args:
-        count: how many; the first of them do not depend on it.
-        seed: of their habits.
-    """
+    """`count` doctors with habits of their own: log-linear policies of an observation, at least 0.02 for each
+    treatment; the first of them do not depend on their number. They differ in how far they trust the markers, in which
+    drugs they like, when they pause for side effects, when they go for the intensive treatment, how readily they give
+    relief, and how much less they give to the addicted."""
     chance = np.random.default_rng(seed).random((count, 8))
     trust, pause, bold, relief, stigma = (
         low + (high - low) * chance[:, i]
@@ -189,11 +162,9 @@ def doctors(count: int = DOCTORS, *, seed: int = 0) -> StackedPolicies:
 
 
 def protocol(observations: Array) -> FloatArray:
-    """A rule as a hospital writes it, probabilities [N, 6] for observations [N, 6]; worth 71.
-
-    Wait while side effects score 1 or more. Else give drug A if the first marker is 0.25 or more, drug B if the second
-    one is 0 or more, and drug C otherwise.
-    """
+    """A rule as a hospital writes it, probabilities [N, 6] for observations [N, 6]; worth 71. Wait while side effects
+    score 1 or more. Else give drug A if the first marker is 0.25 or more, drug B if the second one is 0 or more, and
+    drug C otherwise."""
     first, second, side_effects = observations[:, 1], observations[:, 2], observations[:, 3]
     drug = np.where(first >= 0.25, model.DRUGS[0], np.where(second >= 0.0, model.DRUGS[1], model.DRUGS[2]))
     return _CERTAIN[np.where(side_effects >= 1.0, model.WAIT, drug)]
@@ -218,9 +189,7 @@ class _Ward:
     def starts(self, units: int, generator: np.random.Generator) -> Array:
         return np.column_stack([self.state, self.doctor])
 
-    def step(
-        self, state: Array, action: npt.NDArray[np.int64], generator: np.random.Generator
-    ) -> tuple[Array, FloatArray, npt.NDArray[np.bool_]]:
+    def step(self, state: Array, action: npt.NDArray[np.int64], generator: np.random.Generator) -> Stepped:
         next_state, rewards, terminated = Clinic().step(state[:, :-1], action, generator)
         return np.column_stack([next_state, state[:, -1]]), rewards, terminated
 

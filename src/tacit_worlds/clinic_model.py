@@ -112,14 +112,8 @@ def action_values(next_values: FloatArray) -> FloatArray:
 
 
 def exact_value(policy: FloatArray) -> tuple[float, FloatArray]:
-    """The mean return of a policy of the true patient, without error, and who comes to which visit under it.
-
-    Args:
-        policy: probabilities [H, patients, A] or [patients, A].
-
-    Returns:
-        The value, and the chances [H, patients] of being at a visit as that patient (courses that are over are not).
-    """
+    """The mean return of a policy of the true patient ([H, patients, A] or [patients, A]), without error, and the
+    chances [H, patients] of being at a visit as that patient (courses that are over are not)."""
     probabilities = np.broadcast_to(policy, (HORIZON, *PATIENTS, ACTIONS))
     occupancy, next_values = np.zeros((HORIZON + 1, *PATIENTS)), np.zeros(PATIENTS)
     occupancy[0] = STARTS
@@ -135,11 +129,8 @@ def exact_value(policy: FloatArray) -> tuple[float, FloatArray]:
 
 
 def optimal_value() -> tuple[float, FloatArray]:
-    """The largest mean return of all policies, even of those that know the true patient, and what is worth how much.
-
-    Returns:
-        The value, exactly, and action values [H, patients, A].
-    """
+    """The largest mean return of all policies, even of those that know the true patient, and action values [H,
+    patients, A]."""
     values = np.zeros((HORIZON, *PATIENTS, ACTIONS))
     next_values = np.zeros(PATIENTS)
     for t in range(HORIZON - 1, -1, -1):
@@ -149,12 +140,8 @@ def optimal_value() -> tuple[float, FloatArray]:
 
 
 def readings(kind: Array, severity: Array, burden: Array, uniforms: Array) -> FloatArray:
-    """What is measured of patients [N] at a visit: symptoms, two markers of the kind, and side effects, [N, 4].
-
-    Args:
-        kind, severity, burden: [N] whole numbers.
-        points: [N, 4] uniform in [0, 1); the noise is normal, cut off at `FARTHEST` standard deviations.
-    """
+    """What is measured of patients [N] at a visit: symptoms, two markers of the kind, and side effects, [N, 4]. The
+    noise is normal, cut off at `FARTHEST` standard deviations, of `uniforms` [N, 4] in [0, 1)."""
     truth = np.column_stack([severity, np.array(CENTRES)[kind], burden])
     least = ndtr(-FARTHEST)
     return np.asarray(truth + np.array(SPREAD) * ndtri(least + uniforms * (1.0 - 2.0 * least)))

@@ -28,11 +28,10 @@ from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 from scipy.special import ndtr, ndtri
 
 from tacit.data.spec import Box, PublicSpec
-from tacit.envs.rollouts import Array, FloatArray
+from tacit.envs.rollouts import Array, FloatArray, Stepped
 
 HORIZON = 143
 """Decisions of a day, the largest return too: the 144 intervals of ten minutes less the first dose's."""
@@ -63,16 +62,8 @@ SPREAD = 10.0 / 6.0
 SMOOTH: Final = (89.0 - 5.0 * np.arange(-5.0, 6.0) ** 2) / 429.0
 """The Savitzky-Golay filter of 11 points and order 3."""
 
-BODY, TIME, BEFORE, MEAL, MEAL_BEFORE, BASE_AT, SPIKES, AMOUNTS = (
-    slice(0, 6),
-    6,
-    7,
-    8,
-    9,
-    10,
-    slice(11, 17),
-    slice(17, 23),
-)
+BODY, TIME, BEFORE, MEAL, MEAL_BEFORE, BASE_AT, SPIKES = slice(0, 6), 6, 7, 8, 9, 10, slice(11, 17)
+AMOUNTS = slice(17, 23)
 """Columns of a state; Dosing-0 has the first ten."""
 
 
@@ -89,11 +80,7 @@ def spec() -> PublicSpec:
 
 @dataclass(frozen=True)
 class Dosing:
-    """The dynamics of Dosing-1, or of Dosing-0 with `personal=False`.
-
-    Args:
-        personal: whether everybody has meals of their own, or all the same ones.
-    """
+    """The dynamics of Dosing-1, where everybody has meals of their own, or of Dosing-0 with `personal=False`."""
 
     personal: bool = True
 
@@ -110,9 +97,7 @@ class Dosing:
         state[:, MEAL] = self._meal(state)
         return self._advance(state, dose)
 
-    def step(
-        self, state: Array, action: Array, generator: np.random.Generator
-    ) -> tuple[Array, FloatArray, npt.NDArray[np.bool_]]:
+    def step(self, state: Array, action: Array, generator: np.random.Generator) -> Stepped:
         """States ten minutes later, rewards [N] and no ends [N], for doses [N, 1] or [N]; nothing is random."""
         next_state = self._advance(state, np.clip(np.asarray(action, dtype=np.float64).reshape(len(state)), *DOSE))
         glucose = next_state[:, 0]
@@ -144,8 +129,7 @@ class Dosing:
 
 def meal_curve(time: FloatArray, base: FloatArray, spikes: FloatArray, amounts: FloatArray) -> FloatArray:
     """A personal day's meals [N] at places `time` [N] of the grid: amounts [N, 6] above the base [N] at the whole
-    places `spikes` [N, 6], smoothed, and never below the base.
-    """
+    places `spikes` [N, 6], smoothed, and never below the base."""
     offset = np.abs(time[:, None] - spikes)
     weight = np.where(offset < 5.5, (89.0 - 5.0 * offset**2) / 429.0, 0.0)  # the Savitzky-Golay filter of 11, 3
     return np.asarray(base + np.maximum((weight * amounts).sum(axis=1), 0.0))

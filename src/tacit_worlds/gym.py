@@ -47,15 +47,9 @@ _ROBOTS = "locomotion:Locomotion"
 
 
 def simulator(name: str, **parameters: Any) -> tuple[Domain, PublicSpec, int]:
-    """One of `SIMULATORS`: its dynamics, the public bounds of its rows, and its longest episode.
-
-    Args:
-        name: one of its keys.
-        parameters: of the dynamics.
-
-    Raises:
-        DataError: there is no such simulator, a parameter is out of range, or a package that it needs is missing.
-    """
+    """One of `SIMULATORS` with parameters of its dynamics: these, the public bounds of its rows, and its longest
+    episode. Raises DataError where there is no such simulator, a parameter is out of range, or a package that it needs
+    is missing."""
     if name not in SIMULATORS:
         what, expected = f"there is no simulator {name!r}", f"one of {', '.join(SIMULATORS)}"
         raise DataError(what, where="tacit_worlds.gym", expected=expected, remedy="choose one of these")

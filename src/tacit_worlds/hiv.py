@@ -29,30 +29,14 @@ import numpy as np
 import numpy.typing as npt
 
 from tacit.data.spec import Box, Discrete, PublicSpec
-from tacit.envs.rollouts import Array, FloatArray, Policy, require_physical, uniform_policy
+from tacit.envs.rollouts import Array, FloatArray, Policy, Stepped, require_physical, uniform_policy
 from tacit.envs.rollouts import collect as _collect
 from tacit.envs.rollouts import monte_carlo_values as _truth
 from tacit_worlds.agents.q_learning import FourierQ, epsilon_greedy, fit, softmax
 
-__all__ = [
-    "ACTIONS",
-    "FEATURE_HIGH",
-    "FEATURE_LOW",
-    "GAMMA",
-    "HORIZON",
-    "REWARD",
-    "STEADY_STATE",
-    "Hiv",
-    "behaviour_policy",
-    "collect",
-    "integrate",
-    "integrate_compiled",
-    "integrate_numpy",
-    "learned_q",
-    "monte_carlo_values",
-    "spec",
-    "target_policy",
-]
+__all__ = ["ACTIONS", "FEATURE_HIGH", "FEATURE_LOW", "GAMMA", "HORIZON", "REWARD", "STEADY_STATE", "Hiv"]
+__all__ += ["behaviour_policy", "collect", "integrate", "integrate_compiled", "integrate_numpy", "learned_q"]
+__all__ += ["monte_carlo_values", "spec", "target_policy"]
 
 ACTIONS = 4
 DRUGS: Final = np.array([(0.0, 0.0), (0.7, 0.0), (0.0, 0.3), (0.7, 0.3)])
@@ -136,21 +120,15 @@ integrate: Final[Integrate] = integrate_compiled or integrate_numpy
 
 @dataclass(frozen=True)
 class Hiv:
-    """The dynamics; a state is (T1, T2, T1*, T2*, V, E).
+    """The dynamics; a state is (T1, T2, T1*, T2*, V, E). Raises DataError where a parameter is not finite, one is
+    negative, or a step has no length."""
 
-    Args:
-        penalties: what a full dose of RTI and of PI costs in the reward, times the squared efficacy.
-        efficacy_noise: standard deviation of normal noise on the efficacies of the drugs that are given, drawn for
-            every patient and step; efficacies stay within [0, 1], and the penalties are those without the noise.
-        days: length of a step, 20 in the experiments with experts.
-
-    Raises:
-        DataError: a parameter is not finite, one is negative, or a step has no length.
-    """
-
+    # what a full dose of RTI and of PI costs in the reward, times the squared efficacy
     penalties: tuple[float, float] = (2e4, 2e3)
+    # standard deviation of normal noise on the efficacies of the drugs that are given, drawn for every patient and
+    # step; efficacies stay within [0, 1], and the penalties are those without the noise
     efficacy_noise: float = 0.0
-    days: float = 5.0
+    days: float = 5.0  # length of a step, 20 in the experiments with experts
 
     def __post_init__(self) -> None:
         costs = {f"penalties[{i}]": self.penalties[i] for i in (0, 1)}
@@ -160,9 +138,7 @@ class Hiv:
         """[N, 6] around the unhealthy steady state."""
         return np.array(STEADY_STATE) * 10.0 ** generator.uniform(-SPREAD, SPREAD, (units, 6))
 
-    def step(
-        self, state: Array, action: npt.NDArray[np.int64], generator: np.random.Generator
-    ) -> tuple[Array, FloatArray, npt.NDArray[np.bool_]]:
+    def step(self, state: Array, action: npt.NDArray[np.int64], generator: np.random.Generator) -> Stepped:
         """States [N, 6] after the step and rewards [N]; nothing terminates, and only the efficacies may be random."""
         next_state, drugs = np.array(state, dtype=np.float64, order="C"), DRUGS[action]
         effect = drugs
@@ -182,8 +158,7 @@ class Hiv:
 @lru_cache(maxsize=1)
 def learned_q() -> FourierQ:
     """Q of 31 features an action (order 5, uncoupled), from 150 patients under random treatment and 150 under the first
-    fit's best one; about a second with the C kernel and a minute without.
-    """
+    fit's best one; about a second with the C kernel and a minute without."""
     columns: list[dict[str, Array]] = []
     policy = uniform_policy(ACTIONS)
     for seed in (0, 1):

@@ -21,10 +21,9 @@ from typing import Any, Literal
 
 import gymnasium
 import numpy as np
-import numpy.typing as npt
 
 from tacit.data.spec import Box, PublicSpec
-from tacit.envs.rollouts import Array, FloatArray
+from tacit.envs.rollouts import Array, FloatArray, Stepped
 from tacit.errors import DataError
 
 Name = Literal["HalfCheetah-v5", "Hopper-v5"]
@@ -37,11 +36,9 @@ _SAFE_SPEED, _SAFE_HEIGHT, _SAFE_PITCH, _FASTEST = 100.0, 0.7, 0.2, 10.0
 
 
 def spec(name: Name) -> PublicSpec:
-    """Public bounds: 17 observations and 6 torques of HalfCheetah-v5, 11 and 3 of Hopper-v5; torques are in [-1, 1].
-
-    A cheetah's reward is its speed less 0.1 times the squared torques, a hopper's its speed, plus 1 on its feet, less
-    0.001 times the squared torques.
-    """
+    """Public bounds: 17 observations and 6 torques of HalfCheetah-v5, 11 and 3 of Hopper-v5; torques are in [-1, 1]. A
+    cheetah's reward is its speed less 0.1 times the squared torques, a hopper's its speed, plus 1 on its feet, less
+    0.001 times the squared torques."""
     if name == "HalfCheetah-v5":
         high = _CHEETAH[0] + _CHEETAH[1]
         return PublicSpec(
@@ -61,14 +58,8 @@ def spec(name: Name) -> PublicSpec:
 
 @dataclass(frozen=True)
 class Locomotion:
-    """The dynamics of one of the robots; MuJoCo is loaded when a state is first asked for.
-
-    Args:
-        name: "HalfCheetah-v5" or "Hopper-v5".
-
-    Raises:
-        DataError: another name; or, on first use, MuJoCo is not installed.
-    """
+    """The dynamics of "HalfCheetah-v5" or "Hopper-v5"; MuJoCo is loaded when a state is first asked for. Raises
+    DataError of another name; or, on first use, where MuJoCo is not installed."""
 
     name: Name
 
@@ -90,9 +81,7 @@ class Locomotion:
             state[:, physics.speeds] = generator.uniform(-noise, noise, speeds)
         return state
 
-    def step(
-        self, state: Array, action: Array, generator: np.random.Generator
-    ) -> tuple[Array, FloatArray, npt.NDArray[np.bool_]]:
+    def step(self, state: Array, action: Array, generator: np.random.Generator) -> Stepped:
         """Next states [N, s], rewards [N] and which hoppers fell [N], for torques [N, a]; nothing is random."""
         physics = self._physics
         torque = np.clip(np.nan_to_num(np.asarray(action, dtype=np.float64)), -1.0, 1.0)

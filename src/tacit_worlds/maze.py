@@ -35,28 +35,9 @@ from tacit_worlds.maze_layouts import (
     zone_edge,
 )
 
-__all__ = [
-    "JITTER",
-    "LAYOUTS",
-    "LONGEST",
-    "REACHED",
-    "SHORTEST",
-    "FloatArray",
-    "MazeEnv",
-    "MazeLayout",
-    "MazeVector",
-    "WaypointController",
-    "collect",
-    "controller_policy",
-    "goal_episodes",
-    "in_wall",
-    "normalized_returns",
-    "random_start",
-    "reward",
-    "rollout",
-    "spec",
-    "step",
-]
+__all__ = ["JITTER", "LAYOUTS", "LONGEST", "REACHED", "SHORTEST", "FloatArray", "MazeEnv", "MazeLayout", "MazeVector"]
+__all__ += ["WaypointController", "collect", "controller_policy", "goal_episodes", "in_wall", "normalized_returns"]
+__all__ += ["random_start", "reward", "rollout", "spec", "step"]
 
 
 # The waypoint controller that makes Maze2D data: shortest ways on the grid, followed by a PD law (D4RL).
@@ -86,13 +67,7 @@ def _next_cells(layout: MazeLayout) -> npt.NDArray[np.int64]:
 
 
 class WaypointController:
-    """Drives many balls, each to its own goal cell, by jittered waypoints and a PD law.
-
-    Args:
-        layout: the maze.
-        agents: how many balls (N).
-        generator: source of the jitter and of the goals.
-    """
+    """Drives N balls, each to its own goal cell, by jittered waypoints and a PD law."""
 
     def __init__(self, layout: MazeLayout, agents: int, generator: np.random.Generator) -> None:
         self._cells = free_cells(layout).astype(np.float64)
@@ -154,11 +129,8 @@ ACTION_NOISE = 0.5
 
 
 def step(state: npt.ArrayLike, action: npt.ArrayLike, layout: MazeLayout) -> FloatArray:
-    """The true dynamics: the state [N, 4] after one step of 0.01 s from `state` [N, 4] with `action` [N, 2].
-
-    A state is (x, y, x velocity, y velocity); actions are clipped to [-1, 1]. A ball that starts inside a wall moves
-    as if the wall were not there.
-    """
+    """The true dynamics: the state [N, 4] (x, y, x velocity, y velocity) after one step of 0.01 s from `state` [N, 4]
+    with `action` [N, 2], clipped to [-1, 1]. A ball that starts inside a wall moves as if the wall were not there."""
     current = np.asarray(state, dtype=np.float64)
     force = np.clip(np.asarray(action, dtype=np.float64), -1.0, 1.0)
     next_state = np.empty_like(current)
@@ -192,9 +164,7 @@ def step(state: npt.ArrayLike, action: npt.ArrayLike, layout: MazeLayout) -> Flo
 
 def in_wall(layout: MazeLayout, position: npt.ArrayLike, *, tolerance: float = 0.005) -> npt.NDArray[np.bool_]:
     """[N], True where a ball at `position` [N, 2] overlaps a wall, or is outside, by more than `tolerance` on an axis.
-
-    The default forgives MuJoCo's soft contact (0.004).
-    """
+    The default forgives MuJoCo's soft contact (0.004)."""
     xy = np.asarray(position, dtype=np.float64)
     blocked = blocked_zones(layout)
     inside = np.ones(len(xy), dtype=bool)
@@ -213,11 +183,9 @@ def reward(layout: MazeLayout, position: npt.ArrayLike) -> FloatArray:
 
 
 def spec(layout: MazeLayout) -> PublicSpec:
-    """What physics and the map tell about the rows without the data.
-
-    Positions lie between the outer walls, speeds under `SPEED_BOUND`, actions in [-1, 1], rewards in [0, 1].
-    `difference` is the standard deviation of a step if velocities and actions were uniform in their bounds.
-    """
+    """What physics and the map tell about the rows without the data: positions between the outer walls, speeds under
+    `SPEED_BOUND`, actions in [-1, 1], rewards in [0, 1]. `difference` is the standard deviation of a step if velocities
+    and actions were uniform in their bounds."""
     rows, columns = len(layout.cells), len(layout.cells[0])
     lowest = 1.0 - CELL_ORIGIN + RADIUS
     highest = [size - 1.0 - CELL_ORIGIN - RADIUS for size in (rows, columns)]
@@ -247,12 +215,7 @@ def random_start(
 
 
 class MazeVector:
-    """N balls in one maze, stepped together.
-
-    Args:
-        layout: the maze.
-        state: [N, 4] first states.
-    """
+    """N balls in one maze, stepped together from first states [N, 4]."""
 
     def __init__(self, layout: MazeLayout, state: npt.ArrayLike) -> None:
         self.layout = layout
@@ -353,17 +316,9 @@ def collect(
 
 
 class MazeEnv(gymnasium.Env[npt.NDArray[np.float32], npt.NDArray[np.float32]]):
-    """One ball in one maze, as a Gymnasium environment.
-
-    Observation (x, y, x velocity, y velocity) float32 [4]; action float32 [2] in [-1, 1]; the reward of a step is
-    exp(-|position - goal|) of the observation that the step returns. Episodes are truncated at the layout's horizon.
-
-    Args:
-        layout: a `MazeLayout`, or the name of one in `LAYOUTS`.
-
-    Raises:
-        DataError: an unknown name.
-    """
+    """One ball in one maze (a `MazeLayout`, or the name of one in `LAYOUTS`), as a Gymnasium environment. Observation
+    (x, y, x velocity, y velocity) float32 [4]; action float32 [2] in [-1, 1]; the reward of a step is exp(-|position -
+    goal|) of the observation that the step returns. Episodes are truncated at the layout's horizon."""
 
     metadata: dict[str, Any] = {"render_modes": []}  # noqa: RUF012 (Gymnasium's own declaration)
 

@@ -18,11 +18,7 @@ Starts = Literal["all", "far"]
 
 @dataclass(frozen=True)
 class StraightController:
-    """A controller that runs at the goal of a maze as if there were no walls: a policy that learns nothing.
-
-    Attributes:
-        goal: cell of the goal.
-    """
+    """A controller that runs at the goal (a cell) of a maze as if there were no walls: a policy that learns nothing."""
 
     goal: tuple[int, int]
     members = 1

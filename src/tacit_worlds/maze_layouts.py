@@ -26,23 +26,14 @@ _EDGE_SLACK = 1e-5  # a float32 position that touches a wall is not inside it
 
 @dataclass(frozen=True)
 class MazeLayout:
-    """One maze and its evaluation task.
+    """One maze and its evaluation task. Raises DataError of ragged rows, another character, an open border, or a goal
+    inside a wall."""
 
-    Args:
-        name: the name under which `LAYOUTS` lists it.
-        cells: one string per row, `#` for a wall and `O` for a free cell; the border is wall.
-        goal: (row, column) of the evaluation goal; the reward is exp(-distance to this point).
-        horizon: steps of an evaluation episode.
-        reference: returns (random agent, waypoint controller) that the normalised return maps to 0 and 100.
-
-    Raises:
-        DataError: ragged rows, another character, an open border, or a goal inside a wall.
-    """
-
-    name: str
-    cells: tuple[str, ...]
-    goal: tuple[int, int]
-    horizon: int
+    name: str  # the name under which `LAYOUTS` lists it
+    cells: tuple[str, ...]  # one string per row, `#` for a wall and `O` for a free cell; the border is wall
+    goal: tuple[int, int]  # (row, column) of the evaluation goal; the reward is exp(-distance to this point)
+    horizon: int  # steps of an evaluation episode
+    # returns (random agent, waypoint controller) that the normalised return maps to 0 and 100
     reference: tuple[float, float]
 
     def __post_init__(self) -> None:

@@ -50,11 +50,8 @@ def other_mazes(layout: MazeLayout, count: int, *, seed: int) -> list[MazeLayout
 
 
 def other_rows(layout: MazeLayout, steps: int, *, mazes: int = 32, seed: int) -> dict[str, npt.NDArray[Any]]:
-    """About `steps` transitions of the waypoint controller, spread evenly over `other_mazes`.
-
-    Returns:
-        Columns as of `maze.collect`, without episode ids.
-    """
+    """About `steps` transitions of the waypoint controller, spread evenly over `other_mazes`: columns of
+    `maze.collect`, without episode ids."""
     parts = [
         collect(maze, steps // mazes, agents=8, seed=seed + 1 + index)
         for index, maze in enumerate(other_mazes(layout, mazes, seed=seed))

@@ -30,23 +30,8 @@ from tacit_worlds.acrobot import Acrobot
 from tacit_worlds.cart_pole import SECONDS, CartPole
 from tacit_worlds.hiv import Hiv
 
-__all__ = [
-    "DAYS",
-    "ExpertActor",
-    "Kind",
-    "Name",
-    "World",
-    "cart_pole_gains",
-    "log_blocks",
-    "logs",
-    "policies",
-    "population",
-    "returns",
-    "tuned_gains",
-    "variation",
-    "variation_count",
-    "world",
-]
+__all__ = ["DAYS", "ExpertActor", "Kind", "Name", "World", "cart_pole_gains", "log_blocks", "logs", "policies"]
+__all__ += ["population", "returns", "tuned_gains", "variation", "variation_count", "world"]
 
 
 # Weights of parametric experts: controllers that were tuned on variations of a world, their gains disturbed.
@@ -195,12 +180,8 @@ def variation_count(name: Name) -> int:
 
 
 def variation(name: Name, index: int) -> Domain:
-    """The variation of a world with this number, the last parameter changing first.
-
-    Raises:
-        IndexError: the number is not in 0 .. count - 1.
-        DataError: the world needs a package that is not installed.
-    """
+    """The variation of a world with this number, the last parameter changing first. Raises IndexError where the number
+    is not in 0 .. count - 1, DataError where the world needs a package that is not installed."""
     grid = GRIDS[name]
     if not 0 <= index < variation_count(name):
         raise IndexError(f"{name} has {variation_count(name)} variations")
@@ -230,28 +211,19 @@ TOGETHER = 4096
 
 @dataclass(frozen=True)
 class World:
-    """A task for experts and for what is learned from them.
+    """A task for experts and for what is learned from them."""
 
-    Attributes:
-        name: which one it is.
-        domain: the simulator, in its default setting.
-        spec: public bounds of its rows.
-        horizon: steps after which a logged episode is cut.
-        evaluation: steps after which an episode is cut when a policy is evaluated.
-        bounds: public bounds of the return of a logged episode (of a lander: a public scale; some are far below it).
-        box: the part of the observations where decisions matter: a public scale for features, and where to ask
-            policies what they would do.
-        dimensions: what the numbers of an observation are.
-    """
-
-    name: Name
-    domain: Domain
-    spec: PublicSpec
-    horizon: int
-    evaluation_horizon: int
+    name: Name  # which one it is
+    domain: Domain  # the simulator, in its default setting
+    spec: PublicSpec  # public bounds of its rows
+    horizon: int  # steps after which a logged episode is cut
+    evaluation_horizon: int  # steps after which an episode is cut when a policy is evaluated
+    # public bounds of the return of a logged episode (of a lander: a public scale; some are far below it)
     return_bounds: tuple[float, float]
+    # the part of the observations where decisions matter: a public scale for features, and where to ask policies what
+    # they would do
     box: Box
-    dimension_names: tuple[str, ...]
+    dimension_names: tuple[str, ...]  # what the numbers of an observation are
 
     @property
     def actions(self) -> int:
@@ -260,11 +232,7 @@ class World:
 
 
 def world(name: Name) -> World:
-    """The world of this name, with the horizons of the paper (section 6.2; Acrobot is evaluated as Gymnasium does).
-
-    Raises:
-        DataError: there is no such world.
-    """
+    """The world of this name, with the horizons of the paper (section 6.2; Acrobot is evaluated as Gymnasium does)."""
     match name:
         case "cart_pole":
             return World(
@@ -379,11 +347,7 @@ def logs(
 def log_blocks(
     world: World, experts: StackedPolicies, trajectories: int = 20, horizon: int | None = None, *, seed: int
 ) -> Iterator[dict[str, Array]]:
-    """The rows of `logs`, those of a few experts at a time, for `Trajectories.from_blocks`.
-
-    Args:
-        world, experts, trajectories, horizon, seed: as of `logs`.
-    """
+    """The rows of `logs`, those of a few experts at a time, for `Trajectories.from_blocks`."""
     at_once = max(1, TOGETHER // trajectories)
     for first in range(0, experts.count, at_once):
         chunk = experts.take(slice(first, first + at_once))

@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tacit.data.spec import Box, Discrete, PublicSpec
-from tacit.envs.rollouts import Array, FloatArray
+from tacit.envs.rollouts import Array, FloatArray, Stepped
 from tacit.errors import DataError
 
 STATES, ACTIONS = 6, 2
@@ -41,14 +41,7 @@ def spec() -> PublicSpec:
 
 @dataclass(frozen=True)
 class RiverSwim:
-    """The dynamics; a state is an int64.
-
-    Args:
-        last: probability of staying at the right bank when swimming right.
-
-    Raises:
-        DataError: it is no probability.
-    """
+    """The dynamics; a state is an int64. `last` is the probability of staying at the right bank when swimming right."""
 
     last: float = 0.6
 
@@ -61,9 +54,7 @@ class RiverSwim:
         """The left bank, [N]."""
         return np.zeros(units, dtype=np.int64)
 
-    def step(
-        self, state: Array, action: Array, generator: np.random.Generator
-    ) -> tuple[Array, FloatArray, npt.NDArray[np.bool_]]:
+    def step(self, state: Array, action: Array, generator: np.random.Generator) -> Stepped:
         """Next states, rewards [N] and no ends [N]."""
         chance, first, final = generator.random(len(state)), state == 0, state == STATES - 1
         right = chance < np.where(first, LEFT_BANK, np.where(final, 0.0, FORWARD))

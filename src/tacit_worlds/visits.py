@@ -1,9 +1,7 @@
-"""A file of visits as hospitals write it, with nobody in it: simulated patients with high blood pressure.
-
-Between two visits the pressure (mmHg) goes a tenth of the way back to 145, changes by the effect of the drug that was
-given (`EFFECTS`, alike for everybody) and by noise of 6. Creatinine drifts by a factor of about 1.08. Doctors give more
-where the pressure is higher.
-"""
+"""A file of visits as hospitals write it, with nobody in it: simulated patients with high blood pressure. Between two
+visits the pressure (mmHg) goes a tenth of the way back to 145, changes by the effect of the drug that was given
+(`EFFECTS`, alike for everybody) and by noise of 6. Creatinine drifts by a factor of about 1.08. Doctors give more where
+the pressure is higher."""
 
 from __future__ import annotations
 
@@ -63,10 +61,7 @@ def export(seed: int) -> bytes:
     """The file: semicolons, decimal commas, dates with the day first, rows in any order, cells that miss."""
     rng, rows = np.random.default_rng(seed), list[tuple[str, ...]]()
     for patient in range(PATIENTS):
-        age, sex = (
-            int(rng.integers(30, 90)),
-            str(rng.choice(["männlich", "weiblich", ""], p=[0.48, 0.5, 0.02])),
-        )
+        age, sex = int(rng.integers(30, 90)), str(rng.choice(["männlich", "weiblich", ""], p=[0.48, 0.5, 0.02]))
         pressure, creatinine = rng.normal(150, 15), rng.lognormal(-0.05, 0.3)
         time = datetime(2021, 1, 4, 8) + timedelta(minutes=int(rng.integers(0, 600 * 24 * 60)))
         for _ in range(int(rng.integers(2, 11))):

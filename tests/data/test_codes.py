@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tacit.data.codes import Codes
+from tacit.data.unit_keys import Codes
 
 
 @pytest.mark.parametrize("kind", ["numbers", "texts"])

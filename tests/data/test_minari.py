@@ -19,7 +19,7 @@ from minari.data_collector import EpisodeBuffer
 from records import LOGGED, SPEC, arrays, same, trajectories, with_propensities
 
 from tacit.data import Discrete, PublicSpec, Trajectories
-from tacit.data.sources import minari_writer
+from tacit.data.sources import minari as minari_source
 from tacit.errors import DataError, FileError
 
 NAME = "clinic/icu-v0"
@@ -54,7 +54,7 @@ def test_round_trip(data: Trajectories, tmp_path_factory: pytest.TempPathFactory
 
 
 def test_round_trip_in_many_blocks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(minari_writer, "CHUNK", 2)
+    monkeypatch.setattr(minari_source, "CHUNK", 2)
     for version, unit_ids in enumerate((arrays()["unit_ids"], ":transition")):
         data = Trajectories.from_arrays(**arrays(unit_ids=unit_ids), simulated=True)
         packed = isinstance(unit_ids, str)
@@ -252,7 +252,7 @@ def test_failed_writes_leave_nothing_behind(tmp_path: Path, monkeypatch: pytest.
     def full(*_: Any, **__: Any) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(minari_writer, "_move_namespaces", full)
+    monkeypatch.setattr(minari_source, "_move_namespaces", full)
     with pytest.raises(FileError, match="No space left on device"):
         data.to_minari(NAME, root=tmp_path)
     assert [path.name for path in tmp_path.rglob("*") if path.is_file()] == []

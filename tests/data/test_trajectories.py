@@ -16,9 +16,9 @@ import pytest
 from records import LOGGED, SPEC, arrays, same, with_propensities
 
 from tacit.data import Box, Discrete, PublicSpec, Trajectories, ingest
-from tacit.data.codes import Codes
 from tacit.data.columns import Column
 from tacit.data.spec import space_of
+from tacit.data.unit_keys import Codes
 from tacit.errors import DataError, SealedError
 
 

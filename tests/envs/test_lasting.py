@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from tacit.data.spec import Box, Discrete, PublicSpec
-from tacit.envs.lasting import LastingUsers
+from tacit.envs.serving import LastingUsers
 from tacit.errors import DataError
 
 SPEC = PublicSpec(observation=Box((0.0,), (99.0,)), action=Discrete(2), reward=Box((0.0,), (99.0,)), source="declared")

@@ -64,7 +64,6 @@ def shown(synthetic: Sequences, reference: Sequences | None, label: str = "Synth
         drawings=tuple(drawings),
         plane=Plane((0.0, 0.0, 4.0, 4.0), np.array([[1.0, 1.0, 2.0, 2.0]]), np.array([3.0, 3.0])),
         state=ChartAxis(label, 0.0, 4.0),
-        visit="visit",
         figures=trajectory_histograms(synthetic, reference, longest=15, returns=(0.0, 12.0)),
         errors=((label, "synthetic", sequence_dynamics(synthetic, step).step_errors),),
     )

@@ -8,7 +8,7 @@ import pytest
 from tacit.data.spec import Box, PublicSpec
 from tacit.data.trajectories import Trajectories
 from tacit.errors import DataError
-from tacit.evaluation.sequences import Sequences, trajectory_statistics
+from tacit.evaluation.sequences import Sequences
 
 # Two trajectories in the plane: east, east, back west; and one step of (3, 4).
 STATES = np.array([[0.0, 0.0], [1.0, 0.0], [2.0, 0.0], [0.0, 0.0]])
@@ -27,37 +27,8 @@ def wandering(count: int, seed: int) -> Sequences:
     return Sequences(columns, ends)
 
 
-def test_statistics_of_two_small_trajectories() -> None:
-    found = trajectory_statistics(TWO)
-    np.testing.assert_array_equal(found.returns, [7.0, 8.0])
-    np.testing.assert_array_equal(found.lengths, [3.0, 1.0])
-    np.testing.assert_array_equal(found.path_lengths, [3.0, 5.0])
-    np.testing.assert_array_equal(found.displacements, [1.0, 5.0])
-    np.testing.assert_array_equal(found.revisit_shares, [0.25, 0.0])  # one of 0, 1, 2, 1; none of (0, 0), (3, 4)
-
-
-def test_resolution_and_position_choose_what_is_the_same_place() -> None:
-    assert trajectory_statistics(TWO, resolution=1.5).revisit_shares.tolist() == [
-        0.5,
-        0.0,
-    ]  # 0 and 1 fall together: two places in 0, 1, 2, 1
-    height = trajectory_statistics(TWO, position=(1,))
-    assert (height.path_lengths.tolist(), height.revisit_shares.tolist()) == ([0.0, 4.0], [0.75, 0.0])
-
-
-def test_a_jump_between_fragments_is_part_of_the_way() -> None:
-    jumping = STATES.copy()
-    jumping[1] = [1.0, 10.0]
-    columns = {**TWO.columns, "observations": jumping}
-    assert trajectory_statistics(Sequences(columns, TWO.episodes)).path_lengths[0] == pytest.approx(
-        2 * np.hypot(1, 10) + 1.0
-    )
-
-
-def test_different_discrete_states_are_one_apart() -> None:
-    columns = {"observations": np.array([4, 4, 9]), "next_observations": np.array([4, 9, 4]), "rewards": np.zeros(3)}
-    found = trajectory_statistics(Sequences(columns, np.array([0, 3])))
-    assert (found.path_lengths[0], found.displacements[0], found.revisit_shares[0]) == (2.0, 0.0, 0.5)
+def test_returns_and_lengths_of_two_small_trajectories() -> None:
+    assert (TWO.returns.tolist(), TWO.lengths.tolist()) == ([7.0, 8.0], [3, 1])
 
 
 def test_picking_keeps_rows_and_seams_together() -> None:
@@ -99,7 +70,7 @@ def test_they_are_those_of_a_set_of_trajectories() -> None:
         spec=PublicSpec(bounds, bounds, Box((0.0,), (10.0,)), "declared"),
         simulated=True,
     )
-    assert trajectory_statistics(Sequences.of(trajectories)).returns.tolist() == [7.0, 8.0]
+    assert Sequences.of(trajectories).returns.tolist() == [7.0, 8.0]
 
 
 @pytest.mark.parametrize(
@@ -120,11 +91,8 @@ def test_what_is_no_trajectory_is_refused(episodes: list[int], stitches: list[in
         Sequences(TWO.columns, np.array(episodes), np.array(stitches, np.int64))
 
 
-def test_ragged_columns_and_bad_settings_are_refused() -> None:
+def test_ragged_columns_and_one_trajectory_are_refused() -> None:
     with pytest.raises(DataError, match="do not fit"):
         Sequences({**TWO.columns, "rewards": np.zeros(3)}, TWO.episodes)
     with pytest.raises(DataError, match="one trajectory only"):
         TWO.pick(np.array([0])).split_halves(0)
-    for settings in ({"resolution": 0.0}, {"position": (2,)}):
-        with pytest.raises(DataError, match="out of range"):
-            trajectory_statistics(TWO, **settings)  # type: ignore[arg-type]

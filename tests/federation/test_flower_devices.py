@@ -16,7 +16,7 @@ from tests.federation.loop_grid import Opener
 
 from tacit.errors import DataError, MechanismError
 from tacit.federation import FlowerDevices, client_app
-from tacit.federation.messages import QUERY, read_query, write_answer, write_query
+from tacit.federation.guard import QUERY, read_query, write_answer, write_query
 from tacit.privacy.ledger.ledger import SUM, Ledger
 from tacit.privacy.sentences import say
 from tacit.privacy.vault.devices import Query, StackedDevices

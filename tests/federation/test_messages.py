@@ -11,7 +11,7 @@ import pytest
 from flwr.app import Array, ArrayRecord, ConfigRecord, RecordDict
 
 from tacit.errors import MechanismError
-from tacit.federation.messages import (
+from tacit.federation.guard import (
     DeviceQuery,
     read_answer,
     read_numbers,
@@ -112,8 +112,8 @@ def test_anything_else_is_no_array(data: bytes) -> None:
 
 
 def test_public_arrays_beyond_the_limit_are_not_even_read(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tacit.federation.messages.MOST_PUBLIC", 10)
-    monkeypatch.setattr("tacit.federation.messages._HEADER", 10)
+    monkeypatch.setattr("tacit.federation.guard.MOST_PUBLIC", 10)
+    monkeypatch.setattr("tacit.federation.guard._HEADER", 10)
     with pytest.raises(MechanismError, match="not a query"):
         read_query(write_query(query()))
 

@@ -20,8 +20,7 @@ from tests.federation.loop_grid import Opener, masked
 
 from tacit.errors import MechanismError, PlanError
 from tacit.federation import FlowerDevices, client_app, server
-from tacit.federation.guard import threshold
-from tacit.federation.messages import write_query
+from tacit.federation.guard import threshold, write_query
 from tacit.privacy.mechanisms.device_sums import DeviceSum, largest_answer
 from tacit.privacy.vault import plan as plans
 from tacit.privacy.vault.devices import Answer, Query

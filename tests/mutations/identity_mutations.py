@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from tacit.data import codes, ingest, unit_keys
-from tacit.data.codes import Digests, Names
+from tacit.data import ingest, unit_keys
 from tacit.data.sources import column_sql
 from tacit.data.sources.expressions import Expression
+from tacit.data.unit_keys import Digests, Names
 from tacit.privacy.vault.records import Reader
 from tacit.study import account
 from tacit.study.account import Account
@@ -90,7 +90,6 @@ def invisible_after_form(patch: pytest.MonkeyPatch) -> None:
         return " ".join("".join(c for c in text if not unit_keys._is_invisible(c)).split())
 
     patch.setattr(unit_keys, "fold_key", folded)
-    patch.setattr(codes, "fold_key", folded)
 
 
 def folders_unseen(patch: pytest.MonkeyPatch) -> None:

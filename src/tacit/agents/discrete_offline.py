@@ -1,8 +1,6 @@
-"""Training of discrete offline learners (`tacit.agents.learners`) on rows that need no protection.
-
-The network is an `nn.Module` twin of `tacit.agents.networks.Mlp`, so that what is learnt here is played by the same
-NumPy policies as everything else. The same arguments give the same parameters, on one machine and one thread.
-"""
+"""Training of discrete offline learners (`tacit.agents.learners`) on rows that need no protection. The network is an
+`nn.Module` twin of `tacit.agents.networks.Mlp`, so that what is learnt is played by the same NumPy policies as
+everything else. The same arguments give the same parameters, on one machine and one thread."""
 
 from __future__ import annotations
 
@@ -25,18 +23,9 @@ Columns = Mapping[str, npt.NDArray[Any]]
 
 
 class Agent(nn.Module):
-    """A network that learns, `online`, and an earlier copy of it, `target`, which no gradient reaches; on the CPU.
-
-    Args:
-        mlp: their shape.
-        theta: first parameters of both, [P], as `mlp` lays them out.
-
-    Attributes:
-        vector: [P] the live parameters of `online` in the order of `parameters()`; changing it changes the network.
-
-    Raises:
-        PlanError: theta is not [P].
-    """
+    """A network that learns, `online`, and an earlier copy of it, `target`, which no gradient reaches; on the CPU. Both
+    begin with theta [P], as `mlp` lays it out. `vector` [P] are the live parameters of `online` in the order of
+    `parameters()`; changing it changes the network. Raises PlanError where theta is not [P]."""
 
     def __init__(self, mlp: Mlp, theta: Float32) -> None:
         super().__init__()
@@ -98,11 +87,8 @@ class Descent:
         self._steps_done = 0
 
     def step(self, slope: Tensor, rate: float, kind: str = "") -> None:
-        """One step down `slope` [P] (in the order of `agent.vector`) at the rate `rate`.
-
-        Args:
-            kind: slopes of different kinds keep moments of their own: noise has another scale than rows.
-        """
+        """One step down `slope` [P] (in the order of `agent.vector`) at the rate `rate`. Slopes of different kinds keep
+        moments of their own: noise has another scale than rows."""
         if kind not in self._moments:
             self._moments[kind] = Adam(np.zeros_like(self._theta), np.zeros_like(self._theta))
         left = 1.0 - self._steps_done / self._steps
@@ -129,12 +115,7 @@ class Descent:
 
 
 def encode_rows(features: Features, rows: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Logged rows as a learner reads them: observations become inputs, everything else stays.
-
-    Args:
-        features: public map of observations.
-        rows: observations and next_observations [..., d] or [...], and others.
-    """
+    """Logged rows as a learner reads them: observations become inputs, everything else stays."""
     columns = {name: tensor for name, tensor in rows.items() if name not in ("observations", "next_observations")}
     for name, observations in (("inputs", rows["observations"]), ("next_inputs", rows["next_observations"])):
         columns[name] = torch.from_numpy(features(observations.cpu().numpy())).to(observations.device)

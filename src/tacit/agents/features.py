@@ -1,7 +1,5 @@
-"""Public maps from observations to the inputs of a network: nothing in them is fitted to records.
-
-Every map is a frozen dataclass whose fields are plain JSON values; `from_json` reads them again.
-"""
+"""Public maps from observations to the inputs of a network: nothing in them is fitted to records. Every map is a frozen
+dataclass whose fields are plain JSON values; `from_json` reads them again."""
 
 from __future__ import annotations
 
@@ -57,14 +55,9 @@ Float32 = NDArray[np.float32]
 
 @dataclass(frozen=True)
 class Scaled:
-    """Each dimension of the observation, moved from its public range to [-1, 1]; what lies outside is clipped.
-
-    Args:
-        low, high: the range of each dimension, (d,): a typical one, which may be narrower than the spec's bounds.
-
-    Raises:
-        PlanError: the bounds are not finite, unequal in number or inverted.
-    """
+    """Each dimension of the observation, moved from its public range to [-1, 1]; what lies outside is clipped. The
+    range (low, high, (d,)) is a typical one, which may be narrower than the spec's bounds. Raises PlanError where it is
+    not finite, unequal in number or inverted."""
 
     low: tuple[float, ...]
     high: tuple[float, ...]
@@ -85,14 +78,8 @@ class Scaled:
 
 @dataclass(frozen=True)
 class OneHot:
-    """One input for each of the states 0 .. n - 1 of a discrete observation; other states have none.
-
-    Args:
-        n: how many states have an input of their own. States from n on (absorbing ones, say) are all zeros.
-
-    Raises:
-        PlanError: n is not a whole number of at least 1.
-    """
+    """One input for each of the states 0 .. n - 1 of a discrete observation; other states (absorbing ones, say) are all
+    zeros. Raises PlanError where n is not a whole number of at least 1."""
 
     n: int
     kind: Literal["one_hot"] = field(default="one_hot", init=False)
@@ -118,11 +105,7 @@ class OneHot:
 
 @dataclass(frozen=True)
 class Quadratic:
-    """`Scaled` dimensions x_i and all their products x_i x_j, i <= j: d + d (d + 1) / 2 inputs, without a constant.
-
-    Args:
-        low, high: as for `Scaled`.
-    """
+    """`Scaled` dimensions x_i and all their products x_i x_j, i <= j: d + d (d + 1) / 2 inputs, without a constant."""
 
     low: tuple[float, ...]
     high: tuple[float, ...]

@@ -46,11 +46,8 @@ class Head(Protocol):
         self, outputs: F32, free: F32, actions: Array, weight: F32, entropy: Array | float = 0.0
     ) -> tuple[F32, F32]:
         """Slopes of sum_n weight log p(action) + entropy H by the outputs [G, n, o] and the free parameters [G, e].
-
-        Args:
-            weight: [G, n].
-            entropy: coefficient of the entropy H, in nats, of each row's distribution: [G, n], or the same in all.
-        """
+        `weight` is [G, n]; `entropy`, the coefficient of H (in nats) of each row's distribution, [G, n] or the same in
+        all."""
 
 
 @dataclass(frozen=True)
@@ -107,21 +104,14 @@ class Gaussian:
     one, on a bound there is the probability of lying beyond it (Fujita and Maeda, arXiv:1802.07564). The score of the
     action before the clip would need a record of it, and varies more.
 
-    Args:
-        low, high: bounds of the action, (a,).
-        mean: the middle of the distribution where the outputs are 0, (a,).
-        std: its standard deviation in every dimension, or (with `learned_std`) the first one.
-        learned_std: whether the standard deviations are learnt, one a dimension, the same in every state.
-
-    Raises:
-        PlanError: bounds that are not finite or inverted, a mean outside them, or a std that is not positive.
+    Raises PlanError of bounds that are not finite or inverted, a mean outside them, or a std that is not positive.
     """
 
-    low: tuple[float, ...]
+    low: tuple[float, ...]  # low, high: bounds of the action, (a,)
     high: tuple[float, ...]
-    mean: tuple[float, ...]
-    std: float
-    learned_std: bool = False
+    mean: tuple[float, ...]  # the middle of the distribution where the outputs are 0, (a,)
+    std: float  # its standard deviation in every dimension, or (with `learned_std`) the first one
+    learned_std: bool = False  # whether the standard deviations are learnt, one a dimension, the same in every state
     kind: Literal["gaussian"] = field(default="gaussian", init=False)
 
     def __post_init__(self) -> None:

@@ -1,8 +1,6 @@
-"""Offline learners of discrete actions, each a loss for every logged row.
-
-`CQL` and `DQN` read the network's outputs as action values, `BC` as logits; of all three the policy is the largest
-output. Configuration only: PyTorch is loaded by the first loss. `tacit.agents.discrete_offline` trains with them.
-"""
+"""Offline learners of discrete actions, each a loss for every logged row. `CQL` and `DQN` read the network's outputs as
+action values, `BC` as logits; of all three the policy is the largest output. PyTorch is loaded by the first loss.
+`tacit.agents.discrete_offline` trains with them."""
 
 from __future__ import annotations
 
@@ -31,30 +29,19 @@ class Learner(Protocol):
     """A loss for each row, from that row alone: a frozen dataclass whose fields are public."""
 
     def losses(self, agent: NetworkPair, rows: Mapping[str, Tensor]) -> Tensor:
-        """One loss a row.
-
-        Args:
-            agent: `online` is called once with gradients, and as often as needed under `torch.no_grad`.
-            rows: inputs and next_inputs [..., d] float32, actions [...] int64, rewards [...] float32 and
-                terminations [...] bool.
-
-        Returns:
-            [...] float32.
-        """
+        """One loss a row, [...] float32. `online` is called once with gradients, and as often as needed under
+        `torch.no_grad`. Rows are inputs and next_inputs [..., d] float32, actions [...] int64, rewards [...] float32
+        and terminations [...] bool."""
 
 
 @dataclass(frozen=True)
 class CQL:
     """Conservative Q-learning (Kumar et al. 2020, arXiv:2006.04779) over double DQN.
 
-    huber(Q(s, a) - y) + alpha (log sum_b exp Q(s, b) - Q(s, a)), with y = r + gamma Q_target(s', argmax_b Q(s', b)),
-    or y = r where the episode terminated. Where it was truncated the next state keeps its value.
-
-    Args:
-        alpha: weight of the conservative term.
-        gamma: discount.
-        reward_scale: public factor of the rewards. Values of about 1 give the conservative term its full weight against
-            the Bellman error, values of about 100 hardly any.
+    huber(Q(s, a) - y) + alpha (log sum_b exp Q(s, b) - Q(s, a)), with y = r + gamma Q_target(s', argmax_b Q(s', b)), or
+    y = r where the episode terminated. Where it was truncated the next state keeps its value. `reward_scale` is a
+    public factor of the rewards: values of about 1 give the conservative term its full weight against the Bellman
+    error, values of about 100 hardly any.
     """
 
     alpha: float = 1.0
@@ -76,11 +63,7 @@ class CQL:
 
 @dataclass(frozen=True)
 class DQN:
-    """Double deep Q-learning (van Hasselt et al. 2016, arXiv:1509.06461): huber(Q(s, a) - y), y as for `CQL`.
-
-    Args:
-        gamma, reward_scale: as for `CQL`.
-    """
+    """Double deep Q-learning (van Hasselt et al. 2016, arXiv:1509.06461): huber(Q(s, a) - y), y as for `CQL`."""
 
     gamma: float = 0.99
     reward_scale: float = 1.0

@@ -64,18 +64,14 @@ class Mlp:
     """Linear layers with tanh between them; with one layer a linear function.
 
     The rows of a layer are multiplied by a matrix [in + 1, out], whose last row is the bias; theta is these matrices
-    one after another, flattened row by row. Parameters may be a broadcast view (one vector for all groups).
-    Activations of more than about 500 x 64 numbers outgrow the processor's caches: pass fewer groups at a time.
+    one after another, flattened row by row. Parameters may be a broadcast view (one vector for all groups). Activations
+    of more than about 500 x 64 numbers outgrow the processor's caches: pass fewer groups at a time.
 
-    Args:
-        sizes: widths from the input to the output, (4, 64, 64, 2) for the network of the paper.
-        gain: first weights are orthogonal matrices, times sqrt(2) in hidden layers and times `gain` in the last.
-
-    Raises:
-        PlanError: fewer than two sizes, a size below 1, or a gain that is negative or not finite.
+    Raises PlanError of fewer than two sizes, a size below 1, or a gain that is negative or not finite.
     """
 
-    sizes: tuple[int, ...]
+    sizes: tuple[int, ...]  # widths from the input to the output, (4, 64, 64, 2) for the network of the paper
+    # first weights are orthogonal matrices, times sqrt(2) in hidden layers and times `gain` in the last
     gain: float = 0.01
 
     def __post_init__(self) -> None:
@@ -184,12 +180,8 @@ def clip_by_norm(slope: F32, norm: float) -> F32:
 
 @dataclass
 class Adam:
-    """Kingma and Ba 2015, algorithm 1, with decays 0.9 and 0.999 and epsilon 1e-5.
-
-    Args:
-        first, second: [G, P] moving averages of slopes and squared slopes, 0 before the first step.
-        steps: steps taken.
-    """
+    """Kingma and Ba 2015, algorithm 1, with decays 0.9 and 0.999 and epsilon 1e-5: `first` and `second` [G, P], moving
+    averages of slopes and squared slopes, are 0 before the first step."""
 
     first: F32
     second: F32
@@ -207,11 +199,7 @@ class Adam:
 
 @dataclass
 class RmsProp:
-    """Division by the root of a moving average (decay 0.99) of squared slopes, plus 1e-5.
-
-    Args:
-        second: [G, P] the moving average, 0 before the first step.
-    """
+    """Division by the root of a moving average (decay 0.99) of squared slopes, [G, P], plus 1e-5."""
 
     second: F32
 

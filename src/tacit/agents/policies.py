@@ -1,8 +1,6 @@
-"""Policies: public features, a network and a distribution over actions, for many parameter vectors at once.
-
-The parameters theta of a policy are one flat float32 vector [P]: those of the network, then those of the head. Nothing
-here keeps state; the same policy serves all replicates, whose parameters are the rows of [R, P].
-"""
+"""Policies: public features, a network and a distribution over actions, for many parameter vectors at once. The
+parameters theta of a policy are one flat float32 vector [P]: those of the network, then those of the head. Nothing here
+keeps state; the same policy serves all replicates, whose parameters are the rows of [R, P]."""
 
 from __future__ import annotations
 
@@ -28,16 +26,8 @@ Float32 = NDArray[np.float32]
 
 @dataclass(frozen=True)
 class Policy(Json):
-    """pi(a | s): `head` over the outputs of `network` on `features` of the observation.
-
-    Args:
-        features: public map of observations to the network's inputs.
-        network: from features to what the head reads (`tacit.agents.networks.Mlp`, or `TorchNetwork`).
-        head: distribution over actions.
-
-    Raises:
-        PlanError: the widths do not fit each other.
-    """
+    """pi(a | s): `head` over the outputs of `network` (`Mlp`, or `TorchNetwork`) on public `features` of the
+    observation. Raises PlanError where the widths do not fit each other."""
 
     features: Features
     network: Annotated[FunctionalNetwork, Kinds(Mlp)]
@@ -134,22 +124,16 @@ class Policy(Json):
         return np.concatenate([self.network.backward(network, cache, by_outputs)[:, 0], by_free], axis=1)
 
     def require_fit(self, spec: PublicSpec) -> None:
-        """Refuse records of another kind.
-
-        Raises:
-            PlanError: the features do not take the spec's observations, or the head's actions are not the spec's.
-        """
+        """Refuse (PlanError) records whose observations the features do not take, or whose actions are not the
+        head's."""
         if not maps.is_compatible(self.features, spec.observation) or not heads.is_compatible(self.head, spec.action):
             what = "the policy is not one for these people's observations and actions"
             expected = f"features of {_describe_space(spec.observation)} and actions of {_describe_space(spec.action)}"
             raise PlanError(what, where="Policy", expected=expected, remedy="build it with Policy.default(vault.spec)")
 
     def to_json(self) -> dict[str, Any]:
-        """The policy as JSON values, without parameters; `from_json` gives back an equal one.
-
-        Raises:
-            PlanError: the network is not an `Mlp`.
-        """
+        """The policy as JSON values, without parameters; `from_json` gives back an equal one. Raises PlanError unless
+        the network is an `Mlp`."""
         if not isinstance(self.network, Mlp):
             what = f"a {type(self.network).__name__} cannot be written as JSON"
             expected, remedy = "an Mlp", "save such a network by its own means"
@@ -159,14 +143,8 @@ class Policy(Json):
 
 @dataclass(frozen=True, eq=False)
 class PolicyActor:
-    """A policy with its parameters, as people are served with it (an `Actor`).
-
-    Args:
-        policy: what acts.
-        theta: public parameters [R, P], one row a replicate.
-        greedy: whether it takes the most probable action.
-        single: whether every replicate has one observation at a time (see `Policy.act`).
-    """
+    """A policy with its public parameters [R, P], one row a replicate, as people are served with it (an `Actor`).
+    `single` says whether every replicate has one observation at a time (see `Policy.act`)."""
 
     policy: Policy
     theta: Float32
@@ -227,15 +205,8 @@ def predict_actions(act: Callable[[Array], Array], observation: Array, rank: int
 
 @dataclass(frozen=True, eq=False)
 class ValueFunction:
-    """A value function v(s): a network with one output on public features; what a shared critic is.
-
-    Args:
-        features: public map of observations.
-        network: from features to one number.
-
-    Raises:
-        PlanError: the widths do not fit.
-    """
+    """A value function v(s): a network with one output on public features; what a shared critic is. Raises PlanError
+    where the widths do not fit."""
 
     features: Features
     network: FunctionalNetwork

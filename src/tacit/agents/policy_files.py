@@ -45,27 +45,17 @@ _ACTIVATIONS: Mapping[str, Activation] = {"Relu": "relu", "Tanh": "tanh"}
 
 @dataclass(frozen=True)
 class FeedForward:
-    """The layers of one policy over discrete actions, and what is said about them.
+    """The layers of one policy over discrete actions, and what is said about them."""
 
-    Attributes:
-        layers: (weight [in, out], bias [out]) of each.
-        activation: between them; None where the file does not say, or has one layer.
-        features: what the first layer takes; None for raw observations.
-        greedy: whether the policy takes its best action always, and not with the softmax of the outputs.
-    """
-
-    layers: tuple[tuple[Float32, Float32], ...]
-    activation: Activation | None = None
-    features: Features | None = None
-    greedy: bool = False
+    layers: tuple[tuple[Float32, Float32], ...]  # (weight [in, out], bias [out]) of each
+    activation: Activation | None = None  # between them; None where the file does not say, or has one layer
+    features: Features | None = None  # what the first layer takes; None for raw observations
+    greedy: bool = False  # whether the policy takes its best action always, and not with the softmax of the outputs
 
     @classmethod
     def of(cls, policy: Policy, theta: Float32, *, greedy: bool = False) -> FeedForward:
-        """One policy over discrete actions with parameters theta [1, P].
-
-        Raises:
-            PlanError: the actions are continuous, the network is no `Mlp`, or there are several replicates.
-        """
+        """One policy over discrete actions with parameters theta [1, P]. Raises PlanError where the actions are
+        continuous, the network is no `Mlp`, or there are several replicates."""
         network = policy.network
         if not isinstance(network, Mlp) or not isinstance(policy.head, Categorical) or len(theta) != 1:
             what = "the policy has continuous actions, another network than an Mlp, or several replicates"
@@ -89,21 +79,13 @@ class FeedForward:
 
 
 def require_safe(path: Path) -> None:
-    """Refuse a file whose name says that reading it can run code.
-
-    Raises:
-        FileError: it is a pickle.
-    """
+    """Refuse (FileError) a pickle by its name: reading it can run code."""
     if path.suffix.lower() in _PICKLES:
         raise file_error(path, "of a kind that can run code when it is read", "save its state dict as safetensors")
 
 
 def read(path: Path) -> FeedForward:
-    """Read one file.
-
-    Raises:
-        FileError: there is no such file, or it is too large, damaged, or of another kind.
-    """
+    """Read one file. Raises FileError where there is none, or it is too large, damaged, or of another kind."""
     require_safe(path)
     if not path.is_file():
         what, expected = "there is no such file", "a .safetensors or .onnx file"

@@ -38,23 +38,15 @@ class StackedPolicies:
     they are stochastic: softmax of the outputs, mixed with the uniform distribution so that no probability lies below
     `least`.
 
-    Args:
-        features: public map of observations to the networks' inputs, the same for all.
-        sizes: widths from the inputs to the A actions, (8, 512, 256, 64, 4); (8, 4) is a linear policy.
-        weights: a pair ([m, in, out], [m, out]) of matrices and biases for every layer; float32 arrays are not copied.
-        floor: as above, below 1 / A; or nan.
-        activation: what stands between two layers.
-        least: of softmax policies, below 1 / A; 0 otherwise.
-
-    Raises:
-        PlanError: shapes that do not fit, weights that are not finite, or a floor that is out of range.
+    Raises PlanError of shapes that do not fit, weights that are not finite, or a floor that is out of range.
     """
 
-    features: Features
-    sizes: tuple[int, ...]
+    features: Features  # public map of observations to the networks' inputs, the same for all
+    sizes: tuple[int, ...]  # widths from the inputs to the A actions, (8, 512, 256, 64, 4); (8, 4) is a linear policy
+    # a pair ([m, in, out], [m, out]) of matrices and biases for every layer; float32 arrays are not copied
     weights: tuple[tuple[Float32, Float32], ...]
-    floor: float = 0.0
-    activation: Literal["tanh", "relu"] = "tanh"
+    floor: float = 0.0  # floor, least: as above, below 1 / A
+    activation: Literal["tanh", "relu"] = "tanh"  # what stands between two layers
     least: float = 0.0
 
     def __post_init__(self) -> None:

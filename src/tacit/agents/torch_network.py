@@ -26,15 +26,9 @@ class TorchNetwork:
     """A module that maps rows [N, inputs] to [N, outputs], each row by itself.
 
     theta holds the module's parameters in the order of `named_parameters`, flattened; those with `requires_grad=False`
-    are left out and stay as they are. The module is copied: what happens to it later changes nothing here.
-
-    Args:
-        module: without buffers, batch statistics, dropout and parameters used in two places; parameters float32.
-        inputs: width of a row.
-
-    Raises:
-        PlanError: the module is none of this, mixes rows, gives other numbers when it is called again, or does not run
-            under `torch.func`.
+    are left out and stay as they are. The module is copied: what happens to it later changes nothing here. It has no
+    buffers, batch statistics, dropout or parameters used in two places; parameters are float32. Raises PlanError where
+    it is none of this, mixes rows, gives other numbers when it is called again, or does not run under `torch.func`.
     """
 
     module: nn.Module

@@ -15,33 +15,14 @@ from tacit.data.spec import Box, Discrete, PublicSpec, Space
 from tacit.data.store import layout, read_spec
 from tacit.data.trajectories import Trajectories
 
-__all__ = [
-    "EACH_EPISODE",
-    "EACH_TRANSITION",
-    "Box",
-    "Column",
-    "Discrete",
-    "Fields",
-    "PublicSpec",
-    "Space",
-    "Trajectories",
-    "inspect",
-]
+__all__ = ["EACH_EPISODE", "EACH_TRANSITION", "Box", "Column", "Discrete", "Fields", "PublicSpec", "Space"]
+__all__ += ["Trajectories", "inspect"]
 
 
 def inspect(data: Trajectories | str | os.PathLike[str]) -> dict[str, Any]:
-    """Public summary of a set, or of the folder of one: its spec and fields; counts only when it is simulated.
-
-    Args:
-        data: trajectories, or a folder that `Trajectories.save` wrote.
-
-    Returns:
-        JSON values: `simulated`, `spec`, `fields` (name -> kind, dtype, width) and, for a simulated set, `counts`
-        (transitions, episodes, units).
-
-    Raises:
-        FileError: the folder holds no trajectories, or they are damaged.
-    """
+    """Public summary of a set, or of a folder that `Trajectories.save` wrote, as JSON values: `simulated`, `spec`,
+    `fields` (name -> kind, dtype, width) and, for a simulated set, `counts` (transitions, episodes, units). Raises
+    FileError where the folder holds no trajectories, or they are damaged."""
     counted: Trajectories | None = None
     if isinstance(data, Trajectories):
         spec, simulated = data.spec, data.simulated

@@ -1,8 +1,6 @@
-"""Named, typed columns of records: cells as people write them, and the numbers that methods learn from.
-
-A space whose columns are declared holds one number for each: a number or a whole number as it stands, a category by the
-place of its label. A column that may miss has a second number after its own, 1 where the cell was missing.
-"""
+"""Named, typed columns of records: cells as people write them, and the numbers that methods learn from. A space whose
+columns are declared holds one number for each: a number or a whole number as it stands, a category by the place of its
+label. A column that may miss has a second number after its own, 1 where the cell was missing."""
 
 from __future__ import annotations
 
@@ -41,32 +39,23 @@ _LARGEST = 2**24  # float32 tells whole numbers apart up to it
 
 @dataclass(frozen=True)
 class Column:
-    """One column of a table, as its documentation describes it; never as its cells do.
+    """One column of a table, as its documentation describes it; never as its cells do. Raises DataError where a field
+    is out of range, or belongs to another kind."""
 
-    Args:
-        name: its name in files, reports and outputs.
-        kind: "number"; "integer", whole numbers; "category", one of `labels`; or "duration", the time since the row
-            before in the episode, 0 in its first one, which the import computes where the table has no such column.
-        low, high: public bounds of whatever is no category.
-        labels: what a category's cells say, in the order of their codes 0, 1, ...
-        missing: what a missing cell is: "refuse", an error; "fill:VALUE", this public value; or "flag", the lowest
-            value beside a flag that says so, which methods learn like any other column.
-        step: public typical size (standard deviation) of a number's change from one row to the next, if it is known.
-        static: whether it never changes in a unit (sex, year of birth), which the import checks.
-        time_unit: what a duration counts, where times are dates; None where they are numbers, whose difference it is.
-
-    Raises:
-        DataError: a field is out of range, or belongs to another kind.
-    """
-
-    name: str
+    name: str  # its name in files, reports and outputs
+    # "number"; "integer", whole numbers; "category", one of `labels`; or "duration", the time since the row before in
+    # the episode, 0 in its first one, which the import computes where the table has no such column
     kind: Kind = "number"
-    low: float | None = None
+    low: float | None = None  # low, high: public bounds of whatever is no category
     high: float | None = None
-    labels: tuple[str, ...] = ()
+    labels: tuple[str, ...] = ()  # what a category's cells say, in the order of their codes 0, 1, ...
+    # what a missing cell is: "refuse", an error; "fill:VALUE", this public value; or "flag", the lowest value beside
+    # a flag that says so, which methods learn like any other column
     missing: str = "refuse"
+    # public typical size (standard deviation) of a number's change from one row to the next, if it is known
     step: float | None = None
-    static: bool = False
+    static: bool = False  # whether it never changes in a unit (sex, year of birth), which the import checks
+    # what a duration counts, where times are dates; None where they are numbers, whose difference it is
     time_unit: TimeUnit | None = None
 
     def __post_init__(self) -> None:
@@ -143,16 +132,9 @@ class Column:
         return Column(f"{self.name}_missing", "category", labels=("no", "yes"), static=self.static)
 
     def encode(self, cells: Array, refused: list[BadCell] | None = None) -> tuple[Array, Array]:
-        """Cells -> their numbers [n] float64, and which were missing [n] bool. Numbers are not clipped.
-
-        Args:
-            cells: [n] of numbers, texts, None and NaN.
-            refused: takes all that is wrong, a kind at a time, in place of the error; such cells become the lowest
-                value.
-
-        Raises:
-            BadCell: one is missing and may not, or is none of this column's.
-        """
+        """Cells [n] (numbers, texts, None, NaN) -> their numbers [n] float64, not clipped, and which were missing [n]
+        bool. Raises BadCell where one is missing and may not, or is none of this column's; `refused` takes all that is
+        wrong instead, a kind at a time, and such cells become the lowest value."""
         found: list[BadCell] = []
         if cells.dtype.kind in "biuf" and self.kind != "category":
             values = cells.astype(np.float64)
@@ -221,13 +203,8 @@ class Column:
 
 
 class BadCell(Exception):
-    """Cells that their column does not take; rows count from 0, and no cell is named.
-
-    Args:
-        what, expected: of the error that names the file.
-        rows: of all such cells, in order.
-        remedy: of the error, where there is one beside correcting the cell.
-    """
+    """Cells that their column does not take: `rows` (from 0) of all of them, in order. No cell is named. `what`,
+    `expected` and `remedy` are of the error that names the file."""
 
     def __init__(self, what: str, expected: str, rows: Sequence[int], remedy: str | None = None) -> None:
         super().__init__(what)

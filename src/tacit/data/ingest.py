@@ -1,7 +1,5 @@
-"""The only way into tacit: records are checked, clipped to the public bounds and coded, a chunk at a time.
-
-Errors raised here may name the file and the row (counted from 1), never a cell or a unit id.
-"""
+"""The only way into tacit: records are checked, clipped to the public bounds and coded, a chunk at a time. Errors
+raised here may name the file and the row (counted from 1), never a cell or a unit id."""
 
 from __future__ import annotations
 
@@ -14,10 +12,10 @@ from typing import Any
 import numpy as np
 
 from tacit.data import unit_keys
-from tacit.data.codes import Codes, Digests, Names
 from tacit.data.columns import BadCell, encode_cells, encode_flags, unmask
 from tacit.data.spec import Box, Discrete, PublicSpec, Space
 from tacit.data.store import CHUNK, NAMES, Array, FolderColumns, MemoryColumns, StoredRecords, UnitKind, layout
+from tacit.data.unit_keys import Codes, Digests, Names
 from tacit.errors import DataError
 
 EACH_TRANSITION = ":transition"
@@ -30,24 +28,17 @@ ROUNDING = 1e-6  # a probability may exceed 1 by so much: sums of float32 do
 
 @dataclass
 class Faults:
-    """All that an import would refuse, counted by kind, with the first rows of each; no cell and no id is in it.
+    """All that an import would refuse, counted by kind, with the first rows of each; no cell and no id is in it."""
 
-    Attributes:
-        place: the number of a row -> its file and row.
-        follows: whether next observations are those of other rows, which are added themselves.
-        computes: whether rewards are computed, and so miss where another cell of the row is refused.
-        rows: numbers of the rows that are being added, and of the one before them.
-        observed: which of these are read as a next observation alone.
-        spoiled: which of these have a refused cell, by its field.
-        kinds: what is refused -> expected, remedy, how often, the smallest numbers of rows.
-    """
-
-    place: Callable[[int], str]
-    follows: bool = False
-    computes: bool = False
+    place: Callable[[int], str]  # the number of a row -> its file and row
+    follows: bool = False  # whether next observations are those of other rows, which are added themselves
+    computes: bool = False  # whether rewards are computed, and so miss where another cell of the row is refused
+    # numbers of the rows that are being added, and of the one before them
     rows: Array = field(default_factory=lambda: np.zeros(1, np.int64))
+    # which of these are read as a next observation alone
     observed: Array = field(default_factory=lambda: np.zeros(0, np.bool_))
-    spoiled: dict[str, Array] = field(default_factory=dict)
+    spoiled: dict[str, Array] = field(default_factory=dict)  # which of these have a refused cell, by its field
+    # what is refused -> expected, remedy, how often, the smallest numbers of rows
     kinds: dict[str, tuple[str, str, int, list[int]]] = field(default_factory=dict)
 
     def begin(self, rows: Array, observed: Array | None = None) -> None:
@@ -89,8 +80,7 @@ class Ingest:
         unit: name of the column of the unit ids, if it has one.
         queried: whether a query made the records, of which nobody checked that it mixes no units.
         digest_key: secret bytes, under which the ids of a shard's units leave digests (`Records.digests`).
-        unit_key: what ids of units are that differ by case or form alone ("exact" or "folded", see
-            `tacit.data.unit_keys`); None refuses them.
+        unit_key: what twins are (`tacit.data.unit_keys`); None refuses them.
         copied_ends: whether the row that cuts an episode has its own observation as the next one.
         faults: takes what is wrong with rows, in place of the refusal of the first; then nothing is kept.
 
@@ -159,11 +149,9 @@ class Ingest:
         # new episode after every end and at every change of unit; cells_alone: they are checked, and their rows are not
         # added
         if units is None:
-            raise self._error(
-                "there is no unit id",
-                "one id of the protected unit for each row",
-                remedy=f"pass the ids, or say {EACH_TRANSITION!r} or {EACH_EPISODE!r}; there is no default",
-            )
+            what, expected = "there is no unit id", "one id of the protected unit for each row"
+            remedy = f"pass the ids, or say {EACH_TRANSITION!r} or {EACH_EPISODE!r}; there is no default"
+            raise self._error(what, expected, remedy=remedy)
         units = units if isinstance(units, str) else unit_keys.as_column(units)
         episodes = None if episodes is None else unit_keys.as_column(episodes)
         arrays = {name: self._numbers(name, values) for name, values in columns.items() if values is not None}
@@ -172,21 +160,18 @@ class Ingest:
         if ("propensities" in arrays) != self._spec.propensities:
             present = "propensities" in arrays
             give = "give the behaviour policy's probability of every logged action, or declare propensities=False"
-            raise self._error(
-                "there are propensities but the spec declares none" if present else "the propensities are missing",
-                "propensities where the spec declares them, and only there",
-                remedy="declare PublicSpec(propensities=True), or leave them out" if present else give,
-            )
+            what = "there are propensities but the spec declares none" if present else "the propensities are missing"
+            expected = "propensities where the spec declares them, and only there"
+            remedy = "declare PublicSpec(propensities=True), or leave them out" if present else give
+            raise self._error(what, expected, remedy=remedy)
         missing = [name for name in layout(self._spec) if name not in arrays]
         if missing:
             raise self._error(f"the field {missing[0]} is missing", "every field of a transition")
         mixed = [name for name, array in arrays.items() if array.dtype == object and not array.shape]
         if mixed:
-            raise self._error(
-                f"the entries of {mixed[0]} have different shapes",
-                "entries of one shape, the spec's",
-                remedy="bring them to one shape, or make a data set for each kind of record",
-            )
+            what, expected = f"the entries of {mixed[0]} have different shapes", "entries of one shape, the spec's"
+            remedy = "bring them to one shape, or make a data set for each kind of record"
+            raise self._error(what, expected, remedy=remedy)
         lengths = {name: (array.shape or (-1,))[0] for name, array in arrays.items()}
         ids = {"units": units, "episodes": episodes}
         lengths |= {name: (v.shape or (-1,))[0] for name, v in ids.items() if isinstance(v, np.ndarray)}

@@ -32,14 +32,8 @@ NOW, MEAN = 1.0, 0.0
 
 @dataclass(frozen=True)
 class Memory(Json):
-    """What of each column of an observation is kept.
-
-    Args:
-        rates: one for each column, in [0, 1]: `NOW`, `MEAN`, or the rate of an exponential mean.
-
-    Raises:
-        PlanError: a rate is no number in [0, 1], or there are none.
-    """
+    """What of each column of an observation is kept: the rates, one a column, in [0, 1]: `NOW`, `MEAN`, or that of an
+    exponential mean. Raises PlanError where a rate is no such number, or there are none."""
 
     rates: tuple[float, ...]
 
@@ -49,10 +43,8 @@ class Memory(Json):
         require_valid("memory.rates", self.rates, valid, "one number in [0, 1] for each column of an observation")
 
     def update(self, memories: Array, observations: Array, count: Array) -> Float64:
-        """The memory [N, d] once `seen` [N, d] was the `count`-th [N] observation of episodes that had `held` [N, d].
-
-        Where the count is 1, what was held before does not matter.
-        """
+        """The memory [N, d] once an observation [N, d] was the `count`-th [N] of episodes that had `memories` [N, d].
+        Where the count is 1, what was held before does not matter."""
         gain = np.maximum(np.array(self.rates), 1.0 / np.asarray(count)[:, None])
         previous = np.where(np.asarray(count)[:, None] > 1, memories, observations)
         return np.asarray(previous + gain * (np.asarray(observations, np.float64) - previous))
@@ -60,15 +52,8 @@ class Memory(Json):
     def memories(
         self, observations: Array, next_observations: Array, starts: NDArray[np.bool_]
     ) -> tuple[Float64, Float64]:
-        """The memory at each row and after it.
-
-        Args:
-            observations, next_observations: [T, d], the rows of an episode together and in order.
-            starts: whether a row is the first of its episode, [T]; the first row always is.
-
-        Returns:
-            Two arrays [T, d]: with the row's observation as the newest, and with its next observation.
-        """
+        """The memory at each row, with its observation as the newest, and after it, with its next observation; [T, d]
+        each. The rows [T, d] of an episode are together and in order; `starts` [T] says which is the first of one."""
         rows = np.arange(len(starts))
         first_rows = np.maximum.accumulate(np.where(starts, rows, 0)) if len(rows) else rows
         step = rows - first_rows
@@ -80,11 +65,7 @@ class Memory(Json):
         return memories, self.update(memories, next_observations, step + 2)
 
     def require_fit(self, space: object, *, where: str) -> None:
-        """Refuse observations of another shape.
-
-        Raises:
-            DataError: they are discrete, or have another number of columns.
-        """
+        """Refuse (DataError) observations that are discrete, or have another number of columns."""
         if not isinstance(space, Box) or space.size != len(self.rates):
             found = f"{space.size} columns" if isinstance(space, Box) else "one discrete number"
             what = f"a memory of {len(self.rates)} columns for observations of {found}"

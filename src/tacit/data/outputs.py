@@ -119,8 +119,7 @@ def to_csv(
 def to_npz(
     data: TrajectoriesLike, path: str | os.PathLike[str], *, certificate: Mapping[str, Any] | None = None
 ) -> None:
-    """Writes the arrays of `Trajectories.from_arrays`, `episode` and `unit` as codes, and the description as
-    `tacit`."""
+    """Writes the arrays of `from_arrays`, `episode` and `unit` as codes, and the description as `tacit`."""
     records, description = _require_shareable(data, "to_npz"), _describe(data, certificate, "to_npz")
     arrays: dict[str, Any] = {**records.columns, KEY: np.array(description), "unit": records.owners}
     arrays["episode"] = records.episodes_of(slice(0, len(records.order)))
@@ -195,28 +194,23 @@ def to_minari(
     packed: bool = False,
     root: str | os.PathLike[str] | None = None,
 ) -> Path:
-    """Writes a Minari dataset (HDF5), each chain of rows as one episode: `tacit.data.sources.minari_writer` says
-    how."""
+    """Writes a Minari dataset (HDF5), each chain of rows as one episode, as `tacit.data.sources.minari` says."""
     # packed: put rows that do not follow one another into common episodes, whose `observations[1:]` are other rows';
     # root: folder of the datasets, None follows `MINARI_DATASETS_PATH`, as Minari does; returns: The folder of the
     # dataset
-    from tacit.data.sources import minari_writer
+    from tacit.data.sources import minari
 
     records = _require_shareable(data, "to_minari")
     if certificate is not None:
         certificate = _json(certificate, "to_minari")
     ends = None if packed else _require_chain_ends(records)
-    return minari_writer.write(
+    return minari.write(
         records, data.spec, dataset_id, ends=ends, certificate=certificate, description=description, root=root
     )
 
 
 def require_few_episodes(rows: int, where: str) -> None:
-    """Refuse more rows that nothing follows than a Minari dataset holds as episodes.
-
-    Raises:
-        DataError: there are more than `SINGLE`.
-    """
+    """Refuse (DataError) more rows that nothing follows than a Minari dataset holds as episodes, `SINGLE`."""
     if rows > SINGLE:
         what = f"the rows do not follow one another, and Minari would need {rows:,} episodes for them"
         remedy = "write a Parquet file, which has no such limit and is read by every tool"

@@ -31,8 +31,6 @@ from scipy.spatial import cKDTree
 from tacit.data.spec import Discrete, PublicSpec, Space
 from tacit.errors import DataError
 
-__all__ = ["RowOverlap", "find_overlap"]
-
 Columns = Mapping[str, npt.NDArray[Any]]
 Points = npt.NDArray[np.float64]
 Codes = npt.NDArray[np.int64]
@@ -50,24 +48,16 @@ _BLOCKS = 16
 
 @dataclass(frozen=True)
 class RowOverlap:
-    """How many of the public rows are private rows too.
+    """How many of the public rows are private rows too."""
 
-    Args:
-        rows: public rows.
-        exact: those that are bit for bit a private row.
-        near: those that are only near to one.
-        covered: share of the private rows that are exact or near to a public one: few private rows can all be among
-            many public ones.
-        longest: how many exact rows follow each other on both sides; 64 to 127 stands for any longer stretch.
-        suspicious: whether clearly more rows coincide than chance explains, or more of them in a row.
-    """
-
-    rows: int
-    exact: int
-    near: int
+    rows: int  # public rows
+    exact: int  # those that are bit for bit a private row
+    near: int  # those that are only near to one
+    # share of the private rows that are exact or near to a public one: few private rows can all be among many public
+    # ones
     covered: float
-    longest: int
-    suspicious: bool
+    longest: int  # how many exact rows follow each other on both sides; 64 to 127 stands for any longer stretch
+    suspicious: bool  # whether clearly more rows coincide than chance explains, or more of them in a row
 
     @property
     def share(self) -> float:
@@ -85,9 +75,8 @@ class _PairCounts:
 
 
 def find_overlap(public: Columns, private: Columns, spec: PublicSpec, *, tolerance: float = TOLERANCE) -> RowOverlap:
-    """Count the public rows that are a private row, whatever their reward is; some are so by chance.
-
-    The answer is not protected: it is for the curator alone, and no run or release may depend on it.
+    """Count the public rows that are a private row, whatever their reward is; some are so by chance. The answer is not
+    protected: it is for the curator alone, and no run or release may depend on it.
 
     Args:
         public, private: observations [T, d] or [T] (discrete), actions likewise, and next_observations, which are

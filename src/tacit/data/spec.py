@@ -26,17 +26,9 @@ MOST_LABELS = 10_000
 
 @dataclass(frozen=True)
 class Box:
-    """A continuous space with public bounds, one pair per dimension.
-
-    Args:
-        low: smallest value of each dimension, shape `(d,)`.
-        high: largest value of each dimension, shape `(d,)`.
-        columns: names and types of the dimensions, if they are declared (`space_of`).
-
-    Raises:
-        DataError: bounds are missing, infinite, of unequal length or inverted (`low >= high`), or the columns have
-            others.
-    """
+    """A continuous space with public bounds `low` and `high`, shape `(d,)`, and the columns of its dimensions, if they
+    are declared (`space_of`). Raises DataError where bounds are missing, infinite, of unequal length or inverted (`low
+    >= high`), or the columns have others."""
 
     low: tuple[float, ...]
     high: tuple[float, ...]
@@ -106,21 +98,13 @@ class Box:
 
 @dataclass(frozen=True)
 class Discrete:
-    """A finite space with the values `0 .. n - 1`.
+    """A finite space with the values `0 .. n - 1`."""
 
-    Args:
-        n: how many values there are.
-        columns: the one category whose labels the values stand for, if it is declared (`space_of`).
-        start: the number that records and environments have in place of 0, if it is another one: it is taken away
-            on the way in, and added on the way out.
-
-    Raises:
-        DataError: `n` is not a whole number of at least 2, the category has another number of labels, or `start` is no
-            whole number, or stands beside a category.
-    """
-
-    n: int
+    n: int  # how many values there are, at least 2
+    # the one category whose labels the values stand for, if it is declared (`space_of`)
     columns: tuple[Column, ...] | None = field(default=None, metadata=OPTIONAL)
+    # the number that records and environments have in place of 0, if it is another one: it is taken away on the way
+    # in, and added on the way out. A category has none.
     start: int | None = field(default=None, metadata=OPTIONAL)
 
     def __post_init__(self) -> None:
@@ -150,11 +134,7 @@ Space = Box | Discrete
 
 
 def space_of(*columns: Column) -> Space:
-    """The space of these columns: a `Discrete` of one category that never misses, else a `Box`.
-
-    Raises:
-        DataError: there is no column.
-    """
+    """The space of these columns (at least one): a `Discrete` of one category that never misses, else a `Box`."""
     parts = dimensions(columns)
     if len(parts) == 1 and parts[0].kind == "category":
         return Discrete(len(parts[0].labels), columns)
@@ -173,35 +153,25 @@ def _columns_error(where: str) -> DataError:
 
 @dataclass(frozen=True)
 class PublicSpec:
-    """Bounds known without the data. Records are clipped to them once, on entry.
+    """Bounds known without the data. Records are clipped to them once, on entry. Raises DataError where a bound is
+    missing, the source is not one of the four, or there are propensities of continuous actions."""
 
-    Args:
-        observation: space of observations and next observations.
-        action: space of actions.
-        reward: bounds of the reward, a `Box` of size 1.
-        source: where the bounds come from: `environment` (its spaces), `physics` (limits of the device or the body),
-            `declared` (a rule or a form that fixes them) or `public_data` (other people's published data). Bounds
-            fitted to the private records would leak them and are refused.
-        terminals: whether the data has terminations at all; when False, the field is False everywhere.
-        difference: public typical size (standard deviation) of `next_observation - observation` per dimension, shape
-            `(d,)`, if one is known. None takes the steps of declared columns, where each number has one.
-        propensities: whether the records say, for every row, the probability that the behaviour policy gave to the
-            logged action (a discrete one), as off-policy evaluation needs.
-        reward_expression: SQL expression of a row's declared observations and actions by which the import computed its
-            reward, if it kept one (`tacit.data.sources.expressions`). Specs that differ in it alone are equal.
-
-    Raises:
-        DataError: a bound is missing, the source is not one of the four, or there are propensities of continuous
-            actions.
-    """
-
-    observation: Space
-    action: Space
-    reward: Box
+    observation: Space  # space of observations and next observations
+    action: Space  # space of actions
+    reward: Box  # bounds of the reward, a `Box` of size 1
+    # where the bounds come from: `environment` (its spaces), `physics` (limits of the device or the body), `declared`
+    # (a rule or a form that fixes them) or `public_data` (other people's published data). Bounds fitted to the
+    # private records would leak them and are refused.
     source: Source
-    terminals: bool = True
+    terminals: bool = True  # whether the data has terminations at all; when False, the field is False everywhere
+    # public typical size (standard deviation) of `next_observation - observation` per dimension, shape `(d,)`, if one
+    # is known. None takes the steps of declared columns, where each number has one.
     difference: tuple[float, ...] | None = None
+    # whether the records say, for every row, the probability that the behaviour policy gave to the logged action (a
+    # discrete one), as off-policy evaluation needs
     propensities: bool = False
+    # SQL expression of a row's declared observations and actions by which the import computed its reward, if it kept
+    # one (`tacit.data.sources.expressions`). Specs that differ in it alone are equal.
     reward_expression: str | None = field(default=None, metadata=OPTIONAL, compare=False)
 
     def __post_init__(self) -> None:
@@ -319,7 +289,7 @@ class PublicSpec:
         Args:
             observation_space: a `Box`, a `Discrete`, a `MultiDiscrete` (a category an entry) or a `Dict` of boxes.
             action_space: likewise.
-            reward: public bounds `(low, high)` of the reward; environments do not declare them.
+            reward: public bounds `(low, high)` of the reward, which environments do not declare; needed.
             source, terminals, difference, propensities: as in `PublicSpec`.
 
         Raises:
@@ -351,15 +321,8 @@ class PublicSpec:
 
     @classmethod
     def from_json(cls, values: Any, *, where: str = "PublicSpec.from_json") -> PublicSpec:
-        """The spec that `to_json` wrote; JSON from before there were propensities has none.
-
-        Args:
-            values: JSON values.
-            where: what an error names, such as the file.
-
-        Raises:
-            DataError: a field is missing, unknown or invalid.
-        """
+        """The spec that `to_json` wrote; JSON from before there were propensities has none. An error names `where`,
+        such as the file. Raises DataError of a missing, unknown or invalid field."""
         if not isinstance(values, Mapping):
             raise _json_error(where, "there is no JSON object")
         read: dict[str, Any] = {"propensities": False, "difference": None, **values}
@@ -408,11 +371,8 @@ def _floats(values: Sequence[float], where: str) -> tuple[float, ...]:
 
 
 def space_of_environment(space: gymnasium.Space[Any], field: str) -> Space:
-    """The space of an environment's observations or actions (`field`).
-
-    Raises:
-        DataError: a bound is infinite, or the space is of another kind.
-    """
+    """The space of an environment's observations or actions (`field`). Raises DataError where a bound is infinite, or
+    the space is of another kind."""
     from gymnasium import spaces
 
     where = f"{field}_space"

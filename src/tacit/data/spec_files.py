@@ -54,21 +54,13 @@ kind = "category"
 
 
 def read(path: Path) -> PublicSpec:
-    """The public bounds in a file, which is TOML where it is called .toml, and else JSON.
-
-    Raises:
-        FileError: the file is missing, or neither TOML nor JSON.
-        DataError: a field is missing or invalid.
-    """
+    """The public bounds in a file, which is TOML where it is called .toml, and else JSON. Raises FileError where it is
+    missing, or neither; DataError of a missing or invalid field."""
     return PublicSpec.from_json(_content(path), where=str(path))
 
 
 def faults(path: Path) -> list[str]:
-    """What is wrong with single columns of the public bounds in a file, all of them.
-
-    Raises:
-        FileError: the file is missing, or neither TOML nor JSON.
-    """
+    """What is wrong with single columns of the public bounds in a file, all of them."""
     values = _content(path)
     return list(columns_at_fault(values)) if isinstance(values, dict) else []
 

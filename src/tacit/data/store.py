@@ -234,11 +234,7 @@ RECEIPT = Path("private", "receipt.json")
 
 
 def write_receipt(receipt: Mapping[str, Any], folder: Path) -> None:
-    """Write what an import clipped, filled and left out under `folder/private/`; the curator alone may read it.
-
-    Raises:
-        OSError: it cannot be written.
-    """
+    """Write what an import clipped, filled and left out under `folder/private/`; the curator alone may read it."""
     banner = (
         "PRIVATE: counted in the records without noise, for the curator alone; do not publish. Bounds, grid and labels "
         "that are changed because of this page are no longer public. What is changed is imported again under the same "
@@ -266,11 +262,8 @@ def write(records: StoredRecords, spec: PublicSpec, folder: str | os.PathLike[st
 
 
 def read(folder: str | os.PathLike[str]) -> tuple[PublicSpec, bool, StoredRecords]:
-    """The spec, whether the records are simulated, and the columns, memory-mapped read-only.
-
-    Raises:
-        FileError: a file is missing, truncated, of another kind or a link to outside the folder.
-    """
+    """The spec, whether the records are simulated, and the columns, memory-mapped read-only. Raises FileError where a
+    file is missing, truncated, of another kind or a link to outside the folder."""
     folder = Path(folder)
     public = read_public(folder)
     spec, simulated = public.spec, public.simulated
@@ -303,20 +296,12 @@ def read(folder: str | os.PathLike[str]) -> tuple[PublicSpec, bool, StoredRecord
 
 
 def read_spec(folder: Path) -> tuple[PublicSpec, bool, UnitKind]:
-    """The public part of a native folder: its spec, whether the records are simulated, and how units were made.
-
-    Raises:
-        FileError: `spec.json` is missing or damaged.
-    """
+    """The public part of a native folder: its spec, whether the records are simulated, and how units were made."""
     return read_public(folder)[:3]
 
 
 def name_units(folder: Path, name: str) -> None:
-    """Call the units of a native folder so, in place of the name of the column of their ids.
-
-    Raises:
-        FileError: the folder cannot be written.
-    """
+    """Call the units of a native folder so, in place of the name of the column of their ids."""
     with _WriteErrors(folder):
         metadata = json.loads(plain_files.read_text(folder / "spec.json"))
         plain_files.write(folder / "spec.json", json.dumps({**metadata, "unit": name}, indent=1))
@@ -335,11 +320,7 @@ class PublicPart(NamedTuple):
 
 
 def read_public(folder: Path) -> PublicPart:
-    """What `spec.json` of a native folder says.
-
-    Raises:
-        FileError: it is missing or damaged.
-    """
+    """What `spec.json` of a native folder says. Raises FileError where it is missing or damaged."""
     public: PublicPart | None = None
     path = folder / "spec.json"
     with contextlib.suppress(OSError, ValueError, KeyError, TypeError, RecursionError, OverflowError, DataError):
@@ -360,11 +341,8 @@ def _public(metadata: Any) -> PublicPart | None:
     if not isinstance(metadata, dict) or {**metadata, **FORMAT} != metadata:
         return None
     simulated, owner, unit = metadata["simulated"], metadata["owner"], metadata.get("unit")
-    queried, copied, unit_key = (
-        metadata.get("queried", False),
-        metadata.get("copied_ends", False),
-        metadata.get("unit_key"),
-    )
+    queried, copied = metadata.get("queried", False), metadata.get("copied_ends", False)
+    unit_key = metadata.get("unit_key")
     if not isinstance(simulated, bool) or owner not in get_args(UnitKind) or not isinstance(unit, str | None):
         return None
     if not (isinstance(queried, bool) and isinstance(copied, bool)) or unit_key not in (None, *get_args(UnitKey)):

@@ -13,22 +13,13 @@ from tacit.data.sources.tables import CSV, PLAIN, Style, csv_header, to_numbers,
 from tacit.errors import DataError
 from tacit.units import UnitKey
 
-__all__ = ["Texts"]
-
 _ROWS = "an id in every row, as texts of nobody are not one person's, and a cell for each column"
 
 
 @dataclass(frozen=True)
 class Texts:
-    """A CSV file of texts with their people.
-
-    Args:
-        path: of the file, which has a header.
-        unit: column of the people's ids.
-        text: column of the texts.
-        unit_key: what ids are that differ by case or form alone (see `tacit.data.unit_keys`).
-        style: how the file is written.
-    """
+    """A CSV file of texts with their people, with a header: the columns of the people's ids and of the texts; what
+    twins are (`tacit.data.unit_keys`); and how the file is written."""
 
     path: Path
     unit: str
@@ -92,11 +83,7 @@ class Texts:
         return found
 
     def ratings(self, completion: str, rating: str) -> list[tuple[str, tuple[str, str, float]]]:
-        """The same of completions and a person's rating of each.
-
-        Raises:
-            FileError, DataError: as for `rows`, and where a rating is no number.
-        """
+        """The same of completions and a person's rating of each, which is a number."""
         found, rows = list[tuple[str, tuple[str, str, float]]](), self.rows(completion, rating)
         values = to_numbers([number for _, (_, _, number) in rows]).tolist()
         for row, ((person, (text, done, _)), value) in enumerate(zip(rows, values, strict=True), start=1):

@@ -122,17 +122,8 @@ class Trajectories:
         copied_ends: bool = False,
         store: str | os.PathLike[str] | None = None,
     ) -> Trajectories:
-        """From rows that come a block at a time, each with the arrays of `from_arrays` by name; a block may be dropped
-        once the next is asked for.
-
-        Args:
-            blocks: the next rows of all columns, with "unit_ids" and perhaps "episode_ids"; ids go on between blocks.
-            spec, unit_name, unit_key, simulated, copied_ends, store: see `from_arrays`.
-
-        Raises:
-            DataError: the records break a rule of the class.
-            FileError: the folder exists already or cannot be written.
-        """
+        """From rows that come a block at a time, each with the arrays of `from_arrays` by name, "unit_ids" and perhaps
+        "episode_ids" among them, which go on between blocks; a block may be dropped once the next is asked for."""
         said: dict[str, Any] = {"unit": unit_name, "unit_key": unit_key, "copied_ends": copied_ends}
         with Ingest(spec, simulated=simulated, store=store, **said) as ingest:
             for block in blocks:
@@ -236,35 +227,23 @@ class Trajectories:
 
     @classmethod
     def open(cls, folder: str | os.PathLike[str]) -> Trajectories:
-        """Maps the columns of a folder that `save` wrote; rows are read from disk when they are used.
-
-        Raises:
-            FileError: a file is missing, truncated, of another kind, or a link to outside the folder.
-        """
+        """Maps the columns of a folder that `save` wrote; rows are read from disk when they are used. Raises FileError
+        where a file is missing, truncated, of another kind, or a link to outside the folder."""
         spec, simulated, records = read(folder)
         opened = cls(records, spec, simulated=simulated)
         opened.__dict__["_folder"] = Path(folder)
         return opened
 
     def save(self, folder: str | os.PathLike[str]) -> None:
-        """Writes the native format; the folder appears when it is complete.
-
-        Raises:
-            SealedError: the records are sealed in a vault.
-            FileError: the folder exists already or cannot be written.
-        """
+        """Writes the native format; the folder, a new one, appears when it is complete. Raises SealedError where the
+        records are sealed in a vault."""
         self._refuse_if_sealed("save")
         write(self._records, self.spec, folder, simulated=self.simulated)
 
     def remember(self, memory: Memory) -> Trajectories:
-        """The same records with a memory in place of each observation; public bounds stay as they are.
-
-        A policy that was learned from the result acts on memories: play it in `tacit.envs.rollouts.MemoryDomain`.
-
-        Raises:
-            SealedError: the records are sealed in a vault.
-            DataError: the observations are discrete, or have another number of columns than the memory.
-        """
+        """The same records with a memory in place of each observation; public bounds stay as they are. A policy that
+        was learned from the result acts on memories: play it in `tacit.envs.rollouts.MemoryDomain`. Raises SealedError
+        where the records are sealed in a vault; DataError where the memory does not fit them."""
         memory.require_fit(self.spec.observation, where="Trajectories.remember")
         if self._sealed:
             self._refuse_if_sealed("remember")
@@ -274,13 +253,9 @@ class Trajectories:
         return made
 
     def with_names(self, names: NDArray[np.uint8], unit_key: UnitKey | None = None) -> Trajectories:
-        """The same records under the names [U, 16] of their units' ids (`tacit.data.unit_keys.names`).
-
-        For readers that number people first and keep no id. `unit_key` is what twins among them are.
-
-        Raises:
-            SealedError: the records are sealed in a vault.
-        """
+        """The same records under the names [U, 16] of their units' ids (`tacit.data.unit_keys.names`), for readers that
+        number people first and keep no id. `unit_key` is what twins among them are. Raises SealedError where the
+        records are sealed."""
         self._refuse_if_sealed("named")
         records = dataclasses.replace(self._records, names=names, unit_key=unit_key)
         return Trajectories(records, self.spec, simulated=self.simulated)
@@ -298,38 +273,25 @@ class Trajectories:
     def columns(self) -> Mapping[str, NDArray[Any]]:
         """Name -> array of length T: `observations`, `next_observations` and `actions` are `(T, d)` float32 or `(T,)`
         int64, `rewards` `(T,)` float32, `terminations` and `truncations` `(T,)` bool, and, where the spec declares
-        them, `propensities` `(T,)` float32 in (0, 1].
-
-        Raises:
-            SealedError: the records are sealed in a vault.
-        """
+        them, `propensities` `(T,)` float32 in (0, 1]. Raises SealedError where the records are sealed in a vault."""
         self._refuse_if_sealed("columns")
         return MappingProxyType(dict(self._records.columns))
 
     @property
     def episodes(self) -> NDArray[np.int64]:
-        """Shape `(E + 1,)`: rows of episode e are `episodes[e]:episodes[e + 1]`.
-
-        Raises:
-            SealedError: the records are sealed in a vault.
-        """
+        """Shape `(E + 1,)`: rows of episode e are `episodes[e]:episodes[e + 1]`. Raises SealedError where they are
+        sealed."""
         self._refuse_if_sealed("episodes")
         return self._records.episodes
 
     @property
     def unit_kind(self) -> UnitKind:
-        """How the units were declared: from ids (`id`), or every `episode` or `transition` a unit of its own.
-
-        A declaration, so public; `:transition` records under a ledger of patients promise less than it says.
-        """
+        """How the units were declared: from ids (`id`), or every `episode` or `transition` a unit of its own. A
+        declaration, so public; `:transition` records under a ledger of patients promise less than it says."""
         return self._records.owner
 
     def split_by_unit(self) -> list[Trajectories]:
-        """The records of each unit as a set of their own, in which every episode is a unit: worlds, where units are.
-
-        Raises:
-            SealedError: the records are sealed in a vault.
-        """
+        """The records of each unit as a set of their own, in which every episode is a unit: worlds, where units are."""
         columns, records = self.spec.raw(self.columns), self._records
         units = []
         for begin, end in itertools.pairwise(records.offsets.tolist()):
@@ -341,22 +303,16 @@ class Trajectories:
         return units
 
     def require_several_units(self) -> None:
-        """Refuse records that all belong to one unit, before a vault exists: nobody could hide among others.
-
-        Raises:
-            DataError: there is one unit alone.
-        """
+        """Refuse (DataError) records that all belong to one unit, before a vault exists: nobody could hide among
+        others."""
         if len(self._records.offsets) < 3:
             what, expected = "all records belong to one unit", "records of many units, which nobody can tell one by one"
             remedy = "check the column of the unit's id, or gather the records of more units"
             raise DataError(what, where="Trajectories", expected=expected, remedy=remedy)
 
     def require_ends(self) -> None:
-        """Refuse records that do not tell where episodes end, before a vault exists: fragments would run across them.
-
-        Raises:
-            DataError: no row terminates or truncates an episode, and nobody has several episodes.
-        """
+        """Refuse (DataError) records that do not tell where episodes end, before a vault exists: fragments would run
+        across them. No row terminates or truncates an episode there, and nobody has several."""
         columns, kind = self._records.columns, self._records.owner
         flagged = columns["terminations"].any() or columns["truncations"].any()
         if not flagged and kind == "id" and len(self._records.episodes) == len(self._records.offsets):
@@ -366,11 +322,8 @@ class Trajectories:
             raise DataError(what, where="Trajectories", expected=expected, remedy=remedy)
 
     def counts(self) -> dict[str, int]:
-        """Numbers of transitions, episodes and units of a simulated set.
-
-        Raises:
-            DataError: the records are real; how many there are is private.
-        """
+        """Numbers of transitions, episodes and units of a simulated set. Raises DataError of real ones, whose are
+        private."""
         if not self.simulated:
             what, remedy = "the number of records is private", "declare the public population in Unit(population=...)"
             raise DataError(what, where="Trajectories.counts", expected="a simulated set", remedy=remedy)
@@ -429,17 +382,10 @@ class Trajectories:
 
 
 def bind_to_ledger(data: Trajectories, ledger: Path) -> Callable[[], Trajectories]:
-    """What opens records in memory for the vaults of one study, which follow one another under one ledger.
+    """What opens records in memory for the vaults of one study, which follow one another under one ledger, the file.
 
     From its first call on the records are sealed: no vault of another ledger gets them, and what is opened shows them
-    to a vault alone.
-
-    Args:
-        data: the records.
-        ledger: the file of their ledger.
-
-    Raises:
-        DataError: at a call, where another ledger's study or vault holds them.
+    to a vault alone. A call raises DataError where another ledger's study or vault holds them.
     """
     place = os.path.realpath(ledger)
 
@@ -468,11 +414,8 @@ def how_read(data: Trajectories) -> dict[str, Any]:
 
 
 def owners_of(data: Trajectories) -> NDArray[np.int64]:
-    """The unit of each row [T] of records that may be seen, from 0.
-
-    Raises:
-        SealedError: the records are sealed in a vault.
-    """
+    """The unit of each row [T] of records that may be seen, from 0. Raises SealedError where they are sealed in a
+    vault."""
     return data._records.owners if data.columns else np.zeros(0, np.int64)
 
 

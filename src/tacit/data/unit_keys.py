@@ -1,4 +1,5 @@
 """Who is one unit: the one law by which an id, whatever source it comes from, becomes a key; names and twins of keys.
+Of a key come a dense code, a name and, for shards, a keyed digest; no id is kept.
 
 Files, frames, arrays, databases, positions, texts, devices and registers all ask this module.
 
@@ -12,11 +13,12 @@ Files, frames, arrays, databases, positions, texts, devices and registers all as
 
 from __future__ import annotations
 
+import contextlib
 import decimal
 import hashlib
 import numbers
 import unicodedata
-from collections.abc import Iterable
+from collections.abc import Hashable, Iterable, Sequence
 from functools import cache
 from typing import Any, get_args
 
@@ -51,11 +53,8 @@ class NoKey(ValueError):
 
 
 def key(value: Any, unit_key: UnitKey | None = None) -> str:
-    """The key of an id, given what twins are.
-
-    Raises:
-        NoKey: it is missing, or is neither text, bytes nor a whole number; the message shows no cell.
-    """
+    """The key of an id, given what twins are. Raises NoKey where it is missing, or is neither text, bytes nor a whole
+    number; the message shows no cell."""
     if isinstance(value, str):
         text = value.strip()
     elif isinstance(value, (bytes, bytearray, memoryview)):
@@ -158,10 +157,8 @@ def _is_invisible(character: str) -> bool:
 
 
 def names(keys: Iterable[str]) -> NDArray[np.uint8]:
-    """The digest of each key, by which units are dealt (`tacit.privacy.deals`), [U, 16] bytes; as private as the ids.
-
-    There is no secret in it: a key has the same name everywhere.
-    """
+    """The digest of each key, by which units are dealt (`tacit.privacy.deals`), [U, 16] bytes; as private as the ids:
+    there is no secret in it, and a key has the same name everywhere."""
     digests = bytearray()
     for text in keys:
         digests += hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=NAME_BYTES).digest()
@@ -177,11 +174,7 @@ def duplicates(rows: NDArray[np.uint8]) -> Array:
 
 
 def require_no_twins(keys: Iterable[str], where: str, unit_key: UnitKey | None = None) -> None:
-    """Refuse different keys that differ by case or form alone.
-
-    Raises:
-        DataError: there are two, and nobody said what they are.
-    """
+    """Refuse (DataError) different keys that differ by case or form alone, unless it was said what they are."""
     distinct = set(keys)
     if unit_key is None and len({fold_key(text) for text in distinct}) < len(distinct):
         raise twins_error(where)
@@ -200,3 +193,119 @@ def require_unit_key(unit_key: str | None, where: str) -> UnitKey | None:
         remedy = "leave it out, so that ids that differ by case or form alone are refused"
         raise DataError(what, where=where, expected=expected, remedy=remedy)
     return unit_key  # type: ignore[return-value]
+
+
+MOST_RUNS = 64
+"""Growing runs of whole numbers, such as files that are sorted each, that need no table."""
+
+
+class Codes:
+    """Ids -> dense codes `0, 1, ...` in order of first appearance; the ids themselves are dropped with this object."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self._current_run: list[Array] = []  # ids that have only grown since the last run need no table
+        self._runs: list[Array] = []  # whole numbers that grew before: those of a file that is sorted, say
+        self._last: Hashable = None
+        self._table: dict[Hashable, int] | None = None
+
+    def encode(self, ids: Array) -> Array:
+        """Codes of the next ids: `(n,)` int64, or `(n,)` objects that are text or whole numbers -> `(n,)` int64."""
+        packed = _pack(ids) if self._table is None else None
+        new = None if packed is None else _rising_mask(self._last, ids, packed)
+        if packed is not None and new is None and packed.dtype.kind in "iu" and len(self._runs) < MOST_RUNS:
+            new = _rising_mask(None, ids, packed)
+            if new is not None and self._current_run:
+                self._close_run()
+        if packed is not None and new is not None:
+            more = packed[new]
+            if not any((run[np.minimum(np.searchsorted(run, more), len(run) - 1)] == more).any() for run in self._runs):
+                codes: Array = self.count - 1 + np.cumsum(new)
+                self.count += int(new.sum())
+                self._current_run.append(more)
+                self._last = ids[-1]
+                return codes
+        if self._table is None:
+            if self._current_run:
+                self._close_run()
+            earlier = np.concatenate(self._runs) if self._runs else ids[:0]
+            known = (earlier.astype(str) if earlier.dtype.kind == "S" else earlier).tolist()
+            self._table, self._runs = {value: code for code, value in enumerate(known)}, []
+        table = self._table
+        codes = np.fromiter((table.setdefault(value, len(table)) for value in ids.tolist()), np.int64, len(ids))
+        self.count = len(table)
+        return codes
+
+    def _close_run(self) -> None:
+        """What comes next may be smaller."""
+        self._runs.append(np.concatenate(self._current_run))
+        self._current_run = []
+
+
+def _pack(ids: Array) -> Array | None:
+    """Ids without an object each: int64, or bytes of ASCII text; None of any others."""
+    if ids.dtype != object:
+        return ids
+    with contextlib.suppress(TypeError, UnicodeEncodeError):
+        if "\0" not in "".join(ids):  # the bytes would lose one at the end
+            return ids.astype("S")
+    return None
+
+
+def _rising_mask(last: Any, ids: Array, packed: Array) -> Array | None:
+    """Which ids are larger than the one before, the first than `last`; None where one is smaller."""
+    # Of two texts the longer one is larger, so that numbers written as text grow as numbers do.
+    larger = np.ones(len(ids), np.bool_)
+    smaller = np.zeros(len(ids), np.bool_)
+    larger[1:], smaller[1:] = packed[1:] > packed[:-1], packed[1:] < packed[:-1]
+    if last is not None:
+        larger[0], smaller[0] = ids[0] > last, ids[0] < last
+    if ids.dtype == object:
+        lengths = np.fromiter(map(len, ids), np.int64, len(ids))
+        change = np.diff(lengths, prepend=lengths[0] if last is None else len(last))
+        larger, smaller = (change > 0) | (larger & (change == 0)), (change < 0) | (smaller & (change == 0))
+    return None if smaller.any() else larger
+
+
+class Digests:
+    """Keyed digests of units, by which shards are compared without showing an id. The key is secret, 16 to 64 bytes,
+    the same for all shards of one run and for no other. Twins get one digest, unless `unit_key` says that they
+    differ."""
+
+    def __init__(self, key: bytes, unit_key: UnitKey | None = None) -> None:
+        self._key, self._exact = key, unit_key == "exact"
+        self._parts = bytearray(self._digest(f"{unit_key}"))
+
+    def add(self, keys: Iterable[str]) -> None:
+        """The next units' keys."""
+        for text in keys:
+            self._parts += self._digest(f"={text if self._exact else fold_key(text)}")
+
+    def finish(self) -> Array:
+        """The digest of no unit, which tells key and law, and then each one's, two words, `(1 + U, 2)` int64."""
+        return np.frombuffer(bytes(self._parts), "<i8").reshape(-1, 2)
+
+    def _digest(self, text: str) -> bytes:
+        name = text.encode("utf-8", "surrogatepass")
+        return hashlib.blake2b(name, key=self._key, digest_size=NAME_BYTES).digest()
+
+
+class Names:
+    """The names of units as they come, and whether two of these are twins, where nobody said what twins are
+    (`unit_key`)."""
+
+    def __init__(self, unit_key: UnitKey | None) -> None:
+        self._checks_twins = unit_key is None
+        self._folds = bytearray()
+
+    def add(self, keys: Sequence[str], *, whole: bool) -> Array:
+        """The names `(n, 16)` of the next units, whose ids are whole numbers or not."""
+        digests = names(keys)
+        if self._checks_twins and not whole:
+            folds = [fold_key(text) for text in keys]
+            self._folds += (digests if folds == list(keys) else names(folds)).tobytes()
+        return digests
+
+    def twins(self) -> Array:
+        """The places of units whose ids differ from another's by case or form alone."""
+        return duplicates(np.frombuffer(bytes(self._folds), np.uint8).reshape(-1, NAME_BYTES))

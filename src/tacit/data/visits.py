@@ -13,29 +13,18 @@ import numpy.typing as npt
 from tacit.data.spec import Discrete, PublicSpec, Space
 from tacit.errors import DataError
 
-__all__ = ["Visit", "empty_rows", "visit_rows"]
-
 Array = npt.NDArray[Any]
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Visit:
-    """One person's episode of n decisions. Printing it shows nothing of it.
+    """One person's episode of n decisions. Printing it shows nothing of it. Raises DataError where something is not
+    numbers, or the lengths do not fit each other."""
 
-    Args:
-        observations: [n + 1, d], or [n + 1] where they are discrete: before every decision and after the last.
-        actions: [n] whole numbers, or [n, a] where they are continuous: what was done.
-        rewards: [n].
-        terminated: whether the task ended with the last decision; otherwise the person left, or was cut off.
-
-    Raises:
-        DataError: something is not numbers, or the lengths do not fit each other.
-    """
-
-    observations: Array
-    actions: Array
-    rewards: Array
-    terminated: bool = False
+    observations: Array  # [n + 1, d], or [n + 1] where they are discrete: before every decision and after the last
+    actions: Array  # [n] whole numbers, or [n, a] where they are continuous: what was done
+    rewards: Array  # [n]
+    terminated: bool = False  # whether the task ended with the last decision; otherwise the person left, or was cut off
 
     def __post_init__(self) -> None:
         for name in ("observations", "actions", "rewards"):

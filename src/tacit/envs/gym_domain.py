@@ -1,7 +1,5 @@
-"""Any Gymnasium environment as a domain: as many copies of it as there are people, stepped one after another.
-
-The environments of `cart_pole`, `acrobot` and `locomotion` are many times as fast there; this is the way for the rest.
-"""
+"""Any Gymnasium environment as a domain: as many copies of it as there are people, stepped one after another. Those of
+`cart_pole`, `acrobot` and `locomotion` are many times as fast there; this is the way for the rest."""
 
 from __future__ import annotations
 
@@ -15,23 +13,15 @@ import numpy as np
 import numpy.typing as npt
 
 from tacit.data.spec import MOST_LABELS, Box, Discrete, PublicSpec, Space, space_of_environment
-from tacit.envs.rollouts import Array, Domain, FloatArray
+from tacit.envs.rollouts import Array, Domain, Stepped
 from tacit.errors import DataError
-
-__all__ = ["DomainEnv", "GymDomain"]
-
 
 # The domains as Gymnasium environments, one unit at a time.
 
 
 class DomainEnv(gymnasium.Env[Any, Any]):
-    """One unit of a domain; its spaces are the bounds of `spec`, and observations are clipped to them.
-
-    Args:
-        domain: the simulator.
-        spec: public bounds of its rows.
-        horizon: steps after which an episode is truncated.
-    """
+    """One unit of a domain, for at most `horizon` steps; its spaces are the bounds of `spec`, and observations are
+    clipped to them."""
 
     metadata: dict[str, Any] = {"render_modes": []}  # noqa: RUF012 (Gymnasium's own declaration)
 
@@ -79,10 +69,8 @@ class _EnvHandle:
 
 
 class GymDomain:
-    """The dynamics; a state is a handle of an environment of its own, which `step` moves in place.
-
-    So a state can be stepped once only, and none can be returned to. Environments are made when they are first needed
-    and used again for the next people.
+    """The dynamics; a state is a handle of an environment of its own, which `step` moves in place. So a state can be
+    stepped once only, and none can be returned to. Environments are used again for the next people.
 
     Args:
         name: an id that Gymnasium knows, "Pendulum-v1", "module:Id-v0" where importing the module registers it, or an
@@ -149,13 +137,9 @@ class GymDomain:
             state[i] = _EnvHandle(self._free.pop() if self._free else self._make_env(), self._free, seed)
         return state
 
-    def step(
-        self, state: Array, action: Array, generator: np.random.Generator
-    ) -> tuple[Array, FloatArray, npt.NDArray[np.bool_]]:
+    def step(self, state: Array, action: Array, generator: np.random.Generator) -> Stepped:
         """The same handles [N], rewards [N] and which episodes terminated [N]; chance is the environments' own.
-
-        Continuous actions [N, a] are clipped to the environment's bounds, and 0 where they are not finite.
-        """
+        Continuous actions [N, a] are clipped to the environment's bounds, and 0 where they are not finite."""
         rewards, terminated = np.zeros(len(state)), np.zeros(len(state), dtype=np.bool_)
         for i, env_action in enumerate(self._env_actions(action)):
             handle = state[i]

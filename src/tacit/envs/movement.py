@@ -39,19 +39,8 @@ from tacit.data.mobility.days import (
 from tacit.envs.spaces import JumpLaw, RankLaw
 from tacit.errors import DataError
 
-__all__ = [
-    "DayRollout",
-    "FixedPolicy",
-    "Invalid",
-    "JumpLaw",
-    "MovementPolicy",
-    "RankLaw",
-    "Space",
-    "StartSampler",
-    "play",
-    "possible_actions",
-    "rollout",
-]
+__all__ = ["DayRollout", "FixedPolicy", "Invalid", "JumpLaw", "MovementPolicy", "RankLaw", "Space", "StartSampler"]
+__all__ += ["play", "possible_actions", "rollout"]
 
 TRIES = 10
 """Draws of an explore before it is given up for a stay."""
@@ -63,11 +52,7 @@ Mask = npt.NDArray[np.bool_]
 
 
 class MovementPolicy(Protocol):
-    """Who moves.
-
-    Attributes:
-        kinds: number of latent day types; a day's type is uniform on 0 .. kinds - 1.
-    """
+    """Who moves: one of `kinds` latent day types; a day's type is uniform on 0 .. kinds - 1."""
 
     @property
     def kinds(self) -> int:
@@ -112,14 +97,8 @@ class FixedPolicy:
 
 @dataclass(frozen=True, eq=False)
 class DayRollout:
-    """Days that were played.
-
-    Attributes:
-        cells: [n, 48].
-        actions: [n, 47] actions that were drawn; where one was impossible (`invalid="stay"`) or found no new cell, the
-            day stays and its label is `STAY`.
-        kinds: [n] day types.
-    """
+    """Days that were played: cells [n, 48], actions [n, 47] that were drawn (`STAY` where one was impossible or found
+    no new cell) and day types [n]."""
 
     cells: IntArray
     actions: IntArray

@@ -26,7 +26,7 @@ class MovementEnv(gymnasium.Env[npt.NDArray[np.int64], np.int64]):
         space: where exploring leads.
         starts: where days begin; `reset(options={"start": cell})` says it for one day.
         actions: 5, or 4 without `LAST`.
-        invalid: what an impossible action is, see the module; it also decides what a return and an explore are.
+        invalid: what an impossible action is (`movement`); it also decides what a return and an explore are.
 
     Raises:
         DataError: the number of actions is neither 4 nor 5, or a start is outside the grid.

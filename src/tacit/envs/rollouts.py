@@ -14,21 +14,6 @@ from tacit.data.memory import Memory
 from tacit.data.spec import Discrete, PublicSpec
 from tacit.errors import DataError
 
-__all__ = [
-    "Domain",
-    "MemoryDomain",
-    "PlaneWorld",
-    "Policies",
-    "Policy",
-    "TimedDomain",
-    "collect",
-    "monte_carlo_values",
-    "projected_bellman_error",
-    "require_physical",
-    "uniform_policy",
-]
-
-
 # What the simulators with physical parameters share: the check of these parameters.
 
 
@@ -66,36 +51,28 @@ class Policies(Protocol):
 
 Array = npt.NDArray[Any]
 FloatArray = npt.NDArray[np.float64]
+Stepped = tuple[Array, FloatArray, npt.NDArray[np.bool_]]
+"""Next states [N, ...], rewards [N], and which episodes terminated [N]."""
 Policy = Callable[[Array], Array]
 """Observations [N] or [N, d] to the probabilities [N, A] of the actions."""
 
 
 @dataclass(frozen=True)
 class PlaneWorld:
-    """A public simulator of point masses in a plane with walls, whose rows begin with a position, as a report asks it.
+    """A public simulator of point masses in a plane with walls, whose rows begin with a position, as a report asks
+    it."""
 
-    Attributes:
-        columns: name and unit of each scalar column: observations, actions, rewards, next observations.
-        cells: rows of the plane's cells, '#' for a wall; x grows with the row and y with the column.
-        origin: cell 0 covers [-origin, 1 - origin] on both axes.
-        goal: where it is, (x, y).
-        starts: from where policies are evaluated, such as "all", the first, and "far".
-        ignorant: a policy that learns nothing, and what a report calls it.
-        step: states [N, 4] and actions [N, a] to true next states [N, 4].
-        reward: states [N, 4] to true rewards [N].
-        in_wall: positions [N, 2] to whether they lie inside walls, [N].
-        evaluate: (policies, starts=, seed=, episodes=) to the mean normalised return of each policy, [K].
-    """
-
+    # name and unit of each scalar column: observations, actions, rewards, next observations
     columns: Sequence[tuple[str, str]]
-    cells: tuple[str, ...]
-    origin: float
-    goal: tuple[float, float]
-    starts: tuple[str, ...]
-    baseline: tuple[str, Policies]
-    step: Callable[[FloatArray, Array], FloatArray]
-    reward: Callable[[FloatArray], FloatArray]
-    in_wall: Callable[[FloatArray], npt.NDArray[np.bool_]]
+    cells: tuple[str, ...]  # rows of the plane's cells, '#' for a wall; x grows with the row and y with the column
+    origin: float  # cell 0 covers [-origin, 1 - origin] on both axes
+    goal: tuple[float, float]  # where it is, (x, y)
+    starts: tuple[str, ...]  # from where policies are evaluated, such as "all", the first, and "far"
+    baseline: tuple[str, Policies]  # a policy that learns nothing, and what a report calls it
+    step: Callable[[FloatArray, Array], FloatArray]  # states [N, 4] and actions [N, a] to true next states [N, 4]
+    reward: Callable[[FloatArray], FloatArray]  # states [N, 4] to true rewards [N]
+    in_wall: Callable[[FloatArray], npt.NDArray[np.bool_]]  # positions [N, 2] to whether they lie inside walls, [N]
+    # (policies, starts=, seed=, episodes=) to the mean normalised return of each policy, [K]
     evaluate: Callable[..., FloatArray]
 
 
@@ -105,9 +82,7 @@ class Domain(Protocol):
     def starts(self, units: int, generator: np.random.Generator) -> Array:
         """First states [N, ...]."""
 
-    def step(
-        self, state: Array, action: npt.NDArray[np.int64], generator: np.random.Generator
-    ) -> tuple[Array, FloatArray, npt.NDArray[np.bool_]]:
+    def step(self, state: Array, action: npt.NDArray[np.int64], generator: np.random.Generator) -> Stepped:
         """Next states, rewards [N] and whether the episodes terminated [N], for states [N, ...] and actions [N]."""
 
     def observe(self, state: Array) -> Array:
@@ -198,12 +173,8 @@ def monte_carlo_values(
 
 
 def projected_bellman_error(a: FloatArray, b: FloatArray, c: FloatArray, theta: npt.ArrayLike) -> float:
-    """The mean squared projected Bellman error (b - A theta)^T C^-1 (b - A theta) of theta [n].
-
-    Args:
-        a, b, c: A [n, n], b [n] and C [n, n] (positive definite).
-        theta: weights; if one is not finite the error is infinite.
-    """
+    """The mean squared projected Bellman error (b - A theta)^T C^-1 (b - A theta) of theta [n], for A [n, n], b [n] and
+    C [n, n] (positive definite); infinite where a weight is not finite."""
     weights = np.asarray(theta, dtype=np.float64)
     if not np.isfinite(weights).all():
         return float("inf")
@@ -242,9 +213,7 @@ class TimedDomain:
         """Those of the domain, at time 0."""
         return self.domain.starts(units, generator)
 
-    def step(
-        self, state: Array, action: npt.NDArray[np.int64], generator: np.random.Generator
-    ) -> tuple[Array, FloatArray, npt.NDArray[np.bool_]]:
+    def step(self, state: Array, action: npt.NDArray[np.int64], generator: np.random.Generator) -> Stepped:
         """Next states, rewards and ends [N] of the domain, one step later."""
         time, place = np.divmod(state, self.states)
         next_place, rewards, terminated = self.domain.step(place, action, generator)
@@ -260,15 +229,9 @@ class TimedDomain:
 
 @dataclass(frozen=True)
 class MemoryDomain:
-    """A domain whose observations are the memory of the episode so far (`tacit.data.memory`).
-
-    A state is a row of three fields: `inner`, the domain's own state; `held`, the memory; `count`, how many
-    observations it has met. So a policy of memories needs no state of its own, however many people it serves.
-
-    Args:
-        domain: the simulator, of continuous observations.
-        memory: what is kept.
-    """
+    """A domain of continuous observations that shows the memory of the episode so far (`tacit.data.memory`). A state is
+    a row of three fields: `inner`, the domain's own state; `held`, the memory; `count`, how many observations it has
+    met. So a policy of memories needs no state of its own, however many people it serves."""
 
     domain: Domain
     memory: Memory
@@ -279,9 +242,7 @@ class MemoryDomain:
         observations = np.asarray(self.domain.observe(inner), np.float64)
         return _pack_state(inner, observations, np.ones(len(observations), np.int64))
 
-    def step(
-        self, state: Array, action: npt.NDArray[np.int64], generator: np.random.Generator
-    ) -> tuple[Array, FloatArray, npt.NDArray[np.bool_]]:
+    def step(self, state: Array, action: npt.NDArray[np.int64], generator: np.random.Generator) -> Stepped:
         """Next states, rewards and ends [N] of the domain; the new observation enters the memory."""
         inner, rewards, terminated = self.domain.step(state["inner"], action, generator)
         count = state["count"] + 1

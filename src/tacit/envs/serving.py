@@ -20,9 +20,6 @@ from tacit.data.visits import empty_rows
 from tacit.envs.rollouts import Array, Domain, FloatArray
 from tacit.errors import DataError
 
-__all__ = ["Actor", "EpisodicActor", "SimulatedUsers", "replace_nonfinite", "returns", "serve"]
-
-
 WAITING = 0.125
 """Share of a batch whose episodes may be over before it is made smaller."""
 
@@ -39,10 +36,8 @@ class Actor(Protocol):
 
 @runtime_checkable
 class EpisodicActor(Actor, Protocol):
-    """An actor that differs from episode to episode (`policy_gradient.votes.Tried`).
-
-    In place of replicates it takes (r places + u) episodes + e for episode e of the person in place u of replicate r.
-    """
+    """An actor that differs from episode to episode (`policy_gradient.votes.Tried`). In place of replicates it takes (r
+    places + u) episodes + e for episode e of the person in place u of replicate r."""
 
     @property
     def places(self) -> int:
@@ -133,11 +128,8 @@ def returns(
     repeat: int = 1,
     generator: np.random.Generator,
 ) -> FloatArray:
-    """Undiscounted returns [R, episodes] of single episodes of fresh people, as `serve` has them, without their rows.
-
-    Raises:
-        DataError: as `serve`.
-    """
+    """Undiscounted returns [R, episodes] of single episodes of fresh people, as `serve` has them, without their
+    rows."""
     total = np.zeros(max(replicates, 0) * max(episodes, 0))
     people = np.repeat(np.arange(max(replicates, 0)), max(episodes, 0))
     for decision in _run_decisions(domain, actor, people, horizon, repeat, False, generator):
@@ -255,8 +247,8 @@ def _allocate_rows(people: int, decisions: int, decision: _Decision) -> dict[str
 class SimulatedUsers:
     """People of a simulator: who comes next, and what they experience with an actor.
 
-    Everything random derives from `seed`, the round's number and nothing else, so a run that is resumed before its
-    k-th round (`rounds=k`) meets the same people as one that was never stopped.
+    Everything random derives from `seed`, the round's number and nothing else, so a run that is resumed before its k-th
+    round (`rounds=k`) meets the same people as one that was never stopped.
 
     Args:
         domain: the simulator; each person's slot begins at a fresh start.
@@ -264,18 +256,12 @@ class SimulatedUsers:
         horizon: most steps of the simulator in a person's slot.
         repeat: public number of steps that an action is repeated for, with summed rewards.
         restarts: whether a slot goes on with another episode of the same person when one is over.
-        replicates: independent copies of the experiment that are served at once.
+        replicates: R, independent copies of the experiment that are served at once.
         seed: of everything random.
         missing: probability that a person who came gives no rows (they left, or answered too late).
-        pool: number of people in a fixed pool for each replicate; 0 for people who come and never return.
+        pool: number of people in a fixed pool for each replicate; 0 for people who come and never return. As an
+            attribute their ids.
         rounds: how many rounds were held before.
-
-    Attributes:
-        spec: public bounds of the rows.
-        simulated: True.
-        replicates: R.
-        slot: L, the most rows of a person: ceil(horizon / repeat).
-        pool: the ids of the pool for each replicate; nothing without one.
 
     Raises:
         DataError: a parameter is out of range.
@@ -316,12 +302,9 @@ class SimulatedUsers:
         return [[f"{self._seed}-{r}-{round_}-{i}" for i in range(count)] for r in range(self.replicates)]
 
     def serve(self, people: Sequence[Sequence[str]], actor: Actor) -> Mapping[str, Array]:
-        """The rows of the people of each replicate under `actor`: columns [U, L, ...] of `tacit.envs.serving.serve`, U
-        all people in order, replicate by replicate. A missing person has no rows; a round may be empty.
-
-        Raises:
-            DataError: there is not one list of people for each replicate, or the actor's actions do not fit.
-        """
+        """The rows of the people of each replicate under `actor`: columns [U, L, ...] of `serve`, U all people in
+        order, replicate by replicate. A missing person has no rows; a round may be empty. Raises DataError where there
+        is not one list of people for each replicate, or the actor's actions do not fit."""
         if len(people) != self.replicates:
             what = f"people of {len(people)} replicates are to be served"
             expected = f"one list of people for each of the {self.replicates} replicates"
@@ -356,3 +339,68 @@ def _join_episodes(rows: dict[str, Array], episodes: int) -> dict[str, Array]:
     order = np.argsort(~mask, axis=1, kind="stable")
     person = np.arange(people)[:, None]
     return {name: column.reshape(*mask.shape, *column.shape[2:])[person, order] for name, column in rows.items()}
+
+
+class LastingUsers:
+    """People in slots whose episodes go on with the next round; `stay` rounds belong to one person.
+
+    Slots change hands one after another, slot u before the rounds t with t + u divisible by `stay`, and always at a
+    round's start. An episode that is over is followed by another one of the same person; the last one is cut when they
+    leave. The people are in this process alone: a run of theirs cannot be taken up in another. `stay` is ceil(episode /
+    horizon), so that a whole episode fits: a round has `horizon` steps, an episode `episode`. Other arguments and
+    attributes as of `SimulatedUsers`.
+    """
+
+    simulated = True
+
+    def __init__(
+        self, domain: Domain, spec: PublicSpec, *, horizon: int, episode: int, replicates: int = 1, seed: int
+    ) -> None:
+        if min(horizon, episode, replicates) < 1 or seed < 0:
+            what, expected = "a parameter is out of range", "horizon, episode, replicates >= 1; seed >= 0"
+            raise DataError(what, where="LastingUsers", expected=expected, remedy="correct the parameter")
+        self.spec, self.replicates, self.stay = spec, replicates, -(-episode // horizon)
+        self._domain, self._horizon, self._episode, self._seed = domain, horizon, episode, seed
+        self._round, self._state, self._age = 0, np.zeros(0), np.zeros(0, np.int64)
+
+    def arrive(self, count: int) -> Sequence[Sequence[str]]:
+        """Who holds the slots 0 .. count - 1 of each replicate in the next round."""
+        turns = [(self._round + slot) // self.stay for slot in range(count)]
+        return [[f"{self._seed}-{r}-{slot}-{turn}" for slot, turn in enumerate(turns)] for r in range(self.replicates)]
+
+    def serve(self, people: Sequence[Sequence[str]], actor: Actor) -> Mapping[str, Array]:
+        """One round of everybody who was named by `arrive`: columns [U, horizon, ...], replicate by replicate."""
+        replicate = np.repeat(np.arange(len(people)), [len(ids) for ids in people])
+        slots = np.concatenate([np.arange(len(ids)) for ids in people])
+        if len(people) != self.replicates or (self._round and len(slots) != len(self._age)):
+            what = f"{len(slots)} people of {len(people)} replicates are to be served"
+            expected = f"those of the round before, of {self.replicates} replicates"
+            remedy = "pass what arrive returned, with the same count in every round"
+            raise DataError(what, where="LastingUsers.serve", expected=expected, remedy=remedy)
+        generator = np.random.default_rng([self._seed, self._round])
+        fresh = (self._round + slots) % self.stay == 0 if self._round else np.ones(len(slots), bool)
+        leaving = (self._round + 1 + slots) % self.stay == 0
+        self._begin_episodes(fresh, generator)
+        self._round += 1
+        steps = []
+        for t in range(self._horizon):
+            observations = self._domain.observe(self._state)
+            actions = np.asarray(actor(replace_nonfinite(observations), replicate, generator))
+            self._state, rewards, terminated = self._domain.step(self._state, actions, generator)
+            self._age += 1
+            truncated = ~terminated & ((self._age >= self._episode) | (leaving & (t == self._horizon - 1)))
+            steps.append((observations, actions, rewards, self._domain.observe(self._state), terminated, truncated))
+            self._begin_episodes(terminated | truncated, generator)
+        names = ("observations", "actions", "rewards", "next_observations", "terminations", "truncations")
+        rows = {name: np.stack(column, axis=1) for name, column in zip(names, zip(*steps, strict=True), strict=True)}
+        return rows | {"mask": np.ones((len(slots), self._horizon), bool)}
+
+    def _begin_episodes(self, mask: Array, generator: np.random.Generator) -> None:
+        if not mask.any():
+            return
+        state = self._domain.starts(int(mask.sum()), generator)
+        if not len(self._age):
+            self._state, self._age = state, np.zeros(len(mask), np.int64)
+            return
+        self._state, self._age = self._state.copy(), np.where(mask, 0, self._age)
+        self._state[mask] = state

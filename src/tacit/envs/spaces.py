@@ -12,8 +12,6 @@ import numpy.typing as npt
 from tacit.data.mobility.grids import EARTH_KM, Grid, grid_from_json, grid_json_error
 from tacit.errors import DataError
 
-__all__ = ["GravityLaw", "JumpLaw", "RankLaw", "UnboundedSpace"]
-
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
 
@@ -32,20 +30,13 @@ class RankLaw:
     The nearest place of a place is itself, as there; someone in a cell that is no place goes on from the place nearest
     to it. Distances are great circles.
 
-    Args:
-        grid: public grid.
-        places: cells of the vocabulary [V], each once.
-        alpha: exponent; a public constant or a released estimate.
-        ranks: how many neighbours, at most V.
-
-    Raises:
-        DataError: the vocabulary is empty, repeats a cell or leaves the grid, or a number is out of range.
+    Raises DataError where the vocabulary is empty, repeats a cell or leaves the grid, or a number is out of range.
     """
 
-    grid: Grid
-    places: IntArray
-    alpha: float = 0.6
-    ranks: int = 200
+    grid: Grid  # public grid
+    places: IntArray  # cells of the vocabulary [V], each once
+    alpha: float = 0.6  # exponent; a public constant or a released estimate
+    ranks: int = 200  # how many neighbours, at most V
     _neighbours: IntArray = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -91,22 +82,12 @@ class UnboundedSpace:
 
 @dataclass(frozen=True)
 class JumpLaw:
-    """A distance from bins of known probabilities, log-uniform in the bin, in a uniform direction.
+    """A distance from bins of known probabilities, log-uniform in the bin, in a uniform direction. What leaves the grid
+    or stays in the cell is drawn again, up to 20 times, and then nobody moves."""
 
-    What leaves the grid or stays in the cell is drawn again, up to 20 times, and then nobody moves.
-
-    Args:
-        grid: public grid.
-        edges: [B + 1] rising edges of the bins, km, the first above 0.
-        probabilities: [B] of the bins.
-
-    Raises:
-        DataError: the edges do not rise from above 0, or the probabilities do not fit or do not add up to 1.
-    """
-
-    grid: Grid
-    edges: tuple[float, ...]
-    probabilities: tuple[float, ...]
+    grid: Grid  # public grid
+    edges: tuple[float, ...]  # [B + 1] rising edges of the bins, km, the first above 0
+    probabilities: tuple[float, ...]  # [B] of the bins, which add up to 1
 
     def __post_init__(self) -> None:
         edges, numbers = np.array(self.edges, dtype=np.float64), np.array(self.probabilities, dtype=np.float64)
@@ -144,11 +125,7 @@ class JumpLaw:
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> JumpLaw:
-        """The law that `to_json` wrote.
-
-        Raises:
-            DataError: a field is missing, unknown or invalid.
-        """
+        """The law that `to_json` wrote. Raises DataError of a missing, unknown or invalid field."""
         fields = dict(values) if isinstance(values, Mapping) else {}
         numbers = [fields.get(name) for name in ("edges", "probabilities")]
         whole = all(isinstance(v, list) and all(isinstance(n, (int, float)) for n in v) for v in numbers)
@@ -161,14 +138,10 @@ class JumpLaw:
 class GravityLaw:
     """A distance of a law, and of 32 even directions one in proportion to how many live where it ends.
 
-    The attraction of a cell is that of its block and a tenth of the mean one. Where no direction ends in another cell
-    of the grid, `jumps` alone decides. It is the gravity model of trips (Zipf 1946, doi:10.2307/2087063), with
-    distances that are measured in place of a power of them.
-
-    Args:
-        jumps: the law of distances.
-        factor: blocks are the cells of `grid.coarse(factor)`.
-        attraction: of each block [G], >= 0: the released shares of homes, say.
+    The attraction [G] (the released shares of homes, say) is of blocks, the cells of `grid.coarse_grid(factor)`; that
+    of a cell is that of its block and a tenth of the mean one. Where no direction ends in another cell of the grid,
+    `jumps` alone decides. It is the gravity model of trips (Zipf 1946, doi:10.2307/2087063), with distances that are
+    measured in place of a power of them.
     """
 
     jumps: JumpLaw

@@ -3,11 +3,9 @@
 An attacker who knows a person's records, the population and the code looks at a release and wants to know whether that
 person was in it. Shadow runs, each with a random half of the people, teach the attacker how its score of a person is
 distributed with and without that person (LiRA: Carlini et al., arXiv:2112.03570); target runs, which it has not seen,
-tell how well it does. People who are left out stay in the public population and add nothing, so that the two worlds
-are neighbours in the relation of adding or removing one person, and the bounds below are those of that relation: under
-replacement mu is twice as large.
-
-What an attack finds bounds privacy from below and proves nothing: the bound from above is the certificate's.
+tell how well it does. People who are left out stay in the public population and add nothing: the bounds are those of
+adding or removing one person; under replacement mu is twice as large. What an attack finds bounds privacy from below
+and proves nothing.
 """
 
 from __future__ import annotations
@@ -72,11 +70,9 @@ class AttackResult:
 
 
 def auc_bound(mu: float) -> float:
-    """The largest area under the curve that mu-GDP allows any test: Phi(mu / sqrt 2).
-
-    The curve of every test lies below Phi(Phi^-1(false alarms) + mu) (Dong, Roth & Su, arXiv:1905.02383), which is
-    concave, so that pooling people cannot lift it above either.
-    """
+    """The largest area under the curve that mu-GDP allows any test: Phi(mu / sqrt 2). The curve of every test lies
+    below Phi(Phi^-1(false alarms) + mu) (Dong, Roth & Su, arXiv:1905.02383), which is concave, so that pooling people
+    cannot lift it above either."""
     return float(special.ndtr(mu / math.sqrt(2)))
 
 
@@ -115,13 +111,8 @@ def run_trials(
 
 def likelihood_ratios(shadow: Trials, target: Trials) -> Floats:
     """LiRA: [T, U] log-likelihood ratios of presence to absence, from Gaussians fitted to each person's shadow runs.
-
-    Both worlds of a person get the same variance, the mean of the two: a release of noise of known size has it, and
-    half as many numbers have to be estimated.
-
-    Raises:
-        DataError: a person was present, or absent, in fewer than two shadow runs.
-    """
+    Both worlds of a person get the same variance, the mean of the two: noise of known size has it. Raises DataError
+    where a person was present, or absent, in fewer than two shadow runs."""
     sides = []
     for side in (shadow.present, ~shadow.present):
         count = side.sum(axis=0)
@@ -139,10 +130,10 @@ def likelihood_ratios(shadow: Trials, target: Trials) -> Floats:
 def attack(
     shadow: Trials, target: Trials, *, delta: float, confidence: float = 0.95, fpr: float = 0.01, seed: int = 0
 ) -> AttackResult:
-    """LiRA on target runs, calibrated on shadow runs.
+    """LiRA on target runs, calibrated on shadow runs of the same method and population.
 
     Args:
-        shadow, target: runs of the same method and population; no run in both.
+        shadow, target: no run is in both.
         delta: at which epsilon is bounded.
         confidence: of each interval, and of each bound.
         fpr: false alarm rate at which hits are counted.
@@ -191,14 +182,8 @@ class RankedScores:
         return cls(order // (flat.size // len(scores)), present.ravel()[order], ends)
 
     def roc_area(self, times: NDArray[np.int64] | None = None) -> float:
-        """Area under the curve: how often a present score is above an absent one, ties counting half.
-
-        Args:
-            times: [T], how often each run counts; once without.
-
-        Raises:
-            DataError: nobody is present, or nobody is absent.
-        """
+        """Area under the curve: how often a present score is above an absent one, ties counting half. `times` [T] says
+        how often each run counts; once without. Raises DataError where nobody is present, or nobody absent."""
         having, without = self._counts(times)
         if not having[-1] or not without[-1]:
             raise _data_error("there is only one side to tell", "at least one present and one absent score")
@@ -232,11 +217,8 @@ def bootstrap_runs(
     seed: int = 0,
     draws: int = 400,
 ) -> Rate:
-    """A measure such as `RankedScores.roc_area` over all runs once, with percentiles over resampled runs.
-
-    People of one run share its noise, runs share nothing. The people are the same in all of them: the interval does not
-    cover other people.
-    """
+    """A measure such as `RankedScores.roc_area` over all runs once, with percentiles over resampled runs. People of one
+    run share its noise, runs share nothing. The people are the same in all: other people are not covered."""
     rng, runs = np.random.default_rng(seed), len(judged_trials.scores)
     ranked = RankedScores.of(judged_trials.scores, judged_trials.present)
     resampled = [measure(ranked, np.bincount(rng.integers(runs, size=runs), minlength=runs)) for _ in range(draws)]
@@ -302,10 +284,8 @@ class Candidates:
         object.__setattr__(self, "_steps", steps)
 
     def log_likelihoods(self, policy: MovementPolicy) -> Floats:
-        """Log-likelihood of each day's actions [D], given where it starts; the type of day is summed out.
-
-        What is impossible in a state is ruled out, as it is when days are played.
-        """
+        """Log-likelihood of each day's actions [D], given where it starts; the type of day is summed out. What is
+        impossible in a state is ruled out, as it is when days are played."""
         named, state = self._states
         place, home = np.divmod(named, 2)
         distinct, stay = np.divmod(place, SLOTS + 1)
@@ -369,10 +349,8 @@ class ContributionDirection:
 
 @dataclass(frozen=True, eq=False)
 class NearestDay:
-    """Black-box: minus the mean distance of a person's days to the nearest generated day, `days` [R, n, 48].
-
-    The distance is the number of slots in different cells.
-    """
+    """Black-box: minus the mean distance (slots in different cells) of a person's days to the nearest generated day,
+    `days` [R, n, 48]."""
 
     candidates: Candidates
 

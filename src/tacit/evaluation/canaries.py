@@ -1,10 +1,8 @@
 """Attacks on people rather than rows: what a model, or a run's noisy gradients, tell of a unit's whole history.
 
 For any method that is trained by `vault.noisy_gradient` over a `PoissonSum` of any unit: the attacker draws a unit's
-rows or fragments as the mechanism does, with random numbers of its own, and uses the method's own objective.
-
-`UnitScores` are scores for `evaluation.lower_bounds` or `evaluation.one_run`. Looks
-at whole histories and is not differentially private: outside `vault.nonprivate` only for simulated data. What an attack
+rows or fragments as the mechanism does, with random numbers of its own, and uses the method's own objective. Looks at
+whole histories and is not differentially private: outside `vault.nonprivate` only for simulated data. What an attack
 finds bounds privacy from below and proves nothing.
 """
 
@@ -75,8 +73,8 @@ class GradientScores:
         canaries: the m rows in question, in or out.
         public: rows that owe nothing to private ones and look like most of them; a few hundred.
         seed: of the auditor's own draws.
-        draws: gradients a canary and step. A few (4) span most of what the run's own draw of the noise can have made of
-            it, at up to the square of their number in time.
+        draws: gradients a canary and step: 4 span most of what the run's own noise can have made of it, at 16 times the
+            time.
     """
 
     def __init__(self, plan: TransitionsPlan, canaries: Columns, public: Columns, *, seed: int, draws: int = 1) -> None:
@@ -125,10 +123,8 @@ class GradientScores:
 
     def pursuit_scores(self) -> Floats:
         """[m], the share of the squared gradient for which a canary was picked (`matching_pursuit`), over all steps.
-
         The best for few large traces, as where nothing clips them: each is put down to one canary alone, of whatever
-        sign it is, and however much the gradients of others resemble it.
-        """
+        sign it is, and however much the gradients of others resemble it."""
         total: Floats = np.array(self._pursuit_shares, np.float64).sum(axis=0)
         return total
 
@@ -201,14 +197,8 @@ MIN_VARIANCE = 0.01
 
 
 class UnitSampler:
-    """Units of known records, whose rows are drawn as a part says.
-
-    Args:
-        part: which of a unit's rows or fragments one contribution is made from.
-        objective: of the method.
-        known: the attacker's knowledge; simulated or public.
-        seed: of the rows and of the objective's draws.
-    """
+    """Units of `known` (simulated or public) records, whose rows are drawn as a part says, for the method's
+    objective."""
 
     def __init__(self, part: PoissonSum, objective: Objective, known: Trajectories, *, seed: int) -> None:
         noise = SecretNoise.for_tests(seed)
@@ -289,8 +279,7 @@ class UnitScores:
 
 
 def leap_histories(spec: PublicSpec, count: int, *, rows: int, seed: int) -> Columns:
-    """Canary people: each repeats one leap of its own (`gradient_canaries.leaps`) for a whole history, then is cut
-    off."""
+    """Canary people: each repeats one leap of its own (`leap_canaries`) for a whole history, then is cut off."""
     # Whatever fragments and draws are taken, the gradient of such a history points nearly the same way.
     # returns: Columns [count rows, ...] with `truncations`, and `unit_ids` [count rows] from 0
     single = leap_canaries(spec, count, seed=seed)

@@ -1,7 +1,5 @@
 """Whether synthetic transitions obey the world they come from: errors against a public simulator, rows inside walls.
-
-Only synthetic rows and a public simulator are looked at, so these figures are post-processing of a release and free.
-"""
+Only synthetic rows and a public simulator are looked at, so these figures are post-processing of a release and free."""
 
 from __future__ import annotations
 
@@ -18,11 +16,9 @@ Array = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Dynamics:
-    """How far synthetic transitions are from the simulator's.
-
-    With (x, v) the position and velocity of a row's state, (x', v') those of its next state and (x*, v*) those of the
-    simulator's next state from the row's own state and action, over the rows that start outside walls:
-    """
+    """How far synthetic transitions are from the simulator's. With (x, v) the position and velocity of a row's state,
+    (x', v') those of its next state and (x*, v*) those of the simulator's next state from the row's own state and
+    action, over the rows that start outside walls:"""
 
     # mean |x' - x*| / mean |x* - x| ("dx"): the error of the next position in units of the mean true displacement of
     # one step. 0 is exact; 1 is as bad as a table whose next position is the present one.
@@ -44,15 +40,13 @@ def dynamics(
     """Errors of sampled transitions against a public simulator of point masses in the plane.
 
     Args:
-        columns: a sampled table: `observations` and `next_observations` [T, 4] (x, y, v_x, v_y), `actions` [T, a],
-            `rewards` [T].
-        step: pure simulator, (states [N, 4], actions [N, a]) -> next states [N, 4].
-        reward: pure reward, (states [N, 4], actions [N, a], the simulator's next states [N, 4]) -> [N].
+        columns: `observations` and `next_observations` [T, 4] (x, y, v_x, v_y), `actions` [T, a], `rewards` [T].
+        step: (states [N, 4], actions [N, a]) -> next states [N, 4]; pure.
+        reward: (states [N, 4], actions [N, a], the simulator's next states [N, 4]) -> [N]; pure.
         in_wall: positions [N, 2] -> bool [N].
 
     Raises:
-        DataError: the shapes are others, every row starts inside a wall, or the simulator moves nothing (the errors
-            would have no unit).
+        DataError: the shapes are others, every row starts inside a wall, or the simulator moves nothing.
     """
     states, actions, rewards, next_states = (
         np.asarray(columns[name], dtype=np.float64)
@@ -111,7 +105,7 @@ def one_step_errors(columns: Mapping[str, NDArray[np.generic]], simulate: Simula
     """Errors of sampled transitions (s, a, r, s') against the simulator's (s*, r*) from the same s and a.
 
     Args:
-        columns: a sampled table: `observations` and `next_observations` [T, d], `actions` [T, a] or [T], `rewards` [T].
+        columns: `observations` and `next_observations` [T, d], `actions` [T, a] or [T], `rewards` [T].
         simulate: (states [T, d], actions) -> (next states [T, d], rewards [T]); pure.
 
     Raises:

@@ -44,19 +44,11 @@ def fidelity(
 ) -> Fidelity:
     """Marginal and Correlation of `synthetic` against `real` (PrivORL, section VI; SDMetrics' definitions).
 
-    Args:
-        real, synthetic: columns by name, as of `Trajectories.columns`: `observations` and `next_observations`
-            [T, d] float or [T] int, `actions` alike, `rewards` [T]. The two may differ in T. Values are compared in
-            float32, the precision in which tables are stored.
-        spec: the public bounds, as of `flatten`.
-
-    Returns:
-        The measures. A column that is constant in `real` has no correlation and is dropped from it; one that is
-        constant only in `synthetic` counts as uncorrelated (r = 0), so that a collapsed column is not rewarded.
-        Discrete columns enter Marginal alone.
-
-    Raises:
-        DataError: the tables differ in their columns, are empty or hold a value that is not finite.
+    Both hold `observations` and `next_observations` [T, d] float or [T] int, `actions` alike and `rewards` [T], as
+    `Trajectories.columns`, compared in float32; they may differ in T. A column that is constant in `real` has no
+    correlation and is dropped from it; one that is constant only in `synthetic` counts as uncorrelated (r = 0), so that
+    a collapsed column is not rewarded. Discrete columns enter Marginal alone. Raises DataError where the tables differ
+    in their columns, are empty or hold a value that is not finite.
     """
     real_columns, synthetic_columns = flatten(real, spec), flatten(synthetic, spec)
     if [(n, c.dtype) for n, c in real_columns.items()] != [(n, c.dtype) for n, c in synthetic_columns.items()]:
@@ -102,11 +94,7 @@ def ceiling(real: Mapping[str, NDArray[np.generic]], *, seed: int, spec: PublicS
 def halves(
     real: Mapping[str, NDArray[np.generic]], *, seed: int
 ) -> tuple[dict[str, NDArray[np.generic]], dict[str, NDArray[np.generic]]]:
-    """Two disjoint random halves of a table; an odd last row is left out.
-
-    Raises:
-        DataError: fewer than two rows.
-    """
+    """Two disjoint random halves of a table; an odd last row is left out. Raises DataError of fewer than two rows."""
     rows = len(next(iter(real.values())))
     if rows < 2:
         what, expected = "the table has fewer than two rows", "at least two rows, to be split into disjoint halves"
@@ -121,16 +109,9 @@ def halves(
 def flatten(
     columns: Mapping[str, NDArray[np.generic]], spec: PublicSpec | None = None
 ) -> dict[str, NDArray[np.generic]]:
-    """The scalar columns [T] of a table by name: float32, or int64 if discrete.
-
-    Args:
-        columns: as of `fidelity`.
-        spec: names the columns, and says which are categories, and so discrete. Without it the names are
-            "observations[0]", ..., "rewards".
-
-    Raises:
-        DataError: a column is missing, of another length, empty, of more than two axes or not finite.
-    """
+    """The scalar columns [T] of a table by name: float32, or int64 if discrete. The spec names the columns and says
+    which are categories, and so discrete; without it the names are "observations[0]", ..., "rewards". Raises DataError
+    where a column is missing, of another length, empty, of more than two axes or not finite."""
     flat: dict[str, NDArray[np.generic]] = {}
     rows: int | None = None
     for field in FIELDS:
@@ -167,11 +148,7 @@ def _name_columns(spec: PublicSpec, field: str, values: NDArray[np.generic]) -> 
 
 
 def kolmogorov_smirnov(a: NDArray[np.generic], b: NDArray[np.generic]) -> float:
-    """Two-sample Kolmogorov-Smirnov statistic sup_t |F_a(t) - F_b(t)| of samples [n] and [m], ties included.
-
-    F_a - F_b is largest at a point of `a`, and F_b - F_a just before one (or zero, at the end), so that two searches of
-    the sorted `a` in the sorted `b` are enough. O((n + m) log(n + m)).
-    """
+    """Two-sample Kolmogorov-Smirnov statistic sup_t |F_a(t) - F_b(t)| of samples [n] and [m], ties included."""
     a, b = np.sort(a), np.sort(b)
     n = len(a)
     at = np.searchsorted(b, a, side="right") / len(b)
@@ -211,13 +188,8 @@ def correlations(columns: list[NDArray[np.generic]]) -> NDArray[np.float64]:
 
 
 def independent_columns(columns: Mapping[str, NDArray[np.generic]], *, seed: int) -> dict[str, NDArray[np.generic]]:
-    """The table with each scalar column permuted on its own: equal marginals, no dependence between columns.
-
-    Args:
-        columns: columns by name, each [T] or [T, d]; every one of the d entries is permuted separately. Looks at rows:
-            for simulated, public or synthetic tables.
-        seed: of the public permutations.
-    """
+    """The table ([T] or [T, d] by name) with each scalar column permuted on its own: equal marginals, no dependence.
+    Looks at rows: for simulated, public or synthetic tables."""
     generator = np.random.default_rng(seed)
     return {
         name: generator.permuted(values, axis=0) if values.ndim > 1 else generator.permutation(values)
@@ -226,12 +198,7 @@ def independent_columns(columns: Mapping[str, NDArray[np.generic]], *, seed: int
 
 
 def uniform_table(spec: PublicSpec, *, rows: int, seed: int) -> dict[str, NDArray[np.generic]]:
-    """A table of `rows` transitions drawn uniformly inside the public bounds, with no terminations: noise only.
-
-    Returns:
-        `observations`, `actions`, `next_observations` ([rows, d] float32, or [rows] int64 when discrete), `rewards`
-        [rows] float32, `terminations` and `truncations` [rows] bool, all False.
-    """
+    """A table of `rows` transitions drawn uniformly inside the public bounds, with no terminations: noise only."""
     generator = np.random.default_rng(seed)
 
     def draw(space: Box | Discrete) -> NDArray[np.generic]:

@@ -96,8 +96,7 @@ def attack(
     """Tell members by the best of several scores.
 
     Args:
-        members: [S, M] scores of rows that were trained on, higher where a row seems to be one (minus its loss, or by
-            how much training lowered it).
+        members: [S, M] scores of rows that were trained on, higher where a row seems to be one (minus its loss, say).
         others: [S, N] scores of rows of the same distribution that were not.
         fprs: nominal rates of false alarms.
         confidence: of the intervals.

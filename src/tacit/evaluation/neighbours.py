@@ -42,16 +42,16 @@ def nearest_records(
 ) -> NearestRecords:
     """Distances from synthetic rows to the nearest training row and to the nearest row that was held out.
 
+    Next observations that are numbers enter as their difference from the observation, which a step's row would
+    otherwise hold twice. Numbers are divided by the training column's standard deviation (a constant column enters
+    unscaled), and two different values of a discrete column are one unit apart.
+
     Args:
         synthetic, train, holdout: columns by name, as of `fidelity`, with the same columns of the same kinds. The
             longer of `train` and `holdout` is cut to the length of the shorter, at random.
         rows: how many synthetic rows are looked at, at most (random ones, those that are alike once).
         confidence: of the interval of `nearer_share`.
         seed: of the random rows.
-
-    Next observations that are numbers enter as their difference from the observation, which a step's row would
-    otherwise hold twice. Numbers are divided by the training column's standard deviation (a constant column enters
-    unscaled), and two different values of a discrete column are one unit apart.
 
     Raises:
         DataError: the tables differ in their columns, are empty or hold a value that is not finite.
@@ -76,11 +76,8 @@ def nearest_records(
 
 
 def numeric_columns(columns: Columns) -> dict[str, NDArray[np.generic]]:
-    """The scalar columns of a table (`fidelity.flatten`), with next observations as differences where they are numbers.
-
-    Raises:
-        DataError: as `fidelity.flatten`.
-    """
+    """The scalar columns of a table (`fidelity.flatten`), with next observations as differences where they are
+    numbers."""
     flat = flatten(columns)
     for name in [name for name in flat if name.startswith("next_") and flat[name].dtype == np.float32]:
         flat[name] = np.subtract(flat[name], flat[name.removeprefix("next_")], dtype=np.float32)

@@ -1,8 +1,5 @@
-"""What a curator may want to know about an evaluation, computed from the records WITHOUT privacy.
-
-None of these figures is protected: each is a release without noise. They are for the curator's eyes, through
-`Vault.nonprivate`, and for simulated records.
-"""
+"""What a curator may want to know about an evaluation, computed from the records WITHOUT privacy: for the curator's
+eyes, through `Vault.nonprivate`, and for simulated records."""
 
 from __future__ import annotations
 

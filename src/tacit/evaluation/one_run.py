@@ -122,14 +122,10 @@ def lower_bound(guesses: int, correct: int, canaries: int, *, delta: float, erro
 
 
 def p_value(guesses: int, correct: int, canaries: int, *, epsilon: float, delta: float) -> float:
-    """An upper bound on the chance of at least `right` right guesses if the mechanism is (epsilon, delta)-DP.
-
-    With f(v) = P[Binomial(guesses, e^epsilon / (1 + e^epsilon)) >= v] it is
-    f(right) + 2 canaries delta max_i (f(right - i) - f(right)) / i (arXiv:2305.08846, theorem 5.2), at most 1.
-
-    Raises:
-        DataError: not 0 <= right <= guesses <= canaries, or epsilon below 0.
-    """
+    """An upper bound on the chance of at least `correct` right guesses if the mechanism is (epsilon, delta)-DP. With
+    f(v) = P[Binomial(guesses, e^epsilon / (1 + e^epsilon)) >= v] it is f(correct) + 2 canaries delta max_i (f(correct -
+    i) - f(correct)) / i (arXiv:2305.08846, theorem 5.2), at most 1. Raises DataError unless 0 <= correct <= guesses <=
+    canaries and epsilon >= 0."""
     if not (0 <= correct <= guesses <= canaries and epsilon >= 0):
         raise _error("the counts of guesses do not fit together", "0 <= right <= guesses <= canaries, epsilon >= 0")
     chance = float(special.expit(epsilon))
@@ -142,11 +138,9 @@ def p_value(guesses: int, correct: int, canaries: int, *, epsilon: float, delta:
 
 
 def max_detectable_epsilon(guesses: int, *, confidence: float = 0.95) -> float:
-    """What `audit` says at delta 0 where all of so many guesses are right: its power.
-
-    Each of its ways to guess is tested at its share of the error, and the likeliest mechanism has
-    error^(1 / guesses) = e^epsilon / (1 + e^epsilon).
-    """
+    """What `audit` says at delta 0 where all of so many guesses are right: its power. Each of its ways to guess is
+    tested at its share of the error, and the likeliest mechanism has error^(1 / guesses) = e^epsilon / (1 +
+    e^epsilon)."""
     if guesses < 1 or not 0 < confidence < 1:
         raise _error("there is no guess, or the confidence is out of range", "guesses >= 1 and 0 < confidence < 1")
     each = math.log((1 - confidence) / (len(SHARES) * len(KINDS))) / guesses

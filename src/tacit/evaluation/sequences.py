@@ -1,12 +1,10 @@
-"""Whole trajectories as plain columns, and how those of two tables are distributed: returns, lengths and ways.
-
-What looks at real trajectories is not differentially private: outside `vault.nonprivate` only for simulated or public
-data.
-"""
+"""Whole trajectories as plain columns, and how those of two tables are distributed: returns, lengths and ways. What
+looks at real trajectories is not differentially private: outside `vault.nonprivate` only for simulated or public
+data."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -21,12 +19,9 @@ Indices = NDArray[np.int64]
 
 @dataclass(frozen=True, eq=False)
 class Sequences:
-    """E trajectories of different lengths, as columns of T rows.
-
-    Raises:
-        DataError: the columns are empty or of different lengths, a trajectory is empty, the episodes do not cover the
-            rows, or a stitch is not inside a trajectory.
-    """
+    """E trajectories of different lengths, as columns of T rows. Raises DataError where the columns are empty or of
+    different lengths, a trajectory is empty, the episodes do not cover the rows, or a stitch is not inside a
+    trajectory."""
 
     # by name, [T, ...] each, as of `Trajectories.columns`; the rows of a trajectory one after another
     columns: Mapping[str, NDArray[np.generic]]
@@ -46,12 +41,7 @@ class Sequences:
 
     @classmethod
     def of(cls, trajectories: Trajectories, stitches: Indices | None = None) -> Sequences:
-        """The trajectories of a set.
-
-        Raises:
-            SealedError: the records are sealed in a vault.
-            DataError: as the class.
-        """
+        """The trajectories of a set. Raises SealedError where the records are sealed in a vault."""
         none = np.zeros(0, np.int64)
         return cls(trajectories.columns, trajectories.episodes, none if stitches is None else stitches)
 
@@ -87,11 +77,7 @@ class Sequences:
         return self.pick(np.random.default_rng(seed).permutation(len(self))[:count])
 
     def split_halves(self, seed: int) -> tuple[Sequences, Sequences]:
-        """Two disjoint random halves, for real-against-real ceilings; an odd last trajectory is left out.
-
-        Raises:
-            DataError: there is one trajectory only.
-        """
+        """Two disjoint random halves, for real-against-real ceilings; an odd last trajectory is left out."""
         half = len(self) // 2
         if half == 0:
             raise _error("there is one trajectory only", "at least two, to be split into disjoint halves")
@@ -100,69 +86,14 @@ class Sequences:
 
     def shuffle_rows(self, seed: int) -> Sequences:
         """The floor of a measure of sequences: the same lengths, and rows drawn from all trajectories in any order.
-
-        Every distribution of single rows stays as it is, and nothing of their order or of who they belong to does.
-        """
+        Every distribution of single rows stays as it is, and nothing of their order or of who they belong to does."""
         order = np.random.default_rng(seed).permutation(self.episodes[-1])
         return Sequences({name: np.asarray(column)[order] for name, column in self.columns.items()}, self.episodes)
 
-    def states(self) -> tuple[NDArray[np.generic], Indices]:
-        """Every state of every trajectory, with the last next observation: ([T + E, d], [E + 1] as `episodes`)."""
-        last_states = np.asarray(self.columns["next_observations"])[self.episodes[1:] - 1]
-        states = np.insert(np.asarray(self.columns["observations"]), self.episodes[1:], last_states, axis=0)
-        return states.reshape(len(states), -1), self.episodes + np.arange(len(self) + 1)
-
-
-@dataclass(frozen=True, eq=False)
-class TrajectoryStatistics:
-    """Figures of E trajectories, [E] each."""
-
-    returns: Floats  # sum of the rewards, undiscounted
-    lengths: Floats  # steps
-    # length of the path through the states, from the first to the last next observation, in units of the observation;
-    # where a stitched trajectory jumps, the jump counts
-    path_lengths: Floats
-    displacements: Floats  # distance from the first to the last state
-    revisit_shares: Floats  # share of the states, the last next observation included, that the trajectory was in before
-
-
-def trajectory_statistics(
-    sequences: Sequences, *, resolution: float | None = None, position: Sequence[int] | None = None
-) -> TrajectoryStatistics:
-    """Returns, lengths and paths of trajectories."""
-    # sequences: with `observations` and `next_observations` ([T, d] or [T]) and `rewards` [T]; resolution: states are
-    # the same if they lie in the same cube of this side, None means equal numbers; position: which entries of the
-    # observation the path is measured in (the plane of a maze is (0, 1)), None takes all. Two different values of a
-    # discrete observation are one unit apart
-    states, episodes = sequences.states()
-    entries = range(states.shape[1]) if position is None else position
-    if (resolution is not None and not resolution > 0) or not set(entries) <= set(range(states.shape[1])):
-        expected = "resolution > 0, entries below d"
-        raise _error("the resolution or the entries of the position are out of range", expected)
-    discrete = np.issubdtype(states.dtype, np.integer)
-    states = states[:, list(entries)]
-    first, last = episodes[:-1], episodes[1:] - 1
-    within = np.ones(len(states) - 1, np.bool_)
-    within[last[:-1]] = False
-    owners = np.repeat(np.arange(len(sequences)), np.diff(episodes))
-    steps = _distances(states[1:], states[:-1], discrete)
-    cells = states if resolution is None else np.floor(states.astype(np.float64) / resolution)
-    distinct = np.unique(np.column_stack([owners, cells]), axis=0)[:, 0].astype(np.int64)
-    rewards = np.asarray(sequences.columns["rewards"], np.float64)
-    return TrajectoryStatistics(
-        returns=np.add.reduceat(rewards, sequences.episodes[:-1]),
-        lengths=sequences.lengths.astype(np.float64),
-        path_lengths=np.add.reduceat(steps[within], sequences.episodes[:-1]),
-        displacements=_distances(states[last], states[first], discrete),
-        revisit_shares=1.0 - np.bincount(distinct, minlength=len(sequences)) / np.diff(episodes),
-    )
-
-
-def _distances(first: NDArray[np.generic], second: NDArray[np.generic], discrete: bool) -> Floats:
-    """[N] distances of states [N, d]."""
-    if discrete:
-        return np.asarray((first != second).any(axis=1), np.float64)
-    return np.asarray(np.linalg.norm(first.astype(np.float64) - second.astype(np.float64), axis=1))
+    @property
+    def returns(self) -> Floats:
+        """[E] sums of the rewards, undiscounted."""
+        return np.add.reduceat(np.asarray(self.columns["rewards"], np.float64), self.episodes[:-1])
 
 
 def _descends(rows: NDArray[np.generic]) -> bool:
@@ -189,22 +120,18 @@ class SequenceDynamics:
 
     The error of a step is between the state that follows in the trajectory (the next row's, or the last row's next
     observation) and the simulator's next state: per column |s' - s*| / mean |s* - s|, and the mean over the columns
-    that the simulator moves. 0 is exact; 1 is as bad as trajectories that stand still.
-
-    A mean over nothing is nan.
+    that the simulator moves. 0 is exact; 1 is as bad as trajectories that stand still. A mean over nothing is nan.
     """
 
     step_errors: Floats  # [H] mean error of step t, over the trajectories that have one; H is the longest one's steps
     # [H] mean distance, measured alike, between the state after step t and where the simulator alone gets to from the
     # trajectory's first state with its actions; a step that is not known ends a trajectory's count
     drift: Floats
-    drift_counts: NDArray[np.int64]  # [H] how many trajectories `drift` is a mean of
     stitch_error: float  # mean error of the steps that lead from one fragment to the next; nan where there is no stitch
     inner_error: float  # mean error of all other steps
     # mean distance, measured alike, between the next observation of a fragment's last row and the first observation of
     # the fragment that is stitched to it; nan where there is no stitch
     stitch_gap: float
-    unknown_share: float  # share of rows that start where the simulator has no next state. They count here alone.
 
 
 def sequence_dynamics(sequences: Sequences, step: Step, *, known: Known | None = None) -> SequenceDynamics:
@@ -238,15 +165,12 @@ def sequence_dynamics(sequences: Sequences, step: Step, *, known: Known | None =
     times = sequences.times[valid]
     counts = np.bincount(times, minlength=horizon)
     sums = np.asarray(np.bincount(times, weights=errors[valid], minlength=horizon), np.float64)
-    drift, drift_counts = _drift(sequences, next_states, actions, step, known, relative_error)
     return SequenceDynamics(
         step_errors=_mean(sums, counts),
-        drift=drift,
-        drift_counts=drift_counts,
+        drift=_drift(sequences, next_states, actions, step, known, relative_error),
         stitch_error=float(_mean(errors[valid & into_stitch].sum(), (valid & into_stitch).sum())),
         inner_error=float(_mean(errors[valid & ~into_stitch].sum(), (valid & ~into_stitch).sum())),
         stitch_gap=float(_mean(relative_error(states[stitches], nexts[stitches - 1]).sum(), len(stitches))),
-        unknown_share=float(np.mean(~valid)),
     )
 
 
@@ -257,8 +181,8 @@ def _drift(
     step: Step,
     steppable: Known | None,
     distance: Callable[[Floats, Floats], Floats],
-) -> tuple[Floats, NDArray[np.int64]]:
-    """[H] mean distances to the simulator's own trajectories, and [H] how many of them there still were."""
+) -> Floats:
+    """[H] mean distances to the simulator's own trajectories, of those that there still are."""
     starts, lengths = sequences.episodes[:-1], sequences.lengths
     simulated = np.asarray(sequences.columns["observations"], np.float64)[starts]
     active = np.arange(len(starts))
@@ -272,15 +196,14 @@ def _drift(
         rows = starts[active] + time
         simulated[active] = _simulate_step(step, simulated[active], actions[rows])
         sums[time], counts[time] = distance(next_states[rows], simulated[active]).sum(), len(active)
-    return _mean(sums, counts), counts
+    return _mean(sums, counts)
 
 
 def _simulate_step(step: Step, states: Floats, actions: NDArray[np.generic]) -> Floats:
     true = np.asarray(step(states, actions), np.float64)
     if true.shape != states.shape or not np.isfinite(true).all():
-        raise _step_error(
-            "the simulator gives another shape, or values that are not finite", "one finite next state a row"
-        )
+        what = "the simulator gives another shape, or values that are not finite"
+        raise _step_error(what, "one finite next state a row")
     return true
 
 

@@ -35,10 +35,7 @@ class Estimate:
 
 
 def iqm(scores: npt.ArrayLike) -> float:
-    """Interquartile mean of the scores of all runs (and tasks): a quarter of them is left out at either end.
-
-    Of n scores floor(n / 4) go at each end, so that the mean of up to three scores is their plain mean.
-    """
+    """Interquartile mean of the scores of all runs (and tasks): of n scores floor(n / 4) are left out at either end."""
     return float(_interquartile_means(_table(scores)[None])[0])
 
 
@@ -64,15 +61,9 @@ def bootstrap(scores: npt.ArrayLike, *, confidence: float = 0.95, draws: int = 2
 def ratio(
     scores: npt.ArrayLike, reference: npt.ArrayLike, *, confidence: float = 0.95, draws: int = 2_000, seed: int = 0
 ) -> Estimate:
-    """The interquartile mean of some runs over that of others, such as returns on synthetic over those on real data.
-
-    Args:
-        own, reference: [runs] or [runs, tasks] each; the two are drawn again independently.
-        confidence, draws, seed: as in `bootstrap`.
-
-    Raises:
-        DataError: as `bootstrap`; or the reference's mean, or that of a draw, is not above 0.
-    """
+    """The interquartile mean of some runs over that of others, such as returns on synthetic over those on real data:
+    [runs] or [runs, tasks] each, drawn again independently. Raises DataError as `bootstrap`; or where the reference's
+    mean, or that of a draw, is not above 0."""
     generator = np.random.default_rng(seed)
     above, below = _table(scores), _table(reference)
     numerators = _resample(above, draws, generator)

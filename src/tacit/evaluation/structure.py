@@ -1,9 +1,6 @@
 """What a synthetic table keeps of how columns depend on one another: the action on the state, what follows on both.
-
-Marginal and Correlation see little of it: a table may lose half of what the state says about the action and be as near
-by both. Looks at real rows and is not differentially private: outside `vault.nonprivate` only for simulated or public
-data.
-"""
+Marginal and Correlation see little of it. Looks at real rows and is not differentially private: outside
+`vault.nonprivate` only for simulated or public data."""
 
 from __future__ import annotations
 
@@ -38,11 +35,9 @@ RARE, SIDES, _MOST_SIDES = 0.05, 32, 24
 
 @dataclass(frozen=True)
 class KeptStructure:
-    """Dependences of a synthetic table beside those of the real one; nan where there is nothing to explain.
-
-    Cells are quantiles of the real rows, on the axes that explain most of a column there. Explained variance is
-    adjusted for the number of cells (0 without dependence); a discrete column is one number a value.
-    """
+    """Dependences of a synthetic table beside those of the real one; nan where there is nothing to explain. Cells are
+    quantiles of the real rows, on the axes that explain most of a column there. Explained variance is adjusted for the
+    number of cells (0 without dependence); a discrete column is one number a value."""
 
     action_explained: float  # share of an action's variance that the state's cell explains, mean over actions
     real_action_explained: float
@@ -96,13 +91,9 @@ def structure(real: Columns, synthetic: Columns, *, spec: PublicSpec, seed: int 
 
 
 def lag_closeness(real: Sequences, synthetic: Sequences) -> float:
-    """Mean over columns of 1 - |r - r'| / 2, r the correlation of a number with itself one row later.
-
-    Rows of one trajectory alone are paired. A column that never changes has r = 0.
-
-    Returns:
-        In [0, 1]; nan where no trajectory has two rows, or no column is a number.
-    """
+    """Mean over columns of 1 - |r - r'| / 2, in [0, 1], r the correlation of a number with itself one row later in the
+    same trajectory (0 of a column that never changes); nan where no trajectory has two rows, or no column is a
+    number."""
     found = []
     for table in (real, synthetic):
         first = np.flatnonzero(table.owners[1:] == table.owners[:-1])

@@ -3,17 +3,14 @@
 An autoencoder that was trained on public trajectories gives each trajectory a code. Precision is the share of synthetic
 codes that lie in the manifold of the real ones, recall the share of real codes in the manifold of the synthetic ones
 (T. Kynkaanniemi et al., arXiv:1904.06991), F1 their harmonic mean. What two disjoint halves of the real trajectories
-score is the ceiling; one half against its rows in any order is the floor.
+score is the ceiling; one half against its rows in any order is the floor. What the autoencoder leaves out, such as
+noise of single steps, is not seen: `two_samples` and `sequence_dynamics` belong beside it.
 
 PrivORL's TrajScore (appendix I-A) is kept beside it as `mean_cosine`: the cosine of synthetic and real codes, averaged
-over pairs. Three things are wrong with it. Pairs are formed although nothing pairs a synthetic trajectory with a real
-one (the authors' code takes the i-th of each, and embeds single rows with random weights). The codes are not centred,
-so that a direction that all trajectories share is most of the figure, whatever the synthesizer does. And it rewards
-collapse: copies of the one trajectory that points most along the real mean score at least what real trajectories do,
-and rows in any order, whose codes lie close together, may.
-
-A code keeps what matters for the shape of a trajectory. What the autoencoder leaves out, such as noise of single steps,
-is not seen: `two_samples` and `sequence_dynamics` belong beside it.
+over pairs. Three things are wrong with it. Nothing pairs a synthetic trajectory with a real one (the authors' code
+takes the i-th of each, and embeds single rows with random weights). The codes are not centred, so that a direction that
+all trajectories share is most of the figure. And it rewards collapse: copies of the one trajectory that points most
+along the real mean score at least what real trajectories do, and rows in any order may.
 
 Looks at real trajectories and is not differentially private: outside `vault.nonprivate` only for simulated or public
 data. The autoencoder must not be trained on the real trajectories, nor on others of the same people.

@@ -1,9 +1,8 @@
 """How well a classifier tells synthetic rows from real ones that neither had a part in its training.
 
 Source: D. Lopez-Paz & M. Oquab, "Revisiting Classifier Two-Sample Tests" (arXiv:1610.06545). Unlike measures of single
-columns and pairs, it sees every dependence that the network can learn; what was fitted to a measure of columns (such
-as matching) is not excused by it. Looks at real rows and is not differentially private: outside `vault.nonprivate` only
-for simulated or public data.
+columns and pairs, it sees every dependence that the network can learn. Looks at real rows and is not differentially
+private: outside `vault.nonprivate` only for simulated or public data.
 """
 
 from __future__ import annotations
@@ -56,11 +55,8 @@ class ColumnFeatures:
         return len(self.numbers) + sum(map(len, self.values.values()))
 
     def apply(self, columns: Flat) -> NDArray[np.float32]:
-        """[T, D]: the columns of numbers, less their mean and over their deviation, then the discrete ones.
-
-        Raises:
-            DataError: the columns are not those of the table that was fitted.
-        """
+        """[T, D]: the columns of numbers, less their mean and over their deviation, then the discrete ones. Raises
+        DataError where the columns are not those of the table that was fitted."""
         number = {name for name, column in columns.items() if column.dtype == np.float32}
         if number != set(self.numbers) or set(columns) - number != set(self.values):
             what, expected = "the tables have different columns", "the same columns of the same kinds in all tables"

@@ -1,8 +1,6 @@
-"""Sums over people whose records stay on their own devices, on Flower (extra `federated`).
-
-`client_app` is what runs on a person's device, `FlowerDevices` the server's side for a `FederatedVault`, and `simulate`
-runs both on one machine. `README.md` in this folder shows a deployment and says who is trusted with what.
-"""
+"""Sums over people whose records stay on their own devices, on Flower (extra `federated`). `client_app` is what runs on
+a person's device, `FlowerDevices` the server's side for a `FederatedVault`, and `simulate` runs both on one machine.
+`README.md` in this folder shows a deployment and says who is trusted with what."""
 
 from __future__ import annotations
 

@@ -14,8 +14,7 @@ from flwr.common import Code, FitRes, Status, ndarrays_to_parameters
 from flwr.compat.common.recorddict_compat import fitres_to_recorddict
 
 from tacit.errors import MechanismError
-from tacit.federation.guard import guard, require_setup
-from tacit.federation.messages import QUERY, DeviceQuery, read_query, refusal, write_answer
+from tacit.federation.guard import QUERY, DeviceQuery, guard, read_query, refusal, require_setup, write_answer
 from tacit.privacy.mechanisms.device_sums import DeviceSum, is_within
 from tacit.privacy.vault.devices import Device
 

@@ -20,8 +20,16 @@ from flwr.serverapp import Grid
 
 from tacit.data.spec import PublicSpec
 from tacit.errors import DataError, MechanismError
-from tacit.federation.guard import MODULUS, require_fit, strong_masks, threshold
-from tacit.federation.messages import QUERY, read_answer, read_numbers, write_query
+from tacit.federation.guard import (
+    MODULUS,
+    QUERY,
+    read_answer,
+    read_numbers,
+    require_fit,
+    strong_masks,
+    threshold,
+    write_query,
+)
 from tacit.privacy.mechanisms.device_sums import DeviceSum, zeros
 from tacit.privacy.sentences import Clause, clause
 from tacit.privacy.vault.devices import Answer, Query
@@ -185,11 +193,8 @@ class FlowerDevices:
         return tuple(map(clause, ("devices_people", "server_noise", "secure_sums", "who_answers")))
 
     def enter(self, population: int) -> object:
-        """Nothing to be kept: every device has a ledger of its own.
-
-        Raises:
-            DataError: there may be more devices than people in the population.
-        """
+        """Nothing to be kept: every device has a ledger of its own. Raises DataError of more devices than people in the
+        population."""
         if self._max_devices > population:
             what = f"there may be {self._max_devices:,} devices"
             expected = f"at most the declared population, {population:,}"
@@ -198,11 +203,8 @@ class FlowerDevices:
         return None
 
     def wait(self, count: int, seconds: float = 60.0) -> int:
-        """Wait until so many devices are connected, and return how many there are.
-
-        Raises:
-            MechanismError: there are fewer after `seconds`.
-        """
+        """Wait until so many devices are connected, and return how many there are. Raises MechanismError of fewer after
+        `seconds`."""
         end = time.monotonic() + seconds
         while len(nodes := self._nodes()) < count:
             if time.monotonic() >= end:

@@ -1,8 +1,6 @@
-"""Save and load releases: safetensors, JSON, the certificate and a card; never pickle.
-
-Which values have a folder, and of which of eight kinds, says `tacit.methods.METHODS`. Beside releases there are folders
-of the experts' own policies, one file each (`save_experts`, `load_experts`), which are no release.
-"""
+"""Save and load releases: safetensors, JSON, the certificate and a card; never pickle. Which values have a folder, and
+of which of eight kinds, says `tacit.methods.METHODS`. Beside releases there are folders of the experts' own policies,
+one file each (`save_experts`, `load_experts`), which are no release."""
 
 from __future__ import annotations
 
@@ -32,20 +30,8 @@ if TYPE_CHECKING:
     from tacit.data.spec import PublicSpec
     from tacit.hub.values import Kind
 
-__all__ = [
-    "CARD",
-    "CERTIFICATE",
-    "CONFIG",
-    "MANIFEST",
-    "MODEL",
-    "load",
-    "load_experts",
-    "notes",
-    "read",
-    "save",
-    "save_experts",
-    "to_onnx",
-]
+__all__ = ["CARD", "CERTIFICATE", "CONFIG", "MANIFEST", "MODEL", "load", "load_experts", "notes", "read", "save"]
+__all__ += ["save_experts", "to_onnx"]
 
 MODEL, CONFIG, CERTIFICATE, CARD = "model.safetensors", "config.json", "certificate.json", "README.md"
 _MAX_CONFIG_BYTES = 1_000_000
@@ -132,11 +118,8 @@ def load(folder: str | os.PathLike[str], *, public_key: str | None = None) -> Re
 
 
 def read(folder: str | os.PathLike[str]) -> Any:
-    """The value that `save` wrote, whatever its certificate says: for policies that are input, not a release.
-
-    Raises:
-        FileError: a file is missing, truncated, edited, of another kind, or a link to outside the folder.
-    """
+    """The value that `save` wrote, whatever its certificate says: for policies that are input, not a release. Raises
+    FileError as `load`."""
     folder = Path(folder)
     _require_inside(folder, (MODEL, CONFIG))
     config = _read_config(folder / CONFIG)
@@ -151,11 +134,7 @@ def read(folder: str | os.PathLike[str]) -> Any:
 
 
 def notes(folder: str | os.PathLike[str]) -> dict[str, Any]:
-    """The notes that `save` was given; call `load` first, which checks them.
-
-    Raises:
-        FileError: the configuration is missing, truncated or of another kind.
-    """
+    """The notes that `save` was given; call `load` first, which checks them."""
     return dict(_read_config(Path(folder) / CONFIG).get("notes", {}))
 
 
@@ -202,11 +181,8 @@ def _kind_name(value: object) -> str | None:
 
 
 def save_experts(experts: StackedPolicies, folder: str | os.PathLike[str]) -> None:
-    """Write policies of experts, one safetensors file each (see `tacit.hub.expert_files`); they are no release.
-
-    Raises:
-        FileError: the folder exists already or cannot be written.
-    """
+    """Write policies of experts, one safetensors file each (see `tacit.hub.expert_files`), into a new folder; they are
+    no release."""
     from tacit.hub import expert_files
 
     expert_files.save(experts, Path(folder))

@@ -1,8 +1,6 @@
-"""The manifest of a release: every file with its SHA-256 beside the certificate's digest, and a signature over both.
-
-A certificate does not hash what was released, so that its signature alone covers no weights and no rows. What is made
-again from a certificate (`README.md`, `datasheet.md`, `croissant.json`) is not in it.
-"""
+"""The manifest of a release: every file with its SHA-256 beside the certificate's digest, and a signature over both. A
+certificate does not hash what was released, so that its signature alone covers no weights and no rows. What is made
+again from a certificate (`README.md`, `datasheet.md`, `croissant.json`) is not in it."""
 
 from __future__ import annotations
 
@@ -45,11 +43,7 @@ class Manifest:
 
     @classmethod
     def read(cls, path: Path) -> Manifest:
-        """The manifest in a file.
-
-        Raises:
-            FileError: it is missing or no manifest.
-        """
+        """The manifest in a file. Raises FileError where it is missing or no manifest."""
         try:
             return from_json(cls, canonical.parse(plain_files.read_text(path, _MAX_BYTES)))
         except (OSError, ValueError, RecursionError, PlanError) as error:

@@ -1,7 +1,5 @@
-"""A released policy as an ONNX model: observation in, distribution over actions out, public scaling included.
-
-The graph is written operator by operator (opset 17), so that any runtime plays it without tacit and without PyTorch.
-"""
+"""A released policy as an ONNX model: observation in, distribution over actions out, public scaling included. The graph
+is written operator by operator (opset 17), so that any runtime plays it without tacit and without PyTorch."""
 
 from __future__ import annotations
 

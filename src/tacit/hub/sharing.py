@@ -29,8 +29,6 @@ from tacit.privacy.certificate import canonical
 from tacit.privacy.certificate.certificate import Certificate, Verification
 from tacit.privacy.sentences import describe_weights
 
-__all__ = ["FetchedRelease", "PreparedRelease", "prepare", "pull", "push", "send"]
-
 ROWS, DATASHEET, CROISSANT = "rows.parquet", "datasheet.md", "croissant.json"
 MODELS = ("model", "policy", "simulator")
 """Folders of a run that hold a release of their own."""

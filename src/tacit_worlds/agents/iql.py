@@ -1,11 +1,10 @@
-"""Implicit Q-learning (Kostrikov et al. 2021, arXiv:2110.06169), several agents trained at once.
+"""Implicit Q-learning (Kostrikov et al. 2021, arXiv:2110.06169), several agents trained at once; stacked as `offline`
+says.
 
 As in the paper: V(s) is an expectile of Q(s, a) over the data's actions, Q regresses to r + gamma V(s'), and the policy
 imitates the data's actions weighted by exp(beta * advantage). Choices that the paper leaves open: LayerNorm in Q and V,
 the smaller of two target networks, advantages in units of their own standard deviation within the batch, and a
 deterministic tanh policy.
-
-How members are stacked: `tacit_worlds.agents.offline`.
 """
 
 from __future__ import annotations
@@ -15,52 +14,38 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from tacit_worlds.agents.offline import (
-    Batch,
-    Count,
-    Inside,
-    Members,
-    NotNegative,
-    OfflineConfig,
-    OfflineLearner,
-    OfflinePolicies,
-    Positive,
-    Share,
-    Two,
-    Watch,
-    train,
-    train_tables,
-)
+from tacit_worlds.agents import offline
+from tacit_worlds.agents.offline import Batch, OfflinePolicies, Watch, train, train_tables
 from tacit_worlds.agents.perceptrons import Layers, backward, forward, network_outputs
 
 __all__ = ["IqlConfig", "OfflinePolicies", "Watch", "train", "train_tables"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class IqlConfig(OfflineConfig):
+class IqlConfig(offline.OfflineConfig):
     """Hyper-parameters (see `OfflineConfig`)."""
 
-    steps: Count = 10_000
-    batch: Two = 256
+    steps: offline.Count = 10_000
+    batch: offline.Two = 256
     """rows per step and member; at least two, since advantages have a standard deviation."""
-    width: Count = 128
-    expectile: Inside = 0.7
+    width: offline.Count = 128
+    expectile: offline.Inside = 0.7
     """IQL's tau, the expectile of Q that V is."""
-    inverse_temperature: NotNegative = 3.0
+    inverse_temperature: offline.NotNegative = 3.0
     """IQL's beta, for advantages in units of their standard deviation."""
-    weight_cap: Positive = 100.0
+    weight_cap: offline.Positive = 100.0
     """largest weight of one row in the policy's loss."""
-    fall: Share = 1.0
-    target_rate: Inside = 0.01
+    fall: offline.Share = 1.0
+    target_rate: offline.Inside = 0.01
     layer_norm: bool = True
     """LayerNorm before every ReLU of Q and V; the paper has none."""
 
-    def learner(self, members: Members) -> OfflineLearner:
+    def learner(self, members: offline.Members) -> offline.OfflineLearner:
         """Two critics with their targets, V and the policy."""
         d, d_a, hidden = members.input_width, members.action_width, (self.width, self.width)
         q, value = members.networks((d + d_a, *hidden, 1), copies=2), members.networks((d, *hidden, 1))
         policy, target = members.networks((d, *hidden, d_a)), q.copy()
-        return OfflineLearner(
+        return offline.OfflineLearner(
             [q.theta, value.theta, policy.theta],
             policy.layers,
             lambda number, batch: gradients(q.layers, target.layers, value.layers, policy.layers, batch, self),

@@ -127,15 +127,9 @@ def _scale(column: npt.NDArray[np.float32]) -> npt.NDArray[np.float64]:
 @dataclass(frozen=True)
 class RandomFourier:
     """Inputs sin(z w) and cos(z w) beside the standardised state z, with frequencies w that are drawn once a member.
-
-    Args:
-        count: F, frequencies: 2 F more inputs.
-        bandwidth: standard deviation of the normal frequencies along each dimension of the state, in radians per
-            standard deviation of that dimension; 0 leaves a dimension out.
-
-    Raises:
-        PlanError: no frequency, a negative or infinite bandwidth, or none above 0.
-    """
+    `count` frequencies are 2 F more inputs; `bandwidth` is the standard deviation of the normal frequencies along each
+    dimension, in radians per standard deviation of that dimension; 0 leaves a dimension out. Raises PlanError of no
+    frequency, a negative or infinite bandwidth, or none above 0."""
 
     count: int
     bandwidth: tuple[float, ...]
@@ -153,11 +147,8 @@ class RandomFourier:
                 raise PlanError(what, where="RandomFourier", expected=expected, remedy=remedy)
 
     def frequencies(self, dimensions: int, generators: list[torch.Generator]) -> Tensor:
-        """[K, d, F], those of a member from its own generator.
-
-        Raises:
-            PlanError: the states have another number of dimensions.
-        """
+        """[K, d, F], those of a member from its own generator. Raises PlanError of states with another number of
+        dimensions."""
         if dimensions != len(self.bandwidth):
             what = f"{len(self.bandwidth)} bandwidths for states of {dimensions} dimensions"
             remedy = "give each dimension its bandwidth, or pass features=None"
@@ -193,12 +184,8 @@ _RESERVE = 2**24  # bytes: glibc keeps twice its largest freed block; without it
 
 @dataclass(frozen=True)
 class OfflinePolicies:
-    """Deterministic policies of K members, tanh(network((observation - mean) / scale)).
-
-    Args:
-        arrays: `mean` and `scale` [K, 1, d], `weight0`, `bias0`, ... [K, in, out] and [K, 1, out], float32; with
-            Fourier features `frequencies` [K, d, F] too.
-    """
+    """Deterministic policies of K members, tanh(network((observation - mean) / scale)): `mean` and `scale` [K, 1, d],
+    `weight0`, `bias0`, ... [K, in, out] and [K, 1, out], float32; with Fourier features `frequencies` [K, d, F] too."""
 
     arrays: Mapping[str, npt.NDArray[np.float32]]
 
@@ -222,15 +209,9 @@ class OfflinePolicies:
 
 @dataclass(frozen=True)
 class Watch:
-    """Looks at the policies while they learn, for learning curves; what it sees changes nothing.
-
-    Args:
-        every: steps between two looks; there is one after the last step too.
-        call: called as call(steps done, one `OfflinePolicies` per table).
-
-    Raises:
-        PlanError: `every` is below 1.
-    """
+    """Looks at the policies while they learn, for learning curves; what it sees changes nothing. Every so many steps,
+    and after the last, `call` gets the steps done and one `OfflinePolicies` per table. Raises PlanError where `every`
+    is below 1."""
 
     every: Count
     call: Callable[[int, list[OfflinePolicies]], None]
@@ -241,20 +222,14 @@ class Watch:
 
 @dataclass(frozen=True)
 class OfflineLearner:
-    """What an agent brings to the loop.
+    """What an agent brings to the loop."""
 
-    Args:
-        parameters: all that Adam moves, a tensor a network.
-        policy: of these, the layers of the policy.
-        step: step(number, batch) -> for each of the parameters the gradient of the members' losses, or None where they
-            keep still in this step.
-        follow: follow(number), after Adam's step.
-    """
-
-    parameters: list[Tensor]
-    policy: Layers
+    parameters: list[Tensor]  # all that Adam moves, a tensor a network
+    policy: Layers  # of these, the layers of the policy
+    # step(number, batch) -> for each of the parameters the gradient of the members' losses, or None where they keep
+    # still in this step
     step: Callable[[int, Batch], Sequence[Tensor | None]]
-    update_targets: Callable[[int], None]
+    update_targets: Callable[[int], None]  # update_targets(number), after Adam's step
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -348,11 +323,7 @@ class Members:
 
     def train(self, config: OfflineConfig, *, progress: Progress | None, watch: Watch | None) -> list[OfflinePolicies]:
         """The loop of all agents: Adam down the learner's gradients; returns one `OfflinePolicies` of all seeds for
-        each table.
-
-        Raises:
-            PlanError: a batch has more rows than a table.
-        """
+        each table. Raises PlanError where a batch has more rows than a table."""
         rows = min(len(table.rows) for table in self._tables)
         if config.batch > rows:
             what = f"batch is {config.batch:,}, and a table has {rows:,} rows"

@@ -180,39 +180,23 @@ def _stack_by_agent(column: list[Array]) -> Array:
 
 @dataclass(frozen=True)
 class PpoConfig:
-    """Hyper-parameters; the defaults are PPO's, `PpoConfig.a2c` has those of A2C.
+    """Hyper-parameters; the defaults are PPO's, `PpoConfig.a2c` has those of A2C."""
 
-    Args:
-        steps: environment steps of one agent.
-        environments: episodes that run side by side for one agent.
-        rollout: steps of each of them between updates.
-        epochs: passes over the steps of a rollout.
-        minibatches: pieces of a pass.
-        ratio_clip: how far the ratio of probabilities counts from 1, or None for no bound.
-        gamma: discount.
-        trace: lambda of the generalised advantages.
-        entropy: weight of the entropy.
-        rate: learning rate at the start; it falls to 0 along a line.
-        gradient_norm: largest Euclidean norm of an agent's gradient.
-        adam: Adam; otherwise RMSprop.
-        normalized_advantages: advantages of a minibatch are shifted and scaled to mean 0 and standard deviation 1.
-        hidden: sizes of the hidden tanh layers of both networks.
-    """
-
-    steps: int
-    environments: int = 8
-    rollout: int = 128
-    epochs: int = 4
-    minibatches: int = 4
-    ratio_clip: float | None = 0.2
-    gamma: float = 0.99
-    trace: float = 0.95
-    entropy: float = 0.01
-    rate: float = 2.5e-4
-    gradient_norm: float = 0.5
-    adam: bool = True
+    steps: int  # environment steps of one agent
+    environments: int = 8  # episodes that run side by side for one agent
+    rollout: int = 128  # steps of each of them between updates
+    epochs: int = 4  # passes over the steps of a rollout
+    minibatches: int = 4  # pieces of a pass
+    ratio_clip: float | None = 0.2  # how far the ratio of probabilities counts from 1, or None for no bound
+    gamma: float = 0.99  # discount
+    trace: float = 0.95  # lambda of the generalised advantages
+    entropy: float = 0.01  # weight of the entropy
+    rate: float = 2.5e-4  # learning rate at the start; it falls to 0 along a line
+    gradient_norm: float = 0.5  # largest Euclidean norm of an agent's gradient
+    adam: bool = True  # Adam; otherwise RMSprop
+    # advantages of a minibatch are shifted and scaled to mean 0 and standard deviation 1
     normalized_advantages: bool = True
-    hidden: tuple[int, ...] = (64, 64)
+    hidden: tuple[int, ...] = (64, 64)  # sizes of the hidden tanh layers of both networks
 
     def __post_init__(self) -> None:
         counts = (self.environments, self.rollout, self.epochs, self.minibatches, *self.hidden)
@@ -251,15 +235,8 @@ class PpoConfig:
 
 @dataclass(frozen=True, eq=False)
 class PpoAgents:
-    """G trained policies, as an actor that serves episodes of any of them.
-
-    Args:
-        network: maps normalised observations to the outputs that the head reads.
-        head: the distribution over actions.
-        theta, free: [G, P] and [G, e], parameters of the network and of the head.
-        mean, deviation: [G, d], what normalises observations.
-        greedy: play the most probable action.
-    """
+    """G trained policies, as an actor that serves episodes of any of them. `mean` and `deviation` [G, d] normalise the
+    observations that the network reads; theta [G, P] and free [G, e] are its and the head's parameters."""
 
     network: Mlp
     head: Head
@@ -317,10 +294,8 @@ class PpoObjective:
         return np.asarray(self.critic.forward(self.split(theta)[2], x)[0][..., 0])
 
     def slope(self, theta: F32, rows: RolloutRows) -> F32:
-        """Slope [G, P + e + Q], by theta, of the mean over the rows of
-
-        min(A r, A clip(r)) + entropy H - (V - goal)^2 / 4, r the ratio of the new probability to the old one.
-        """
+        """Slope [G, P + e + Q], by theta, of the mean over the rows of min(A r, A clip(r)) + entropy H - (V - goal)^2 /
+        4, r the ratio of the new probability to the old one."""
         by_actor, free, by_critic = self.split(theta)
         count = rows.value_target.shape[1]
         outputs, cache = self.actor.forward(by_actor, rows.x)

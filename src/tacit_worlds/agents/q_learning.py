@@ -1,9 +1,7 @@
 """Q-learning with values linear in the Fourier basis, in many simulated episodes at once, and soft policies from it.
-
 The update is Watkins's Q(lambda) (C. Watkins, "Learning from delayed rewards", 1989): a trace ends at an action that is
-not greedy. Every feature learns at the rate alpha / |c| of Konidaris, Osentoski and Thomas
-(AAAI 2011), alpha falling to 0 along a line, and the update of a step is the mean over the episodes.
-"""
+not greedy. Every feature learns at the rate alpha / |c| of Konidaris, Osentoski and Thomas (AAAI 2011), alpha falling
+to 0 along a line, and the update of a step is the mean over the episodes."""
 
 from __future__ import annotations
 
@@ -24,13 +22,8 @@ FloatArray = npt.NDArray[np.float64]
 
 @dataclass(frozen=True, eq=False)
 class FourierQ:
-    """Q(s, a) = sum over c of cos(pi c . x) weights[c, a], x the observation scaled to [0, 1]^d.
-
-    Args:
-        weights: [n, A].
-        frequencies: [n, d].
-        low, high: [d] bounds of the observations.
-    """
+    """Q(s, a) = sum over c of cos(pi c . x) weights[c, a], x the observation scaled from its bounds [d] to [0, 1]^d;
+    weights [n, A], frequencies [n, d]."""
 
     weights: FloatArray
     frequencies: FloatArray
@@ -159,10 +152,7 @@ def fit(
     Args:
         tables: rows of which all are used: observations [T, d], actions [T], rewards [T], next_observations [T, d],
             terminations [T].
-        actions: how many actions there are.
-        low, high: [d] bounds that the features scale from.
-        order, coupled: of the basis, as in `frequencies`.
-        gamma: discount.
+        actions, low, high, order, coupled, gamma: as of `learn`.
         value: bounds that the goals of the regression are kept in.
         ridge: penalty on the squared weights, times the number of rows over that of actions.
         iterations: how many regressions.

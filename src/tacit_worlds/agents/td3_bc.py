@@ -1,10 +1,8 @@
-"""TD3+BC (Fujimoto and Gu 2021, arXiv:2106.06860), several agents trained at once.
+"""TD3+BC (Fujimoto and Gu 2021, arXiv:2106.06860), several agents trained at once; how they are stacked: `offline`.
 
 As in the paper: twin delayed critics with smoothed target actions (TD3, arXiv:1802.09477), and a policy that maximises
 lambda Q(s, pi(s)) - |pi(s) - a|^2 with lambda = alpha / mean |Q| over the batch. Choices of our own: rewards
 standardised as states are, and a learning rate that falls to 0 at the end.
-
-How members are stacked: `tacit_worlds.agents.offline`.
 """
 
 from __future__ import annotations
@@ -14,44 +12,32 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from tacit_worlds.agents import perceptrons
-from tacit_worlds.agents.offline import (
-    Batch,
-    Count,
-    Members,
-    NotNegative,
-    OfflineConfig,
-    OfflineLearner,
-    OfflinePolicies,
-    Positive,
-    Watch,
-    train,
-    train_tables,
-)
+from tacit_worlds.agents import offline, perceptrons
+from tacit_worlds.agents.offline import Batch, OfflinePolicies, Watch, train, train_tables
 from tacit_worlds.agents.perceptrons import Layers, backward, forward, forward_critics, layer_slopes, network_outputs
 
 __all__ = ["OfflinePolicies", "Td3BcConfig", "Watch", "train", "train_tables"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Td3BcConfig(OfflineConfig):
+class Td3BcConfig(offline.OfflineConfig):
     """Hyper-parameters (see `OfflineConfig`); mazes want `features` too (`experiments`: `synthesis_agents`)."""
 
-    steps: Count = 10_000
-    batch: Count = 128
-    width: Count = 64
-    alpha: Positive = 20.0
+    steps: offline.Count = 10_000
+    batch: offline.Count = 128
+    width: offline.Count = 64
+    alpha: offline.Positive = 20.0
     """weight of the value against imitation."""
-    policy_noise: NotNegative = 0.2
+    policy_noise: offline.NotNegative = 0.2
     """standard deviation of the noise on target actions."""
-    noise_clip: NotNegative = 0.5
+    noise_clip: offline.NotNegative = 0.5
     """its largest size."""
-    policy_every: Count = 2
+    policy_every: offline.Count = 2
     """steps between two steps of the policy and the targets."""
     layer_norm: bool = False
     """LayerNorm before every ReLU of the critics; the paper has none."""
 
-    def learner(self, members: Members) -> OfflineLearner:
+    def learner(self, members: offline.Members) -> offline.OfflineLearner:
         """Two critics and the policy, with the targets of both."""
         d, d_a, hidden = members.input_width, members.action_width, (self.width, self.width)
         q, policy = members.networks((d + d_a, *hidden, 1), copies=2), members.networks((d, *hidden, d_a))
@@ -71,7 +57,7 @@ class Td3BcConfig(OfflineConfig):
                 target.soft_update(q, self.target_rate)
                 actor.soft_update(policy, self.target_rate)
 
-        return OfflineLearner([q.theta, policy.theta], policy.layers, step, update_targets)
+        return offline.OfflineLearner([q.theta, policy.theta], policy.layers, step, update_targets)
 
 
 def critic_gradient(

@@ -22,40 +22,24 @@ Matrix = Literal["up", "down"]
 
 @dataclass(frozen=True)
 class ModelShape:
-    """Public sizes of a model.
+    """Public sizes of a model."""
 
-    Args:
-        layers: number of layers.
-        width: of the residual stream.
-        inner: width of a feed-forward layer.
-        heads: of queries.
-        groups: heads of keys and values.
-        tokens: of the whole vocabulary.
-        base: of the rotary angles.
-        epsilon: of the norms.
-    """
-
-    layers: int
-    width: int
-    inner: int
-    heads: int
-    groups: int
-    tokens: int
-    base: float = 10_000.0
-    epsilon: float = 1e-5
+    layers: int  # number of layers
+    width: int  # of the residual stream
+    inner: int  # width of a feed-forward layer
+    heads: int  # of queries
+    groups: int  # heads of keys and values
+    tokens: int  # of the whole vocabulary
+    base: float = 10_000.0  # of the rotary angles
+    epsilon: float = 1e-5  # of the norms
 
 
 @dataclass(frozen=True)
 class Bias:
-    """One vector behind layer `layer`, in units of `scale`: h <- h + scale theta, P = width.
+    """One vector behind layer `layer`, in units of `scale`: h <- h + scale theta, P = width."""
 
-    Args:
-        layer: 0 is the first.
-        scale: public typical norm of the residual stream there (`residual_norm`).
-    """
-
-    layer: int = 20
-    scale: float = 240.0
+    layer: int = 20  # 0 is the first
+    scale: float = 240.0  # public typical norm of the residual stream there (`residual_norm`)
 
     def __post_init__(self) -> None:
         require_whole(0, layer=self.layer)
@@ -88,18 +72,12 @@ class LoRA:
 
     A starts from a public draw and B at 0, so that the gradient of A is exactly 0 in the first round while all of A's
     coordinates get noise: the reason why `Bias` is the default.
-
-    Args:
-        layers: which.
-        rank: r.
-        scale: factor of the products.
-        seed: of A's public draw.
     """
 
-    layers: tuple[int, ...] = (20, 21)
-    rank: int = 1
-    scale: float = 1.0
-    seed: int = 0
+    layers: tuple[int, ...] = (20, 21)  # which
+    rank: int = 1  # r
+    scale: float = 1.0  # factor of the products
+    seed: int = 0  # of A's public draw
 
     def __post_init__(self) -> None:
         require_valid("layers", self.layers, 0 < len(set(self.layers)) == len(self.layers), "different layers")

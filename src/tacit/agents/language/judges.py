@@ -1,8 +1,6 @@
-"""Public judges of texts: a frozen sentence encoder and a linear head, taught on public texts with labels.
-
-The encoder is BERT's (arXiv:1810.04805) with the mean of its outputs, as MiniLM has it (arXiv:2002.10957). Texts are
-read side by side without padding: each attends to itself alone, and its value depends on nothing else.
-"""
+"""Public judges of texts: a frozen sentence encoder and a linear head, taught on public texts with labels. The encoder
+is BERT's (arXiv:1810.04805) with the mean of its outputs, as MiniLM has it (arXiv:2002.10957). Texts are read side by
+side without padding: each attends to itself alone, and its value depends on nothing else."""
 
 from __future__ import annotations
 
@@ -44,14 +42,8 @@ class Reward(Protocol):
 
 
 class TextEncoder:
-    """A frozen encoder of sentences.
-
-    Args:
-        weights: by the names of a BERT model.
-        layers, heads, epsilon: its sizes.
-        tokenizer: a `tokenizers.Tokenizer`.
-        digest: SHA-256 of its file.
-    """
+    """A frozen encoder of sentences: weights by the names of a BERT model, a `tokenizers.Tokenizer`, and the file's
+    SHA-256."""
 
     def __init__(
         self, weights: Mapping[str, Tensor], layers: int, heads: int, epsilon: float, tokenizer: Any, digest: str
@@ -66,11 +58,8 @@ class TextEncoder:
 
     @classmethod
     def load(cls, folder: str | os.PathLike[str]) -> TextEncoder:
-        """The encoder in a folder with `model.safetensors`, `config.json` and `tokenizer.json`.
-
-        Raises:
-            FileError: a file is missing, damaged or of another kind.
-        """
+        """The encoder in a folder with `model.safetensors`, `config.json` and `tokenizer.json`. Raises FileError where
+        one is missing, damaged or of another kind."""
         folder = Path(folder)
         try:
             import tokenizers
@@ -148,13 +137,7 @@ class TextEncoder:
 
 @dataclass(frozen=True, eq=False)
 class TextJudge:
-    """Log-odds that a text is of the kind that the labels of public texts call good.
-
-    Args:
-        encoder: of sentences.
-        slope: [width].
-        offset: of the log-odds.
-    """
+    """Log-odds that a text is of the kind that the labels of public texts call good: slope [width] and offset."""
 
     encoder: TextEncoder
     slope: NDArray[np.float64]
@@ -199,15 +182,8 @@ class TextJudge:
 
     @classmethod
     def load(cls, folder: str | os.PathLike[str], head: str | os.PathLike[str] | None = None) -> TextJudge:
-        """The judge of an encoder's folder.
-
-        Args:
-            folder: of the encoder.
-            head: the file that `save` wrote; None is head.json in the folder.
-
-        Raises:
-            FileError: a file is missing, damaged or of another kind.
-        """
+        """The judge of an encoder's folder, with the head that `save` wrote; None is head.json in the folder. Raises
+        FileError where a file is missing, damaged or of another kind."""
         encoder, path = TextEncoder.load(folder), Path(folder) / HEAD if head is None else Path(head)
         try:
             values = json.loads(plain_files.read_text(path))

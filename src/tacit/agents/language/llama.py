@@ -26,14 +26,8 @@ from tacit.errors import FileError
 
 
 def load(path: str | os.PathLike[str]) -> tuple[Llama, Tokenizer]:
-    """The model and the tokenizer of a GGUF file.
-
-    Args:
-        path: of the file; any quantisation that the package `gguf` can undo.
-
-    Raises:
-        FileError: the file is missing, damaged, or of another architecture than Llama's with tied embeddings.
-    """
+    """The model and the tokenizer of a GGUF file, of any quantisation that the package `gguf` can undo. Raises
+    FileError where it is missing, damaged, or of another architecture than Llama's with tied embeddings."""
     path = Path(path)
     if not plain_files.is_plain_file(path):
         raise _file_error(path, "there is no such file")
@@ -125,17 +119,8 @@ class LlamaLayer:
 
 @dataclass(frozen=True, eq=False)
 class Llama:
-    """A frozen model; the embedding is also the head (tied).
-
-    Args:
-        shape: sizes.
-        embedding: [tokens, width].
-        layers: weights of each.
-        last: the last norm [width].
-        vocabulary: tokens that are written [V].
-        head: their rows of the embedding [V, width].
-        digest: SHA-256.
-    """
+    """A frozen model; the embedding [tokens, width] is also the head (tied). `vocabulary` [V] are the tokens that are
+    written, `head` [V, width] their rows of the embedding, `last` [width] is the last norm, `digest` SHA-256."""
 
     shape: ModelShape
     embedding: Tensor

@@ -1,8 +1,6 @@
 """What a language model offers here: frozen weights, a cache of what was read, and logits of a public vocabulary.
-
 Tokens of what a model reads are whole numbers below `shape.tokens`. Tokens that it writes are places in a public
-vocabulary: a model that is `with_vocabulary` to V tokens gives V logits.
-"""
+vocabulary: a model that is `with_vocabulary` to V tokens gives V logits."""
 
 from __future__ import annotations
 
@@ -21,12 +19,8 @@ from tacit.agents.language.adapters import ModelShape, Steering
 
 
 class Tokenizer:
-    """Texts to tokens and back.
-
-    Args:
-        inner: a `tokenizers.Tokenizer`.
-        special: tokens that stand for no text, which no public vocabulary holds.
-    """
+    """Texts to tokens and back, by a `tokenizers.Tokenizer`; `special` tokens stand for no text, and no public
+    vocabulary holds them."""
 
     def __init__(self, inner: Any, special: Iterable[int] = ()) -> None:
         self._inner = inner
@@ -56,13 +50,8 @@ class Tokenizer:
 
 @dataclass(frozen=True, eq=False)
 class Writer:
-    """A model with its tokenizer and the public words before every prompt.
-
-    Args:
-        model: restricted to a public vocabulary.
-        tokenizer: of the model.
-        prefix: public words that every text begins with; they are read and never shown.
-    """
+    """A model, restricted to a public vocabulary, with its tokenizer and the public words before every prompt, which
+    are never shown."""
 
     model: LanguageModel
     tokenizer: Tokenizer
@@ -85,11 +74,8 @@ class Writer:
 
 
 def vocabulary(tokenizer: Tokenizer, public: Iterable[str], size: int) -> tuple[int, ...]:
-    """The `size` most frequent tokens of public texts, the lower token first among equals; no special ones.
-
-    Args:
-        public: texts that are nobody's secret; never those of the people who are protected.
-    """
+    """The `size` most frequent tokens of public texts, the lower token first among equals; no special ones. The texts
+    are nobody's secret; never those of the people who are protected."""
     counts: Counter[int] = Counter()
     for text in public:
         counts.update(tokenizer.encode(text))
@@ -155,14 +141,10 @@ class LanguageModel(Protocol):
         """Median norm of the residual stream behind a layer, at the last of public tokens [B, n]: a `Bias.scale`."""
 
     def run_lower_layers(self, tokens: Tensor, cache: Cache, first: int) -> Tensor:
-        """What the layers before `first` make of the tokens [B, n] int64 behind a cache: [B, n, width].
-
-        No adapter whose first layer is `first` changes it.
-        """
+        """What the layers before `first` make of the tokens [B, n] int64 behind a cache: [B, n, width]. No adapter
+        whose first layer is `first` changes it."""
 
     def run_upper_layers(self, residual: Tensor, cache: Cache, steering: Steering) -> Tensor:
-        """Logits [B, n, V] of what follows each token, from what `below` made of the tokens behind a cache.
-
-        The logits of a text depend on that text, its cache and its row of the steering alone, and are differentiable in
-        the steering's parameters.
-        """
+        """Logits [B, n, V] of what follows each token, from what the lower layers made of the tokens behind a cache.
+        Those of a text depend on that text, its cache and its row of the steering alone, and are differentiable in the
+        steering's parameters."""

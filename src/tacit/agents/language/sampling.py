@@ -26,17 +26,11 @@ _PLACE_INVARIANT: dict[tuple[object, ...], bool] = {}
 
 @dataclass(frozen=True, eq=False)
 class Completions:
-    """K completions of each of B prompts.
+    """K completions of each of B prompts."""
 
-    Args:
-        prompts: tokens [B, n].
-        written: [B, K, T] int64, places in the model's vocabulary.
-        residual: [B, K, T, width], what the layers below the adapter made of the tokens before each one written.
-    """
-
-    prompts: Tensor
-    written: Tensor
-    residual: Tensor
+    prompts: Tensor  # tokens [B, n]
+    written: Tensor  # [B, K, T] int64, places in the model's vocabulary
+    residual: Tensor  # [B, K, T, width], what the layers below the adapter made of the tokens before each one written
 
 
 @torch.no_grad()
@@ -62,17 +56,11 @@ def complete(model: LanguageModel, prefix: Tensor, prompts: Tensor, draws: Tenso
 def complete_in_batches(
     model: LanguageModel, prefix: Tensor, prompts: Tensor, draws: Tensor, steering: Steering
 ) -> Iterator[Completions]:
-    """Completions as those of `complete`, which are the same, bit for bit, whoever else is asked for.
+    """Completions of some prompts after another, bit for bit those of `complete`, whoever else is asked for.
 
     Every product has the same number of rows, whoever is there: batches are filled up. So what a row rounds to depends
     on its own numbers and its place. Once for every size it is tried, on a public prompt in all places, whether places
     differ on this machine; if they do, prompts are completed one by one.
-
-    Args:
-        model, prefix, prompts, draws, steering: as for `complete`.
-
-    Yields:
-        Completions of some prompts after another.
     """
     count, times, length = draws.shape
     size = max(1, BATCH_COMPLETIONS // times)

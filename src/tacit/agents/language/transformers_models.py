@@ -1,8 +1,5 @@
-"""Any causal model of the package `transformers`, steered by a `Bias`.
-
-The whole model runs for every token: what lies below the adapter is not kept, and a person costs more time than with
-`llama`. Everything else is the same.
-"""
+"""Any causal model of the package `transformers`, steered by a `Bias`. The whole model runs for every token: what lies
+below the adapter is not kept, and a person costs more time than with `llama`. Everything else is the same."""
 
 from __future__ import annotations
 

@@ -12,18 +12,5 @@ from tacit.data.mobility.points import UNIX, Rules
 from tacit.data.mobility.readers import from_cells, from_checkins, from_gpx, from_plt, from_points, from_skmob
 from tacit.data.mobility.readers import from_trackintel as from_trackintel
 
-__all__ = [
-    "UNIX",
-    "Days",
-    "Grid",
-    "H3Grid",
-    "RegularGrid",
-    "Rules",
-    "from_cells",
-    "from_checkins",
-    "from_gpx",
-    "from_plt",
-    "from_points",
-    "from_skmob",
-    "from_trackintel",
-]
+__all__ = ["UNIX", "Days", "Grid", "H3Grid", "RegularGrid", "Rules", "from_cells", "from_checkins", "from_gpx"]
+__all__ += ["from_plt", "from_points", "from_skmob", "from_trackintel"]

@@ -1,8 +1,6 @@
 """Days of movement and what they mean: actions, places seen so far, stays, motifs; the same for people and simulators.
-
 A day is 48 half-hour slots, each with a cell of a public grid: int64 [D, 48]. Its home is the cell of its first slot.
-Every function here treats each day alone, whatever else is in the array.
-"""
+Every function here treats each day alone, whatever else is in the array."""
 
 from __future__ import annotations
 
@@ -20,27 +18,6 @@ from tacit.data.spec import Box, Discrete, PublicSpec
 from tacit.data.trajectories import Trajectories, receipt_of
 from tacit.errors import DataError
 from tacit.units import UnitKey
-
-__all__ = [
-    "ACTIONS",
-    "EXPLORE",
-    "HOME",
-    "LAST",
-    "MOTIFS",
-    "RETURN",
-    "SLOTS",
-    "STAY",
-    "Days",
-    "actions",
-    "days_of",
-    "distinct_counts",
-    "motif_classes",
-    "motif_sequences",
-    "move_counts",
-    "previous_symbols",
-    "stay_lengths",
-    "symbols",
-]
 
 SLOTS = 48
 """Half-hours of a day."""
@@ -66,15 +43,9 @@ def symbols(days: npt.ArrayLike) -> IntArray:
 
 
 def actions(days: npt.ArrayLike, *, last: bool = True) -> IntArray:
-    """Actions [D, 47] of the steps from slot t to t + 1.
-
-    The first that fits: `STAY` in the same cell; `HOME` to the day's first cell; `LAST` to the place visited just
-    before the present stay; `RETURN` to any other cell visited before; else `EXPLORE`.
-
-    Args:
-        days: cells [D, 48].
-        last: False counts `LAST` as `RETURN`: the four actions of the papers.
-    """
+    """Actions [D, 47] of the steps from slot t to t + 1 of days [D, 48]. The first that fits: `STAY` in the same cell;
+    `HOME` to the day's first cell; `LAST` to the place visited just before the present stay; `RETURN` to any other cell
+    visited before; else `EXPLORE`. Without `last`, `LAST` counts as `RETURN`: the four actions of the papers."""
     places = symbols(days)
     origin, destination = places[:, :-1], places[:, 1:]
     newest = np.maximum.accumulate(origin, axis=1)
@@ -112,19 +83,13 @@ def move_counts(days: npt.ArrayLike) -> IntArray:
 
 
 def motif_classes(days: npt.ArrayLike, *, classes: int = MOTIFS) -> IntArray:
-    """Class [D] of each day's sequence of stops, by a public list that knows no record.
+    """Class [D] of each day's [D, 48] sequence of stops, by a public list that knows no record.
 
     A stop is a run of at least two slots (1 h) in one cell; shorter runs are left out and stops that then follow one
     another in one cell are one. The cells are renamed in order of the first stop there, so that a day at home is `0`
     and home - work - home is `010`. The list of all such sequences (`motif_sequences`) goes by length, then by names:
-    none, 0, 01, 010, 012, 0101, 0102, 0120, 0121, 0123, 01010 ... The first 25 are all with up to five stops.
-
-    Args:
-        days: cells [D, 48].
-        classes: how many of the list have a class of their own, 1 .. 77; every other day has class `classes`.
-
-    Raises:
-        DataError: `classes` is out of range.
+    none, 0, 01, 010, 012, 0101, 0102, 0120, 0121, 0123, 01010 ... The first 25 are all with up to five stops. Days of
+    none of the first `classes` (1 .. 77) have class `classes`.
     """
     sequences = motif_sequences(classes)
     cells = _require_days(days)
@@ -159,11 +124,8 @@ def motif_classes(days: npt.ArrayLike, *, classes: int = MOTIFS) -> IntArray:
 
 @functools.cache
 def motif_sequences(classes: int = MOTIFS) -> tuple[tuple[int, ...], ...]:
-    """The first sequences of stops of the public list that `motif_classes` follows.
-
-    Raises:
-        DataError: `classes` is not from 1 to 77, the number of sequences of up to six stops.
-    """
+    """The first sequences of stops of the public list that `motif_classes` follows. Raises DataError unless `classes`
+    is from 1 to 77, the number of sequences of up to six stops."""
     listed = tuple(islice(_sequences(), classes)) if 0 < classes <= 1 + 76 else ()
     if not listed:
         what, expected = "the number of motif classes is out of range", "classes from 1 to 77"
@@ -173,26 +135,16 @@ def motif_sequences(classes: int = MOTIFS) -> tuple[tuple[int, ...], ...]:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Days:
-    """Days of people on a public grid.
+    """Days of people on a public grid. Raises DataError where a shape is wrong, a cell is outside the grid, or a code
+    is negative or has no name."""
 
-    Args:
-        cells: [D, 48] cells of `grid`.
-        person: [D] codes of the people, whole numbers >= 0; which code is whose is not kept.
-        grid: the public grid.
-        names: the digest of each code's id (`tacit.data.unit_keys.names`), [codes, 16], where people have ids.
-        unit_key: what ids are that differ by case or form alone, if anybody said it.
-        receipt: what was left out when they were read, in counts for the curator alone.
-
-    Raises:
-        DataError: a shape is wrong, a cell is outside the grid, or a code is negative or has no name.
-    """
-
-    cells: IntArray
-    person: IntArray
-    grid: Grid
+    cells: IntArray  # [D, 48] cells of `grid`
+    person: IntArray  # [D] codes of the people, whole numbers >= 0; which code is whose is not kept
+    grid: Grid  # the public grid
+    # the digest of each code's id (`tacit.data.unit_keys.names`), [codes, 16], where people have ids
     names: npt.NDArray[np.uint8] | None = None
-    unit_key: UnitKey | None = None
-    receipt: Mapping[str, Any] | None = None
+    unit_key: UnitKey | None = None  # what ids are that differ by case or form alone, if anybody said it
+    receipt: Mapping[str, Any] | None = None  # what was left out when they were read, in counts for the curator alone
 
     def __post_init__(self) -> None:
         cells, person = _require_days(self.cells), np.asarray(self.person)
@@ -208,16 +160,8 @@ class Days:
         object.__setattr__(self, "person", person.astype(np.int64))
 
     def trajectories(self, *, simulated: bool = False) -> Trajectories:
-        """The days as records: an episode a day of 47 rows, truncated at its end; the unit is the person.
-
-        The observation is the cell, the action the label of `actions`, the reward 0.
-
-        Args:
-            simulated: True when no day is a real person's.
-
-        Raises:
-            DataError: there are no days.
-        """
+        """The days (at least one) as records: an episode a day of 47 rows, truncated at its end; the unit is the
+        person. The observation is the cell, the action the label of `actions`, the reward 0."""
         order = np.argsort(self.person, kind="stable")
         present = np.unique(self.person)
         cells, steps = self.cells[order], SLOTS - 1
@@ -255,16 +199,12 @@ def spec_of(grid: Grid) -> PublicSpec:
 
 
 def days_of(rows: Mapping[str, npt.NDArray[Any]]) -> tuple[IntArray, IntArray]:
-    """The whole days among the rows that a mechanism gives, and whose they are.
+    """The whole days among the rows that a mechanism gives, and whose they are: cells [n, 48] in order of the people
+    and of their days, and the index 0 .. U - 1 of each day's person [n].
 
     A whole day is 47 rows in a row from a start up to the next start or the end of the person's rows. Everything else
-    (days that were cut, rows that are of no day) is left out without an error: a person may have anything.
-
-    Args:
-        rows: `observations` and `next_observations` [U, L] of whole numbers, `starts` and `mask` [U, L] of booleans.
-
-    Returns:
-        Cells [n, 48] in order of the people and of their days, and the index 0 .. U - 1 of each day's person [n].
+    (days that were cut, rows that are of no day) is left out without an error: a person may have anything. `rows` are
+    `observations` and `next_observations` [U, L] of whole numbers, `starts` and `mask` [U, L] of booleans.
     """
     steps = SLOTS - 1
     observations, next_observations = np.asarray(rows["observations"]), np.asarray(rows["next_observations"])

@@ -28,8 +28,6 @@ from tacit.data.sources.tables import PLAIN, TABBED, Style, csv_chunks, parquet_
 from tacit.errors import DataError, FileError
 from tacit.plain_files import is_plain_file, read_text
 
-__all__ = ["GPX", "SUFFIXES", "read_columns", "read_gpx"]
-
 SUFFIXES = (".csv", ".csv.gz", ".csv.zip", *TABBED, ".parquet", ".gpkg", ".geojson")
 GPX = ".gpx"
 """Files of one person each, or of folders of one."""
@@ -147,16 +145,9 @@ def _geojson(path: Path, names: Sequence[str], position: tuple[str, str]) -> dic
 
 
 def read_gpx(path: Path, where: str) -> tuple[list[str], list[str], list[str]]:
-    """Times, latitudes and longitudes of the points of all tracks, in their order, as they are written.
-
-    Args:
-        path: the file, whose name may be an id.
-        where: what an error says instead.
-
-    Raises:
-        FileError: it is missing, damaged, none or has a document type.
-        DataError: it has no track with a point.
-    """
+    """Times, latitudes and longitudes of the points of all tracks, in their order, as they are written. `where` is what
+    an error says instead of the file's name, which may be an id. Raises FileError where it is missing, damaged, none or
+    has a document type; DataError where it has no track with a point."""
     inside: list[str] = []
     times, lat, lon = list[str](), list[str](), list[str]()
 

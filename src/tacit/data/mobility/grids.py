@@ -1,7 +1,5 @@
-"""Public grids of places: what a cell is, and where, is known without any record; hexagons need the extra `h3`.
-
-Cells are numbered `0 .. size - 1`; latitudes and longitudes are in degrees (WGS 84), distances in km on a sphere.
-"""
+"""Public grids of places: what a cell is, and where, is known without any record; hexagons need the extra `h3`. Cells
+are numbered `0 .. size - 1`; latitudes and longitudes are in degrees (WGS 84), distances in km on a sphere."""
 
 from __future__ import annotations
 
@@ -15,9 +13,6 @@ import numpy as np
 import numpy.typing as npt
 
 from tacit.errors import DataError
-
-__all__ = ["EARTH_KM", "Grid", "H3Grid", "RegularGrid", "grid_from_json", "haversine_km"]
-
 
 EARTH_KM = 6371.0088
 """Mean radius of the earth."""
@@ -56,17 +51,10 @@ class Grid(Protocol):
 class RegularGrid:
     """Cells in rows and columns around points of equal steps in degrees.
 
-    The centre of cell 0 is (south, west); centres go on by `step` to the north and by `width` to the east as far as
-    `north` and `east` (both included when they are whole steps away). A cell reaches half a step to each side. Cell
-    `row * columns + column` is in row `row` from the south.
-
-    Args:
-        south, west, north, east: centres of the outermost cells, degrees.
-        step: degrees between rows.
-        width: degrees between columns; None takes `step`.
-
-    Raises:
-        DataError: the box is empty, not on the earth, or a step is not positive.
+    The centre of cell 0 is (south, west); centres go on by `step` to the north and by `width` (None: `step`) to the
+    east as far as `north` and `east` (both included when they are whole steps away). A cell reaches half a step to each
+    side. Cell `row * columns + column` is in row `row` from the south. Raises DataError where the box is empty or not
+    on the earth, or a step is not positive.
     """
 
     south: float
@@ -89,11 +77,8 @@ class RegularGrid:
 
     @classmethod
     def of_metres(cls, box: tuple[float, float, float, float], metres: float) -> RegularGrid:
-        """Cells of about `metres` by `metres` over the box (south, west, north, east), square at its middle latitude.
-
-        Raises:
-            DataError: as the class.
-        """
+        """Cells of about `metres` by `metres` over the box (south, west, north, east), square at its middle
+        latitude."""
         south, west, north, east = box
         step = metres / 1000.0 / (math.radians(1.0) * EARTH_KM)
         return cls(south, west, north, east, step, step / math.cos(math.radians((south + north) / 2)))
@@ -168,11 +153,7 @@ class RegularGrid:
 
 
 def grid_from_json(values: Mapping[str, Any]) -> Grid:
-    """The grid that `to_json` wrote.
-
-    Raises:
-        DataError: a field is missing, unknown or invalid.
-    """
+    """The grid that `to_json` wrote. Raises DataError of a missing, unknown or invalid field."""
     kinds: dict[Any, type[Any]] = {"regular": RegularGrid, "h3": H3Grid}
     fields = dict(values) if isinstance(values, Mapping) else {}
     kind = kinds.get(fields.pop("kind", None))
@@ -205,16 +186,9 @@ _MOST = 50_000_000
 
 @dataclass(frozen=True)
 class H3Grid:
-    """The hexagons of one resolution whose centres are in a box, in order of their H3 index.
-
-    Args:
-        south, west, north, east: the box, degrees.
-        resolution: of H3, 0 .. 15 (9: 0.1 km2, 8: 0.7 km2, 7: 5 km2).
-        of: None, or the finer resolution whose hexagons in the box are covered: the cells are then their ancestors.
-
-    Raises:
-        DataError: the box is empty or not on the earth, a resolution is out of range, or no hexagon is inside.
-    """
+    """The hexagons of one resolution (0 .. 15; 9: 0.1 km2, 8: 0.7 km2, 7: 5 km2) whose centres are in a box, in order
+    of their H3 index. With `of`, a finer resolution, they are the ancestors of its hexagons in the box. Raises
+    DataError where the box is empty or not on the earth, a resolution is out of range, or no hexagon is inside."""
 
     south: float
     west: float
@@ -262,11 +236,8 @@ class H3Grid:
         return cell
 
     def coarse_grid(self, factor: int) -> H3Grid:
-        """The ancestors `factor` resolutions up; the areas are 7^factor times as large.
-
-        Raises:
-            DataError: there is no such resolution.
-        """
+        """The ancestors `factor` resolutions up, 7^factor times as large. Raises DataError where there is no such
+        resolution."""
         fine = self.resolution if self.of is None else self.of
         return H3Grid(self.south, self.west, self.north, self.east, self.resolution - factor, fine)
 

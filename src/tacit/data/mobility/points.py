@@ -1,7 +1,5 @@
 """From recorded positions to whole days: 48 half-hours of local time, the cell of most dwell in each, gaps carried.
-
-Errors name a file and a row (counted from 1), never a cell, a time, a position or an id.
-"""
+Errors name a file and a row (counted from 1), never a cell, a time, a position or an id."""
 
 from __future__ import annotations
 
@@ -31,31 +29,24 @@ IntArray = npt.NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Rules:
-    """How positions become days. All of it is public, chosen without the records.
+    """How positions become days. All of it is public, chosen without the records. Raises DataError where the zone is
+    missing or unknown, or a number is out of range."""
 
-    Args:
-        zone: time zone of the region (IANA, such as "Asia/Shanghai"), whose midnights cut the days. No default.
-        carry: slots for which the last cell goes on where nothing is recorded, 0 .. 48. The day's first cell is carried
-            back as far where the day before leaves a gap.
-        observed: slots with a record that a day needs, 1 .. 48; and every slot must be filled after the carrying.
-        days: whole days that a person needs. Who has fewer contributes nothing and stays in the population, which is
-            declared in `Unit(population=...)` and never counted.
-        outside: what a point outside the grid is: an `error`, or `drop` the days with a slot spent mostly out there.
-        untidy: what unsorted or repeated times of a person are: an `error`, or `mend` them (sort; the later row of a
-            repeated time counts).
-        unit_key: what ids are that differ by case or form alone: different people ("exact") or one ("folded"). None
-            refuses them.
-
-    Raises:
-        DataError: the zone is missing or unknown, or a number is out of range.
-    """
-
-    zone: str = ""
+    zone: str = ""  # time zone of the region (IANA, such as "Asia/Shanghai"), whose midnights cut the days. No default.
+    # slots for which the last cell goes on where nothing is recorded, 0 .. 48. The day's first cell is carried back
+    # as far where the day before leaves a gap.
     carry: int = 16
+    # slots with a record that a day needs, 1 .. 48; and every slot must be filled after the carrying.
     observed: int = 8
+    # whole days that a person needs. Who has fewer contributes nothing and stays in the population, which is declared
+    # in `Unit(population=...)` and never counted.
     days: int = 1
+    # what a point outside the grid is: an `error`, or `drop` the days with a slot spent mostly out there
     outside: Outside = "error"
+    # what unsorted or repeated times of a person are: an `error`, or `mend` them (sort; the later row of a repeated
+    # time counts)
     untidy: Untidy = "error"
+    # what ids are that differ by case or form alone: different people ("exact") or one ("folded"). None refuses them.
     unit_key: UnitKey | None = None
 
     def __post_init__(self) -> None:
@@ -72,11 +63,7 @@ class Rules:
 
 
 def require_zone(zone: Any, name: str) -> None:
-    """Refuses what is not the name of a time zone.
-
-    Raises:
-        DataError: the zone is missing or unknown.
-    """
+    """Refuses (DataError) what is not the name of a time zone."""
     if isinstance(zone, str) and zone:
         try:
             zoneinfo.ZoneInfo(zone)

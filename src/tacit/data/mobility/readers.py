@@ -1,13 +1,14 @@
 """Records of where people were, as whole days on a public grid: the readers.
 
-Every reader gives `Days`, whose `trajectories()` go into a vault. Each takes a public grid and `Rules` (time zone,
-gaps, what a whole day is; see `tacit.data.mobility.points`). The protected unit is the person. Someone without enough
-whole days has none here and stays in the population, which is declared (`Unit(population=...)`) and never counted.
+Each takes a public grid and `Rules`, and gives `Days`, whose `trajectories()` go into a vault. The protected unit is
+the person. Someone without enough whole days has none here and stays in the population, which is declared
+(`Unit(population=...)`) and never counted.
 
 A reader raises a `DataError`, never with a cell, an id, a time or a position in it, when a user, time, latitude or
 longitude is missing or NaN; a time has no zone and `recorded` says none; the times of a user are not in order or
-repeated; a user is in two files; a point is outside the grid; latitude and longitude are swapped; or no day is whole.
-Frames are pandas frames; CSV files may be compressed (.gz, .zip).
+repeated; a user is in two files; a point is outside the grid; latitude and longitude are swapped; or no day is whole;
+and a `FileError` when a file is missing, damaged or of another kind. Frames are pandas frames; CSV files may be
+compressed (.gz, .zip).
 """
 
 from __future__ import annotations
@@ -73,8 +74,7 @@ def from_points(
         style: how CSV files are written.
 
     Raises:
-        DataError: see the module.
-        FileError: a file is missing, damaged or of another kind.
+        DataError, FileError: see the module.
     """
     names = (user, time, lat, lon, *(() if offset is None else (offset,)))
     parts = []
@@ -92,18 +92,12 @@ def from_points(
 
 
 def from_checkins(source: Any, grid: Grid, rules: Rules, **names: Any) -> Days:
-    """From check-ins, by default in the columns of the Foursquare files of New York and Tokyo with a header.
+    """From check-ins, by default in the columns of the Foursquare files of New York and Tokyo with a header: `userId`,
+    `latitude`, `longitude`, `timezoneOffset` (minutes) and `utcTimestamp` (`Tue Apr 03 18:00:09 +0000 2012`); `names`
+    are other arguments of `from_points`.
 
-    That is `userId`, `latitude`, `longitude`, `timezoneOffset` (minutes) and `utcTimestamp`
-    (`Tue Apr 03 18:00:09 +0000 2012`). A check-in is a point: someone is there until the next one, at most
-    `rules.carry` slots, so give a long carry and a low `observed`, such as Rules(carry=48, observed=3).
-
-    Args:
-        source, grid, rules: as `from_points`.
-        names: arguments of `from_points` in place of these defaults.
-
-    Raises:
-        DataError, FileError: as `from_points`.
+    A check-in is a point: someone is there until the next one, at most `rules.carry` slots, so give a long carry and a
+    low `observed`, such as Rules(carry=48, observed=3).
     """
     defaults: dict[str, Any] = {"user": "userId", "lat": "latitude", "lon": "longitude", "time": "utcTimestamp"}
     defaults |= {"offset": "timezoneOffset", "pattern": "%a %b %d %H:%M:%S %z %Y"}
@@ -111,13 +105,8 @@ def from_checkins(source: Any, grid: Grid, rules: Rules, **names: Any) -> Days:
 
 
 def from_skmob(frame: Any, grid: Grid, rules: Rules, *, recorded: str | None = None) -> Days:
-    """From a scikit-mobility `TrajDataFrame`, or any frame with its columns: uid, datetime, lat, lng.
-
-    Its datetimes carry no zone, so `recorded` is needed.
-
-    Raises:
-        DataError: see the module.
-    """
+    """From a scikit-mobility `TrajDataFrame`, or any frame with its columns: uid, datetime, lat, lng. Its datetimes
+    carry no zone, so `recorded` is needed."""
     return from_points(frame, grid, rules, recorded=recorded, user="uid", time="datetime", lat="lat", lon="lng")
 
 
@@ -150,12 +139,7 @@ def from_trackintel(
 
 def from_plt(folders: Paths, grid: Grid, rules: Rules) -> Days:
     """From GeoLife folders: `USER/Trajectory/*.plt` below each of `folders` (latitude, longitude, 0, altitude, day
-    number, date, time in UTC, behind six lines of header). The user is the name of the folder above `Trajectory`.
-
-    Raises:
-        DataError: see the module; the same user in two folders too.
-        FileError: there is no such file, or one is damaged.
-    """
+    number, date, time in UTC, behind six lines of header). The user is the name of the folder above `Trajectory`."""
     parts = []
     for folder in _paths(folders):
         users: dict[Path, list[Path]] = {}
@@ -181,14 +165,6 @@ def from_gpx(sources: Paths, grid: Grid, rules: Rules) -> Days:
 
     The user is the name of the file without its ending, or of the folder. Files of one user are put in order by their
     first times. A time without a zone is in UTC, as the format has it. Waypoints and routes are not read.
-
-    Args:
-        sources: files, and folders of them.
-        grid, rules: as `from_points`.
-
-    Raises:
-        DataError: see the module; the same user in two sources too.
-        FileError: there is no such file, or one is damaged or no GPX.
     """
     parts = []
     for number, source in enumerate(_paths(sources), 1):
@@ -300,10 +276,8 @@ def _tables(
             yield path.name, columns
         return
     if not hasattr(source, "columns"):
-        expected, remedy = (
-            "a pandas frame, or the path of a CSV, Parquet, GeoPackage or GeoJSON file",
-            "pass one of these",
-        )
+        expected = "a pandas frame, or the path of a CSV, Parquet, GeoPackage or GeoJSON file"
+        remedy = "pass one of these"
         raise DataError("the source is neither a frame nor a file", where=where, expected=expected, remedy=remedy)
     require_distinct_names([str(name) for name in source.columns], where)
     absent = [name for name in names if name not in source.columns]

@@ -43,28 +43,17 @@ IntArray = npt.NDArray[np.int64]
 
 @dataclass(frozen=True, eq=False)
 class Trips:
-    """The journeys of D days, one after the other.
+    """The journeys of D days, one after the other."""
 
-    Attributes:
-        starts: [D + 1]; the vertices of day i are starts[i] .. starts[i + 1] - 1.
-        lon, lat: of the vertices, degrees.
-        seconds: of the vertices, since midnight; they rise within a day.
-        person: [D] codes.
-    """
-
-    starts: IntArray
-    lon: FloatArray
+    starts: IntArray  # [D + 1]; the vertices of day i are starts[i] .. starts[i + 1] - 1.
+    lon: FloatArray  # lon, lat: of the vertices, degrees
     lat: FloatArray
-    seconds: IntArray
-    person: IntArray
+    seconds: IntArray  # of the vertices, since midnight; they rise within a day
+    person: IntArray  # [D] codes
 
 
 def trips(days: Days) -> Trips:
-    """The journeys of days: for each stay, where and when it begins and ends.
-
-    Args:
-        days: of D days; every day has at least two vertices.
-    """
+    """The journeys of D days: for each stay, where and when it begins and ends; every day has at least two vertices."""
     cells = days.cells
     change = cells[:, 1:] != cells[:, :-1]
     edge = np.ones((len(cells), 1), dtype=np.bool_)
@@ -83,11 +72,7 @@ def trips(days: Days) -> Trips:
 
 
 def to_geojson(days: Days, path: Path_, *, date: datetime.date = DATE) -> None:
-    """A FeatureCollection of one LineString [lon, lat, 0, unix time] for each day, as kepler.gl animates trips.
-
-    Raises:
-        FileError: the file exists already or cannot be written.
-    """
+    """A FeatureCollection of one LineString [lon, lat, 0, unix time] for each day, as kepler.gl animates trips."""
     journeys = trips(days)
     # Unix time of the date's midnight, as if it were UTC
     midnight = int(datetime.datetime(date.year, date.month, date.day, tzinfo=datetime.UTC).timestamp())
@@ -137,11 +122,7 @@ def to_stays_geojson(days: Days, path: Path_, *, date: datetime.date = DATE) -> 
 
 
 def to_trips_json(days: Days, path: Path_) -> None:
-    """A list of {path, timestamps, person} for the TripsLayer of deck.gl; timestamps are seconds since midnight.
-
-    Raises:
-        FileError: the file exists already or cannot be written.
-    """
+    """A list of {path, timestamps, person} for the TripsLayer of deck.gl; timestamps are seconds since midnight."""
     journeys = trips(days)
     with _create_text_file(path) as file:
         file.write("[\n")
@@ -202,11 +183,7 @@ def to_visits_csv(days: Days, path: Path_, *, factor: int | None = None) -> None
 
 
 def to_days_csv(days: Days, path: Path_) -> None:
-    """One row for each slot of each day: day, person, time, cell and its centre.
-
-    Raises:
-        FileError: the file exists already or cannot be written.
-    """
+    """One row for each slot of each day: day, person, time, cell and its centre."""
     places, index = np.unique(days.cells, return_inverse=True)
     centres = days.grid.centres(places).reshape(-1, 2).tolist()
     where, times = index.reshape(days.cells.shape), [clock(slot) for slot in range(SLOTS)]
@@ -251,11 +228,7 @@ def _create_text_file(path: Path_) -> Iterator[IO[str]]:
 
 
 def parse_date(text: str) -> datetime.date:
-    """A date as YYYY-MM-DD.
-
-    Raises:
-        DataError: it is none, or not after 1970.
-    """
+    """A date as YYYY-MM-DD. Raises DataError where it is none, or not after 1970."""
     try:
         date = datetime.date.fromisoformat(text)
     except ValueError:

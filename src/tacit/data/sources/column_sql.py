@@ -67,8 +67,7 @@ def key(kind: Keyed) -> str:
 
 
 def key_expression(name: str, kind: Any) -> str:
-    """A text that two ids of a column share if and only if their keys are equal (see `tacit.data.unit_keys`), in
-    SQL."""
+    """A text that two ids of a column share if and only if their keys are equal (`tacit.data.unit_keys`), in SQL."""
     # For tables that the engine reads by itself. Cells that are no id get some text, or NULL where they are; whoever
     # reads the rows refuses them. Nothing here may give NULL for a cell: of a column that a file declares to be without
     # NULL, the engine would lose the row.

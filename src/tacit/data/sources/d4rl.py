@@ -70,20 +70,9 @@ def read(
 
 
 def read_columns(path: str | os.PathLike[str], *, horizon: int | None = None) -> dict[str, npt.NDArray[Any]]:
-    """The transitions of a file of *public* records as plain columns, without units or bounds.
-
-    Args:
-        path: an HDF5 file of D4RL's.
-        horizon: as in `Trajectories.from_d4rl`.
-
-    Returns:
-        observations, actions, rewards, next_observations as they are stored, terminations and truncations [T] bool,
-        episode_ids [T] int64.
-
-    Raises:
-        DataError: a field is missing or has another length, a flag is neither 0 nor 1, or there is no transition.
-        FileError: the file is missing, truncated or of another kind, or leads to another one.
-    """
+    """The transitions of a file of *public* records as plain columns, without units or bounds: observations, actions,
+    rewards, next_observations as they are stored, terminations and truncations [T] bool, episode_ids [T] int64. Raises
+    as `Trajectories.from_d4rl`, of which `horizon` is."""
     parts = [columns for columns, _ in _rows(Path(path), None, horizon, None)]
     return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
 

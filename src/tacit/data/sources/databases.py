@@ -1,8 +1,6 @@
-"""The result of a query as a table: SQLite, PostgreSQL and DuckDB, each over a connection that only reads.
-
-A password never stands in an address: PostgreSQL takes it from PGPASSWORD, PGPASSFILE or ~/.pgpass, as its own clients
-do. What a database says of an error may quote a cell, so that nobody sees it.
-"""
+"""The result of a query as a table: SQLite, PostgreSQL and DuckDB, each over a connection that only reads. A password
+never stands in an address: PostgreSQL takes it from PGPASSWORD, PGPASSFILE or ~/.pgpass, as its own clients do. What a
+database says of an error may quote a cell, so that nobody sees it."""
 
 from __future__ import annotations
 
@@ -29,16 +27,10 @@ _REMEDY = "check the query and the address in the database's own client"
 
 
 def open_table(query: str, address: str) -> SourceTable:
-    """The rows that one query gives.
-
-    Args:
-        query: one statement that reads; it runs on a connection that cannot write.
-        address: `postgresql://USER@HOST:PORT/DATABASE`, `sqlite:FILE` or `duckdb:FILE`.
-
-    Raises:
-        DataError: the query writes, is no single one, or fails.
-        FileError: there is no such database, the address holds a password, or nobody answers.
-    """
+    """The rows of one statement that reads; it runs on a connection that cannot write. The address is
+    `postgresql://USER@HOST:PORT/DATABASE`, `sqlite:FILE` or `duckdb:FILE`. Raises DataError where the query writes, is
+    no single one, or fails; FileError where there is no such database, the address holds a password, or nobody
+    answers."""
     scheme, _, rest = address.partition(":")
     if scheme == "postgres":
         scheme = "postgresql"

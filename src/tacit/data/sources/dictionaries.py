@@ -48,17 +48,15 @@ def from_scope_rl(
 
     Args:
         dataset: the dictionary, arrays of T rows.
-        unit_ids: `(T,)` ids, or `":transition"` or `":episode"`, as for `Trajectories.from_arrays`.
+        unit_ids, unit_name, unit_key, simulated, store: as for `Trajectories.from_arrays`.
         spec: public bounds; with `propensities`, `pscore` is read, otherwise it is left out.
         padded: every trajectory fills `step_per_trajectory` rows, and what lies behind its first `done` is no record
             (`obtain_episodes` goes on stepping there, without a reset).
         last: a trajectory that was cut keeps its last row, with its own observation as the next one, or drops it, and
             the row before it is the last.
-        unit_name, unit_key, simulated, store: as for `Trajectories.from_arrays`.
 
     Raises:
         DataError: an entry is missing or has another length, or the records break a rule of `Trajectories`.
-        FileError: the folder exists already or cannot be written.
     """
     if last not in get_args(Last):
         raise _dictionary_error("the choice of last rows is unknown", "scope-rl", "last= keep or drop")

@@ -284,11 +284,7 @@ def keep_expression(
 
 def compute_rewards(spec: PublicSpec, observations: NDArray[Any], actions: NDArray[Any]) -> NDArray[np.float32]:
     """The rewards [n] of rows of these observations and actions, within the public bounds, by the spec's expression.
-
-    Raises:
-        DataError: the expression is none, or gives no number in some row.
-        ImportError: DuckDB is not installed.
-    """
+    Raises DataError where the expression is none, or gives no number in some row."""
     assert spec.reward_expression is not None
     known = [column.name for space in (spec.observation, spec.action) for column in space.columns or ()]
     with open_engine(None) as engine:

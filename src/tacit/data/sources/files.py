@@ -22,15 +22,10 @@ from tacit.units import UnitKey
 
 @dataclass(frozen=True)
 class Fields:
-    """Names of the columns of a table.
-
-    Args:
-        observations, next_observations, actions: one name for each dimension, or for each declared column; one name
-            in all for a discrete space.
-        rewards, terminations, truncations: one name each; a table without truncations has none, and one whose spec
-            says `terminals=False` needs no terminations.
-        propensity: one name; it is read, and needed, when the spec declares propensities.
-    """
+    """Names of the columns of a table: of observations, next observations and actions one for each dimension, or for
+    each declared column, or one in all for a discrete space; of the others one each. A table without truncations has
+    none, and one whose spec says `terminals=False` needs no terminations. `propensity` is read when the spec declares
+    it."""
 
     observations: tuple[str, ...]
     next_observations: tuple[str, ...]
@@ -54,10 +49,7 @@ class Fields:
     @classmethod
     def from_pairs(cls, spec: PublicSpec, pairs: Sequence[str]) -> Fields:
         """`of`, but for the fields of which `pairs` says the columns: "observations=pulse,pressure", "rewards=effect".
-
-        Raises:
-            DataError: there is no such field, it is named twice, or has another number of columns.
-        """
+        Raises DataError where there is no such field, it is named twice, or has another number of columns."""
         usual = cls.of(spec)
         columns_of: dict[str, Any] = {}
         for pair in pairs:
@@ -162,12 +154,8 @@ def from_npz(
 
 
 def read_parquet_spec(paths: Paths) -> PublicSpec:
-    """The public bounds that `to_parquet` wrote into a file, the first of several.
-
-    Raises:
-        DataError: there are none, or they are damaged.
-        FileError: the file is missing or damaged.
-    """
+    """The public bounds that `to_parquet` wrote into a file, the first of several. Raises DataError where there are
+    none, or they are damaged."""
     path = _files(paths, "Trajectories.from_parquet")[0]
     description = parquet_description(path)
     if "spec" not in description:

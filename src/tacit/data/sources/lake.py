@@ -115,16 +115,8 @@ def kind_error(path: Path) -> FileError:
 
 
 def open_table(sources: Sequence[str], style: tables.Style = tables.PLAIN) -> SourceTable:
-    """The files of some sources as one table.
-
-    Args:
-        sources: see `list_files`.
-        style: how CSV files are written.
-
-    Raises:
-        FileError: there is no such file, or it is damaged.
-        DataError: the files are of several kinds, have two columns of one name, or differ in the types of a column.
-    """
+    """The files of some sources (see `list_files`) as one table. Raises FileError where there is no such file, or it is
+    damaged; DataError where they are of several kinds, have two columns of one name, or differ in a column's type."""
     files = list_files(sources)
     kinds = {file_kind(path) for path, _ in files}
     if len(kinds) != 1 or None in kinds:
@@ -155,12 +147,7 @@ def open_table(sources: Sequence[str], style: tables.Style = tables.PLAIN) -> So
 
 
 def read_header(path: Path, style: tables.Style = tables.PLAIN) -> dict[str, Any]:
-    """Names of a file's columns -> Arrow types; texts, where the format has none.
-
-    Raises:
-        FileError: it is missing, damaged, or of no kind that is read.
-        DataError: a CSV file is written in another way, or two columns have one name.
-    """
+    """Names of a file's columns -> Arrow types; texts, where the format has none."""
     import pyarrow.parquet as pq
 
     kind = file_kind(path)
@@ -218,11 +205,8 @@ def naive_type(kind: Any) -> Any:
 
 
 def common_types(first: tuple[Path, dict[str, Any]], others: Sequence[tuple[Path, dict[str, Any]]]) -> dict[str, Any]:
-    """The types that hold the cells of all files: of whole numbers and floats floats, of decimals wider ones.
-
-    Raises:
-        DataError: they differ, or a column is missing.
-    """
+    """The types that hold the cells of all files: of whole numbers and floats floats, of decimals wider ones. Raises
+    DataError where they differ, or a column is missing."""
     import pyarrow as pa
 
     agreed, types = dict(first[1]), pa.types

@@ -37,11 +37,7 @@ _COLUMNS = ("item_id", "position", "click", "propensity_score")
 
 
 def spec(campaign: Campaign = "men") -> PublicSpec:
-    """Public bounds of a campaign's logs: three positions, its items, a click or none.
-
-    Raises:
-        DataError: there is no such campaign.
-    """
+    """Public bounds of a campaign's logs: three positions, its items, a click or none."""
     if campaign not in ITEMS:
         raise _choice_error("campaign", get_args(Campaign))
     return PublicSpec(

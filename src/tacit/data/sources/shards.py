@@ -82,11 +82,8 @@ class Shards:
 
 
 def read_shards(folder: Path) -> Shards | None:
-    """The shards of a folder; None where it holds records in one piece.
-
-    Raises:
-        FileError: `spec.json` is damaged.
-    """
+    """The shards of a folder; None where it holds records in one piece. Raises FileError where `spec.json` is
+    damaged."""
     with contextlib.suppress(OSError, ValueError, RecursionError):
         metadata = json.loads(plain_files.read_text(folder / "spec.json"))
         if isinstance(metadata, dict) and "shards" in metadata:

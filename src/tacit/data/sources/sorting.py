@@ -17,26 +17,13 @@ import numpy as np
 
 from tacit.data.columns import TimeUnit, encode_flags
 from tacit.data.ingest import EACH_EPISODE, EACH_TRANSITION, Faults, Ingest
-from tacit.data.sources import column_sql
+from tacit.data.sources import column_sql, steps
 from tacit.data.sources.column_sql import Keyed, add_keys, are_keys
 from tacit.data.sources.engine import PART, find_row, number_rows, open_engine, query_batches
 from tacit.data.sources.expressions import Expression, keep_expression, parse_expression
 from tacit.data.sources.files import Fields, declared_columns, refuse_unread_columns
 from tacit.data.sources.lake import SourceTable
-from tacit.data.sources.steps import (
-    MOMENT,
-    TIME,
-    ZONE,
-    Block,
-    Refuse,
-    add_durations,
-    is_missing,
-    number_episodes,
-    refuse_times,
-    take_rows,
-    with_next,
-    with_own,
-)
+from tacit.data.sources.steps import Block, Refuse
 from tacit.data.sources.tables import Misfits, row_error, to_numbers
 from tacit.data.spec import PublicSpec
 from tacit.data.store import Array, StoredRecords
@@ -105,13 +92,9 @@ def read(
     simulated: bool = False,
     store: str | os.PathLike[str] | None = None,
 ) -> StoredRecords:
-    """The records in a table, checked and clipped like those of any other source.
-
-    Raises:
-        DataError: a column is missing, an expression is refused, times are missing or equal, or the records break a
-            rule of `Trajectories`.
-        FileError: the source cannot be read to its end, or the folder exists or cannot be written.
-    """
+    """The records in a table, checked and clipped like those of any other source. Raises DataError where a column is
+    missing, an expression is refused, times are missing or equal, or the records break a rule of `Trajectories`;
+    FileError where the source cannot be read to its end, or the folder exists or cannot be written."""
     _require_readable(table, options)
     refuse_unread_columns(table.name, tuple(table.kinds), options.fields or Fields.of(spec), spec)
     said: dict[str, Any] = {"unit": options.key_columns.get("unit"), "unit_key": options.unit_key}
@@ -140,11 +123,11 @@ def read(
                 contextlib.closing(reader)
             )  # else Python closes it when it likes
             if options.times:
-                blocks = number_episodes(blocks, refuse)
+                blocks = steps.number_episodes(blocks, refuse)
             if durations := _durations(table, options, spec):
-                blocks = add_durations(blocks, durations, column_sql.ticks(table, options.times[0]), table.name)
+                blocks = steps.add_durations(blocks, durations, column_sql.ticks(table, options.times[0]), table.name)
             if options.next is not None:
-                blocks = with_next(blocks, drop=options.next == "drop")
+                blocks = steps.with_next(blocks, drop=options.next == "drop")
             for block in blocks:
                 columns = {name: block[name] for name in _FIELDS if name in block}
                 units = block.get("unit", options.unit)
@@ -208,11 +191,13 @@ def find_faults(
                 durations = _durations(table, options, spec)
                 blocks = _set_aside(blocks, ingest, faults, durations)
                 if options.times:
-                    blocks = number_episodes(blocks, faults.add)
+                    blocks = steps.number_episodes(blocks, faults.add)
                 if durations:
-                    blocks = add_durations(blocks, durations, column_sql.ticks(table, options.times[0]), table.name)
+                    blocks = steps.add_durations(
+                        blocks, durations, column_sql.ticks(table, options.times[0]), table.name
+                    )
                 if options.next is not None:
-                    blocks = with_own(blocks, drop=options.next == "drop")
+                    blocks = steps.with_own(blocks, drop=options.next == "drop")
                 for block in blocks:
                     columns = {name: block[name] for name in _FIELDS if name in block}
                     faults.begin(block["row"], block.get("observed"))
@@ -234,16 +219,16 @@ def _set_aside(
     """The rows with ids and times that can be read; of others, these are refused and the cells checked."""
     first: dict[str, tuple[bool, str]] = {}
     for block in blocks:
-        bad = refuse_times(block, first, faults.add)
+        bad = steps.refuse_times(block, first, faults.add)
         for of in {"unit", "episode"} & block.keys():
-            missing = is_missing(block[of])
+            missing = steps.is_missing(block[of])
             bad |= missing
             if missing.any():
                 remedy = "write all ids as text, correct them, or leave such rows out"
                 expected = "an id in every row, text, bytes or whole numbers, and all of one kind"
                 faults.add(f"the {of} id is missing", expected, remedy, block["row"][missing])
         if bad.any():
-            rows = take_rows(block, bad)
+            rows = steps.take_rows(block, bad)
             columns = {name: rows[name] for name in _FIELDS if name in rows}
             if durations:  # which nobody knows here
                 columns["observations"] = columns.get("observations", {}) | dict.fromkeys(
@@ -256,7 +241,7 @@ def _set_aside(
             ingest.add(columns, EACH_TRANSITION, cells_alone=True)
             faults.rows = before
         if not bad.all():
-            yield take_rows(block, ~bad)
+            yield steps.take_rows(block, ~bad)
 
 
 _FIELDS = ("observations", "actions", "rewards", "next_observations", "terminations", "truncations", "propensities")
@@ -363,7 +348,7 @@ def _query(
         test = condition.sql(used, engine, options.partition)
         kept = f"SELECT {', '.join(selected)}, {test} AS {_KEPT} FROM ({inner})"
         chosen = f"SELECT * EXCLUDE ({_KEPT}) FROM ({kept}) WHERE {_KEPT}"
-    query = _order_query(chosen, keys, [name for name in times if not name.startswith(ZONE)])
+    query = _order_query(chosen, keys, [name for name in times if not name.startswith(steps.ZONE)])
     return (query, (*used, *map(column_sql.key, options.key_columns))), names
 
 
@@ -477,7 +462,7 @@ def _blocks(
             row = counts["chosen"] = row + batch.num_rows
             for name in {"unit", "episode"} & set(batch.schema.names):
                 block[name] = _numpy(batch.column(name))
-            for name in (TIME, MOMENT, ZONE):
+            for name in (steps.TIME, steps.MOMENT, steps.ZONE):
                 parts = [part for part in batch.schema.names if part.startswith(f"{name}_")]
                 block[name] = {part.removeprefix(f"{name}_"): _numpy(batch.column(part)) for part in parts}
             for target, pairs in names.items():

@@ -98,10 +98,8 @@ def add_durations(
         for name, unit in columns.items():
             if (unit is None) != (per is None):
                 have = "numbers" if per is None else "dates"
-                what, expected = (
-                    f"times are {have}, and the duration {name!r} has {unit or 'no time_unit'}",
-                    "a time_unit",
-                )
+                what = f"times are {have}, and the duration {name!r} has {unit or 'no time_unit'}"
+                expected = "a time_unit"
                 remedy = "say what it counts where times are dates, such as days; leave time_unit out of numbers"
                 raise DataError(what, where=where, expected=f"{expected} of dates alone", remedy=remedy)
             made[name] = np.where(begins, 0.0, passed / (1.0 if unit is None else _SECONDS[unit]))

@@ -39,24 +39,15 @@ Misfits = dict[Path, "dict[str, array[int]]"]
 
 @dataclass(frozen=True)
 class Style:
-    """How CSV files are written.
+    """How CSV files are written. Raises DataError where one is none of these, or the separator is the decimal sign."""
 
-    Args:
-        separator: what stands between two cells, one character, "tab" or "space", runs of white space; None takes tabs
-            in files called .tsv or .txt, and commas in others.
-        decimal: what stands before the decimals of a number, "." or ",".
-        encoding: of the text.
-        missing: cells that say that nothing is known, beside those of `columns.MISSING`.
-        misfits: takes the rows that are none, which are left out in place of the refusal of the first.
-
-    Raises:
-        DataError: one is none of these, or the separator is the decimal sign.
-    """
-
+    # what stands between two cells, one character, "tab" or "space", runs of white space; None takes tabs in files
+    # called .tsv or .txt, and commas in others
     separator: str | None = None
-    decimal: str = "."
-    encoding: str = "utf-8"
-    missing: tuple[str, ...] = ()
+    decimal: str = "."  # what stands before the decimals of a number, "." or ","
+    encoding: str = "utf-8"  # of the text
+    missing: tuple[str, ...] = ()  # cells that say that nothing is known, beside those of `columns.MISSING`
+    # takes the rows that are none, which are left out in place of the refusal of the first
     misfits: Misfits | None = field(default=None, compare=False)
 
     def __post_init__(self) -> None:
@@ -138,10 +129,8 @@ class TextStream(io.RawIOBase):
                     one for one in archive.infolist() if not (one.is_dir() or one.filename.startswith("__MACOSX/"))
                 ]
                 if len(files) != 1 or files[0].flag_bits & 1 or files[0].compress_type not in (0, zipfile.ZIP_DEFLATED):
-                    what, expected = (
-                        "the archive is not of one file, or is encrypted",
-                        "one CSV file, stored or deflated",
-                    )
+                    what = "the archive is not of one file, or is encrypted"
+                    expected = "one CSV file, stored or deflated"
                     raise FileError(what, where=str(path), expected=expected, remedy="unpack it, and name the files")
                 self._file = archive.open(files[0])
         self._file = self._file or open(path, "rb")  # noqa: SIM115
@@ -276,13 +265,8 @@ def parquet_header(path: Path) -> list[str]:
 
 
 def parquet_description(path: Path) -> dict[str, Any]:
-    """What `to_parquet` said of the rows of a file (spec, units, certificate) and how many `rows` there are.
-
-    Of any other file it is empty.
-
-    Raises:
-        FileError: it is missing or damaged.
-    """
+    """What `to_parquet` said of the rows of a file (spec, units, certificate), and how many `rows` there are; of any
+    other file nothing. Raises FileError where it is missing or damaged."""
     import pyarrow.parquet as pq
 
     footer = _replace_errors(path, lambda: pq.read_metadata(path))

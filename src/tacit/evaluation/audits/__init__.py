@@ -1,10 +1,8 @@
 """Audits of every method, through the real mechanisms: `audit(name or certificate, ...)`.
 
 A *case* is a method with a small plan and canaries made for it (`library`), or the noisy sums of a certificate
-(`certified`). A *canary scorer* stands at the mechanisms and scores canaries by what leaves them. The scores give lower
-bounds on epsilon, with their confidence (`running`, `findings`). An audit can refute a promise, and never prove one.
-
-What reads findings loads no PyTorch; the other names do when they are first used.
+(`certified`). A *canary scorer* at the mechanisms scores canaries by what leaves them. The scores give lower bounds on
+epsilon (`running`, `findings`): an audit can refute a promise, and never prove one. Reading findings loads no PyTorch.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
 """From scores to lower bounds: exact confidence, and what is assumed is said.
 
-Bounds that assume nothing come from `evaluation.lower_bounds` (Clopper & Pearson) and `evaluation.one_run` (Steinke et
-al.). Where all that leaves the vault are sums with Gaussian noise, over everybody or over Poisson samples, the whole
-trade-off curve is known up to the scale of the noise, and the rates of one test that was fixed beforehand bound that
-scale: far tighter, for a mechanism of that law.
+Bounds that assume nothing come from `lower_bounds` (Clopper & Pearson) and `one_run` (Steinke et al.). Where all that
+leaves the vault are sums with Gaussian noise, over everybody or over Poisson samples, the trade-off curve is known up
+to the scale of the noise, and the rates of one test that was fixed beforehand bound that scale: far tighter.
 """
 
 from __future__ import annotations
@@ -17,18 +16,7 @@ from numpy.typing import NDArray
 from scipy import special
 
 from tacit.evaluation import lower_bounds as rates
-from tacit.privacy.accounting import accountants
-from tacit.privacy.accounting.events import (
-    ComposedEvent,
-    Event,
-    GaussianEvent,
-    Leaf,
-    PoissonSampledEvent,
-    SelfComposedEvent,
-    ZcdpEvent,
-    flatten,
-    rho,
-)
+from tacit.privacy.accounting import accountants, events
 from tacit.privacy.accounting.peer import privacy_loss_distribution
 from tacit.privacy.accounting.steps import merge_gaussians, parameters
 from tacit.units import Relation
@@ -51,12 +39,12 @@ LOSSES = np.linspace(0.0, 12.0, 97)
 """Where a trade-off curve is compared with the rates of a test."""
 
 
-def is_gaussian(event: Event) -> bool:
+def is_gaussian(event: events.Event) -> bool:
     """Whether all of it is noise of a Gaussian (or, shared by devices, a discrete Gaussian) on sums over everybody."""
-    return all(isinstance(leaf, GaussianEvent | ZcdpEvent) for leaf, _ in flatten(event))
+    return all(isinstance(leaf, events.GaussianEvent | events.ZcdpEvent) for leaf, _ in events.flatten(event))
 
 
-def noise_law(event: Event, relation: Relation, delta: float) -> Law | None:
+def noise_law(event: events.Event, relation: Relation, delta: float) -> Law | None:
     """The law of an event of Gaussian sums, over everybody or over Poisson samples; None of any other event."""
     # Noise that an event states by its concentration alone is taken for Gaussian.
     if is_gaussian(event):
@@ -67,7 +55,8 @@ def noise_law(event: Event, relation: Relation, delta: float) -> Law | None:
 
         return bound
     sampled = relation == "add_or_remove" and all(
-        isinstance(leaf, GaussianEvent | ZcdpEvent | PoissonSampledEvent) for leaf, _ in flatten(event)
+        isinstance(leaf, events.GaussianEvent | events.ZcdpEvent | events.PoissonSampledEvent)
+        for leaf, _ in events.flatten(event)
     )
     return (lambda counts, confidence: _sampled_bound(event, counts, delta, confidence)) if sampled else None
 
@@ -129,12 +118,12 @@ def _rates(counts: rates.Counts, confidence: float) -> tuple[float, float]:
     )
 
 
-def _sampled_bound(event: Event, counts: rates.Counts, delta: float, confidence: float) -> float:
+def _sampled_bound(event: events.Event, counts: rates.Counts, delta: float, confidence: float) -> float:
     """The epsilon of the most noise, in multiples of the event's own, with which the rates are possible."""
     hit, false = _rates(counts, confidence)
 
     def losses(log_factor: float) -> Any:
-        scaled = flatten(_scale_noise(event, math.exp(log_factor)))
+        scaled = events.flatten(_scale_noise(event, math.exp(log_factor)))
         return accountants.pessimistic_pld(scaled, "add_or_remove", spread=GRID_SPACING)
 
     def is_refuted(log_factor: float) -> bool:
@@ -152,10 +141,10 @@ def _sampled_bound(event: Event, counts: rates.Counts, delta: float, confidence:
     return least_epsilon(_scale_noise(event, math.exp(high)), delta)
 
 
-def least_epsilon(event: Event, delta: float) -> float:
+def least_epsilon(event: events.Event, delta: float) -> float:
     """A lower bound on the epsilon of sums with Gaussian noise, over everybody or over Poisson samples."""
     # Every privacy loss is rounded down to a grid, by `SHORT` in all steps together unless these are very many.
-    leaves = [(parameters(leaf), count) for leaf, count in merge_gaussians(flatten(event))]
+    leaves = [(parameters(leaf), count) for leaf, count in merge_gaussians(events.flatten(event))]
     interval = max(SHORT / sum(count for _, count in leaves), FINEST)
     total = None
     for (rate, sigma), count in leaves:
@@ -171,18 +160,18 @@ def least_epsilon(event: Event, delta: float) -> float:
     return float(total.get_epsilon_for_delta(delta))
 
 
-def _scale_noise(event: Event, factor: float) -> Event:
-    def noisier(leaf: Leaf) -> GaussianEvent:
-        return GaussianEvent(factor / math.sqrt(2 * rho(leaf)))
+def _scale_noise(event: events.Event, factor: float) -> events.Event:
+    def noisier(leaf: events.Leaf) -> events.GaussianEvent:
+        return events.GaussianEvent(factor / math.sqrt(2 * events.rho(leaf)))
 
-    return ComposedEvent(
+    return events.ComposedEvent(
         [
-            SelfComposedEvent(
-                PoissonSampledEvent(leaf.rate, noisier(leaf.event))
-                if isinstance(leaf, PoissonSampledEvent)
+            events.SelfComposedEvent(
+                events.PoissonSampledEvent(leaf.rate, noisier(leaf.event))
+                if isinstance(leaf, events.PoissonSampledEvent)
                 else noisier(leaf),
                 count,
             )
-            for leaf, count in flatten(event)
+            for leaf, count in events.flatten(event)
         ]
     )

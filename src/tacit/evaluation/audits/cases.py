@@ -1,8 +1,6 @@
 """An audited case: a plan, canaries that are as loud as its bounds allow, and runs through the real mechanisms.
-
-Everybody takes part in every sum, and almost no other unit is there: the promise holds for any others, and the
-fewer they are the more an auditor sees. All records are invented.
-"""
+Everybody takes part in every sum, and almost no other unit is there: the promise holds for any others, and the fewer
+they are the more an auditor sees. All records are invented."""
 
 from __future__ import annotations
 

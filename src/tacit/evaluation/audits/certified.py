@@ -42,10 +42,8 @@ NAMES = PublicSpec(observation=Discrete(CROWD + 1), action=Discrete(2), reward=B
 
 @dataclass(frozen=True)
 class CanaryContribution:
-    """What a unit adds: far more than the clip, at the coordinate of its name (in all of them, of Laplace sums).
-
-    Where -1 is no number of the part's first block, who has the sign -1 adds 1 at the next coordinate.
-    """
+    """What a unit adds: far more than the clip, at the coordinate of its name (in all of them, of Laplace sums). Where
+    -1 is no number of the part's first block, who has the sign -1 adds 1 at the next coordinate."""
 
     size: int
     clip_norm: float

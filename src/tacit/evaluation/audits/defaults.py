@@ -1,8 +1,6 @@
-"""The library's methods with their default options as cases: the mechanisms of each plan, as loudly as they allow.
-
-The options are those of the plans, and so of the command line; what has no default (bounds, a problem, a policy) is as
-small as may be. Sampled methods come three times: at their own rate, at rate 0.1 and at rate 1.
-"""
+"""The library's methods with their default options as cases: the mechanisms of each plan, as loudly as they allow. What
+has no default (bounds, a problem, a policy) is as small as may be. Sampled methods come three times: at their own rate,
+at rate 0.1 and at rate 1."""
 
 from __future__ import annotations
 

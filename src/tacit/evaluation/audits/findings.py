@@ -1,8 +1,5 @@
-"""What audits find: lower bounds on epsilon beside what was certified, as a file and in words.
-
-A file of findings names the digest of the certificate that was audited and is kept beside it: nothing is written into a
-certificate, whose digest covers every field.
-"""
+"""What audits find: lower bounds on epsilon beside what was certified, as a file and in words. The file names the
+digest of the audited certificate and is kept beside it: a certificate's own digest covers every field."""
 
 from __future__ import annotations
 
@@ -93,11 +90,7 @@ def save(path: Path, audited: tuple[AuditResult, ...]) -> None:
 
 
 def load(path: Path) -> tuple[AuditResult, ...]:
-    """The findings of a file.
-
-    Raises:
-        FileError: it is missing, damaged or of another kind.
-    """
+    """The findings of a file. Raises FileError where it is missing, damaged or of another kind."""
     try:
         value = json.loads(plain_files.read_text(path, _LARGEST))
         audits: tuple[AuditResult, ...] = serialization.read(tuple[AuditResult, ...], value["audits"])
@@ -111,11 +104,8 @@ def load(path: Path) -> tuple[AuditResult, ...]:
 
 
 def load_for_certificate(certificate: Path, digest: str) -> tuple[AuditResult, ...]:
-    """The findings that lie beside a certificate and are about it; nothing where there are none.
-
-    Raises:
-        FileError: the file is damaged.
-    """
+    """The findings that lie beside a certificate and are about it, or none. Raises FileError where the file is
+    damaged."""
     path = certificate.with_name(FILE)
     if not plain_files.is_inside(path.parent, FILE) or not path.exists():
         return ()

@@ -11,16 +11,8 @@ from tacit.data.mobility.days import SLOTS, Days
 from tacit.data.mobility.grids import RegularGrid
 from tacit.data.spec import Box, Discrete, PublicSpec
 from tacit.data.trajectories import Trajectories
-from tacit.evaluation.audits.cases import (
-    ROOM,
-    Case,
-    Columns,
-    Floats,
-    Present,
-    device_runner,
-    vault_runner,
-    visitor_runner,
-)
+from tacit.evaluation.audits import cases
+from tacit.evaluation.audits.cases import ROOM, Case, Columns, Floats, Present, vault_runner, visitor_runner
 from tacit.evaluation.audits.scoring import ScoredDevices, ScoredUsers, ScoredVault
 from tacit.evaluation.canaries import leap_histories
 from tacit.methods import experts, mobility, off_policy_evaluation, policy_gradient, synthesis
@@ -201,7 +193,7 @@ def movement(name: str) -> Case:
         words = "simulators of movement (one shot): noisy sums"
         return Case(name, words, unit, plan, vault_runner(unit, _walker_records, run_method), crowd=64)
     words = "simulators of movement, federated: sums with noise shared among the devices"
-    return Case(name, words, unit, plan, device_runner(unit, _walker_records, run_method), crowd=64, run_factor=2)
+    return Case(name, words, unit, plan, cases.device_runner(unit, _walker_records, run_method), crowd=64, run_factor=2)
 
 
 def votes(name: str) -> Case:

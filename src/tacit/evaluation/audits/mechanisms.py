@@ -1,9 +1,9 @@
 """The mechanisms of a plan by themselves, and runs of them with canaries that are as loud as their bounds allow.
 
 The plan is a method's with its default options, so that a wrong rate, a unit that counts twice or too little noise in
-the parts that it is priced by shows. Its parts go through the real vault; what a method makes of the sums is left out:
-`audits.library` audits whole methods. Votes, choices, single releases and prefixes tell one canary a run alone. Sums
-and marginals have a crowd of canaries that share nothing, so that one run is as many runs as there are canaries.
+the parts that it is priced by shows. What a method makes of the sums is left out: `audits.library` audits whole
+methods. Votes, choices, single releases and prefixes tell one canary a run alone. Sums and marginals have a crowd of
+canaries that share nothing, so that one run is as many runs as there are canaries.
 """
 
 from __future__ import annotations

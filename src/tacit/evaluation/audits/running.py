@@ -88,8 +88,6 @@ def audit(
 ) -> AuditResult:
     """Audit a method of the library with invented records, or the noisy sums of a certificate's plan on canaries.
 
-    No record of anybody is read.
-
     Args:
         source: one of `CASES`, or a certificate as JSON.
         epsilon, delta: that a method's plan is calibrated for; a certificate has its own.

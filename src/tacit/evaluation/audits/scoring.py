@@ -5,8 +5,8 @@ were in. At each mechanism the method's own callback is run once more, on the au
 what each canary would have added there. Of the vault's own records, samples and noise nothing is looked at.
 
 One canary gets the log-likelihood ratio of all that was released, the best score there is; of many canaries that all
-take part in every sum, each gets its posterior mean in a linear Gaussian model, as in `evaluation.canaries`. Whatever
-a score is worth, a bound that is computed from it holds: scores can be bad, and not wrong.
+take part in every sum, each gets its posterior mean in a linear Gaussian model, as in `evaluation.canaries`. Whatever a
+score is worth, a bound that is computed from it holds: scores can be bad, and not wrong.
 """
 
 from __future__ import annotations
@@ -248,15 +248,8 @@ class ScoredDevices(FederatedVault):
 
 
 class Visitors:
-    """People who are met: the canaries who are present, in the first meetings; nobody else ever answers.
-
-    Args:
-        rows: of what each canary does there with any actor, columns [m, L, ...] of `vault.enrolled.enrolled_rows`.
-        present: [m], who of them comes.
-        spec: public bounds.
-        replicates: R.
-        participations: in how many meetings they come.
-    """
+    """People who are met: the canaries who are `present` [m], in the first `participations` meetings; nobody else
+    answers. `rows` are each canary's with any actor: columns [m, L, ...] of `vault.enrolled.enrolled_rows`."""
 
     simulated = True
 

@@ -27,30 +27,10 @@ from tacit.evaluation.movement.measures import (
     count_measure,
 )
 
-__all__ = [
-    "CONTROL",
-    "FLOOR",
-    "MAX_READABLE_ERROR",
-    "SEQ",
-    "SETS",
-    "SIMULATED",
-    "DaysView",
-    "DivergenceRow",
-    "DivergenceTable",
-    "IntervalEstimate",
-    "MapAdvice",
-    "MeasureSummary",
-    "MetricSet",
-    "Verdict",
-    "Weigh",
-    "compare_measures",
-    "divergence_table",
-    "divergences",
-    "map_advice",
-    "reference_divergences",
-    "robust_divergences",
-    "sequence_divergences",
-]
+__all__ = ["CONTROL", "FLOOR", "MAX_READABLE_ERROR", "SEQ", "SETS", "SIMULATED", "DaysView", "DivergenceRow"]
+__all__ += ["DivergenceTable", "IntervalEstimate", "MapAdvice", "MeasureSummary", "MetricSet", "Verdict", "Weigh"]
+__all__ += ["compare_measures", "divergence_table", "divergences", "map_advice", "reference_divergences"]
+__all__ += ["robust_divergences", "sequence_divergences"]
 
 MetricSet = Literal["reference", "sequence", "robust"]
 Weigh = Literal["days", "people"]
@@ -88,11 +68,7 @@ class DivergenceTable:
     confidence: float  # of the intervals
 
     def row(self, name: str) -> DivergenceRow:
-        """The row of that name.
-
-        Raises:
-            DataError: there is none.
-        """
+        """The row of that name. Raises DataError where there is none."""
         for row in self.rows:
             if row.name == name:
                 return row
@@ -146,10 +122,8 @@ def divergence_table(
     """Measures of several tables of days against one real table.
 
     Args:
-        real: the days to compare with, see `divergences`.
+        real, metrics, weigh: as for `divergences`; also of floors and intervals.
         rows: tables of days on the same grid, by name.
-        metrics: the set.
-        weigh: see `divergences`; also of floors and intervals.
         floors: how many random splits of the real people into disjoint halves the floor is the mean of; 0 is no floor.
             Halves hold half of the people, so that the floor is somewhat high.
         bootstrap: how often the real people, with all their days, are drawn again with replacement; 0 is no interval.
@@ -160,8 +134,7 @@ def divergence_table(
         seed: of the public splits and draws.
 
     Raises:
-        DataError: a table holds no day, the grids differ, there is no such set, or a floor or an interval is asked of
-            fewer than two people.
+        DataError: as `divergences`, or a floor or an interval is asked of fewer than two people.
     """
     if metrics not in SETS:
         raise _data_error(f"no set of measures {metrics!r}", " or ".join(get_args(MetricSet)), "choose one of these")
@@ -306,20 +279,11 @@ def compare_measures(
 
 
 def map_advice(noise: float, squares: int) -> tuple[MapAdvice, ...]:
-    """Which maps can be read, from the known noise alone.
+    """Which maps can be read, of visits by half-hour and of trips, from the known noise alone.
 
     A mean square holds 1 / squares of the people; a mean pair of squares 1 / squares^2 of the trips. Nothing that was
-    released says more of a square than the noisy share of people who start there, and nothing says more of a pair.
-
-    Args:
-        noise: standard deviation of the noise in the released share of one block of starts.
-        squares: public number of squares of the map.
-
-    Returns:
-        Advice for maps of visits by half-hour and of trips.
-
-    Raises:
-        DataError: the noise is negative, or there is no square.
+    released says more of a square than the noisy share of people who start there, whose noise has the standard
+    deviation `noise`, and nothing says more of a pair. Raises DataError of a negative noise, or of no square.
     """
     if not (math.isfinite(noise) and noise >= 0 and squares >= 1):
         expected, remedy = "a finite noise >= 0 and at least one square", "take both from the plan and the public grid"

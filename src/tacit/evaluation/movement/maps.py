@@ -1,7 +1,5 @@
 """Maps of days of movement: one HTML file that shows trips by the time of day, density and flows, without a network.
-
-`render` takes one or two `Panel`s. Real days are drawn only where they are declared public.
-"""
+Real days are drawn only where they are declared public."""
 
 from __future__ import annotations
 
@@ -42,11 +40,7 @@ FloatArray = npt.NDArray[np.float64]
 
 @dataclass(frozen=True, eq=False)
 class Panel:
-    """One map of the page.
-
-    Raises:
-        DataError: the kind is another one, or there is no day.
-    """
+    """One map of the page. Raises DataError where the kind is another one, or there is no day."""
 
     label: str  # its heading
     days: Days  # what is drawn
@@ -119,11 +113,7 @@ def pack_panel(panel: Panel, levels: Levels, *, trips: int) -> dict[str, Any]:
 
 
 def corners(grid: Grid, cells: npt.ArrayLike) -> FloatArray:
-    """Latitude and longitude [n, k, 2] of the corners of cells, in order.
-
-    Raises:
-        DataError: the grid is of an unknown kind.
-    """
+    """Latitude and longitude [n, k, 2] of the corners of cells, in order."""
     if isinstance(grid, RegularGrid):
         half = np.array([grid.step, grid.step if grid.width is None else grid.width]) / 2
         rectangles: FloatArray = grid.centres(cells)[:, None, :] + half * np.array([[-1, -1], [-1, 1], [1, 1], [1, -1]])

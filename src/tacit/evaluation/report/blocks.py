@@ -168,11 +168,8 @@ class Report:
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any], certificate: Certified) -> Report:
-        """The report that `to_json` wrote, with its certificate.
-
-        Raises:
-            FileError: a field is missing, unknown or of another type.
-        """
+        """The report that `to_json` wrote, with its certificate. Raises FileError of a missing, unknown or mistyped
+        field."""
         try:
             report = serialization.from_json(cls, {**value, "certificate": {}})
         except (TypeError, TacitError):

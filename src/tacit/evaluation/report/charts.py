@@ -88,12 +88,8 @@ def span(label: str, *values: Array) -> ChartAxis:
 
 
 def number(value: float, digits: int | None = None) -> str:
-    """A number for people: at most four significant digits, a true minus sign, powers of ten as 10⁻⁶.
-
-    Args:
-        value: what is written.
-        digits: significant ones to which it is rounded first; None rounds thousands to whole numbers alone.
-    """
+    """A number for people: at most four significant digits, a true minus sign, powers of ten as 10⁻⁶. It is rounded to
+    `digits` significant ones first; None rounds thousands to whole numbers alone."""
     value = value if digits is None else float(f"{value:.{digits}g}")
     if not math.isfinite(value):
         return "∞" if value > 0 else "−∞" if value < 0 else "–"
@@ -304,8 +300,7 @@ def vote_mark(action: int) -> tuple[str, str]:
 def votes_chart(
     positions: Array, choice: NDArray[np.int64], share: Array, *, lowest: float, title: str, x: ChartAxis, y: ChartAxis
 ) -> str:
-    """One mark for each of N states: its form and colour are the chosen action, its strength the share that chose
-    it."""
+    """A mark for each of N states: its form and colour are the chosen action, its strength the share that chose it."""
     # positions: [N, 2]; choice: [N] actions, 0 and above; share: [N], from `lowest` (the weakest mark) to 1
     svg, plot = frame(title, x, y, height=330.0)
     places = np.array(plot.coordinates(positions[:, 0], positions[:, 1]))
@@ -345,12 +340,8 @@ _MOST_BARS = 16
 def category_chart(
     labels: Sequence[str], reference: Array | None, synthetic: Array, *, title: str, x_label: str
 ) -> str:
-    """A bar for each category, its name beside it: the reference filled, the synthetic as an outline above it.
-
-    Args:
-        labels: of the categories, of which the 16 with the largest synthetic shares are shown.
-        reference, synthetic: [B] shares.
-    """
+    """A bar for each of the 16 categories with the largest synthetic shares [B], its name beside it: the reference [B]
+    filled, the synthetic as an outline above it."""
     shown = np.sort(np.argsort(-synthetic, kind="stable")[:_MOST_BARS])
     shares = [
         (part[shown], kind)
@@ -378,20 +369,10 @@ def category_chart(
 
 
 def histogram_chart(
-    edges: Array,
-    reference: Array | None,
-    synthetic: Array,
-    *,
-    title: str,
-    x_label: str,
-    y_label: str = "rows, %",
+    edges: Array, reference: Array | None, synthetic: Array, *, title: str, x_label: str, y_label: str = "rows, %"
 ) -> str:
-    """Histograms over shared bins: the reference as a filled shape, the synthetic as an outline above it.
-
-    Args:
-        edges: [B + 1] increasing.
-        reference, synthetic: [B] shares per bin.
-    """
+    """Histograms (shares [B]) over shared bins (edges [B + 1]): the reference filled, the synthetic as an outline above
+    it."""
     top = max(float(np.max(part)) for part in (reference, synthetic) if part is not None)
     x = ChartAxis(x_label, float(edges[0]), float(edges[-1]))
     svg, plot = frame(title, x, ChartAxis(y_label, 0.0, 105.0 * top if top > 0 else 1.0), height=190.0)

@@ -14,6 +14,7 @@ from tacit.evaluation.report import blocks, charts
 from tacit.evaluation.report.blocks import Block, Certified, Chart, Facts, Paragraphs, Section, make_grid, setting_pairs
 from tacit.evaluation.report.charts import Array, ChartAxis, number, span
 from tacit.methods.off_policy_evaluation.problem import Evaluation, Interval
+from tacit.units import noun
 
 _LINE, _SIDE, _LINES = 121, 41, 24
 """Points of a line, cells of a side of a surface, and lines at most."""
@@ -80,10 +81,8 @@ def sections(
 
 
 def value_lines(evaluation: Evaluation, spec: PublicSpec) -> tuple[ValueLine, ...]:
-    """The value function for people: every state of a discrete observation; else along each dimension, with the others
-    in the middle of their public bounds. None of an evaluation without a value function, nor of two dimensions, which
-    `value_surface` shows; at most 24.
-    """
+    """The value function for people: every state of a discrete observation; else along each dimension, at most 24, with
+    the others in the middle of their public bounds. None of two dimensions, which `value_surface` shows."""
     space = spec.observation
     if evaluation.theta is None or _is_plane(space):
         return ()
@@ -135,7 +134,7 @@ def _answer_section(certificate: Certified, evaluation: Evaluation, policy: str)
     worth = f"the expected sum of rewards over the first {problem['horizon']:,} steps"
     if problem["gamma"] != 1:
         worth += f", each step's reward counted {number(problem['gamma'])} times as much as the one before"
-    question = f"Evaluated: {policy}. Worth means {worth}; every {certificate['unit']['name']} weighs the same."
+    question = f"Evaluated: {policy}. Worth means {worth}; every {noun(certificate['unit']['name'])} weighs the same."
     if evaluation.value is None:
         question += f" {method} estimates a function of the state; it gives no figure for all starts."
     figures = []
@@ -190,7 +189,7 @@ def _interval_section(certificate: Certified, evaluation: Evaluation) -> Section
             title=f"Value of the policy: {written[0]}, interval from {written[1]} to {written[2]}, on the public range",
             x=ChartAxis("value of an episode", *_value_range(evaluation)),
         )
-        words = _interval_sentences(interval, str(certificate["unit"]["name"]), modelled=_has_model(certificate))
+        words = _interval_sentences(interval, noun(certificate["unit"]["name"]), modelled=_has_model(certificate))
         note = "line: the estimate; bar: its interval; nothing beyond the ends was possible from the start"
         content = [Chart("On the public range", note, drawn), Paragraphs(words, "prose")]
     return Section("How to read the interval", make_grid(content, wide=True), id="interval", before=True)

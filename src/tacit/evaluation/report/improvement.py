@@ -60,10 +60,8 @@ def _answer_section(value: Improvement) -> Section:
         ("Gain", f"at least {number(gain.low)}", f"where the {what} is followed in {share}; {about}"),
         ("Trust in the model", number(value.plan.kappa), trust),
     ]
-    chart, words = (
-        _returns_chart(statement, f"with {what}"),
-        Paragraphs([f"The bound on the gain is {gain.words}."], "details"),
-    )
+    chart = _returns_chart(statement, f"with {what}")
+    words = Paragraphs([f"The bound on the gain is {gain.words}."], "details")
     shown = (Paragraphs([str(statement)]), Facts(figures), chart, words)
     return blocks.opening_section(_HEADLINES[statement.verdict], shown, eyebrow="What is proven", hero="The statement")
 

@@ -18,19 +18,7 @@ from tacit.evaluation.movement.divergences import SEQ, MapAdvice, MeasureSummary
 from tacit.evaluation.movement.maps import Levels, blocks_of_level, corners, largest_flows
 from tacit.evaluation.movement.maps import block_levels as levels_of
 from tacit.evaluation.report import blocks, charts
-from tacit.evaluation.report.blocks import (
-    Banner,
-    Block,
-    Certified,
-    Chart,
-    Facts,
-    Link,
-    Paragraphs,
-    Section,
-    TableRow,
-    make_grid,
-    make_table,
-)
+from tacit.evaluation.report.blocks import Block, Certified, Chart, Facts, Paragraphs, Section
 from tacit.evaluation.report.charts import WIDTH, Array, ChartAxis, canvas, fmt, markup, number
 from tacit.privacy import sentences
 
@@ -101,8 +89,7 @@ def sections(
         map: name of the map's file beside the report, or None.
 
     Raises:
-        DataError: days are compared and the certificate does not say that the people are simulated, or the map is no
-            plain file name.
+        DataError: days are compared and the certificate does not say that the people are simulated.
     """
     simulated = certificate.get("simulated") is True
     if lines and not simulated:
@@ -125,11 +112,7 @@ def sections(
 
 
 def picture(days: Days) -> Picture:
-    """The picture of generated days.
-
-    Args:
-        days: of a released simulator, never of people; at least one.
-    """
+    """The picture of at least one generated day of a released simulator, never of people's days."""
     grid, cells = _middle_blocks(days)
     places, index = np.unique(cells, return_inverse=True)
     index = index.reshape(cells.shape)
@@ -169,12 +152,7 @@ def _middle_blocks(days: Days) -> tuple[Grid, NDArray[np.int64]]:
 
 
 def _answer_section(
-    certificate: Certified,
-    method: str,
-    days: int,
-    advice: Sequence[MapAdvice],
-    drawn: Picture | None,
-    peak: int | None,
+    certificate: Certified, method: str, days: int, advice: Sequence[MapAdvice], drawn: Picture | None, peak: int | None
 ) -> Section:
     headline = "A simulator of people's days, from which any number of days can be drawn."
     lines = [
@@ -185,7 +163,7 @@ def _answer_section(
     ]
     content: list[Block] = [Paragraphs(lines)]
     if forbidden := unusable_notes(certificate, advice):
-        content.append(Banner("What must not be read from it.", " ".join(forbidden), "simulated"))
+        content.append(blocks.Banner("What must not be read from it.", " ".join(forbidden), "simulated"))
     if drawn is not None:
         headline = (
             f"A generated day goes to {number(drawn.places, 2)} different places in {number(drawn.moves, 2)} moves."
@@ -234,12 +212,12 @@ def _advice_sentence(advice: MapAdvice) -> str:
 def _maps_section(drawn: Picture | None, map_file: str | None, peak: int | None) -> Section:
     """Maps of generated days by the time of day, their flows, and their rhythm."""
     lead, drawings = "Made-up people on the public grid, none of them real.", list[Chart]()
-    link = [] if map_file is None else [Link(map_file, "The map", "shows their trips by the time of day.")]
+    link = [] if map_file is None else [blocks.Link(map_file, "The map", "shows their trips by the time of day.")]
     if drawn is not None:
         drawings = [*_map_charts(drawn), *_flow_charts(drawn.flows, drawn.outlines), _rhythm_chart(drawn.moving, peak)]
         outside = round(100 * (1 - float(drawn.shares.sum(axis=1).mean())), 6)
         lead += f" About {outside:.2g} % of the days are outside these pictures." if outside >= 0.1 else ""
-    return Section("Where generated days are", (*link, *make_grid(drawings)), lead, "where", before=True)
+    return Section("Where generated days are", (*link, *blocks.make_grid(drawings)), lead, "where", before=True)
 
 
 def _map_charts(drawn: Picture) -> list[Chart]:
@@ -296,11 +274,11 @@ def _closeness_section(lines: Sequence[MeasureSummary], people: str) -> Section:
         cells = {name: f"{value:.4f}" for name, value in values.items()}
         if controlled:
             cells["Noise alone"] = "–" if line.control is None else f"{line.control.value:.4f}"
-        rows.append(TableRow(name, cells | {"Verdict": line.verdict}, f"{line.measure}: {meaning}"))
+        rows.append(blocks.TableRow(name, cells | {"Verdict": line.verdict}, f"{line.measure}: {meaning}"))
     x = ChartAxis("divergence in nats, 0.69 at most", _MIN_DIVERGENCE, 1.0, log=True)
     title = f"Divergences from the simulated people: {'; '.join(summaries)}"
     chart = Chart("", "", charts.interval_chart(drawn, title=title, x=x), legend)
-    content: tuple[Block, ...] = (chart, *make_table("Measure", rows)) if lines else ()
+    content: tuple[Block, ...] = (chart, *blocks.make_table("Measure", rows)) if lines else ()
     return Section("How close they are", content, lead, "close", before=True)
 
 

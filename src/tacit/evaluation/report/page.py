@@ -22,6 +22,7 @@ from tacit.evaluation.report.charts import ChartAxis, ChartLine, format_bound, n
 from tacit.privacy import sentences
 from tacit.privacy.certificate import markdown
 from tacit.privacy.mechanisms.kinds import PrivateSelection, part_from_json
+from tacit.units import noun
 
 _FOLDER = "tacit.evaluation.report"
 
@@ -85,7 +86,7 @@ def _banners(report: Report, private: bool) -> list[Banner]:
 
 def _promise(certificate: Mapping[str, Any]) -> tuple[Section, Section]:
     unit = _require_field(certificate, "unit")
-    name, words, population = str(unit["name"]), sentences.describe_neighbours(certificate), int(unit["population"])
+    name, words, population = noun(unit["name"]), sentences.describe_neighbours(certificate), int(unit["population"])
     epsilon, delta, total = (_require_field(certificate, name) for name in ("epsilon", "delta", "total"))
     epsilon, delta = float(epsilon), float(delta)
     apart = sentences.knowledge_exception(logs=sentences.publishes_logs(certificate))

@@ -9,35 +9,12 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 
 from tacit.errors import DataError
-from tacit.evaluation.report import blocks, charts
-from tacit.evaluation.report.blocks import (
-    Banner,
-    Block,
-    Certified,
-    Chart,
-    Facts,
-    Paragraphs,
-    Section,
-    TableRow,
-    make_grid,
-)
+from tacit.evaluation.report import blocks, charts, evidence
+from tacit.evaluation.report.blocks import Banner, Block, Certified, Chart, Facts, Section, TableRow
 from tacit.evaluation.report.charts import Array, ChartLine, Kind, format_bound, number, span, styles
-from tacit.evaluation.report.evidence import (
-    AttackHits,
-    Cost,
-    Histogram,
-    PlantedAudit,
-    Points,
-    Score,
-    attacks_section,
-    copies_section,
-    costs_section,
-    distribution_charts,
-    picture_section,
-    scores_section,
-)
 from tacit.evaluation.report.whole_trajectories import Plane, WholeTrajectories, map_chart, trajectories_section
 from tacit.privacy.sentences import describe_weights
+from tacit.units import noun
 
 if TYPE_CHECKING:
     from tacit.evaluation.neighbours import NearestRecords
@@ -58,7 +35,7 @@ class PlaneMap:
     """Tables drawn over a plane with walls, one panel each."""
 
     plane: Plane
-    panels: Sequence[Points]
+    panels: Sequence[evidence.Points]
 
 
 @dataclass(frozen=True)
@@ -72,10 +49,7 @@ class Correlation:
 
 @dataclass(frozen=True)
 class Curve:
-    """Return of agents over training: mean [N] at steps [N] with an interval over seeds (low, high [N]).
-
-    Curves of one `agent`, as for `Return`, share a chart.
-    """
+    """Return of agents over training: mean [N] at steps [N] with an interval over seeds (low, high [N])."""
 
     label: str
     kind: Kind
@@ -83,17 +57,13 @@ class Curve:
     mean: Array
     low: Array
     high: Array
-    agent: str = ""
 
 
 @dataclass(frozen=True)
 class Return:
-    """Final return of agents trained on one table: mean over `seeds` seeds, with an interval over seeds.
-
-    A policy that learns nothing has no seeds, and no interval: mean, low and high are one number. `starts` names the
-    evaluation ("all starts", "far starts") and `agent` how they learned, where there are several ways; rows that share
-    both share a chart.
-    """
+    """Final return of agents trained on one table: mean over `seeds` seeds, with an interval over seeds. A policy that
+    learns nothing has no seeds, and no interval: mean, low and high are one number. `starts` names the evaluation ("all
+    starts", "far starts"); rows that share it share a chart."""
 
     label: str
     kind: Kind
@@ -102,7 +72,6 @@ class Return:
     low: float
     high: float
     seeds: int
-    agent: str = ""
 
 
 def sections(
@@ -112,17 +81,17 @@ def sections(
     warning: tuple[str, str] | None = None,
     reference: Reference | None = None,
     map: PlaneMap | None = None,
-    scores: Sequence[Score] = (),
-    marginals: Sequence[Histogram] = (),
+    scores: Sequence[evidence.Score] = (),
+    marginals: Sequence[evidence.Histogram] = (),
     correlation: Correlation | None = None,
     returns: Sequence[Return] = (),
     curves: Sequence[Curve] = (),
     whole_trajectories: WholeTrajectories | None = None,
-    embedding: Sequence[Points] = (),
+    embedding: Sequence[evidence.Points] = (),
     nearest: NearestRecords | None = None,
-    audits: Sequence[PlantedAudit] = (),
-    attacks: Sequence[AttackHits] = (),
-    synthesizers: Sequence[Cost] = (),
+    audits: Sequence[evidence.PlantedAudit] = (),
+    attacks: Sequence[evidence.AttackHits] = (),
+    synthesizers: Sequence[evidence.Cost] = (),
     unit: str = "normalised return",
 ) -> tuple[Section, ...]:
     """What the page of synthetic rows says besides the promise; nothing depends on private rows except releases.
@@ -171,22 +140,24 @@ def sections(
         remedy = "leave them out: comparisons with private rows are not differentially private"
         raise DataError(what, where="report", expected=expected, remedy=remedy)
     name = _NAMES[reference]
-    columns, legend = distribution_charts(marginals, name)
+    columns, legend = evidence.distribution_charts(marginals, name)
     closeness, world = ([score for score in scores if score.public is public] for public in (False, True))
     return (
         _glance_section(certificate, drawn, warning, returns, scores, unit),
         Section("", () if reference else (_NO_RECORDS,)),
         _map_section(map),
-        scores_section(closeness, title="How close it is", lead="Measures of the synthetic table.", id="closeness"),
-        scores_section(world, title="Whether it obeys its world", lead=_OF_WORLD, id="world"),
-        Section("Column by column", make_grid(columns, legend=legend), id="columns"),
+        evidence.scores_section(
+            closeness, title="How close it is", lead="Measures of the synthetic table.", id="closeness"
+        ),
+        evidence.scores_section(world, title="Whether it obeys its world", lead=_OF_WORLD, id="world"),
+        Section("Column by column", blocks.make_grid(columns, legend=legend), id="columns"),
         _correlation_section(correlation, name),
         trajectories_section(whole_trajectories, name),
-        picture_section(embedding),
+        evidence.picture_section(embedding),
         _usefulness_section(returns, curves, unit),
-        copies_section(nearest),
-        attacks_section(audits, attacks),
-        costs_section(synthesizers),
+        evidence.copies_section(nearest),
+        evidence.attacks_section(audits, attacks),
+        evidence.costs_section(synthesizers),
     )
 
 
@@ -195,7 +166,7 @@ def _glance_section(
     drawn: str,
     warning: tuple[str, str] | None,
     returns: Sequence[Return],
-    scores: Sequence[Score],
+    scores: Sequence[evidence.Score],
     measure: str,
 ) -> Section:
     if not drawn:
@@ -204,20 +175,19 @@ def _glance_section(
     epsilon, delta = format_bound(float(certificate["epsilon"])), number(float(certificate["delta"]))
     into = "simulated records" if simulated else "records, which stay sealed"
     facts = [
-        ("What went in", into, f"of a public population of {unit['population']:,}; unit: {unit['name']}"),
+        ("What went in", into, f"of a public population of {unit['population']:,} {noun(unit['name'])}s"),
         ("What came out", drawn, "and a model that draws more of them at no cost"),
-        ("What is promised", f"ε = {epsilon}", f"and δ = {delta}, for every {unit['name']}"),
+        ("What is promised", f"ε = {epsilon}", f"and δ = {delta}, for every {noun(unit['name'])}"),
         ("What it is good for", *_usefulness_figure(returns, scores, measure)),
     ]
     banners = () if warning is None else (Banner(*warning, "absent"),)
-    share = Paragraphs([describe_weights(certificate.get("plan") or {})], "details")
+    share = blocks.Paragraphs([describe_weights(certificate.get("plan") or {})], "details")
     return Section("At a glance", (Facts(facts), *banners, share), id="glance", before=True)
 
 
-def _usefulness_figure(returns: Sequence[Return], scores: Sequence[Score], unit: str) -> tuple[str, str]:
+def _usefulness_figure(returns: Sequence[Return], scores: Sequence[evidence.Score], unit: str) -> tuple[str, str]:
     """A figure that says how useful the rows are, and what it is; without agents, how near they are."""
-    first = next(((row.agent, row.starts) for row in returns), None)
-    rows = [row for row in returns if (row.agent, row.starts) == first]
+    rows = [row for row in returns if row.starts == returns[0].starts]
     for row in rows:
         if row.kind == "synthetic":
             others = [f"{number(other.mean)}: {other.label}" for other in rows if other is not row]
@@ -242,7 +212,7 @@ def _map_section(drawn: PlaneMap | None) -> Section:
         "Positions over the maze. Walls are shaded, the ring is the goal. A good synthetic table fills the corridors "
         "and stays out of the walls."
     )
-    return Section("Where the rows lie", make_grid(drawings), lead, "map")
+    return Section("Where the rows lie", blocks.make_grid(drawings), lead, "map")
 
 
 def _correlation_section(pair: Correlation | None, name: str) -> Section:
@@ -258,27 +228,27 @@ def _correlation_section(pair: Correlation | None, name: str) -> Section:
         for label, note, matrix in panels:
             drawn = charts.heat_map(matrix, pair.labels, title=f"Correlation matrix, {label}: {note}")
             drawings.append(Chart(label, note, drawn))
-    return Section("How columns move together", make_grid(drawings, legend=legend), lead, "together")
+    return Section("How columns move together", blocks.make_grid(drawings, legend=legend), lead, "together")
 
 
 def _usefulness_section(returns: Sequence[Return], curves: Sequence[Curve], unit: str) -> Section:
     style = styles([(row.label, row.kind) for row in returns] + [(c.label, c.kind) for c in curves])
-    drawings = [
-        _returns_chart(returns, agent, starts, style, unit)
-        for agent, starts in dict.fromkeys((row.agent, row.starts) for row in returns)
-    ]
-    for agent in dict.fromkeys(curve.agent for curve in curves):
-        drawings.append(_curves_chart([curve for curve in curves if curve.agent == agent], agent, style, unit))
+    drawings = [_returns_chart(returns, starts, style, unit) for starts in dict.fromkeys(row.starts for row in returns)]
+    drawings += [_curves_chart(curves, style, unit)] if curves else []
     rows = []
     for label in dict.fromkeys(row.label for row in returns):
         label_rows = [row for row in returns if row.label == label]
-        cells = {_evaluation_name(row.agent, row.starts): _format_interval(row) for row in label_rows}
+        cells = {f"From {row.starts}": _format_interval(row) for row in label_rows}
         rows.append(TableRow(label, {**cells, "Seeds": str(label_rows[0].seeds or "none")}, kind=label_rows[0].kind))
     lead = (
         "Agents trained on each table alone and evaluated in the environment, final checkpoint only; intervals are "
         "over training seeds."
     )
-    content: list[Block] = [*_warning_banners(returns), *make_grid(drawings), *blocks.make_table("Trained on", rows)]
+    content: list[Block] = [
+        *_warning_banners(returns),
+        *blocks.make_grid(drawings),
+        *blocks.make_table("Trained on", rows),
+    ]
     return Section("What an agent learns from it", content, lead, "usefulness")
 
 
@@ -299,33 +269,26 @@ def _warning_banners(returns: Sequence[Return]) -> tuple[Banner, ...]:
     return (Banner("These agents have not learned the task.", text, "absent"),)
 
 
-def _evaluation_name(agent: str, starts: str) -> str:
-    return f"{agent}, from {starts}" if agent else f"From {starts}"
-
-
 def _format_interval(row: Return) -> str:
     return number(row.mean) + (f" ({number(row.low)} to {number(row.high)})" if row.seeds else "")
 
 
-def _returns_chart(returns: Sequence[Return], agent: str, starts: str, style: dict[str, str], unit: str) -> Chart:
-    rows = [row for row in returns if (row.agent, row.starts) == (agent, starts)]
-    shared = [np.array([row.low, row.mean, row.high]) for row in returns if row.agent == agent]
-    name = _evaluation_name(agent, starts)
+def _returns_chart(returns: Sequence[Return], starts: str, style: dict[str, str], unit: str) -> Chart:
+    rows, name = [row for row in returns if row.starts == starts], f"From {starts}"
     drawn = charts.interval_chart(
         [(row.label, [(style[row.label], row.mean, row.low, row.high)]) for row in rows],
         title=f"Return, {name}: {'; '.join(f'{row.label} {_format_interval(row)}' for row in rows)}",
-        x=span(unit, np.zeros(1), *shared),
+        x=span(unit, np.zeros(1), *(np.array([row.low, row.mean, row.high]) for row in returns)),
     )
     return Chart(name, "mean and interval over seeds", drawn)
 
 
-def _curves_chart(curves: Sequence[Curve], agent: str, style: dict[str, str], unit: str) -> Chart:
+def _curves_chart(curves: Sequence[Curve], style: dict[str, str], unit: str) -> Chart:
     ends = "; ".join(f"{curve.label} ends at {number(float(curve.mean[-1]))}" for curve in curves)
     drawn = charts.line_chart(
         [ChartLine(style[c.label], c.steps, c.mean, c.low, c.high) for c in reversed(curves)],
-        title=f"{agent or 'Return'} over training: {ends}",
+        title=f"Return over training: {ends}",
         x=span("training steps", *(c.steps for c in curves)),
         y=span(unit, *(part for c in curves for part in (c.low, c.high))),
     )
-    label = f"{agent}, while training" if agent else "While training"
-    return Chart(label, "mean and interval over seeds", drawn, [(c.label, style[c.label]) for c in curves])
+    return Chart("While training", "mean and interval over seeds", drawn, [(c.label, style[c.label]) for c in curves])

@@ -36,7 +36,7 @@ from tacit.evaluation.report.whole_trajectories import (
     trajectory_histograms,
     trajectory_scores,
 )
-from tacit.evaluation.sequences import SequenceDynamics, Sequences, sequence_dynamics, trajectory_statistics
+from tacit.evaluation.sequences import SequenceDynamics, Sequences, sequence_dynamics
 from tacit.evaluation.statistics import t_interval
 from tacit.evaluation.structure import lag_closeness, structure
 from tacit.evaluation.trajscore import TrajScore, train_encoder, traj_score
@@ -387,7 +387,7 @@ def whole_trajectories(
     close = None
     if reference is not None and public is not None:
         close = _trajectory_score(synthetic, reference, public, longest, seed)
-    total = trajectory_statistics(synthetic).returns
+    total = synthetic.returns
     room = 0.05 * float(np.ptp(total)) or 1.0
     returns = float(total.min()) - room, float(total.max()) + room  # of released trajectories, and so public
     box = spec.observation

@@ -1,7 +1,5 @@
-"""What a report says of trajectories as wholes: some in pictures, and how long, good and lawful all of them are.
-
-Drawn are synthetic trajectories, public or simulated ones: a picture of a real trajectory shows a person.
-"""
+"""What a report says of trajectories as wholes: some in pictures, and how long, good and lawful all of them are. Drawn
+are synthetic trajectories, public or simulated ones: a picture of a real trajectory shows a person."""
 
 from __future__ import annotations
 
@@ -17,23 +15,9 @@ from numpy.typing import NDArray
 from tacit.errors import DataError
 from tacit.evaluation.report import charts
 from tacit.evaluation.report.blocks import Chart, Section, make_grid
-from tacit.evaluation.report.charts import (
-    WIDTH,
-    Array,
-    ChartAxis,
-    Kind,
-    Plot,
-    canvas,
-    draw_dots,
-    draw_ruler,
-    draw_text,
-    fmt,
-    markup,
-    number,
-    shorten,
-)
+from tacit.evaluation.report.charts import WIDTH, Array, ChartAxis, Kind, Plot, canvas, draw_text, fmt, markup, number
 from tacit.evaluation.report.evidence import Histogram, Score, distribution_charts, histogram, whole_bins
-from tacit.evaluation.sequences import Sequences, trajectory_statistics
+from tacit.evaluation.sequences import Sequences
 
 if TYPE_CHECKING:
     from tacit.evaluation.sequences import SequenceDynamics
@@ -72,7 +56,6 @@ class WholeTrajectories:
     drawings: tuple[Drawing, ...] = ()  # pictures, each of paths or of time lines
     plane: Plane | None = None  # of the paths; None if there are none
     state: ChartAxis | None = None  # name and public range of the state in time lines; None if there are none
-    visit: str = "step"  # what a step is called in time lines
     figures: tuple[Histogram, ...] = ()  # distributions over trajectories, such as of their lengths and returns
     # (table, its kind, [H] error of step t against a public simulator), in mean displacements of a step
     errors: tuple[tuple[str, Kind, Array], ...] = ()
@@ -95,16 +78,13 @@ def trajectory_histograms(
         longest: public number of steps of the longest trajectory.
         returns: public range of the sum of rewards.
     """
-    measured, other = trajectory_statistics(synthetic), None if reference is None else trajectory_statistics(reference)
-    reach = min(longest, max(int(part.lengths.max()) for part in (measured, other) if part is not None))
-    return tuple(
-        histogram(
-            name, unit, ends, getattr(measured, field), None if other is None else getattr(other, field), bins=bins
-        )
-        for name, unit, field, (ends, bins) in (
-            ("Length", "steps", "lengths", whole_bins(1.0, float(reach))),
-            ("Return", "sum of rewards", "returns", (returns, 40)),
-        )
+    tables = [table for table in (synthetic, reference) if table is not None]
+    reach = min(longest, max(int(table.lengths.max()) for table in tables))
+    room, bins = whole_bins(1.0, float(reach))
+    lengths, totals = [table.lengths.astype(np.float64) for table in tables], [table.returns for table in tables]
+    return (
+        histogram("Length", "steps", room, *lengths, bins=bins),
+        histogram("Return", "sum of rewards", returns, *totals),
     )
 
 
@@ -128,12 +108,7 @@ def trajectory_scores(dynamics: SequenceDynamics | None, closeness: TrajScore | 
 
 
 def trajectories_section(shown: WholeTrajectories | None, reference: str) -> Section:
-    """The section of whole trajectories.
-
-    Args:
-        shown: None leaves it out.
-        reference: what reference rows are called.
-    """
+    """The section of whole trajectories, or an empty one; `reference` is what reference rows are called."""
     shown = shown or WholeTrajectories()
     style = charts.styles(
         [(d.label, d.kind) for d in shown.drawings] + [(label, kind) for label, kind, _ in shown.errors]
@@ -152,7 +127,7 @@ def trajectories_section(shown: WholeTrajectories | None, reference: str) -> Sec
             chart = path_chart(drawing, style[drawing.label], plane=shown.plane)
         else:
             assert shown.state is not None, "time lines have a state"
-            chart = time_line_chart(drawing, style[drawing.label], x_label=shown.visit, y=shown.state)
+            chart = time_line_chart(drawing, style[drawing.label], x_label="step", y=shown.state)
         count = len(drawing.sequences)
         pictures.append(Chart(drawing.label, f"{count} trajectories" if count > 1 else "one trajectory", chart))
     figures, legend = distribution_charts(shown.figures, reference, "trajectories")
@@ -177,8 +152,7 @@ def _error_charts(shown: WholeTrajectories, style: dict[str, str]) -> list[Chart
 
 
 def wall_boxes(cells: Sequence[str], origin: float) -> Array:
-    """[W, 4] low and high corner (x, y, x, y) of each wall ('#') of a plane whose cell 0 covers [-origin, 1 -
-    origin]."""
+    """[W, 4] corners (x, y, x, y) of each wall ('#') of a plane whose cell 0 covers [-origin, 1 - origin]."""
     # x grows with the row and y with the column.
     places = [(i, j) for i, row in enumerate(cells) for j, cell in enumerate(row) if cell == "#"]
     low = np.array(places, np.float64).reshape(-1, 2) - origin
@@ -219,7 +193,7 @@ def path_chart(drawing: Drawing, style: str, *, plane: Plane) -> str:
 def map_chart(points: Array, style: str, *, title: str, plane: Plane) -> str:
     """A dot at each of the positions [N, 2], over a map."""
     svg, plot = _empty_plane(title, plane)
-    draw_dots(svg, plot, points, style)
+    charts.draw_dots(svg, plot, points, style)
     _draw_goal(svg, plot, plane)
     return markup(svg)
 
@@ -240,27 +214,26 @@ def _draw_goal(svg: Element, plot: Plot, plane: Plane) -> None:
 
 
 def time_line_chart(drawing: Drawing, style: str, *, x_label: str, y: ChartAxis) -> str:
-    """One lane a patient: the state as a curve, the treatment under each visit, a dashed bar before each stitch
-    point."""
+    """A lane each: the state as a curve, the treatment under each visit, a dashed bar before each stitch point."""
     # A filled square after the last visit says that the course ended, an open end that it was cut off.
     sequences = drawing.sequences
     top, left = 22.0, 10.0 + 6.4 * max(len(number(end)) for end in (y.low, y.high))
     bottom = top + _LANE * len(sequences)
     counts = f"patients: {len(sequences)}, stitch points: {len(sequences.stitches)}"
     svg = canvas(f"{drawing.label}: time lines ({counts})", bottom + 38.0)
-    draw_text(svg, 0.0, 12.0, shorten(y.label, 42), kind="axis-label")
+    draw_text(svg, 0.0, 12.0, charts.shorten(y.label, 42), kind="axis-label")
     x = ChartAxis(x_label, 0.5, float(sequences.lengths.max()) + 0.7, whole=True)
     assert drawing.column is not None
     states = _entries(sequences, "observations", (drawing.column,))[:, 0]
     treatments, terminated = (np.asarray(sequences.columns[name]) for name in ("actions", "terminations"))
     for index, (first, stop, stitches) in enumerate(_episodes(sequences)):
         plot = Plot(x, y, left, top + _LANE * index + 16.0, WIDTH - left - 14.0, _STATES)
-        draw_text(svg, plot.left, plot.top - 4.0, shorten(f"{drawing.whose} {index + 1}", 40), kind="row-label")
+        draw_text(svg, plot.left, plot.top - 4.0, charts.shorten(f"{drawing.whose} {index + 1}", 40), kind="row-label")
         _draw_lane(svg, plot, states[first:stop], treatments[first:stop], stitches, style)
         if terminated[stop - 1]:
             right, up = plot.x_position(stop - first + 0.5), plot.y_position(float(states[stop - 1]))
             SubElement(svg, "path", {"class": f"point {style}", "d": f"M{fmt(right - 3)} {fmt(up - 3)}h6v6h-6Z"})
-    draw_ruler(svg, Plot(x, y, left, top, WIDTH - left - 14.0, bottom - top))
+    charts.draw_ruler(svg, Plot(x, y, left, top, WIDTH - left - 14.0, bottom - top))
     return markup(svg)
 
 
