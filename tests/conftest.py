@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
-settings.register_profile("without a clock", deadline=None, max_examples=50)
+settings.register_profile("without a clock", deadline=None)
 settings.load_profile("without a clock")
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("JAX_DISABLE_MOST_OPTIMIZATIONS", "1")  # small models take longer to compile than to fit
@@ -34,6 +34,7 @@ with contextlib.suppress(ImportError):
 def pytest_collection_finish() -> None:
     """Imported modules stay: a collection of garbage that walks through them takes a quarter of a second."""
     gc.freeze()
+    gc.set_threshold(50_000, 20, 100)  # by default a hundred walks a second, and tests free little by them
     gc.enable()
 
 

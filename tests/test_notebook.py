@@ -68,7 +68,7 @@ def test_a_plan_shows_its_promise_and_its_parameters(plan: Any) -> None:
     if isinstance(plan, TransitionsPlan):
         ready = plan.calibrate(unit=Unit("<b>person</b>", "add_or_remove", 1_000), epsilon=2.0, delta=1e-4)
         seen = Seen(ready._repr_html_())
-        assert "promises (2, 0.0001)-differential privacy to every <b>person</b>." in seen.text
+        assert "promises (2, 0.0001)-differential privacy to every <b>person</b> holder." in seen.text
         assert "learning_rate\n" in seen.text
         assert set(seen.tags) <= ALLOWED
 

@@ -228,9 +228,9 @@ def test_the_whole_source_was_read() -> None:
 
 
 MOST = {
-    "files": 408,
-    "lines": 89_986,
-    "functions": 5_198,
+    "files": 405,
+    "lines": 88_350,
+    "functions": 5_202,
     "private functions of at most three lines used once": 14,
     "class names defined more than once": 1,
     "docstring lines on names that are not public": 662,

@@ -14,6 +14,19 @@ from tacit.units import Promise, Unit
 UNIT = Unit("patient", "add_or_remove", 1_000)
 
 
+@pytest.mark.parametrize(
+    ("name", "called"),
+    [
+        *((name, "patient") for name in ("patient", "patient_id", "Pat-Nr.", "PatientID", "MRN", "infos/patient")),
+        *((name, name) for name in ("transition", "author", "cell of a map", "swimmer")),
+        *((name, f"{name} holder") for name in ("id", "ref_no", "Kunden-Nr.", "x1")),
+        ("account_owner", "account owner"),
+    ],
+)
+def test_a_unit_has_a_noun_that_its_column_need_not_be(name: str, called: str) -> None:
+    assert Unit(name, "add_or_remove", 1_000).noun == called
+
+
 @pytest.mark.parametrize("epsilon", [0.0, 1.0, math.inf])
 def test_a_promise_may_cost_nothing_or_promise_nothing(epsilon: float) -> None:
     assert Promise(UNIT, epsilon, 1e-4).epsilon == epsilon

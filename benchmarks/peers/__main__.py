@@ -15,11 +15,18 @@ from benchmarks import timing  # isort: skip  (first: it limits the threads)
 
 import argparse
 
-from benchmarks.peers import mbi_mechanisms, opacus_diffusion, scope_rl_evaluation, stable_baselines_ppo
+from benchmarks.peers import (
+    jax_privacy_diffusion,
+    mbi_mechanisms,
+    opacus_diffusion,
+    scope_rl_evaluation,
+    stable_baselines_ppo,
+)
 from benchmarks.peers.works import Outcome, Work, compare
 
 WORKS: tuple[Work, ...] = (
     *opacus_diffusion.WORKS,
+    *jax_privacy_diffusion.WORKS,
     *mbi_mechanisms.WORKS,
     *stable_baselines_ppo.WORKS,
     *scope_rl_evaluation.WORKS,

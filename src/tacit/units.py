@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import Literal, get_args
 
@@ -18,6 +19,15 @@ UnitKey = Literal["exact", "folded"]
 LONGEST_NAME, LARGEST_POPULATION = 200, 10**12
 MAX_UNITS = 2 * 10**8
 """Of which statement 1 of `proofs/floating_point.md` holds."""
+PERSONS = (
+    *("author", "client", "clinician", "customer", "doctor", "driver", "expert", "guest", "member", "participant"),
+    *("passenger", "patient", "person", "pilot", "player", "resident", "rider", "student", "subject", "teacher"),
+    *("user", "visitor", "worker"),
+)
+"""Units that a letter may call a person."""
+_THINGS = ("account", "case", "device", "episode", "household", "session", "stay", "trajectory", "transition", "visit")
+_SHORT = {"cust": "customer", "mrn": "patient", "pat": "patient", "uid": "user"}
+_IDS = ("code", "hash", "id", "ids", "key", "no", "nr", "num", "number", "uuid")
 
 
 @dataclass(frozen=True)
@@ -68,11 +78,24 @@ class Unit:
         """The public population."""
         return self.population
 
-    def words(self) -> str:
-        """The neighbouring relation in plain words."""
-        if self.relation == "add_or_remove":
-            return f"whether any one {self.name}, with all their records, is in the data or not"
-        return f"which records any one {self.name} contributed (its number of records included)"
+    @property
+    def noun(self) -> str:
+        """What a sentence calls one unit."""
+        return noun(self.name)
+
+
+def noun(name: str) -> str:
+    """What a sentence calls a unit of this name, in the singular.
+
+    Columns of ids name units, too: `patient_id` and Pat-Nr. are patients, and of the column ref_no nothing but "ref_no
+    holder" is known.
+    """
+    plain = re.sub("(?<=[a-z])(?=[A-Z])", " ", name.rpartition("/")[2])
+    *kind, last = re.findall(r"[^\W\d_]+", plain.casefold()) or [""]
+    if last not in _IDS and re.fullmatch(r"[^\W\d]+([ -][^\W\d]+)*", plain):
+        return _SHORT.get(plain.casefold(), plain.replace("_", " "))
+    found = _SHORT.get(" ".join(kind), " ".join(kind))
+    return found if found in PERSONS or found in _THINGS else f"{name} holder"
 
 
 @dataclass(frozen=True)

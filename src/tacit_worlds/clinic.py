@@ -208,8 +208,7 @@ def collect(
     """The histories of people who were treated by `staff`, one to four courses each, every course an episode.
 
     A person keeps kind, addiction and doctor. A course is truncated after 24 visits, or after any visit with chance
-    `lost`, unless it terminated there. Columns are for `Trajectories.from_arrays` in the order person, course, visit,
-    with propensities [T] f32 (the doctor's probability of the treatment that was given).
+    `lost`, unless it terminated there.
 
     Args:
         patients: how many people.
@@ -217,6 +216,14 @@ def collect(
         staff: policies of six numbers, `doctors()` by default; each person gets one of them at random.
         unit: whose numbers `unit_ids` has: the people's (0 .. patients - 1) or their doctors'; the rows are the same.
         lost: chance of not coming again, in [0, 1).
+
+    Returns:
+        Columns for `Trajectories.from_arrays` in the order person, course, visit: observations and next_observations
+        [T, 6] f32, actions [T] int64, rewards [T] f32, terminations and truncations [T] bool, propensities [T] f32 (the
+        doctor's probability of the treatment that was given), unit_ids and episode_ids [T] int64.
+
+    Raises:
+        DataError: there is nobody, the unit is unknown, or the chance is out of range.
     """
     if patients < 1 or unit not in ("patient", "doctor") or not 0.0 <= lost < 1.0:
         what = "there is nobody, the unit is unknown or lost is no chance"
@@ -246,8 +253,13 @@ def collect(
 
 
 def returns(policy: Policy, episodes: int, *, seed: int) -> FloatArray:
-    """Undiscounted returns [episodes] of fresh people, one whole course each; those of one seed have the same starts
-    under all policies (observations [N, 6] to probabilities [N, 6])."""
+    """Undiscounted returns [episodes] of fresh people; those of one seed have the same starts under all policies.
+
+    Args:
+        policy: observations [N, 6] to probabilities [N, 6].
+        episodes: how many people, one whole course each.
+        seed: of everything random.
+    """
     columns = _collect(Clinic(), policy, episodes, seed=seed, horizon=HORIZON)
     return np.bincount(columns["unit_ids"], columns["rewards"], minlength=episodes).astype(np.float64)
 
@@ -259,9 +271,16 @@ def normalized_returns(returns: npt.ArrayLike) -> FloatArray:
 
 
 def evaluate(policies: Sequence[Policy], *, episodes: int = 1_000, seed: int) -> FloatArray:
-    """Mean normalised return of each policy over whole courses of fresh people, [K]; all meet the same starts. Policies
-    are functions of observations [N, 6] to probabilities [N, 6]; `each` makes them of stacked ones. The standard
-    deviation of one normalised return is 35 to 45; `tacit_worlds.clinic_model.value` has a smaller error."""
+    """Mean normalised return of each policy over whole courses of fresh people, [K]; all meet the same starts.
+
+    The standard deviation of one normalised return is 35 to 45. `tacit_worlds.clinic_model.value` has a smaller error
+    for policies that have no state of their own.
+
+    Args:
+        policies: K functions of observations [N, 6] to probabilities [N, 6]; `each` makes them of stacked ones.
+        episodes: how many people.
+        seed: of everything random.
+    """
     return np.array([normalized_returns(returns(policy, episodes, seed=seed)).mean() for policy in policies])
 
 

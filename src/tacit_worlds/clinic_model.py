@@ -148,9 +148,17 @@ def readings(kind: Array, severity: Array, burden: Array, uniforms: Array) -> Fl
 
 
 def value(policy: Policy, *, draws: int = 64, seed: int = 0, repeats: int = 8) -> tuple[float, float]:
-    """The mean return of a policy of what is seen at the present visit (observations [N, 6] to probabilities [N, A]),
-    and its standard error. Only the noise of the readings is sampled, `draws` of every patient at every visit; what
-    patients do is computed exactly. The standard error comes from `repeats`, at least 2."""
+    """The mean return of a policy of what is seen at the present visit, and its standard error.
+
+    Only the noise of the readings is sampled; what patients do is computed exactly (`exact`). So the error is a
+    fraction of that of as many simulated visits.
+
+    Args:
+        policy: observations [N, 6] to probabilities [N, A].
+        draws: readings of every patient at every visit.
+        seed: of the readings.
+        repeats: how often all of it is done, at least 2; the standard error comes from these.
+    """
     generator = np.random.default_rng(seed)
     returns = [exact_value(_mean_probabilities(policy, draws, generator))[0] for _ in range(repeats)]
     return float(np.mean(returns)), float(np.std(returns, ddof=1) / np.sqrt(repeats))

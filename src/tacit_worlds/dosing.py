@@ -150,12 +150,17 @@ def _draw_meals(base: FloatArray, generator: np.random.Generator) -> tuple[Float
 
 
 def integrate(body: FloatArray, dose: FloatArray, meal: FloatArray, substeps: int = SUBSTEPS) -> FloatArray:
-    """The bodies [N, 6] ten minutes later, under a constant dose [N] (mU/min) and a meal [N], by the Runge-Kutta
-    method.
+    """The bodies [N, 6] ten minutes later, by the classical Runge-Kutta method.
 
     All but G is linear with constant coefficients, so that X and Q at every stage of every substep are one matrix times
     (X, I, S1, S2, Q, u); and G' is linear in G, so that a substep maps G to a G + b. This is the method itself, up to
     rounding, without its loop over stages.
+
+    Args:
+        body: (G, X, I, S1, S2, Q).
+        dose: [N] mU/min, constant over the ten minutes.
+        meal: [N].
+        substeps: how many steps.
     """
     length = MINUTES / substeps
     stages, last = (_STAGES, _LAST) if substeps == SUBSTEPS else _linear_maps(substeps)

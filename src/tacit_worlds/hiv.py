@@ -70,8 +70,14 @@ def spec() -> PublicSpec:
 
 
 def integrate_numpy(state: FloatArray, drugs: FloatArray, steps: int, length: float) -> None:
-    """The classical Runge-Kutta method in numpy, the reference of the compiled kernel and its stand-in: `steps` of
-    `length` days, of state [N, 6], changed in place, under the efficacies [N, 2] of RTI and PI."""
+    """The classical Runge-Kutta method in numpy; the reference of the compiled kernel and its stand-in.
+
+    Args:
+        state: [N, 6], changed in place.
+        drugs: [N, 2] efficacies of RTI and PI.
+        steps: how many steps.
+        length: days of one step.
+    """
     now, rti, pi = np.ascontiguousarray(state.T), drugs[:, 0], drugs[:, 1]
     for _ in range(steps):
         first = _rates(now, rti, pi)

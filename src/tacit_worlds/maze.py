@@ -228,8 +228,17 @@ class MazeVector:
 
 
 def rollout(layout: MazeLayout, act: Act, starts: npt.ArrayLike, *, horizon: int | None = None) -> FloatArray:
-    """Undiscounted returns [K, N] (or [N]) of policies over the layout's horizon, or another. `act` maps observations
-    [K, N, 4] (float32 values) to actions [K, N, 2] of K policies; starts are [K, N, 4], or [N, 4] for one policy."""
+    """Returns (undiscounted sums of rewards) of a policy over the layout's horizon.
+
+    Args:
+        layout: the maze.
+        act: maps observations [K, N, 4] (float32 values) to actions [K, N, 2]; K is the number of policies.
+        starts: [K, N, 4] first states, or [N, 4] for one policy.
+        horizon: steps; the layout's own by default.
+
+    Returns:
+        [K, N] (or [N]).
+    """
     first = np.asarray(starts, dtype=np.float64)
     shape = first.shape[:-1]
     maze = MazeVector(layout, first.reshape(-1, 4))
@@ -261,9 +270,7 @@ def collect(
     """Transitions of the waypoint controller on its ways between random goals.
 
     Every agent starts as in `random_start` and goes on without a reset: when its goal is reached it gets a new one, and
-    the row is marked as truncated (D4RL's `timeouts`). Rows are in the order agent, time: observations [T, 4] f32,
-    actions [T, 2] f32, rewards [T] f32 (of the row's own observation), next_observations [T, 4] f32, terminations [T]
-    bool (False), truncations [T] bool, episode_ids [T] int64 (one per goal).
+    the row is marked as truncated (D4RL's `timeouts`). Rows are in the order agent, time.
 
     Args:
         layout: the maze; its goal only sets the reward.
@@ -271,6 +278,10 @@ def collect(
         agents: balls that move together.
         seed: of the starts, goals, waypoints and action noise; the same arguments give the same rows.
         noise: standard deviation of the noise on the actions, before they are clipped to [-1, 1].
+
+    Returns:
+        observations [T, 4] f32, actions [T, 2] f32, rewards [T] f32 (of the row's own observation), next_observations
+        [T, 4] f32, terminations [T] bool (False), truncations [T] bool, episode_ids [T] int64 (one per goal).
     """
     agents = min(agents, steps)
     length = -(-steps // agents)
@@ -370,9 +381,17 @@ def goal_episodes(layout: MazeLayout, episodes: int, *, episodes_per_person: int
     """Episodes of the waypoint controller, which goes from a random start to one random cell after another.
 
     An episode is truncated at the first target that is reached after `SHORTEST` steps or more, at the latest after
-    `LONGEST` (about 160 steps in the mean, by the maze); nothing terminates. Rows are those of `collect`;
-    `episodes_per_person` in a row belong to one person, whose number is the unit id. Raises DataError of a number below
-    1.
+    `LONGEST` (about 160 steps in the mean, by the maze); nothing terminates. Rows are those of `maze.collect`.
+
+    Args:
+        layout: the maze; its goal only sets the reward.
+        episodes: how many.
+        episodes_per_person: so many in a row belong to one person, whose number is the unit id; the last person may
+            own fewer.
+        seed: of everything; the same arguments give the same rows.
+
+    Raises:
+        DataError: a number is below 1.
     """
     if min(episodes, episodes_per_person) < 1:
         what, expected = "there are no episodes", "at least one episode, and one a person"

@@ -33,10 +33,16 @@ class StraightController:
 def evaluate(
     layout: MazeLayout, policies: Policies, *, starts: Starts, seed: int, episodes: int = 300
 ) -> npt.NDArray[np.float64]:
-    """Mean normalised return of each policy in a maze, [K], all from the same starts: 0 is D4RL's random policy, 100
-    its controller. Episodes last the horizon and never end early (D4RL's dense evaluation). Starts `all` are drawn from
-    every free cell as D4RL does; `far` only from cells whose shortest way to the goal is at least half the longest one,
-    where a policy that runs straight at the goal meets walls."""
+    """Mean normalised return of each policy in a maze, [K]: 0 is D4RL's random policy, 100 its controller.
+
+    Args:
+        layout: the maze; episodes last its horizon and never end early (D4RL's dense evaluation).
+        policies: K of them, all from the same starts.
+        starts: `all` draws them from every free cell as D4RL does; `far` only from cells whose shortest way to the
+            goal is at least half the longest one, where a policy that runs straight at the goal meets walls.
+        seed: of the starts.
+        episodes: how many starts.
+    """
     cells = far_cells(layout) if starts == "far" else None
     first = maze.random_start(layout, episodes, np.random.default_rng(seed), cells=cells)
     returns = maze.rollout(layout, policies.act, np.broadcast_to(first, (policies.members, *first.shape)))

@@ -21,8 +21,14 @@ FEWEST_FREE = 3
 
 
 def other_mazes(layout: MazeLayout, count: int, *, seed: int) -> list[MazeLayout]:
-    """`count` random connected mazes with the outer size and horizon of `layout`, none with its walls, since rows from
-    the private maze itself would make an experiment void; goals are random free cells. Repetitions are possible."""
+    """`count` random connected mazes with the outer size and horizon of `layout`, none with its walls.
+
+    Args:
+        layout: gives the size, horizon and reference. Its own walls are left out, because rows from the private maze
+            itself would make an experiment void; goals are random free cells.
+        count: how many; repetitions are possible.
+        seed: of the inner walls and the goals.
+    """
     rng = np.random.default_rng(seed)
     rows, columns = len(layout.cells), len(layout.cells[0])
     mazes: list[MazeLayout] = []

@@ -285,7 +285,7 @@ def world(name: Name) -> World:
 
 
 def population(world: World, kind: Kind, experts: int = 3_000, *, seed: int, floor: float = FLOOR) -> StackedPolicies:
-    """Experts of a world, greedy but for a floor, the least probability of an action.
+    """Experts of a world, greedy but for a floor.
 
     Args:
         world: where they act; they were tuned on variations of it.
@@ -294,6 +294,9 @@ def population(world: World, kind: Kind, experts: int = 3_000, *, seed: int, flo
         experts: m.
         seed: of the settings that the experts come from and of the noise; the first experts do not depend on m.
         floor: least probability of an action.
+
+    Raises:
+        DataError: the kind is unknown or there is not even one expert.
     """
     if kind not in get_args(Kind) or experts < 1:
         what, expected = f"there are no {experts} experts of the kind {kind!r}", "at least one expert, good or mixed"
@@ -324,8 +327,19 @@ class ExpertActor:
 def logs(
     world: World, experts: StackedPolicies, trajectories: int = 20, horizon: int | None = None, *, seed: int
 ) -> dict[str, Array]:
-    """What m experts logged in the default setting of a world, `trajectories` episodes of each, until `horizon` or the
-    world's own: columns for `Trajectories.from_arrays` in the order unit (expert), episode, time."""
+    """What experts logged in the default setting of a world.
+
+    Args:
+        world: the world.
+        experts: m policies; unit i is expert i.
+        trajectories: episodes of each of them.
+        horizon: steps after which an episode is cut, `world.horizon` by default.
+        seed: of the starts, the actions and the dynamics.
+
+    Returns:
+        Columns for `Trajectories.from_arrays` in the order unit, episode, time: observations, actions, rewards,
+        next_observations, terminations, truncations, unit_ids (0 .. m - 1) and episode_ids.
+    """
     blocks = list(log_blocks(world, experts, trajectories, horizon, seed=seed))
     return {name: np.concatenate([block.pop(name) for block in blocks]) for name in list(blocks[0])}
 
@@ -354,7 +368,15 @@ def log_blocks(
 def returns(
     world: World, actor: Actor, episodes: int, *, seed: int, replicates: int = 1, horizon: int | None = None
 ) -> FloatArray:
-    """Undiscounted returns [R, episodes] in the default setting of a world, cut after `horizon` or `world.evaluation`
-    steps, of R policies of an actor: a released policy (`learned.actor()`), or `ExpertActor(experts)`."""
+    """Undiscounted returns [R, episodes] in the default setting of a world.
+
+    Args:
+        world: the world.
+        actor: who plays: a released policy (`learned.actor()`), or `ExpertActor(experts)`.
+        episodes: fresh episodes of each replicate.
+        seed: of the starts, the actions and the dynamics.
+        replicates: R, how many policies the actor holds.
+        horizon: steps after which an episode is cut, `world.evaluation` by default.
+    """
     generator, horizon = np.random.default_rng(seed), horizon or world.evaluation_horizon
     return _returns(world.domain, actor, replicates, episodes, horizon=horizon, generator=generator)

@@ -90,8 +90,16 @@ def optimal_values(river: RiverSwim, horizon: int = HORIZON) -> FloatArray:
 
 
 def policy_values(policy: npt.ArrayLike, river: RiverSwim, horizon: int = HORIZON) -> FloatArray:
-    """[H + 1, S], the expected undiscounted return of a policy ([S, A], or [H, S, A] where it changes with the step)
-    from each step and place. Raises DataError where the policy has another shape or is no policy."""
+    """[H + 1, S], the expected undiscounted return of a policy from each step and place.
+
+    Args:
+        policy: probabilities [S, A], or [H, S, A] where they change with the step.
+        river: the process.
+        horizon: H.
+
+    Raises:
+        DataError: the policy has another shape or is no policy.
+    """
     probabilities = np.asarray(policy, dtype=np.float64)
     if probabilities.shape not in ((STATES, ACTIONS), (horizon, STATES, ACTIONS)) or not (
         (probabilities >= 0.0).all() and np.allclose(probabilities.sum(axis=-1), 1.0)

@@ -7,12 +7,22 @@ from pathlib import Path
 import pytest
 
 from tacit.cli import main
+from tacit.methods.mobility.matching import Matching
 from tacit.study import imitate
 
 
 @pytest.fixture(autouse=True)
-def few_weighted_rows(small_pools: None) -> None:
-    """Commands draw few rows to weight by histograms."""
+def few_weighted_rows(small_pools: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Commands draw few rows to weight by histograms, and match simulators of movement in few rounds."""
+    match_in_few_rounds(monkeypatch)
+
+
+def match_in_few_rounds(patch: pytest.MonkeyPatch) -> None:
+    defaults = Matching.__init__.__kwdefaults__
+    assert defaults is not None
+    assert (defaults["rounds"], defaults["days"]) in ((14, 4_000), (4, 1_000))
+    patch.setitem(defaults, "rounds", 4)
+    patch.setitem(defaults, "days", 1_000)
 
 
 @pytest.fixture(scope="session")
@@ -45,5 +55,6 @@ def imitated(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("imitate") / "run"
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(imitate, "DAYS", 300)
+        match_in_few_rounds(patch)
         assert main(["imitate", *TOWN, "--epsilon", "4", "--out", str(folder)]) == 0
     return folder

@@ -52,11 +52,16 @@ def unread(*words: str, both: bool = False) -> subprocess.CompletedProcess[str]:
     "words",
     [
         ("--help",),
-        ("learn", "--help"),
         ("certificate", "show", CERTIFICATE),
-        ("certificate", "verify", CERTIFICATE),
-        ("certificate", "label", CERTIFICATE),
-        ("data", "maze", "--help"),
+        *(
+            pytest.param(words, marks=pytest.mark.slow)
+            for words in (
+                ("learn", "--help"),
+                ("certificate", "verify", CERTIFICATE),
+                ("certificate", "label", CERTIFICATE),
+                ("data", "maze", "--help"),
+            )
+        ),
     ],
 )
 def test_a_reader_that_has_gone_is_no_error(words: tuple[str, ...]) -> None:
@@ -71,9 +76,7 @@ def test_nor_is_it_for_a_ledger(tmp_path: Path) -> None:
     assert (done.returncode, done.stderr) == (UNREAD, "")
 
 
-@pytest.mark.parametrize(
-    "words", [("--help",), ("certificate", "show", CERTIFICATE), ("certificate", "show", "nothing")]
-)
+@pytest.mark.parametrize("words", [("certificate", "show", CERTIFICATE), ("certificate", "show", "nothing")])
 def test_an_error_that_nobody_reads_ends_too(words: tuple[str, ...]) -> None:
     assert unread(*words, both=True).returncode == UNREAD
 

@@ -197,9 +197,10 @@ def test_bad_words_sample_nothing(
     assert list(tmp_path.iterdir()) == []
 
 
-def test_the_folder_of_a_run_is_no_model(copy: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["sample", "--model", str(copy), "--count", "3", "--out", str(tmp_path / "rows")]) == 6
-    assert "this is the folder of a run; expected the folder of a model" in capsys.readouterr().err
+def test_the_folder_of_a_run_names_its_model(copy: Path, tmp_path: Path) -> None:
+    for model, name in ((copy, "run.csv"), (copy / "model", "model.csv")):
+        assert main(["sample", "--model", str(model), "--count", "3", "--out", str(tmp_path / name)]) == 0
+    assert (tmp_path / "run.csv").read_bytes() == (tmp_path / "model.csv").read_bytes()
 
 
 def test_minari_takes_few_single_rows(copy: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

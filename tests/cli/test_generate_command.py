@@ -204,11 +204,11 @@ def test_a_release_of_another_kind_or_an_edited_one_draws_nothing(
 ) -> None:
     out = ("--days", "3", "--out", str(tmp_path / "out.csv"))
     assert run("generate", str(trained / "policy"), *out) == 6
-    assert "the release is no simulator of movement" in capsys.readouterr().err
+    assert "the release is a policy, and no simulator of movement" in capsys.readouterr().err
     assert run("play", str(simulator)) == 6
     assert "tacit generate" in capsys.readouterr().err
     assert run("sample", "--model", str(simulator), "--count", "3", "--out", str(tmp_path / "rows")) == 6
-    assert "draw days with `tacit generate`" in capsys.readouterr().err
+    assert "draw days from it with `tacit generate`" in capsys.readouterr().err
     copy = shutil.copytree(simulator, tmp_path / "copy")
     values = json.loads((copy / "certificate.json").read_text())
     (copy / "certificate.json").write_text(json.dumps({**values, "epsilon": 0.01}))

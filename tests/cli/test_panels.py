@@ -154,7 +154,7 @@ def test_few_people_are_drawn_whole_by_default_with_a_warning(
     assert main(["synthesize", "people", "--unit", "id", *promise, "--out", "run"]) == 0
     said = capsys.readouterr()
     assert "Method: people, since people own rows of named columns" in said.out + said.err
-    warning = ("Few ids for this epsilon.", "How actions change what follows will hardly be told.")
+    warning = ("Few id holders for this epsilon.", "How actions change what follows will hardly be told.")
     assert " ".join(warning) in said.out + said.err
     report = Path("run/report.html").read_text()
     assert report.index("What it is good for") < report.index(warning[0]) < report.index(warning[1])

@@ -86,6 +86,21 @@ def test_the_figures_of_one_letter_in_both_languages() -> None:
     assert "Bekanntlich kann es 100.000 davon geben" in german
 
 
+@pytest.mark.parametrize(
+    ("name", "english", "german"),
+    [
+        ("Pat-Nr.", "Records of patients (“Pat-Nr.”).", "Datensätze von Personen („Pat-Nr.“)."),
+        ("ref_no", "Records of ref_no holders. There", "Datensätze von Einheiten („ref_no“)."),
+        ("patient", "Records of patients. There", "Datensätze von Personen („patient“)."),
+    ],
+)
+def test_whom_it_is_about_has_a_noun_and_its_column_is_quoted_once(name: str, english: str, german: str) -> None:
+    record = KEPT["one_gaussian"] | {"unit": KEPT["one_gaussian"]["unit"] | {"name": name}}
+    pages = [text_of(letter(record, language)) for language in LANGUAGES]
+    assert english in pages[0]
+    assert german in pages[1]
+
+
 def test_gaussian_releases_together_are_one_gaussian() -> None:
     row = {"plan_id": "a", "method": "m", "epsilon": 1.0, "delta": 1e-6, "rdp": None, "mu": 0.3, "fold": None}
     record = KEPT["one_gaussian"] | {"releases": [row, row | {"plan_id": "b", "mu": 0.4}]}

@@ -1,13 +1,11 @@
 """Forks children that run PateGAIL++, kills them at named points, resumes, and says what ledger and releases show.
 
-Run as `python imitation_harness.py FOLDER`; prints one JSON object, from points to counts. The parent only imports and
-calibrates: a child opens ledger, vault and noise itself.
+The parent only imports and calibrates: a child opens ledger, vault and noise itself.
 """
 
 from __future__ import annotations
 
 import hashlib
-import json
 import os
 import sys
 from collections import Counter
@@ -15,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 from dooming import doom
 from safetensors.torch import load_file
 
@@ -109,11 +106,3 @@ def killed_and_resumed(folder: Path, plan: PateGailPlan, point: str) -> Counter[
     heard = int(load_file(folder / "checkpoint" / "checkpoint.safetensors")["heard"][0])
     found.update(twice=len(steps) - len(set(steps)), same_noise=len(hashes) - len(set(hashes)), left=left, wrong=wrong)
     return found + Counter(burnt=plan.rounds - heard)
-
-
-if __name__ == "__main__":
-    torch.set_num_threads(1)
-    agreed = small_plan()
-    plans.certified_bound(agreed)  # what the children would all compute again
-    found = {point: killed_and_resumed(Path(sys.argv[1]) / str(i), agreed, point) for i, point in enumerate(POINTS)}
-    print(json.dumps(found))

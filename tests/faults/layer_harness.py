@@ -1,6 +1,6 @@
-"""One trial of `faults_trials` on one life, with the code as it is or with a file layer that was broken.
+"""Trials of `faults_trials` on a life, with the code as it is or with a file layer that was broken.
 
-Run with the layer preloaded as `python layer_harness.py TRIAL LIFE COUNT MODE FOLDER`; prints one JSON object.
+Run with the layer preloaded as `python layer_harness.py FOLDER`; prints a JSON object for each of `TRIALS`.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import os
 import sys
 from pathlib import Path
 
+import pytest
 from tests.faults import faults
 from tests.faults.faults_lives import LIVES
 from tests.faults.faults_runs import warm
@@ -18,8 +19,15 @@ from tacit.privacy.ledger import store as ledger_lock
 from tacit.privacy.ledger import store as ledger_store
 from tacit.privacy.ledger.store import WriterLock
 
+TRIALS = [
+    *((name, 12, "as it is") for name in ("write", "power", "lost ledger", "full")),
+    ("power", 60, "no flush"),
+    ("lost ledger", 60, "no flush of the head"),
+]
+"""The trial, how many faults, and the mode of the layer."""
 
-def _without_flushes() -> None:
+
+def _without_flushes(patch: pytest.MonkeyPatch) -> None:
     """SQLite returns from a commit before anything is on the disk."""
     real = ledger_store._connect
 
@@ -28,24 +36,26 @@ def _without_flushes() -> None:
         connection.execute("PRAGMA synchronous = OFF")
         return connection
 
-    ledger_store._connect = connect  # type: ignore[assignment]
+    patch.setattr(ledger_store, "_connect", connect)
 
 
-def _head_in_the_cache() -> None:
+def _head_in_the_cache(patch: pytest.MonkeyPatch) -> None:
     """The head beside the ledger is written and not flushed."""
 
     def record(self: WriterLock, head: str) -> None:
         os.lseek(self._handle, 0, os.SEEK_SET)
         os.write(self._handle, ledger_lock._record(head).encode("ascii"))
 
-    WriterLock.record = record  # type: ignore[method-assign]
+    patch.setattr(WriterLock, "record", record)
 
 
-MODES = {"as it is": lambda: None, "no flush": _without_flushes, "no flush of the head": _head_in_the_cache}
+MODES = {"as it is": lambda patch: None, "no flush": _without_flushes, "no flush of the head": _head_in_the_cache}
 
 
 if __name__ == "__main__":
-    trial, life, count, mode, folder = sys.argv[1:]
-    MODES[mode]()
-    pace = warm(LIVES[life], Path(folder))
-    print(json.dumps(dict(faults.TRIALS[trial].run(LIVES[life], Path(folder), int(count), 1, pace=pace))))
+    shelf, life = Path(sys.argv[1]), LIVES["ledger"]
+    for trial, count, mode in TRIALS:
+        with pytest.MonkeyPatch.context() as patch:
+            MODES[mode](patch)
+            found = faults.TRIALS[trial].run(life, shelf, count, 1, pace=warm(life, shelf))
+        print(json.dumps(dict(found)), flush=True)

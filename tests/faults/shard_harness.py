@@ -1,8 +1,7 @@
 """Runs the ranks of a sharded vault over gloo, kills one of them at a point of a step, and says what went wrong.
 
-Run as `python shard_harness.py FOLDER KILLS RANKS MODE SEED`; prints one JSON object. Nobody contributes anything, so
-that what is released is noise alone, whose size tells how many ranks added theirs. MODE "as it is" runs the real code;
-"forgets claims" is broken.
+Nobody contributes anything, so that what is released is noise alone, whose size tells how many ranks added theirs. The
+mode "as it is" runs the real code; "forgets claims" is broken.
 """
 
 from __future__ import annotations
@@ -22,7 +21,6 @@ from typing import Any
 
 sys.path.insert(1, str(Path(__file__).parents[1] / "privacy" / "vault"))
 
-import torch
 import torch.distributed as dist
 from scipy import stats
 from shard_cases import SIGMA, Zeros, shard
@@ -169,8 +167,3 @@ def main(folder: Path, kills: int, ranks: int, mode: str, seed: int) -> Counter[
         ended([forked(r, ranks, folder, turn, mode, point if r == victim else None) for r in range(ranks)], found)
     judged(folder, found)
     return found
-
-
-if __name__ == "__main__":
-    torch.set_num_threads(1)
-    print(json.dumps(main(Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3]), sys.argv[4], int(sys.argv[5]))))

@@ -14,6 +14,7 @@ import pytest
 from tests.faults import faults_layer as layer
 from tests.faults.faults_audit import NEVER, SOUND, audit
 from tests.faults.faults_layer import Disk, Kind, Operation
+from tests.faults.layer_harness import TRIALS
 
 preloading = pytest.mark.skipif(not layer.available(), reason="needs Linux and a C compiler")
 
@@ -93,19 +94,22 @@ def test_the_audit_counts_what_may_not_be(tmp_path: Path) -> None:
     }
 
 
-def trial(folder: Path, *words: str) -> Counter[str]:
-    command = [sys.executable, str(Path(__file__).with_name("layer_harness.py")), *words, str(folder)]
+@pytest.fixture(scope="module")
+def trials(tmp_path_factory: pytest.TempPathFactory) -> dict[tuple[str, str], Counter[str]]:
+    """What came of all trials, which one process makes: by their names and modes."""
+    command = [sys.executable, str(Path(__file__).with_name("layer_harness.py")), str(tmp_path_factory.mktemp("runs"))]
     source = Path(__file__).parents[2]
     paths = os.pathsep.join([str(source / "src"), str(source), os.environ.get("PYTHONPATH", "")])
     environment = {**os.environ, "LD_PRELOAD": str(layer.library()), "PYTHONPATH": paths}
     done = subprocess.run(command, capture_output=True, text=True, timeout=280, check=True, env=environment)
-    return Counter(json.loads(done.stdout.splitlines()[-1]))
+    lines = [line for line in done.stdout.splitlines() if line.startswith("{")]
+    return {(name, mode): Counter(json.loads(line)) for (name, _, mode), line in zip(TRIALS, lines, strict=True)}
 
 
 @preloading
 @pytest.mark.parametrize("name", ["write", "power", "lost ledger", "full"])
-def test_a_ledger_keeps_its_word(name: str, tmp_path: Path) -> None:
-    found = trial(tmp_path, name, "ledger", "12", "as it is")
+def test_a_ledger_keeps_its_word(name: str, trials: dict[tuple[str, str], Counter[str]]) -> None:
+    found = trials[name, "as it is"]
     assert found["faults"] >= 12
     assert found["released"] > 12
     bad = NEVER if name == "lost ledger" else (*NEVER, *SOUND)
@@ -115,6 +119,7 @@ def test_a_ledger_keeps_its_word(name: str, tmp_path: Path) -> None:
 
 @preloading
 @pytest.mark.parametrize(("name", "mode"), [("power", "no flush"), ("lost ledger", "no flush of the head")])
-def test_the_layer_finds_files_that_are_not_flushed(name: str, mode: str, tmp_path: Path) -> None:
-    found = trial(tmp_path, name, "ledger", "60", mode)
-    assert any(found[key] for key in (*NEVER, *SOUND))
+def test_the_layer_finds_files_that_are_not_flushed(
+    name: str, mode: str, trials: dict[tuple[str, str], Counter[str]]
+) -> None:
+    assert any(trials[name, mode][key] for key in (*NEVER, *SOUND))

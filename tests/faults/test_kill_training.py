@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import signal
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+import train_harness
 from safetensors.torch import load_file
 from training_cases import claimed, open_ledger, private_records, released, small_plan, train
 
@@ -30,15 +28,9 @@ from tacit.privacy.vault.vault import Vault
 forking = pytest.mark.skipif(not hasattr(os, "fork"), reason="kills forked children")
 
 
-def harness(folder: Path, *words: str) -> Any:
-    command = [sys.executable, str(Path(__file__).with_name("train_harness.py")), str(folder / "runs"), *words]
-    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, timeout=280, check=True)
-    return json.loads(done.stdout)
-
-
 @forking
 def test_runs_that_are_killed_again_and_again_finish_and_release_no_step_twice(tmp_path: Path) -> None:
-    found = harness(tmp_path, "20", "1")
+    found = train_harness.main(tmp_path / "runs", kills=20, seed=1)
     assert found.pop("kills") >= 20
     assert found.pop("finished") >= 1
     assert found.pop("released") > 0
@@ -49,7 +41,7 @@ def test_runs_that_are_killed_again_and_again_finish_and_release_no_step_twice(t
 
 @forking
 def test_a_kill_at_each_point_of_a_step_and_a_checkpoint_costs_at_most_the_claimed_blocks(tmp_path: Path) -> None:
-    for point, found in harness(tmp_path, "points").items():
+    for point, found in train_harness.points(tmp_path / "runs").items():
         assert found.pop("kills") == 2, point
         assert found.pop("finished") == 1, point
         assert found.pop("burned", 0) <= 2 * 2, f"two kills {point} burned more than two blocks of two steps"
@@ -138,7 +130,8 @@ def test_a_run_that_was_begun_needs_its_checkpoint_or_resume(tmp_path: Path, pla
     assert len(released(tmp_path)) == 20
 
 
-def test_a_finished_run_runs_no_step_again(tmp_path: Path, plan: TransitionsPlan) -> None:
+def test_a_finished_run_runs_no_step_again(tmp_path: Path) -> None:
+    plan = small_plan(steps=30)
     first = train(tmp_path, plan)
     again = train(tmp_path, plan)  # from its checkpoint: the same release, at no cost
     assert len(released(tmp_path)) == plan.steps
@@ -275,7 +268,8 @@ def test_a_ledger_behind_the_checkpoint_is_refused(tmp_path: Path, plan: Transit
     assert claimed(tmp_path, plans.plan_id(plan)) == 20
 
 
-def test_an_older_checkpoint_loses_steps_and_repeats_none(tmp_path: Path, plan: TransitionsPlan) -> None:
+def test_an_older_checkpoint_loses_steps_and_repeats_none(tmp_path: Path) -> None:
+    plan = small_plan(steps=60)
     path = begun(tmp_path, plan)
     content = path.read_bytes()
     with pytest.raises(Stop):

@@ -1,8 +1,7 @@
 """Forks children that train, kills them at random moments until runs finish, and says what went wrong.
 
-Run as `python train_harness.py FOLDER KILLS SEED`, or `python train_harness.py FOLDER points` for a kill at each named
-point of a step and of a checkpoint; prints one JSON object. The parent only imports and calibrates, so
-that a child lives from the fork on like a process of its own: it opens ledger, vault and noise itself.
+The parent only imports and calibrates, so that a child lives from the fork on like a process of its own: it opens
+ledger, vault and noise itself.
 """
 
 from __future__ import annotations
@@ -17,8 +16,7 @@ import traceback
 from collections import Counter
 from pathlib import Path
 
-import torch
-import torch._dynamo  # the first optimiser imports it, which takes a child a second
+import torch._dynamo  # noqa: F401 - the first optimiser imports it, which takes a child a second
 from dooming import doom
 from training_cases import DELTA, claimed, open_ledger, released, small_plan, train
 
@@ -95,6 +93,7 @@ def audit(folder: Path, plan: TransitionsPlan) -> Counter[str]:
 
 
 def main(root: Path, kills: int, seed: int) -> Counter[str]:
+    """Killed at random moments until so many kills fell into runs, and the last run is finished."""
     draw, total, longest = random.Random(seed), Counter[str](), 0.15
     plan = small_plan()
     plans.certified_bound(plan)  # what the children would all compute again
@@ -147,9 +146,3 @@ def points(root: Path) -> dict[str, Counter[str]]:
         found["burned"] = plan.steps - len(released(folder))
         total[point] = +found
     return total
-
-
-if __name__ == "__main__":
-    torch.set_num_threads(1)
-    root, what = Path(sys.argv[1]), sys.argv[2]
-    print(json.dumps(points(root) if what == "points" else main(root, int(what), int(sys.argv[3]))))

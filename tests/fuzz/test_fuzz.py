@@ -16,9 +16,10 @@ READERS = (*fuzz_records.READERS, *fuzz_releases.READERS, *fuzz_folders.READERS)
 
 
 @pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("count", [10, pytest.param(60, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("reader", READERS, ids=lambda reader: reader.name)
 def test_valid_files_are_read_and_hostile_ones_refused(
-    reader: Reader, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    reader: Reader, count: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     inside = tmp_path / "inside"
     inside.mkdir()
@@ -27,7 +28,7 @@ def test_valid_files_are_read_and_hostile_ones_refused(
     seeds = reader.seeds(inside)
     assert judge(lambda: reader.attempt(inside, seeds[0]))[0] == "read"
     watch, rng, told = Watch(tmp_path / "outside"), random.Random(20), []
-    for _ in range(25):
+    for _ in range(count):
         content = reader.mutate(rng.choice(seeds), rng)
         kind, error = judge(lambda content=content: reader.attempt(inside, content))  # type: ignore[misc]
         told.append(kind)

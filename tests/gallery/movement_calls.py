@@ -10,7 +10,7 @@ from wrong_calls import DELTA, PRIVATE_ID, UNIT, WrongCall, ledger, shorten
 
 from tacit import hub
 from tacit.cli.declarations import Map
-from tacit.cli.generate import draw, load_simulator
+from tacit.cli.generate import draw
 from tacit.data.mobility import Rules, from_cells, from_plt, from_points
 from tacit.data.mobility.days import SLOTS, Days
 from tacit.data.mobility.grids import RegularGrid, grid_from_json
@@ -21,6 +21,7 @@ from tacit.privacy.certificate.certificate import Release
 from tacit.privacy.vault.devices import StackedDevices
 from tacit.privacy.vault.federated_vault import FederatedVault
 from tacit.privacy.vault.vault import Vault
+from tacit.study.folder import load_release
 from tacit.study.movement import Whereabouts, square_grid, translate_errors
 from tacit.units import Unit
 
@@ -193,7 +194,7 @@ def policy_that_is_no_table_of_probabilities(folder: Path) -> None:
 
 
 def simulator_that_is_not_there(folder: Path) -> None:
-    load_simulator(folder / "nowhere")
+    load_release(folder / "nowhere", "simulator")
 
 
 def truncated_simulator(folder: Path) -> None:
@@ -202,7 +203,7 @@ def truncated_simulator(folder: Path) -> None:
     for name in (hub.MODEL, hub.CONFIG):
         (folder / "simulator" / name).write_text("{}")
         shorten(folder / "simulator" / name, 1)
-    load_simulator(folder / "simulator")
+    load_release(folder / "simulator", "simulator")
 
 
 def map_of_real_days(folder: Path) -> None:

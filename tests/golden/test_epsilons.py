@@ -71,10 +71,7 @@ PRIVORL = {
 }
 
 
-@pytest.mark.parametrize(
-    ("population", "steps", "at_ten", "at_one"),
-    [pytest.param(*row, id=name, marks=pytest.mark.slow if name == "medium" else ()) for name, row in PRIVORL.items()],
-)
+@pytest.mark.parametrize(("population", "steps", "at_ten", "at_one"), PRIVORL.values(), ids=PRIVORL.keys())
 def test_sigmas_of_privorl(population: int, steps: int, at_ten: float, at_one: float) -> None:
     """The sigma at which the target is met lies within 0.3 % of the table's, that is within its rounding."""
     for target, sigma in ((10.0, at_ten), (1.0, at_one)):
@@ -125,10 +122,7 @@ ONE_OF_M = [
 ]
 
 
-@pytest.mark.parametrize(
-    ("m", "n", "sigma", "published", "reached", "bound", "renyi", "poisson"),
-    [pytest.param(*row, marks=pytest.mark.slow if row[2] in (0.574, 0.8, 1.2) else ()) for row in ONE_OF_M],
-)  # slow ones lie between two others
+@pytest.mark.parametrize(("m", "n", "sigma", "published", "reached", "bound", "renyi", "poisson"), ONE_OF_M)
 def test_one_of_m_records_in_every_step(
     m: int,
     n: int,

@@ -107,7 +107,7 @@ def no_places_in_a_shared_pass(patch: pytest.MonkeyPatch) -> None:
 GRADIENT, SUM = "released_bits", "released_bits_of_a_sum"
 
 BITS: tuple[tuple[str, Plant, tuple[str, ...]], ...] = (
-    ("no lattice", no_lattice, (GRADIENT, SUM)),
+    ("no lattice", no_lattice, (SUM,)),  # of gradients, too: `tests/privacy/vault/test_released_bits.py`
     ("a lattice finer than the digits", lattice_finer_than_the_digits, (GRADIENT, SUM)),
     ("a lattice of the noise's own digits", lattice_of_the_noises_own_digits, (SUM,)),
     ("rounded after the division", rounded_after_the_division, (SUM,)),

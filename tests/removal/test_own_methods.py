@@ -68,8 +68,17 @@ LONG = ("alignment", "mobility", "synthesis", "trajectories")
 """Areas whose runs take most of the time, and wait for the slow tests; `alignment` has quick tests of its own."""
 
 
-@pytest.mark.parametrize("area", [pytest.param(area, marks=pytest.mark.slow if area in LONG else ()) for area in AREAS])
-def test_nothing_of_tacits_own_couples_units(area: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("area", "crowds"),
+    [
+        *(pytest.param(area, (1, 5), id=area) for area in AREAS if area not in LONG),
+        *(pytest.param(area, (1, 2, 5, 33), id=f"{area}, large crowds", marks=pytest.mark.slow) for area in AREAS),
+    ],
+)
+def test_nothing_of_tacits_own_couples_units(
+    area: str, crowds: tuple[int, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tacit.privacy.vault.removal.CROWDS", crowds)
     met, tried, real = set[type](), set[object](), isolation.IsolationChecks._watch
     brief = Harness.try_briefly
 

@@ -123,8 +123,13 @@ def encode_rows(features: Features, rows: Mapping[str, Tensor]) -> dict[str, Ten
 
 
 def gradient(agent: Agent, learner: Learner, rows: Mapping[str, Tensor], weights: Tensor | None = None) -> Tensor:
-    """The gradient of the mean loss of encoded rows [N, ...], with weights [N] or 1 each: [P] in the order of
-    `agent.vector`."""
+    """The gradient of the mean loss of encoded rows [N, ...], [P] in the order of `agent.vector`.
+
+    Args:
+        agent, learner: whose losses.
+        rows: as `encoded` gives them.
+        weights: [N] of the rows; None is 1 for each.
+    """
     losses = learner.losses(agent, rows)
     mean = (losses if weights is None else losses * weights).mean()
     slopes = torch.autograd.grad(mean, list(agent.parameters()))
@@ -145,8 +150,7 @@ def train(
     weights: npt.ArrayLike | None = None,
     seed: int = 0,
 ) -> Float32:
-    """Parameters [P] by minibatch Adam on rows that need no protection: public or released ones, or for a ceiling
-    without privacy.
+    """Minibatch Adam on rows that need no protection: public or released ones, or for a ceiling without privacy.
 
     Args:
         learner: the loss.
@@ -159,6 +163,9 @@ def train(
         average: share of the steps, at the end, whose parameters are averaged.
         weights: [T] factors of the rows' losses; for imitation weighted by returns, for instance.
         seed: of the first parameters and the batches.
+
+    Returns:
+        Parameters [P].
 
     Raises:
         DataError: there are no rows, or the columns differ in length.

@@ -46,8 +46,17 @@ class FunctionalNetwork(Protocol):
         """Parameters [G, P] and rows [G, N, inputs] -> outputs [G, N, outputs] and what `backward` needs of them."""
 
     def backward(self, theta: Float32, cache: Any, gradient: Float32, pieces: int = 1) -> Float32:
-        """Gradients [G, pieces, P] by theta [G, P], for the cache of its `forward` and `gradient` [G, N, outputs] by
-        the outputs. N = pieces * n; every n consecutive rows are summed by themselves."""
+        """Gradients with respect to theta.
+
+        Args:
+            theta: [G, P], those of the `forward` that made the cache.
+            cache: from `forward`.
+            gradient: [G, N, outputs], with respect to the outputs.
+            pieces: N = pieces * n; every n consecutive rows are summed by themselves.
+
+        Returns:
+            [G, pieces, P].
+        """
 
 
 @dataclass(frozen=True)

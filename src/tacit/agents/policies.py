@@ -77,8 +77,9 @@ class Policy(Json):
         greedy: bool = False,
         single: bool = False,
     ) -> Array:
-        """Actions (int64 [N], or float32 [N, a]) for N observations, each under the parameters of its replicate. With
-        an `Mlp` they do not depend, to the last bit, on which other observations there are (`tacit.rowwise`).
+        """Actions for N observations, each under the parameters of its replicate.
+
+        With an `Mlp` they do not depend, to the last bit, on which other observations there are (`tacit.rowwise`).
 
         Args:
             theta: [R, P].
@@ -87,6 +88,9 @@ class Policy(Json):
             generator: of the actions' randomness.
             greedy: the most probable action (the middle) instead of a random one.
             single: whether a replicate has one observation at most; then its products have one shape as they are.
+
+        Returns:
+            int64 [N], or float32 [N, a].
         """
         layout = _ReplicateLayout.of(replicate, len(theta))
         network, free = self.split(theta if len(layout.groups) == len(theta) else theta[layout.groups])
@@ -101,9 +105,18 @@ class Policy(Json):
     def gradient(
         self, theta: Float32, observations: Array, actions: Array, weights: Array, entropy: float = 0.0
     ) -> Float32:
-        """sum_t weights_t grad log pi(a_t | s_t) + entropy grad H(s_t) for each of G people, [G, P]. Theta is [G, P],
-        one row a person; observations are [G, n, d] or [G, n], actions [G, n] or [G, n, a] as they were played, weights
-        [G, n]; `entropy` is the coefficient of the distribution's entropy H in each of the states."""
+        """sum_t weights_t grad log pi(a_t | s_t) + entropy grad H(s_t) for each of G people.
+
+        Args:
+            theta: [G, P], one row a person.
+            observations: [G, n, d] or [G, n].
+            actions: [G, n] or [G, n, a], as they were played.
+            weights: [G, n].
+            entropy: coefficient of the distribution's entropy H in each of the states.
+
+        Returns:
+            [G, P].
+        """
         network, free = self.split(theta)
         outputs, cache = self.network.forward(network, self.features(observations))
         weights = np.asarray(weights, np.float32)
@@ -152,9 +165,20 @@ class PolicyActor:
         *,
         generator: np.random.Generator | None = None,
     ) -> tuple[Array, None]:
-        """Act as a model of Stable-Baselines3 does, so that tools for these take the policy: the action of an
-        observation ([d] or a number), or those of N of them, and None in place of a state. `state` and `episode_start`
-        are of recurrent policies. Raises PlanError where there are policies of several replicates."""
+        """Act as a model of Stable-Baselines3 does, so that tools for these take the policy.
+
+        Args:
+            observation: one, [d] or a number, or N of them, [N, d] or [N].
+            state, episode_start: of recurrent policies; this one has no memory.
+            deterministic: the most probable action (the middle), as a greedy policy always takes.
+            generator: of random actions; None takes a fresh one.
+
+        Returns:
+            The action, or actions [N], and None in place of a state.
+
+        Raises:
+            PlanError: there are policies of several replicates.
+        """
         if len(self.theta) != 1:
             what, expected = f"there are policies of {len(self.theta)} replicates", "one policy"
             raise PlanError(what, where="predict", expected=expected, remedy="take one with .replicate(r)")
@@ -168,8 +192,13 @@ class PolicyActor:
 
 
 def predict_actions(act: Callable[[Array], Array], observation: Array, rank: int) -> tuple[Array, None]:
-    """What `predict` of Stable-Baselines3 gives: actions of N observations, or of one (an array of `rank` dimensions),
-    by `act` from observations [N, ...] to actions [N, ...]; and no state."""
+    """What `predict` of Stable-Baselines3 gives: actions of N observations, or of one, and no state.
+
+    Args:
+        act: observations [N, ...] to actions [N, ...].
+        observation: one, or N of them.
+        rank: dimensions of the array of one observation.
+    """
     observations = np.asarray(observation)
     return (np.asarray(act(observations[None])[0]) if observations.ndim == rank else act(observations)), None
 

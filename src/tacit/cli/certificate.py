@@ -28,6 +28,7 @@ from tacit.privacy.certificate import markdown as certificate_label
 from tacit.privacy.certificate.certificate import Certificate
 from tacit.privacy.ledger.folds import FOLDS, JUDGING
 from tacit.privacy.ledger.ledger import Ledger, LedgerView
+from tacit.privacy.sentences import neighbours
 from tacit.study.folder import CERTIFICATE
 
 PROOFS = {
@@ -149,7 +150,8 @@ def show_ledger(command: LedgerShow) -> None:
         say_json(_summary(view))
         return
     say(f"Ledger of the dataset {view.dataset_id}")
-    say(f"Protects: {unit.words()} (public population {unit.size:,}, {unit.relation}).")
+    whom = neighbours(unit.name, unit.relation, logs=False)
+    say(f"Protects: {whom} (public population {unit.size:,}, {unit.relation}).")
     say(f"Budget: ({view.epsilon:g}, {view.delta:.3g}). Spent: ({epsilon:.6g}, {delta:.3g}).")
     say(f"Added up by {view.composition}; the budget may be raised to epsilon {view.ceiling:g} at most.")
     each = [view.spent(fold) for fold in FOLDS]

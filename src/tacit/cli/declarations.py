@@ -77,7 +77,7 @@ class Sample:
     """Draw more synthetic transitions or trajectories from a released model; this costs no privacy.
 
     Args:
-        model: folder of the model (RUN/model).
+        model: folder of a run, or of its model (RUN/model).
         count: how many transitions, or trajectories of a model of these.
         transitions: draw single steps of a model of trajectories, each weighted for itself: for agents, which look at
             nothing else.
@@ -182,7 +182,7 @@ class Play:
     """Verify a released policy and play it in its environment; this costs no privacy.
 
     Args:
-        policy: folder of the policy (RUN/policy).
+        policy: folder of a run, or of its policy (RUN/policy).
         environment: another environment than the one that it was learned in.
         episodes: how many.
         greedy: take the best action instead of a drawn one, as policies that experts taught always do.
@@ -205,7 +205,7 @@ class Export:
     """Write a released policy as an ONNX model: observations in, distribution over actions out.
 
     Args:
-        policy: folder of the policy (RUN/policy).
+        policy: folder of a run, or of its policy (RUN/policy).
         out: file to write; it must not exist.
         averaged: export the averaged policy instead of the last one (of `tacit train`).
     """

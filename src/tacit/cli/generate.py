@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from tacit import hub, plain_files
+from tacit import plain_files
 from tacit.cli.console import progress, say
 from tacit.cli.declarations import Format, Generate, Map
 from tacit.data import mobility
@@ -30,6 +30,7 @@ from tacit.methods.mobility import Simulator
 from tacit.methods.mobility.baselines.models import BlockChain
 from tacit.methods.mobility.plan import forbidden_uses
 from tacit.privacy.certificate.certificate import Certificate, Release
+from tacit.study.folder import load_release
 from tacit.study.movement import read_grid
 from tacit.study.words import no_effect_error, option_error
 
@@ -56,7 +57,7 @@ def generate(command: Generate) -> None:
     plain_files.require_free(command.out)
     _require_days(command.days, command.seed, "generate")
     _require_meaning(command)
-    release = load_simulator(command.simulator)
+    _, release = load_release(command.simulator, "simulator")
     with progress(f"Drawing {command.days:,} days"):
         days = release.value.generate(command.days, seed=command.seed)
     with progress(f"Writing {command.out}"):
@@ -100,27 +101,6 @@ def draw(command: Map) -> None:
     say(certificate.sentence)
 
 
-def load_simulator(folder: Path) -> Release[Generator]:
-    """The released simulator in a folder.
-
-    Raises:
-        FileError: the folder is damaged or holds something else.
-        CertificateError: the certificate was edited.
-    """
-    if (folder / "simulator").is_dir():  # the folder of the run
-        folder = folder / "simulator"
-    if not folder.is_dir():
-        what = "this is a file" if folder.exists() else "there is no such folder"
-        remedy = "check the path, or release one: tacit imitate --city 500 --out RUN --epsilon 2 --delta 1e-5"
-        raise FileError(what, where=str(folder), expected="the simulator of a run of `tacit imitate`", remedy=remedy)
-    release = hub.load(folder)
-    if not isinstance(release.value, Simulator | BlockChain):
-        what, expected = "the release is no simulator of movement", "the simulator of a run of `tacit imitate`"
-        remedy = "play a policy with `tacit play`, and draw rows of a model with `tacit sample`"
-        raise FileError(what, where=str(folder), expected=expected, remedy=remedy)
-    return release
-
-
 def _write(command: Generate, days: Days, release: Release[Generator]) -> None:
     certificate, out = release.certificate, command.out
     when: dict[str, Any] = {} if command.date is None else {"date": trips.parse_date(command.date)}
@@ -151,7 +131,7 @@ def _panel(command: Map, source: Path) -> tuple[maps.Panel, Certificate]:
         with progress("Reading the days"):
             days, certificate = read_days(source)
         return maps.Panel(source.name, days, "synthetic"), certificate
-    release = load_simulator(source)
+    _, release = load_release(source, "simulator")
     with progress(f"Drawing {command.days:,} days"):
         days = release.value.generate(command.days, seed=command.seed)
     return maps.Panel(

@@ -20,7 +20,8 @@ from tacit.methods.experts.learned import LearnedPolicies as Taught
 from tacit.methods.improvement import Improvement
 from tacit.methods.policy_gradient import OneHot, Policy, TrainedPolicies
 from tacit.privacy.certificate.certificate import Release
-from tacit.study.policies import load_policy, memory_of
+from tacit.study.folder import load_release
+from tacit.study.policies import memory_of
 from tacit.study.words import option_error, require_minimum
 
 if TYPE_CHECKING:
@@ -39,8 +40,8 @@ def play(command: Play) -> None:
     from tacit import hub
 
     require_minimum("play", vars(command), episodes=1, seed=0)
-    release = load_policy(command.policy)
-    notes = hub.notes(command.policy)
+    folder, release = load_release(command.policy, "policy")
+    notes = hub.notes(folder)
     name = command.environment or notes.get("environment")
     if not isinstance(name, str):
         where, what = f"play {command.policy}", "the policy says no environment"
@@ -71,7 +72,7 @@ def export(command: Export) -> None:
     """
     from tacit import hub
 
-    release = load_policy(command.policy)
+    _, release = load_release(command.policy, "policy")
     hub.to_onnx(release, command.out, average=command.averaged)
     say(f"Wrote {command.out}")
     _say_promise(release)

@@ -14,10 +14,9 @@ from tacit import hub, plain_files
 from tacit.cli.console import progress, say
 from tacit.cli.declarations import Sample
 from tacit.data.trajectories import Trajectories, how_read, owners_of
-from tacit.errors import FileError
 from tacit.methods.synthesis.discretisation import to_trajectories as single_steps
 from tacit.parallel import parallel_map
-from tacit.study import folder
+from tacit.study.folder import load_release, require_packages
 from tacit.study.synthesis_report import require_format, resolve_format, sample_kind, write_rows
 from tacit.study.words import option_error
 
@@ -33,7 +32,7 @@ def sample(command: Sample) -> None:
         CertificateError: the model's certificate was edited.
         ModuleNotFoundError: a package that models are loaded with is not there.
     """
-    folder.require_packages("torch", "safetensors")
+    require_packages("torch", "safetensors")
     form = resolve_format(command.out, command.format, "sample")
     if command.count < 1:
         raise option_error("sample", "the count is below 1", "--count of at least 1", "choose another number")
@@ -41,20 +40,7 @@ def sample(command: Sample) -> None:
         what = "more jobs than are drawn" if command.jobs > 1 else "the number of jobs is below 1"
         raise option_error("sample", what, "--jobs from 1 to --count", "choose another number")
     plain_files.require_free(command.out)
-    inside = command.model / "model"
-    if not command.model.is_dir() or (inside.is_dir() and not (command.model / hub.CONFIG).exists()):
-        run = inside.is_dir()
-        what = "this is the folder of a run" if run else "there is no such folder"
-        expected = "the folder of a model, RUN/model of a run of `tacit demo` or `tacit synthesize`"
-        remedy = f"did you mean {inside}" if run else "check the path"
-        raise FileError(what, where=str(command.model), expected=expected, remedy=remedy)
-    release = hub.load(command.model)
-    if not hasattr(release.value, "sample"):
-        moves = hasattr(release.value, "generate")
-        what = f"the release is a {'simulator of movement' if moves else 'policy'}, and rows come from a synthesizer"
-        expected = "the model of a run of `tacit demo` or `tacit synthesize`"
-        remedy = "draw days with `tacit generate`" if moves else "play the policy with `tacit play`"
-        raise FileError(what, where=str(command.model), expected=expected, remedy=remedy)
+    model, release = load_release(command.model, "model")
     what = sample_kind(release.value)
     if command.transitions and not hasattr(release.value, "sample_trajectories"):
         expected = "it with a model of trajectories, of which it draws single steps"
@@ -67,8 +53,9 @@ def sample(command: Sample) -> None:
         if command.jobs == 1 and command.ray is None:
             data = draw(release.value, command.count, command.seed, transitions=command.transitions)
         else:
-            with parallel_map(_run_job, _parts(command), jobs=command.jobs, address=command.ray) as parts:
-                data = join_parts(list(parts))
+            parts = _parts(command, model.resolve())
+            with parallel_map(_run_job, parts, jobs=command.jobs, address=command.ray) as drawings:
+                data = join_parts(list(drawings))
     write_rows(data, command.out, form, release.certificate, command.shape)
     say(f"Wrote {command.out}, with its certificate")
     say(release.certificate.sentence)
@@ -84,11 +71,10 @@ class SampleJob:
     transitions: bool
 
 
-def _parts(command: Sample) -> list[SampleJob]:
+def _parts(command: Sample, model: Path) -> list[SampleJob]:
     """One part a job; together they have the count."""
     ends = [command.count * number // command.jobs for number in range(command.jobs + 1)]
     seeds = [int(np.random.SeedSequence([command.seed, job]).generate_state(1)[0]) for job in range(command.jobs)]
-    model = command.model.resolve()
     return [
         SampleJob(model, stop - start, seed, command.transitions)
         for (start, stop), seed in zip(pairwise(ends), seeds, strict=True)

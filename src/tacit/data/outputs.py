@@ -55,9 +55,11 @@ def to_arrow(
 ) -> Any:
     """The rows as a `pyarrow.Table` of named columns, described as JSON under "tacit" in its schema's metadata.
 
-    The shape is "pairs", each row with its own next observation; or "visits", one row a visit: an episode of n steps
-    that does not terminate then has n + 1 visits, and nothing was done in the last one, which is truncated.
-    `certificate` is that of their release, as JSON values.
+    Args:
+        data: synthetic or simulated rows.
+        certificate: of their release, as JSON values.
+        shape: "pairs", each row with its own next observation; or "visits", one row a visit. An episode of n steps that
+            does not terminate then has n + 1 visits: nothing was done in the last one, which is truncated.
     """
     records = _require_shareable(data, "to_arrow", shape)
     return _table(records, data, slice(0, len(records.order)), _describe(data, certificate, "to_arrow", shape), shape)

@@ -86,9 +86,14 @@ def _content(path: Path) -> Any:
 def template(
     names: Sequence[str], *, actions: Sequence[str] = (), reward: str | None = None, propensities: bool = False
 ) -> str:
-    """A TOML file to fill in: it knows the names of a table's columns, and nothing of their cells. `reward` and
-    `action` go where they belong, or what is called otherwise (`actions`, `reward`); names of flags are read without
-    bounds, and all others stand as observations. `propensities` says whether a column has them."""
+    """A TOML file to fill in: it knows the names of a table's columns, and nothing of their cells.
+
+    Args:
+        names: the columns that are read. `reward` and `action` go where they belong, names of flags are read without
+            bounds, and all others stand as observations.
+        actions, reward: names of these, where they are called otherwise.
+        propensities: whether a column has them.
+    """
     spaces: dict[str, list[str]] = {"observation": [], "action": [], "reward": []}
     for name in names:
         guess = name.partition("_")[0] if name.partition("_")[0] in ("action", "reward") else "observation"

@@ -46,14 +46,25 @@ class Visit:
 def visit_rows(
     visits: Mapping[str, Visit], people: Sequence[Sequence[str]], spec: PublicSpec, horizon: int
 ) -> dict[str, Array]:
-    """The rows of those who were asked for, as `Users.serve` returns them: columns [U, L] or [U, L, ...] of U people in
-    order: observations, next_observations, actions, rewards, terminations, truncations, mask.
+    """The rows of those who were asked for, as `Users.serve` returns them.
 
     A person without a visit that fits the spec, or without an id (""), has no rows, and a visit of somebody who was not
-    asked for (one that comes late, say) is ignored. A visit is cut off, as truncated, after `horizon` = L rows; one
-    that ends before and did not terminate is truncated at its last row. Numbers that are not finite stay as they are,
-    and a discrete value outside its space becomes -1: a vault counts such people as zero. `people` are the ids for each
-    replicate; a deployment has one. Raises DataError where a key of the visits is no text, and would never be found.
+    asked for (one that comes late, say) is ignored. A visit is cut off, as truncated, after `horizon` rows; one that
+    ends before and did not terminate is truncated at its last row. Numbers that are not finite stay as they are, and a
+    discrete value outside its space becomes -1: a vault counts such people as zero.
+
+    Args:
+        visits: person to visit.
+        people: for each replicate the ids of those who were asked for; a deployment has one replicate.
+        spec: public bounds, from which the shapes are known.
+        horizon: L, most rows of a person.
+
+    Returns:
+        Columns [U, L] or [U, L, ...] of U people in order: observations, next_observations, actions, rewards,
+        terminations, truncations, mask.
+
+    Raises:
+        DataError: a key of the visits is not text, and would never be found.
     """
     if not all(isinstance(person, str) for person in visits):
         what, expected = "a key of the visits is not text", "the ids as a vault passes them to serve: text"

@@ -111,10 +111,16 @@ class GymDomain:
     def public_spec(
         self, *, observation: Box | None = None, action: Box | None = None, reward: tuple[float, float] | None = None
     ) -> PublicSpec:
-        """Public bounds: the environment's own where they are finite, and what is given instead: of every number of an
-        observation, where its own are infinite or wide; of an action, beside its own; and of the reward of one step,
-        which environments do not declare. Raises DataError where bounds are missing, or have another number of
-        dimensions."""
+        """Public bounds: the environment's own where they are finite, and what is given instead.
+
+        Args:
+            observation: bounds of every number of an observation, where the environment has infinite ones or wide ones.
+            action: bounds of every number of an action; the environment's own still hold.
+            reward: bounds of the reward of one step; environments do not declare them.
+
+        Raises:
+            DataError: bounds are missing, or have another number of dimensions.
+        """
         if reward is None:
             raise self._bounds_error("the reward has no public bounds", "reward=(low, high)")
         return PublicSpec(

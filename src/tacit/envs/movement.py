@@ -59,9 +59,14 @@ class MovementPolicy(Protocol):
         """Number of latent day types."""
 
     def probabilities(self, kind: IntArray, slot: int, distinct: IntArray, stay: IntArray, home: Mask) -> FloatArray:
-        """Probabilities [n, 4] or [n, 5] of the actions of the step from `slot` (0 .. 46) to the next one, of days of
-        types `kind` [n]; `distinct` and `stay` [n] as of `days` at `slot`; `home` [n]: whether the present cell is the
-        day's first."""
+        """Probabilities [n, 4] or [n, 5] of the actions of the step from `slot` to the next one.
+
+        Args:
+            kind: day types [n].
+            slot: 0 .. 46.
+            distinct, stay: as `days.distinct` and `days.stays` at `slot`, [n].
+            home: [n], whether the present cell is the day's first.
+        """
 
 
 class Space(Protocol):
@@ -110,9 +115,18 @@ def play(
 def rollout(
     policy: MovementPolicy, space: Space, starts: npt.ArrayLike, rng: np.random.Generator, *, invalid: Invalid = "mask"
 ) -> DayRollout:
-    """Whole days from first cells [n], with their actions and day types; `invalid` says what an impossible action is,
-    see the module. Raises DataError where a probability is negative or not finite, none is positive, or the shape is
-    wrong."""
+    """Whole days with their actions and day types.
+
+    Args:
+        policy: chooses the actions.
+        space: draws the cells of explores.
+        starts: first cells [n].
+        rng: of everything random.
+        invalid: what an impossible action is, see the module.
+
+    Raises:
+        DataError: a probability is negative or not finite, none is positive, or the shape is wrong.
+    """
     if invalid not in ("mask", "stay"):
         what, expected = "the meaning of impossible actions is unknown", "invalid= mask or stay"
         raise DataError(what, where="movement.play", expected=expected, remedy="leave it at mask")

@@ -18,8 +18,16 @@ from tacit.errors import DataError
 
 
 def require_physical(where: str, positive: Mapping[str, float], nonnegative: Mapping[str, float] | None = None) -> None:
-    """Refuse (DataError) physical parameters of a simulator, `where`, that are not finite and above 0, or
-    (`nonnegative`) at least 0."""
+    """Refuse physical parameters that are out of range.
+
+    Args:
+        where: the simulator's name.
+        positive: names and values that must be finite and above 0.
+        nonnegative: those that may be 0, too.
+
+    Raises:
+        DataError: one of them is out of range.
+    """
     for values, least, words in ((positive, 0.0, "> 0"), (nonnegative or {}, -math.ulp(0.0), ">= 0")):
         for name, value in values.items():
             if not (math.isfinite(value) and value > least):
@@ -87,12 +95,19 @@ def uniform_policy(actions: int) -> Policy:
 
 
 def collect(domain: Domain, policy: Policy, units: int, *, seed: int, horizon: int) -> dict[str, Array]:
-    """Log one episode of each of N units until it terminates, or is truncated after `horizon` steps; the same arguments
-    give the same rows.
+    """Log one episode of each of N units until it terminates, or is truncated after `horizon` steps.
 
-    Columns are in the order unit, time, as `Trajectories.from_arrays` takes them: observations, next_observations
-    (float32, or int64 where they are discrete), actions int64, rewards float32, terminations and truncations bool,
-    propensities float32 (probability of the logged action), unit_ids and episode_ids int64 (0 .. N - 1).
+    Args:
+        domain: the simulator.
+        policy: the behaviour policy.
+        units: N.
+        seed: of the starts, the actions and the dynamics; the same arguments give the same rows.
+        horizon: most steps of an episode.
+
+    Returns:
+        Columns in the order unit, time, as `Trajectories.from_arrays` takes them: observations, next_observations
+        (float32, or int64 where they are discrete), actions int64, rewards float32, terminations and truncations bool,
+        propensities float32 (probability of the logged action), unit_ids and episode_ids int64 (0 .. N - 1).
     """
     generator = np.random.default_rng(seed)
     alive, state = np.arange(units), domain.starts(units, generator)
@@ -127,9 +142,21 @@ def collect(domain: Domain, policy: Policy, units: int, *, seed: int, horizon: i
 def monte_carlo_values(
     domain: Domain, policy: Policy, states: Array, *, rollouts: int, horizon: int, gamma: float, seed: int
 ) -> tuple[FloatArray, FloatArray]:
-    """Mean discounted returns [S] of a policy from given states [S, ...], and their standard errors [S], of at least 2
-    `rollouts` each. What comes after `horizon` steps is left out: at most gamma^horizon / (1 - gamma) of the largest
-    reward."""
+    """Discounted returns of a policy from given states, by Monte Carlo.
+
+    Args:
+        domain: the simulator.
+        policy: the policy that is evaluated.
+        states: [S, ...] first states.
+        rollouts: independent episodes from each of them, at least 2.
+        horizon: steps after which the rest of a return is left out (at most gamma^horizon / (1 - gamma) of the largest
+            reward).
+        gamma: discount.
+        seed: of the actions and the dynamics.
+
+    Returns:
+        Mean returns [S] and their standard errors [S].
+    """
     generator = np.random.default_rng(seed)
     state = np.repeat(states, rollouts, axis=0)
     total, alive, weight = np.zeros(len(state)), np.arange(len(state)), 1.0

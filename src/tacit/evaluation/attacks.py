@@ -84,9 +84,18 @@ def tpr_bound(mu: float, fpr: float) -> float:
 def run_trials(
     run: Run, scores: Mapping[str, Score], people: int, *, runs: int, seed: int, together: int = 16
 ) -> dict[str, Trials]:
-    """`runs` runs of the method with random halves of `people` people, and every score's view of them. Each person is
-    in each run with probability 1/2, independently of all others. `run` is called with `together` runs at a time and a
-    seed for each block; all scores see the same releases."""
+    """Runs with random halves of the people, and every score's view of them.
+
+    Args:
+        run: the method; called with `together` runs at a time.
+        scores: attacks by name; all see the same releases.
+        people: U.
+        runs: S.
+        seed: of members and runs; every block of runs gets a seed of its own.
+        together: how many runs one call makes.
+
+    Each person is in each run with probability 1/2, independently of all others.
+    """
     present = np.random.default_rng([seed, 0]).random((runs, people)) < 0.5
     scored: dict[str, list[Floats]] = {name: [] for name in scores}
     for block, first in enumerate(range(0, runs, together)):

@@ -41,10 +41,19 @@ PICKS = 3
 
 
 def leap_canaries(spec: PublicSpec, count: int, *, seed: int, size: float = 30.0) -> dict[str, NDArray[np.generic]]:
-    """`count` canaries inside the public bounds that no world produces: single steps as long as many, whose gradients
-    are far above any sensible clip and look like nobody else's. A leap's standard deviation is `size` typical
-    differences of the spec; ends are clipped to the bounds. Raises DataError where the spec declares no typical
-    difference."""
+    """Canaries inside the public bounds that no world produces: single steps as long as many.
+
+    Their gradients are far above any sensible clip, depend little on the noise draw, and nobody else's look alike.
+
+    Args:
+        spec: public bounds, and typical differences of a step.
+        count: how many rows, uniform but for the next observation.
+        seed: of the rows.
+        size: standard deviation of a leap in typical differences; ends are clipped to the bounds.
+
+    Raises:
+        DataError: the spec declares no typical difference.
+    """
     if not isinstance(spec.observation, Box) or spec.difference is None:
         what, expected = "the typical size of a step is not declared", "observations in a Box, and spec.difference"
         remedy = "declare PublicSpec(difference=...), or pass canaries of your own"

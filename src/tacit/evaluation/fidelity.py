@@ -78,7 +78,16 @@ def fidelity(
 
 
 def ceiling(real: Mapping[str, NDArray[np.generic]], *, seed: int, spec: PublicSpec | None = None) -> Fidelity:
-    """Fidelity of one random half of `real` against the other (`halves`): what a perfect copy would score."""
+    """Fidelity of one random half of `real` against the other, disjoint half: what a perfect copy would score.
+
+    Args:
+        real: columns by name, as of `fidelity`; an odd last row is left out.
+        seed: of the public split.
+        spec: the public bounds, as of `flatten`.
+
+    Raises:
+        DataError: fewer than two rows, or as `fidelity`.
+    """
     return fidelity(*halves(real, seed=seed), spec=spec)
 
 

@@ -21,6 +21,7 @@ from tacit.plain_text import escape
 from tacit.privacy import sentences
 from tacit.privacy.certificate import markdown
 from tacit.privacy.certificate.fields import find_balance
+from tacit.units import PERSONS, noun
 
 Language = Literal["en", "de"]
 FILES: Mapping[Language, str] = {"en": "letter.html", "de": "letter.de.html"}
@@ -64,6 +65,8 @@ class _Writer:
     def __init__(self, record: Mapping[str, Any], language: Language) -> None:
         self._record, self._language, self._table = record, language, sentences_table()
         self._unit, self._private = record["unit"], record["private"] is True
+        called = noun(self._unit["name"])
+        self._noun = self._short(called) if language == "en" else "Person" if called in PERSONS else "Einheit"
 
     def page(self) -> str:
         language, other = self._language, next(each for each in FILES if each != self._language)
@@ -107,7 +110,9 @@ class _Writer:
         named = {name: html.escape(_trim(record[name], 2 * _LONGEST_WORDS)) for name in ("method", "source")}
         method = say("method", **named)
         yield say("leaves"), f"{leaves} {method}"
-        records = say("records", population=self._number(self._unit["population"]))
+        name, people = str(self._unit["name"]), self._number(self._unit["population"])
+        column = "" if name in self._noun else f" ({say('quoted', words=self._short(name))})"
+        records = say("records", population=people, named=column)
         trust = self._pick(self._table["trust"][markdown.trust_model(record["parts"])])
         columns = list(dict.fromkeys(_column_names(record["plan"])))
         shown, left = _fit(columns)
@@ -189,7 +194,7 @@ class _Writer:
 
     def _pick(self, words: _Words, /, **values: str) -> str:
         # in HTML, as the values are
-        return str(words[self._language]).format(unit=self._short(self._unit["name"]), **values)
+        return str(words[self._language]).format(unit=self._noun, **values)
 
     def _fill(self, name: str, also: str = "") -> str:
         return f'<div class="fill {also}">{self._say(name)}</div>'

@@ -61,8 +61,19 @@ def losses(
     seed: int = 0,
     batch: int = 256,
 ) -> Floats:
-    """Denoising losses [S, T] of rows (`Encoder.encode`, [T, ...] by name) at S fixed noise levels, in encoded units.
-    Each is a mean over the same `draws` noises for every row; `batch` rows go at a time."""
+    """Denoising losses of rows at fixed noise levels, the same `draws` noises for every row.
+
+    Args:
+        synthesizer: released, or the public starting point.
+        columns: rows as of `Encoder.encode`, [T, ...] by name.
+        levels: S noise levels, in encoded units (standard deviations of a column).
+        draws: how many noises a row and level are averaged over.
+        seed: of the noises.
+        batch: rows at a time.
+
+    Returns:
+        [S, T].
+    """
     model = synthesizer.model()
     encoder = model.encoder
     generator = torch.Generator().manual_seed(seed)

@@ -102,12 +102,23 @@ def _sample_points(points: Floats, count: int, generator: np.random.Generator) -
 
 
 def tsne(tables: Mapping[str, Columns], *, rows: int = 500, seed: int = 0) -> dict[str, Floats]:
-    """Positions [n, 2] a label at which rows that are alike lie together (van der Maaten & Hinton, JMLR 9 (2008) 2579).
+    """Positions in the plane in which rows that are alike lie together (van der Maaten & Hinton, JMLR 9 (2008) 2579).
 
     All tables go through one embedding (scikit-learn's defaults: perplexity 30, from principal components), with
-    columns standardised together; of each, `rows` random ones at most. Positions have no unit. A picture shows private
-    rows: outside `vault.nonprivate` only for simulated or public data. Raises DataError where scikit-learn is not
-    installed, the tables differ in their columns, hold a value that is not finite, or have fewer than 31 rows together.
+    columns standardised together. Positions have no unit. Where a table holds private rows, the picture shows them:
+    outside `vault.nonprivate` only for simulated or public data.
+
+    Args:
+        tables: columns by name, as of `fidelity`, by label.
+        rows: how many random rows of each table are shown, at most.
+        seed: of the rows and of the embedding.
+
+    Returns:
+        [n, 2] a label, n at most `rows`.
+
+    Raises:
+        DataError: scikit-learn is not installed; the tables differ in their columns, hold a value that is not finite,
+            or have too few rows for a perplexity of 30 (fewer than 31 together).
     """
     try:
         from sklearn.manifold import TSNE

@@ -28,12 +28,20 @@ def diagnostics(
 ) -> dict[str, float]:
     """Figures that tell whether an evaluation can be trusted; not private.
 
-    `rows` are columns of the records in the order of time; without `behaviour` the logged propensities are taken. Gives
-    episodes (runs of rows up to an end, or to a row that does not go on from the one before), returns_outside_range
-    (share of episodes whose return leaves the public range), rewards_at_bounds (share of rows). Where the probabilities
-    of logged actions are known also mean_ratio (of the rows; about 1 if these are right), largest_ratio,
-    effective_episodes ((sum w)^2 / sum w^2 of the episodes' weights), weighted_returns_outside_range (what a clip there
-    would cut) and, with a value function, mspbe.
+    Args:
+        rows: columns of the records, in the order of time within each episode.
+        evaluation: the result.
+        problem: what was asked.
+        spec: the public bounds.
+        policy: the evaluated policy.
+        behaviour: the known behaviour policy; None takes the logged propensities.
+
+    Returns:
+        episodes (runs of rows up to an end, or to a row that does not go on from the one before), returns_outside_range
+        (share of episodes whose return leaves the public range), rewards_at_bounds (share of rows). Where the
+        probabilities of logged actions are known also mean_ratio (of the rows; about 1 if these are right),
+        largest_ratio, effective_episodes ((sum w)^2 / sum w^2 of the episodes' weights),
+        weighted_returns_outside_range (what a clip there would cut) and, with a value function, mspbe (`mspbe`).
     """
     starts = _episode_starts(rows)
     rewards = np.asarray(rows["rewards"], np.float64)

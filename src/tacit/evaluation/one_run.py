@@ -53,9 +53,18 @@ class OneRunBound:
 
 
 def plant(columns: Columns, canaries: Columns, *, seed: int) -> tuple[dict[str, NDArray[Any]], NDArray[np.bool_]]:
-    """Private rows [T, ...] by name with a random half of the canaries [m, ...] behind them, and who is in, [m]. The
-    coins are a stream of their own: who crafts canaries from the same seed learns nothing of them. An auditor must not
-    use it for anything that is trained."""
+    """Private rows with a random half of the canaries behind them, each in with probability 1/2.
+
+    Args:
+        columns: rows [T, ...] by name.
+        canaries: rows [m, ...] with (at least) the same names; values are brought to the types of `columns`.
+        seed: of the coins, which are a stream of their own: an adversary who crafts canaries from the same seed learns
+        nothing
+            of them. An auditor must not use it for anything that is trained.
+
+    Returns:
+        The rows, and who is in, [m].
+    """
     present = np.random.default_rng([seed, _COINS]).random(len(canaries["rewards"])) < 0.5
     rows = {
         name: np.concatenate([column, canaries[name][present].astype(np.asarray(column).dtype)])

@@ -40,9 +40,20 @@ def iqm(scores: npt.ArrayLike) -> float:
 
 
 def bootstrap(scores: npt.ArrayLike, *, confidence: float = 0.95, draws: int = 2_000, seed: int = 0) -> Estimate:
-    """The interquartile mean of runs ([runs], or [runs, tasks]), with percentiles of that of runs drawn again with
-    replacement, each task's on their own. With few runs the interval is too short rather than too long; a single run's
-    has no width. Raises DataError where there is no score, or one that is not finite."""
+    """The interquartile mean of runs, with percentiles of that of runs drawn again with replacement.
+
+    Args:
+        scores: [runs], or [runs, tasks]: each task's runs are drawn on their own.
+        confidence: of the interval, two-sided, in (0, 1).
+        draws: how often runs are drawn again.
+        seed: of the draws.
+
+    Returns:
+        The estimate. With few runs its interval is too short rather than too long, and a single run's has no width.
+
+    Raises:
+        DataError: there is no score, or one that is not finite, or the confidence is out of range.
+    """
     runs = _table(scores)
     return _estimate(iqm(runs), _resample(runs, draws, np.random.default_rng(seed)), confidence)
 

@@ -53,8 +53,16 @@ class KeptStructure:
 
 
 def structure(real: Columns, synthetic: Columns, *, spec: PublicSpec, seed: int = 0) -> KeptStructure:
-    """Dependences of `synthetic` beside those of `real`, tables as of `fidelity`; `seed` chooses the rows that are
-    looked at."""
+    """Dependences of `synthetic` beside those of `real`.
+
+    Args:
+        real, synthetic: columns by name, as of `fidelity`.
+        spec: names the columns, and says which are categories.
+        seed: of the rows that are looked at.
+
+    Raises:
+        DataError: the tables differ in their columns, are empty or hold a value that is not finite.
+    """
     flat = [flatten(columns, spec) for columns in (real, synthetic)]
     if len({tuple((name, column.dtype) for name, column in table.items()) for table in flat}) != 1:
         what, expected = "the two tables have different columns", "the same columns of the same kinds in both"

@@ -41,6 +41,9 @@ def simulate(
         simulated: whether no person is behind the records; the devices run here, the records may be real.
         timeout: for answers, in seconds.
         processes: how many of Ray's processes answer.
+
+    Raises:
+        Whatever `main` raises.
     """
     results: list[Value] = []
     server = ServerApp()

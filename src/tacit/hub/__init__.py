@@ -40,10 +40,18 @@ _POLICIES = ("policy", "experts", "improvement")
 
 
 def save(release: Release[Any], folder: str | os.PathLike[str], *, notes: Mapping[str, Any] | None = None) -> None:
-    """Write a released synthesizer, policy or simulator: weights, configuration, certificate and card. The folder, a
-    new one, appears when it is complete: everything is written beside it and renamed. `notes` are public JSON values to
-    be kept with it, such as the environment of a policy. Raises FileError where it exists already or cannot be written,
-    or the value is of no such kind."""
+    """Write a released synthesizer, policy or simulator: weights, configuration, certificate and card.
+
+    The folder appears when it is complete: everything is written beside it and renamed.
+
+    Args:
+        release: what a method returned.
+        folder: a name that is still free.
+        notes: public JSON values to be kept with it, such as the environment that a policy is for.
+
+    Raises:
+        FileError: the folder exists already or cannot be written, or the value is of no such kind.
+    """
     folder = Path(folder)
     plain_files.require_free(folder, "folder")
     name = _kind_name(release.value)
@@ -131,12 +139,19 @@ def notes(folder: str | os.PathLike[str]) -> dict[str, Any]:
 
 
 def to_onnx(release: Release[Any], path: str | os.PathLike[str], *, average: bool = False) -> None:
-    """Write a released policy as a new ONNX file (see `tacit.hub.onnx_graph.write` for its inputs and outputs).
+    """Write a released policy as an ONNX model (see `tacit.hub.onnx_graph.write` for its inputs and outputs).
 
-    The graph of an `Improvement` takes memories; its metadata say at which rates (`tacit.data.memory`), and whether the
-    policy draws its actions. `average` is the averaged policy instead of the last one, which only
-    `tacit.policy_gradient` has. Raises PlanError where the value is no policy, or there are several, it has no average,
-    or its network is not an `Mlp`; FileError where the file exists already or cannot be written.
+    The graph of an `Improvement` takes memories; its metadata say at which rates (`tacit.data.memory`), and
+    whether the policy draws its actions.
+
+    Args:
+        release: of `TrainedPolicies` of one replicate, or of an `Improvement`.
+        path: a name that is still free.
+        average: the averaged policy instead of the last one, which only `tacit.policy_gradient` has.
+
+    Raises:
+        PlanError: the value is no policy, or there are several, it has no average, or its network is not an `Mlp`.
+        FileError: the file exists already or cannot be written.
     """
     from tacit.hub import onnx_graph
 

@@ -63,14 +63,16 @@ class Manifest:
     def require(
         self, folder: Path, files: Mapping[str, Path], certificate: str, *, public_key: str | None = None
     ) -> None:
-        """Refuse (FileError) files of a folder that are not those of the manifest, another content, another
-        certificate, or a manifest that is not signed by the key.
+        """Refuse files that are not those of the manifest, or a manifest that is not signed by the key.
 
         Args:
             folder: named in errors.
             files: all that are there, but for those that are made again from the certificate.
             certificate: digest of the certificate that lies beside them.
             public_key: 64 hex digits; None asks for no signature, and checks one that is there.
+
+        Raises:
+            FileError: there is another file, another content, another certificate, or no such signature.
         """
         self._require_signature(folder, public_key)
         if self.certificate != certificate:

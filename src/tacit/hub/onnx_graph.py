@@ -43,13 +43,21 @@ class _Graph:
 
 
 def write(policy: Policy, theta: np.ndarray, path: str | os.PathLike[str], notes: Sequence[tuple[str, str]]) -> None:
-    """Write one policy, whose network is an `Mlp`, with its parameters [P] and notes in the model's metadata, into a
-    new file.
+    """Write one policy.
 
     Inputs and outputs, N observations at once: `observations` float32 [N, d], or int64 [N] where they are discrete.
     Discrete actions: `probabilities` [N, n] and `greedy` int64 [N]. Continuous ones: `mean` and `std` [N, a] of the
-    normal distribution whose draws are clipped to the bounds, and `greedy` [N, a], the mean so clipped. Raises
-    PlanError of another network; FileError where the file exists or cannot be written.
+    normal distribution whose draws are clipped to the bounds, and `greedy` [N, a], the mean so clipped.
+
+    Args:
+        policy: whose network is an `Mlp`.
+        theta: its parameters [P].
+        path: the file; it must not exist.
+        notes: written into the model's metadata.
+
+    Raises:
+        PlanError: the network is of another kind.
+        FileError: the file exists or cannot be written.
     """
     if not isinstance(policy.network, Mlp):
         what = f"the policy's network is a {type(policy.network).__name__}"

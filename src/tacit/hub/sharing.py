@@ -136,9 +136,17 @@ def push(
 def send(
     prepared: PreparedRelease, *, private: bool = False, endpoint: str | None = None, token: str | None = None
 ) -> str:
-    """Send what was prepared to its repository, which is made (as a private one, or not) where it is missing; returns
-    the commit's address. `endpoint` is of the hub, else the library's own or HF_ENDPOINT; `token` else that of the
-    environment or of `hf auth login`."""
+    """Send what was prepared to its repository, which is made where it is missing; returns the commit's address.
+
+    Args:
+        prepared: files that were checked.
+        private: whether a new repository is private.
+        endpoint: of the hub; None is the library's own, or HF_ENDPOINT.
+        token: None takes that of the environment or of `hf auth login`.
+
+    Raises:
+        ModuleNotFoundError: huggingface_hub is not installed (extra `hub`).
+    """
     from huggingface_hub import CommitOperationAdd, HfApi
 
     api = HfApi(endpoint=endpoint, token=token)

@@ -17,6 +17,7 @@ from tacit.methods import load_class
 from tacit.privacy.certificate.certificate import Certificate, Release
 from tacit.privacy.mechanisms.above_threshold import Prefixes
 from tacit.serialization import from_json, read
+from tacit.units import noun
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -58,7 +59,7 @@ class Kind:
         """What lies beside the arrays for people."""
         certificate, value = release.certificate, release.value
         text = f"{self.text} The certificate lists what is not protected."
-        text = text.format(value=value, unit=certificate.unit["name"], **self.card_values(value, certificate))
+        text = text.format(value=value, unit=noun(certificate.unit["name"]), **self.card_values(value, certificate))
         paragraphs = [textwrap.fill(line, 120, break_on_hyphens=False) for line in text.split("\n\n") if line]
         paragraphs[-1:] = [
             "Certificate: `tacit certificate verify certificate.json`.",
@@ -199,7 +200,7 @@ def _unpack_experts(config: Fields, arrays: Arrays) -> Taught:
 def _experts_card_values(value: Taught, certificate: Certificate) -> dict[str, str]:
     from tacit.methods.experts.learned import promise_scope
 
-    name = certificate.unit["name"]
+    name = noun(certificate.unit["name"])
     protected = (
         f"the log of every {name}, with all decisions and returns in it. A person in the logs of several {name}s is "
         "not protected as a person."

@@ -15,6 +15,7 @@ from functools import cache
 from typing import Any, Literal, TypeAlias
 
 from tacit.plain_text import escape
+from tacit.units import noun
 
 Record: TypeAlias = Mapping[str, Any]
 """The JSON form of a certificate."""
@@ -365,7 +366,7 @@ def say(clause: Clause, unit: str) -> str:
     values = {name: value for name, value in clause.items() if name != "code"}
     if "policy" in values:
         values["policy"] = policy(values)
-    return SENTENCES[str(clause["code"])].format(unit=unit, **values)
+    return SENTENCES[str(clause["code"])].format(unit=noun(unit), **values)
 
 
 def policy(described: Clause) -> str:
@@ -390,6 +391,7 @@ def knowledge_exception(*, logs: bool) -> str:
 
 def neighbours(name: str, relation: str, *, logs: bool) -> str:
     """What nobody can tell well, in plain words: something of the logs, or of the policies behind them."""
+    name = noun(name)
     if logs:
         return f"whether any one {name}'s policy is among those that were learnt from or not"
     if relation == "add_or_remove":
@@ -411,12 +413,12 @@ def reasons(record: Record) -> list[str]:
 def promise(record: Record) -> str:
     """The promise of a certificate in one sentence."""
     epsilon, delta, unit = float(record["epsilon"]), record["delta"], record["unit"]
-    name, why = unit["name"], reasons(record)
+    name, why = noun(unit["name"]), reasons(record)
     invented = " The records are declared simulated: no person is behind them." if record["simulated"] else ""
     if why:
         return f"NOT PRIVATE, because {' and '.join(why)}: nothing is promised to any {name}.{invented}"
     if publishes_logs(record):
-        invented = f" {protected_policies(name)}{invented}"
+        invented = f" {protected_policies(unit['name'])}{invented}"
     return (
         f"The chance of anything that could be concluded from this release changes at most by a factor of "
         f"{_factor(epsilon)} and by {delta:.3g} added, {describe_neighbours(record)}, in a public population of "
@@ -426,7 +428,7 @@ def promise(record: Record) -> str:
 
 def protected_policies(name: str) -> str:
     """What is protected where logs are published."""
-    return f"The policy of every {name} is protected; its logs, which are published in part, are not."
+    return f"The policy of every {noun(name)} is protected; its logs, which are published in part, are not."
 
 
 def _factor(epsilon: float) -> str:

@@ -106,7 +106,7 @@ class Advice:
         """What a person reads before anything is spent."""
         unit = self.plan.unit
         if self.expected:
-            yield f"Expected of all {unit.size:,} {unit.name}s (of half as many, an error up to twice as large):"
+            yield f"Expected of all {unit.size:,} {unit.noun}s (of half as many, an error up to twice as large):"
         yield from (f"  {figure.to_sentence()}" for figure in self.expected)
         yield from (f"  {note}" for note in self.notes)
         if _worst(self.expected) > ROUGH:

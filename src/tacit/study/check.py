@@ -254,7 +254,7 @@ def _balance(file: StudyFile, notes: list[str]) -> Iterator[str]:
         notes.append(f"Nothing was released yet: epsilon {file.budget_epsilon:g} is left.")
         return
     if view.unit != study.unit:
-        yield f"{file.path}: the ledger protects every {view.unit.name} of {view.unit.size:,} ({view.unit.relation})"
+        yield f"{file.path}: the ledger protects every {view.unit.noun} of {view.unit.size:,} ({view.unit.relation})"
     bound = {"sampled": view.composition.sampled, "ceiling": view.ceiling, "delta": view.delta}
     stated = {name: getattr(file, f"budget_{name}") for name in ("epsilon", *bound)}
     for name, number in (bound | {"epsilon": view.epsilon}).items():

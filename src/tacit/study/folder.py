@@ -37,10 +37,45 @@ from tacit.study.narration import Narrator
 
 if TYPE_CHECKING:
     from tacit.evaluation.report import Report
+    from tacit.privacy.certificate.certificate import Release
 
 SIMULATED = "are simulated: nobody is behind them, and the certificate and the report say so."
 CERTIFICATE, LETTER, REPORT = "certificate.json", "letter.html", "report.html"
 VERIFY = (f"tacit certificate verify {CERTIFICATE}",)
+_PARTS = {  # of a run, in which a release lies: what it is, what such a value can do, who makes it, and who takes it
+    "model": ("synthesizer", "sample", "`tacit synthesize`", "draw rows from it with `tacit sample`"),
+    "policy": ("policy", "actor", "`tacit train`, `tacit learn` or `tacit improve`", "play it with `tacit play`"),
+    "simulator": ("simulator of movement", "generate", "`tacit imitate`", "draw days from it with `tacit generate`"),
+}
+
+
+def load_release(path: Path, part: str) -> tuple[Path, Release[Any]]:
+    """The release in the folder of a run, or in its part of this name, and where it lies.
+
+    Args:
+        path: RUN or RUN/`part`.
+        part: "model", "policy" or "simulator".
+
+    Raises:
+        FileError: the folder is missing or damaged, or holds something else.
+        CertificateError: the certificate does not recompute.
+    """
+    from tacit import hub
+
+    folder = path / part if (path / part).is_dir() else path
+    expected = f"the folder of a run of {_PARTS[part][2]}, or RUN/{part}"
+    if not any((folder / name).exists() for name in (hub.MODEL, hub.CONFIG)):
+        what = f"there is no {part} in this folder" if path.is_dir() else "there is no such folder"
+        what = "this is a file" if path.is_file() else what
+        remedy = "check the path, or go on with the run (--resume)"
+        raise FileError(what, where=str(path), expected=expected, remedy=remedy)
+    release = hub.load(folder)
+    found = next((each for each in _PARTS.values() if hasattr(release.value, each[1])), None)
+    if found != _PARTS[part]:
+        name, *_, remedy = found or ("language model", "continue prompts with `tacit complete`")
+        what = f"the release is a {name}, and no {_PARTS[part][0]}"
+        raise FileError(what, where=str(path), expected=expected, remedy=remedy)
+    return folder, release
 
 
 @dataclasses.dataclass(frozen=True)

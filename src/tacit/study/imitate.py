@@ -143,7 +143,7 @@ def imitate(
         job = _Imitation(curator, plan, grid, account, method, seed, resume, nonprivate_diagnostics, track)
         return job.carry_out(out, options)
 
-    name = curator.unit.name
+    name = curator.unit.noun
     public = f"what most {name}s have in common, and the rules by which records became days"
     promised = f"Protected: everything of one {name}. Not protected: {public}."
     more = (f"Public grid: {grid.size:,} cells.", promised, *((f"The people {SIMULATED}",) if source.simulated else ()))

@@ -20,14 +20,13 @@ from tacit.data.columns import BadCell, Column, encode_cells
 from tacit.data.memory import Memory
 from tacit.data.sources.tables import csv_chunks, csv_header, to_numbers, unreadable_error
 from tacit.data.spec import Box, Discrete, PublicSpec
-from tacit.errors import DataError, FileError, PlanError
-from tacit.methods.experts.learned import LearnedPolicies as Taught
+from tacit.errors import DataError, PlanError
 from tacit.methods.improvement import Improvement
 from tacit.methods.off_policy_evaluation import CustomFeatures, Features, Fourier, OneHot
+from tacit.methods.off_policy_evaluation.decision_lists import DecisionList
 from tacit.methods.off_policy_evaluation.features import try_features
 from tacit.methods.off_policy_evaluation.policies import (
     Callable,
-    DecisionList,
     DiscretePolicy,
     Network,
     Tabular,
@@ -38,8 +37,8 @@ from tacit.methods.off_policy_evaluation.policies import (
     unfit_error,
 )
 from tacit.methods.off_policy_evaluation.targets import evaluated_policy
-from tacit.methods.policy_gradient import TrainedPolicies
 from tacit.privacy.certificate.certificate import Release
+from tacit.study.folder import load_release
 from tacit.study.words import option_error
 
 MOST_STATES = 10_000
@@ -51,34 +50,6 @@ def memory_of(value: Any) -> Memory | None:
     return value.memory if isinstance(value, Improvement) else None
 
 
-def load_policy(folder: Path) -> Release[Any]:
-    """The policy of a run of `tacit train`, `tacit learn` or `tacit improve`.
-
-    Raises:
-        FileError: the folder is damaged or holds something else.
-        CertificateError: the certificate does not recompute.
-    """
-    from tacit import hub
-
-    inside = folder / "policy"
-    if not folder.is_dir() or not any((folder / name).exists() for name in (hub.MODEL, hub.CONFIG)):
-        run = inside.is_dir()
-        what = "this is the folder of a run" if run else "there is no policy in this folder"
-        if not folder.is_dir():
-            what = "this is a file" if folder.exists() else "there is no such folder"
-        expected = "the folder of a policy, RUN/policy of a run of `tacit train`, `tacit learn` or `tacit improve`"
-        remedy = f"did you mean {inside}" if run else "check the path, or go on with the run (--resume)"
-        raise FileError(what, where=str(folder), expected=expected, remedy=remedy)
-    release = hub.load(folder)
-    if not isinstance(release.value, TrainedPolicies | Taught | Improvement):
-        moves = hasattr(release.value, "generate")
-        what = f"the release is a {'simulator of movement' if moves else 'synthesizer'}, and does not act"
-        expected = "the policy of a run of `tacit train`, `tacit learn` or `tacit improve`"
-        remedy = f"draw {'days' if moves else 'rows'} from it with `tacit {'generate' if moves else 'sample'}`"
-        raise FileError(what, where=str(folder), expected=expected, remedy=remedy)
-    return release
-
-
 def resolve_release(words: str | Any) -> Release[Any] | None:
     """The release that these words name, by its folder or as itself; None where they name something else.
 
@@ -87,7 +58,7 @@ def resolve_release(words: str | Any) -> Release[Any] | None:
     """
     if isinstance(words, Release):
         return words
-    return load_policy(Path(words)) if isinstance(words, str | Path) and Path(words).is_dir() else None
+    return load_release(Path(words), "policy")[1] if isinstance(words, str | Path) and Path(words).is_dir() else None
 
 
 def shared_memory(*words: str | Any) -> Memory | None:

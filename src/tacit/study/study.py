@@ -200,7 +200,7 @@ class Study:
 
     def __str__(self) -> str:
         unit, view = self.curator.unit, self.ledger
-        whom = f"Study of {self.curator.source.name}: every {unit.name} of {unit.size:,} ({unit.relation})"
+        whom = f"Study of {self.curator.source.name}: every {unit.noun} of {unit.size:,} ({unit.relation})"
         if view is None:
             return f"{whom}. Nothing was released yet."
         (epsilon, delta), left = view.spent(), view.left()

@@ -155,7 +155,7 @@ def synthesize(
     options.require_meaning()
     warning = None
     if method == plans.PEOPLE and curator.unit.size * epsilon < FEW:
-        warning = f"Few {curator.unit.name}s for this epsilon.", "How actions change what follows will hardly be told."
+        warning = f"Few {curator.unit.noun}s for this epsilon.", "How actions change what follows will hardly be told."
         said += (" ".join(warning),)
     if source.copied_ends and method not in plans.WHOLE_METHODS:
         if source.open_steps is None:
@@ -188,7 +188,7 @@ def synthesize(
     options.require_public()
 
     slack, resumes = curator.delta(delta), method in plans.DIFFUSION_METHODS and not choose and out is not None
-    phrases = VerbPhrases(f"{curator.unit.name}s", "synthesis", "learned from", "synthesize")
+    phrases = VerbPhrases(f"{curator.unit.noun}s", "synthesis", "learned from", "synthesize")
     account = curator.account(phrases, epsilon, slack, resumes=resumes)
     require_valid("epsilon", epsilon, 0 < epsilon < math.inf, "a finite number > 0")
     released = resume and out is not None and (out / MODEL).exists()

@@ -399,13 +399,24 @@ def train(
     progress: Progress | None = None,
     watch: Watch | None = None,
 ) -> OfflinePolicies:
-    """The policies of K = len(seeds) agents, all on one table, after the last step.
+    """One agent per seed, all on one table.
 
     Args:
-        columns, seeds, device: as of `Members`.
+        columns: observations [T, d], actions [T, d_a] in [-1, 1], rewards [T], next_observations [T, d] and
+            terminations [T]; standardised by their own statistics (`Members`).
         config: which agent, and its hyper-parameters.
+        seeds: one per member: of its first weights and its batches.
+        device: where torch computes.
         progress: called as progress(done, total) every 64 steps.
         watch: looks at the policies while they learn.
+
+    Returns:
+        The policies of the K = len(seeds) members, after the last step.
+
+    Raises:
+        DataError: a column is missing, empty, of another shape, not finite, or an action is discrete or outside
+            [-1, 1].
+        PlanError: no seed, a batch of more rows than the table's, or features of states of another width.
     """
     return train_tables([columns], config, seeds=seeds, device=device, progress=progress, watch=watch)[0]
 

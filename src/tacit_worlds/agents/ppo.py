@@ -323,9 +323,21 @@ def learn(
     seed: int = 0,
     progress: Callable[[int, int], None] | None = None,
 ) -> PpoAgents:
-    """Train `agents` that share nothing but the generator, on observations of `observation` numbers, in episodes of at
-    most `horizon` steps; the same arguments give the same parameters. `progress` is called with (steps done, steps) of
-    one. Raises PlanError where the parameters diverged."""
+    """Train agents that share nothing but the generator; the same arguments give the same parameters.
+
+    Args:
+        simulator: the environment.
+        head: the distribution over actions.
+        config: hyper-parameters.
+        observation: d.
+        horizon: steps after which an episode is cut.
+        agents: G.
+        seed: of everything random.
+        progress: called with (steps done, steps) of one agent.
+
+    Raises:
+        PlanError: the parameters diverged.
+    """
     generator = np.random.default_rng(seed)
     sizes = (observation, *config.hidden)
     learner = PpoObjective(Mlp((*sizes, head.outputs), gain=0.01), Mlp((*sizes, 1), gain=1.0), head, config)

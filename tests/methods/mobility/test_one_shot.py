@@ -213,6 +213,7 @@ def test_broken_uses_say_what_is_wrong(tmp_path: Path) -> None:
             Shares(starts=shares[0], jumps=shares[1])
 
 
+@pytest.mark.slow  # its code is pinned by golden runs, its figures by the rows of the experiments
 def test_geolife_at_epsilon_two(tmp_path: Path) -> None:
     """The targets of this method on real days, everything private, two draws of the noise."""
     days, unit = geolife()["days"], Unit("person", "add_or_remove", GEOLIFE_PEOPLE)

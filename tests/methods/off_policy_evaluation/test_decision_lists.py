@@ -6,7 +6,8 @@ import pytest
 from tacit.data.columns import Column
 from tacit.data.spec import Box, Discrete, PublicSpec, space_of
 from tacit.errors import PlanError
-from tacit.methods.off_policy_evaluation.policies import DecisionList, row_probabilities, try_policy
+from tacit.methods.off_policy_evaluation.decision_lists import DecisionList
+from tacit.methods.off_policy_evaluation.policies import row_probabilities, try_policy
 from tacit.privacy.vault.origins import digest, has_digest
 from tacit.study.policies import resolve_policy
 

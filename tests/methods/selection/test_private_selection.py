@@ -72,7 +72,8 @@ def test_every_run_has_the_noise_with_which_the_whole_keeps_the_promise() -> Non
     assert "the best of a secret number of runs" in str(plan)
 
 
-def test_the_best_synthesizer_is_released_saved_and_read_again(tmp_path: Path) -> None:
+def test_the_best_synthesizer_is_released_saved_and_read_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tacit.privacy.vault.selection.draw_run_count", lambda stop, law, noise: 2)  # else up to 20
     plan, vault = CALIBRATED(), vault_of(tmp_path)
     release = selection.fit(plan, vault, attempt=synthesis.fit, judge=synthesis.Closeness(rows=2_000))
     release.certificate.verify()

@@ -44,13 +44,13 @@ def vault_in(folder: Path, name: str = "run", noise: SecretNoise | None = None) 
 
 
 def plan_of(**fields: object) -> synthesis.TransitionsPlan:
-    small = {"steps": 40, "sampling_rate": 0.05, "width": 32, "depth": 2, "warmup": 5, "ema": 0.9}
+    small = {"steps": 40, "sampling_rate": 0.01, "width": 32, "depth": 2, "warmup": 5, "ema": 0.9}
     return synthesis.TransitionsPlan(**{**small, **fields}).calibrate(unit=UNIT, epsilon=8.0, delta=1e-5)  # type: ignore[arg-type]
 
 
 def test_it_learns_within_its_promise_and_depends_on_the_data(tmp_path: Path) -> None:
     vault = vault_in(tmp_path)
-    release = synthesis.fit(plan_of(steps=150, learning_rate=2e-2), vault)
+    release = synthesis.fit(plan_of(steps=150, learning_rate=2e-2, sampling_rate=0.05), vault)
     start = synthesis.pretrain(plan_of(), synthesis.Encoder.from_bounds(vault.spec), None, seed=0)
     untrained = synthesis.Synthesizer(plan_of(), start.encoder, start.average)
     learned = fidelity(COLUMNS, release.value.sample_columns(5_000, seed=0))
@@ -226,7 +226,7 @@ def test_curiosity_in_fine_tuning_is_added_to_what_left_the_vault(tmp_path: Path
 def test_what_generated_rows_add_is_bounded_by_their_number() -> None:
     """20 rows, clipped to 1 each, over the 1,000 units that a step expects."""
     settings = synthesis.Curiosity(mode="append_pool", rate=0.5, pool=60, appended=20, sampler_steps=2)
-    plan = plan_of(curiosity=settings)
+    plan = plan_of(curiosity=settings, sampling_rate=0.05)
     model = synthesis.pretrain(plan, synthesis.Encoder.from_bounds(maze.spec(LAYOUT)), None, seed=0).model(plan)
     objective = diffusion.Denoising(model.encoder, plan.noise_multiplicity, plan.P_mean, plan.P_std)
     added = pretraining.GeneratedGradient(model, objective, plan, settings).gradient(0)

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import math
 from collections import Counter
+from fractions import Fraction
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -104,10 +107,47 @@ class TestSelectionOfFixedSizes(SelectionContract):
         return best_of(SelfComposedEvent(SampledWithoutReplacementEvent(50, 5, GaussianEvent(sigma)), steps))
 
 
+class Asked(Exception):
+    """So high are the integers that would be drawn next."""
+
+
+def exact_law(stop: int, law: Law, blocks: int) -> Counter[int]:
+    """The mass of each number of runs over all tosses of so many blocks, as far as no count is drawn again."""
+    masses: Counter[int] = Counter()
+    todo: list[tuple[Any, Fraction]] = [((), Fraction(1))]
+    while todo:
+        script, mass = todo.pop()
+        given = iter(script)
+
+        def integers(high: np.ndarray, given: Any = given) -> np.ndarray:
+            for answer in given:
+                return np.array(answer)
+            raise Asked(high.tolist())
+
+        try:
+            masses[draw_run_count(stop, law, SimpleNamespace(integers=integers))] += mass  # type: ignore[arg-type]
+        except Asked as asked:
+            (high,) = asked.args
+            if len(high) == 1 or (len(script) < blocks and all(len(answer) > 1 for answer in script)):
+                todo += [((*script, one), mass / math.prod(high)) for one in itertools.product(*map(range, high))]
+    return masses
+
+
 @pytest.mark.parametrize("law", LAWS)
-@pytest.mark.parametrize("stop", [2, 10, 100])
+@pytest.mark.parametrize(("stop", "blocks"), [(2, 3), (3, 1)])
+def test_the_law_of_the_number_of_runs_is_exact(stop: int, blocks: int, law: Law) -> None:
+    """Tosses come in blocks of twice `stop`. A logarithmic count k is accepted with probability 1 / k."""
+    masses = exact_law(stop, law, blocks)
+    k = np.arange(1, 2 * stop * blocks + 1)
+    accepted = 1.0 if law == "geometric" else math.log(stop) / (stop - 1)
+    assert set(masses) == set(k.tolist())
+    expected = probability(k, stop, law) * accepted
+    np.testing.assert_allclose([float(masses[i]) for i in k.tolist()], expected, rtol=1e-12)
+
+
+@pytest.mark.parametrize(("stop", "law"), [(10, "logarithmic"), (10, "geometric"), (100, "geometric")])
 def test_the_law_of_the_number_of_runs(stop: int, law: Law) -> None:
-    noise, draws = SecretNoise.for_tests(1), 2_000
+    noise, draws = SecretNoise.for_tests(1), 4_000
     counts = Counter(draw_run_count(stop, law, noise) for _ in range(draws))
     each = draws * probability(np.arange(1, 20_000), stop, law)
     most = 1 + int(np.argmax(np.cumsum(each[::-1])[::-1] < 8))

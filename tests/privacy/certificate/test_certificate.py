@@ -505,10 +505,18 @@ def test_fixed_size_samples_protect_only_those_who_are_replaced() -> None:
         build(parts=[FIXED_SIZE], **TRAJECTORY | {"unit": Unit("trajectory", "add_or_remove", 5_000)})
 
 
-@pytest.mark.parametrize("relation", ["add_or_remove", "replace_one"])
-def test_both_relations(relation: Any) -> None:
-    built = build(unit=Unit("trajectory", relation, 5_000), epsilon_target=None)
-    assert Unit("trajectory", relation, 5_000).words() in built.sentence
+@pytest.mark.parametrize(
+    ("relation", "neighbours"),
+    [
+        ("add_or_remove", "whether any one patient, with all their records, is in the data or not"),
+        ("replace_one", "which records any one patient contributed (its number of records included)"),
+    ],
+)
+def test_both_relations_of_units_that_a_column_names(relation: Any, neighbours: str) -> None:
+    built = build(unit=Unit("Pat-Nr.", relation, 5_000), epsilon_target=None)
+    assert neighbours in built.sentence
+    assert built.sentence.endswith("differential privacy for every patient.")
+    assert built.unit["name"] == "Pat-Nr."
     assert built.verify().epsilon > 0
 
 

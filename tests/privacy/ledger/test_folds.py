@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import brentq
-from scipy.stats import norm
+from scipy.special import log_ndtr, ndtr
 
 from tacit.errors import BudgetExceeded, PlanError
 from tacit.privacy.accounting.filters import SUM, Charge, Composition
@@ -217,7 +217,7 @@ def gaussian_delta(mu: float, epsilon: float) -> float:
     """The exact delta of one Gaussian mechanism: arXiv:1805.06530, Theorem 8; written down here again."""
     if mu == 0:
         return 0.0
-    return float(norm.cdf(mu / 2 - epsilon / mu) - np.exp(epsilon + norm.logcdf(-mu / 2 - epsilon / mu)))
+    return float(ndtr(mu / 2 - epsilon / mu) - math.exp(epsilon + log_ndtr(-mu / 2 - epsilon / mu)))
 
 
 @pytest.mark.parametrize("d", [2.0, math.sqrt(2), 1.1])
@@ -230,23 +230,25 @@ def test_a_dth_of_the_distance_costs_at_most_a_dth_of_epsilon(d: float) -> None:
 @pytest.mark.parametrize("relation", RELATIONS)
 def test_a_full_balance_keeps_the_promise_to_whoever_comes_goes_or_moves(relation: Relation) -> None:
     """Random plans are admitted until no more fit; then the exact privacy of each person there can be is computed."""
-    generator = np.random.default_rng(7)
-    for _ in range(20):
+    generator, admitted = np.random.default_rng(7), 0
+    for number in range(60):
         budget, delta = float(generator.uniform(4.0, 20.0)), 1e-5
+        least, most = ((0.02, 0.9), (2.4, 3.0))[number % 2]  # many small plans, or a large one of as much as the budget
         balance, plans = Balance.empty(relation, SUM), list[tuple[Any, float, float]]()
         for _ in range(20):
             reach = generator.choice([0, 1, 2, 3])
-            m = np.where([reach in (0, 2), reach in (1, 2)], generator.uniform(0.02, 0.9, 2), 0.0)
+            m = np.where([reach in (0, 2), reach in (1, 2)], generator.uniform(least, most, 2), 0.0)
             both = float(generator.uniform(0.02, 0.5)) if reach == 3 else 0.0
             far = 1.0 if relation == "add_or_remove" else float(generator.choice([1.0, 1.2, math.sqrt(2), 2.0]))
             halves = max(far * max(m), math.hypot(*m) if relation == "replace_one" else 0.0)
             dearer, share = math.hypot(halves, far * both), 1e-6
             epsilon = brentq(lambda e, mu=dearer, d=share: gaussian_delta(mu, e) - d, 0.0, 80.0, xtol=1e-12)
+            budget = epsilon + 1e-6 if most > 1 and not plans else budget
             fold: Fold | None = {0: 0, 1: 1}.get(int(reach))  # type: ignore[assignment]
             more = balance.with_charge(Charge(float(epsilon) + 1e-9, share, diameter=far), fold)
             if more.admits(budget, delta):
                 balance, plans = more, [*plans, (m, both, far)]
-        assert plans
+        admitted += len(plans)
         if relation == "add_or_remove":  # in fold 0, or in fold 1
             people = [[math.hypot(m[at], both) for m, both, _ in plans] for at in (0, 1)]
         else:  # exchanged within fold 0, within fold 1, or for somebody of the other fold
@@ -254,6 +256,7 @@ def test_a_full_balance_keeps_the_promise_to_whoever_comes_goes_or_moves(relatio
             people.append([math.hypot(*m, far * both) for m, both, far in plans])
         for distances in people:
             assert gaussian_delta(math.hypot(*distances), budget) <= delta
+    assert admitted > 3 * 60
 
 
 def test_moving_can_cost_more_than_either_fold_if_epsilon_were_charged_by_removal() -> None:

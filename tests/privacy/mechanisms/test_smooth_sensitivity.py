@@ -61,6 +61,13 @@ class Zero(SecretNoise):
         return np.zeros(size, np.float32)
 
 
+class One(SecretNoise):
+    """Everything that is drawn lies one standard deviation above its mean."""
+
+    def gaussian(self, size: int, scale: float = 1.0, out: Any = None) -> Any:
+        return np.ones(size, np.float32)
+
+
 def totals(units: list[tuple[tuple[int, ...], tuple[float, ...]]]) -> tuple[np.ndarray, np.ndarray]:
     seen = np.array([unit[0] for unit in units], float).reshape(-1, 2)
     returns = np.array([unit[1] for unit in units]).reshape(-1, 2)
@@ -156,9 +163,11 @@ def test_noise_has_the_scale_of_the_bound_and_a_public_grid() -> None:
     drawn = np.array([part.release(chunks, noise, unit) for _ in range(1_500)])
     centre = part.solve(counts, sums)
     np.testing.assert_allclose(part.release(chunks, Zero(), unit), centre, atol=part.scale(np.full(2, 50.0)) / 1000)
+    deviation = (part.release(chunks, One(), unit) - centre) / part.scale(counts)
+    np.testing.assert_allclose(deviation, 1.0, rtol=2e-3)
     scaled = (drawn - centre) / part.scale(counts)
     assert stats.kstest(scaled[:, 0], "norm").pvalue > 1e-4
-    assert abs(np.square(scaled).mean() - 1) < 0.1  # a scale that is off by a twentieth
+    assert abs(np.square(scaled).mean() - 1) < 0.1
     assert abs(np.corrcoef(scaled.T)[0, 1]) < 0.1
     grid = 2.0 ** (math.frexp(part.scale(np.full(2, 50.0)))[1] - 11)
     assert np.array_equal(drawn / grid, np.rint(drawn / grid))

@@ -11,12 +11,16 @@ from typing import Any
 
 import numpy as np
 import pytest
-from vault_cases import SPEC, Silent, open_vault, priced
+from torch import nn
+from vault_cases import SPEC, GivenParts, Regression, Silent, open_vault, priced
 
 from tacit.data.spec import Discrete
 from tacit.errors import MechanismError
+from tacit.methods.off_policy_evaluation.scores import score_blocks
 from tacit.privacy.mechanisms.releases import Axis
 from tacit.privacy.mechanisms.smooth_sensitivity import Visits
+from tacit.privacy.mechanisms.sums import PoissonSum
+from tacit.privacy.vault import plan as plans
 from tacit.privacy.vault.invented import edge_rows
 from tacit.privacy.vault.isolation import foreign_names
 from tacit.privacy.vault.removal import Harness, VectorViews
@@ -114,3 +118,55 @@ def test_whatever_a_callback_holds_is_named_and_what_can_grow_is_refused(tmp_pat
             vault.noisy_sum(run, "sum", Holding(held))
     vault.noisy_sum(run, "sum", Holding(Model()))
     assert vault._checks.foreign_names == {"Holding", "Model"}
+
+
+@dataclass(frozen=True)
+class Misshapen:
+    """Answers that are no vector a unit, of this kind."""
+
+    kind: str
+
+    def __call__(self, rows: Mapping[str, np.ndarray], state: Any) -> np.ndarray:
+        rewards = rows["rewards"][:, :1]
+        if self.kind == "no vectors":
+            return rewards[:, 0]
+        if self.kind == "a unit too few":
+            return rewards[1:]
+        return np.repeat(rewards, 2 if abs(rewards).max() == 10 else 1, axis=1)  # as many numbers as the records say
+
+
+@pytest.mark.parametrize(
+    ("kind", "message"),
+    [("no vectors", r"shape \(\d+,\)"), ("a unit too few", "returned"), ("wider at the bounds", "trial|shape")],
+)
+def test_answers_that_are_no_vector_a_unit_are_refused_before_a_step_is_claimed(
+    kind: str, message: str, tmp_path: Path
+) -> None:
+    vault = open_vault(tmp_path, [[1.0], [2.0]])
+    run = vault.reserve(priced(vault, noise_multiplier=1.0))
+    with pytest.raises(MechanismError, match=message):
+        vault.noisy_sum(run, "sum", Misshapen(kind))
+    assert not vault.has_started(run)
+
+
+@dataclass(frozen=True)
+class Counted:
+    """The sign of a reward, counted."""
+
+    sizes: tuple[int, ...] = (3,)
+
+    def cells(self, rows: Mapping[str, np.ndarray], state: Any) -> list[np.ndarray]:
+        return [1 + np.sign(rows["rewards"]).astype(int)]
+
+
+def test_gradients_and_counts_of_rows_lie_in_no_other_blocks(tmp_path: Path) -> None:
+    vault = open_vault(tmp_path, [[1.0]])
+    part = PoissonSum(
+        name="sum", steps=1, sampling_rate=1.0, clip_norm=1.0, noise_multiplier=1.0, blocks=score_blocks(on_policy=True)
+    )
+    run = vault.reserve(plans.account(GivenParts((part,)), unit=vault.unit, delta=1e-4))
+    with pytest.raises(MechanismError, match="would have to lie in blocks"):
+        vault.noisy_gradient(run, "sum", [nn.Linear(1, 1)], Regression())
+    with pytest.raises(MechanismError, match="blocks that are no counts"):
+        vault.noisy_sum(run, "sum", Counted())
+    assert not vault.has_started(run)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import math
 import os
@@ -11,13 +12,15 @@ import numpy as np
 import pytest
 import torch
 from scipy import stats
-from vault_cases import Regression, Rewards, Silent, open_vault, priced
+from vault_cases import Regression, Rewards, Silent, open_vault, priced, records, unit_of
 
 from tacit.errors import LedgerError, MechanismError, PlanError
 from tacit.privacy.gradients.clipped_sums import secret_generator
+from tacit.privacy.ledger.ledger import SUM, Ledger
 from tacit.privacy.mechanisms.sums import PoissonSum
 from tacit.privacy.noise.lattice import add_noise
 from tacit.privacy.noise.secret import SecretNoise
+from tacit.privacy.vault.vault import Vault
 
 
 def test_a_run_with_another_plan_inside_is_refused(tmp_path: Path) -> None:
@@ -27,6 +30,21 @@ def test_a_run_with_another_plan_inside_is_refused(tmp_path: Path) -> None:
     with pytest.raises(LedgerError, match="not as this vault admitted it"):
         vault.noisy_sum(forged, "sum", Rewards())
     assert not vault.has_started(run)
+
+
+def test_replicates_have_a_ledger_each_and_are_at_the_same_step(tmp_path: Path) -> None:
+    unit = unit_of()
+    one, other = (Ledger(tmp_path / name, unit, epsilon=1e6, delta=1e-3, composition=SUM) for name in ("one", "other"))
+    for ledgers in ([], [one, one]):
+        with pytest.raises(LedgerError, match="missing, repeated or bound to different units"):
+            Vault(records([[1.0]]), ledgers)
+    vault = Vault(records([[1.0]]), [one, other])
+    with pytest.raises(LedgerError, match="cannot be copied or pickled"):
+        copy.copy(vault)
+    run = vault.reserve(priced(vault, noise_multiplier=1.0, steps=3))
+    other.claim(run.plan_id, "sum", 1)
+    with pytest.raises(LedgerError, match="at different steps"):
+        vault.noisy_sum(run, "sum", Rewards())
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")

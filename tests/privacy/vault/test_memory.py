@@ -16,7 +16,7 @@ import torch
 import vault_cases
 from torch import nn
 
-from tacit.privacy.vault.memory import fingerprint, outline
+from tacit.privacy.vault.memory import find_foreign, fingerprint, outline
 
 LISTED: list[int] = []
 QUEUE: deque[int] = deque()
@@ -152,3 +152,10 @@ def test_an_outline_is_structure_and_not_numbers() -> None:
     assert outline(nn.Linear(2, 1)) != outline(nn.Linear(1, 1))
     assert outline(nn.Linear(1, 1).eval()) != outline(nn.Linear(1, 1))
     assert outline(nn.Linear(1, 1).requires_grad_(False)) != outline(nn.Linear(1, 1))
+
+
+def test_what_a_library_made_of_the_users_code_is_the_users() -> None:
+    own = np.frompyfunc(lambda x: x, 1, 1)
+    assert find_foreign(own) == [np.ufunc]
+    assert find_foreign(functools.partial(np.add, own)) == [np.ufunc]
+    assert find_foreign(np.add) == find_foreign(functools.partial(np.add, 1)) == []

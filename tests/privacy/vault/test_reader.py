@@ -127,6 +127,29 @@ def test_what_a_summary_keeps_cannot_be_written_to() -> None:
     np.testing.assert_array_equal(reader.summaries(Total(), np.array([1, 1]), 5)["total"], [2, 2])
 
 
+@dataclass(frozen=True)
+class Uneven:
+    """A summary whose columns hang on who comes first in a piece."""
+
+    kind: str
+
+    def __call__(self, rows: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+        total = rows["rewards"].sum(1)
+        if total[0] < 12:  # of the second unit, whose only row stands five times
+            return {"names": {"other": total}, "types": {"total": total.astype(int)}, "rows": {"total": total[:0]}}[
+                self.kind
+            ]
+        return {"total": total}
+
+
+@pytest.mark.parametrize("kind", ["names", "types", "rows"])
+def test_pieces_of_a_summary_have_the_same_columns(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What one unit's piece holds would else decide about another's numbers, or leave what memory held."""
+    monkeypatch.setattr(vault_records, "CHUNK", 1)
+    with pytest.raises(ValueError, match="not the same columns"):
+        Reader(episodes(), SecretNoise()).summaries(Uneven(kind), np.arange(2), 5)
+
+
 def test_a_summary_needs_rows_that_stay_the_same(tmp_path: Path) -> None:
     vault = open_vault(tmp_path, [[1.0]])
     run = vault.reserve(priced(vault, noise_multiplier=1.0))

@@ -186,3 +186,13 @@ class Silent(SecretNoise):
             return np.zeros(size, np.float32)
         out[:] = 0
         return out
+
+
+class OneDeviation(SecretNoise):
+    """Real sampling, and Gaussian noise of one standard deviation everywhere: shows its scale."""
+
+    def gaussian(self, size: int, scale: float = 1.0, out: Any = None) -> Any:
+        if out is None:
+            out = np.empty(size, np.float32)
+        out[:] = scale
+        return out

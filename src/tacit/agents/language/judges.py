@@ -156,8 +156,13 @@ class TextJudge:
     def fit(
         cls, encoder: TextEncoder, texts: Sequence[str], labels: Sequence[int], *, penalty: float = 1.0
     ) -> TextJudge:
-        """Logistic regression on public texts; a label is 1 for a good one, 0 for another. `penalty` is of the slopes'
-        squares, against the sum of log-losses."""
+        """Logistic regression on public texts.
+
+        Args:
+            encoder: of sentences.
+            texts, labels: public; a label is 1 for a good text, 0 for another.
+            penalty: of the slopes' squares, against the sum of log-losses.
+        """
         from scipy.optimize import minimize
 
         rows, targets = encoder(texts), np.asarray(labels, np.float64)

@@ -113,8 +113,13 @@ def _steps(
 
 
 def batch_indices(texts: int, tokens: int, times: int) -> Tensor:
-    """Which of so many texts (B >= 1) stand in a batch: all, and the first ones again where products would be too
-    small; `times` completions of a prompt of `tokens`."""
+    """Which of so many texts stand in a batch: all, and the first ones again where products would be too small.
+
+    Args:
+        texts: B >= 1.
+        tokens: of a prompt.
+        times: completions of a prompt.
+    """
     return torch.arange(max(texts, -(-MIN_ROWS // min(max(1, tokens - 1), times)))) % texts
 
 
@@ -139,8 +144,13 @@ def _cumulative_probabilities(logits: Tensor) -> Tensor:
 def encode_completions(
     model: LanguageModel, prefix: Tensor, prompts: Tensor, written: Tensor, first: int
 ) -> Completions:
-    """Completions [B, K, T] that somebody else wrote, places in the vocabulary, with what the layers below `first`, the
-    first that an adapter changes, make of them."""
+    """Completions [B, K, T] that somebody else wrote, with what the lower layers make of them.
+
+    Args:
+        model, prefix, prompts: as for `complete`.
+        written: the completions, places in the vocabulary.
+        first: the first layer that an adapter changes.
+    """
     texts, times, length = written.shape
     last = prompts[:, -1:].repeat_interleave(times, dim=0)
     tokens = torch.cat([last, model.vocabulary[written.flatten(0, 1)[:, :-1]]], dim=1)
@@ -159,8 +169,16 @@ def log_softmax(model: LanguageModel, prefix: Tensor, completions: Completions, 
 def scores(
     model: LanguageModel, prefix: Tensor, completions: Completions, adapter: Adapter, theta: Tensor, weights: Tensor
 ) -> Tensor:
-    """sum_{k, t} w_kt grad log pi(y_kt | y_k1 .. y_k,t-1) of every prompt, [B, P], for weights [B, K, T] and parameters
-    theta [P], which are laid out once for every prompt, so that one pass yields each prompt's own gradient."""
+    """sum_{k, t} w_kt grad log pi(y_kt | y_k1 .. y_k,t-1) of every prompt, [B, P].
+
+    The parameters are laid out once for every prompt, so that one pass yields each prompt's own gradient.
+
+    Args:
+        model, prefix: as for `complete`.
+        completions: B prompts.
+        adapter, theta: parameters [P].
+        weights: [B, K, T].
+    """
     texts, times, _ = weights.shape
     leaves = theta.expand(texts, -1).clone().requires_grad_()
     wide = leaves.repeat_interleave(times, dim=0)

@@ -113,8 +113,16 @@ def from_skmob(frame: Any, grid: Grid, rules: Rules, *, recorded: str | None = N
 def from_trackintel(
     frame: Any, grid: Grid, rules: Rules, *, recorded: str | None = None, geometry: str = "geom"
 ) -> Days:
-    """From trackintel positionfixes (user_id, tracked_at) or staypoints (user_id, started_at, finished_at), with points
-    (`.x` longitude, `.y` latitude, WGS 84) in the column `geometry`; other arguments as `from_points`."""
+    """From trackintel positionfixes (user_id, tracked_at) or staypoints (user_id, started_at, finished_at).
+
+    Args:
+        frame: a frame with these columns and points (`.x` longitude, `.y` latitude, WGS 84) in `geometry`.
+        grid, rules, recorded: as `from_points`.
+        geometry: name of the column of the points.
+
+    Raises:
+        DataError: see the module.
+    """
     where, columns_of = "mobility.from_trackintel", getattr(frame, "columns", ())
     stays = "started_at" in columns_of
     times = ("started_at", "finished_at") if stays else ("tracked_at",)
@@ -206,6 +214,10 @@ def from_cells(
         places: name of the array [V, 2] of latitude and longitude of each place; None when the days hold cells of
             `grid`.
         fewest, unit_key: days that a person needs, and what twins are, as in `Rules`.
+
+    Raises:
+        DataError: an array is missing or has another shape, or a place is outside the grid.
+        FileError: the file is missing or damaged.
     """
     where = "mobility.from_cells"
     arrays = npz_arrays(Path(source)) if isinstance(source, (str, os.PathLike)) else dict(source)

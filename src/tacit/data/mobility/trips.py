@@ -88,8 +88,18 @@ def to_geojson(days: Days, path: Path_, *, date: datetime.date = DATE) -> None:
 
 
 def to_stays_geojson(days: Days, path: Path_, *, date: datetime.date = DATE) -> None:
-    """A FeatureCollection of one Point for each stay, with day, person, and its local times: begins and ends. A stay
-    lasts from the beginning of its first slot to the end of its last one, at the centre of its cell."""
+    """A FeatureCollection of one Point for each stay, with day, person, and its local times: begins and ends.
+
+    A stay lasts from the beginning of its first slot to the end of its last one, at the centre of its cell.
+
+    Args:
+        days: all stays of each, one after the other.
+        path: a name that is still free.
+        date: on which the days are put; times are local and carry no zone.
+
+    Raises:
+        FileError: the file exists already or cannot be written.
+    """
     first = np.concatenate([np.ones((len(days.cells), 1), np.bool_), days.cells[:, 1:] != days.cells[:, :-1]], axis=1)
     day, slot = np.nonzero(first)
     last = np.append(day[1:] != day[:-1], np.ones(min(1, len(day)), np.bool_))
@@ -126,8 +136,16 @@ def to_trips_json(days: Days, path: Path_) -> None:
 
 def to_flows_csv(days: Days, path: Path_, *, factor: int | None = None, by_slot: bool = False) -> None:
     """How often somebody goes from one cell to another one: the matrix of origins and destinations, row by row.
-    `factor` takes blocks of the grid's `coarse_grid(factor)` for cells; `by_slot` counts each half-hour apart, that in
-    which the move ends."""
+
+    Args:
+        days: all are counted.
+        path: a name that is still free.
+        factor: blocks of the grid's `coarse(factor)` in place of its cells.
+        by_slot: count each half-hour apart; its time is that of the slot in which the move ends.
+
+    Raises:
+        FileError: the file exists already or cannot be written.
+    """
     grid, cells = _blocks(days, factor)
     day, slot = np.nonzero(cells[:, 1:] != cells[:, :-1])
     keys = np.stack([slot + 1 if by_slot else np.zeros_like(slot), cells[day, slot], cells[day, slot + 1]], axis=1)
@@ -144,7 +162,16 @@ def to_flows_csv(days: Days, path: Path_, *, factor: int | None = None, by_slot:
 
 
 def to_visits_csv(days: Days, path: Path_, *, factor: int | None = None) -> None:
-    """How many days are in which cell, half-hour by half-hour; `factor` as for `to_flows_csv`."""
+    """How many days are in which cell, half-hour by half-hour.
+
+    Args:
+        days: all are counted.
+        path: a name that is still free.
+        factor: as for `to_flows_csv`.
+
+    Raises:
+        FileError: the file exists already or cannot be written.
+    """
     grid, cells = _blocks(days, factor)
     keys = np.stack([np.broadcast_to(np.arange(SLOTS), cells.shape).ravel(), cells.ravel()], axis=1)
     rows, counts = np.unique(keys, axis=0, return_counts=True)
@@ -231,8 +258,16 @@ _HEADER = np.dtype([("order", "u1"), ("kind", "<u4"), ("points", "<u4")])
 
 
 def to_geoparquet(days: Days, path: str | os.PathLike[str], *, date: datetime.date = DATE) -> None:
-    """Columns day, person, geometry (LineString, lon and lat, WGS 84), times (timestamps, local) and bbox; a row a
-    day."""
+    """Columns day, person, geometry (LineString, lon and lat, WGS 84), times (timestamps, local) and bbox.
+
+    Args:
+        days: one row each.
+        path: a name that is still free.
+        date: on which the days are put; times are local and carry no zone.
+
+    Raises:
+        FileError: the file exists already or cannot be written.
+    """
     import pyarrow as pa
     from pyarrow import parquet
 

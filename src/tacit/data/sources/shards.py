@@ -47,10 +47,19 @@ class Shards:
     exact: bool = False  # whether ids that differ by case or form alone are different units; else they are refused
 
     def read(self, rank: int, ranks: int, *, digest_key: bytes | None, store: Path) -> Trajectories:
-        """The shards of one of several ranks (0 .. ranks - 1): number `rank` and every `ranks`-th after it. Their units
-        are compared under `digest_key` (see `Trajectories.from_parquet`); `store` is a new folder, in which the columns
-        are kept. Raises PlanError of fewer shards than ranks; DataError where the records break a rule of
-        `Trajectories`; FileError where a shard is missing or damaged."""
+        """The shards of one of several ranks: number `rank` and every `ranks`-th after it.
+
+        Args:
+            rank: 0 .. ranks - 1.
+            ranks: how many processes read.
+            digest_key: under which their units are compared (see `Trajectories.from_parquet`).
+            store: folder in which the columns are kept on disk; it must not exist.
+
+        Raises:
+            PlanError: there are fewer shards than ranks.
+            DataError: the records break a rule of `Trajectories`.
+            FileError: a shard is missing or damaged.
+        """
         if ranks > self.count:
             what, expected = f"there are {ranks:,} ranks and {self.count:,} shards", "a shard for every rank, at least"
             remedy = "start fewer processes, or write more shards with `tacit data shard`"

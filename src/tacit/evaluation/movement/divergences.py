@@ -246,10 +246,14 @@ def compare_measures(
     """Every measure of a set beside its floor and its control.
 
     Args:
-        real: days of at least two people, looked at without noise: a curator's report, not a release.
+        real: real days, of at least two people. They are looked at without noise: a curator's report, not a release.
         simulated: the simulator's.
-        metrics, floors, bootstrap, seed: as for `divergence_table`; at least one floor.
+        metrics: the set.
         control: days of a simulator that knows the noise alone, or that are made without any record.
+        floors, bootstrap, seed: as for `table`.
+
+    Raises:
+        DataError: as `table`; `floors` is 0.
     """
     if floors < 1:
         raise _data_error(f"floors is {floors}", "at least one split of the people", "leave it at 20")

@@ -81,8 +81,13 @@ class Levels:
 
 
 def pack_panel(panel: Panel, levels: Levels, *, trips: int) -> dict[str, Any]:
-    """The panel's arrays for the page, as JSON values: trips of at most `trips` days, evenly taken; visits and flows of
-    all."""
+    """The panel's arrays for the page, as JSON values.
+
+    Args:
+        panel: what to draw.
+        levels: how coarse.
+        trips: most days whose trips are drawn; taken evenly. Visits and flows count all days.
+    """
     days = panel.days.cells
     grid, cells = blocks_of_level(panel.days, levels.visits)
     places, index = np.unique(cells, return_inverse=True)

@@ -227,8 +227,13 @@ STATED = frozenset({"unit", "epsilon", "delta"})
 def setting_pairs(
     certificate: Certified, unused: Collection[str] = STATED, *, plan: Mapping[str, Any] | None = None
 ) -> list[tuple[str, str, str]]:
-    """(setting, value, what it is) for every field of the certificate's plan, or of `plan`, one level deep, but those
-    `unused`. What a setting is stands in the plan's doc lines."""
+    """(setting, value, what it is) for every field of the certificate's plan, one level deep.
+
+    Args:
+        certificate: whose method says which plan it is; what a setting is stands in the plan's doc lines.
+        unused: fields and inner fields that are left out.
+        plan: other values in place of the certificate's.
+    """
     classes = [load(entry.plan) for entry in METHODS if entry.certified == certificate.get("method")]
     docs = {parameter.name: parameter.doc for cls in classes for parameter in parameters(cls)}
     rows = []

@@ -14,6 +14,7 @@ from tacit.evaluation.report import blocks, charts
 from tacit.evaluation.report.blocks import Block, Certified, Chart, Facts, Paragraphs, Section, make_grid, setting_pairs
 from tacit.evaluation.report.charts import Array, ChartAxis, number, span
 from tacit.methods.off_policy_evaluation.problem import Evaluation, Interval
+from tacit.units import noun
 
 _LINE, _SIDE, _LINES = 121, 41, 24
 """Points of a line, cells of a side of a surface, and lines at most."""
@@ -51,9 +52,15 @@ def sections(
     policy: str,
     overlap: Mapping[str, Any] | None = None,
 ) -> tuple[Section, ...]:
-    """What the page of an evaluation says besides the promise; it has no place for a record. `policy` is the evaluated
-    policy in words; `overlap` the diagnostics of a released `OverlapPlan`: how alike it and the behaviour policy
-    are."""
+    """What the page of an evaluation says besides the promise; it has no place for a record.
+
+    Args:
+        certificate: of the evaluation.
+        evaluation: what was released, with the range of its values.
+        spec: the public bounds.
+        policy: the evaluated policy in words.
+        overlap: how alike it and the behaviour policy are: the diagnostics of a released `OverlapPlan`, or None.
+    """
     # Public numbers that fit into one cell of a table.
     single = {name: figure for name, figure in evaluation.diagnostics.items() if isinstance(figure, int | float)}
     rows = [(name.replace("_", " "), number(float(figure))) for name, figure in single.items()]
@@ -127,7 +134,7 @@ def _answer_section(certificate: Certified, evaluation: Evaluation, policy: str)
     worth = f"the expected sum of rewards over the first {problem['horizon']:,} steps"
     if problem["gamma"] != 1:
         worth += f", each step's reward counted {number(problem['gamma'])} times as much as the one before"
-    question = f"Evaluated: {policy}. Worth means {worth}; every {certificate['unit']['name']} weighs the same."
+    question = f"Evaluated: {policy}. Worth means {worth}; every {noun(certificate['unit']['name'])} weighs the same."
     if evaluation.value is None:
         question += f" {method} estimates a function of the state; it gives no figure for all starts."
     figures = []
@@ -182,7 +189,7 @@ def _interval_section(certificate: Certified, evaluation: Evaluation) -> Section
             title=f"Value of the policy: {written[0]}, interval from {written[1]} to {written[2]}, on the public range",
             x=ChartAxis("value of an episode", *_value_range(evaluation)),
         )
-        words = _interval_sentences(interval, str(certificate["unit"]["name"]), modelled=_has_model(certificate))
+        words = _interval_sentences(interval, noun(certificate["unit"]["name"]), modelled=_has_model(certificate))
         note = "line: the estimate; bar: its interval; nothing beyond the ends was possible from the start"
         content = [Chart("On the public range", note, drawn), Paragraphs(words, "prose")]
     return Section("How to read the interval", make_grid(content, wide=True), id="interval", before=True)

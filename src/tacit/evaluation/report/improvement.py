@@ -29,8 +29,14 @@ MIN_SHARE = 0.005
 def sections(
     certificate: Certified, value: Improvement, actions: Sequence[str], rules: Sequence[tuple[str, Rule]]
 ) -> tuple[Section, ...]:
-    """What the page of an improvement says besides the promise; it has no place for a record. `rules` say what the
-    policy does, with their conditions in words."""
+    """What the page of an improvement says besides the promise; it has no place for a record.
+
+    Args:
+        certificate: of the release.
+        value: what was released.
+        actions: their names.
+        rules: that say what the policy does, with their conditions in words.
+    """
     return (
         _answer_section(value),
         _rules_section(value, actions, rules),

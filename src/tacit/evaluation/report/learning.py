@@ -12,6 +12,7 @@ from tacit.errors import DataError
 from tacit.evaluation.report import blocks, charts
 from tacit.evaluation.report.blocks import Block, Certified, Chart, Facts, Paragraphs, Section, TableRow, make_grid
 from tacit.evaluation.report.charts import Array, ChartLine, Kind, number, span, styles
+from tacit.units import noun
 
 Role = Literal["released", "compared", "ceiling", "floor"]
 """The run that is released; one at another epsilon; one without noise; one that learned from noise alone."""
@@ -90,7 +91,7 @@ def sections(
         "of the release, and nothing was chosen by them."
     ]
     if certificate["private"] is True:
-        name, often = certificate["unit"]["name"], certificate["plan"]["participations"]
+        name, often = noun(certificate["unit"]["name"]), certificate["plan"]["participations"]
         left = "once, in one bounded contribution" if often == 1 else f"at most {often} times, bounded each time"
         lines.append(
             f"Each {name} counts {left}; what one of them did changes this policy no more than is promised below."

@@ -22,6 +22,7 @@ from tacit.evaluation.report.charts import ChartAxis, ChartLine, format_bound, n
 from tacit.privacy import sentences
 from tacit.privacy.certificate import markdown
 from tacit.privacy.mechanisms.kinds import PrivateSelection, part_from_json
+from tacit.units import noun
 
 _FOLDER = "tacit.evaluation.report"
 
@@ -29,9 +30,16 @@ _FOLDER = "tacit.evaluation.report"
 def render(
     report: Report, audits: Sequence[AuditResult] = (), letters: Mapping[str, str] = MappingProxyType({})
 ) -> str:
-    """The report as one HTML page: no script, no request, the same bytes for the same report. `audits` are what audits
-    of its certificate found, `letters` files beside the page that it links to -> what a link says. Raises
-    CertificateError where the certificate lacks a field that the page must show."""
+    """The report as one HTML page: no script, no request, the same bytes for the same report.
+
+    Args:
+        report: of any kind.
+        audits: what audits of its certificate found.
+        letters: files beside the page that it links to -> what a link says.
+
+    Raises:
+        CertificateError: the certificate lacks a field that the page must show.
+    """
     environment = Environment(
         loader=PackageLoader(_FOLDER, ""),
         autoescape=True,
@@ -78,7 +86,7 @@ def _banners(report: Report, private: bool) -> list[Banner]:
 
 def _promise(certificate: Mapping[str, Any]) -> tuple[Section, Section]:
     unit = _require_field(certificate, "unit")
-    name, words, population = str(unit["name"]), sentences.describe_neighbours(certificate), int(unit["population"])
+    name, words, population = noun(unit["name"]), sentences.describe_neighbours(certificate), int(unit["population"])
     epsilon, delta, total = (_require_field(certificate, name) for name in ("epsilon", "delta", "total"))
     epsilon, delta = float(epsilon), float(delta)
     apart = sentences.knowledge_exception(logs=sentences.publishes_logs(certificate))

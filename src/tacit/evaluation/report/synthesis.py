@@ -14,6 +14,7 @@ from tacit.evaluation.report.blocks import Banner, Block, Certified, Chart, Fact
 from tacit.evaluation.report.charts import Array, ChartLine, Kind, format_bound, number, span, styles
 from tacit.evaluation.report.whole_trajectories import Plane, WholeTrajectories, map_chart, trajectories_section
 from tacit.privacy.sentences import describe_weights
+from tacit.units import noun
 
 if TYPE_CHECKING:
     from tacit.evaluation.neighbours import NearestRecords
@@ -174,9 +175,9 @@ def _glance_section(
     epsilon, delta = format_bound(float(certificate["epsilon"])), number(float(certificate["delta"]))
     into = "simulated records" if simulated else "records, which stay sealed"
     facts = [
-        ("What went in", into, f"of a public population of {unit['population']:,}; unit: {unit['name']}"),
+        ("What went in", into, f"of a public population of {unit['population']:,} {noun(unit['name'])}s"),
         ("What came out", drawn, "and a model that draws more of them at no cost"),
-        ("What is promised", f"ε = {epsilon}", f"and δ = {delta}, for every {unit['name']}"),
+        ("What is promised", f"ε = {epsilon}", f"and δ = {delta}, for every {noun(unit['name'])}"),
         ("What it is good for", *_usefulness_figure(returns, scores, measure)),
     ]
     banners = () if warning is None else (Banner(*warning, "absent"),)

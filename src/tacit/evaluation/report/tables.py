@@ -99,8 +99,14 @@ def control_tables(spec: PublicSpec, reference: Table, rows: int, seed: int) -> 
 def marginals(
     spec: PublicSpec, synthetic: Table, reference: Table | None, *, names: Sequence[tuple[str, str]] | None = None
 ) -> tuple[Histogram, ...]:
-    """One histogram for each scalar column, over its public bounds; a discrete column has a bin for each value. The
-    reference is simulated or public, or None; arguments as of `sections`."""
+    """One histogram for each scalar column, over its public bounds; a discrete column has a bin for each value.
+
+    Args:
+        spec: the public bounds.
+        synthetic: released rows.
+        reference: simulated or public rows to compare with, or None.
+        names: (name, unit) of each column; None takes those of the spec.
+    """
     columns = flatten(synthetic, spec)
     real = None if reference is None else flatten(reference, spec)
     declared = [column for space in spec.spaces.values() for column in space.columns or ()]
@@ -145,8 +151,14 @@ def correlation(
 def closeness_scores(
     synthetic: Table, reference: Table, controls: Named, rivals: Named = (), *, seed: int, spec: PublicSpec
 ) -> tuple[Score, ...]:
-    """Marginal, Correlation and structure of the synthetic table and of others, (label, table) each, with the ceiling:
-    what halves of the reference score. The reference must be simulated or public."""
+    """Marginal, Correlation and structure of the synthetic table and of others, with the real-vs-real ceiling.
+
+    Args:
+        synthetic, reference: the tables; the reference must be simulated or public.
+        controls, rivals: (label, table) each.
+        seed: of the split for the ceiling.
+        spec: the public bounds.
+    """
     words = {
         "marginal": ("Marginal", "each column on its own: mean of 1 - KS distance; 1 is equal"),
         "correlation": ("Correlation", "pairs of columns: mean of 1 - |difference of correlations| / 2; 1 is equal"),
@@ -166,7 +178,13 @@ def closeness_scores(
 
 
 def physics_scores(world: PlaneWorld, synthetic: Table, controls: Named, rivals: Named = ()) -> tuple[Score, ...]:
-    """Errors of (label, table) each against the world's own simulator, and the share of rows inside walls."""
+    """Errors against the world's own simulator, and the share of rows inside walls.
+
+    Args:
+        world: that the rows are of.
+        synthetic: the released rows.
+        controls, rivals: (label, table) each.
+    """
     words = {
         "next_position": ("Next position", "error in steps of the true displacement; 0 is exact, 1 is no movement"),
         "next_velocity": ("Next velocity", "error in mean true changes of velocity; 0 is exact"),
@@ -205,8 +223,14 @@ def _scores(
 def returns(
     world: PlaneWorld, agents: Sequence[tuple[str, Kind, Policies]], *, seed: int, episodes: int
 ) -> tuple[Return, ...]:
-    """What (label, kind, policies) trained on each table are worth from each of the world's starts, over their seeds:
-    at least two a table, for an interval. Each evaluation has `episodes` starts, the same for all."""
+    """What (label, kind, policies) trained on each table are worth from each of the world's starts, over their seeds.
+
+    Args:
+        world: where they act.
+        agents: the policies of each table, one per training seed (at least two, for an interval).
+        seed: of the starts, which are the same for all.
+        episodes: starts of each evaluation.
+    """
     rows = []
     for label, kind, policies in agents:
         for starts in world.starts:
@@ -217,7 +241,13 @@ def returns(
 
 
 def untaught_returns(world: PlaneWorld, *, seed: int, episodes: int) -> tuple[Return, ...]:
-    """What the world's policy that learns nothing is worth, from the starts of `returns`."""
+    """What the world's policy that learns nothing is worth, from the starts of `returns`.
+
+    Args:
+        world: where it acts.
+        seed: of the starts.
+        episodes: starts of each evaluation.
+    """
     label, policy = world.baseline
     rows = []
     for starts in world.starts:
@@ -230,7 +260,13 @@ def curves(
     world: PlaneWorld, stages: Mapping[int, Sequence[tuple[str, Kind, Policies]]], *, seed: int, episodes: int
 ) -> tuple[Curve, ...]:
     """Return from all starts against the length of training: whole runs of each length, never checkpoints of one.
-    `stages` are the agents, as for `returns`, by the training steps of their runs; the same labels at every length."""
+
+    Args:
+        world: where they act.
+        stages: the agents, as for `returns`, by the training steps of their runs; the same labels at every length.
+        seed: of the starts, which are the same for all.
+        episodes: starts of each evaluation.
+    """
     everywhere = world.starts[0]
     worth: dict[tuple[str, Kind], list[tuple[float, float, float]]] = {}
     for _, agents in sorted(stages.items()):
@@ -282,8 +318,14 @@ def _bins(spec: PublicSpec) -> list[tuple[tuple[float, float], int]]:
 
 
 def picture(reference: Table, synthetic: Table, *, seed: int, rows: int = 500) -> tuple[Points, ...]:
-    """Some rows of both tables in one t-SNE picture; none of a handful, or without scikit-learn (the extra "tsne"). The
-    reference is simulated or public."""
+    """Some rows of both tables in one t-SNE picture; none of a handful, or without scikit-learn (the extra "tsne").
+
+    Args:
+        reference: simulated or public rows.
+        synthetic: released rows.
+        seed: of the choice and of the picture.
+        rows: how many of each.
+    """
     if find_spec("sklearn") is None:
         return ()
     from tacit.evaluation.neighbours import tsne
@@ -300,7 +342,14 @@ def curator_figures(
     spec: PublicSpec, synthetic: Table, real: Table, holdout: Table | None, *, seed: int
 ) -> dict[str, float]:
     """Figures for the curator: likeness of the columns, and the share of rows nearer to a record than to another.
-    `real` are the records, as they are behind `vault.nonprivate`; `holdout` records that nothing was learned from."""
+
+    Args:
+        spec: the public bounds.
+        synthetic: released rows.
+        real: the records, as they are behind `vault.nonprivate`.
+        holdout: records that nothing was learned from.
+        seed: of the choice of rows.
+    """
     close = fidelity(real, synthetic, spec=spec)
     figures = {"marginal": close.marginal, "correlation": close.correlation}
     kept = asdict(structure(real, synthetic, spec=spec))

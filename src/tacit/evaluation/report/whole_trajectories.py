@@ -70,8 +70,14 @@ class WholeTrajectories:
 def trajectory_histograms(
     synthetic: Sequences, reference: Sequences | None = None, *, longest: int, returns: tuple[float, float]
 ) -> tuple[Histogram, ...]:
-    """How lengths and returns of trajectories are distributed; the reference is simulated or public. `longest` and
-    `returns` are public: steps of the longest trajectory, and the range of the sum of rewards."""
+    """How lengths and returns are distributed over trajectories.
+
+    Args:
+        synthetic: released trajectories.
+        reference: simulated or public ones, or None.
+        longest: public number of steps of the longest trajectory.
+        returns: public range of the sum of rewards.
+    """
     tables = [table for table in (synthetic, reference) if table is not None]
     reach = min(longest, max(int(table.lengths.max()) for table in tables))
     room, bins = whole_bins(1.0, float(reach))

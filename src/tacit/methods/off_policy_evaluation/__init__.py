@@ -11,6 +11,7 @@ from tacit.methods.off_policy_evaluation import selection
 from tacit.methods.off_policy_evaluation.algorithm import Estimator, fit
 from tacit.methods.off_policy_evaluation.baselines import Lsl, Lsw, SufficientStatistics
 from tacit.methods.off_policy_evaluation.behaviour_model import BehaviourModel
+from tacit.methods.off_policy_evaluation.decision_lists import DecisionList
 from tacit.methods.off_policy_evaluation.difference import Following
 from tacit.methods.off_policy_evaluation.features import CustomFeatures, Features, Fourier, OneHot, Smoothness
 from tacit.methods.off_policy_evaluation.fitted_q import DoublyRobust, FittedQ
@@ -19,7 +20,6 @@ from tacit.methods.off_policy_evaluation.importance import ImportanceSampling, O
 from tacit.methods.off_policy_evaluation.policies import (
     Behaviour,
     Callable,
-    DecisionList,
     DiscretePolicy,
     LinearQ,
     Network,

@@ -65,8 +65,9 @@ class ResidualMLP(nn.Module):
         hidden = self.row_in(waves) + self.noise_out(torch.nn.functional.silu(self.noise_in(features)))
         hidden = self.widen(hidden)
         for block in self.blocks:
-            hidden += block(torch.relu(hidden))  # in place: no slope is taken of what is overwritten
-        output: Tensor = self.row_out(torch.relu_(hidden))
+            change = block(torch.relu(hidden))
+            hidden = hidden + change if torch.is_grad_enabled() else hidden.add_(change)
+        output: Tensor = self.row_out(torch.relu(hidden))
         return output
 
 

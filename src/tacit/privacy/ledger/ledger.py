@@ -19,6 +19,7 @@ from tacit.privacy.accounting.filters import SUM, Charge, Composition
 from tacit.privacy.ledger.folds import FOLDS, Fold
 from tacit.privacy.ledger.state import Entry, LedgerState, PlanSummary, Terms, canonical_json, replay
 from tacit.privacy.ledger.store import Store, read_entries
+from tacit.privacy.sentences import neighbours
 from tacit.units import Unit
 
 __all__ = ["SUM", "Composition", "Entry", "Ledger", "LedgerView", "PlanSummary"]
@@ -436,8 +437,9 @@ def _ledger_html(ledger: LedgerView | Ledger) -> str:
     ]
     each = [ledger.spent(fold) for fold in FOLDS]
     folds = [f"fold {fold}: ({epsilon:.6g}, {delta:.3g})" for fold, (epsilon, delta) in zip(FOLDS, each, strict=True)]
+    whom = neighbours(ledger.unit.name, ledger.unit.relation, logs=False)
     rows = [
-        ("protects", f"{ledger.unit.words()} ({ledger.unit.relation}, public population {ledger.unit.size:,})"),
+        ("protects", f"{whom} ({ledger.unit.relation}, public population {ledger.unit.size:,})"),
         (
             "budget",
             f"({ledger.epsilon:g}, {ledger.delta:.3g}), promised at most ({ledger.ceiling:g}, {ledger.delta:.3g})",

@@ -154,7 +154,7 @@ class AboveThreshold(Part):
 
     def describe(self, unit: Unit) -> str:
         """See `Part`."""
-        name, test, least = unit.name, self.thresholds, self.floor.probability
+        name, test, least = unit.noun, self.thresholds, self.floor.probability
         public = {"actions": self.actions, "experts": self.experts, "horizon": self.horizon}
         agreed = thresholds.longest_prefix(test, self.floor, **public)
         expected = thresholds.expected_length(test, self.floor, **public)

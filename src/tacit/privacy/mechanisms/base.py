@@ -241,7 +241,7 @@ class OwnProof(Part):
     def describe(self, unit: Unit) -> str:
         """See `Part`."""
         return (
-            f"one release, to which a {unit.name} contributes by {describe_rows(self)}; ({self.epsilon:.6g}, "
+            f"one release, to which a {unit.noun} contributes by {describe_rows(self)}; ({self.epsilon:.6g}, "
             f"{self.delta:.6g})-differentially private by its own proof"
         )
 

@@ -162,7 +162,7 @@ class DeviceSum(Sum):
             else f"noise of standard deviation {scale:.6g} a number, which its own device adds"
         )
         return (
-            f"{self.steps:,} sum(s) over at most {self.devices:,} devices; one {unit.name} adds to one sum a vector "
+            f"{self.steps:,} sum(s) over at most {self.devices:,} devices; one {unit.noun} adds to one sum a vector "
             f"of norm at most {self.clip_norm:.6g} made from {describe_rows(self)}, under {noise}"
         )
 
@@ -239,7 +239,7 @@ class LaplaceSum(Sum):
         scale = require_calibrated(self.noise_multiplier, self.name) * self.bound
         together = "" if self.most is None else f", all together at most {self.most:,} times that"
         return (
-            f"{self.steps:,} sum(s) of {self.size:,} numbers; one {unit.name} adds to each "
+            f"{self.steps:,} sum(s) of {self.size:,} numbers; one {unit.noun} adds to each "
             f"number at most {self.bound:.6g} in absolute value{together}, made from {describe_rows(self)}, "
             f"under Laplace noise of scale {scale:.6g} on each number"
         )

@@ -114,8 +114,8 @@ class Marginals(Part):
         sigma = require_calibrated(self.noise_multiplier, self.name)
         alike = f", every row as 1 / {self.rows_per_unit:,}" if self.weigh == "rows" else ""
         return (
-            f"noisy counts of public bins of {len(self.axes):,} columns over every {unit.name} that take "
-            f"{self.steps:,} steps in all; one {unit.name} adds at most 1 to the counts of one measurement together, "
+            f"noisy counts of public bins of {len(self.axes):,} columns over every {unit.noun} that take "
+            f"{self.steps:,} steps in all; one {unit.noun} adds at most 1 to the counts of one measurement together, "
             f"with {describe_rows(self)}{alike}, under noise of standard deviation {sigma:.6g} / "
             f"sqrt(c) a count where it takes c steps (4 sqrt(P) times as much on P distances from independence){chosen}"
         )

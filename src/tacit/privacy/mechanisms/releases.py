@@ -127,7 +127,7 @@ class NoisyHistogram(SingleRelease):
         """See `Part`."""
         scale = self.noise_multiplier * self.clip_norm
         return (
-            f"one noisy histogram over every {unit.name}, of {self.size:,} bins; one {unit.name} adds to it a vector "
+            f"one noisy histogram over every {unit.noun}, of {self.size:,} bins; one {unit.noun} adds to it a vector "
             f"of norm at most {self.clip_norm:.6g}{base.describe_distance(self, unit)} "
             f"made from {describe_rows(self)}, under noise of standard deviation {scale:.6g} a bin"
         )

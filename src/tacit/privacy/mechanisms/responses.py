@@ -108,8 +108,8 @@ class RandomizedResponses(Part):
         m = require_calibrated(self.noise_multiplier, self.name)
         price = f"one answer costs epsilon {1 / m:.6g}" if m else "nothing is private"
         return (
-            f"{self.steps:,} round(s) of answers, each of the {unit.name}(s) that are met "
-            f"in {self.users:,} public places; one {unit.name} gives at most {self.answers:,} answer(s) of 1 or -1 in "
+            f"{self.steps:,} round(s) of answers, each of the {unit.noun}(s) that are met "
+            f"in {self.users:,} public places; one {unit.noun} gives at most {self.answers:,} answer(s) of 1 or -1 in "
             f"at most {self.participations:,} of them, made from {describe_rows(self)} of that meeting; "
             f"each answer is turned round with probability {self.flip_probability:.6g}, so that {price}, and where "
             "there is none a fair coin stands in its place"

@@ -101,7 +101,7 @@ class PoissonSum(Sum):
     def describe(self, unit: Unit) -> str:
         """See `Part`."""
         rate = self.sampling_rate
-        sample = f"a Poisson sample of {unit.name}s at rate {rate:.6g}" if rate < 1 else f"every {unit.name}"
+        sample = f"a Poisson sample of {unit.noun}s at rate {rate:.6g}" if rate < 1 else f"every {unit.noun}"
         if self.fold is not None:
             sample += f" of half {self.fold} of two, which a keyed hash of the id or rows decides"
         elif rate < 1:
@@ -247,8 +247,8 @@ class UserSum(Sum):
         apart = describe_distance(self, unit)
         matched = "" if self.decay == (1.0,) else f", matched to sums that fade at {rates}"
         return (
-            f"{self.steps:,} noisy sum(s), each over all {unit.name}(s) that are met for it ({self.users:,} are "
-            f"expected, however many come); one {unit.name} adds to at most {self.participations:,} of them, as a "
+            f"{self.steps:,} noisy sum(s), each over all {unit.noun}(s) that are met for it ({self.users:,} are "
+            f"expected, however many come); one {unit.noun} adds to at most {self.participations:,} of them, as a "
             f"register of contributions keeps, a vector of norm at most {self.clip_norm:.6g}{apart} "
             f"made from {describe_rows(self)} of that meeting, under {self.correlation} noise of a standard deviation "
             f"of {sigma:.6g} times the largest norm of all it adds{matched}"
@@ -259,7 +259,7 @@ def describe_sum(part: Sum, unit: Unit, sample: str) -> str:
     """What sums over samples of units are, and what one unit adds to them."""
     scale = require_calibrated(part.noise_multiplier, part.name) * part.clip_norm
     return (
-        f"{part.steps:,} noisy sum(s) over {sample}; one {unit.name} adds to one sum a vector of norm at most "
+        f"{part.steps:,} noisy sum(s) over {sample}; one {unit.noun} adds to one sum a vector of norm at most "
         f"{part.clip_norm:.6g}{describe_distance(part, unit)} made from {describe_rows(part)}, under noise of standard "
         f"deviation {scale:.6g} a number"
     )

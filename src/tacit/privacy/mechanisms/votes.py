@@ -70,7 +70,7 @@ class TeacherVotes(Part):
         """See `Part`."""
         scale = require_calibrated(self.noise_multiplier, self.name) * math.sqrt(self.queries)
         return (
-            f"{self.steps:,} batches of {self.queries:,} counts of votes; one {unit.name} teaches one of "
+            f"{self.steps:,} batches of {self.queries:,} counts of votes; one {unit.noun} teaches one of "
             f"{self.teachers:,} teachers, dealt out at random once a run, and moves each count by at most 1 with one "
             f"of its rows, under noise of standard deviation {scale:.6g} a count"
         )

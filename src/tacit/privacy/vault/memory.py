@@ -28,7 +28,7 @@ import functools
 import gc
 import hashlib
 import sys
-from collections import deque
+from collections import OrderedDict, deque
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, fields, is_dataclass
@@ -46,6 +46,7 @@ _LRU_CACHE = type(functools.lru_cache(len))
 _LIBRARIES = frozenset({"tacit", "numpy", "torch"}) | sys.stdlib_module_names
 _NOBODYS = _LIBRARIES | {"tokenizers"}
 PLAIN = frozenset({type(None), bool, int, float, complex, str, bytes, type(...)})
+_CONTAINERS = frozenset({dict, OrderedDict, list, tuple, set, frozenset})
 _PARTS = ("__self__", "__func__", "fget", "fset", "fdel")
 _INSTALLED = frozenset({"site-packages", "dist-packages"})
 _PYTHON = Path(functools.__file__).resolve().parent
@@ -132,19 +133,24 @@ def find_foreign(*values: object) -> list[Any]:
     # of PyTorch's layers that no layer of tacit's holds.
     found: list[Any] = []
     visited: dict[int, object] = {}
+    neutral: dict[int, bool] = {}  # by the id of a class or function, which what is visited holds
     waiting: list[tuple[object, bool]] = [(value, False) for value in values]
     while waiting:
         value, built = waiting.pop()
         kind: Any = type(value)
-        if kind in PLAIN or (kind is np.ndarray and value.dtype != object) or id(value) in visited:  # type: ignore[attr-defined]
+        if kind in PLAIN or id(value) in visited or (kind in _CONTAINERS and not value):
             continue
         visited[id(value)] = value  # held, so that no other object gets its id
+        if kind is np.ndarray and value.dtype != object:  # type: ignore[attr-defined]
+            continue
         named: Any = value if isinstance(value, type | FunctionType | BuiltinFunctionType) else kind
         root, network = _root(named.__module__), hasattr(value, "named_modules") and not isinstance(value, type)
-        if not _is_neutral(named) or _is_wrapped_user_code(value) or (network and root != "tacit" and not built):
+        if id(named) not in neutral:
+            neutral[id(named)] = _is_neutral(named)
+        if not neutral[id(named)] or _is_wrapped_user_code(value) or (network and root != "tacit" and not built):
             found.append(named)
         built = built or root == "tacit" if network else built and isinstance(value, Mapping | list | tuple)
-        waiting.extend((entry, built) for entry in _members(value))
+        waiting.extend([(entry, built) for entry in _members(value)])
     return found
 
 
@@ -190,12 +196,16 @@ def _members(value: Any) -> Iterator[object]:
         yield from () if PLAIN.issuperset(map(type, value)) else value
     elif isinstance(value, np.ndarray):
         yield from value.ravel().tolist()
-    with suppress(TypeError):
-        yield from vars(value).values()
-    for base in type(value).__mro__:
-        names = vars(base).get("__slots__", ())
-        for name in (names,) if isinstance(names, str) else names:
-            yield getattr(value, name, None)
+    yield from getattr(value, "__dict__", {}).values()
+    for name in _slots(type(value)):  # type: ignore[arg-type]
+        yield getattr(value, name, None)
+
+
+@functools.cache
+def _slots(kind: type) -> tuple[str, ...]:
+    """Names of a class's slots and of those of its bases."""
+    slots = (vars(base).get("__slots__", ()) for base in kind.__mro__)
+    return tuple(chain.from_iterable((names,) if isinstance(names, str) else names for names in slots))
 
 
 @dataclass(frozen=True)

@@ -222,12 +222,12 @@ def guarantee(plan: Plan) -> str:
     unit, delta, whole = plan.unit, plan.delta, event(plan)
     certified = accounting.epsilon(whole, delta=delta, relation=unit.relation).epsilon
     if math.isinf(certified):
-        nothing = f"{plan.method} promises NOTHING to any {unit.name}: its epsilon is infinite, for want of noise."
+        nothing = f"{plan.method} promises NOTHING to any {unit.noun}: its epsilon is infinite, for want of noise."
         return "\n".join([nothing, *(f"  {part.name}: {part.describe(unit)}" for part in plan.parts())])
     logs = any_publishes_logs(plan.parts())
     apart, pair = knowledge_exception(logs=logs), neighbours(unit.name, unit.relation, logs=logs)
     lines = [
-        f"{plan.method} promises ({plan.epsilon:.4g}, {delta:.3g})-differential privacy to every {unit.name}.",
+        f"{plan.method} promises ({plan.epsilon:.4g}, {delta:.3g})-differential privacy to every {unit.noun}.",
         f"How well anybody who sees the result, however much else they know{apart}, could tell {pair}:",
         f"  {attack(figures(whole, unit.relation, delta))}.",
         f"Public population: {unit.size:,}.",
@@ -329,7 +329,7 @@ def too_few_error(part: AboveThreshold, unit: Unit) -> MechanismError:
     """The error where there are fewer experts than a release of prefixes takes for granted."""
     least = f", each with {part.held_out} trajectories or more" if part.held_out else ""
     return MechanismError(
-        f"there are fewer {unit.name}s than the plan takes for granted: nothing was released, and the ledger is void, "
+        f"there are fewer {unit.noun}s than the plan takes for granted: nothing was released, and the ledger is void, "
         "because this error tells something about the records",
         where=f"part {part.name!r}",
         expected=f"at least {part.experts:,}{least}: a number that is known without the records",

@@ -141,14 +141,18 @@ class Reader:
         columns = self._summaries.get((summary, rows_per_unit))
         if columns is None:
             size = max(1, CHUNK // rows_per_unit)
-            parts = [
-                summary(self.rows(np.arange(start, min(start + size, self.units)), rows_per_unit, "first"))
-                for start in range(0, self.units, size)
-            ]
-            columns = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+            columns = {}
+            for start in range(0, self.units, size):
+                stop = min(start + size, self.units)
+                part = summary(self.rows(np.arange(start, stop), rows_per_unit, "first"))
+                if start == 0:  # one array from the beginning: parts and their whole would be twice as many bytes
+                    columns = {n: np.empty((self.units, *array.shape[1:]), array.dtype) for n, array in part.items()}
+                kinds = {name: (stop - start, *array.shape[1:], array.dtype) for name, array in columns.items()}
+                if {name: (*array.shape, array.dtype) for name, array in part.items()} != kinds:
+                    raise ValueError("not one row a unit, or not the same columns for all")
+                for name, array in part.items():
+                    columns[name][start:stop] = array
             for array in columns.values():
-                if len(array) != self.units:
-                    raise ValueError("not one row a unit")
                 array.flags.writeable = False
             while len(self._summaries) >= KEPT_SUMMARIES:
                 del self._summaries[next(iter(self._summaries))]
@@ -273,13 +277,6 @@ def _number_duplicates(digests: np.ndarray) -> np.ndarray:
     return np.concatenate([digests, numbers[:, None].view(np.uint8)], axis=1)
 
 
-def _spread(column: np.ndarray, places: np.ndarray, size: int) -> np.ndarray:
-    """An array [size, ...] with the entries of the column at these places, and zeros elsewhere."""
-    spread = np.zeros((size, *column.shape[1:]), column.dtype)
-    spread[places] = column
-    return spread
-
-
 READ_BYTES = 1 << 26
 """Bytes of rows that a gradient's sample is read in at a time."""
 
@@ -307,11 +304,11 @@ class SealedRecords:
     ) -> None:
         units = len(data._unit_rows[1]) - 1
         if units > unit.size:
-            what = f"the data hold more {unit.name}s than the declared population"
+            what = f"the data hold more {unit.noun}s than the declared population"
             expected, remedy = f"at most {unit.size:,}", "declare a population that covers everybody, in a new ledger"
             raise DataError(what, where="Vault", expected=expected, remedy=remedy)
         if experts is not None and (experts.count, experts.actions) != (units, getattr(data.spec.action, "n", None)):
-            what = f"there is not one policy for each {unit.name} of the records, over the same actions"
+            what = f"there is not one policy for each {unit.noun} of the records, over the same actions"
             expected = "one policy a unit, in the order in which the units appear in the records"
             remedy = "leave out units without trajectories, or without a policy"
             raise DataError(what, where="Vault(experts=)", expected=expected, remedy=remedy)
@@ -417,8 +414,11 @@ class SealedRecords:
                 inside, alone = [members[:block] for members in alone], [members[block:] for members in alone]
                 places = [(start, start + len(members)) for start, members in zip(itertools.count(0, block), inside)]
                 taken = np.concatenate([np.arange(*place) for place in places])
-                rows = read(np.concatenate(inside))
-                yield {name: _spread(column, taken, block * len(places)) for name, column in rows.items()}, places
+                padded = {}
+                for name, column in read(np.concatenate(inside)).items():
+                    padded[name] = np.zeros((block * len(places), *column.shape[1:]), column.dtype)
+                    padded[name][taken] = column
+                yield padded, places
             for members in alone:
                 for piece in (members[start : start + size] for start in range(0, len(members), size)):
                     yield read(piece), []

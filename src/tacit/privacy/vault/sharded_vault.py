@@ -97,7 +97,7 @@ class Shard:
             remedy = "read every shard with Trajectories.from_parquet(..., digest_key=key)"
             raise DataError(what, where="ShardedVault", expected=expected, remedy=remedy)
         if int(counts.sum()) > unit.size:
-            what = f"the shards hold more {unit.name}s together than the declared population"
+            what = f"the shards hold more {unit.noun}s together than the declared population"
             expected, remedy = f"at most {unit.size:,}", "declare a population that covers everybody, in a new ledger"
             raise DataError(what, where="ShardedVault", expected=expected, remedy=remedy)
         if len(set(draws.tolist())) < len(draws):
@@ -118,9 +118,9 @@ class Shard:
             ordered = everybody[np.lexsort(everybody.T)]
             duplicated |= bool((ordered[1:] == ordered[:-1]).all(axis=1).any())
         if duplicated:
-            expected = f"all rows of a {unit.name} in one shard: noise is for what one shard adds"
+            expected = f"all rows of a {unit.noun} in one shard: noise is for what one shard adds"
             remedy = "write the shards again with `tacit data shard`, or by a hash of the unit's id"
-            raise DataError(f"a {unit.name} lies in two shards", where="ShardedVault", expected=expected, remedy=remedy)
+            raise DataError(f"a {unit.noun} lies in two shards", where="ShardedVault", expected=expected, remedy=remedy)
 
     def mean(self, order: Order, step: VectorStep | GradientStep) -> Any:
         """This rank's share and sum, added to those of all others: the noisy mean of the step."""

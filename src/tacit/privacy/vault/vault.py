@@ -292,7 +292,7 @@ class Vault(BaseVault):
         owners = np.count_nonzero(self._records.reader().episodes_per_unit() >= max(spec.held_out, 1))
         if owners < spec.experts:
             for ledger in self.ledgers:
-                ledger.void(f"fewer {self.unit.name}s than a plan took for granted, and the error that said so")
+                ledger.void(f"fewer {self.unit.noun}s than a plan took for granted, and the error that said so")
             raise too_few_error(spec, self.unit)
 
         def step() -> list[Prefixes]:
